@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpu.h - the waist: everything that Weir asks of a GPU.
+ *
+ * One table of operations, filled by cuda*.c for the CUDA runtime and by sim*.c for the simulator. Nothing outside lib/gpu calls CUDA.
+ * The table is process-wide and immutable, as CUDA's own state is: two weirs in one process see the same devices. Every operation may be
+ * called from any thread.
+ *
+ * Every operation that can fail returns 0 or the CUDA runtime's own error number (enum gpu_code names those that Weir decides on; the
+ * others pass through unchanged). Outputs come last and are written only on success. Unless said otherwise an operation neither
+ * changes the calling thread's current device nor leaves an error behind for cudaGetLastError().
+ */
+#ifndef WEIR_GPU_H
+#define WEIR_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* CUDA's own handle types, declared as its headers declare them, so that a handle passes through without a cast. */
+typedef struct CUstream_st *gpu_stream;
+typedef struct CUevent_st *gpu_event;
+typedef struct CUmemPoolHandle_st *gpu_pool;
+
+/* The handles that CUDA gives a fixed meaning. A null stream is the legacy stream of the calling thread's current device. */
+#define GPU_STREAM_LEGACY ((gpu_stream)0x1)
+#define GPU_STREAM_PER_THREAD ((gpu_stream)0x2)
+
+/* The CUDA runtime's error numbers that Weir tells apart. The simulator returns the same ones. */
+enum gpu_code {
+    GPU_SUCCESS = 0,
+    GPU_INVALID_VALUE = 1,
+    GPU_OUT_OF_MEMORY = 2,
+    GPU_INSUFFICIENT_DRIVER = 35,
+    GPU_NO_DEVICE = 100,
+    GPU_INVALID_DEVICE = 101,
+    GPU_INVALID_HANDLE = 400, /* cudaErrorInvalidResourceHandle */
+    GPU_NOT_READY = 600,      /* not an error: the event or stream has work left */
+    GPU_ILLEGAL_ADDRESS = 700,
+    GPU_PEER_ACCESS_UNSUPPORTED = 217,
+    GPU_NOT_PERMITTED = 800,
+    GPU_NOT_SUPPORTED = 801,
+    GPU_CAPTURE_UNSUPPORTED = 900, /* the call would have disturbed a capture; the capture is invalid now */
+    GPU_CAPTURE_INVALIDATED = 901,
+    GPU_CAPTURE_IMPLICIT = 906, /* asked about the legacy stream while a blocking stream captures */
+    GPU_UNKNOWN = 999,
+};
+
+/* What toolkits, drivers and devices add to each other; supports() answers for one device. */
+enum gpu_feature {
+    GPU_FEATURE_POOLS,          /* cudaMallocAsync and cudaMemPool_t: 11.2 and a device attribute */
+    GPU_FEATURE_POOL_USAGE,     /* reserved and used figures of a pool: 11.3 */
+    GPU_FEATURE_POOL_HOST,      /* pools on host memory: 12.2 */
+    GPU_FEATURE_POOL_HOST_NUMA, /* pools on a host NUMA node: 12.2 */
+    GPU_FEATURE_POOL_MAX_SIZE,  /* a cap that the driver enforces: 12.2 */
+    GPU_FEATURE_POOL_POSIX_FD,  /* pools exportable as a file descriptor */
+    GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.3 */
+    GPU_FEATURE_STREAM_ID,      /* an id that no other stream of the process has: 12.0 */
+    GPU_FEATURE_COUNT
+};
+
+enum gpu_location {
+    GPU_LOCATION_DEVICE,
+    GPU_LOCATION_HOST,
+    GPU_LOCATION_HOST_NUMA,
+};
+
+enum gpu_access {
+    GPU_ACCESS_NONE,
+    GPU_ACCESS_READ_WRITE,
+};
+
+enum gpu_capture_mode {
+    GPU_CAPTURE_MODE_GLOBAL,
+    GPU_CAPTURE_MODE_THREAD_LOCAL,
+    GPU_CAPTURE_MODE_RELAXED,
+};
+
+enum gpu_capture_status {
+    GPU_CAPTURE_STATUS_NONE,
+    GPU_CAPTURE_STATUS_ACTIVE,
+    GPU_CAPTURE_STATUS_INVALID,
+};
+
+enum gpu_pool_attribute {
+    GPU_POOL_RELEASE_THRESHOLD, /* bytes, UINT64_MAX = keep everything; read and write */
+    GPU_POOL_REUSE_EVENT_DEPENDENCIES, /* 0 or 1; read and write; as are the next two */
+    GPU_POOL_REUSE_OPPORTUNISTIC,
+    GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
+    GPU_POOL_RESERVED, /* bytes; read only; needs GPU_FEATURE_POOL_USAGE, as do the others */
+    GPU_POOL_RESERVED_HIGH, /* read; writing 0 restarts the mark at the current figure */
+    GPU_POOL_USED,          /* read only: falls at the host's call of free_async, before the stream gets there */
+    GPU_POOL_USED_HIGH,     /* as RESERVED_HIGH */
+};
+
+/* What a pool is created from. */
+struct gpu_pool_spec {
+    int device; /* the owner; for a host location, the device that shall have access */
+    enum gpu_location location;
+    int numa_node;     /* with GPU_LOCATION_HOST_NUMA only */
+    bool posix_fd;     /* exportable; needs GPU_FEATURE_POOL_POSIX_FD */
+    uint64_t max_size; /* bytes; 0 = no cap; needs GPU_FEATURE_POOL_MAX_SIZE */
+};
+
+struct gpu_device_info {
+    char name[256];
+    char uuid[48];   /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "MIG-…" */
+    uint64_t memory; /* bytes in all */
+    bool mig;
+};
+
+struct gpu {
+    const char *name; /* "cuda" or "sim" */
+
+    /* Devices ------------------------------------------------------------------------------------------------------------------------ */
+
+    /* The number of devices. Also the first contact: GPU_NO_DEVICE or GPU_INSUFFICIENT_DRIVER is what a machine without a GPU says. */
+    int (*device_count)(int *count);
+    /* CUDA version numbers as CUDA writes them: 12020 is 12.2. runtime is the toolkit that Weir was built with. */
+    int (*versions)(int *driver, int *runtime);
+    int (*device_info)(int device, struct gpu_device_info *info);
+    /* Whether the device, the driver and the toolkit together have the feature. If not, why says what is missing (len bytes at most,
+       always terminated; why may be NULL). */
+    bool (*supports)(int device, enum gpu_feature feature, char *why, size_t len);
+    /* Whether kernels on peer can reach memory of device. */
+    int (*can_access_peer)(int device, int peer, bool *can);
+    /* Free and total device memory in bytes, over all processes. Slow (3.5 µs). */
+    int (*device_memory)(int device, uint64_t *free_bytes, uint64_t *total_bytes);
+    /* Waits for all work of the device. Destroys captures, relaxed mode or not: use only where design says so. */
+    int (*device_synchronize)(int device);
+    int (*get_current_device)(int *device);
+    int (*set_current_device)(int device);
+
+    /* Pools -------------------------------------------------------------------------------------------------------------------------- */
+
+    int (*pool_create)(const struct gpu_pool_spec *spec, gpu_pool *pool);
+    /* Blocks still live stay valid; the pool goes when the last of them was freed. */
+    int (*pool_destroy)(gpu_pool pool);
+    /* The pool that the driver made for the device; never destroy it. */
+    int (*pool_get_default)(int device, gpu_pool *pool);
+    /* The pool that plain cudaMallocAsync on the device uses. */
+    int (*pool_get_current)(int device, gpu_pool *pool);
+    int (*pool_set_current)(int device, gpu_pool pool);
+    int (*pool_get)(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value);
+    int (*pool_set)(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value);
+    /* Precondition of both: device is not the pool's owner (facts: naming the owner with "none" is GPU_INVALID_DEVICE). */
+    int (*pool_set_access)(gpu_pool pool, int device, enum gpu_access access);
+    int (*pool_get_access)(gpu_pool pool, int device, enum gpu_access *access);
+    /* Gives idle memory back until keep bytes are reserved. Gives back nothing whose free has not been *observed* as complete: synchronise
+       the freeing stream, or an event recorded behind the free, first. */
+    int (*pool_trim)(gpu_pool pool, uint64_t keep);
+    /* A new file descriptor (close-on-exec, the caller's) for a pool created with posix_fd. */
+    int (*pool_export)(gpu_pool pool, int *fd);
+
+    /* Memory ------------------------------------------------------------------------------------------------------------------------- */
+
+    /* Preconditions: size > 0; if stream is a fixed handle (null, legacy, per-thread) the pool's device is current.
+       On a capturing stream the call makes a graph node, and the block does not come from the pool. */
+    int (*malloc_async)(void **ptr, size_t size, gpu_pool pool, gpu_stream stream);
+    /* Precondition as above. GPU_INVALID_VALUE, and no harm, for what is not a live block. */
+    int (*free_async)(void *ptr, gpu_stream stream);
+    /* dst and src may be device or host memory. */
+    int (*copy_async)(void *dst, const void *src, size_t size, gpu_stream stream);
+    int (*set_async)(void *dst, int byte, size_t size, gpu_stream stream);
+
+    /* Streams and work --------------------------------------------------------------------------------------------------------------- */
+
+    /* A stream that does not synchronise with the legacy stream. */
+    int (*stream_create)(int device, gpu_stream *stream);
+    int (*stream_destroy)(gpu_stream stream);
+    /* Precondition of synchronise: the stream cannot be capturing. */
+    int (*stream_synchronize)(gpu_stream stream);
+    /* Needs GPU_FEATURE_STREAM_ID. For a fixed handle the answer is that of the current device. */
+    int (*stream_id)(gpu_stream stream, uint64_t *id);
+    /* Harmless on any stream. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
+    int (*stream_capture_status)(gpu_stream stream, enum gpu_capture_status *status);
+    int (*stream_wait_event)(gpu_stream stream, gpu_event event);
+    /* A kernel that keeps the stream busy for so many nanoseconds; for tests, benchmarks and `weir try`. */
+    int (*delay)(gpu_stream stream, uint64_t nanoseconds);
+
+    /* Events (without timing) -------------------------------------------------------------------------------------------------------- */
+
+    int (*event_create)(int device, gpu_event *event);
+    int (*event_destroy)(gpu_event event);
+    int (*event_record)(gpu_event event, gpu_stream stream);
+    /* GPU_NOT_READY while work is left. Precondition of both: the event was not recorded on a stream that captured then. */
+    int (*event_query)(gpu_event event);
+    int (*event_synchronize)(gpu_event event);
+
+    /* Capture ------------------------------------------------------------------------------------------------------------------------ */
+
+    /* Sets the calling thread's capture mode and writes the former one to *mode. */
+    int (*exchange_capture_mode)(enum gpu_capture_mode *mode);
+    int (*capture_begin)(gpu_stream stream, enum gpu_capture_mode mode);
+    /* Ends the capture and drops the graph. nodes: how many nodes it had. GPU_CAPTURE_INVALIDATED if something spoilt it. */
+    int (*capture_end)(gpu_stream stream, size_t *nodes);
+
+    /* Time and errors ---------------------------------------------------------------------------------------------------------------- */
+
+    /* A clock that never goes back, in nanoseconds: CLOCK_MONOTONIC, or the simulator's virtual clock. */
+    uint64_t (*now)(void);
+    /* Lets so many nanoseconds of that clock pass. */
+    void (*pause)(uint64_t nanoseconds);
+    /* Clears CUDA's last error if it is `code`, and leaves any other to the application. */
+    void (*forget_error)(int code);
+    const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */
+    const char *(*code_text)(int code); /* "out of memory"; never NULL */
+};
+
+/*
+ * The table by name: "cuda" (the default: NULL or "") or "sim". NULL if there is none of that name in this build; then *why (static
+ * storage) says so and names the remedy. Never falls back from one to the other.
+ */
+const struct gpu *gpu_find(const char *name, const char **why);
+
+/* The name of a feature as people read it ("pools on host memory"), never NULL. */
+const char *gpu_feature_name(enum gpu_feature feature);
+
+#endif

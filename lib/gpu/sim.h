@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim.h - what tests ask of the simulator beyond gpu.h. State is process-wide, behind one lock; any thread may call.
+ */
+#ifndef WEIR_SIM_H
+#define WEIR_SIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Forgets all state and starts anew with settings in the syntax of $WEIR_SIM ("devices=2,memory=8GiB"; NULL or "": the defaults).
+   Returns 0; else writes into why which setting is wrong and what to write, and keeps the former state. Without a call the first use
+   of the simulator reads $WEIR_SIM. */
+int sim_configure(const char *settings, char *why, size_t len);
+
+/* Makes the nth call from now (1: the next) of the named operation of struct gpu ("malloc_async"), or of any operation for NULL, fail once
+   with `code` and do nothing else. nth 0 clears. An operation that cannot fail is never chosen. */
+void sim_fail(const char *operation, unsigned nth, int code);
+
+/* How often the named operation, or for NULL any that can fail, was called since sim_configure(). */
+uint64_t sim_calls(const char *operation);
+
+/* Lets virtual time pass, as a blocking call would. */
+void sim_advance(uint64_t nanoseconds);
+
+/* What exists now, for leak checks: everything that Weir made and has not given back. Default pools do not count. */
+struct sim_census {
+    size_t blocks, pools, streams, events;
+    uint64_t reserved; /* bytes, all pools of all devices, default pools too */
+};
+void sim_census(struct sim_census *census);
+
+#endif

@@ -1,0 +1,24 @@
+## SPDX-License-Identifier: MIT
+TEST_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = $(TEST_LOG_DRIVER)
+TEST_EXTENSIONS = .sh
+SH_LOG_DRIVER = $(TEST_LOG_DRIVER)
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
+	WEIR_GPU=$${WEIR_TEST_GPU:-sim}; export WEIR_GPU; \
+	unset WEIR_POLICY WEIR_CONF WEIR_SIM XDG_CONFIG_HOME; \
+	top_srcdir='$(top_srcdir)' top_builddir='$(top_builddir)'; export top_srcdir top_builddir;
+
+if HAVE_CHECK
+check_LTLIBRARIES += tests/support/libsuite.la
+tests_support_libsuite_la_SOURCES = %reldir%/support/suite.c %reldir%/support/suite.h
+tests_support_libsuite_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_support_libsuite_la_LIBADD = $(CHECK_LIBS)
+
+include tests/unit/local.mk
+include tests/gpu/local.mk
+include tests/api/local.mk
+include tests/tools/local.mk
+include tests/fuzz/local.mk
+endif
