@@ -39,7 +39,7 @@ SAME(GPU_CAPTURE_STATUS_NONE, cudaStreamCaptureStatusNone);
 SAME(GPU_CAPTURE_STATUS_ACTIVE, cudaStreamCaptureStatusActive);
 SAME(GPU_CAPTURE_STATUS_INVALID, cudaStreamCaptureStatusInvalidated);
 
-/* Errors --------------------------------------------------------------------------------------------------------------------------------- */
+/* Errors ------------------------------------------------------------------------------------------------------------------------------- */
 
 void cuda_forget_error(int code)
 {
@@ -59,7 +59,7 @@ static const char *code_text(int code)
     return text ? text : "unknown error";
 }
 
-/* Devices -------------------------------------------------------------------------------------------------------------------------------- */
+/* Devices ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
  * Makes device current for the calls up to leave_device(), which gets *former. The switch is left out where it would change nothing: it
@@ -174,7 +174,7 @@ static int set_current_device(int device)
     return (int)cudaSetDevice(device);
 }
 
-/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct cudaMemLocation device_location(int device)
 {
@@ -309,7 +309,7 @@ static int pool_export(gpu_pool pool, int *fd)
     return GPU_SUCCESS;
 }
 
-/* Memory --------------------------------------------------------------------------------------------------------------------------------- */
+/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
 
 static int malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
@@ -335,7 +335,7 @@ static int set_async(void *dst, int byte, size_t size, gpu_stream stream)
     return (int)cudaMemsetAsync(dst, byte, size, stream);
 }
 
-/* Streams -------------------------------------------------------------------------------------------------------------------------------- */
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
 static int stream_create(int device, gpu_stream *stream)
 {
@@ -375,7 +375,7 @@ static int stream_wait_event(gpu_stream stream, gpu_event event)
     return (int)cudaStreamWaitEvent(stream, event, 0);
 }
 
-/* Events --------------------------------------------------------------------------------------------------------------------------------- */
+/* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
 static int event_create(int device, gpu_event *event)
 {
@@ -415,7 +415,7 @@ static int event_synchronize(gpu_event event)
     return (int)cudaEventSynchronize(event);
 }
 
-/* Capture -------------------------------------------------------------------------------------------------------------------------------- */
+/* Capture ------------------------------------------------------------------------------------------------------------------------------ */
 
 static int exchange_capture_mode(enum gpu_capture_mode *mode)
 {
@@ -447,7 +447,7 @@ static int capture_end(gpu_stream stream, size_t *nodes)
     return (int)code;
 }
 
-/* Time ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Time --------------------------------------------------------------------------------------------------------------------------------- */
 
 #define NANOSECONDS_PER_SECOND UINT64_C(1000000000)
 
@@ -469,7 +469,7 @@ static void pause_for(uint64_t nanoseconds)
         continue;
 }
 
-/* The table ------------------------------------------------------------------------------------------------------------------------------ */
+/* The table ---------------------------------------------------------------------------------------------------------------------------- */
 
 const struct gpu gpu_cuda = {
     .name = "cuda",

@@ -67,7 +67,7 @@ static const struct feature features[GPU_FEATURE_COUNT] = {
     [GPU_FEATURE_STREAM_ID] = { 12000, 12000, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
 };
 
-/* What differs by toolkit ---------------------------------------------------------------------------------------------------------------- */
+/* What differs by toolkit -------------------------------------------------------------------------------------------------------------- */
 
 int cuda_toolkit(void)
 {
@@ -147,7 +147,7 @@ int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *p
     return GPU_SUCCESS;
 }
 
-/* What a machine supports ---------------------------------------------------------------------------------------------------------------- */
+/* What a machine supports -------------------------------------------------------------------------------------------------------------- */
 
 int cuda_versions(int *driver, int *runtime)
 {

@@ -15,7 +15,7 @@
 
 #include <cuda_runtime_api.h>
 
-/* Features (cuda_features.c): the one place that knows which toolkit has what ------------------------------------------------------------ */
+/* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
 
 /* The toolkit that this was built with, as CUDA writes versions. */
 int cuda_toolkit(void);
@@ -31,7 +31,7 @@ bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr
 /* Fills in what pools are created from. GPU_NOT_SUPPORTED if this toolkit cannot express it. */
 int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props);
 
-/* The driver (cuda_driver.c): the few entry points that the runtime does not offer ------------------------------------------------------- */
+/* The driver (cuda_driver.c): the few entry points that the runtime does not offer ----------------------------------------------------- */
 
 /* Error numbers are those of the runtime: since CUDA 10.1 both count alike. Contexts, modules and functions are opaque. */
 struct cuda_driver {
@@ -49,12 +49,12 @@ struct cuda_driver {
 /* NULL if the machine has no CUDA driver, or one that lacks any but the last. */
 const struct cuda_driver *cuda_driver(void);
 
-/* Delay (cuda_delay.c) ------------------------------------------------------------------------------------------------------------------- */
+/* Delay (cuda_delay.c) ----------------------------------------------------------------------------------------------------------------- */
 
 /* The operation delay of struct gpu. */
 int cuda_delay(gpu_stream stream, uint64_t nanoseconds);
 
-/* Errors (cuda.c) ------------------------------------------------------------------------------------------------------------------------ */
+/* Errors (cuda.c) ---------------------------------------------------------------------------------------------------------------------- */
 
 /* The operation forget_error of struct gpu. */
 void cuda_forget_error(int code);
