@@ -269,6 +269,10 @@ bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
         snprintf(why, len, "cudaDriverGetVersion says: %s", cudaGetErrorString(code));
         return false;
     }
+    if (driver == 0) {
+        snprintf(why, len, "this machine has no CUDA driver");
+        return false;
+    }
     if (!has_device(device, why, len))
         return false;
     if (wanted->on_pools && !cuda_supports(device, GPU_FEATURE_POOLS, why, len))
