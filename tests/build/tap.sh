@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=sh
 # tap.sh - what the shell tests share: one TAP line for each fact. Sourced with POSIX sh; call done_testing last.
 
 tap_count=0
