@@ -68,7 +68,9 @@ AC_DEFUN([WEIR_TRY_CUDA], [
       [dnl Without a run path, programs would only start where ldconfig happens to know this toolkit.
        weir_libs="$weir_libs -lcudart"
        AS_IF([test -n "$weir_folder"], [weir_ldflags="-Wl,-rpath,$weir_folder"])])
-    CPPFLAGS="$1 $CPPFLAGS"
+    dnl A distribution's own headers: naming the compiler's folder again would break C++'s include_next.
+    AS_CASE(["$1"], ["-isystem /usr/include"], [weir_cppflags=], [weir_cppflags="$1"])
+    CPPFLAGS="$weir_cppflags $CPPFLAGS"
     LIBS="$weir_libs $LIBS"
     AC_LINK_IFELSE([AC_LANG_PROGRAM([[
 #include <cuda_runtime_api.h>
@@ -78,7 +80,7 @@ AC_DEFUN([WEIR_TRY_CUDA], [
 ]], [[cudaMemPool_t pool = 0; return (int)cudaMemPoolTrimTo(pool, 0);]])],
       [AC_MSG_RESULT([yes])
        weir_have_cuda=yes
-       CUDA_CPPFLAGS="$1"
+       CUDA_CPPFLAGS=$weir_cppflags
        CUDA_LIBS=$weir_libs
        CUDA_LDFLAGS=$weir_ldflags
        weir_cuda_summary="$3"
