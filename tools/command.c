@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +31,19 @@ void *must(void *ptr)
         exit(EXIT_TROUBLE);
     }
     return ptr;
+}
+
+char *make_text(const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    size_t room = (size_t)(len < 0 ? 0 : len) + 1;
+    char *text = must(malloc(room));
+    text[0] = '\0';
+    vsnprintf(text, room, format, args);
+    return text;
 }
 
 /* How many letters must be added, dropped or changed to make one word of the other. */

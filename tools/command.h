@@ -7,6 +7,7 @@
 #ifndef WEIR_COMMAND_H
 #define WEIR_COMMAND_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -83,5 +84,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Passes ptr on; without host memory (NULL) there is nothing left to do, so it says so and ends the process. */
 void *must(void *ptr);
+
+/* vsprintf() into a new string, the caller's to free(). */
+char *make_text(const char *format, va_list args);
 
 #endif

@@ -3,7 +3,6 @@
 #include "tools/command.h"
 #include "tools/terminal.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +23,8 @@ void table_cell(struct table *table, const char *format, ...)
     }
     va_list args;
     va_start(args, format);
-    char *text = NULL;
-    if (vasprintf(&text, format, args) < 0)
-        text = must(NULL);
+    table->cells[table->count++] = make_text(format, args);
     va_end(args);
-    table->cells[table->count++] = text;
 }
 
 /* One row into `line`, without blanks at its end. */

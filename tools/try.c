@@ -6,7 +6,6 @@
 #include "tools/source.h"
 #include "tools/terminal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +47,9 @@ void try_fail(struct try_run *run, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    char *reason = NULL;
-    if (vasprintf(&reason, format, args) < 0)
-        reason = must(NULL);
-    va_end(args);
     run->reasons = must(realloc(run->reasons, (run->reason_count + 1) * sizeof(char *)));
-    run->reasons[run->reason_count++] = reason;
+    run->reasons[run->reason_count++] = make_text(format, args);
+    va_end(args);
 }
 
 static void log_line(void *data, weir_log_level level, const char *line)

@@ -69,7 +69,7 @@ struct try_worker {
     struct try_berth *berths;
     struct histogram malloc_times, free_times; /* host nanoseconds */
     uint64_t frees, failures, crossed, verified, corrupt;
-    char reason[512];            /* why it ended early, or what was corrupt first; "" */
+    char reason[sizeof(((weir_error *)0)->text) + 256]; /* why it ended early, or what was corrupt first; "" */
     _Atomic uint64_t served;     /* read by the main thread for the progress bar */
     _Atomic bool has_ended;
 };

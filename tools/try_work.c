@@ -6,7 +6,6 @@
 #include "tools/try.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,17 +44,18 @@ static size_t pick_size(struct try_worker *worker, uint64_t budget)
 {
     static const struct {
         unsigned share; /* of 100 */
-        double low, high;
+        size_t low;
+        unsigned doublings; /* from low to the low of the next class, and in the end to TRY_LARGEST */
     } classes[] = {
-        {60, TRY_SMALLEST, 64 << 10},
-        {30, 64 << 10, 4 << 20},
-        {10, 4 << 20, TRY_LARGEST},
+        {60, TRY_SMALLEST, 7},
+        {30, 64 << 10, 6},
+        {10, 4 << 20, 4},
     };
     unsigned at = 0, dice = next_random(worker) % 100;
     while (dice >= classes[at].share)
         dice -= classes[at++].share;
-    double fraction = (double)(next_random(worker) >> 11) * 0x1p-53;
-    size_t size = (size_t)(classes[at].low * pow(classes[at].high / classes[at].low, fraction));
+    size_t size = classes[at].low << next_random(worker) % classes[at].doublings;
+    size += next_random(worker) % size;
     uint64_t most = budget / 3 < TRY_SMALLEST ? budget : budget / 3;
     return size < most ? size : (size_t)most;
 }
