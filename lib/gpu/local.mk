@@ -8,6 +8,5 @@ lib_gpu_libgpu_la_SOURCES = \
 lib_gpu_libgpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 lib_gpu_libgpu_la_LIBADD =
 if HAVE_CUDA
-## cuda*.c
 lib_gpu_libgpu_la_LIBADD += $(CUDA_LIBS)
 endif
