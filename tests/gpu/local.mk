@@ -9,6 +9,6 @@ tests_gpu_conformance_SOURCES = \
 tests_gpu_conformance_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_conformance_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
 
-tests_gpu_sim_SOURCES = %reldir%/sim.c
+tests_gpu_sim_SOURCES = %reldir%/sim.c %reldir%/sim_test.h %reldir%/sim_work.c
 tests_gpu_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
