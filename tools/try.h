@@ -23,6 +23,7 @@
 #define TRY_STREAMS_MAX 4     /* streams that one worker has on one pool */
 #define TRY_SMALLEST 512      /* bytes of the smallest request */
 #define TRY_LARGEST (64 << 20)
+#define TRY_POOL_STEP (UINT64_C(32) << 20) /* pools grow by it (measured on an H200, driver 580) */
 
 /* One pool of the policy on one device. */
 struct try_pool {
@@ -70,6 +71,7 @@ struct try_worker {
     struct histogram malloc_times, free_times; /* host nanoseconds */
     uint64_t frees, failures, crossed, verified, corrupt;
     char reason[sizeof(((weir_error *)0)->text) + 256]; /* why it ended early, or what was corrupt first; "" */
+    const struct try_pool *blamed; /* the pool that the reason is about */
     _Atomic uint64_t served;     /* read by the main thread for the progress bar */
     _Atomic bool has_ended;
 };

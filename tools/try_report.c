@@ -95,7 +95,9 @@ static void report_work(const struct try_run *run)
     printf("  %s requests were served and %s failed. %s blocks were freed on another stream than they came from.\n",
            COUNT_TEXT(total->served), total->failures ? COUNT_TEXT(total->failures) : "none", COUNT_TEXT(total->crossed));
     printf("  Every block was written to. %s were read back before their free; ", COUNT_TEXT(total->verified));
-    if (total->corrupt)
+    if (total->verified == 0)
+        puts("so nothing was verified.");
+    else if (total->corrupt)
         printf("%s of them did not hold what had been written.\n", COUNT_TEXT(total->corrupt));
     else
         puts("all of them held what had been written.");

@@ -62,9 +62,10 @@ static size_t pick_size(struct try_worker *worker, uint64_t budget)
 
 static bool give_up(struct try_worker *worker, const char *what, const struct try_berth *berth, const char *why)
 {
-    if (!*worker->reason)
+    if (!worker->blamed)
         snprintf(worker->reason, sizeof(worker->reason), "%s in pool '%s' on device %d: %s", what, berth->pool->policy->name,
                  berth->pool->device, why);
+    worker->blamed = worker->blamed ? worker->blamed : berth->pool;
     return false;
 }
 
@@ -299,6 +300,21 @@ static void supervise(struct try_run *run, uint64_t start)
     progress_clear();
 }
 
+/* Adds the worker's reason, if it has one, unless another worker has told the same of the pool. */
+static void blame(struct try_run *run, const struct try_worker *worker)
+{
+    const struct try_pool *pool = worker->blamed;
+    if (!pool)
+        return;
+    for (const struct try_worker *other = run->workers; other < worker; other++)
+        if (other->blamed == pool)
+            return;
+    try_fail(run, "%s", worker->reason);
+    if (pool->max_size && pool->max_size < 2 * TRY_POOL_STEP && pool->policy->small_below)
+        try_fail(run, "the max_size of pool '%s' is below %s: CUDA grows the pool and its small twin by %s each; raise it, or set "
+                 "small_below: 0", pool->policy->name, SIZE_TEXT(2 * TRY_POOL_STEP), SIZE_TEXT(TRY_POOL_STEP));
+}
+
 static void add_up(struct try_run *run, const struct try_worker *worker)
 {
     struct try_worker *total = &run->total;
@@ -310,8 +326,20 @@ static void add_up(struct try_run *run, const struct try_worker *worker)
     total->crossed += worker->crossed;
     total->verified += worker->verified;
     total->corrupt += worker->corrupt;
-    if (*worker->reason)
-        try_fail(run, "%s", worker->reason);
+    blame(run, worker);
+}
+
+/* Weir's counts must be those of the threads, to the last request. */
+static void compare_counts(struct try_run *run)
+{
+    uint64_t mallocs = 0, frees = 0;
+    for (size_t i = 0; run->stats && i < weir_stats_pool_count(run->stats); i++) {
+        mallocs += weir_stats_pool(run->stats, i)->mallocs;
+        frees += weir_stats_pool(run->stats, i)->frees;
+    }
+    if (run->stats && (mallocs != run->total.served || frees != run->total.frees))
+        try_fail(run, "Weir counted %s requests and %s frees; the threads made %s and %s", COUNT_TEXT(mallocs), COUNT_TEXT(frees),
+                 COUNT_TEXT(run->total.served), COUNT_TEXT(run->total.frees));
 }
 
 void try_work(struct try_run *run)
@@ -333,4 +361,5 @@ void try_work(struct try_run *run)
     }
     run->workload_seconds = (double)(host_now() - start) / 1e9;
     run->stats = snapshot(run);
+    compare_counts(run);
 }
