@@ -3,7 +3,31 @@ include_HEADERS = %reldir%/weir.h
 
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
-lib_libcore_la_SOURCES = %reldir%/weir.h
+lib_libcore_la_SOURCES = \
+	%reldir%/blocks.c \
+	%reldir%/blocks.h \
+	%reldir%/callbacks.c \
+	%reldir%/callbacks.h \
+	%reldir%/device.c \
+	%reldir%/device.h \
+	%reldir%/error.c \
+	%reldir%/error.h \
+	%reldir%/format.c \
+	%reldir%/format.h \
+	%reldir%/malloc.c \
+	%reldir%/malloc.h \
+	%reldir%/pending.c \
+	%reldir%/pending.h \
+	%reldir%/pool.c \
+	%reldir%/pool.h \
+	%reldir%/recover.c \
+	%reldir%/recover.h \
+	%reldir%/stats.c \
+	%reldir%/stream.c \
+	%reldir%/stream.h \
+	%reldir%/weir.c \
+	%reldir%/weir.h \
+	%reldir%/weir_internal.h
 lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
 
 ## The same with the map: what is installed.
