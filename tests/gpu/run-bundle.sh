@@ -125,12 +125,9 @@ step_try() {
     suite devices tools/weir devices
     for policy in config/*.yaml; do
         [ -e "$policy" ] || continue
-        CUDA_VISIBLE_DEVICES=${devices[0]} suite "check-$(basename "$policy" .yaml)" tools/weir check "$policy"
+        CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)" tools/weir try --seconds=5 "$policy"
+        CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)-json" tools/weir try --json --seconds=5 "$policy"
     done
-    if [ -e config/default.yaml ]; then
-        CUDA_VISIBLE_DEVICES=${devices[0]} suite try tools/weir try --seconds 5 config/default.yaml
-        CUDA_VISIBLE_DEVICES=${devices[0]} suite try-json tools/weir try --json --seconds 5 config/default.yaml
-    fi
 }
 
 step_figures() {
