@@ -141,17 +141,17 @@ void figures_pairs(struct figures *figures)
 
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What CUDA has to be called for to set up and tear down the same pools: device facts, and a pool and its small twin with all settings. */
+/* What CUDA has to be called for to set up and tear down the same pools: facts of each device, a pool and its small twin, all settings. */
 static void open_bare(void)
 {
     int count, driver, attribute;
     struct cudaDeviceProp properties;
-    size_t free_bytes, total_bytes;
     BENCH_CUDA(cudaGetDeviceCount(&count));
     BENCH_CUDA(cudaDriverGetVersion(&driver));
-    BENCH_CUDA(cudaGetDeviceProperties(&properties, 0));
-    BENCH_CUDA(cudaDeviceGetAttribute(&attribute, cudaDevAttrMemoryPoolsSupported, 0));
-    BENCH_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    for (int device = 0; device < count; device++) {
+        BENCH_CUDA(cudaGetDeviceProperties(&properties, device));
+        BENCH_CUDA(cudaDeviceGetAttribute(&attribute, cudaDevAttrMemoryPoolsSupported, device));
+    }
     cudaMemPool_t pools[2];
     for (size_t i = 0; i < 2; i++) {
         int yes = 1;

@@ -63,7 +63,8 @@ static const char *code_text(int code)
 
 /*
  * Makes device current for the calls up to leave_device(), which gets *former. The switch is left out where it would change nothing: it
- * costs time, and from CUDA 12 on cudaSetDevice() creates the device's context.
+ * costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
+ * never used, as device 0 can be, creates its context too: CUDA has no way back to "none chosen yet".
  */
 static int enter_device(int device, int *former)
 {

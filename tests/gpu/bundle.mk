@@ -9,6 +9,9 @@
 ## statically against everything that the other machine may lack.
 EXTRA_DIST += tests/gpu/make-bundle.sh tests/gpu/run-bundle.sh
 
+gpu_bundle_programs += tests/gpu/conformance tools/weir
+gpu_bundle_files += config/default.yaml config/inference.yaml
+
 gpu_bundle_build = build-gpu-bundle
 gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking YAML_LIBS=-l:libyaml.a \
 	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
