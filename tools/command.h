@@ -86,6 +86,6 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *must(void *ptr);
 
 /* vsprintf() into a new string, the caller's to free(). */
-char *make_text(const char *format, va_list args);
+char *make_text(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 #endif
