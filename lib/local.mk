@@ -3,5 +3,42 @@ include_HEADERS = %reldir%/weir.h
 
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
-lib_libcore_la_SOURCES = %reldir%/weir.h
+lib_libcore_la_SOURCES = \
+	%reldir%/blocks.c \
+	%reldir%/blocks.h \
+	%reldir%/callbacks.c \
+	%reldir%/callbacks.h \
+	%reldir%/device.c \
+	%reldir%/device.h \
+	%reldir%/error.c \
+	%reldir%/error.h \
+	%reldir%/format.c \
+	%reldir%/format.h \
+	%reldir%/malloc.c \
+	%reldir%/malloc.h \
+	%reldir%/pending.c \
+	%reldir%/pending.h \
+	%reldir%/pool.c \
+	%reldir%/pool.h \
+	%reldir%/recover.c \
+	%reldir%/recover.h \
+	%reldir%/stats.c \
+	%reldir%/stream.c \
+	%reldir%/stream.h \
+	%reldir%/weir.c \
+	%reldir%/weir.h \
+	%reldir%/weir_internal.h
 lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
+
+## The same with the map: what is installed.
+lib_LTLIBRARIES += lib/libweir.la
+lib_libweir_la_SOURCES =
+lib_libweir_la_LIBADD = lib/libcore.la
+lib_libweir_la_LDFLAGS = $(AM_LDFLAGS) $(WEIR_LIB_LDFLAGS) -no-undefined -version-info $(WEIR_LT_VERSION)
+if HAVE_VERSION_MAP
+lib_libweir_la_LDFLAGS += -Wl,--version-script=$(top_srcdir)/%reldir%/libweir.map
+EXTRA_lib_libweir_la_DEPENDENCIES = %reldir%/libweir.map
+endif
+EXTRA_DIST += %reldir%/libweir.map
+
+pkgconfig_DATA += weir.pc

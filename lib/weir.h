@@ -232,7 +232,7 @@ WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *
 
 /*
  * Changes the release threshold of the pool and its small twin together: bytes kept over a synchronise, UINT64_MAX for all. Holds until
- * changed again or a reload sets another. WEIR_NOT_SUPPORTED for an exportable pool, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error);
 

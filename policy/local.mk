@@ -1,5 +1,17 @@
 ## SPDX-License-Identifier: MIT
 noinst_LTLIBRARIES += policy/libpolicy.la
-policy_libpolicy_la_SOURCES = %reldir%/policy.h
+policy_libpolicy_la_SOURCES = \
+	%reldir%/arena.c %reldir%/arena.h \
+	%reldir%/check.c \
+	%reldir%/keys.c %reldir%/keys.h \
+	%reldir%/load.c \
+	%reldir%/number.c %reldir%/number.h \
+	%reldir%/origin.h \
+	%reldir%/overrides.c \
+	%reldir%/parse.c %reldir%/parse.h \
+	%reldir%/policy.c %reldir%/policy.h \
+	%reldir%/report.c %reldir%/report.h \
+	%reldir%/tree.c %reldir%/tree.h \
+	%reldir%/value.c %reldir%/value.h
 policy_libpolicy_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
 policy_libpolicy_la_LIBADD = $(YAML_LIBS)

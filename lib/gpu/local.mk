@@ -1,9 +1,19 @@
 ## SPDX-License-Identifier: MIT
 noinst_LTLIBRARIES += lib/gpu/libgpu.la
 lib_gpu_libgpu_la_SOURCES = \
-	%reldir%/gpu.h
+	%reldir%/gpu.c %reldir%/gpu.h %reldir%/gpu_tables.h \
+	%reldir%/sim.c %reldir%/sim.h %reldir%/sim_internal.h \
+	%reldir%/sim_capture.c %reldir%/sim_clock.c %reldir%/sim_device.c %reldir%/sim_errors.c \
+	%reldir%/sim_memory.c %reldir%/sim_pool.c %reldir%/sim_settings.c %reldir%/sim_stream.c
 lib_gpu_libgpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 lib_gpu_libgpu_la_LIBADD =
 if HAVE_CUDA
+lib_gpu_libgpu_la_SOURCES += \
+	%reldir%/cuda.c \
+	%reldir%/cuda.h \
+	%reldir%/cuda_delay.c \
+	%reldir%/cuda_driver.c \
+	%reldir%/cuda_features.c \
+	%reldir%/cuda_internal.h
 lib_gpu_libgpu_la_LIBADD += $(CUDA_LIBS)
 endif

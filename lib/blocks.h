@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * blocks.h - the table of live blocks: which pointers Weir gave out, how large they are and whose they are.
+ *
+ * Owned by its weir. Sharded by address; each shard has a spin lock of its own, a leaf: nothing is called while it is held except, when a
+ * shard grows, the host's allocator. Spinning is right here because a holder only touches a few cache lines.
+ */
+#ifndef WEIR_LIB_BLOCKS_H
+#define WEIR_LIB_BLOCKS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/weir.h"
+
+#define WEIR__SHARDS 64
+
+struct weir__block {
+    void *ptr;
+    uint64_t size; /* bytes asked for */
+    weir_pool *pool;
+    bool small; /* lives in the pool's small twin */
+    bool graph; /* allocated during a capture: the memory belongs to the graph, not to the pool */
+};
+
+struct weir__shard {
+    pthread_spinlock_t lock;
+    size_t capacity; /* a power of two, or 0 */
+    /* Slots spoken for: live blocks and those taken out but not settled, so that putting one back never needs memory. */
+    _Atomic size_t claimed;
+    struct weir__block *slots;
+} __attribute__((aligned(128))); /* two cache lines, since the hardware fetches them in pairs */
+
+struct weir__blocks {
+    struct weir__shard shards[WEIR__SHARDS];
+};
+
+void weir__blocks_init(struct weir__blocks *blocks);
+void weir__blocks_destroy(struct weir__blocks *blocks);
+
+/*
+ * Adds a block. false: no host memory, nothing changed. If the address is in the table already, its owner freed it behind Weir's back (or
+ * it was a graph's); *former gets that entry (ptr NULL otherwise), and the new one takes its place.
+ */
+bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
+
+/* Takes the block that starts at ptr out of the table; false if there is none. Must be followed by either of the next two. */
+bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
+void weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block); /* the free failed: live again */
+void weir__blocks_settle(struct weir__blocks *blocks, const struct weir__block *block);   /* the free is done */
+
+#endif

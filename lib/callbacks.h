@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * callbacks.h - the application's out-of-memory callbacks.
+ *
+ * Owned by the weir. `lock` is a leaf and is not held while a callback runs; `running` counts those calls so that removing one can wait.
+ */
+#ifndef WEIR_LIB_CALLBACKS_H
+#define WEIR_LIB_CALLBACKS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "lib/weir.h"
+
+struct weir__callback {
+    struct weir__callback *next;
+    unsigned id;
+    weir_oom_fn fn;
+    void *data;
+    unsigned running; /* calls in progress */
+    bool removed;     /* no new calls */
+};
+
+struct weir__callbacks {
+    pthread_mutex_t lock;
+    pthread_cond_t idle; /* a call ended */
+    unsigned last_id;
+    struct weir__callback *first; /* in order of registration; guarded by lock */
+};
+
+void weir__callbacks_init(struct weir__callbacks *callbacks);
+void weir__callbacks_destroy(struct weir__callbacks *callbacks);
+
+/* Calls the first callback with an id above `after`. Returns its id and what it returned in *freed, or 0 if there is none. */
+unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, int device, uint64_t needed, uint64_t *freed);
+
+#endif

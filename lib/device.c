@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/device.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "lib/weir_internal.h"
+
+weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error)
+{
+    *device = (struct weir__device){ .w = w, .index = index };
+    int code = w->gpu->device_info(index, &device->info);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, w->gpu, code, "device %d", index);
+    device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
+    pthread_rwlock_init(&device->lock, NULL);
+    weir__pending_init(&device->pending);
+    weir__recovery_init(&device->recovery);
+    return WEIR_OK;
+}
+
+void weir__device_destroy(struct weir__device *device)
+{
+    weir__recovery_destroy(&device->recovery);
+    weir__pending_destroy(&device->pending, device->w->gpu);
+    pthread_rwlock_destroy(&device->lock);
+}
+
+bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct policy_device *item = &list->items[i];
+        if (item->uuid ? strcasecmp(item->uuid, device->info.uuid) == 0 : item->index == device->index)
+            return true;
+    }
+    return list->all;
+}
+
+weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)
+{
+    pthread_rwlock_rdlock(&device->lock);
+    weir_pool *pool = device->pools;
+    while (pool && (pool->is_private || strcmp(pool->name, name) != 0))
+        pool = pool->next;
+    pthread_rwlock_unlock(&device->lock);
+    return pool;
+}
+
+void weir__device_add_pool(struct weir__device *device, weir_pool *pool)
+{
+    pthread_rwlock_wrlock(&device->lock);
+    weir_pool **last = &device->pools;
+    while (*last)
+        last = &(*last)->next;
+    *last = pool;
+    pthread_rwlock_unlock(&device->lock);
+}
+
+void weir__device_remove_pool(struct weir__device *device, weir_pool *pool)
+{
+    pthread_rwlock_wrlock(&device->lock);
+    weir_pool **link = &device->pools;
+    while (*link && *link != pool)
+        link = &(*link)->next;
+    if (*link)
+        *link = pool->next;
+    pthread_rwlock_unlock(&device->lock);
+}
+
+weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after)
+{
+    pthread_rwlock_rdlock(&device->lock);
+    weir_pool *pool = after ? after->next : device->pools;
+    while (pool && !weir__pool_try_hold(pool))
+        pool = pool->next;
+    pthread_rwlock_unlock(&device->lock);
+    if (after)
+        weir__pool_release(after);
+    return pool;
+}

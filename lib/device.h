@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * device.h - what a weir keeps for each CUDA device: its pools, its opened streams, its pending frees, its recovery.
+ *
+ * Owned by its weir, as an array with one entry for each device of the machine, used or not.
+ */
+#ifndef WEIR_LIB_DEVICE_H
+#define WEIR_LIB_DEVICE_H
+
+#include "lib/pending.h"
+#include "lib/pool.h"
+#include "lib/recover.h"
+
+struct weir__device {
+    weir *w;
+    int index;
+    struct gpu_device_info info;
+    bool has_stream_ids;
+    weir_pool *default_pool; /* that of defaults.pool, or NULL if it has none here. Fixed after open */
+
+    pthread_rwlock_t lock; /* a registry lock: guards the two lists and their length; never held over a CUDA call */
+    weir_pool *pools;      /* all, private ones too */
+    weir_stream *streams;  /* opened ones */
+    _Atomic size_t stream_count;
+
+    struct weir__pending pending;
+    struct weir__recovery recovery;
+};
+
+weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error);
+void weir__device_destroy(struct weir__device *device); /* all of its pools and streams are gone by then */
+
+/* Whether the policy's list names this device. */
+bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list);
+
+/* The policy's pool of that name on the device, or NULL. */
+weir_pool *weir__device_find_pool(struct weir__device *device, const char *name);
+
+void weir__device_add_pool(struct weir__device *device, weir_pool *pool);
+void weir__device_remove_pool(struct weir__device *device, weir_pool *pool);
+
+/* The first pool (after NULL), or the one behind `after`, held; releases `after`. NULL at the end. */
+weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after);
+
+#endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/* sim.c - the simulated machine as a whole: starting it, entering it, faults and counts, and its table of operations. */
+#include "lib/gpu/gpu_tables.h"
+#include "lib/gpu/sim_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Threads and forks ---------------------------------------------------------------------------------------------------------------------- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+
+static void lock(void)
+{
+    pthread_mutex_lock(&sim.lock);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&sim.lock);
+}
+
+/* The forking thread holds the lock, so that the child's copy of the machine is whole. As with CUDA, it is of no use there. */
+static void after_fork_in_child(void)
+{
+    sim.forked = sim.used;
+    pthread_mutex_init(&sim.lock, NULL);
+}
+
+/* A thread ended: its per-thread streams go with it. */
+static void forget_thread(void *data)
+{
+    struct sim_thread *thread = data;
+    lock();
+    struct sim_thread **place = &sim.threads;
+    while (*place && *place != thread)
+        place = &(*place)->next;
+    if (*place)
+        *place = thread->next;
+    sim_thread_streams_clear(thread);
+    for (struct sim_capture *capture = sim.captures; capture; capture = capture->next)
+        if (capture->thread == thread)
+            capture->thread = NULL;
+    unlock();
+    free(thread);
+}
+
+static void init_process(void)
+{
+    pthread_key_create(&thread_key, forget_thread);
+    pthread_atfork(lock, unlock, after_fork_in_child);
+}
+
+/* The calling thread's state; NULL if there is no host memory for it. */
+static struct sim_thread *this_thread(void)
+{
+    struct sim_thread *thread = pthread_getspecific(thread_key);
+    if (thread)
+        return thread;
+    thread = calloc(1, sizeof(*thread));
+    if (!thread || pthread_setspecific(thread_key, thread)) {
+        free(thread);
+        return NULL;
+    }
+    thread->next = sim.threads;
+    sim.threads = thread;
+    return thread;
+}
+
+/* Starting ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void clear_machine(void)
+{
+    sim_captures_clear();
+    sim_actions_clear();
+    sim_streams_clear();
+    sim_pools_clear();
+    for (struct sim_thread *thread = sim.threads; thread; thread = thread->next)
+        *thread = (struct sim_thread){ .next = thread->next };
+    memset(sim.devices, 0, sizeof(sim.devices));
+    memset(sim.calls, 0, sizeof(sim.calls));
+    sim.ready = sim.used = sim.forked = false;
+    sim.now = sim.last_id = sim.sequence = 0;
+    sim.sticky = 0;
+}
+
+static int start_device(int device)
+{
+    struct sim_device *made = &sim.devices[device];
+    sim_stream_init(&made->legacy, SIM_STREAM_LEGACY, device);
+    if (!sim_supports(device, GPU_FEATURE_POOLS, NULL, 0))
+        return 0;
+    int code = sim_pool_make(&(struct gpu_pool_spec){ .device = device }, &made->default_pool);
+    if (code)
+        return code;
+    made->default_pool->is_default = true;
+    made->current_pool = made->default_pool;
+    return 0;
+}
+
+static int start_machine(const struct sim_settings *settings)
+{
+    clear_machine();
+    sim.settings = *settings;
+    memcpy(sim.faults, settings->faults, sizeof(sim.faults));
+    int code = 0;
+    for (int device = 0; sim_device_exists(device) && !code; device++)
+        code = start_device(device);
+    sim.ready = !code;
+    return code;
+}
+
+/* The first use of the simulator reads the environment. */
+static int start_if_needed(void)
+{
+    struct sim_settings settings;
+    char why[256];
+    if (sim.ready)
+        return 0;
+    if (sim_settings_parse(getenv("WEIR_SIM"), &settings, why, sizeof(why)))
+        return GPU_INVALID_VALUE;
+    return start_machine(&settings);
+}
+
+const char *sim_environment_error(void)
+{
+    static _Thread_local char text[384];
+    struct sim_settings settings;
+    char why[256];
+    pthread_once(&once, init_process);
+    lock();
+    bool bad = !sim.ready && sim_settings_parse(getenv("WEIR_SIM"), &settings, why, sizeof(why));
+    unlock();
+    if (!bad)
+        return NULL;
+    snprintf(text, sizeof(text), "$WEIR_SIM: %s", why);
+    return text;
+}
+
+int sim_configure(const char *settings_text, char *why, size_t len)
+{
+    struct sim_settings settings;
+    pthread_once(&once, init_process);
+    if (sim_settings_parse(settings_text, &settings, why, len))
+        return -1;
+    lock();
+    int code = start_machine(&settings);
+    unlock();
+    if (code)
+        snprintf(why, len, "the simulator found no host memory or address space for its devices: give them less, as in memory=1GiB");
+    return code ? -1 : 0;
+}
+
+/* Entering and leaving ------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const operation_names[SIM_OP_COUNT] = {
+#define SIM_OPERATION_NAME(name, parameters, arguments) #name,
+    SIM_OPERATIONS(SIM_OPERATION_NAME)
+#undef SIM_OPERATION_NAME
+};
+
+int sim_operation_find(const char *name, size_t len)
+{
+    if (!name)
+        return SIM_OP_COUNT;
+    for (int i = 0; i < SIM_OP_COUNT; i++)
+        if (strlen(operation_names[i]) == len && !memcmp(operation_names[i], name, len))
+            return i;
+    return -1;
+}
+
+static int take_fault(struct sim_fault *fault)
+{
+    return fault->nth && !--fault->nth ? fault->code : 0;
+}
+
+/* Both are asked, so that both count the call. */
+static int injected(enum sim_operation operation)
+{
+    int own = take_fault(&sim.faults[operation]);
+    int any = take_fault(&sim.faults[SIM_OP_COUNT]);
+    return own ? own : any;
+}
+
+/* Takes the lock, which sim_leave() drops, also if the operation must not run because this returns an error. */
+static int sim_enter(enum sim_operation operation, struct sim_thread **self)
+{
+    pthread_once(&once, init_process);
+    lock();
+    *self = NULL;
+    int code = start_if_needed();
+    if (code)
+        return code;
+    sim.used = true;
+    sim.calls[operation]++;
+    if (sim.forked)
+        return SIM_INITIALIZATION_ERROR;
+    *self = this_thread();
+    if (!*self)
+        return GPU_OUT_OF_MEMORY;
+    code = injected(operation);
+    return code ? code : sim.sticky;
+}
+
+static int sim_leave(struct sim_thread *self, int code)
+{
+    if (self && code && code != GPU_NOT_READY)
+        self->last_error = code;
+    sim_pools_sweep();
+    unlock();
+    return code;
+}
+
+/* What tests ask ------------------------------------------------------------------------------------------------------------------------- */
+
+void sim_fail(const char *operation, unsigned nth, int code)
+{
+    int index = sim_operation_find(operation, operation ? strlen(operation) : 0);
+    if (index < 0)
+        return;
+    pthread_once(&once, init_process);
+    lock();
+    if (!start_if_needed())
+        sim.faults[index] = (struct sim_fault){ nth, code };
+    unlock();
+}
+
+uint64_t sim_calls(const char *operation)
+{
+    int index = sim_operation_find(operation, operation ? strlen(operation) : 0);
+    uint64_t calls = 0;
+    if (index < 0)
+        return UINT64_MAX;
+    lock();
+    for (int i = 0; i < SIM_OP_COUNT; i++)
+        calls += i == index || index == SIM_OP_COUNT ? sim.calls[i] : 0;
+    unlock();
+    return calls;
+}
+
+void sim_advance(uint64_t nanoseconds)
+{
+    lock();
+    sim_advance_by(nanoseconds);
+    sim_pools_sweep();
+    unlock();
+}
+
+int sim_last_error(void)
+{
+    pthread_once(&once, init_process);
+    const struct sim_thread *self = pthread_getspecific(thread_key);
+    return self ? self->last_error : 0;
+}
+
+void sim_census(struct sim_census *census)
+{
+    *census = (struct sim_census){ 0 };
+    lock();
+    for (const struct sim_pool *pool = sim.pools; pool; pool = pool->next) {
+        census->pools += !pool->is_default && !pool->destroyed;
+        census->blocks += pool->blocks;
+        census->reserved += pool->reserved;
+    }
+    for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
+        census->streams += stream->kind == SIM_STREAM_CREATED;
+    for (const struct sim_event *event = sim.events; event; event = event->next)
+        census->events++;
+    unlock();
+}
+
+/* The table ------------------------------------------------------------------------------------------------------------------------------ */
+
+#define SIM_OPERATION_DEFINE(name, parameters, arguments) \
+    static int enter_##name parameters \
+    { \
+        struct sim_thread *self; \
+        int code = sim_enter(SIM_OP_##name, &self); \
+        return sim_leave(self, code ? code : sim_##name arguments); \
+    }
+SIM_OPERATIONS(SIM_OPERATION_DEFINE)
+#undef SIM_OPERATION_DEFINE
+
+static bool supports(int device, enum gpu_feature feature, char *why, size_t len)
+{
+    pthread_once(&once, init_process);
+    lock();
+    bool yes = !start_if_needed() && sim_supports(device, feature, why, len);
+    unlock();
+    return yes;
+}
+
+static uint64_t now(void)
+{
+    lock();
+    uint64_t time = sim.now;
+    unlock();
+    return time;
+}
+
+static void forget_error(int code)
+{
+    pthread_once(&once, init_process);
+    struct sim_thread *self = pthread_getspecific(thread_key);
+    if (self && self->last_error == code)
+        self->last_error = 0;
+}
+
+const struct gpu gpu_sim = {
+    .name = "sim",
+#define SIM_OPERATION_ENTRY(name, parameters, arguments) .name = enter_##name,
+    SIM_OPERATIONS(SIM_OPERATION_ENTRY)
+#undef SIM_OPERATION_ENTRY
+    .supports = supports,
+    .now = now,
+    .pause = sim_advance,
+    .forget_error = forget_error,
+    .code_name = sim_code_name,
+    .code_text = sim_code_text,
+};

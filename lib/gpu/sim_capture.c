@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim_capture.c - stream capture: what becomes a node, and what spoils it. The graph itself is only counted: capture_end drops it.
+ * Not simulated: a stream that joined a capture and never came back does not make capture_end fail.
+ */
+#include "lib/gpu/sim_internal.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static struct sim_capture *find_capture(uint64_t id)
+{
+    struct sim_capture *capture = sim.captures;
+    while (capture && capture->id != id)
+        capture = capture->next;
+    return capture;
+}
+
+void sim_capture_invalidate(uint64_t id)
+{
+    struct sim_capture *capture = find_capture(id);
+    if (capture)
+        capture->invalid = true;
+}
+
+bool sim_capture_invalidate_device(int device)
+{
+    bool any = false;
+    for (struct sim_capture *capture = sim.captures; capture; capture = capture->next) {
+        if (capture->origin->device != device)
+            continue;
+        capture->invalid = true;
+        any = true;
+    }
+    return any;
+}
+
+/*
+ * CUDA's rule: a thread in relaxed mode may do anything. Else it must not endanger a capture that it began itself, unless that was begun
+ * relaxed; and in global mode not one that any thread began in global mode.
+ */
+static bool endangers(const struct sim_thread *self, const struct sim_capture *capture)
+{
+    if (self->mode == GPU_CAPTURE_MODE_RELAXED || capture->invalid)
+        return false;
+    if (capture->thread == self)
+        return capture->mode != GPU_CAPTURE_MODE_RELAXED;
+    return self->mode == GPU_CAPTURE_MODE_GLOBAL && capture->mode == GPU_CAPTURE_MODE_GLOBAL;
+}
+
+int sim_capture_check_unsafe(struct sim_thread *self)
+{
+    int code = 0;
+    for (struct sim_capture *capture = sim.captures; capture; capture = capture->next) {
+        if (!endangers(self, capture))
+            continue;
+        capture->invalid = true;
+        code = GPU_CAPTURE_UNSUPPORTED;
+    }
+    return code;
+}
+
+/* Work on the legacy stream would wait for a blocking stream that captures, which cannot be. */
+static struct sim_capture *implicit_capture(const struct sim_stream *legacy)
+{
+    for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
+        if (stream->kind == SIM_STREAM_PER_THREAD && stream->device == legacy->device && stream->capture)
+            return stream->capture;
+    return NULL;
+}
+
+int sim_capture_enter(struct sim_stream *stream, struct sim_capture **capture)
+{
+    struct sim_capture *implicit = stream->kind == SIM_STREAM_LEGACY ? implicit_capture(stream) : NULL;
+    if (implicit) {
+        implicit->invalid = true;
+        return GPU_CAPTURE_IMPLICIT;
+    }
+    if (!stream->capture)
+        return 0;
+    if (stream->capture->invalid)
+        return GPU_CAPTURE_INVALIDATED;
+    *capture = stream->capture;
+    return 0;
+}
+
+int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event)
+{
+    struct sim_capture *capture = find_capture(event->capture);
+    if (stream->capture && stream->capture->invalid)
+        return GPU_CAPTURE_INVALIDATED;
+    if (stream->capture && stream->capture != capture) {
+        stream->capture->invalid = true;
+        return SIM_CAPTURE_ISOLATION;
+    }
+    if (!capture)
+        return SIM_CAPTURED_EVENT;
+    if (stream->kind == SIM_STREAM_LEGACY) {
+        capture->invalid = true;
+        return GPU_CAPTURE_IMPLICIT;
+    }
+    stream->capture = capture;
+    return 0;
+}
+
+int sim_stream_capture_status(struct sim_thread *self, gpu_stream handle, enum gpu_capture_status *status)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (code)
+        return code;
+    if (stream->kind == SIM_STREAM_LEGACY && implicit_capture(stream))
+        return GPU_CAPTURE_IMPLICIT;
+    *status = !stream->capture           ? GPU_CAPTURE_STATUS_NONE
+              : stream->capture->invalid ? GPU_CAPTURE_STATUS_INVALID
+                                         : GPU_CAPTURE_STATUS_ACTIVE;
+    return 0;
+}
+
+int sim_exchange_capture_mode(struct sim_thread *self, enum gpu_capture_mode *mode)
+{
+    if ((unsigned)*mode > GPU_CAPTURE_MODE_RELAXED)
+        return GPU_INVALID_VALUE;
+    enum gpu_capture_mode former = self->mode;
+    self->mode = *mode;
+    *mode = former;
+    return 0;
+}
+
+int sim_capture_begin(struct sim_thread *self, gpu_stream handle, enum gpu_capture_mode mode)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (code)
+        return code;
+    if ((unsigned)mode > GPU_CAPTURE_MODE_RELAXED)
+        return GPU_INVALID_VALUE;
+    if (stream->kind == SIM_STREAM_LEGACY)
+        return GPU_CAPTURE_UNSUPPORTED;
+    if (stream->capture)
+        return SIM_ILLEGAL_STATE;
+    struct sim_capture *capture = malloc(sizeof(*capture));
+    if (!capture)
+        return GPU_OUT_OF_MEMORY;
+    *capture = (struct sim_capture){ .next = sim.captures, .id = ++sim.last_id, .origin = stream, .thread = self, .mode = mode };
+    sim.captures = capture;
+    stream->capture = capture;
+    return 0;
+}
+
+static void drop_capture(struct sim_capture *capture)
+{
+    struct sim_capture **place = &sim.captures;
+    while (*place != capture)
+        place = &(*place)->next;
+    *place = capture->next;
+    for (struct sim_stream *stream = sim.streams; stream; stream = stream->next)
+        if (stream->capture == capture)
+            stream->capture = NULL;
+    while (capture->blocks) {
+        struct sim_graph_block *block = capture->blocks;
+        capture->blocks = block->next;
+        munmap(block->address, block->size);
+        free(block);
+    }
+    free(capture);
+}
+
+int sim_capture_end(struct sim_thread *self, gpu_stream handle, size_t *nodes)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (code)
+        return code;
+    struct sim_capture *capture = stream->capture;
+    if (!capture)
+        return SIM_ILLEGAL_STATE;
+    if (capture->origin != stream)
+        return SIM_CAPTURE_UNMATCHED;
+    if (capture->mode != GPU_CAPTURE_MODE_RELAXED && capture->thread != self)
+        return SIM_CAPTURE_WRONG_THREAD;
+    if (capture->invalid)
+        code = GPU_CAPTURE_INVALIDATED;
+    else
+        *nodes = capture->nodes;
+    drop_capture(capture);
+    return code;
+}
+
+void sim_capture_drop_origin(struct sim_stream *stream)
+{
+    if (stream->capture && stream->capture->origin == stream)
+        drop_capture(stream->capture);
+}
+
+void sim_captures_clear(void)
+{
+    while (sim.captures)
+        drop_capture(sim.captures);
+}
+
+int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr)
+{
+    struct sim_graph_block *block = malloc(sizeof(*block));
+    if (!block)
+        return GPU_OUT_OF_MEMORY;
+    block->size = size;
+    block->address = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block->address == MAP_FAILED) {
+        free(block);
+        return GPU_OUT_OF_MEMORY;
+    }
+    block->next = capture->blocks;
+    capture->blocks = block;
+    capture->nodes++;
+    *ptr = block->address;
+    return 0;
+}
+
+int sim_capture_free(struct sim_capture *capture, void *ptr)
+{
+    for (struct sim_graph_block **place = &capture->blocks; *place; place = &(*place)->next) {
+        struct sim_graph_block *block = *place;
+        if (block->address != ptr)
+            continue;
+        *place = block->next;
+        munmap(block->address, block->size);
+        free(block);
+        capture->nodes++;
+        return 0;
+    }
+    return GPU_INVALID_VALUE;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* sim_device.c - the simulated devices: what they are, and what they pretend to support. */
+#include "lib/gpu/sim_internal.h"
+
+#include <stdio.h>
+
+bool sim_device_exists(int device)
+{
+    return device >= 0 && (uint64_t)device < sim.settings.devices;
+}
+
+bool sim_driver(uint64_t version)
+{
+    return sim.settings.driver >= version;
+}
+
+static bool has_pools(void)
+{
+    return sim.settings.pools;
+}
+
+static bool has_numa(void)
+{
+    return sim.settings.pools && sim.settings.numa;
+}
+
+static bool has_posix_fd(void)
+{
+    return sim.settings.pools && sim.settings.posix_fd && !sim.settings.mig;
+}
+
+static bool never(void)
+{
+    return false;
+}
+
+static const char no_pools[] = "the simulated device has no memory pools (pools=no)";
+
+/* Since which driver there is a feature, and which setting takes it away. */
+static const struct {
+    uint64_t driver;
+    bool (*allowed)(void); /* NULL: always */
+    const char *why;       /* it is not */
+} needs[GPU_FEATURE_COUNT] = {
+    [GPU_FEATURE_POOLS] = { 11020, has_pools, no_pools },
+    [GPU_FEATURE_POOL_USAGE] = { 11030, has_pools, no_pools },
+    [GPU_FEATURE_POOL_HOST] = { 12020, has_pools, no_pools },
+    [GPU_FEATURE_POOL_HOST_NUMA] = { 12020, has_numa, "the simulated host has no NUMA nodes (numa=0), or no pools (pools=no)" },
+    [GPU_FEATURE_POOL_MAX_SIZE] = { 12020, has_pools, no_pools },
+    [GPU_FEATURE_POOL_POSIX_FD] = { 11020, has_posix_fd,
+                                    "the simulated device cannot export pools (posix_fd=no, mig=yes or pools=no)" },
+    [GPU_FEATURE_POOL_FABRIC] = { 12030, never, "the simulator has no fabric handles" },
+    [GPU_FEATURE_STREAM_ID] = { 12000, NULL, NULL },
+};
+
+bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
+{
+    char text[160] = "";
+    if (!sim_device_exists(device)) {
+        snprintf(text, sizeof(text), "there is no simulated device %d (devices=%d)", device, (int)sim.settings.devices);
+    } else if ((unsigned)feature >= GPU_FEATURE_COUNT) {
+        snprintf(text, sizeof(text), "the simulator knows no feature %d", (int)feature);
+    } else if (!sim_driver(needs[feature].driver)) {
+        snprintf(text, sizeof(text), "the simulated driver is for CUDA %d.%d; this needs %d.%d or later",
+                 (int)(sim.settings.driver / 1000), (int)(sim.settings.driver % 1000 / 10), (int)(needs[feature].driver / 1000),
+                 (int)(needs[feature].driver % 1000 / 10));
+    } else if (needs[feature].allowed && !needs[feature].allowed()) {
+        snprintf(text, sizeof(text), "%s", needs[feature].why);
+    } else {
+        return true;
+    }
+    if (why && len)
+        snprintf(why, len, "%s", text);
+    return false;
+}
+
+int sim_device_count(struct sim_thread *self, int *count)
+{
+    (void)self;
+    if (!sim.settings.devices)
+        return GPU_NO_DEVICE;
+    *count = (int)sim.settings.devices;
+    return 0;
+}
+
+int sim_versions(struct sim_thread *self, int *driver, int *runtime)
+{
+    (void)self;
+    *driver = (int)sim.settings.driver;
+    *runtime = (int)sim.settings.driver;
+    return 0;
+}
+
+int sim_device_info(struct sim_thread *self, int device, struct gpu_device_info *info)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    *info = (struct gpu_device_info){ .memory = sim.settings.memory, .mig = sim.settings.mig };
+    snprintf(info->name, sizeof(info->name), "simulated GPU %d", device);
+    snprintf(info->uuid, sizeof(info->uuid), "%s-00000000-0000-0000-0000-%012d", info->mig ? "MIG" : "GPU", device);
+    return 0;
+}
+
+int sim_can_access_peer(struct sim_thread *self, int device, int peer, bool *can)
+{
+    (void)self;
+    if (!sim_device_exists(device) || !sim_device_exists(peer))
+        return GPU_INVALID_DEVICE;
+    *can = device != peer && sim.settings.reaches[device][peer];
+    return 0;
+}
+
+int sim_device_memory(struct sim_thread *self, int device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    *free_bytes = sim.settings.memory - sim.devices[device].held;
+    *total_bytes = sim.settings.memory;
+    return 0;
+}
+
+int sim_get_current_device(struct sim_thread *self, int *device)
+{
+    *device = self->device;
+    return 0;
+}
+
+int sim_set_current_device(struct sim_thread *self, int device)
+{
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    self->device = device;
+    return 0;
+}

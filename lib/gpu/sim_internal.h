@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim_internal.h - what the files of the simulator share.
+ *
+ * There is one simulated machine, `sim`, behind one lock: everything in it, and every struct declared here, is guarded by sim.lock unless
+ * a comment says otherwise. Each operation of struct gpu takes the lock in sim_enter(), runs its sim_<operation>() and drops the lock in
+ * sim_leave(); the functions below are called with the lock held.
+ *
+ * Time is virtual. Work queued on a stream is not run by anybody: when it is queued, its end is computed from what stands before it
+ * (sim_enqueue), and its effect on memory waits in sim.actions until the clock gets there (sim_advance_to). Only calls that block or poll
+ * move the clock, so that a program sees the same interleaving in every run.
+ */
+#ifndef WEIR_SIM_INTERNAL_H
+#define WEIR_SIM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/gpu/gpu.h"
+#include "lib/gpu/sim.h"
+
+#define SIM_DEVICES_MAX 16
+#define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
+#define SIM_PAGE (UINT64_C(2) << 20)  /* what a growth is rounded to where a whole step has no room */
+#define SIM_ALIGNMENT UINT64_C(512)
+#define SIM_POLL_NS UINT64_C(1000)  /* an event query */
+#define SIM_LAUNCH_NS UINT64_C(1000) /* the shortest copy or set; on top, 1 ns for each KiB */
+
+/* Error numbers of CUDA that only the simulator's inside needs; gpu.h has the others. */
+enum sim_code {
+    SIM_INITIALIZATION_ERROR = 3,
+    SIM_ILLEGAL_STATE = 401,
+    SIM_CAPTURE_UNMATCHED = 903,
+    SIM_CAPTURE_ISOLATION = 905,
+    SIM_CAPTURED_EVENT = 907,
+    SIM_CAPTURE_WRONG_THREAD = 908,
+};
+
+/*
+ * X(name, parameters, arguments): every operation of struct gpu that can fail. The table, the call counts and the fault injection are made
+ * from it. `self` is the calling thread.
+ */
+#define SIM_OPERATIONS(X) \
+    X(device_count, (int *count), (self, count)) \
+    X(versions, (int *driver, int *runtime), (self, driver, runtime)) \
+    X(device_info, (int device, struct gpu_device_info *info), (self, device, info)) \
+    X(can_access_peer, (int device, int peer, bool *can), (self, device, peer, can)) \
+    X(device_memory, (int device, uint64_t *free_bytes, uint64_t *total_bytes), (self, device, free_bytes, total_bytes)) \
+    X(device_synchronize, (int device), (self, device)) \
+    X(get_current_device, (int *device), (self, device)) \
+    X(set_current_device, (int device), (self, device)) \
+    X(pool_create, (const struct gpu_pool_spec *spec, gpu_pool *pool), (self, spec, pool)) \
+    X(pool_destroy, (gpu_pool pool), (self, pool)) \
+    X(pool_get_default, (int device, gpu_pool *pool), (self, device, pool)) \
+    X(pool_get_current, (int device, gpu_pool *pool), (self, device, pool)) \
+    X(pool_set_current, (int device, gpu_pool pool), (self, device, pool)) \
+    X(pool_get, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value), (self, pool, attribute, value)) \
+    X(pool_set, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value), (self, pool, attribute, value)) \
+    X(pool_set_access, (gpu_pool pool, int device, enum gpu_access access), (self, pool, device, access)) \
+    X(pool_get_access, (gpu_pool pool, int device, enum gpu_access *access), (self, pool, device, access)) \
+    X(pool_trim, (gpu_pool pool, uint64_t keep), (self, pool, keep)) \
+    X(pool_export, (gpu_pool pool, int *fd), (self, pool, fd)) \
+    X(malloc_async, (void **ptr, size_t size, gpu_pool pool, gpu_stream stream), (self, ptr, size, pool, stream)) \
+    X(free_async, (void *ptr, gpu_stream stream), (self, ptr, stream)) \
+    X(copy_async, (void *dst, const void *src, size_t size, gpu_stream stream), (self, dst, src, size, stream)) \
+    X(set_async, (void *dst, int byte, size_t size, gpu_stream stream), (self, dst, byte, size, stream)) \
+    X(stream_create, (int device, gpu_stream *stream), (self, device, stream)) \
+    X(stream_destroy, (gpu_stream stream), (self, stream)) \
+    X(stream_synchronize, (gpu_stream stream), (self, stream)) \
+    X(stream_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
+    X(stream_capture_status, (gpu_stream stream, enum gpu_capture_status *status), (self, stream, status)) \
+    X(stream_wait_event, (gpu_stream stream, gpu_event event), (self, stream, event)) \
+    X(delay, (gpu_stream stream, uint64_t nanoseconds), (self, stream, nanoseconds)) \
+    X(event_create, (int device, gpu_event *event), (self, device, event)) \
+    X(event_destroy, (gpu_event event), (self, event)) \
+    X(event_record, (gpu_event event, gpu_stream stream), (self, event, stream)) \
+    X(event_query, (gpu_event event), (self, event)) \
+    X(event_synchronize, (gpu_event event), (self, event)) \
+    X(exchange_capture_mode, (enum gpu_capture_mode *mode), (self, mode)) \
+    X(capture_begin, (gpu_stream stream, enum gpu_capture_mode mode), (self, stream, mode)) \
+    X(capture_end, (gpu_stream stream, size_t *nodes), (self, stream, nodes))
+
+enum sim_operation {
+#define SIM_OPERATION_ENUM(name, parameters, arguments) SIM_OP_##name,
+    SIM_OPERATIONS(SIM_OPERATION_ENUM)
+#undef SIM_OPERATION_ENUM
+    SIM_OP_COUNT
+};
+
+/* The nth call from now fails with code; nth 0: none. */
+struct sim_fault {
+    unsigned nth;
+    int code;
+};
+
+/* Settings (sim_settings.c) -------------------------------------------------------------------------------------------------------------- */
+
+struct sim_settings {
+    uint64_t devices;
+    uint64_t memory;         /* bytes of each device */
+    uint64_t grow, trim;     /* nanoseconds per GiB */
+    uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
+    uint64_t numa;           /* host NUMA nodes */
+    uint64_t pools, posix_fd, mig; /* 0 or 1 */
+    bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
+    struct sim_fault faults[SIM_OP_COUNT + 1];      /* the last is for any operation */
+};
+
+/* Pure. Returns 0, or -1 and writes into why what is wrong and what to write; *settings is then unspecified. */
+int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len);
+
+/* The index into faults of the operation: SIM_OP_COUNT for NULL, -1 if there is none of that name. */
+int sim_operation_find(const char *name, size_t len);
+
+/* Machine -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* "This stream has waited for everything up to sequence number `sequence` of stream `stream`." */
+struct sim_wait {
+    uint64_t stream; /* an id */
+    uint64_t sequence;
+};
+
+struct sim_waits {
+    struct sim_wait *items;
+    size_t count, room;
+};
+
+enum sim_stream_kind { SIM_STREAM_CREATED, SIM_STREAM_LEGACY, SIM_STREAM_PER_THREAD };
+
+/* The address of a created stream is its handle. Destroyed ones wait in sim.spare_streams, whence the next create takes the last. */
+struct sim_stream {
+    struct sim_stream *next;
+    enum sim_stream_kind kind;
+    int device;
+    uint64_t id;         /* never used twice */
+    uint64_t busy_until; /* the virtual time at which all that was queued has ended */
+    struct sim_waits waits;
+    struct sim_capture *capture; /* the capture that this stream belongs to, or NULL */
+};
+
+struct sim_event {
+    struct sim_event *next;
+    int device;
+    uint64_t done_at;
+    struct sim_waits waits; /* what has ended once the event has; empty if never recorded */
+    uint64_t capture;       /* id of the capture in which it was recorded, 0 for none */
+};
+
+/* A stretch of a pool's address range. The segments of a pool cover all of it, in order, without gaps. */
+enum sim_segment_state {
+    SIM_SEGMENT_ABSENT, /* no memory behind it */
+    SIM_SEGMENT_FREE,
+    SIM_SEGMENT_LIVE, /* a block */
+};
+
+struct sim_segment {
+    struct sim_segment *prev, *next;
+    uint64_t offset, size;
+    enum sim_segment_state state;
+    /* Of a free one: */
+    bool observed;     /* the host has seen a synchronise behind the free; the rest matters only until then */
+    int device;        /* of the stream that freed it */
+    uint64_t freed_by; /* id of that stream */
+    uint64_t sequence; /* of the free */
+    uint64_t done_at;  /* when that stream gets to the free */
+};
+
+/*
+ * Identities: used = bytes of live segments; reserved = bytes of live and free segments; held >= reserved is what the device lacks, and
+ * differs from it only in exportable pools, which give nothing back while they live.
+ */
+struct sim_pool {
+    struct sim_pool *next;
+    int device;
+    enum gpu_location location;
+    bool is_default, destroyed; /* destroyed: gone for its owner, waiting for its last block */
+    uint64_t max_size;
+    uint64_t release_threshold;
+    uint64_t reuse[3]; /* by attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES */
+    enum gpu_access access[SIM_DEVICES_MAX];
+    unsigned char *base; /* of the address range, mapped from a memfd: pages exist once touched */
+    uint64_t span;       /* its length */
+    int fd;              /* the memfd of an exportable pool, else -1: the mapping keeps the memory */
+    struct sim_segment *segments;
+    size_t blocks, unobserved; /* live segments; free segments not observed yet */
+    uint64_t reserved, reserved_high, used, used_high, held;
+};
+
+/* What the clock does to memory when it gets to `due`. */
+struct sim_action {
+    struct sim_action *next;
+    uint64_t due;
+    int device; /* of the stream: it needs access */
+    unsigned char *dst;
+    const unsigned char *src; /* NULL: set to byte */
+    unsigned char *staged;    /* a copy of pageable host memory, freed afterwards; src points to it */
+    int byte;
+    size_t size;
+};
+
+/* A block made by a captured allocation: address space only, since the graph never runs. */
+struct sim_graph_block {
+    struct sim_graph_block *next;
+    void *address;
+    size_t size;
+};
+
+struct sim_capture {
+    struct sim_capture *next;
+    uint64_t id;
+    struct sim_stream *origin;
+    struct sim_thread *thread; /* that began it; NULL once it ended */
+    enum gpu_capture_mode mode;
+    bool invalid;
+    size_t nodes;
+    struct sim_graph_block *blocks;
+};
+
+/* Owned by its thread, freed when that ends; other threads see it through sim.threads. */
+struct sim_thread {
+    struct sim_thread *next;
+    int device;
+    int last_error;
+    enum gpu_capture_mode mode;
+    struct sim_stream *streams[SIM_DEVICES_MAX]; /* its per-thread streams, made at first use */
+};
+
+struct sim_device {
+    uint64_t held; /* bytes that its pools took from settings.memory */
+    uint64_t busy_until; /* the end of all its work, destroyed streams' too */
+    struct sim_pool *default_pool, *current_pool;
+    struct sim_stream legacy;
+};
+
+struct sim {
+    pthread_mutex_t lock;
+    bool ready;  /* settings and devices are set up */
+    bool used;   /* by an operation: a child of fork() is refused then */
+    bool forked; /* this process is such a child */
+    struct sim_settings settings;
+    struct sim_fault faults[SIM_OP_COUNT + 1];
+    uint64_t calls[SIM_OP_COUNT];
+    uint64_t now, last_id, sequence;
+    int sticky; /* the error that has killed the process's work on its devices, or 0 */
+    struct sim_device devices[SIM_DEVICES_MAX];
+    struct sim_pool *pools;
+    struct sim_stream *streams, *spare_streams; /* all but the legacy ones */
+    struct sim_event *events, *spare_events;
+    struct sim_action *actions; /* by due, then by age */
+    struct sim_capture *captures;
+    struct sim_thread *threads;
+};
+extern struct sim sim;
+
+/* sim.c ---------------------------------------------------------------------------------------------------------------------------------- */
+
+/* sim_<operation>(), for each operation: without the lock, the count and the faults. */
+#define SIM_CAT(...) __VA_ARGS__
+#define SIM_OPERATION_DECLARE(name, parameters, arguments) int sim_##name(struct sim_thread *self, SIM_CAT parameters);
+
+bool sim_device_exists(int device);
+/* Whether the simulated driver is at least this version (12020 is 12.2). */
+bool sim_driver(uint64_t version);
+bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);
+
+/* sim_clock.c ---------------------------------------------------------------------------------------------------------------------------- */
+
+void sim_advance_to(uint64_t time);
+void sim_advance_by(uint64_t nanoseconds);
+/* Adds work of so many nanoseconds to the stream and returns when it will have ended. */
+uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds);
+void sim_actions_clear(void);
+
+/* sim_stream.c --------------------------------------------------------------------------------------------------------------------------- */
+
+/* The stream of a handle, fixed handles included. GPU_INVALID_HANDLE. */
+int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream);
+uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other);
+void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
+void sim_thread_streams_clear(struct sim_thread *thread);
+void sim_streams_clear(void);
+
+/* sim_capture.c -------------------------------------------------------------------------------------------------------------------------- */
+
+/* GPU_CAPTURE_UNSUPPORTED if the thread may not do something that could disturb a capture; the captures concerned are invalid then. */
+int sim_capture_check_unsafe(struct sim_thread *self);
+/* For an operation queued on the stream: 0, with *capture set if it captures, or the error that the operation gets. */
+int sim_capture_enter(struct sim_stream *stream, struct sim_capture **capture);
+/* A wait where the stream or the event is part of a capture: the stream joins it, or the capture is spoilt. */
+int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event);
+void sim_capture_invalidate(uint64_t id);
+/* Spoils every capture on the device, or returns false if there is none. */
+bool sim_capture_invalidate_device(int device);
+int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr);
+int sim_capture_free(struct sim_capture *capture, void *ptr);
+/* The stream goes away: so does the capture that began on it. */
+void sim_capture_drop_origin(struct sim_stream *stream);
+void sim_captures_clear(void);
+
+/* sim_memory.c --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Maps the address range. 0 or GPU_OUT_OF_MEMORY. */
+int sim_memory_open(struct sim_pool *pool, uint64_t span, bool keep_fd);
+/* Unmaps it and returns all that the device lacks for it. */
+void sim_memory_close(struct sim_pool *pool);
+int sim_memory_take(struct sim_pool *pool, size_t size, const struct sim_stream *stream, void **ptr);
+/* The live segment that begins at ptr, and its pool; NULL if there is none. */
+struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool);
+void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
+/* Gives back at most `want` bytes that are idle and observed. */
+uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want);
+/* A synchronise was seen: frees of stream `id` up to `sequence` (id 0: all of the device's streams) are observed. */
+void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
+/* Whether all frees of the pool have ended. */
+bool sim_memory_is_quiet(const struct sim_pool *pool);
+/* The pool whose address range has ptr, or NULL: host memory. */
+struct sim_pool *sim_memory_pool(const void *ptr);
+/* Whether there is memory behind each byte. */
+bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t size);
+
+/* sim_pool.c ----------------------------------------------------------------------------------------------------------------------------- */
+
+int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool);
+/* The pool of a handle, or NULL. */
+struct sim_pool *sim_pool_find(gpu_pool handle);
+/* After a synchronise: every pool gives back what it holds above its threshold. */
+void sim_pools_enforce_thresholds(void);
+/* Lets go of destroyed pools whose last free has ended. */
+void sim_pools_sweep(void);
+void sim_pools_clear(void);
+
+/* sim_errors.c: code_name and code_text. */
+const char *sim_code_name(int code);
+const char *sim_code_text(int code);
+
+SIM_OPERATIONS(SIM_OPERATION_DECLARE)
+#undef SIM_OPERATION_DECLARE
+
+#endif

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim_memory.c - the memory of one pool: an address range cut into segments, which blocks are taken from and freed to, and which grows
+ * and shrinks in steps. What a stream may take of memory that another one freed is decided here (is_usable).
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "lib/gpu/sim_internal.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static uint64_t round_down(uint64_t value, uint64_t unit)
+{
+    return value / unit * unit;
+}
+
+/* Segments ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Cuts `size` bytes off the front; the rest becomes `rest`, a segment of the same kind. */
+static void split(struct sim_segment *segment, uint64_t size, struct sim_segment *rest)
+{
+    *rest = *segment;
+    rest->offset += size;
+    rest->size -= size;
+    rest->prev = segment;
+    if (rest->next)
+        rest->next->prev = rest;
+    segment->next = rest;
+    segment->size = size;
+}
+
+static void absorb_next(struct sim_segment *segment)
+{
+    struct sim_segment *next = segment->next;
+    segment->size += next->size;
+    segment->next = next->next;
+    if (next->next)
+        next->next->prev = segment;
+    free(next);
+}
+
+/* Whether two neighbours can be one segment without anybody seeing a difference. */
+static bool is_alike(const struct sim_segment *a, const struct sim_segment *b)
+{
+    if (a->state != b->state || a->state == SIM_SEGMENT_LIVE)
+        return false;
+    if (a->state == SIM_SEGMENT_ABSENT || (a->observed && b->observed))
+        return true;
+    if (a->observed || b->observed || a->freed_by != b->freed_by)
+        return false;
+    return a->done_at == b->done_at || (a->done_at <= sim.now && b->done_at <= sim.now);
+}
+
+static void merge_next(struct sim_pool *pool, struct sim_segment *segment)
+{
+    struct sim_segment *next = segment->next;
+    if (segment->state == SIM_SEGMENT_FREE && !segment->observed) {
+        pool->unobserved--;
+        if (segment->sequence < next->sequence)
+            segment->sequence = next->sequence;
+        if (segment->done_at < next->done_at)
+            segment->done_at = next->done_at;
+    }
+    absorb_next(segment);
+}
+
+static struct sim_segment *merge_around(struct sim_pool *pool, struct sim_segment *segment)
+{
+    while (segment->next && is_alike(segment, segment->next))
+        merge_next(pool, segment);
+    while (segment->prev && is_alike(segment->prev, segment)) {
+        segment = segment->prev;
+        merge_next(pool, segment);
+    }
+    return segment;
+}
+
+/* The address range ---------------------------------------------------------------------------------------------------------------------- */
+
+int sim_memory_open(struct sim_pool *pool, uint64_t span, bool keep_fd)
+{
+    struct sim_segment *segment = calloc(1, sizeof(*segment));
+    int fd = memfd_create("weir-sim-pool", MFD_CLOEXEC);
+    if (!segment || fd < 0 || ftruncate(fd, (off_t)span))
+        goto fail;
+    void *base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED)
+        goto fail;
+    if (!keep_fd)
+        close(fd);
+    segment->size = span;
+    pool->segments = segment;
+    pool->fd = keep_fd ? fd : -1;
+    pool->base = base;
+    pool->span = span;
+    return 0;
+
+fail:
+    if (fd >= 0)
+        close(fd);
+    free(segment);
+    return GPU_OUT_OF_MEMORY;
+}
+
+static uint64_t *device_held(const struct sim_pool *pool)
+{
+    return pool->location == GPU_LOCATION_DEVICE ? &sim.devices[pool->device].held : NULL;
+}
+
+static void hold(struct sim_pool *pool, uint64_t bytes)
+{
+    if (device_held(pool))
+        *device_held(pool) += bytes - pool->held;
+    pool->held = bytes;
+}
+
+void sim_memory_close(struct sim_pool *pool)
+{
+    hold(pool, 0);
+    while (pool->segments) {
+        struct sim_segment *segment = pool->segments;
+        pool->segments = segment->next;
+        free(segment);
+    }
+    munmap(pool->base, pool->span);
+    if (pool->fd >= 0)
+        close(pool->fd);
+}
+
+/* Giving back ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whole steps only; at the edge of what the pool holds also the part of a step that a growth was cut to. */
+static void releasable(const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
+{
+    bool first = !segment->prev || segment->prev->state == SIM_SEGMENT_ABSENT;
+    bool last = !segment->next || segment->next->state == SIM_SEGMENT_ABSENT;
+    *begin = first ? segment->offset : round_up(segment->offset, SIM_STEP);
+    *end = segment->offset + segment->size;
+    if (!last)
+        *end = round_down(*end, SIM_STEP);
+}
+
+/* Turns [begin, end) of a free segment into absent memory. False if there is no host memory for the bookkeeping. */
+static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end)
+{
+    struct sim_segment *head_rest = NULL, *tail = NULL;
+    if (begin > segment->offset && !(head_rest = malloc(sizeof(*head_rest))))
+        return false;
+    if (end < segment->offset + segment->size && !(tail = malloc(sizeof(*tail)))) {
+        free(head_rest);
+        return false;
+    }
+    if (head_rest) {
+        split(segment, begin - segment->offset, head_rest);
+        segment = head_rest;
+    }
+    if (tail)
+        split(segment, end - begin, tail);
+    segment->state = SIM_SEGMENT_ABSENT;
+    pool->reserved -= end - begin;
+    if (pool->fd < 0) {
+        hold(pool, pool->reserved);
+        madvise(pool->base + begin, end - begin, MADV_REMOVE);
+    }
+    merge_around(pool, segment);
+    return true;
+}
+
+static uint64_t release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want)
+{
+    uint64_t begin, end;
+    if (segment->state != SIM_SEGMENT_FREE || !segment->observed)
+        return 0;
+    releasable(segment, &begin, &end);
+    if (end <= begin)
+        return 0;
+    if (end - begin > want)
+        begin = round_up(end - want, SIM_STEP);
+    if (end <= begin || !make_absent(pool, segment, begin, end))
+        return 0;
+    return end - begin;
+}
+
+uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
+{
+    uint64_t released = 0;
+    struct sim_segment *segment = pool->segments;
+    while (segment && released < want) {
+        uint64_t resume = segment->offset + segment->size;
+        released += release_from(pool, segment, want - released);
+        /* The segment may have been merged away: go on from its end. */
+        for (segment = pool->segments; segment && segment->offset < resume; segment = segment->next)
+            ;
+    }
+    sim_advance_by((uint64_t)((double)released / (1 << 30) * (double)sim.settings.trim));
+    return released;
+}
+
+/* Growing -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The driver's own rescue: idle memory of every pool on the device goes back before a growth fails. */
+static void rescue(int device, uint64_t want)
+{
+    for (struct sim_pool *pool = sim.pools; pool && want; pool = pool->next) {
+        if (pool->device != device || pool->location != GPU_LOCATION_DEVICE || pool->fd >= 0)
+            continue;
+        uint64_t released = sim_memory_release(pool, round_up(want, SIM_STEP));
+        want -= released < want ? released : want;
+    }
+}
+
+/* Bytes by which the pool could grow now. */
+static uint64_t room(const struct sim_pool *pool)
+{
+    uint64_t bytes = pool->span - pool->reserved;
+    if (pool->max_size && pool->max_size - pool->reserved < bytes)
+        bytes = pool->max_size - pool->reserved;
+    if (device_held(pool)) {
+        /* What an exportable pool holds beyond its reserved bytes is still its own. */
+        uint64_t free_bytes = sim.settings.memory - *device_held(pool) + pool->held - pool->reserved;
+        if (free_bytes < bytes)
+            bytes = free_bytes;
+    }
+    return round_down(bytes, SIM_PAGE);
+}
+
+/* The first gap that has so many bytes, so that memory stays together. */
+static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
+{
+    struct sim_segment *segment = pool->segments;
+    while (segment && (segment->state != SIM_SEGMENT_ABSENT || segment->size < bytes))
+        segment = segment->next;
+    return segment;
+}
+
+static int fill_gap(struct sim_pool *pool, uint64_t bytes)
+{
+    struct sim_segment *gap = find_gap(pool, bytes);
+    if (!gap)
+        return GPU_OUT_OF_MEMORY;
+    if (gap->size > bytes) {
+        struct sim_segment *rest = malloc(sizeof(*rest));
+        if (!rest)
+            return GPU_OUT_OF_MEMORY;
+        split(gap, bytes, rest);
+    }
+    gap->state = SIM_SEGMENT_FREE;
+    gap->observed = true;
+    merge_around(pool, gap);
+    pool->reserved += bytes;
+    if (pool->reserved_high < pool->reserved)
+        pool->reserved_high = pool->reserved;
+    if (pool->held < pool->reserved)
+        hold(pool, pool->reserved);
+    sim_advance_by((uint64_t)((double)bytes / (1 << 30) * (double)sim.settings.grow));
+    return 0;
+}
+
+static int grow(struct sim_pool *pool, uint64_t size)
+{
+    uint64_t need = round_up(size, SIM_PAGE), bytes = round_up(size, SIM_STEP);
+    if (need > pool->span || (pool->max_size && need > pool->max_size))
+        return GPU_OUT_OF_MEMORY;
+    if (device_held(pool) && need > sim.settings.memory)
+        return GPU_OUT_OF_MEMORY;
+    if (room(pool) < bytes && pool->max_size && pool->fd < 0)
+        sim_memory_release(pool, bytes - room(pool));
+    if (room(pool) < bytes && device_held(pool))
+        rescue(pool->device, bytes - room(pool));
+    if (room(pool) < need)
+        return GPU_OUT_OF_MEMORY;
+    return fill_gap(pool, room(pool) < bytes ? need : bytes);
+}
+
+/* Taking and freeing --------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
+{
+    if (segment->state != SIM_SEGMENT_FREE)
+        return false;
+    if (segment->observed || segment->freed_by == stream->id)
+        return true;
+    if (pool->reuse[GPU_POOL_REUSE_OPPORTUNISTIC - GPU_POOL_REUSE_EVENT_DEPENDENCIES] && segment->done_at <= sim.now)
+        return true;
+    /* Internal dependencies, which CUDA allows by default, were never seen to help: a pending free of another stream is no help at once. */
+    return pool->reuse[0] && sim_stream_waited(stream, segment->freed_by) >= segment->sequence;
+}
+
+/* The smallest run of usable neighbours that has so many bytes. */
+static struct sim_segment *best_fit(const struct sim_pool *pool, uint64_t size, const struct sim_stream *stream)
+{
+    struct sim_segment *best = NULL, *begin = NULL;
+    uint64_t best_size = UINT64_MAX, run = 0;
+    for (struct sim_segment *segment = pool->segments;; segment = segment->next) {
+        if (segment && is_usable(pool, segment, stream)) {
+            begin = run ? begin : segment;
+            run += segment->size;
+            continue;
+        }
+        if (run >= size && run < best_size) {
+            best = begin;
+            best_size = run;
+        }
+        if (!segment)
+            return best;
+        run = 0;
+    }
+}
+
+/* Makes the first `size` bytes of a run of free segments one live segment. */
+static int make_live(struct sim_pool *pool, struct sim_segment *segment, uint64_t size)
+{
+    struct sim_segment *last = segment;
+    uint64_t total = segment->size;
+    for (; total < size; total += last->size)
+        last = last->next;
+    if (total > size) {
+        struct sim_segment *rest = malloc(sizeof(*rest));
+        if (!rest)
+            return GPU_OUT_OF_MEMORY;
+        split(last, last->size - (total - size), rest);
+        pool->unobserved += !rest->observed;
+    }
+    pool->unobserved -= !segment->observed;
+    while (segment->size < size) {
+        pool->unobserved -= !segment->next->observed;
+        absorb_next(segment);
+    }
+    segment->state = SIM_SEGMENT_LIVE;
+    return 0;
+}
+
+int sim_memory_take(struct sim_pool *pool, size_t size, const struct sim_stream *stream, void **ptr)
+{
+    if (size > pool->span)
+        return GPU_OUT_OF_MEMORY;
+    uint64_t bytes = round_up(size, SIM_ALIGNMENT);
+    struct sim_segment *segment = best_fit(pool, bytes, stream);
+    int code = segment ? 0 : grow(pool, bytes);
+    if (!code && !segment)
+        segment = best_fit(pool, bytes, stream);
+    if (!code)
+        code = make_live(pool, segment, bytes);
+    if (code)
+        return code;
+    pool->blocks++;
+    pool->used += bytes;
+    if (pool->used_high < pool->used)
+        pool->used_high = pool->used;
+    *ptr = pool->base + segment->offset;
+    return 0;
+}
+
+struct sim_pool *sim_memory_pool(const void *ptr)
+{
+    const unsigned char *address = ptr;
+    struct sim_pool *pool = sim.pools;
+    while (pool && (address < pool->base || address >= pool->base + pool->span))
+        pool = pool->next;
+    return pool;
+}
+
+struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool)
+{
+    struct sim_pool *home = sim_memory_pool(ptr);
+    if (!home)
+        return NULL;
+    uint64_t offset = (uint64_t)((const unsigned char *)ptr - home->base);
+    struct sim_segment *segment = home->segments;
+    while (segment && segment->offset < offset)
+        segment = segment->next;
+    if (!segment || segment->offset != offset || segment->state != SIM_SEGMENT_LIVE)
+        return NULL;
+    *pool = home;
+    return segment;
+}
+
+bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t size)
+{
+    uint64_t begin = (uint64_t)((const unsigned char *)ptr - pool->base);
+    if (size > pool->span - begin)
+        return false;
+    for (const struct sim_segment *segment = pool->segments; segment && segment->offset < begin + size; segment = segment->next)
+        if (segment->offset + segment->size > begin && segment->state == SIM_SEGMENT_ABSENT)
+            return false;
+    return true;
+}
+
+void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream)
+{
+    segment->state = SIM_SEGMENT_FREE;
+    segment->observed = false;
+    segment->device = stream->device;
+    segment->freed_by = stream->id;
+    segment->sequence = ++sim.sequence;
+    segment->done_at = sim_enqueue(stream, 0);
+    pool->used -= segment->size;
+    pool->blocks--;
+    pool->unobserved++;
+    merge_around(pool, segment);
+}
+
+/* Seeing that frees have ended ----------------------------------------------------------------------------------------------------------- */
+
+static void observe_in(struct sim_pool *pool, uint64_t id, uint64_t sequence, int device)
+{
+    for (struct sim_segment *segment = pool->segments; segment && pool->unobserved; segment = segment->next) {
+        if (segment->state != SIM_SEGMENT_FREE || segment->observed || segment->sequence > sequence)
+            continue;
+        if (id ? segment->freed_by != id : segment->device != device)
+            continue;
+        segment->observed = true;
+        pool->unobserved--;
+        segment = merge_around(pool, segment);
+    }
+}
+
+void sim_memory_observe(uint64_t id, uint64_t sequence, int device)
+{
+    for (struct sim_pool *pool = sim.pools; pool; pool = pool->next)
+        observe_in(pool, id, sequence, device);
+}
+
+bool sim_memory_is_quiet(const struct sim_pool *pool)
+{
+    if (pool->unobserved)
+        for (const struct sim_segment *segment = pool->segments; segment; segment = segment->next)
+            if (segment->state == SIM_SEGMENT_FREE && !segment->observed && segment->done_at > sim.now)
+                return false;
+    return true;
+}

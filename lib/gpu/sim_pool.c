@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/* sim_pool.c - pools as their owners see them: life, attributes, access, and allocating from them. */
+#include "lib/gpu/sim_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+/* Life ----------------------------------------------------------------------------------------------------------------------------------- */
+
+static int check_spec(const struct gpu_pool_spec *spec)
+{
+    static const enum gpu_feature location_needs[] = {
+        [GPU_LOCATION_DEVICE] = GPU_FEATURE_POOLS,
+        [GPU_LOCATION_HOST] = GPU_FEATURE_POOL_HOST,
+        [GPU_LOCATION_HOST_NUMA] = GPU_FEATURE_POOL_HOST_NUMA,
+    };
+    if (!sim_device_exists(spec->device))
+        return GPU_INVALID_DEVICE;
+    if ((unsigned)spec->location > GPU_LOCATION_HOST_NUMA)
+        return GPU_INVALID_VALUE;
+    if (!sim_supports(spec->device, location_needs[spec->location], NULL, 0) ||
+        (spec->posix_fd && !sim_supports(spec->device, GPU_FEATURE_POOL_POSIX_FD, NULL, 0)) ||
+        (spec->max_size && !sim_supports(spec->device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0)))
+        return GPU_NOT_SUPPORTED;
+    if (spec->location == GPU_LOCATION_HOST_NUMA && (spec->numa_node < 0 || (uint64_t)spec->numa_node >= sim.settings.numa))
+        return GPU_INVALID_VALUE;
+    return 0;
+}
+
+int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool)
+{
+    struct sim_pool *made = calloc(1, sizeof(*made));
+    if (!made)
+        return GPU_OUT_OF_MEMORY;
+    made->device = spec->device;
+    made->location = spec->location;
+    made->max_size = spec->max_size;
+    for (size_t i = 0; i < sizeof(made->reuse) / sizeof(*made->reuse); i++)
+        made->reuse[i] = 1;
+    made->access[spec->device] = GPU_ACCESS_READ_WRITE;
+    /* Twice the memory, so that a pool full of holes still has addresses for a large block. */
+    int code = sim_memory_open(made, sim.settings.memory * 2, spec->posix_fd);
+    if (code) {
+        free(made);
+        return code;
+    }
+    made->next = sim.pools;
+    sim.pools = made;
+    *pool = made;
+    return 0;
+}
+
+struct sim_pool *sim_pool_find(gpu_pool handle)
+{
+    struct sim_pool *pool = sim.pools;
+    while (pool && (pool != (void *)handle || pool->destroyed))
+        pool = pool->next;
+    return pool;
+}
+
+static gpu_pool handle_of(struct sim_pool *pool)
+{
+    return (gpu_pool)(void *)pool;
+}
+
+int sim_pool_create(struct sim_thread *self, const struct gpu_pool_spec *spec, gpu_pool *handle)
+{
+    struct sim_pool *pool;
+    int code = check_spec(spec);
+    if (!code)
+        code = sim_capture_check_unsafe(self);
+    if (!code)
+        code = sim_pool_make(spec, &pool);
+    if (!code)
+        *handle = handle_of(pool);
+    return code;
+}
+
+int sim_pool_destroy(struct sim_thread *self, gpu_pool handle)
+{
+    struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool || pool->is_default)
+        return GPU_INVALID_VALUE;
+    int code = sim_capture_check_unsafe(self);
+    if (code)
+        return code;
+    pool->destroyed = true;
+    for (int device = 0; device < SIM_DEVICES_MAX; device++)
+        if (sim.devices[device].current_pool == pool)
+            sim.devices[device].current_pool = sim.devices[device].default_pool;
+    return 0;
+}
+
+static void drop(struct sim_pool **place)
+{
+    struct sim_pool *pool = *place;
+    *place = pool->next;
+    sim_memory_close(pool);
+    free(pool);
+}
+
+void sim_pools_sweep(void)
+{
+    for (struct sim_pool **place = &sim.pools; *place;) {
+        if ((*place)->destroyed && !(*place)->blocks && sim_memory_is_quiet(*place))
+            drop(place);
+        else
+            place = &(*place)->next;
+    }
+}
+
+void sim_pools_clear(void)
+{
+    while (sim.pools)
+        drop(&sim.pools);
+}
+
+int sim_pool_get_default(struct sim_thread *self, int device, gpu_pool *handle)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    if (!sim.devices[device].default_pool)
+        return GPU_NOT_SUPPORTED;
+    *handle = handle_of(sim.devices[device].default_pool);
+    return 0;
+}
+
+int sim_pool_get_current(struct sim_thread *self, int device, gpu_pool *handle)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    if (!sim.devices[device].current_pool)
+        return GPU_NOT_SUPPORTED;
+    *handle = handle_of(sim.devices[device].current_pool);
+    return 0;
+}
+
+int sim_pool_set_current(struct sim_thread *self, int device, gpu_pool handle)
+{
+    (void)self;
+    struct sim_pool *pool = sim_pool_find(handle);
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    if (!pool || pool->device != device || pool->location != GPU_LOCATION_DEVICE)
+        return GPU_INVALID_VALUE;
+    sim.devices[device].current_pool = pool;
+    return 0;
+}
+
+/* Attributes ----------------------------------------------------------------------------------------------------------------------------- */
+
+static bool needs_usage(enum gpu_pool_attribute attribute)
+{
+    return attribute >= GPU_POOL_RESERVED;
+}
+
+int sim_pool_get(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t *value)
+{
+    (void)self;
+    const struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool || (unsigned)attribute > GPU_POOL_USED_HIGH)
+        return GPU_INVALID_VALUE;
+    if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
+        return GPU_NOT_SUPPORTED;
+    const uint64_t *const places[] = {
+        [GPU_POOL_RELEASE_THRESHOLD] = &pool->release_threshold,
+        [GPU_POOL_REUSE_EVENT_DEPENDENCIES] = &pool->reuse[0],
+        [GPU_POOL_REUSE_OPPORTUNISTIC] = &pool->reuse[1],
+        [GPU_POOL_REUSE_INTERNAL_DEPENDENCIES] = &pool->reuse[2],
+        [GPU_POOL_RESERVED] = &pool->reserved,
+        [GPU_POOL_RESERVED_HIGH] = &pool->reserved_high,
+        [GPU_POOL_USED] = &pool->used,
+        [GPU_POOL_USED_HIGH] = &pool->used_high,
+    };
+    *value = *places[attribute];
+    return 0;
+}
+
+static int set_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    switch (attribute) {
+    case GPU_POOL_RELEASE_THRESHOLD:
+        pool->release_threshold = value;
+        return 0;
+    case GPU_POOL_REUSE_EVENT_DEPENDENCIES:
+    case GPU_POOL_REUSE_OPPORTUNISTIC:
+    case GPU_POOL_REUSE_INTERNAL_DEPENDENCIES:
+        pool->reuse[attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES] = value != 0;
+        return 0;
+    case GPU_POOL_RESERVED_HIGH:
+        if (value)
+            return GPU_INVALID_VALUE;
+        pool->reserved_high = pool->reserved;
+        return 0;
+    case GPU_POOL_USED_HIGH:
+        if (value)
+            return GPU_INVALID_VALUE;
+        pool->used_high = pool->used;
+        return 0;
+    default:
+        return GPU_INVALID_VALUE;
+    }
+}
+
+int sim_pool_set(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool)
+        return GPU_INVALID_VALUE;
+    if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
+        return GPU_NOT_SUPPORTED;
+    int code = sim_capture_check_unsafe(self);
+    return code ? code : set_attribute(pool, attribute, value);
+}
+
+/* Access --------------------------------------------------------------------------------------------------------------------------------- */
+
+int sim_pool_set_access(struct sim_thread *self, gpu_pool handle, int device, enum gpu_access access)
+{
+    struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool || (unsigned)access > GPU_ACCESS_READ_WRITE)
+        return GPU_INVALID_VALUE;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    int code = sim_capture_check_unsafe(self);
+    if (code)
+        return code;
+    if (pool->location == GPU_LOCATION_DEVICE) {
+        bool refused = device == pool->device ? access == GPU_ACCESS_NONE : !sim.settings.reaches[pool->device][device];
+        if (refused)
+            return GPU_INVALID_DEVICE;
+    }
+    pool->access[device] = access;
+    return 0;
+}
+
+int sim_pool_get_access(struct sim_thread *self, gpu_pool handle, int device, enum gpu_access *access)
+{
+    (void)self;
+    const struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool)
+        return GPU_INVALID_VALUE;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    *access = pool->access[device];
+    return 0;
+}
+
+int sim_pool_export(struct sim_thread *self, gpu_pool handle, int *fd)
+{
+    const struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool || pool->fd < 0)
+        return GPU_INVALID_VALUE;
+    int code = sim_capture_check_unsafe(self);
+    if (code)
+        return code;
+    int copy = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return GPU_UNKNOWN;
+    *fd = copy;
+    return 0;
+}
+
+/* Memory --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void release_down_to(struct sim_pool *pool, uint64_t keep)
+{
+    if (pool->reserved > keep)
+        sim_memory_release(pool, pool->reserved - keep);
+}
+
+void sim_pools_enforce_thresholds(void)
+{
+    for (struct sim_pool *pool = sim.pools; pool; pool = pool->next)
+        release_down_to(pool, pool->release_threshold);
+}
+
+int sim_pool_trim(struct sim_thread *self, gpu_pool handle, uint64_t keep)
+{
+    struct sim_pool *pool = sim_pool_find(handle);
+    if (!pool)
+        return GPU_INVALID_VALUE;
+    int code = sim_capture_check_unsafe(self);
+    if (!code)
+        release_down_to(pool, keep);
+    return code;
+}
+
+int sim_malloc_async(struct sim_thread *self, void **ptr, size_t size, gpu_pool handle, gpu_stream stream_handle)
+{
+    struct sim_pool *pool = sim_pool_find(handle);
+    struct sim_stream *stream;
+    struct sim_capture *capture = NULL;
+    if (!pool)
+        return GPU_INVALID_VALUE;
+    int code = sim_stream_find(self, stream_handle, &stream);
+    if (!code)
+        code = sim_capture_enter(stream, &capture);
+    if (code)
+        return code;
+    if (!size) {
+        *ptr = NULL;
+        return 0;
+    }
+    if (capture)
+        return sim_capture_malloc(capture, size, ptr);
+    code = sim_capture_check_unsafe(self);
+    return code ? code : sim_memory_take(pool, size, stream, ptr);
+}
+
+int sim_free_async(struct sim_thread *self, void *ptr, gpu_stream stream_handle)
+{
+    struct sim_stream *stream;
+    struct sim_capture *capture = NULL;
+    int code = sim_stream_find(self, stream_handle, &stream);
+    if (!code)
+        code = sim_capture_enter(stream, &capture);
+    if (code || !ptr)
+        return code;
+    if (capture)
+        return sim_capture_free(capture, ptr);
+    struct sim_pool *pool;
+    struct sim_segment *segment = sim_memory_block(ptr, &pool);
+    if (!segment)
+        return GPU_INVALID_VALUE;
+    sim_memory_free(pool, segment, stream);
+    return 0;
+}

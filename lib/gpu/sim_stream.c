@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/* sim_stream.c - streams and events: who waits for whom, and until when. */
+#include "lib/gpu/sim_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Waits ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static int waits_add(struct sim_waits *waits, uint64_t stream, uint64_t sequence)
+{
+    for (size_t i = 0; i < waits->count; i++) {
+        if (waits->items[i].stream != stream)
+            continue;
+        if (waits->items[i].sequence < sequence)
+            waits->items[i].sequence = sequence;
+        return 0;
+    }
+    if (waits->count == waits->room) {
+        size_t room = waits->room ? waits->room * 2 : 4;
+        struct sim_wait *items = realloc(waits->items, room * sizeof(*items));
+        if (!items)
+            return GPU_OUT_OF_MEMORY;
+        waits->items = items;
+        waits->room = room;
+    }
+    waits->items[waits->count++] = (struct sim_wait){ stream, sequence };
+    return 0;
+}
+
+static int waits_merge(struct sim_waits *into, const struct sim_waits *from)
+{
+    int code = 0;
+    for (size_t i = 0; i < from->count && !code; i++)
+        code = waits_add(into, from->items[i].stream, from->items[i].sequence);
+    return code;
+}
+
+static void waits_clear(struct sim_waits *waits)
+{
+    free(waits->items);
+    *waits = (struct sim_waits){ 0 };
+}
+
+uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other)
+{
+    for (size_t i = 0; i < stream->waits.count; i++)
+        if (stream->waits.items[i].stream == other)
+            return stream->waits.items[i].sequence;
+    return 0;
+}
+
+/* Streams -------------------------------------------------------------------------------------------------------------------------------- */
+
+void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device)
+{
+    waits_clear(&stream->waits);
+    *stream = (struct sim_stream){ .kind = kind, .device = device, .id = ++sim.last_id };
+}
+
+/* A new stream on sim.streams; from the spare ones if it is to have a handle. */
+static struct sim_stream *add_stream(enum sim_stream_kind kind, int device)
+{
+    struct sim_stream *stream = kind == SIM_STREAM_CREATED ? sim.spare_streams : NULL;
+    if (stream) {
+        sim.spare_streams = stream->next;
+    } else {
+        stream = calloc(1, sizeof(*stream));
+        if (!stream)
+            return NULL;
+    }
+    sim_stream_init(stream, kind, device);
+    stream->next = sim.streams;
+    sim.streams = stream;
+    return stream;
+}
+
+static void unlink_stream(struct sim_stream *stream)
+{
+    struct sim_stream **place = &sim.streams;
+    while (*place != stream)
+        place = &(*place)->next;
+    *place = stream->next;
+}
+
+static struct sim_stream *per_thread_stream(struct sim_thread *self)
+{
+    struct sim_stream **place = &self->streams[self->device];
+    if (!*place)
+        *place = add_stream(SIM_STREAM_PER_THREAD, self->device);
+    return *place;
+}
+
+int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream)
+{
+    if (!handle || handle == GPU_STREAM_LEGACY) {
+        *stream = &sim.devices[self->device].legacy;
+        return 0;
+    }
+    if (handle == GPU_STREAM_PER_THREAD) {
+        *stream = per_thread_stream(self);
+        return *stream ? 0 : GPU_OUT_OF_MEMORY;
+    }
+    for (struct sim_stream *candidate = sim.streams; candidate; candidate = candidate->next) {
+        if (candidate == (void *)handle && candidate->kind == SIM_STREAM_CREATED) {
+            *stream = candidate;
+            return 0;
+        }
+    }
+    return GPU_INVALID_HANDLE;
+}
+
+void sim_thread_streams_clear(struct sim_thread *thread)
+{
+    for (int device = 0; device < SIM_DEVICES_MAX; device++) {
+        struct sim_stream *stream = thread->streams[device];
+        if (!stream)
+            continue;
+        sim_capture_drop_origin(stream);
+        unlink_stream(stream);
+        waits_clear(&stream->waits);
+        free(stream);
+        thread->streams[device] = NULL;
+    }
+}
+
+static void free_streams(struct sim_stream **list)
+{
+    while (*list) {
+        struct sim_stream *stream = *list;
+        *list = stream->next;
+        waits_clear(&stream->waits);
+        free(stream);
+    }
+}
+
+static void free_events(struct sim_event **list)
+{
+    while (*list) {
+        struct sim_event *event = *list;
+        *list = event->next;
+        waits_clear(&event->waits);
+        free(event);
+    }
+}
+
+void sim_streams_clear(void)
+{
+    free_streams(&sim.streams);
+    free_streams(&sim.spare_streams);
+    free_events(&sim.events);
+    free_events(&sim.spare_events);
+    for (int device = 0; device < SIM_DEVICES_MAX; device++)
+        waits_clear(&sim.devices[device].legacy.waits);
+}
+
+int sim_stream_create(struct sim_thread *self, int device, gpu_stream *stream)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    struct sim_stream *made = add_stream(SIM_STREAM_CREATED, device);
+    if (!made)
+        return GPU_OUT_OF_MEMORY;
+    *stream = (gpu_stream)(void *)made;
+    return 0;
+}
+
+/* Work that is queued still runs: what it does stands in sim.actions and in the freed segments. */
+int sim_stream_destroy(struct sim_thread *self, gpu_stream handle)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (code)
+        return code;
+    if (stream->kind != SIM_STREAM_CREATED)
+        return GPU_INVALID_HANDLE;
+    if (stream->capture) {
+        sim_capture_invalidate(stream->capture->id);
+        return GPU_CAPTURE_UNSUPPORTED;
+    }
+    unlink_stream(stream);
+    stream->next = sim.spare_streams;
+    sim.spare_streams = stream;
+    return 0;
+}
+
+int sim_stream_id(struct sim_thread *self, gpu_stream handle, uint64_t *id)
+{
+    if (!sim_driver(12000))
+        return GPU_NOT_SUPPORTED;
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (!code)
+        *id = stream->id;
+    return code;
+}
+
+int sim_stream_synchronize(struct sim_thread *self, gpu_stream handle)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (code)
+        return code;
+    if (stream->capture) {
+        sim_capture_invalidate(stream->capture->id);
+        return GPU_CAPTURE_UNSUPPORTED;
+    }
+    code = sim_capture_check_unsafe(self);
+    if (code)
+        return code;
+    sim_advance_to(stream->busy_until);
+    if (sim.sticky)
+        return sim.sticky;
+    sim_memory_observe(stream->id, UINT64_MAX, stream->device);
+    sim_pools_enforce_thresholds();
+    return 0;
+}
+
+int sim_device_synchronize(struct sim_thread *self, int device)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    if (sim_capture_invalidate_device(device))
+        return GPU_CAPTURE_UNSUPPORTED;
+    sim_advance_to(sim.devices[device].busy_until);
+    if (sim.sticky)
+        return sim.sticky;
+    sim_memory_observe(0, UINT64_MAX, device);
+    sim_pools_enforce_thresholds();
+    return 0;
+}
+
+/* Events --------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct sim_event *find_event(gpu_event handle)
+{
+    struct sim_event *event = sim.events;
+    while (event && event != (void *)handle)
+        event = event->next;
+    return event;
+}
+
+int sim_event_create(struct sim_thread *self, int device, gpu_event *handle)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    struct sim_event *event = sim.spare_events;
+    if (event)
+        sim.spare_events = event->next;
+    else
+        event = calloc(1, sizeof(*event));
+    if (!event)
+        return GPU_OUT_OF_MEMORY;
+    *event = (struct sim_event){ .next = sim.events, .device = device };
+    sim.events = event;
+    *handle = (gpu_event)(void *)event;
+    return 0;
+}
+
+int sim_event_destroy(struct sim_thread *self, gpu_event handle)
+{
+    (void)self;
+    struct sim_event **place = &sim.events;
+    while (*place && *place != (void *)handle)
+        place = &(*place)->next;
+    struct sim_event *event = *place;
+    if (!event)
+        return GPU_INVALID_HANDLE;
+    *place = event->next;
+    waits_clear(&event->waits);
+    event->next = sim.spare_events;
+    sim.spare_events = event;
+    return 0;
+}
+
+int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream stream_handle)
+{
+    struct sim_event *event = find_event(handle);
+    struct sim_stream *stream;
+    struct sim_capture *capture = NULL;
+    int code = event ? sim_stream_find(self, stream_handle, &stream) : GPU_INVALID_HANDLE;
+    if (code)
+        return code;
+    if (event->device != stream->device)
+        return GPU_INVALID_HANDLE;
+    code = sim_capture_enter(stream, &capture);
+    if (code)
+        return code;
+    if (capture) {
+        event->capture = capture->id;
+        return 0;
+    }
+    struct sim_waits waits = { 0 };
+    code = waits_merge(&waits, &stream->waits);
+    if (!code)
+        code = waits_add(&waits, stream->id, ++sim.sequence);
+    if (code) {
+        waits_clear(&waits);
+        return code;
+    }
+    waits_clear(&event->waits);
+    event->waits = waits;
+    event->capture = 0;
+    event->done_at = sim_enqueue(stream, 0);
+    return 0;
+}
+
+int sim_stream_wait_event(struct sim_thread *self, gpu_stream stream_handle, gpu_event handle)
+{
+    struct sim_event *event = find_event(handle);
+    struct sim_stream *stream;
+    int code = event ? sim_stream_find(self, stream_handle, &stream) : GPU_INVALID_HANDLE;
+    if (code)
+        return code;
+    if (event->capture || stream->capture)
+        return sim_capture_wait(stream, event);
+    code = sim_capture_enter(stream, &(struct sim_capture *){ NULL });
+    if (!code)
+        code = waits_merge(&stream->waits, &event->waits);
+    if (!code && stream->busy_until < event->done_at)
+        stream->busy_until = event->done_at;
+    return code;
+}
+
+/* What query and synchronise have in common: neither may touch an event from inside a capture. */
+static int check_event(struct sim_thread *self, gpu_event handle, struct sim_event **event)
+{
+    *event = find_event(handle);
+    if (!*event)
+        return GPU_INVALID_HANDLE;
+    if ((*event)->capture) {
+        sim_capture_invalidate((*event)->capture);
+        return SIM_CAPTURED_EVENT;
+    }
+    return sim_capture_check_unsafe(self);
+}
+
+int sim_event_query(struct sim_thread *self, gpu_event handle)
+{
+    struct sim_event *event;
+    int code = check_event(self, handle, &event);
+    if (code)
+        return code;
+    bool done = event->done_at <= sim.now;
+    sim_advance_by(SIM_POLL_NS);
+    if (sim.sticky)
+        return sim.sticky;
+    return done ? 0 : GPU_NOT_READY;
+}
+
+int sim_event_synchronize(struct sim_thread *self, gpu_event handle)
+{
+    struct sim_event *event;
+    int code = check_event(self, handle, &event);
+    if (code)
+        return code;
+    sim_advance_to(event->done_at);
+    if (sim.sticky)
+        return sim.sticky;
+    for (size_t i = 0; i < event->waits.count; i++)
+        sim_memory_observe(event->waits.items[i].stream, event->waits.items[i].sequence, event->device);
+    sim_pools_enforce_thresholds();
+    return 0;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/malloc.h"
+
+#include <stdlib.h>
+
+/* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
+static enum gpu_capture_mode plain_begin(const weir *w)
+{
+    return w->relaxed ? weir__relaxed_begin(w->gpu) : GPU_CAPTURE_MODE_RELAXED;
+}
+
+static void plain_end(const weir *w, enum gpu_capture_mode former)
+{
+    if (w->relaxed)
+        weir__relaxed_end(w->gpu, former);
+}
+
+/* Counting ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void raise_high(weir_pool *pool, uint64_t live)
+{
+    uint64_t high = atomic_load_explicit(&pool->live_high, memory_order_relaxed);
+    while (live > high && !atomic_compare_exchange_weak_explicit(&pool->live_high, &high, live, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+static void count_free(weir_pool *pool, const struct weir__block *block)
+{
+    if (block->graph) {
+        atomic_fetch_add_explicit(&pool->graph_frees, 1, memory_order_relaxed);
+        return;
+    }
+    atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
+    if (block->small)
+        atomic_fetch_sub_explicit(&pool->small_live, block->size, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->frees, 1, memory_order_relaxed);
+}
+
+/* Asking CUDA ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Weir watches the cap itself where the driver does not do so for the pool and its twin together. */
+static bool is_above_cap(const weir_pool *pool, uint64_t max_size)
+{
+    return max_size && (pool->small || max_size != pool->native_max) && weir__pool_figure(pool, GPU_POOL_RESERVED) > max_size;
+}
+
+/* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
+static bool was_native_cap(const struct weir__request *request)
+{
+    const weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t reserved = 0, free_bytes = 0, total_bytes = 0;
+    if (!pool->native_max || request->small || gpu->pool_get(pool->handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
+        reserved + request->size <= pool->native_max)
+        return false;
+    return pool->is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= request->size);
+}
+
+bool weir__attempt(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    uint64_t live = atomic_fetch_add_explicit(&pool->live, request->size, memory_order_relaxed) + request->size;
+    request->at_cap = max_size && live > max_size;
+    request->code = GPU_OUT_OF_MEMORY;
+    if (!request->at_cap) {
+        void *block;
+        request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
+        if (request->code == GPU_SUCCESS && is_above_cap(pool, max_size)) {
+            gpu->free_async(block, request->stream);
+            request->at_cap = true;
+            request->code = GPU_OUT_OF_MEMORY;
+        } else if (request->code == GPU_SUCCESS) {
+            raise_high(pool, live);
+            atomic_fetch_add_explicit(&pool->mallocs, 1, memory_order_relaxed);
+            if (request->small) {
+                uint64_t small = atomic_fetch_add_explicit(&pool->small_live, request->size, memory_order_relaxed) + request->size;
+                if (small > atomic_load_explicit(&pool->small_mark, memory_order_relaxed))
+                    weir__pool_rebalance(pool);
+            }
+            *ptr = block;
+            return true;
+        } else {
+            gpu->forget_error(request->code);
+            request->at_cap = request->code == GPU_OUT_OF_MEMORY && was_native_cap(request);
+        }
+    }
+    atomic_fetch_sub_explicit(&pool->live, request->size, memory_order_relaxed);
+    return false;
+}
+
+/* On a stream that captures, or whose state cannot be told: CUDA decides, nothing is recovered, and the pool's figures stay out of it. */
+static weir_status ask_for_graph(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    int code = gpu->malloc_async(ptr, request->size, request->small ? pool->small : pool->handle, request->stream);
+    if (code == GPU_SUCCESS) {
+        atomic_fetch_add_explicit(&pool->graph_mallocs, 1, memory_order_relaxed);
+        return WEIR_OK;
+    }
+    gpu->forget_error(code);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->size, pool->name,
+                          pool->device->index);
+}
+
+static weir_status ask(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    if (weir__attempt(request, ptr))
+        return WEIR_OK;
+    if (request->code == GPU_OUT_OF_MEMORY)
+        return weir__recover(request, ptr);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d", request->size, pool->name,
+                          pool->device->index);
+}
+
+/* Serving -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The address was in the table: its block was freed with cudaFreeAsync() behind our back, or belonged to a graph that is gone. */
+static void forget_former(const struct weir__block *former)
+{
+    count_free(former->pool, former);
+    if (!former->graph)
+        weir__log(former->pool->w, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed without Weir: use weir_free()", former->ptr,
+                  former->pool->name);
+    weir__pool_release(former->pool);
+}
+
+static weir_status enter(const struct weir__block *block, gpu_stream stream)
+{
+    weir_pool *pool = block->pool;
+    struct weir__block former;
+    if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
+        pool->w->gpu->free_async(block->ptr, stream);
+        count_free(pool, block);
+        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %llu bytes",
+                          (unsigned long long)block->size);
+    }
+    weir__pool_hold(pool);
+    if (former.ptr)
+        forget_former(&former);
+    return WEIR_OK;
+}
+
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream)
+{
+    if (size == 0) {
+        *ptr = NULL;
+        return WEIR_OK;
+    }
+    weir *w = pool->w;
+    const struct gpu *gpu = w->gpu;
+    struct weir__request request = { .pool = pool, .size = size, .stream = stream, .small = size < pool->small_below };
+    struct weir__block block = { .size = size, .pool = pool, .small = request.small };
+    int former = weir__current_begin(gpu, pool->device->index, stream);
+
+    enum gpu_capture_status capture;
+    int code = gpu->stream_capture_status(stream, &capture);
+    block.graph = code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+
+    enum gpu_capture_mode mode = plain_begin(w);
+    weir_status status = block.graph ? ask_for_graph(&request, &block.ptr) : ask(&request, &block.ptr);
+    if (status == WEIR_OK)
+        status = enter(&block, stream);
+    plain_end(w, mode);
+
+    weir__current_end(gpu, former);
+    if (status == WEIR_OK)
+        *ptr = block.ptr;
+    return status;
+}
+
+weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!w || !ptr)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_malloc: w and ptr must not be NULL");
+    if (device < 0 || (size_t)device >= w->device_count)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device,
+                          w->device_count);
+    weir_pool *pool = weir__stream_route(&w->devices[device], stream);
+    if (!pool)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
+                          "defaults.pool has no pool on device %d: add the device to its `devices`", device);
+    weir_status status = weir__serve(pool, ptr, size, stream);
+    weir__pool_release(pool);
+    return status;
+}
+
+weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!pool || !ptr)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_pool_malloc: pool and ptr must not be NULL");
+    return weir__serve(pool, ptr, size, stream);
+}
+
+/* Freeing -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Leaves word of a free that recovery may have to wait for. */
+static void note_pending(const struct weir__block *block, gpu_stream stream, weir_stream *opened)
+{
+    const struct gpu *gpu = block->pool->w->gpu;
+    struct weir__device *device = block->pool->device;
+    enum gpu_capture_status capture;
+    if (opened && opened->device == device)
+        atomic_fetch_add_explicit(&opened->freed, block->size, memory_order_relaxed);
+    else if (block->size >= WEIR__PENDING_LARGE && gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS &&
+             capture == GPU_CAPTURE_STATUS_NONE)
+        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream, block->size);
+}
+
+static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_stream stream, int code)
+{
+    const struct gpu *gpu = w->gpu;
+    enum gpu_capture_status capture;
+    weir_error *error = weir__last_error_reset();
+    gpu->forget_error(code);
+    if (gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE)
+        return weir__fail(error, WEIR_CAPTURING,
+                          "the block %p is older than the capture of this stream, so the graph cannot free it: free it after the capture, or "
+                          "on another stream",
+                          block->ptr);
+    return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
+}
+
+weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
+{
+    struct weir__block block;
+    if (!weir__blocks_take(&w->blocks, ptr, &block))
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
+                          "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
+    const struct gpu *gpu = w->gpu;
+    weir_pool *pool = block.pool;
+    weir_status status = WEIR_OK;
+    int former = weir__current_begin(gpu, pool->device->index, stream);
+    enum gpu_capture_mode mode = plain_begin(w);
+    int code = gpu->free_async(ptr, stream);
+    if (code == GPU_SUCCESS) {
+        weir__blocks_settle(&w->blocks, &block);
+        count_free(pool, &block);
+        if (!block.graph)
+            note_pending(&block, stream, opened);
+    } else {
+        status = refuse_free(w, &block, stream, code);
+        weir__blocks_put_back(&w->blocks, &block);
+    }
+    plain_end(w, mode);
+    weir__current_end(gpu, former);
+    if (status == WEIR_OK)
+        weir__pool_release(pool);
+    return status;
+}
+
+weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!ptr)
+        return WEIR_OK;
+    if (!w)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
+    return weir__give_back(w, ptr, stream, NULL);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin.
+ *
+ * Owned by its device. A pool of the policy lives from weir_open() to weir_close(); a private pool until its stream is closed and its last
+ * block freed, counted in `references`. `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls
+ * and is taken after every registry lock. Counters and settings that the fast path reads are atomic.
+ */
+#ifndef WEIR_LIB_POOL_H
+#define WEIR_LIB_POOL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "lib/gpu/gpu.h"
+#include "lib/weir.h"
+#include "policy/policy.h"
+
+struct weir__device;
+
+#define WEIR__GROWTH_STEP (UINT64_C(32) << 20) /* CUDA's pools grow in steps of so many bytes (measured) */
+
+/* What a default pool was before Weir configured it, in the order of the attributes that are put back. */
+#define WEIR__SAVED_COUNT 4
+
+struct weir_pool {
+    weir *w;
+    struct weir__device *device;
+    weir_pool *next;     /* device->pools; guarded by device->lock */
+    char *name;
+    gpu_pool handle;
+    gpu_pool small; /* the twin, or NULL */
+    uint64_t small_below;
+    uint64_t native_max; /* the maxSize that the driver enforces on handle; 0: none */
+    bool is_default;     /* the driver's own pool: configured, not created */
+    bool is_host;
+    bool is_private;
+    bool is_exportable;
+    bool is_current;       /* we made it the device's current pool, and `former` was that before; guarded by the list of current pools */
+    gpu_pool former;
+    weir_pool *next_current;
+    uint64_t saved[WEIR__SAVED_COUNT];
+
+    pthread_mutex_t lock;
+    bool *peers;          /* by device: access granted. Guarded by lock */
+    uint64_t small_share; /* the part of the threshold that the twin has. Guarded by lock */
+
+    _Atomic uint64_t release_threshold;
+    _Atomic uint64_t max_size;   /* 0: none */
+    _Atomic uint64_t deadline;   /* of the ladder, in nanoseconds */
+    _Atomic unsigned steps;      /* bit (1 << rung) for each rung of the ladder */
+    _Atomic uint64_t small_mark; /* when small_live passes this, the twin has grown and the threshold is shared out anew */
+
+    _Atomic size_t references; /* private pools: the stream, each live block, each call in flight */
+    _Atomic bool is_retired;   /* a private pool without references that must stay until weir_close() */
+
+    /* mallocs - frees = live blocks, graph blocks apart. */
+    _Atomic uint64_t live, live_high, small_live, mallocs, frees, failures, graph_mallocs, graph_frees;
+};
+
+/* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
+weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
+                           weir_error *error, weir_pool **pool);
+
+/* Makes it the device's current pool, for `current: true`. */
+weir_status weir__pool_make_current(weir_pool *pool, weir_error *error);
+
+/* Restores what Weir changed and destroys what it made. Blocks still live are logged. */
+void weir__pool_free(weir_pool *pool);
+
+/* Private pools only (others live longer than any call): holds the pool over a call; the last release destroys it. hold is for whoever
+   knows that somebody else holds it; try_hold, under device->lock, fails if the last release has happened. */
+void weir__pool_hold(weir_pool *pool);
+bool weir__pool_try_hold(weir_pool *pool);
+void weir__pool_release(weir_pool *pool);
+
+/* Shares the threshold out between pool and twin anew. Called when small_live passed small_mark. */
+void weir__pool_rebalance(weir_pool *pool);
+
+/* weir_pool_trim() without its checks of arguments. */
+int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
+
+/* The settings that a reload may change. check says whether apply could, as far as that can be known before; apply stops at the first
+   failure: the caller then applies the former policy again. */
+weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+
+/* CUDA's figure of pool and twin together; 0 where the driver does not tell. */
+uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);
+
+#endif

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/recover.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/format.h"
+#include "lib/stream.h"
+
+#define STREAMS_MAX 256                      /* opened streams that the wait rung looks at, most freed bytes first */
+#define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
+#define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
+
+/* A callback's own requests must not climb the ladder that waits for it. */
+static __thread bool is_in_callback;
+
+static const char *const rung_names[WEIR_RUNG_COUNT] = {
+    [WEIR_RUNG_FLUSH] = "flush",
+    [WEIR_RUNG_WAIT] = "wait",
+    [WEIR_RUNG_TRIM] = "trim",
+    [WEIR_RUNG_CALLBACKS] = "callbacks",
+};
+
+/* One climb. Lives on the stack of the requesting thread. */
+struct climb {
+    struct weir__request *request;
+    struct weir__device *device;
+    const struct gpu *gpu;
+    uint64_t deadline; /* by gpu->now() */
+    struct rung_report {
+        bool ran;
+        uint64_t gave; /* bytes, as far as Weir knows them */
+        uint64_t took; /* nanoseconds */
+    } rungs[WEIR_RUNG_COUNT];
+    const char *why; /* the ladder was not climbed to its end, and why */
+};
+
+const char *weir_rung_name(weir_rung rung)
+{
+    return (unsigned)rung < WEIR_RUNG_COUNT ? rung_names[rung] : "(unknown)";
+}
+
+void weir__recovery_init(struct weir__recovery *recovery)
+{
+    *recovery = (struct weir__recovery){ .running = false };
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&recovery->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&recovery->lock, NULL);
+}
+
+void weir__recovery_destroy(struct weir__recovery *recovery)
+{
+    pthread_cond_destroy(&recovery->ended);
+    pthread_mutex_destroy(&recovery->lock);
+}
+
+/* The report ----------------------------------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void append(weir_error *error, const char *format, ...)
+{
+    size_t len = strlen(error->text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text + len, sizeof error->text - len, format, arguments);
+    va_end(arguments);
+}
+
+static void report_pools(struct weir__device *device, weir_error *error)
+{
+    char live[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved_text[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+        uint64_t max_size = atomic_load(&pool->max_size);
+        append(error, "\n  pool '%s'%s: live %s, cached 0 B, idle %s, reserved %s", pool->name, pool->is_private ? " (private)" : "",
+               weir__bytes(live, atomic_load(&pool->live)), weir__bytes(idle, reserved > used ? reserved - used : 0),
+               weir__bytes(reserved_text, reserved));
+        if (max_size)
+            append(error, ", max_size %s", weir__bytes(cap, max_size));
+    }
+}
+
+static void report_rungs(const struct climb *climb, weir_error *error)
+{
+    char gave[WEIR__BYTES_LEN];
+    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+        if (climb->rungs[rung].ran)
+            append(error, "\n  %s: gave %s in %.1f ms", rung_names[rung], weir__bytes(gave, climb->rungs[rung].gave),
+                   (double)climb->rungs[rung].took / 1e6);
+    if (climb->why)
+        append(error, "\n  %s", climb->why);
+}
+
+static weir_status report(const struct climb *climb)
+{
+    weir_error *error = weir__last_error_reset();
+    const struct weir__request *request = climb->request;
+    weir_pool *pool = request->pool;
+    uint64_t free_bytes = 0, total_bytes = 0;
+    char size[WEIR__BYTES_LEN], free_text[WEIR__BYTES_LEN], total[WEIR__BYTES_LEN];
+    atomic_fetch_add_explicit(&pool->failures, 1, memory_order_relaxed);
+    error->status = WEIR_OUT_OF_MEMORY;
+    error->cuda_code = GPU_OUT_OF_MEMORY;
+    climb->gpu->device_memory(climb->device->index, &free_bytes, &total_bytes);
+    append(error, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, request->size), pool->name, climb->device->index,
+           request->at_cap ? "its max_size is reached" : climb->gpu->code_text(GPU_OUT_OF_MEMORY), climb->gpu->code_name(GPU_OUT_OF_MEMORY));
+    append(error, "\n  device %d: %s free of %s", climb->device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
+    report_pools(climb->device, error);
+    report_rungs(climb, error);
+    weir__log(pool->w, WEIR_LOG_WARNING, "%s", error->text);
+    return WEIR_OUT_OF_MEMORY;
+}
+
+/* The rungs ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Something to wait for: an event of Weir's own behind the frees of one stream. */
+struct wait {
+    gpu_event event;
+    struct weir__pending_entry *entry; /* the event is this entry's; NULL: it is ours to destroy */
+    uint64_t bytes;                    /* freed before it, as far as Weir knows */
+};
+
+/* Records an event on a stream that is alive. false: nothing to wait for; a capturing stream's event is dropped unqueried. */
+static bool record(struct climb *climb, gpu_stream stream, struct wait *wait)
+{
+    const struct gpu *gpu = climb->gpu;
+    int code = gpu->event_create(climb->device->index, &wait->event);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return false;
+    }
+    int former = weir__current_begin(gpu, climb->device->index, stream);
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    code = gpu->event_record(wait->event, stream);
+    /* Asked after recording: a capture that began in between would have caught the event. */
+    if (code == GPU_SUCCESS)
+        code = gpu->stream_capture_status(stream, &capture);
+    weir__current_end(gpu, former);
+    if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+        return true;
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    gpu->event_destroy(wait->event);
+    return false;
+}
+
+/* All that can be waited for: the requesting stream, the opened streams, the large frees on other streams. */
+static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX + WEIR__PENDING_MAX + 1])
+{
+    weir_stream *streams[STREAMS_MAX];
+    size_t count = 0;
+    size_t opened = weir__streams_pin(climb->device, streams, STREAMS_MAX);
+    bool is_opened = false;
+    for (size_t i = 0; i < opened; i++) {
+        is_opened |= streams[i]->handle == climb->request->stream;
+        waits[count] = (struct wait){ .entry = NULL };
+        if (record(climb, streams[i]->handle, &waits[count]))
+            waits[count++].bytes = atomic_exchange(&streams[i]->freed, 0);
+        weir__stream_unpin(streams[i]);
+    }
+    waits[count] = (struct wait){ .entry = NULL };
+    if (!is_opened && record(climb, climb->request->stream, &waits[count]))
+        count++;
+    uint64_t seen = 0;
+    struct weir__pending_entry *entry;
+    while ((entry = weir__pending_claim(&climb->device->pending, &seen)))
+        waits[count++] = (struct wait){ .event = entry->event, .entry = entry, .bytes = entry->bytes };
+    return count;
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+    uint64_t first = ((const struct wait *)a)->bytes, second = ((const struct wait *)b)->bytes;
+    return first > second ? -1 : first < second;
+}
+
+/* Polls to the deadline. A completed event is then synchronised, since only that makes the driver see the frees for other pools. */
+static bool wait_for(const struct climb *climb, const struct wait *wait)
+{
+    const struct gpu *gpu = climb->gpu;
+    uint64_t pause = POLL_FIRST;
+    int code;
+    while ((code = gpu->event_query(wait->event)) == GPU_NOT_READY) {
+        gpu->forget_error(code);
+        uint64_t now = gpu->now();
+        if (now >= climb->deadline)
+            return false;
+        gpu->pause(pause < climb->deadline - now ? pause : climb->deadline - now);
+        pause = pause * 2 < POLL_LONGEST ? pause * 2 : POLL_LONGEST;
+    }
+    if (code == GPU_SUCCESS)
+        code = gpu->event_synchronize(wait->event);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code == GPU_SUCCESS;
+}
+
+static void release_wait(const struct climb *climb, const struct wait *wait, bool done)
+{
+    if (wait->entry)
+        weir__pending_unclaim(&climb->device->pending, wait->entry, done);
+    else
+        climb->gpu->event_destroy(wait->event);
+}
+
+static bool rung_wait(struct climb *climb, void **ptr)
+{
+    struct wait waits[STREAMS_MAX + WEIR__PENDING_MAX + 1];
+    size_t count = collect(climb, waits);
+    uint64_t untried = 0; /* bytes that came free since the last attempt */
+    bool any = false, rescued = false;
+    qsort(waits, count, sizeof *waits, compare_waits);
+    for (size_t i = 0; i < count; i++) {
+        bool done = !rescued && wait_for(climb, &waits[i]);
+        release_wait(climb, &waits[i], done);
+        if (!done)
+            continue;
+        any = true;
+        untried += waits[i].bytes;
+        climb->rungs[WEIR_RUNG_WAIT].gave += waits[i].bytes;
+        /* A failed attempt at a large size costs the driver up to 50 ms, so there is none before enough came free. */
+        if (untried >= climb->request->size) {
+            rescued = weir__attempt(climb->request, ptr);
+            untried = 0;
+            any = false;
+        }
+    }
+    return rescued || (any && weir__attempt(climb->request, ptr));
+}
+
+static bool rung_trim(struct climb *climb, void **ptr)
+{
+    uint64_t released, all = 0;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
+        /* An exportable pool gives nothing back while it lives; at a cap only this pool's own idle memory counts. */
+        bool helps = !pool->is_exportable && (!climb->request->at_cap || pool == climb->request->pool);
+        if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
+            all += released;
+    }
+    climb->rungs[WEIR_RUNG_TRIM].gave = all;
+    return all > 0 && weir__attempt(climb->request, ptr);
+}
+
+static bool rung_callbacks(struct climb *climb, void **ptr)
+{
+    struct weir__callbacks *callbacks = &climb->request->pool->w->callbacks;
+    bool may_wait = atomic_load(&climb->request->pool->steps) >> WEIR_RUNG_WAIT & 1;
+    uint64_t freed = 0;
+    unsigned id = 0;
+    while (climb->gpu->now() <= climb->deadline) {
+        is_in_callback = true;
+        id = weir__callbacks_run(callbacks, id, climb->device->index, climb->request->size, &freed);
+        is_in_callback = false;
+        if (id == 0)
+            return false;
+        climb->rungs[WEIR_RUNG_CALLBACKS].gave += freed;
+        if (freed == 0)
+            continue;
+        /* What it freed may be waiting behind a kernel, like any free. */
+        if (weir__attempt(climb->request, ptr) || (may_wait && rung_wait(climb, ptr)))
+            return true;
+    }
+    return false;
+}
+
+/* By weir_rung. There is nothing to flush before there are caches. */
+static bool (*const rungs[WEIR_RUNG_COUNT])(struct climb *climb, void **ptr) = {
+    [WEIR_RUNG_WAIT] = rung_wait,
+    [WEIR_RUNG_TRIM] = rung_trim,
+    [WEIR_RUNG_CALLBACKS] = rung_callbacks,
+};
+
+/* The climb ------------------------------------------------------------------------------------------------------------------------------ */
+
+static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
+{
+    unsigned steps = atomic_load(&climb->request->pool->steps);
+    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
+        bool at_cap = climb->request->at_cap && rung == WEIR_RUNG_CALLBACKS;
+        if (!(steps >> rung & 1) || !rungs[rung] || at_cap)
+            continue;
+        uint64_t begin = climb->gpu->now();
+        if (begin > climb->deadline) {
+            climb->why = "the deadline passed before the next rung";
+            return false;
+        }
+        climb->rungs[rung].ran = true;
+        bool rescued = rungs[rung](climb, ptr);
+        climb->rungs[rung].took += climb->gpu->now() - begin;
+        if (rescued) {
+            *rescuer = (weir_rung)rung;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_hopeless(struct climb *climb)
+{
+    const struct weir__request *request = climb->request;
+    uint64_t max_size = atomic_load(&request->pool->max_size);
+    if (max_size && request->size > max_size) {
+        climb->request->at_cap = true;
+        climb->why = "the request alone is above max_size: nothing was tried";
+    } else if (!request->pool->is_host && request->size > climb->device->info.memory) {
+        climb->why = "the request alone is larger than the device: nothing was tried";
+    } else if (is_in_callback) {
+        climb->why = "asked for within an out-of-memory callback: nothing was tried";
+    }
+    return climb->why;
+}
+
+/* Until the recovery in progress ends, or the deadline. Called with recovery->lock held. true: it ended. */
+static bool wait_for_turn(const struct climb *climb, struct weir__recovery *recovery)
+{
+    struct timespec until;
+    uint64_t count = recovery->count;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t now = climb->gpu->now();
+    uint64_t left = climb->deadline > now ? climb->deadline - now : 0;
+    left += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(left / 1000000000);
+    until.tv_nsec = (long)(left % 1000000000);
+    while (recovery->running && recovery->count == count)
+        if (pthread_cond_timedwait(&recovery->ended, &recovery->lock, &until) != 0)
+            break;
+    return recovery->count != count;
+}
+
+/* Whether the last recovery has just shown that this request cannot be served either. */
+static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__request *request)
+{
+    unsigned steps = atomic_load(&request->pool->steps);
+    return !recovery->rescued && request->size >= recovery->failed_size && (steps & ~recovery->failed_steps) == 0 &&
+           (!recovery->failed_pool || recovery->failed_pool == request->pool);
+}
+
+static void count_rescue(struct weir__recovery *recovery, weir_rung rung)
+{
+    atomic_fetch_add_explicit(&recovery->rescues[rung], 1, memory_order_relaxed);
+}
+
+/* Waits while another thread recovers, then tries again with what that one found. true: *rescued says how it ended; else the turn is ours. */
+static bool joined(struct climb *climb, struct weir__recovery *recovery, bool *rescued, void **ptr)
+{
+    pthread_mutex_lock(&recovery->lock);
+    while (recovery->running) {
+        bool ended = wait_for_turn(climb, recovery);
+        bool was_rescued = recovery->rescued, refused = was_just_refused(recovery, climb->request);
+        weir_rung rung = recovery->rung;
+        pthread_mutex_unlock(&recovery->lock);
+        *rescued = weir__attempt(climb->request, ptr);
+        if (*rescued && was_rescued)
+            count_rescue(recovery, rung);
+        if (!*rescued && !ended)
+            climb->why = "the deadline passed while another request recovered";
+        else if (!*rescued && refused)
+            climb->why = "another request has just climbed the whole ladder in vain: nothing was tried again";
+        if (*rescued || climb->why)
+            return true;
+        pthread_mutex_lock(&recovery->lock);
+    }
+    recovery->running = true;
+    pthread_mutex_unlock(&recovery->lock);
+    return false;
+}
+
+static void end_recovery(struct weir__recovery *recovery, const struct climb *climb, bool rescued, weir_rung rung)
+{
+    const struct weir__request *request = climb->request;
+    bool is_sure = climb->gpu->now() <= climb->deadline;
+    atomic_fetch_add_explicit(&recovery->recoveries, 1, memory_order_relaxed);
+    if (rescued)
+        count_rescue(recovery, rung);
+    pthread_mutex_lock(&recovery->lock);
+    recovery->running = false;
+    recovery->count++;
+    recovery->rescued = rescued;
+    recovery->rung = rung;
+    recovery->failed_size = is_sure ? request->size : UINT64_MAX;
+    recovery->failed_steps = atomic_load(&request->pool->steps);
+    recovery->failed_pool = request->at_cap ? request->pool : NULL;
+    pthread_cond_broadcast(&recovery->ended);
+    pthread_mutex_unlock(&recovery->lock);
+}
+
+weir_status weir__recover(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    struct weir__recovery *recovery = &pool->device->recovery;
+    const struct gpu *gpu = pool->w->gpu;
+    struct climb climb = { .request = request, .device = pool->device, .gpu = gpu };
+    climb.deadline = gpu->now() + atomic_load(&pool->deadline);
+    if (is_hopeless(&climb))
+        return report(&climb);
+
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    bool rescued = false;
+    if (!joined(&climb, recovery, &rescued, ptr)) {
+        weir_rung rung = WEIR_RUNG_FLUSH;
+        rescued = climb_rungs(&climb, &rung, ptr);
+        end_recovery(recovery, &climb, rescued, rung);
+    }
+    weir__relaxed_end(gpu, mode);
+    if (rescued)
+        return WEIR_OK;
+    if (request->code == GPU_OUT_OF_MEMORY)
+        return report(&climb);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->size, pool->name,
+                          pool->device->index);
+}

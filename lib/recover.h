@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recover.h - the ladder that a request climbs when there is no memory left.
+ *
+ * One recovery per device at a time. `lock` guards the flag and the outcome of the last recovery; it is held only to look at and change
+ * them, so that no lock of Weir's is held while a rung runs.
+ */
+#ifndef WEIR_LIB_RECOVER_H
+#define WEIR_LIB_RECOVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "lib/gpu/gpu.h"
+#include "lib/weir.h"
+
+struct weir__recovery {
+    pthread_mutex_t lock;
+    pthread_cond_t ended; /* on CLOCK_MONOTONIC */
+    bool running;
+    uint64_t count;       /* recoveries that ended; the members below tell of the last one */
+    bool rescued;
+    weir_rung rung;       /* with rescued: the rung that did it */
+    uint64_t failed_size; /* else: the size that could not be had (UINT64_MAX: that is not sure, as time ran out), */
+    unsigned failed_steps;        /* with which rungs, */
+    const weir_pool *failed_pool; /* and for which pool, if it failed at that pool's cap (NULL: at the device) */
+    _Atomic uint64_t recoveries;
+    _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
+};
+
+void weir__recovery_init(struct weir__recovery *recovery);
+void weir__recovery_destroy(struct weir__recovery *recovery);
+
+/* One request on its way: what was asked, and what the last attempt said. */
+struct weir__request {
+    weir_pool *pool;
+    size_t size;
+    gpu_stream stream; /* not capturing */
+    bool small;        /* from the small twin */
+    bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
+    int code;          /* of the last attempt */
+};
+
+/* Asks CUDA once, within the cap. On success the pool's counters have the block; else request->code and at_cap say why not. */
+bool weir__attempt(struct weir__request *request, void **ptr);
+
+/* After an attempt that found no memory: climbs the ladder. On failure the thread's last error has the report. */
+weir_status weir__recover(struct weir__request *request, void **ptr);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* stats.c - snapshots of all figures. A snapshot is one allocation, owned by the caller, and borrows nothing from its weir. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/weir_internal.h"
+
+struct weir_stats {
+    size_t pool_count, device_count;
+    weir_pool_stats *pools;     /* names are strings of their own */
+    weir_device_stats *devices; /* those that have pools */
+};
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/*
+ * live + cached + slack = used and used + idle = reserved hold in every snapshot, although other threads allocate meanwhile: each sum is made
+ * at least as large as its parts, which were read before it.
+ */
+static void read_pool(weir_pool *pool, weir_pool_stats *stats)
+{
+    stats->device = pool->device->index;
+    stats->is_private = pool->is_private;
+    stats->is_exportable = pool->is_exportable;
+    stats->frees = atomic_load(&pool->frees);
+    stats->mallocs = larger(atomic_load(&pool->mallocs), stats->frees);
+    stats->live_blocks = stats->mallocs - stats->frees;
+    uint64_t graph_frees = atomic_load(&pool->graph_frees);
+    stats->graph_blocks = larger(atomic_load(&pool->graph_mallocs), graph_frees) - graph_frees;
+    stats->failures = atomic_load(&pool->failures);
+    stats->live = atomic_load(&pool->live);
+    stats->live_high = larger(atomic_load(&pool->live_high), stats->live);
+    stats->max_size = atomic_load(&pool->max_size);
+    stats->release_threshold = atomic_load(&pool->release_threshold);
+
+    /* Of an exportable pool CUDA says that nothing is reserved while the device still lacks it all (measured); its high mark is right. */
+    enum gpu_pool_attribute reserved = pool->is_exportable ? GPU_POOL_RESERVED_HIGH : GPU_POOL_RESERVED;
+    stats->used = pool->is_exportable ? stats->live : larger(weir__pool_figure(pool, GPU_POOL_USED), stats->live);
+    stats->slack = stats->used - stats->live - stats->cached;
+    stats->reserved = larger(weir__pool_figure(pool, reserved), stats->used);
+    stats->idle = stats->reserved - stats->used;
+    stats->reserved_high = larger(weir__pool_figure(pool, GPU_POOL_RESERVED_HIGH), stats->reserved);
+}
+
+static weir_status read_device(struct weir__device *device, weir_device_stats *stats, weir_error *error)
+{
+    const struct gpu *gpu = device->w->gpu;
+    stats->device = device->index;
+    int code = gpu->device_memory(device->index, &stats->memory_free, &stats->memory);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return weir__fail_gpu(error, gpu, code, "memory of device %d", device->index);
+    }
+    stats->recoveries = atomic_load(&device->recovery.recoveries);
+    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+        stats->rescues[rung] = atomic_load(&device->recovery.rescues[rung]);
+    return WEIR_OK;
+}
+
+static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *error)
+{
+    weir_pool_stats *more = realloc(stats->pools, (stats->pool_count + 1) * sizeof *more);
+    if (more)
+        stats->pools = more;
+    char *name = more ? strdup(pool->name) : NULL;
+    if (!name)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
+    more[stats->pool_count] = (weir_pool_stats){ .name = name };
+    read_pool(pool, &more[stats->pool_count++]);
+    return WEIR_OK;
+}
+
+static weir_status take(weir *w, weir_stats *stats, weir_error *error)
+{
+    stats->devices = calloc(w->device_count, sizeof *stats->devices);
+    if (!stats->devices)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
+    for (size_t d = 0; d < w->device_count; d++) {
+        size_t before = stats->pool_count;
+        weir_status status = WEIR_OK;
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            if (status == WEIR_OK)
+                status = add_pool(stats, pool, error);
+        if (status == WEIR_OK && stats->pool_count > before)
+            status = read_device(&w->devices[d], &stats->devices[stats->device_count++], error);
+        if (status != WEIR_OK)
+            return status;
+    }
+    return WEIR_OK;
+}
+
+weir_status weir_stats_take(weir *w, weir_error *error, weir_stats **stats)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w || !stats)
+        return weir__fail(error, WEIR_INVALID, "weir_stats_take: w and stats must not be NULL");
+    weir_stats *taken = calloc(1, sizeof *taken);
+    if (!taken)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    weir_status status = take(w, taken, error);
+    weir__relaxed_end(w->gpu, mode);
+    if (status == WEIR_OK)
+        *stats = taken;
+    else
+        weir_stats_free(taken);
+    return status;
+}
+
+void weir_stats_free(weir_stats *stats)
+{
+    if (!stats)
+        return;
+    for (size_t i = 0; i < stats->pool_count; i++)
+        free((char *)stats->pools[i].name);
+    free(stats->pools);
+    free(stats->devices);
+    free(stats);
+}
+
+size_t weir_stats_pool_count(const weir_stats *stats)
+{
+    return stats ? stats->pool_count : 0;
+}
+
+const weir_pool_stats *weir_stats_pool(const weir_stats *stats, size_t index)
+{
+    return stats && index < stats->pool_count ? &stats->pools[index] : NULL;
+}
+
+size_t weir_stats_device_count(const weir_stats *stats)
+{
+    return stats ? stats->device_count : 0;
+}
+
+const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index)
+{
+    return stats && index < stats->device_count ? &stats->devices[index] : NULL;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/stream.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/malloc.h"
+
+static weir_stream *find(struct weir__device *device, gpu_stream handle, uint64_t id)
+{
+    weir_stream *stream = device->streams;
+    while (stream && (device->has_stream_ids ? stream->id != id : stream->handle != handle))
+        stream = stream->next;
+    return stream;
+}
+
+/* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. */
+static int get_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
+{
+    const struct gpu *gpu = device->w->gpu;
+    *id = 0;
+    if (!device->has_stream_ids)
+        return GPU_SUCCESS;
+    int former = weir__current_begin(gpu, device->index, handle);
+    int code = gpu->stream_id(handle, id);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code;
+}
+
+weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
+{
+    weir_pool *pool = device->default_pool;
+    uint64_t id;
+    /* Without ids a handle proves nothing: it may be a new stream under an old number. */
+    if (atomic_load_explicit(&device->stream_count, memory_order_acquire) == 0 || !device->has_stream_ids ||
+        get_id(device, handle, &id) != GPU_SUCCESS)
+        return pool;
+    pthread_rwlock_rdlock(&device->lock);
+    weir_stream *stream = find(device, handle, id);
+    if (stream) {
+        pool = stream->pool;
+        weir__pool_hold(pool);
+    }
+    pthread_rwlock_unlock(&device->lock);
+    return pool;
+}
+
+static int compare_freed(const void *a, const void *b)
+{
+    uint64_t first = atomic_load(&(*(weir_stream *const *)a)->freed), second = atomic_load(&(*(weir_stream *const *)b)->freed);
+    return first > second ? -1 : first < second;
+}
+
+size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
+{
+    size_t count = 0;
+    pthread_rwlock_rdlock(&device->lock);
+    for (weir_stream *stream = device->streams; stream && count < max; stream = stream->next) {
+        atomic_fetch_add(&stream->pins, 1);
+        streams[count++] = stream;
+    }
+    pthread_rwlock_unlock(&device->lock);
+    qsort(streams, count, sizeof *streams, compare_freed);
+    return count;
+}
+
+void weir__stream_unpin(weir_stream *stream)
+{
+    atomic_fetch_sub(&stream->pins, 1);
+}
+
+/* Opening and closing ---------------------------------------------------------------------------------------------------------------- */
+
+/* The pool for streams of this policy name: the entry's, a new private one, or the default pool. Called with w->config held. */
+static weir_status choose_pool(struct weir__device *device, const char *name, weir_error *error, weir_pool **pool)
+{
+    const struct policy *policy = device->w->policy;
+    const struct policy_stream *entry = name ? policy_find_stream(policy, name) : NULL;
+    const struct policy_pool *wanted = &policy->pools[entry ? entry->pool : policy->default_pool];
+    weir_pool *found = weir__device_find_pool(device, wanted->name);
+    if (!found)
+        return weir__fail(error, WEIR_NOT_FOUND, "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices",
+                          name ? name : "(unnamed)", wanted->name, device->index, wanted->name);
+    if (entry && entry->own_pool)
+        return weir__pool_new(device, policy, wanted, true, error, pool);
+    *pool = found;
+    return WEIR_OK;
+}
+
+static weir_status check_arguments(weir *w, int device, const void *out, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w || !out)
+        return weir__fail(error, WEIR_INVALID, "opening a stream: w and s must not be NULL");
+    if (device < 0 || (size_t)device >= w->device_count)
+        return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device, w->device_count);
+    return WEIR_OK;
+}
+
+/* Puts the stream into its device's list unless it stands there already. */
+static bool list_stream(weir_stream *stream)
+{
+    struct weir__device *device = stream->device;
+    pthread_rwlock_wrlock(&device->lock);
+    bool is_new = !find(device, stream->handle, stream->id);
+    if (is_new) {
+        stream->next = device->streams;
+        device->streams = stream;
+        atomic_fetch_add_explicit(&device->stream_count, 1, memory_order_release);
+    }
+    pthread_rwlock_unlock(&device->lock);
+    return is_new;
+}
+
+static weir_status open_stream(weir *w, struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
+                               weir_stream **s)
+{
+    weir_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
+    *stream = (weir_stream){ .w = w, .device = device, .handle = handle, .is_own = is_own };
+    int code = get_id(device, handle, &stream->id);
+    weir_status status = code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
+    if (status == WEIR_OK) {
+        pthread_mutex_lock(&w->config);
+        status = choose_pool(device, name, error, &stream->pool);
+        if (status == WEIR_OK && !list_stream(stream))
+            status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
+        pthread_mutex_unlock(&w->config);
+        if (status == WEIR_BUSY)
+            weir__pool_release(stream->pool);
+    }
+    if (status != WEIR_OK) {
+        free(stream);
+        return status;
+    }
+    *s = stream;
+    return WEIR_OK;
+}
+
+weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, const char *name, weir_error *error, weir_stream **s)
+{
+    weir_status status = check_arguments(w, device, s, error);
+    if (status != WEIR_OK)
+        return status;
+    if (stream == GPU_STREAM_PER_THREAD)
+        return weir__fail(error, WEIR_INVALID, "the per-thread default stream is another stream in each thread: open a stream of your own, "
+                                               "or call weir_malloc() on it without opening");
+    return open_stream(w, &w->devices[device], stream, false, name, error, s);
+}
+
+weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s)
+{
+    weir_status status = check_arguments(w, device, s, error);
+    if (status != WEIR_OK)
+        return status;
+    gpu_stream handle;
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    int code = w->gpu->stream_create(device, &handle);
+    if (code != GPU_SUCCESS) {
+        w->gpu->forget_error(code);
+        status = weir__fail_gpu(error, w->gpu, code, "no stream on device %d", device);
+    } else {
+        status = open_stream(w, &w->devices[device], handle, true, name, error, s);
+        if (status != WEIR_OK)
+            w->gpu->stream_destroy(handle);
+    }
+    weir__relaxed_end(w->gpu, mode);
+    return status;
+}
+
+void weir_stream_close(weir_stream *s)
+{
+    if (!s || weir__is_forked())
+        return;
+    struct weir__device *device = s->device;
+    pthread_rwlock_wrlock(&device->lock);
+    weir_stream **link = &device->streams;
+    while (*link != s)
+        link = &(*link)->next;
+    *link = s->next;
+    atomic_fetch_sub(&device->stream_count, 1);
+    pthread_rwlock_unlock(&device->lock);
+    /* Recovery pins a stream for the microseconds in which it records an event. */
+    while (atomic_load(&s->pins))
+        sched_yield();
+
+    if (s->is_own) {
+        const struct gpu *gpu = s->w->gpu;
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        weir_stream_synchronize(s, NULL);
+        int code = gpu->stream_destroy(s->handle);
+        weir__relaxed_end(gpu, mode);
+        if (code != GPU_SUCCESS) {
+            gpu->forget_error(code);
+            weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", device->index, gpu->code_name(code));
+        }
+    }
+    weir__pool_release(s->pool);
+    free(s);
+}
+
+/* Using ---------------------------------------------------------------------------------------------------------------------------------- */
+
+weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!s || !ptr)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
+    return weir__serve(s->pool, ptr, size, s->handle);
+}
+
+weir_status weir_stream_free(weir_stream *s, void *ptr)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!ptr)
+        return WEIR_OK;
+    if (!s)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_free: s must not be NULL");
+    return weir__give_back(s->w, ptr, s->handle, s);
+}
+
+weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!s)
+        return weir__fail(error, WEIR_INVALID, "weir_stream_synchronize: s must not be NULL");
+    const struct gpu *gpu = s->w->gpu;
+    int former = weir__current_begin(gpu, s->device->index, s->handle);
+    enum gpu_capture_status capture;
+    int code = gpu->stream_capture_status(s->handle, &capture);
+    bool captures = code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
+    if (code == GPU_SUCCESS && !captures)
+        code = gpu->stream_synchronize(s->handle);
+    weir__current_end(gpu, former);
+    if (captures)
+        return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: end the capture before you wait for the stream");
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return weir__fail_gpu(error, gpu, code, "waiting for a stream of device %d", s->device->index);
+    }
+    return WEIR_OK;
+}
+
+weir_cuda_stream weir_stream_handle(const weir_stream *s)
+{
+    return s ? s->handle : NULL;
+}
+
+int weir_stream_device(const weir_stream *s)
+{
+    return s ? s->device->index : -1;
+}
+
+weir_pool *weir_stream_pool(const weir_stream *s)
+{
+    return s ? s->pool : NULL;
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/weir.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/stream.h"
+
+/* Fork ----------------------------------------------------------------------------------------------------------------------------------- */
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static atomic_bool has_used_gpu; /* some weir was opened in this process */
+static atomic_bool is_forked;
+
+static void on_fork_child(void)
+{
+    if (atomic_load_explicit(&has_used_gpu, memory_order_relaxed))
+        atomic_store_explicit(&is_forked, true, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, on_fork_child);
+}
+
+bool weir__is_forked(void)
+{
+    return atomic_load_explicit(&is_forked, memory_order_relaxed);
+}
+
+weir_status weir__check_fork(weir_error *error)
+{
+    if (!weir__is_forked())
+        return WEIR_OK;
+    return weir__fail(error, WEIR_FORKED, "this process is the child of a fork() after weir_open(): CUDA does not work here; call exec, or "
+                                          "fork before the first weir_open()");
+}
+
+/* Services for the other files ----------------------------------------------------------------------------------------------------------- */
+
+void weir__log(weir *w, weir_log_level level, const char *format, ...)
+{
+    if (!w->log)
+        return;
+    char line[sizeof(((weir_error *)NULL)->text)];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    for (char *newline = line; (newline = strchr(newline, '\n'));)
+        *newline = ';';
+    w->log(w->log_data, level, line);
+}
+
+weir_status weir__fail_at(weir_error *error, weir_status status, struct policy_place place, const char *format, ...)
+{
+    char message[1024], where[320] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (!error || error->status != WEIR_OK)
+        return status;
+    if (place.file && place.line)
+        snprintf(where, sizeof where, "%s:%u:%u: ", place.file, place.line, place.column);
+    else if (place.file)
+        snprintf(where, sizeof where, "%s: ", place.file);
+    weir__fail(error, status, "%s%s: %s", where, place.path, message);
+    snprintf(error->file, sizeof error->file, "%s", place.file ? place.file : "");
+    error->line = place.line;
+    error->column = place.column;
+    return status;
+}
+
+enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu)
+{
+    enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
+    int code = gpu->exchange_capture_mode(&mode);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return GPU_CAPTURE_MODE_RELAXED;
+    }
+    return mode;
+}
+
+void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former)
+{
+    if (former != GPU_CAPTURE_MODE_RELAXED)
+        gpu->exchange_capture_mode(&former);
+}
+
+/* Policy --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* All errors of a policy as one: the place is the first one's, the text has a line for each. */
+static weir_status fail_with(weir_error *error, enum policy_status outcome, const struct policy_errors *errors)
+{
+    static const weir_status statuses[] = {
+        [POLICY_OK] = WEIR_OK,
+        [POLICY_BAD] = WEIR_BAD_POLICY,
+        [POLICY_UNREADABLE] = WEIR_UNREADABLE,
+        [POLICY_NO_MEMORY] = WEIR_NO_HOST_MEMORY,
+    };
+    weir_status status = statuses[outcome];
+    if (!error || error->status != WEIR_OK || status == WEIR_OK)
+        return status;
+    if (errors->count == 0)
+        return weir__fail(error, status, "no host memory for the policy");
+    error->status = status;
+    snprintf(error->file, sizeof error->file, "%s", errors->items[0].file);
+    error->line = errors->items[0].line;
+    error->column = errors->items[0].column;
+    size_t len = 0;
+    for (size_t i = 0; i < errors->count && len + 1 < sizeof error->text; i++) {
+        if (i > 0)
+            error->text[len++] = '\n';
+        int written = policy_error_format(&errors->items[i], error->text + len, sizeof error->text - len);
+        len += written < 0 ? 0 : (size_t)written;
+    }
+    return status;
+}
+
+static weir_status read_policy(const char *file, const char *text, weir_error *error, struct policy **policy)
+{
+    struct policy_errors errors = { 0 };
+    enum policy_status outcome = text ? policy_parse(text, strlen(text), "policy_text", getenv("WEIR_CONF"), &errors, policy)
+                                      : policy_load(file, &errors, policy);
+    weir_status status = fail_with(error, outcome, &errors);
+    policy_errors_clear(&errors);
+    return status;
+}
+
+/* Open ----------------------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status find_gpu(const char *name, weir_error *error, const struct gpu **gpu)
+{
+    const char *why = "";
+    if (!name)
+        name = getenv("WEIR_GPU");
+    *gpu = gpu_find(name, &why);
+    if (*gpu)
+        return WEIR_OK;
+    bool is_known = !name || !*name || strcmp(name, "cuda") == 0;
+    return weir__fail(error, is_known ? WEIR_NO_GPU : WEIR_INVALID, "%s", why);
+}
+
+static weir_status find_devices(weir *w, weir_error *error)
+{
+    int count = 0;
+    int code = w->gpu->device_count(&count);
+    if (code == GPU_SUCCESS && count == 0)
+        code = GPU_NO_DEVICE;
+    if (code != GPU_SUCCESS) {
+        w->gpu->forget_error(code);
+        return weir__fail(error, WEIR_NO_GPU, "no usable GPU (%s: %s): check nvidia-smi, or set WEIR_GPU=sim to run on the simulator",
+                          w->gpu->code_name(code), w->gpu->code_text(code));
+    }
+    w->devices = calloc((size_t)count, sizeof *w->devices);
+    if (!w->devices)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for %d devices", count);
+    for (; w->device_count < (size_t)count; w->device_count++) {
+        weir_status status = weir__device_init(&w->devices[w->device_count], w, (int)w->device_count, error);
+        if (status != WEIR_OK)
+            return status;
+    }
+    return WEIR_OK;
+}
+
+/* Every device that the entry names must exist. */
+static weir_status check_devices(const weir *w, const struct policy_pool *entry, weir_error *error)
+{
+    struct policy_place place = policy_pool_place(w->policy, entry, "devices");
+    for (size_t i = 0; i < entry->devices.count; i++) {
+        const struct policy_devices one = { .count = 1, .items = &entry->devices.items[i] };
+        size_t found = 0;
+        for (size_t d = 0; d < w->device_count; d++)
+            found += weir__device_is_in(&w->devices[d], &one);
+        if (!found && one.items->uuid)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir devices` lists them", one.items->uuid);
+        if (!found)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %d: this machine has %zu, counted from 0",
+                                 one.items->index, w->device_count);
+    }
+    return WEIR_OK;
+}
+
+static weir_status open_pools(weir *w, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < w->policy->pool_count && status == WEIR_OK; i++) {
+        const struct policy_pool *entry = &w->policy->pools[i];
+        status = check_devices(w, entry, error);
+        for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++) {
+            weir_pool *pool;
+            if (!weir__device_is_in(&w->devices[d], &entry->devices))
+                continue;
+            status = weir__pool_new(&w->devices[d], w->policy, entry, false, error, &pool);
+            if (status == WEIR_OK && i == w->policy->default_pool)
+                w->devices[d].default_pool = pool;
+        }
+    }
+    return status;
+}
+
+/* After everything else: from here on code that knows nothing of Weir is served by its pools. */
+static weir_status make_currents(weir *w, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    for (size_t d = 0; d < w->device_count; d++) {
+        bool is_taken = false;
+        for (weir_pool *pool = w->devices[d].pools; pool && status == WEIR_OK; pool = pool->next) {
+            const struct policy_pool *entry = policy_find_pool(w->policy, pool->name);
+            if (!entry->current)
+                continue;
+            /* Two names of one device (index and UUID) look different in the policy. */
+            status = is_taken ? weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(w->policy, entry, "current"),
+                                              "another pool is the current one of device %zu already: set one of them to false", d)
+                              : weir__pool_make_current(pool, error);
+            is_taken = true;
+        }
+    }
+    return status;
+}
+
+static weir_status check_options(const weir_options *options, weir_error *error)
+{
+    if (options && options->size != sizeof *options)
+        return weir__fail(error, WEIR_INVALID, "weir_options.size is %zu, this library knows %zu: start from WEIR_OPTIONS_INIT",
+                          options->size, sizeof *options);
+    if (options && options->policy_file && options->policy_text)
+        return weir__fail(error, WEIR_INVALID, "policy_file and policy_text are both set: set one of them");
+    return WEIR_OK;
+}
+
+weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
+{
+    static const weir_options defaults = WEIR_OPTIONS_INIT;
+    pthread_once(&fork_once, watch_forks);
+    weir_status status = weir__check_fork(error);
+    if (status != WEIR_OK)
+        return status;
+    if (!w)
+        return weir__fail(error, WEIR_INVALID, "weir_open: w must not be NULL");
+    status = check_options(options, error);
+    if (status != WEIR_OK)
+        return status;
+    if (!options)
+        options = &defaults;
+
+    weir *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
+    opened->log = options->log;
+    opened->log_data = options->log_data;
+    pthread_mutex_init(&opened->config, NULL);
+    weir__blocks_init(&opened->blocks);
+    weir__callbacks_init(&opened->callbacks);
+    status = read_policy(options->policy_file, options->policy_text, error, &opened->policy);
+    if (status == WEIR_OK)
+        status = find_gpu(options->gpu, error, &opened->gpu);
+    if (status == WEIR_OK) {
+        atomic_store(&has_used_gpu, true);
+        opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
+        status = find_devices(opened, error);
+    }
+    if (status == WEIR_OK)
+        status = open_pools(opened, error);
+    if (status == WEIR_OK)
+        status = make_currents(opened, error);
+    if (status != WEIR_OK) {
+        weir_close(opened);
+        return status;
+    }
+    *w = opened;
+    return WEIR_OK;
+}
+
+void weir_close(weir *w)
+{
+    if (!w || weir__is_forked())
+        return;
+    for (size_t d = 0; d < w->device_count; d++)
+        while (w->devices[d].streams)
+            weir_stream_close(w->devices[d].streams);
+    for (size_t d = 0; d < w->device_count; d++)
+        while (w->devices[d].pools)
+            weir__pool_free(w->devices[d].pools);
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__device_destroy(&w->devices[d]);
+    free(w->devices);
+    weir__callbacks_destroy(&w->callbacks);
+    weir__blocks_destroy(&w->blocks);
+    policy_free(w->policy);
+    pthread_mutex_destroy(&w->config);
+    free(w);
+}
+
+/* Reload --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Does `step` for every pool with its entry of that policy, up to the first failure. */
+static weir_status each_pool(weir *w, const struct policy *policy, weir_error *error,
+                             weir_status (*step)(weir_pool *, const struct policy *, const struct policy_pool *, weir_error *))
+{
+    weir_status status = WEIR_OK;
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            if (status == WEIR_OK)
+                status = step(pool, policy, policy_find_pool(policy, pool->name), error);
+    return status;
+}
+
+weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
+{
+    weir_status status = weir__check_fork(error);
+    if (status != WEIR_OK)
+        return status;
+    if (!w)
+        return weir__fail(error, WEIR_INVALID, "weir_reload: w must not be NULL");
+    struct policy *after;
+    status = read_policy(policy_file, NULL, error, &after);
+    if (status != WEIR_OK)
+        return status;
+
+    struct policy_errors errors = { 0 };
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    pthread_mutex_lock(&w->config);
+    status = fail_with(error, policy_compare(w->policy, after, &errors), &errors);
+    policy_errors_clear(&errors);
+    if (status == WEIR_OK)
+        status = each_pool(w, after, error, weir__pool_check);
+    if (status == WEIR_OK) {
+        status = each_pool(w, after, error, weir__pool_apply);
+        if (status != WEIR_OK)
+            each_pool(w, w->policy, NULL, weir__pool_apply);
+    }
+    struct policy *unused = after;
+    if (status == WEIR_OK) {
+        unused = w->policy;
+        w->policy = after;
+    }
+    pthread_mutex_unlock(&w->config);
+    weir__relaxed_end(w->gpu, mode);
+    policy_free(unused);
+    return status;
+}

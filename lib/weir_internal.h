@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weir_internal.h - struct weir: everything opened from one policy.
+ *
+ * Owned by the application, from weir_open() to weir_close().
+ *
+ * Lock order, outermost first; a thread takes them in this order only and may skip any:
+ *   weir.config           reload, opening and closing of streams
+ *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
+ *   device.lock           a registry lock: no CUDA call under it
+ *   pool.lock             settings of one pool: CUDA calls are made under it
+ *   leaves                pending.lock, callbacks.lock, the shards of the block table, the process's list of current pools
+ * The log function and the application's callbacks are called with none of them held.
+ */
+#ifndef WEIR_LIB_WEIR_INTERNAL_H
+#define WEIR_LIB_WEIR_INTERNAL_H
+
+#include "lib/blocks.h"
+#include "lib/callbacks.h"
+#include "lib/device.h"
+#include "lib/error.h"
+
+struct weir {
+    const struct gpu *gpu;
+    weir_log_fn log;
+    void *log_data;
+    pthread_mutex_t config;
+    struct policy *policy; /* guarded by config */
+    bool relaxed;          /* plain calls run in relaxed capture mode */
+    size_t device_count;
+    struct weir__device *devices;
+    struct weir__blocks blocks;
+    struct weir__callbacks callbacks;
+};
+
+/* True in the child of a fork of a process that had a weir open: CUDA is dead there, and locks may be held for ever. */
+bool weir__is_forked(void);
+/* The same as a status, with the error filled. */
+weir_status weir__check_fork(weir_error *error);
+
+__attribute__((format(printf, 3, 4))) void weir__log(weir *w, weir_log_level level, const char *format, ...);
+
+/* Puts a place of the policy before the message of a new error. */
+__attribute__((format(printf, 4, 5))) weir_status weir__fail_at(weir_error *error, weir_status status, struct policy_place place,
+                                                                const char *format, ...);
+
+/* Everything that CUDA is asked without the application having asked runs in relaxed mode, so that no capture is disturbed. */
+enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu);
+void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former);
+
+/* Makes `device` current for calls on a fixed stream handle; the result goes to weir__current_end(). */
+static inline int weir__current_begin(const struct gpu *gpu, int device, gpu_stream stream)
+{
+    int current;
+    if ((uintptr_t)stream > (uintptr_t)GPU_STREAM_PER_THREAD || gpu->get_current_device(&current) != GPU_SUCCESS || current == device)
+        return -1;
+    return gpu->set_current_device(device) == GPU_SUCCESS ? current : -1;
+}
+
+static inline void weir__current_end(const struct gpu *gpu, int former)
+{
+    if (former >= 0)
+        gpu->set_current_device(former);
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+#include "policy/parse.h"
+
+#include <string.h>
+
+#include "policy/origin.h"
+#include "policy/value.h"
+
+static const struct policy_origin *pool_origin(const struct policy_pool *pool, const char *key)
+{
+    return policy_origin_of(POLICY_SCOPE_POOL, pool->origins, policy_key_find(POLICY_SCOPE_POOL, key));
+}
+
+static struct policy_mark mark_of(const struct policy_origin *origin)
+{
+    return (struct policy_mark){origin->file, origin->line, origin->column};
+}
+
+static void fail(struct policy_report *report, const struct policy_pool *pool, const char *key, const char *message)
+{
+    const struct policy_origin *origin = pool_origin(pool, key);
+    policy_report_add(report, mark_of(origin), origin->path, "%s", message);
+}
+
+static bool is_set(const struct policy_pool *pool, const char *key)
+{
+    return pool_origin(pool, key)->file != NULL;
+}
+
+/* An exportable pool keeps all its memory while it lives and can only be device memory. */
+static void check_ipc(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->ipc == POLICY_IPC_NONE)
+        return;
+    if (is_set(pool, "release_threshold"))
+        fail(report, pool, "release_threshold", "does not go with ipc: an exportable pool gives nothing back while it lives; remove this key or ipc");
+    if (is_set(pool, "small_below"))
+        fail(report, pool, "small_below", "does not go with ipc: an exportable pool has no small twin; remove this key or ipc");
+    if (pool->location.kind != POLICY_LOCATION_DEVICE)
+        fail(report, pool, "location", "does not go with ipc: only device memory can be exported; write device, or remove ipc");
+}
+
+/* The driver's own pool is what it is. */
+static void check_backing(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->backing != POLICY_BACKING_DEFAULT)
+        return;
+    if (pool->ipc != POLICY_IPC_NONE)
+        fail(report, pool, "ipc", "does not go with backing: default, as the driver's pool cannot be exported; write backing: new, or remove ipc");
+    if (pool->max_size.kind != POLICY_SIZE_NONE)
+        fail(report, pool, "max_size",
+             "does not go with backing: default, as the driver's pool can have no cap; write backing: new, or remove max_size");
+    if (pool->location.kind != POLICY_LOCATION_DEVICE)
+        fail(report, pool, "location",
+             "does not go with backing: default, as the driver's pool is device memory; write backing: new, or location: device");
+}
+
+static void check_location(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->location.kind == POLICY_LOCATION_DEVICE)
+        return;
+    static const char percent[] = "is a share of device memory, but this pool lives in host memory; write bytes";
+    if (pool->release_threshold.kind == POLICY_SIZE_PERCENT)
+        fail(report, pool, "release_threshold", percent);
+    if (pool->initial_size.kind == POLICY_SIZE_PERCENT)
+        fail(report, pool, "initial_size", percent);
+    if (pool->max_size.kind == POLICY_SIZE_PERCENT)
+        fail(report, pool, "max_size", percent);
+    if (pool->current)
+        fail(report, pool, "current", "does not go with host memory: a device's current pool must live on it; write current: false, or location: device");
+}
+
+/* Whether a is larger than b on every device; sizes in different units are compared when a device is known. */
+static bool is_larger(const struct policy_size *a, const struct policy_size *b)
+{
+    if (b->kind == POLICY_SIZE_NONE)
+        return a->value > 0;
+    return a->kind == b->kind && a->value > b->value;
+}
+
+static void check_sizes(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->ipc == POLICY_IPC_NONE && is_larger(&pool->initial_size, &pool->release_threshold))
+        fail(report, pool, "initial_size",
+             "is more than release_threshold keeps, so the first synchronise would give it back; lower it, or raise release_threshold");
+    if (pool->max_size.kind != POLICY_SIZE_NONE && is_larger(&pool->initial_size, &pool->max_size))
+        fail(report, pool, "initial_size", "is more than max_size allows; lower it, or raise max_size");
+}
+
+static void check_peers(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->devices.all || pool->devices.count != 1)
+        return;
+    for (size_t i = 0; i < pool->peer_access.count; i++) {
+        if (policy_device_equal(&pool->peer_access.items[i], &pool->devices.items[0])) {
+            fail(report, pool, "peer_access", "names the pool's own and only device, which always has access; remove it from the list");
+            return;
+        }
+    }
+}
+
+/* Whether both surely name one device. An index and a UUID may, which only a device can tell. */
+static bool overlap(const struct policy_devices *a, const struct policy_devices *b)
+{
+    if (a->all || b->all)
+        return true;
+    for (size_t i = 0; i < a->count; i++) {
+        for (size_t j = 0; j < b->count; j++) {
+            if (policy_device_equal(&a->items[i], &b->items[j]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool is_current(const struct policy_pool *pool)
+{
+    return pool->current;
+}
+
+static bool is_default(const struct policy_pool *pool)
+{
+    return pool->backing == POLICY_BACKING_DEFAULT;
+}
+
+/* Reports each pool that wants what an earlier one of the same device has, and a device has only one of. */
+static void check_exclusive(const struct policy *policy, struct policy_report *report, bool (*wants)(const struct policy_pool *),
+                            const char *key, const char *what, const char *remedy)
+{
+    for (size_t i = 1; i < policy->pool_count; i++) {
+        const struct policy_pool *pool = &policy->pools[i];
+        if (!wants(pool))
+            continue;
+        for (size_t j = 0; j < i; j++) {
+            const struct policy_pool *other = &policy->pools[j];
+            if (!wants(other) || !overlap(&pool->devices, &other->devices))
+                continue;
+            const struct policy_origin *origin = pool_origin(pool, key);
+            policy_report_add(report, mark_of(origin), origin->path,
+                              "pool '%s' is %s of one of these devices already, and a device has only one; %s", policy_quote(other->name).text,
+                              what, remedy);
+            break;
+        }
+    }
+}
+
+static void check_streams(const struct policy *policy, struct policy_report *report)
+{
+    const struct policy_key *own = policy_key_find(POLICY_SCOPE_STREAM, "private");
+    for (size_t i = 0; i < policy->stream_count; i++) {
+        const struct policy_stream *stream = &policy->streams[i];
+        const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_STREAM, stream->origins, own);
+        if (stream->own_pool && is_default(&policy->pools[stream->pool]))
+            policy_report_add(report, mark_of(origin), origin->path,
+                              "does not go with pool '%s': its backing is the driver's pool, which cannot belong to one stream; name a pool "
+                              "with backing: new, or write private: false",
+                              policy_quote(policy->pools[stream->pool].name).text);
+    }
+}
+
+void policy_check(const struct policy *policy, struct policy_report *report)
+{
+    if (policy->pool_count == 0)
+        return;
+    for (size_t i = 0; i < policy->pool_count; i++) {
+        const struct policy_pool *pool = &policy->pools[i];
+        check_ipc(pool, report);
+        check_backing(pool, report);
+        check_location(pool, report);
+        check_sizes(pool, report);
+        check_peers(pool, report);
+    }
+    check_exclusive(policy, report, is_current, "current", "the current pool", "write current: false here or there");
+    check_exclusive(policy, report, is_default, "backing", "the default pool", "write backing: new here or there");
+    check_streams(policy, report);
+}

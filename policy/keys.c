@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT */
+#include "policy/keys.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define BYTES_MAX INT64_MAX /* 8 EiB, so that sums of a few sizes cannot overflow */
+#define SECOND UINT64_C(1000000000)
+
+/* Enums are stored through an int. */
+_Static_assert(sizeof(enum policy_backing) == sizeof(int) && sizeof(enum policy_ipc) == sizeof(int) &&
+                   sizeof(enum policy_capture) == sizeof(int),
+               "words are stored as int");
+
+static const char *const backing_words[] = {"new", "default", NULL};
+static const char *const ipc_words[] = {"none", "posix_fd", NULL};
+static const char *const capture_words[] = {"caller", "relaxed", NULL};
+
+const char *const policy_later_steps[] = {"neighbours", NULL};
+
+const struct policy_unit policy_size_units[] = {
+    {"KiB", UINT64_C(1) << 10}, {"MiB", UINT64_C(1) << 20}, {"GiB", UINT64_C(1) << 30}, {"TiB", UINT64_C(1) << 40},
+    {"KB", 1000},               {"MB", 1000000},            {"GB", 1000000000},         {"TB", UINT64_C(1000000000000)},
+    {NULL, 0},
+};
+
+const struct policy_unit policy_time_units[] = {{"ms", SECOND / 1000}, {"s", SECOND}, {"m", 60 * SECOND}, {NULL, 0}};
+
+static const struct policy_key file_keys[] = {
+    {
+        .name = "weir",
+        .type = POLICY_TYPE_VERSION,
+        .min = 1,
+        .max = 1,
+        .otherwise = "required",
+        .write = "1",
+        .help = "The version of the policy format. This release reads format 1.",
+    },
+    {
+        .name = "defaults.pool",
+        .type = POLICY_TYPE_POOL,
+        .offset = offsetof(struct policy, default_pool),
+        .otherwise = "the only pool; required if there are several",
+        .write = "the name of a pool",
+        .help = "The pool of every stream that the policy does not name.",
+    },
+    {
+        .name = "capture",
+        .type = POLICY_TYPE_WORD,
+        .words = capture_words,
+        .offset = offsetof(struct policy, capture),
+        .initial = "caller",
+        .write = "caller or relaxed",
+        .help = "The stream capture mode of plain allocations and frees. With caller the calling thread's own mode stays in force. With "
+                "relaxed each of them switches the thread to relaxed mode and back, so that it disturbs no capture that another thread has "
+                "begun; this costs about 60 ns a call. What Weir does on its own account always runs relaxed.",
+    },
+    {
+        .name = "pools",
+        .type = POLICY_TYPE_POOLS,
+        .otherwise = "required",
+        .write = "a mapping of pools, as in pools: {main: {}}",
+        .help = "The pools, each under a name of its own: a letter or underscore, then letters, digits, _ and -, 63 characters at most. "
+                "Write {} for a pool that leaves every key at its default.",
+    },
+    {
+        .name = "streams",
+        .type = POLICY_TYPE_STREAMS,
+        .otherwise = "none",
+        .write = "a mapping of streams, as in streams: {decode: {pool: main}}",
+        .help = "What streams are opened with, each under the name that the program gives when it opens the stream. Names follow the rules "
+                "for pools.",
+    },
+    {
+        .name = "keeper",
+        .type = POLICY_TYPE_LATER,
+        .help = "The service thread that returns idle memory.",
+    },
+    {
+        .name = "exact_peaks",
+        .type = POLICY_TYPE_LATER,
+        .help = "Peaks exact to the byte.",
+    },
+    {
+        .name = "control",
+        .type = POLICY_TYPE_LATER,
+        .help = "Whether neighbouring processes can see this one and ask it for memory.",
+    },
+};
+
+#define SIZES_WRITE "bytes as in 512MiB, a share of the device's memory as in 25%"
+
+static const struct policy_key pool_keys[] = {
+    {
+        .name = "devices",
+        .type = POLICY_TYPE_DEVICES,
+        .accepts = POLICY_ACCEPTS_ALL,
+        .max = POLICY_INDEX_MAX,
+        .offset = offsetof(struct policy_pool, devices),
+        .initial = "all",
+        .write = "all, or a list of indices and UUIDs as in [0, 1]",
+        .help = "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as nvidia-smi -L "
+                "prints it (GPU-... or MIG-...).",
+    },
+    {
+        .name = "backing",
+        .type = POLICY_TYPE_WORD,
+        .words = backing_words,
+        .offset = offsetof(struct policy_pool, backing),
+        .initial = "new",
+        .write = "new or default",
+        .help = "Where the pool comes from: new creates one, default configures the pool that the driver made for the device. The driver's "
+                "pool is one for each device, lives in device memory, can have no cap and cannot be exported, nor belong to one stream.",
+    },
+    {
+        .name = "current",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy_pool, current),
+        .initial = "false",
+        .write = "true or false",
+        .help = "Whether to make this the device's current pool, for code that calls cudaMallocAsync itself. Closing restores the former "
+                "current pool if this one is still in place. At most one pool of a device can be current.",
+    },
+    {
+        .name = "location",
+        .type = POLICY_TYPE_LOCATION,
+        .max = POLICY_INDEX_MAX,
+        .offset = offsetof(struct policy_pool, location),
+        .initial = "device",
+        .write = "device, host, or host_numa:N as in host_numa:0",
+        .help = "Where the memory lives: on the device, in host memory, or on host NUMA node N. Sizes of a host pool are bytes, as there is "
+                "no device memory to take a share of.",
+    },
+    {
+        .name = "release_threshold",
+        .type = POLICY_TYPE_SIZE,
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, release_threshold),
+        .live = true,
+        .initial = "all",
+        .write = SIZES_WRITE ", none or all",
+        .help = "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
+                "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
+                "exportable pool has none.",
+    },
+    {
+        .name = "initial_size",
+        .type = POLICY_TYPE_SIZE,
+        .accepts = POLICY_ACCEPTS_PERCENT,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, initial_size),
+        .initial = "0",
+        .write = SIZES_WRITE ", or 0",
+        .help = "How far the pool is grown when it is opened, so that the first requests need not wait for the driver. More than "
+                "release_threshold or max_size is refused.",
+    },
+    {
+        .name = "max_size",
+        .type = POLICY_TYPE_SIZE,
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE,
+        .min = 1,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, max_size),
+        .live = true,
+        .initial = "none",
+        .write = SIZES_WRITE ", or none",
+        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap.",
+    },
+    {
+        .name = "small_below",
+        .type = POLICY_TYPE_BYTES,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, small_below),
+        .initial = "1MiB",
+        .write = "bytes as in 1MiB, or 0 for no small twin",
+        .help = "Requests smaller than this live in a second pool, the small twin, where they cannot pin the large memory around them. 0 "
+                "does without the twin. An exportable pool has none.",
+    },
+    {
+        .name = "reuse.event_dependencies",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy_pool, reuse_event_dependencies),
+        .live = true,
+        .initial = "true",
+        .write = "true or false",
+        .help = "Whether memory freed in one stream may serve another stream that waits for it through events "
+                "(cudaMemPoolReuseFollowEventDependencies).",
+    },
+    {
+        .name = "reuse.opportunistic",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy_pool, reuse_opportunistic),
+        .live = true,
+        .initial = "true",
+        .write = "true or false",
+        .help = "Whether memory whose free happens to be complete may serve any stream (cudaMemPoolReuseAllowOpportunistic). Turn it off "
+                "where every run must allocate alike.",
+    },
+    {
+        .name = "reuse.internal_dependencies",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy_pool, reuse_internal_dependencies),
+        .live = true,
+        .initial = "true",
+        .write = "true or false",
+        .help = "Whether the driver may make a stream wait for another stream's free in order to reuse its memory "
+                "(cudaMemPoolReuseAllowInternalDependencies).",
+    },
+    {
+        .name = "peer_access",
+        .type = POLICY_TYPE_DEVICES,
+        .accepts = POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
+        .max = POLICY_INDEX_MAX,
+        .offset = offsetof(struct policy_pool, peer_access),
+        .live = true,
+        .initial = "none",
+        .write = "none, all, or a list of indices and UUIDs as in [1]",
+        .help = "Other devices whose kernels may read and write the pool's memory. A peer that the device cannot reach is refused when the "
+                "policy is opened; all means every device that it can reach.",
+    },
+    {
+        .name = "on_oom.steps",
+        .type = POLICY_TYPE_STEPS,
+        .offset = offsetof(struct policy_pool, on_oom_steps),
+        .live = true,
+        .initial = "[flush, wait, trim, callbacks]",
+        .write = "a list of steps as in [flush, wait]",
+        .help = "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees, trim "
+                "takes idle memory from other pools, callbacks asks the application. Steps can be left out but not reordered; [] tries "
+                "nothing.",
+    },
+    {
+        .name = "on_oom.deadline",
+        .type = POLICY_TYPE_TIME,
+        .max = 600 * SECOND,
+        .offset = offsetof(struct policy_pool, on_oom_deadline),
+        .live = true,
+        .initial = "1s",
+        .write = "a time as in 500ms, 1s or 2m",
+        .help = "No step starts later than this after the request failed.",
+    },
+    {
+        .name = "ipc",
+        .type = POLICY_TYPE_WORD,
+        .words = ipc_words,
+        .offset = offsetof(struct policy_pool, ipc),
+        .initial = "none",
+        .write = "none or posix_fd",
+        .help = "Whether the pool can be exported to other processes, as a file descriptor. An exportable pool gives no memory back while it "
+                "lives, so release_threshold and small_below cannot be set with it, and its memory must be on the device.",
+    },
+    {
+        .name = "ipc_max_block",
+        .type = POLICY_TYPE_LATER,
+        .help = "The largest block that may be shared.",
+    },
+    {
+        .name = "cache.per_stream",
+        .type = POLICY_TYPE_LATER,
+        .help = "Bytes that the cache of a stream may hold.",
+    },
+    {
+        .name = "cache.per_device",
+        .type = POLICY_TYPE_LATER,
+        .help = "Bytes that the caches of a device may hold.",
+    },
+    {
+        .name = "cache.largest",
+        .type = POLICY_TYPE_LATER,
+        .help = "The largest block that is cached.",
+    },
+    {
+        .name = "cache.idle",
+        .type = POLICY_TYPE_LATER,
+        .help = "How long a cache may go unused.",
+    },
+    {
+        .name = "cache.capture_check",
+        .type = POLICY_TYPE_LATER,
+        .help = "Whether each cached call asks if the stream captures.",
+    },
+    {
+        .name = "share.socket",
+        .type = POLICY_TYPE_LATER,
+        .help = "The name of the socket at which the pool is shared.",
+    },
+    {
+        .name = "share.allow.users",
+        .type = POLICY_TYPE_LATER,
+        .help = "Users that may import.",
+    },
+    {
+        .name = "share.allow.groups",
+        .type = POLICY_TYPE_LATER,
+        .help = "Groups that may import.",
+    },
+    {
+        .name = "share.max_importers",
+        .type = POLICY_TYPE_LATER,
+        .help = "How many processes may import at a time.",
+    },
+    {
+        .name = "share.retire_after",
+        .type = POLICY_TYPE_LATER,
+        .help = "After which time an empty pool is retired.",
+    },
+    {
+        .name = "share.scrub",
+        .type = POLICY_TYPE_LATER,
+        .help = "Whether blocks are cleared before they are shared.",
+    },
+    {
+        .name = "keep",
+        .type = POLICY_TYPE_LATER,
+        .help = "What a neighbour's request leaves to the pool.",
+    },
+};
+
+static const struct policy_key stream_keys[] = {
+    {
+        .name = "pool",
+        .type = POLICY_TYPE_POOL,
+        .offset = offsetof(struct policy_stream, pool),
+        .otherwise = "that of defaults.pool",
+        .write = "the name of a pool",
+        .help = "The pool that serves streams opened under this name.",
+    },
+    {
+        .name = "private",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy_stream, own_pool),
+        .initial = "false",
+        .write = "true or false",
+        .help = "Whether each stream opened under this name gets a pool of its own, made as the named pool is.",
+    },
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct {
+    const struct policy_key *keys;
+    size_t count;
+} scopes[POLICY_SCOPE_COUNT] = {
+    [POLICY_SCOPE_FILE] = {file_keys, COUNT(file_keys)},
+    [POLICY_SCOPE_POOL] = {pool_keys, COUNT(pool_keys)},
+    [POLICY_SCOPE_STREAM] = {stream_keys, COUNT(stream_keys)},
+};
+
+const struct policy_key *policy_keys(enum policy_scope scope, size_t *count)
+{
+    *count = scopes[scope].count;
+    return scopes[scope].keys;
+}
+
+const struct policy_key *policy_key_find(enum policy_scope scope, const char *name)
+{
+    for (size_t i = 0; i < scopes[scope].count; i++) {
+        if (strcmp(scopes[scope].keys[i].name, name) == 0)
+            return &scopes[scope].keys[i];
+    }
+    return NULL;
+}
+
+enum policy_group policy_key_group(enum policy_scope scope, const char *name)
+{
+    enum policy_group group = POLICY_GROUP_NONE;
+    size_t len = strlen(name);
+    for (size_t i = 0; i < scopes[scope].count; i++) {
+        const struct policy_key *key = &scopes[scope].keys[i];
+        if (strncmp(key->name, name, len) != 0 || key->name[len] != '.')
+            continue;
+        if (key->type != POLICY_TYPE_LATER)
+            return POLICY_GROUP_HERE;
+        group = POLICY_GROUP_LATER;
+    }
+    return group;
+}
+
+bool policy_name_is_valid(const char *name)
+{
+    size_t len = strlen(name);
+    if (len == 0 || len > POLICY_NAME_MAX || isdigit((unsigned char)name[0]) || name[0] == '-')
+        return false;
+    return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == len;
+}

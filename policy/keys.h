@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * keys.h - the one table of keys. Parser, `weir show`, JSON schema and man page are all driven by it.
+ *
+ * A key is a path below its scope: the file itself, one pool, or one stream. Immutable; any thread may read it.
+ */
+#ifndef WEIR_POLICY_KEYS_H
+#define WEIR_POLICY_KEYS_H
+
+#include "policy/policy.h"
+
+enum policy_scope { POLICY_SCOPE_FILE, POLICY_SCOPE_POOL, POLICY_SCOPE_STREAM, POLICY_SCOPE_COUNT };
+
+enum policy_type {
+    POLICY_TYPE_VERSION,  /* nothing is stored */
+    POLICY_TYPE_POOLS,    /* the mapping of pools */
+    POLICY_TYPE_STREAMS,  /* the mapping of streams */
+    POLICY_TYPE_POOL,     /* size_t: the index of the pool that is named */
+    POLICY_TYPE_BOOL,     /* bool */
+    POLICY_TYPE_WORD,     /* an enum; words[] in its order */
+    POLICY_TYPE_SIZE,     /* struct policy_size */
+    POLICY_TYPE_BYTES,    /* uint64_t */
+    POLICY_TYPE_TIME,     /* uint64_t, nanoseconds */
+    POLICY_TYPE_DEVICES,  /* struct policy_devices */
+    POLICY_TYPE_LOCATION, /* struct policy_location */
+    POLICY_TYPE_STEPS,    /* struct policy_steps */
+    POLICY_TYPE_LATER,    /* of a later version: known, and refused */
+};
+
+/* Which words stand in for a value. */
+enum policy_accepts {
+    POLICY_ACCEPTS_PERCENT = 1,
+    POLICY_ACCEPTS_NONE = 2,
+    POLICY_ACCEPTS_ALL = 4,
+};
+
+struct policy_key {
+    const char *name; /* "reuse.opportunistic" */
+    enum policy_type type;
+    unsigned accepts;         /* enum policy_accepts */
+    uint64_t min, max;        /* of numbers, in the unit that is stored */
+    const char *const *words; /* of POLICY_TYPE_WORD, NULL at the end */
+    size_t offset;            /* in the struct of its scope */
+    bool live;                /* can change at reload */
+    const char *initial;      /* the default as one would write it; NULL: it follows from other keys, as `otherwise` says */
+    const char *otherwise;    /* the default in words, where `initial` is NULL */
+    const char *write;        /* what to write, for errors: "true or false" */
+    const char *help;         /* whole sentences */
+};
+
+/* The keys of a scope, in the order in which they are shown. */
+const struct policy_key *policy_keys(enum policy_scope scope, size_t *count);
+/* NULL if there is none of that name. */
+const struct policy_key *policy_key_find(enum policy_scope scope, const char *name);
+
+enum policy_group {
+    POLICY_GROUP_NONE,  /* no key begins with it */
+    POLICY_GROUP_HERE,  /* as in "on_oom", which holds on_oom.steps */
+    POLICY_GROUP_LATER, /* all its keys are of later versions */
+};
+/* Whether name, "on_oom", is the mapping that holds keys. */
+enum policy_group policy_key_group(enum policy_scope scope, const char *name);
+
+/* Rungs that later versions have, NULL at the end. */
+extern const char *const policy_later_steps[];
+
+/* Names of pools and streams. */
+#define POLICY_NAME_MAX 63
+#define POLICY_NAME_PATTERN "[A-Za-z_][A-Za-z0-9_-]*"
+bool policy_name_is_valid(const char *name);
+
+/* How many of each a policy may have: far more than any use, and few enough that no file can exhaust memory. */
+#define POLICY_POOLS_MAX 1024
+#define POLICY_STREAMS_MAX 4096
+#define POLICY_DEVICES_MAX 1024
+#define POLICY_INDEX_MAX 1023 /* of a device or a NUMA node */
+
+struct policy_unit {
+    const char *name;
+    uint64_t factor;
+};
+extern const struct policy_unit policy_size_units[]; /* NULL name at the end */
+extern const struct policy_unit policy_time_units[];
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * origin.h - what a policy remembers of each key: where it was set, its path and its text. Made by the parse, immutable afterwards.
+ *
+ * Each object has one origin for each key of its scope, in the order of the key table, and behind them one for the object itself, whose
+ * place is its name in the file.
+ */
+#ifndef WEIR_POLICY_ORIGIN_H
+#define WEIR_POLICY_ORIGIN_H
+
+#include "policy/arena.h"
+#include "policy/keys.h"
+
+struct policy_origin {
+    const char *file; /* NULL: not set, the default holds */
+    unsigned line, column;
+    const char *path;
+    const char *text; /* the effective value; NULL for keys that hold none */
+};
+
+/* A policy with the arena that holds its parts. */
+struct policy_box {
+    struct policy policy;
+    struct policy_arena arena;
+};
+
+/* One object of a scope, with its values and its origins. */
+struct policy_object {
+    enum policy_scope scope;
+    const void *values;
+    const struct policy_origin *origins;
+};
+
+/* Objects in the order in which they are shown: the file's own, the pools, the streams. False past the end. */
+bool policy_object_at(const struct policy *policy, size_t index, struct policy_object *object);
+/* The origin of one key. key must be of the object's scope. */
+const struct policy_origin *policy_origin_of(enum policy_scope scope, const struct policy_origin *origins, const struct policy_key *key);
+
+#endif

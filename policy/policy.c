@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+#include "policy/policy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/origin.h"
+#include "policy/report.h"
+
+/* Finding -------------------------------------------------------------------------------------------------------------------------------- */
+
+const struct policy_pool *policy_find_pool(const struct policy *policy, const char *name)
+{
+    for (size_t i = 0; i < policy->pool_count; i++) {
+        if (strcmp(policy->pools[i].name, name) == 0)
+            return &policy->pools[i];
+    }
+    return NULL;
+}
+
+const struct policy_stream *policy_find_stream(const struct policy *policy, const char *name)
+{
+    for (size_t i = 0; i < policy->stream_count; i++) {
+        if (strcmp(policy->streams[i].name, name) == 0)
+            return &policy->streams[i];
+    }
+    return NULL;
+}
+
+bool policy_object_at(const struct policy *policy, size_t index, struct policy_object *object)
+{
+    if (index == 0) {
+        *object = (struct policy_object){POLICY_SCOPE_FILE, policy, policy->origins};
+    } else if (index <= policy->pool_count) {
+        const struct policy_pool *pool = &policy->pools[index - 1];
+        *object = (struct policy_object){POLICY_SCOPE_POOL, pool, pool->origins};
+    } else if (index <= policy->pool_count + policy->stream_count) {
+        const struct policy_stream *stream = &policy->streams[index - 1 - policy->pool_count];
+        *object = (struct policy_object){POLICY_SCOPE_STREAM, stream, stream->origins};
+    } else {
+        return false;
+    }
+    return true;
+}
+
+const struct policy_origin *policy_origin_of(enum policy_scope scope, const struct policy_origin *origins, const struct policy_key *key)
+{
+    size_t count;
+    return origins + (key - policy_keys(scope, &count));
+}
+
+/* The origin of the object itself. */
+static const struct policy_origin *object_origin(enum policy_scope scope, const struct policy_origin *origins)
+{
+    size_t count;
+    policy_keys(scope, &count);
+    return origins + count;
+}
+
+/* A key that was not set has the place of its object, which is where one would write it. */
+static struct policy_place place_of(const struct policy *policy, enum policy_scope scope, const struct policy_origin *origins,
+                                    const struct policy_key *key)
+{
+    const struct policy_origin *object = object_origin(scope, origins);
+    const struct policy_origin *origin = key ? policy_origin_of(scope, origins, key) : object;
+    const struct policy_origin *set = origin->file ? origin : object;
+    return (struct policy_place){set->file ? set->file : policy->file, set->line, set->column, origin->path};
+}
+
+struct policy_place policy_pool_place(const struct policy *policy, const struct policy_pool *pool, const char *key)
+{
+    return place_of(policy, POLICY_SCOPE_POOL, pool->origins, policy_key_find(POLICY_SCOPE_POOL, key));
+}
+
+struct policy_place policy_stream_place(const struct policy *policy, const struct policy_stream *stream, const char *key)
+{
+    return place_of(policy, POLICY_SCOPE_STREAM, stream->origins, policy_key_find(POLICY_SCOPE_STREAM, key));
+}
+
+/* Sizes ---------------------------------------------------------------------------------------------------------------------------------- */
+
+uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory)
+{
+    switch (size.kind) {
+    case POLICY_SIZE_BYTES:
+        return size.value;
+    case POLICY_SIZE_PERCENT:
+        return (uint64_t)((unsigned __int128)device_memory * size.value / 10000);
+    case POLICY_SIZE_ALL:
+        return UINT64_MAX;
+    default:
+        return 0;
+    }
+}
+
+/* Showing -------------------------------------------------------------------------------------------------------------------------------- */
+
+void policy_each_value(const struct policy *policy, policy_value_fn fn, void *data)
+{
+    struct policy_object object;
+    for (size_t at = 0; policy_object_at(policy, at, &object); at++) {
+        size_t count;
+        const struct policy_key *keys = policy_keys(object.scope, &count);
+        for (size_t i = 0; i < count; i++) {
+            const struct policy_origin *origin = &object.origins[i];
+            if (!origin->text)
+                continue;
+            const struct policy_value value = {
+                .path = origin->path,
+                .text = origin->text,
+                .file = origin->file,
+                .line = origin->line,
+                .column = origin->column,
+                .live = keys[i].live,
+            };
+            fn(&value, data);
+        }
+    }
+}
+
+/* Comparing ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The same object in another policy: the file's own, or the pool or stream of that name. False if it has none. */
+static bool find_same(const struct policy *policy, const struct policy_object *object, struct policy_object *same)
+{
+    const struct policy_pool *pool = object->values;
+    const struct policy_stream *stream = object->values;
+    switch (object->scope) {
+    case POLICY_SCOPE_FILE:
+        return policy_object_at(policy, 0, same);
+    case POLICY_SCOPE_POOL:
+        pool = policy_find_pool(policy, pool->name);
+        *same = (struct policy_object){POLICY_SCOPE_POOL, pool, pool ? pool->origins : NULL};
+        return pool;
+    default:
+        stream = policy_find_stream(policy, stream->name);
+        *same = (struct policy_object){POLICY_SCOPE_STREAM, stream, stream ? stream->origins : NULL};
+        return stream;
+    }
+}
+
+static struct policy_mark mark_of(struct policy_place place)
+{
+    return (struct policy_mark){place.file, place.line, place.column};
+}
+
+static void compare_keys(const struct policy_object *before, const struct policy_object *after, const struct policy *policy,
+                         struct policy_report *report)
+{
+    size_t count;
+    const struct policy_key *keys = policy_keys(after->scope, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *was = before->origins[i].text, *is = after->origins[i].text;
+        if (!was || keys[i].live || strcmp(was, is) == 0)
+            continue;
+        struct policy_place place = place_of(policy, after->scope, after->origins, &keys[i]);
+        policy_report_add(report, mark_of(place), place.path,
+                          "cannot change while the policy is open: it was %s and is now %s; write %s again, or open the policy anew",
+                          policy_quote(was).text, policy_quote(is).text, policy_quote(was).text);
+    }
+}
+
+enum policy_status policy_compare(const struct policy *before, const struct policy *after, struct policy_errors *errors)
+{
+    struct policy_report report;
+    policy_report_begin(&report, errors);
+    struct policy_object object, same;
+    for (size_t at = 0; policy_object_at(after, at, &object); at++) {
+        const struct policy_origin *origin = object_origin(object.scope, object.origins);
+        if (find_same(before, &object, &same))
+            compare_keys(&same, &object, after, &report);
+        else
+            policy_report_add(&report, (struct policy_mark){origin->file, origin->line, origin->column}, origin->path,
+                              "is new, but pools and streams cannot come while the policy is open; remove it, or open the policy anew");
+    }
+    for (size_t at = 0; policy_object_at(before, at, &object); at++) {
+        if (find_same(after, &object, &same))
+            continue;
+        const struct policy_key *key = policy_key_find(POLICY_SCOPE_FILE, object.scope == POLICY_SCOPE_POOL ? "pools" : "streams");
+        struct policy_place place = place_of(after, POLICY_SCOPE_FILE, after->origins, key);
+        policy_report_add(&report, mark_of(place), object_origin(object.scope, object.origins)->path,
+                          "is gone, but pools and streams cannot go while the policy is open; write it again, or open the policy anew");
+    }
+    policy_report_sort(&report);
+    return policy_report_status(&report);
+}

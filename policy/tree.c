@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+#include "policy/tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+/* One reading of one text. */
+struct reader {
+    struct policy_tree *tree;
+    yaml_parser_t parser;
+    const char *file;
+    const struct policy_node *fixed; /* every place is this node's, if there is one */
+    unsigned depth;
+};
+
+/* Nodes ---------------------------------------------------------------------------------------------------------------------------------- */
+
+void policy_node_append(struct policy_node *parent, struct policy_node *node)
+{
+    node->parent = parent;
+    node->next = NULL;
+    if (parent->last)
+        parent->last->next = node;
+    else
+        parent->first = node;
+    parent->last = node;
+}
+
+void policy_node_remove(struct policy_node *parent, struct policy_node *node)
+{
+    struct policy_node *before = NULL;
+    for (struct policy_node *at = parent->first; at != node; at = at->next)
+        before = at;
+    if (before)
+        before->next = node->next;
+    else
+        parent->first = node->next;
+    if (parent->last == node)
+        parent->last = before;
+}
+
+struct policy_node *policy_node_find(const struct policy_node *mapping, const char *name)
+{
+    struct policy_node *node = mapping->first;
+    while (node && strcmp(node->name, name) != 0)
+        node = node->next;
+    return node;
+}
+
+void policy_node_path(const struct policy_node *node, char *path, size_t len)
+{
+    path[0] = '\0';
+    if (!node)
+        return;
+    policy_node_path(node->parent, path, len);
+    if (!node->name)
+        return;
+    size_t used = strlen(path);
+    snprintf(path + used, len - used, "%s%s", used ? "." : "", policy_quote(node->name).text);
+}
+
+/* Events --------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct policy_mark mark_of(const struct reader *reader, yaml_mark_t mark)
+{
+    if (reader->fixed)
+        return reader->fixed->mark;
+    return (struct policy_mark){reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
+}
+
+static void report_at(struct reader *reader, struct policy_mark mark, const struct policy_node *node, const char *message)
+{
+    char path[POLICY_PATH_MAX];
+    policy_node_path(node, path, sizeof(path));
+    policy_report_add(reader->tree->report, mark, path, "%s", message);
+}
+
+/* False at the end of what can be read: a syntax error, which is reported, or no memory. */
+static bool next_event(struct reader *reader, yaml_event_t *event)
+{
+    if (yaml_parser_parse(&reader->parser, event))
+        return true;
+    const yaml_parser_t *parser = &reader->parser;
+    reader->tree->cut = true;
+    if (parser->error == YAML_MEMORY_ERROR) {
+        reader->tree->report->no_memory = true;
+        return false;
+    }
+    struct policy_mark mark = mark_of(reader, parser->problem_mark);
+    policy_report_add(reader->tree->report, mark, "", "this is not YAML: %s%s%s; look for a wrong indentation, a tab, or a missing quote or bracket",
+                      parser->problem ? parser->problem : "unreadable text", parser->context ? " " : "",
+                      parser->context ? parser->context : "");
+    return false;
+}
+
+static struct policy_node *new_node(struct reader *reader, struct policy_node *parent)
+{
+    struct policy_node *node = policy_arena_alloc(reader->tree->arena, 1, sizeof(*node));
+    if (!node)
+        reader->tree->report->no_memory = true;
+    else
+        node->parent = parent;
+    return node;
+}
+
+/* A scalar's text in the arena; NULL, reported, if it holds a NUL or there is no memory. */
+static char *copy_scalar(struct reader *reader, const yaml_event_t *event, const struct policy_node *node)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    size_t len = event->data.scalar.length;
+    if (memchr(text, '\0', len)) {
+        report_at(reader, mark_of(reader, event->start_mark), node, "holds a NUL character, which no name or value may; take \\0 out");
+        return NULL;
+    }
+    char *copy = policy_arena_text(reader->tree->arena, text, len);
+    if (!copy)
+        reader->tree->report->no_memory = true;
+    return copy;
+}
+
+/* What a policy may not use, though YAML has it. */
+static void check_properties(struct reader *reader, const yaml_event_t *event, const struct policy_node *node)
+{
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        anchor = event->data.scalar.anchor;
+        tag = event->data.scalar.tag;
+        break;
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = event->data.sequence_start.anchor;
+        tag = event->data.sequence_start.tag;
+        break;
+    case YAML_MAPPING_START_EVENT:
+        anchor = event->data.mapping_start.anchor;
+        tag = event->data.mapping_start.tag;
+        break;
+    default:
+        break;
+    }
+    if (anchor)
+        report_at(reader, mark_of(reader, event->start_mark), node, "anchors (&name) are refused; take it out, and write a value out wherever it is needed");
+    if (tag)
+        report_at(reader, mark_of(reader, event->start_mark), node, "tags (!name) are refused; take it out, each key knows its type");
+}
+
+/* Passes over the rest of a list or mapping whose start was read. */
+static bool skip_rest(struct reader *reader)
+{
+    for (unsigned open = 1; open > 0;) {
+        yaml_event_t event;
+        if (!next_event(reader, &event))
+            return false;
+        if (event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT)
+            open++;
+        if (event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT)
+            open--;
+        yaml_event_delete(&event);
+    }
+    return true;
+}
+
+/* Building ------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool read_node(struct reader *reader, const yaml_event_t *start, struct policy_node *node);
+
+static bool read_list(struct reader *reader, struct policy_node *list)
+{
+    for (;;) {
+        yaml_event_t event;
+        if (!next_event(reader, &event))
+            return false;
+        bool end = event.type == YAML_SEQUENCE_END_EVENT, good = true;
+        if (!end) {
+            struct policy_node *item = new_node(reader, list);
+            good = item && read_node(reader, &event, item);
+            if (item)
+                policy_node_append(list, item);
+        }
+        yaml_event_delete(&event);
+        if (!good)
+            return false;
+        if (end)
+            break;
+    }
+    list->kind = POLICY_NODE_LIST;
+    return true;
+}
+
+/* The name of a new entry of a mapping. *named: whether it can be one. False: cannot go on. */
+static bool read_name(struct reader *reader, const yaml_event_t *event, struct policy_node *entry, bool *named)
+{
+    struct policy_mark mark = mark_of(reader, event->start_mark);
+    entry->name_mark = mark;
+    *named = false;
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        entry->name = copy_scalar(reader, event, entry);
+        *named = entry->name;
+        check_properties(reader, event, entry);
+        return !reader->tree->report->no_memory;
+    case YAML_ALIAS_EVENT:
+        report_at(reader, mark, entry, "aliases (*name) are refused; write the key out");
+        return true;
+    default:
+        report_at(reader, mark, entry, "a key must be a name, not a list or mapping");
+        return skip_rest(reader);
+    }
+}
+
+struct entry {
+    struct policy_node *node;
+    size_t order;
+};
+
+static int by_name(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+    int order = strcmp(a->node->name, b->node->name);
+    return order ? order : a->order < b->order ? -1 : 1;
+}
+
+/* Reports each key that stands there a second time. The first one is kept. */
+static void check_duplicates(struct reader *reader, struct policy_node *mapping)
+{
+    size_t count = 0;
+    for (const struct policy_node *node = mapping->first; node; node = node->next)
+        count++;
+    if (count < 2)
+        return;
+    struct entry *entries = policy_arena_alloc(reader->tree->arena, count, sizeof(*entries));
+    if (!entries) {
+        reader->tree->report->no_memory = true;
+        return;
+    }
+    size_t filled = 0;
+    for (struct policy_node *node = mapping->first; node; node = node->next, filled++)
+        entries[filled] = (struct entry){node, filled};
+    qsort(entries, count, sizeof(*entries), by_name);
+    const struct policy_node *kept = entries[0].node;
+    for (size_t i = 1; i < count; i++) {
+        struct policy_node *node = entries[i].node;
+        if (strcmp(node->name, kept->name) != 0) {
+            kept = node;
+            continue;
+        }
+        char message[128];
+        snprintf(message, sizeof(message), "is set a second time (first in line %u); remove one of the two", kept->name_mark.line);
+        report_at(reader, node->name_mark, node, message);
+        node->name = NULL; /* marks it for the sweep below */
+    }
+    struct policy_node *all = mapping->first;
+    mapping->first = mapping->last = NULL;
+    for (struct policy_node *node = all, *next; node; node = next) {
+        next = node->next;
+        if (node->name)
+            policy_node_append(mapping, node);
+    }
+}
+
+static bool read_entries(struct reader *reader, struct policy_node *mapping)
+{
+    for (;;) {
+        yaml_event_t event;
+        if (!next_event(reader, &event))
+            return false;
+        bool end = event.type == YAML_MAPPING_END_EVENT, named = false;
+        struct policy_node *entry = end ? NULL : new_node(reader, mapping);
+        bool good = entry && read_name(reader, &event, entry, &named);
+        yaml_event_delete(&event);
+        if (end)
+            return true;
+        if (!good || !next_event(reader, &event))
+            return false;
+        if (named)
+            policy_node_append(mapping, entry);
+        good = read_node(reader, &event, entry);
+        yaml_event_delete(&event);
+        if (!good)
+            return false;
+    }
+}
+
+static bool read_mapping(struct reader *reader, struct policy_node *mapping)
+{
+    mapping->kind = POLICY_NODE_MAPPING;
+    bool good = read_entries(reader, mapping);
+    check_duplicates(reader, mapping);
+    return good;
+}
+
+/* Makes *node from the event that begins it. False: cannot go on; the node is then refused, or a mapping of what could be read. */
+static bool read_node(struct reader *reader, const yaml_event_t *start, struct policy_node *node)
+{
+    node->mark = mark_of(reader, start->start_mark);
+    if (start->type == YAML_ALIAS_EVENT) {
+        report_at(reader, node->mark, node, "aliases (*name) are refused; write the value out");
+        return true;
+    }
+    check_properties(reader, start, node);
+    if (start->type == YAML_SCALAR_EVENT) {
+        node->plain = start->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+        node->text = copy_scalar(reader, start, node);
+        node->kind = node->text ? POLICY_NODE_SCALAR : POLICY_NODE_REFUSED;
+        return !reader->tree->report->no_memory;
+    }
+    if (reader->depth == POLICY_DEPTH_MAX) {
+        char message[96];
+        snprintf(message, sizeof(message), "is nested deeper than %d levels; no key needs that", POLICY_DEPTH_MAX);
+        report_at(reader, node->mark, node, message);
+        return skip_rest(reader);
+    }
+    reader->depth++;
+    bool good = start->type == YAML_SEQUENCE_START_EVENT ? read_list(reader, node) : read_mapping(reader, node);
+    reader->depth--;
+    return good;
+}
+
+/* Bytes ---------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The length of the UTF-8 character at text, 0 if it is none. Overlong forms and surrogates are none. */
+static size_t character_len(const unsigned char *text, size_t len)
+{
+    unsigned char first = text[0];
+    size_t need = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+    if (need == 0 || need > len)
+        return 0;
+    for (size_t i = 1; i < need; i++) {
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    if ((first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) || (first == 0xf0 && text[1] < 0x90) ||
+        (first == 0xf4 && text[1] > 0x8f))
+        return 0;
+    return need;
+}
+
+/* Reports the first byte that no policy may hold, with its place, which libyaml would not tell. */
+static bool check_bytes(struct reader *reader, const char *text, size_t len)
+{
+    yaml_mark_t mark = {0, 0, 0};
+    for (size_t at = 0; at < len;) {
+        const unsigned char *byte = (const unsigned char *)text + at;
+        size_t character = character_len(byte, len - at);
+        bool control = character == 1 && ((*byte < 0x20 && *byte != '\t' && *byte != '\n' && *byte != '\r') || *byte == 0x7f);
+        bool control_2 = character == 2 && byte[0] == 0xc2 && byte[1] < 0xa0 && byte[1] != 0x85;
+        bool no_character = character == 3 && byte[0] == 0xef && byte[1] == 0xbf && byte[2] >= 0xbe;
+        if (character == 0 || control || control_2 || no_character) {
+            char message[128];
+            snprintf(message, sizeof(message), "byte 0x%02x is %s; save the file as UTF-8 text", *byte,
+                     character == 0 ? "not valid UTF-8" : *byte == 0 ? "a NUL" : "a control character");
+            policy_report_add(reader->tree->report, mark_of(reader, mark), "", "%s", message);
+            return false;
+        }
+        bool line_end = *byte == '\n' || (*byte == '\r' && !(at + 1 < len && byte[1] == '\n'));
+        mark.line += line_end;
+        mark.column = line_end ? 0 : mark.column + 1;
+        at += character;
+    }
+    return true;
+}
+
+/* Passes the events in front of the first node. False: there is no node, or an error. */
+static bool find_root(struct reader *reader, yaml_event_t *event)
+{
+    for (;;) {
+        if (!next_event(reader, event))
+            return false;
+        if (event->type == YAML_STREAM_START_EVENT || event->type == YAML_DOCUMENT_START_EVENT) {
+            yaml_event_delete(event);
+            continue;
+        }
+        if (event->type != YAML_STREAM_END_EVENT)
+            return true;
+        yaml_event_delete(event);
+        return false;
+    }
+}
+
+/* Past the root: its document's end, and then nothing more. */
+static void check_end(struct reader *reader)
+{
+    yaml_event_t event;
+    if (!next_event(reader, &event))
+        return;
+    yaml_event_delete(&event);
+    if (!next_event(reader, &event))
+        return;
+    if (event.type == YAML_DOCUMENT_START_EVENT)
+        policy_report_add(reader->tree->report, mark_of(reader, event.start_mark), "",
+                          "a second document begins here; one file is one policy, so remove it and the line '---'");
+    yaml_event_delete(&event);
+}
+
+static bool begin(struct reader *reader, const char *text, size_t len)
+{
+    if (!yaml_parser_initialize(&reader->parser)) {
+        reader->tree->report->no_memory = true;
+        return false;
+    }
+    yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&reader->parser, (const unsigned char *)text, len);
+    return true;
+}
+
+void policy_tree_read(struct policy_tree *tree, const char *text, size_t len, const char *file)
+{
+    struct reader reader = {.tree = tree, .file = file};
+    tree->root = NULL;
+    tree->cut = false;
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, which some editors write */
+        text += 3;
+        len -= 3;
+    }
+    if (!check_bytes(&reader, text, len)) {
+        tree->cut = true;
+        return;
+    }
+    if (!begin(&reader, text, len))
+        return;
+    yaml_event_t event;
+    if (find_root(&reader, &event)) {
+        tree->root = new_node(&reader, NULL);
+        if (tree->root && read_node(&reader, &event, tree->root))
+            check_end(&reader);
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&reader.parser);
+}
+
+bool policy_tree_read_value(struct policy_tree *tree, const char *text, size_t len, struct policy_node *node)
+{
+    struct policy_tree own = {.arena = tree->arena, .report = tree->report};
+    struct reader reader = {.tree = &own, .file = node->mark.file, .fixed = node};
+    size_t errors = tree->report->errors->count;
+    char *list = policy_arena_alloc(tree->arena, len + 4, 1);
+    if (!list) {
+        tree->report->no_memory = true;
+        return false;
+    }
+    /* The line end keeps a comment in the value from hiding the bracket. */
+    list[0] = '[';
+    memcpy(list + 1, text, len);
+    memcpy(list + 1 + len, "\n]", 3);
+    if (!check_bytes(&reader, list, len + 3) || !begin(&reader, list, len + 3))
+        return false;
+    yaml_event_t event;
+    struct policy_node *holder = new_node(&reader, node->parent);
+    if (holder && find_root(&reader, &event)) {
+        holder->name = node->name;
+        if (read_node(&reader, &event, holder))
+            check_end(&reader);
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&reader.parser);
+    struct policy_node *item = holder ? holder->first : NULL;
+    if (own.cut || tree->report->no_memory)
+        return false;
+    if (!item || item->next) {
+        if (tree->report->errors->count == errors)
+            report_at(&reader, node->mark, node, item ? "is more than one value; put a list into [ ]" : "has no value; write one behind '='");
+        return false;
+    }
+    node->kind = item->kind;
+    node->first = item->first;
+    node->last = item->last;
+    node->text = item->text;
+    node->plain = item->plain;
+    for (struct policy_node *child = node->first; child; child = child->next)
+        child->parent = node;
+    return true;
+}
