@@ -1,13 +1,3 @@
 ## SPDX-License-Identifier: MIT
 dist_man_MANS += %reldir%/libweir.3
-man_MANS += man/weir-policy.5
 EXTRA_DIST += %reldir%/weir-policy.5.in
-CLEANFILES += man/weir-policy.5
-
-## The keys come from the table that drives the parser, so that the page cannot lag behind the program.
-man/weir-policy.5: %reldir%/weir-policy.5.in policy/generate$(EXEEXT)
-	$(AM_V_at)$(MKDIR_P) man
-	$(AM_V_at)policy/generate$(EXEEXT) man >$@.keys
-	$(AM_V_GEN)sed -e '/^\.\\" .KEYS.$$/r $@.keys' -e '/^\.\\" .KEYS.$$/d' -e 's|[@]datadir[@]|$(datadir)|' \
-	  $(srcdir)/%reldir%/weir-policy.5.in >$@.new
-	$(AM_V_at)rm -f $@.keys && mv $@.new $@
