@@ -28,3 +28,15 @@ TESTS += tests/api/pools
 tests_api_pools_SOURCES = tests/api/pools.c
 tests_api_pools_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_pools_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/settings
+TESTS += tests/api/settings
+tests_api_settings_SOURCES = tests/api/settings.c
+tests_api_settings_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_settings_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/streams
+TESTS += tests/api/streams
+tests_api_streams_SOURCES = tests/api/streams.c
+tests_api_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_streams_LDADD = tests/api/libfixture.la
