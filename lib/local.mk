@@ -29,3 +29,16 @@ lib_libcore_la_SOURCES = \
 	%reldir%/weir.h \
 	%reldir%/weir_internal.h
 lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
+
+## The same with the map: what is installed.
+lib_LTLIBRARIES += lib/libweir.la
+lib_libweir_la_SOURCES =
+lib_libweir_la_LIBADD = lib/libcore.la
+lib_libweir_la_LDFLAGS = $(AM_LDFLAGS) $(WEIR_LIB_LDFLAGS) -no-undefined -version-info $(WEIR_LT_VERSION)
+if HAVE_VERSION_MAP
+lib_libweir_la_LDFLAGS += -Wl,--version-script=$(top_srcdir)/%reldir%/libweir.map
+EXTRA_lib_libweir_la_DEPENDENCIES = %reldir%/libweir.map
+endif
+EXTRA_DIST += %reldir%/libweir.map
+
+pkgconfig_DATA += weir.pc

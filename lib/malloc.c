@@ -111,10 +111,10 @@ static weir_status ask(struct weir__request *request, void **ptr)
     const struct gpu *gpu = pool->w->gpu;
     if (weir__attempt(request, ptr))
         return WEIR_OK;
-    weir_error *error = weir__last_error_reset();
     if (request->code == GPU_OUT_OF_MEMORY)
-        return weir__recover(request, error, ptr);
-    return weir__fail_gpu(error, gpu, request->code, "%zu bytes from pool '%s' on device %d", request->size, pool->name, pool->device->index);
+        return weir__recover(request, ptr);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d", request->size, pool->name,
+                          pool->device->index);
 }
 
 /* Serving -------------------------------------------------------------------------------------------------------------------------------- */

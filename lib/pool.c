@@ -193,6 +193,26 @@ static bool shares_threshold(uint64_t threshold)
     return threshold != 0 && threshold != UINT64_MAX;
 }
 
+/* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
+static int write_both(const weir_pool *pool, uint64_t rest, uint64_t share)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    if (!pool->small)
+        return gpu->pool_set(pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
+    bool small_first = share < pool->small_share;
+    gpu_pool first = small_first ? pool->small : pool->handle, second = small_first ? pool->handle : pool->small;
+    uint64_t before = 0;
+    int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
+    if (code == GPU_SUCCESS)
+        code = gpu->pool_set(first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
+    if (code != GPU_SUCCESS)
+        return code;
+    code = gpu->pool_set(second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
+    if (code != GPU_SUCCESS)
+        gpu->pool_set(first, GPU_POOL_RELEASE_THRESHOLD, before);
+    return code;
+}
+
 /*
  * Writes the threshold to CUDA: what the twin holds now is its share, and the pool has the rest, so that the two together keep at most
  * `threshold` over a synchronise. Called with pool->lock held.
@@ -209,10 +229,7 @@ static int write_threshold(weir_pool *pool, uint64_t threshold)
         rest = threshold - share;
         mark = share < threshold ? reserved : UINT64_MAX;
     }
-    /* The smaller one first, so that the sum is never above the threshold. */
-    int code = pool->small ? gpu->pool_set(pool->small, GPU_POOL_RELEASE_THRESHOLD, share) : GPU_SUCCESS;
-    if (code == GPU_SUCCESS)
-        code = gpu->pool_set(pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
+    int code = write_both(pool, rest, share);
     if (code == GPU_SUCCESS) {
         pool->small_share = share;
         atomic_store(&pool->small_mark, mark);

@@ -29,7 +29,7 @@ struct climb {
     struct weir__request *request;
     struct weir__device *device;
     const struct gpu *gpu;
-    uint64_t start, deadline; /* by gpu->now() */
+    uint64_t deadline; /* by gpu->now() */
     struct rung_report {
         bool ran;
         uint64_t gave; /* bytes, as far as Weir knows them */
@@ -96,8 +96,9 @@ static void report_rungs(const struct climb *climb, weir_error *error)
         append(error, "\n  %s", climb->why);
 }
 
-static weir_status report(const struct climb *climb, weir_error *error)
+static weir_status report(const struct climb *climb)
 {
+    weir_error *error = weir__last_error_reset();
     const struct weir__request *request = climb->request;
     weir_pool *pool = request->pool;
     uint64_t free_bytes = 0, total_bytes = 0;
@@ -334,7 +335,8 @@ static bool wait_for_turn(const struct climb *climb, struct weir__recovery *reco
 /* Whether the last recovery has just shown that this request cannot be served either. */
 static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__request *request)
 {
-    return !recovery->rescued && request->size >= recovery->failed_size &&
+    unsigned steps = atomic_load(&request->pool->steps);
+    return !recovery->rescued && request->size >= recovery->failed_size && (steps & ~recovery->failed_steps) == 0 &&
            (!recovery->failed_pool || recovery->failed_pool == request->pool);
 }
 
@@ -368,8 +370,10 @@ static bool joined(struct climb *climb, struct weir__recovery *recovery, bool *r
     return false;
 }
 
-static void end_recovery(struct weir__recovery *recovery, const struct weir__request *request, bool rescued, weir_rung rung)
+static void end_recovery(struct weir__recovery *recovery, const struct climb *climb, bool rescued, weir_rung rung)
 {
+    const struct weir__request *request = climb->request;
+    bool is_sure = climb->gpu->now() <= climb->deadline;
     atomic_fetch_add_explicit(&recovery->recoveries, 1, memory_order_relaxed);
     if (rescued)
         count_rescue(recovery, rung);
@@ -378,34 +382,35 @@ static void end_recovery(struct weir__recovery *recovery, const struct weir__req
     recovery->count++;
     recovery->rescued = rescued;
     recovery->rung = rung;
-    recovery->failed_size = request->size;
+    recovery->failed_size = is_sure ? request->size : UINT64_MAX;
+    recovery->failed_steps = atomic_load(&request->pool->steps);
     recovery->failed_pool = request->at_cap ? request->pool : NULL;
     pthread_cond_broadcast(&recovery->ended);
     pthread_mutex_unlock(&recovery->lock);
 }
 
-weir_status weir__recover(struct weir__request *request, weir_error *error, void **ptr)
+weir_status weir__recover(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     struct weir__recovery *recovery = &pool->device->recovery;
     const struct gpu *gpu = pool->w->gpu;
-    struct climb climb = { .request = request, .device = pool->device, .gpu = gpu, .start = gpu->now() };
-    climb.deadline = climb.start + atomic_load(&pool->deadline);
+    struct climb climb = { .request = request, .device = pool->device, .gpu = gpu };
+    climb.deadline = gpu->now() + atomic_load(&pool->deadline);
     if (is_hopeless(&climb))
-        return report(&climb, error);
+        return report(&climb);
 
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     bool rescued = false;
     if (!joined(&climb, recovery, &rescued, ptr)) {
         weir_rung rung = WEIR_RUNG_FLUSH;
         rescued = climb_rungs(&climb, &rung, ptr);
-        end_recovery(recovery, request, rescued, rung);
+        end_recovery(recovery, &climb, rescued, rung);
     }
     weir__relaxed_end(gpu, mode);
     if (rescued)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
-        return report(&climb, error);
-    return weir__fail_gpu(error, gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->size, pool->name,
+        return report(&climb);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->size, pool->name,
                           pool->device->index);
 }

@@ -22,8 +22,9 @@ struct weir__recovery {
     uint64_t count;       /* recoveries that ended; the members below tell of the last one */
     bool rescued;
     weir_rung rung;       /* with rescued: the rung that did it */
-    uint64_t failed_size; /* else: the size that could not be had, */
-    const weir_pool *failed_pool; /* and the pool, if it failed at that pool's cap (NULL: at the device) */
+    uint64_t failed_size; /* else: the size that could not be had (UINT64_MAX: that is not sure, as time ran out), */
+    unsigned failed_steps;        /* with which rungs, */
+    const weir_pool *failed_pool; /* and for which pool, if it failed at that pool's cap (NULL: at the device) */
     _Atomic uint64_t recoveries;
     _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
 };
@@ -44,7 +45,7 @@ struct weir__request {
 /* Asks CUDA once, within the cap. On success the pool's counters have the block; else request->code and at_cap say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
 
-/* After an attempt that found no memory: climbs the ladder. On failure the error has the report. */
-weir_status weir__recover(struct weir__request *request, weir_error *error, void **ptr);
+/* After an attempt that found no memory: climbs the ladder. On failure the thread's last error has the report. */
+weir_status weir__recover(struct weir__request *request, void **ptr);
 
 #endif

@@ -1,29 +1,51 @@
 dnl SPDX-License-Identifier: MIT
-dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS and WEIR_LDFLAGS, never into the user's CFLAGS.
+dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS, WEIR_LDFLAGS and, for libweir.la alone, WEIR_LIB_LDFLAGS; never into
+dnl the user's CFLAGS. Every flag that a compiler or linker may not know is probed.
 AC_DEFUN([WEIR_COMPILER_FLAGS], [
   WEIR_CFLAGS="-std=gnu11 -fvisibility=hidden -pthread"
   WEIR_LDFLAGS="-pthread"
+  WEIR_LIB_LDFLAGS=
   for weir_flag in -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wvla -Wundef \
       -Wformat=2 -Wimplicit-fallthrough; do
     WEIR_TRY_CFLAG([$weir_flag], [WEIR_CFLAGS="$WEIR_CFLAGS $weir_flag"])
   done
   AS_IF([test "x$enable_werror" = xyes], [WEIR_CFLAGS="$WEIR_CFLAGS -Werror"])
+
+  weir_sanitized=no
   AS_IF([test -n "$enable_sanitizer" && test "x$enable_sanitizer" != xno], [
-    weir_saved_LDFLAGS=$LDFLAGS
-    LDFLAGS="$LDFLAGS -fsanitize=$enable_sanitizer"
-    AC_MSG_CHECKING([whether -fsanitize=$enable_sanitizer links])
-    AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])], [AC_MSG_RESULT([yes])],
-      [AC_MSG_RESULT([no])
-       AC_MSG_ERROR([the compiler cannot link with -fsanitize=$enable_sanitizer; install its runtime or drop the option])])
-    LDFLAGS=$weir_saved_LDFLAGS
-    WEIR_CFLAGS="$WEIR_CFLAGS -fsanitize=$enable_sanitizer -fno-omit-frame-pointer -fno-sanitize-recover=all"
-    WEIR_LDFLAGS="$WEIR_LDFLAGS -fsanitize=$enable_sanitizer"])
+    AS_IF([test "x$enable_sanitizer" = xyes], [
+      AC_MSG_ERROR([--enable-sanitizer needs a list: write --enable-sanitizer=address,undefined or --enable-sanitizer=thread])])
+    weir_sanitized=yes
+    weir_flags="-fsanitize=$enable_sanitizer"
+    WEIR_TRY_LINK([$weir_flags], [], [
+      AC_MSG_ERROR([the compiler cannot link with $weir_flags: install its runtime (for clang on Debian and Ubuntu: libclang-rt-VERSION-dev) or drop the option])])
+    WEIR_CFLAGS="$WEIR_CFLAGS $weir_flags -fno-omit-frame-pointer -fno-sanitize-recover=all"
+    WEIR_LDFLAGS="$WEIR_LDFLAGS $weir_flags"])
+  AM_CONDITIONAL([SANITIZED], [test "x$weir_sanitized" = xyes])
+
   AS_IF([test "x$enable_coverage" = xyes], [
+    WEIR_TRY_LINK([--coverage], [], [AC_MSG_ERROR([the compiler cannot link with --coverage: drop --enable-coverage or install its gcov runtime])])
+    dnl Counters that threads share must be atomic, else the figures are wrong.
     WEIR_CFLAGS="$WEIR_CFLAGS --coverage -O0"
+    WEIR_TRY_CFLAG([-fprofile-update=atomic], [WEIR_CFLAGS="$WEIR_CFLAGS -fprofile-update=atomic"])
     WEIR_LDFLAGS="$WEIR_LDFLAGS --coverage"])
-  AM_CONDITIONAL([SANITIZED], [test -n "$enable_sanitizer" && test "x$enable_sanitizer" != xno])
+
+  dnl The version map hides everything else, the static CUDA runtime included. Where a linker takes no maps, -fvisibility=hidden hides our own
+  dnl symbols and --exclude-libs those of the archives.
+  weir_version_map=no
+  echo '{ local: *; };' >conftest.map
+  WEIR_TRY_LINK([-shared -fPIC -Wl,--version-script=conftest.map], [weir_version_map=yes])
+  rm -f conftest.map
+  AM_CONDITIONAL([HAVE_VERSION_MAP], [test "x$weir_version_map" = xyes])
+  AS_IF([test "x$weir_version_map" = xno], [
+    WEIR_TRY_LINK([-Wl,--exclude-libs,ALL], [WEIR_LIB_LDFLAGS="-Wl,--exclude-libs,ALL"])])
+  dnl A sanitizer's runtime is found in the program, so that a sanitized library has undefined symbols by design.
+  AS_IF([test "x$weir_sanitized" = xno], [
+    WEIR_TRY_LINK([-Wl,-z,defs], [WEIR_LIB_LDFLAGS="$WEIR_LIB_LDFLAGS -Wl,-z,defs"])])
+
   AC_SUBST([WEIR_CFLAGS])
   AC_SUBST([WEIR_LDFLAGS])
+  AC_SUBST([WEIR_LIB_LDFLAGS])
 ])
 
 dnl WEIR_TRY_CFLAG(FLAG, ACTION): does ACTION if the compiler takes FLAG. -Werror, because clang only warns of unknown ones.
@@ -31,4 +53,14 @@ AC_DEFUN([WEIR_TRY_CFLAG], [
   weir_saved_CFLAGS=$CFLAGS
   CFLAGS="$CFLAGS -Werror $1"
   AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [CFLAGS=$weir_saved_CFLAGS; $2], [CFLAGS=$weir_saved_CFLAGS])
+])
+
+dnl WEIR_TRY_LINK(FLAGS, [IF-GOOD], [IF-NOT]): links an empty program with FLAGS.
+AC_DEFUN([WEIR_TRY_LINK], [
+  AC_MSG_CHECKING([whether the compiler links with $1])
+  weir_saved_LDFLAGS=$LDFLAGS
+  LDFLAGS="$LDFLAGS $1"
+  AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])],
+    [AC_MSG_RESULT([yes]); LDFLAGS=$weir_saved_LDFLAGS; $2],
+    [AC_MSG_RESULT([no]); LDFLAGS=$weir_saved_LDFLAGS; $3])
 ])

@@ -55,7 +55,7 @@ void policy_node_path(const struct policy_node *node, char *path, size_t len)
     if (!node)
         return;
     policy_node_path(node->parent, path, len);
-    if (!node->name)
+    if (!node->name || !node->name[0])
         return;
     size_t used = strlen(path);
     snprintf(path + used, len - used, "%s%s", used ? "." : "", policy_quote(node->name).text);

@@ -64,7 +64,8 @@ static bool fail_kind(const struct policy_reading *reading, const struct policy_
     if (node->kind == POLICY_NODE_REFUSED)
         return false;
     if (policy_node_is_null(node))
-        policy_fail(reading, node, "has no value; write %s, or leave the key out", key->write);
+        policy_fail(reading, node, "has no value; write %s%s", key->write,
+                    !node->name ? ", or take it off the list" : key->type == POLICY_TYPE_VERSION ? "" : ", or leave the key out");
     else if (node->kind == POLICY_NODE_SCALAR)
         policy_fail(reading, node, "'%s' is not what belongs here; write %s", policy_quote(node->text).text, key->write);
     else
@@ -116,19 +117,27 @@ static bool fail_number(const struct policy_reading *reading, const struct polic
     return false;
 }
 
+/* The unit that a wrong one stands for, whatever its case and however much of it is missing: GiB for G, Gi and gib. */
+static const char *nearest_unit(const char *unit, const struct policy_unit *units)
+{
+    for (; units->name; units++) {
+        if (strncasecmp(units->name, unit, strlen(unit)) == 0)
+            return units->name;
+    }
+    return NULL;
+}
+
 static bool fail_unit(const struct policy_reading *reading, const struct policy_node *node, const char *unit, const struct policy_unit *units)
 {
-    struct policy_guess guess = policy_guess_begin(unit);
     char all[64] = "";
-    for (size_t i = 0; units[i].name; i++) {
-        policy_guess_try(&guess, units[i].name);
+    for (size_t i = 0; units[i].name; i++)
         snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " " : "", units[i].name);
-    }
+    const char *nearest = nearest_unit(unit, units);
     if (isspace((unsigned char)unit[0]))
         policy_fail(reading, node, "'%s' has a space before its unit; write number and unit together", policy_quote(node->text).text);
     else
-        policy_fail(reading, node, "unknown unit '%s'%s the units are %s", policy_quote(unit).text,
-                    guess.best ? policy_guess_text(&guess).text : ";", all);
+        policy_fail(reading, node, "unknown unit '%s'; %s%s%sthe units are %s", policy_quote(unit).text, nearest ? "did you mean '" : "",
+                    nearest ? nearest : "", nearest ? "'? " : "", all);
     return false;
 }
 

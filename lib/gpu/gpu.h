@@ -50,11 +50,11 @@ enum gpu_code {
 enum gpu_feature {
     GPU_FEATURE_POOLS,          /* cudaMallocAsync and cudaMemPool_t: 11.2 and a device attribute */
     GPU_FEATURE_POOL_USAGE,     /* reserved and used figures of a pool: 11.3 */
-    GPU_FEATURE_POOL_HOST,      /* pools on host memory: 12.2 */
+    GPU_FEATURE_POOL_HOST,      /* pools on host memory: 13.0 */
     GPU_FEATURE_POOL_HOST_NUMA, /* pools on a host NUMA node: 12.2 */
     GPU_FEATURE_POOL_MAX_SIZE,  /* a cap that the driver enforces: 12.2 */
     GPU_FEATURE_POOL_POSIX_FD,  /* pools exportable as a file descriptor */
-    GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.3 */
+    GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.4 */
     GPU_FEATURE_STREAM_ID,      /* an id that no other stream of the process has: 12.0 */
     GPU_FEATURE_COUNT
 };

@@ -144,7 +144,8 @@ struct sim_event {
     struct sim_event *next;
     int device;
     uint64_t done_at;
-    struct sim_waits waits; /* what has ended once the event has; empty if never recorded */
+    uint64_t stream, sequence; /* where it was recorded: a stream's id, 0 for nowhere */
+    struct sim_waits waits;    /* what has ended once the event has; that place is among it */
     uint64_t capture;       /* id of the capture in which it was recorded, 0 for none */
 };
 

@@ -303,6 +303,8 @@ int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream strea
     }
     waits_clear(&event->waits);
     event->waits = waits;
+    event->stream = stream->id;
+    event->sequence = sim.sequence;
     event->capture = 0;
     event->done_at = sim_enqueue(stream, 0);
     return 0;
@@ -360,8 +362,8 @@ int sim_event_synchronize(struct sim_thread *self, gpu_event handle)
     sim_advance_to(event->done_at);
     if (sim.sticky)
         return sim.sticky;
-    for (size_t i = 0; i < event->waits.count; i++)
-        sim_memory_observe(event->waits.items[i].stream, event->waits.items[i].sequence, event->device);
+    if (event->stream)
+        sim_memory_observe(event->stream, event->sequence, event->device);
     sim_pools_enforce_thresholds();
     return 0;
 }

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The waist on the CUDA runtime. Operations that a program calls all the time are one runtime call. CUDA may write an output of a call
+ * that fails; outputs therefore pass through a local.
+ */
+#include "lib/gpu/cuda.h"
+
+#include "lib/gpu/cuda_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* gpu.h promises CUDA's own numbers. */
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is not " #theirs)
+SAME(GPU_SUCCESS, cudaSuccess);
+SAME(GPU_INVALID_VALUE, cudaErrorInvalidValue);
+SAME(GPU_OUT_OF_MEMORY, cudaErrorMemoryAllocation);
+SAME(GPU_INSUFFICIENT_DRIVER, cudaErrorInsufficientDriver);
+SAME(GPU_NO_DEVICE, cudaErrorNoDevice);
+SAME(GPU_INVALID_DEVICE, cudaErrorInvalidDevice);
+SAME(GPU_INVALID_HANDLE, cudaErrorInvalidResourceHandle);
+SAME(GPU_NOT_READY, cudaErrorNotReady);
+SAME(GPU_ILLEGAL_ADDRESS, cudaErrorIllegalAddress);
+SAME(GPU_PEER_ACCESS_UNSUPPORTED, cudaErrorPeerAccessUnsupported);
+SAME(GPU_NOT_PERMITTED, cudaErrorNotPermitted);
+SAME(GPU_NOT_SUPPORTED, cudaErrorNotSupported);
+SAME(GPU_CAPTURE_UNSUPPORTED, cudaErrorStreamCaptureUnsupported);
+SAME(GPU_CAPTURE_INVALIDATED, cudaErrorStreamCaptureInvalidated);
+SAME(GPU_CAPTURE_IMPLICIT, cudaErrorStreamCaptureImplicit);
+SAME(GPU_UNKNOWN, cudaErrorUnknown);
+SAME(GPU_CAPTURE_MODE_GLOBAL, cudaStreamCaptureModeGlobal);
+SAME(GPU_CAPTURE_MODE_THREAD_LOCAL, cudaStreamCaptureModeThreadLocal);
+SAME(GPU_CAPTURE_MODE_RELAXED, cudaStreamCaptureModeRelaxed);
+SAME(GPU_CAPTURE_STATUS_NONE, cudaStreamCaptureStatusNone);
+SAME(GPU_CAPTURE_STATUS_ACTIVE, cudaStreamCaptureStatusActive);
+SAME(GPU_CAPTURE_STATUS_INVALID, cudaStreamCaptureStatusInvalidated);
+
+/* Errors ------------------------------------------------------------------------------------------------------------------------------- */
+
+void cuda_forget_error(int code)
+{
+    if (code != GPU_SUCCESS && (int)cudaPeekAtLastError() == code)
+        (void)cudaGetLastError();
+}
+
+static const char *code_name(int code)
+{
+    const char *name = cudaGetErrorName((cudaError_t)code);
+    return name ? name : "cudaErrorUnknown";
+}
+
+static const char *code_text(int code)
+{
+    const char *text = cudaGetErrorString((cudaError_t)code);
+    return text ? text : "unknown error";
+}
+
+/* Devices ------------------------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Makes device current for the calls up to leave_device(), which gets *former. The switch is left out where it would change nothing: it
+ * costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
+ * never used, as device 0 can be, creates its context too: CUDA has no way back to "none chosen yet".
+ */
+static int enter_device(int device, int *former)
+{
+    int current;
+    cudaError_t code = cudaGetDevice(&current);
+    if (code == cudaSuccess && current != device)
+        code = cudaSetDevice(device);
+    if (code == cudaSuccess)
+        *former = current;
+    return (int)code;
+}
+
+static void leave_device(int device, int former)
+{
+    if (former != device)
+        (void)cudaSetDevice(former);
+}
+
+static int device_count(int *count)
+{
+    int found;
+    cudaError_t code = cudaGetDeviceCount(&found);
+    if (code == cudaSuccess)
+        *count = found;
+    return (int)code;
+}
+
+/* The runtime's UUID may be that of the whole GPU where the device is a MIG slice of it; the driver's second version tells them apart. */
+static void read_uuid(int device, const struct cudaDeviceProp *properties, unsigned char uuid[16])
+{
+    memcpy(uuid, properties->uuid.bytes, 16);
+    const struct cuda_driver *driver = cuda_driver();
+    unsigned char precise[16];
+    int handle;
+    if (driver && driver->device_uuid && driver->device_get(&handle, device) == 0 && driver->device_uuid(precise, handle) == 0)
+        memcpy(uuid, precise, sizeof(precise));
+}
+
+static int device_info(int device, struct gpu_device_info *info)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t code = cudaGetDeviceProperties(&properties, device);
+    if (code != cudaSuccess)
+        return (int)code;
+    memset(info, 0, sizeof(*info));
+    snprintf(info->name, sizeof(info->name), "%s", properties.name);
+    info->memory = properties.totalGlobalMem;
+    /* CUDA has no attribute for it. The driver appends the profile to the name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
+    info->mig = strstr(properties.name, " MIG ") != NULL;
+    unsigned char uuid[16];
+    read_uuid(device, &properties, uuid);
+    int len = snprintf(info->uuid, sizeof(info->uuid), "%s", info->mig ? "MIG" : "GPU");
+    for (size_t i = 0; i < sizeof(uuid); i++) {
+        bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+        len += snprintf(info->uuid + len, sizeof(info->uuid) - (size_t)len, "%s%02x", dash ? "-" : "", uuid[i]);
+    }
+    return GPU_SUCCESS;
+}
+
+static int can_access_peer(int device, int peer, bool *can)
+{
+    /* CUDA names the device that does the accessing first. */
+    int answer;
+    cudaError_t code = cudaDeviceCanAccessPeer(&answer, peer, device);
+    if (code == cudaSuccess)
+        *can = answer != 0;
+    return (int)code;
+}
+
+static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    size_t free_size, total_size;
+    code = (int)cudaMemGetInfo(&free_size, &total_size);
+    leave_device(device, former);
+    if (!code) {
+        *free_bytes = free_size;
+        *total_bytes = total_size;
+    }
+    return code;
+}
+
+static int device_synchronize(int device)
+{
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    code = (int)cudaDeviceSynchronize();
+    leave_device(device, former);
+    return code;
+}
+
+static int get_current_device(int *device)
+{
+    int current;
+    cudaError_t code = cudaGetDevice(&current);
+    if (code == cudaSuccess)
+        *device = current;
+    return (int)code;
+}
+
+static int set_current_device(int device)
+{
+    return (int)cudaSetDevice(device);
+}
+
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct cudaMemLocation device_location(int device)
+{
+    struct cudaMemLocation location;
+    memset(&location, 0, sizeof(location));
+    location.type = cudaMemLocationTypeDevice;
+    location.id = device;
+    return location;
+}
+
+static int pool_set_access(gpu_pool pool, int device, enum gpu_access access)
+{
+    struct cudaMemAccessDesc descriptor;
+    memset(&descriptor, 0, sizeof(descriptor));
+    descriptor.location = device_location(device);
+    descriptor.flags = access == GPU_ACCESS_READ_WRITE ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+    return (int)cudaMemPoolSetAccess(pool, &descriptor, 1);
+}
+
+static int pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
+{
+    struct cudaMemLocation location = device_location(device);
+    enum cudaMemAccessFlags flags;
+    cudaError_t code = cudaMemPoolGetAccess(&flags, pool, &location);
+    if (code == cudaSuccess)
+        *access = flags == cudaMemAccessFlagsProtReadWrite ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
+    return (int)code;
+}
+
+static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
+{
+    struct cudaMemPoolProps props;
+    int code = cuda_pool_props(spec, &props);
+    if (code)
+        return code;
+    gpu_pool created;
+    code = (int)cudaMemPoolCreate(&created, &props);
+    if (code)
+        return code;
+    if (spec->location != GPU_LOCATION_DEVICE) {
+        /* A pool on host memory starts out accessible from the host alone. */
+        code = pool_set_access(created, spec->device, GPU_ACCESS_READ_WRITE);
+        if (code) {
+            (void)cudaMemPoolDestroy(created);
+            return code;
+        }
+    }
+    *pool = created;
+    return GPU_SUCCESS;
+}
+
+static int pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
+{
+    /* The runtime makes a context for the current device where the thread has none yet: it shall be that of the pool. */
+    int former;
+    int code = enter_device(spec->device, &former);
+    if (code)
+        return code;
+    code = create_pool(spec, pool);
+    leave_device(spec->device, former);
+    return code;
+}
+
+static int pool_destroy(gpu_pool pool)
+{
+    return (int)cudaMemPoolDestroy(pool);
+}
+
+static int pool_get_default(int device, gpu_pool *pool)
+{
+    gpu_pool found;
+    cudaError_t code = cudaDeviceGetDefaultMemPool(&found, device);
+    if (code == cudaSuccess)
+        *pool = found;
+    return (int)code;
+}
+
+static int pool_get_current(int device, gpu_pool *pool)
+{
+    gpu_pool found;
+    cudaError_t code = cudaDeviceGetMemPool(&found, device);
+    if (code == cudaSuccess)
+        *pool = found;
+    return (int)code;
+}
+
+static int pool_set_current(int device, gpu_pool pool)
+{
+    return (int)cudaDeviceSetMemPool(device, pool);
+}
+
+static int pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
+{
+    enum cudaMemPoolAttr name;
+    bool is_int;
+    if (!cuda_pool_attribute(attribute, &name, &is_int))
+        return GPU_NOT_SUPPORTED;
+    int number = 0;
+    uint64_t bytes = 0;
+    cudaError_t code = cudaMemPoolGetAttribute(pool, name, is_int ? (void *)&number : (void *)&bytes);
+    if (code == cudaSuccess)
+        *value = is_int ? (uint64_t)number : bytes;
+    return (int)code;
+}
+
+static int pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    enum cudaMemPoolAttr name;
+    bool is_int;
+    if (!cuda_pool_attribute(attribute, &name, &is_int))
+        return GPU_NOT_SUPPORTED;
+    int number = value != 0;
+    return (int)cudaMemPoolSetAttribute(pool, name, is_int ? (void *)&number : (void *)&value);
+}
+
+static int pool_trim(gpu_pool pool, uint64_t keep)
+{
+    return (int)cudaMemPoolTrimTo(pool, (size_t)keep);
+}
+
+static int pool_export(gpu_pool pool, int *fd)
+{
+    int exported = -1;
+    cudaError_t code = cudaMemPoolExportToShareableHandle(&exported, pool, cudaMemHandleTypePosixFileDescriptor, 0);
+    if (code != cudaSuccess)
+        return (int)code;
+    if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
+        close(exported);
+        return GPU_UNKNOWN;
+    }
+    *fd = exported;
+    return GPU_SUCCESS;
+}
+
+/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
+
+static int malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
+{
+    void *block;
+    cudaError_t code = cudaMallocFromPoolAsync(&block, size, pool, stream);
+    if (code == cudaSuccess)
+        *ptr = block;
+    return (int)code;
+}
+
+static int free_async(void *ptr, gpu_stream stream)
+{
+    return (int)cudaFreeAsync(ptr, stream);
+}
+
+static int copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
+{
+    return (int)cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, stream);
+}
+
+static int set_async(void *dst, int byte, size_t size, gpu_stream stream)
+{
+    return (int)cudaMemsetAsync(dst, byte, size, stream);
+}
+
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
+
+static int stream_create(int device, gpu_stream *stream)
+{
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    gpu_stream created;
+    code = (int)cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking);
+    leave_device(device, former);
+    if (!code)
+        *stream = created;
+    return code;
+}
+
+static int stream_destroy(gpu_stream stream)
+{
+    return (int)cudaStreamDestroy(stream);
+}
+
+static int stream_synchronize(gpu_stream stream)
+{
+    return (int)cudaStreamSynchronize(stream);
+}
+
+static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
+{
+    enum cudaStreamCaptureStatus answer;
+    cudaError_t code = cudaStreamIsCapturing(stream, &answer);
+    if (code == cudaSuccess)
+        *status = (enum gpu_capture_status)answer;
+    return (int)code;
+}
+
+static int stream_wait_event(gpu_stream stream, gpu_event event)
+{
+    return (int)cudaStreamWaitEvent(stream, event, 0);
+}
+
+/* Events ------------------------------------------------------------------------------------------------------------------------------- */
+
+static int event_create(int device, gpu_event *event)
+{
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    gpu_event created;
+    code = (int)cudaEventCreateWithFlags(&created, cudaEventDisableTiming);
+    leave_device(device, former);
+    if (!code)
+        *event = created;
+    return code;
+}
+
+static int event_destroy(gpu_event event)
+{
+    return (int)cudaEventDestroy(event);
+}
+
+static int event_record(gpu_event event, gpu_stream stream)
+{
+    return (int)cudaEventRecord(event, stream);
+}
+
+static int event_query(gpu_event event)
+{
+    cudaError_t code = cudaEventQuery(event);
+    /* Some runtimes keep "not ready" as the last error, though it is the answer to the question. */
+    if (code == cudaErrorNotReady)
+        cuda_forget_error(GPU_NOT_READY);
+    return (int)code;
+}
+
+static int event_synchronize(gpu_event event)
+{
+    return (int)cudaEventSynchronize(event);
+}
+
+/* Capture ------------------------------------------------------------------------------------------------------------------------------ */
+
+static int exchange_capture_mode(enum gpu_capture_mode *mode)
+{
+    enum cudaStreamCaptureMode exchanged = (enum cudaStreamCaptureMode)*mode;
+    cudaError_t code = cudaThreadExchangeStreamCaptureMode(&exchanged);
+    if (code == cudaSuccess)
+        *mode = (enum gpu_capture_mode)exchanged;
+    return (int)code;
+}
+
+static int capture_begin(gpu_stream stream, enum gpu_capture_mode mode)
+{
+    return (int)cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)mode);
+}
+
+static int capture_end(gpu_stream stream, size_t *nodes)
+{
+    cudaGraph_t graph = NULL;
+    cudaError_t code = cudaStreamEndCapture(stream, &graph);
+    if (code != cudaSuccess)
+        return (int)code;
+    size_t count = 0;
+    code = cudaGraphGetNodes(graph, NULL, &count);
+    cudaError_t destroyed = cudaGraphDestroy(graph);
+    if (code == cudaSuccess)
+        code = destroyed;
+    if (code == cudaSuccess)
+        *nodes = count;
+    return (int)code;
+}
+
+/* Time --------------------------------------------------------------------------------------------------------------------------------- */
+
+#define NANOSECONDS_PER_SECOND UINT64_C(1000000000)
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * NANOSECONDS_PER_SECOND + (uint64_t)time.tv_nsec;
+}
+
+static void pause_for(uint64_t nanoseconds)
+{
+    /* Until a point in time, so that a signal does not stretch it. */
+    uint64_t end = now();
+    if (__builtin_add_overflow(end, nanoseconds, &end))
+        end = UINT64_MAX;
+    struct timespec time = { .tv_sec = (time_t)(end / NANOSECONDS_PER_SECOND), .tv_nsec = (long)(end % NANOSECONDS_PER_SECOND) };
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
+        continue;
+}
+
+/* The table ---------------------------------------------------------------------------------------------------------------------------- */
+
+const struct gpu gpu_cuda = {
+    .name = "cuda",
+    .device_count = device_count,
+    .versions = cuda_versions,
+    .device_info = device_info,
+    .supports = cuda_supports,
+    .can_access_peer = can_access_peer,
+    .device_memory = device_memory,
+    .device_synchronize = device_synchronize,
+    .get_current_device = get_current_device,
+    .set_current_device = set_current_device,
+    .pool_create = pool_create,
+    .pool_destroy = pool_destroy,
+    .pool_get_default = pool_get_default,
+    .pool_get_current = pool_get_current,
+    .pool_set_current = pool_set_current,
+    .pool_get = pool_get,
+    .pool_set = pool_set,
+    .pool_set_access = pool_set_access,
+    .pool_get_access = pool_get_access,
+    .pool_trim = pool_trim,
+    .pool_export = pool_export,
+    .malloc_async = malloc_async,
+    .free_async = free_async,
+    .copy_async = copy_async,
+    .set_async = set_async,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_id = cuda_stream_id,
+    .stream_capture_status = stream_capture_status,
+    .stream_wait_event = stream_wait_event,
+    .delay = cuda_delay,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .exchange_capture_mode = exchange_capture_mode,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .now = now,
+    .pause = pause_for,
+    .forget_error = cuda_forget_error,
+    .code_name = code_name,
+    .code_text = code_text,
+};

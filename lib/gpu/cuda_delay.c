@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A kernel that spins for a given time. It is PTX text that the driver compiles, so that the build needs no nvcc and the kernel runs on
+ * every GPU from Maxwell on.
+ *
+ * The first delay in a context loads the module, which CUDA forbids while a stream of the process captures: run one delay on each device
+ * before a capture begins.
+ */
+#include "lib/gpu/cuda_internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* %globaltimer counts nanoseconds in steps of 1 µs (H200) to 1 ms; a delay lasts at least what is asked, rounded up to a step. */
+static const char delay_ptx[] = ".version 6.4\n"
+                                ".target sm_50\n"
+                                ".address_size 64\n"
+                                ".visible .entry weir_delay(.param .u64 nanoseconds)\n"
+                                "{\n"
+                                "    .reg .pred %again;\n"
+                                "    .reg .u64 %limit, %start, %now, %passed;\n"
+                                "    ld.param.u64 %limit, [nanoseconds];\n"
+                                "    mov.u64 %start, %globaltimer;\n"
+                                "spin:\n"
+                                "    mov.u64 %now, %globaltimer;\n"
+                                "    sub.u64 %passed, %now, %start;\n"
+                                "    setp.lt.u64 %again, %passed, %limit;\n"
+                                "    @%again bra spin;\n"
+                                "    ret;\n"
+                                "}\n";
+
+/* One for each context that ever delayed; a process has one context for each device, so the list stays short. Entries are never removed:
+   like every module of the runtime they last until the process ends. */
+struct kernel {
+    struct kernel *next;
+    void *context;
+    void *function;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kernel *kernels; /* under lock */
+
+/* Precondition: the lock is held, and the context is current. */
+static int load_kernel(const struct cuda_driver *driver, void *context, void **function)
+{
+    struct kernel *kernel = malloc(sizeof(*kernel));
+    if (!kernel)
+        return GPU_OUT_OF_MEMORY;
+    void *module = NULL;
+    int code = driver->module_load(&module, delay_ptx);
+    if (!code)
+        code = driver->module_function(&kernel->function, module, "weir_delay");
+    if (code) {
+        free(kernel);
+        return code;
+    }
+    kernel->context = context;
+    kernel->next = kernels;
+    kernels = kernel;
+    *function = kernel->function;
+    return GPU_SUCCESS;
+}
+
+static int find_kernel(const struct cuda_driver *driver, void *context, void **function)
+{
+    int code = GPU_SUCCESS;
+    pthread_mutex_lock(&lock);
+    struct kernel *kernel = kernels;
+    while (kernel && kernel->context != context)
+        kernel = kernel->next;
+    if (kernel)
+        *function = kernel->function;
+    else
+        code = load_kernel(driver, context, function);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static int find_context(const struct cuda_driver *driver, gpu_stream stream, void **context)
+{
+    int code = driver->stream_context(stream, context);
+    if (code == cudaErrorDeviceUninitialized || code == cudaErrorInitializationError) {
+        /* A fixed stream in a thread that has not used CUDA yet: the runtime makes its device's context current at the first call that
+           needs one. */
+        code = (int)cudaFree(NULL);
+        if (!code)
+            code = driver->stream_context(stream, context);
+    }
+    return code;
+}
+
+int cuda_delay(gpu_stream stream, uint64_t nanoseconds)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    if (!driver)
+        return GPU_INSUFFICIENT_DRIVER;
+    void *context = NULL;
+    int code = find_context(driver, stream, &context);
+    if (code)
+        return code;
+    /* The stream may belong to another device than the thread's current one. Pushing leaves that one to come back to. */
+    code = driver->context_push(context);
+    if (code)
+        return code;
+    void *function = NULL;
+    code = find_kernel(driver, context, &function);
+    if (!code) {
+        void *parameters[] = { &nanoseconds };
+        code = driver->launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+    }
+    void *popped = NULL;
+    driver->context_pop(&popped);
+    return code;
+}

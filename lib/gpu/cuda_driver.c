@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The runtime brings everything but loading a kernel from PTX and, on MIG, the right UUID. For these the driver is asked directly. It is
+ * opened by name rather than linked, so that a program with Weir in it starts on a machine without a driver and can say what is missing.
+ */
+#include "lib/gpu/cuda_internal.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cuda_driver driver; /* written by load(), under `once` */
+static bool loaded;               /* as driver */
+
+static void load(void)
+{
+    /* The library stays open for good: the runtime holds it anyway, and the driver does not survive being unloaded. */
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return;
+    /* Names with their version, as the macros of cuda.h would choose them. */
+    const struct {
+        const char *symbol;
+        void **slot;
+        bool required;
+    } symbols[] = {
+        { "cuStreamGetCtx", (void **)&driver.stream_context, true },
+        { "cuCtxPushCurrent_v2", (void **)&driver.context_push, true },
+        { "cuCtxPopCurrent_v2", (void **)&driver.context_pop, true },
+        { "cuModuleLoadData", (void **)&driver.module_load, true },
+        { "cuModuleGetFunction", (void **)&driver.module_function, true },
+        { "cuLaunchKernel", (void **)&driver.launch, true },
+        { "cuDeviceGet", (void **)&driver.device_get, true },
+        { "cuDeviceGetUuid_v2", (void **)&driver.device_uuid, false },
+    };
+    bool complete = true;
+    for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        *symbols[i].slot = dlsym(library, symbols[i].symbol);
+        complete = complete && (*symbols[i].slot || !symbols[i].required);
+    }
+    loaded = complete;
+}
+
+const struct cuda_driver *cuda_driver(void)
+{
+    pthread_once(&once, load);
+    return loaded ? &driver : NULL;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What each CUDA version adds, in one table, and the code that differs by toolkit. This is the only file that looks at CUDART_VERSION.
+ *
+ * A feature needs a toolkit that can express it, a driver that implements it, and a device that has it; each is asked in that order, and
+ * the first that lacks it is named. Versions are those of the first headers, of 11.2 to 13.0, that have the names.
+ */
+#include "lib/gpu/cuda_internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* For checking that the oldest code paths compile with newer headers: -DWEIR_CUDA_ASSUME=11020. */
+#if defined(WEIR_CUDA_ASSUME)
+#define TOOLKIT WEIR_CUDA_ASSUME
+#else
+#define TOOLKIT CUDART_VERSION
+#endif
+
+#if TOOLKIT < 11020
+#error "Weir needs a CUDA toolkit of 11.2 or later: memory pools are not in older ones"
+#endif
+
+/* Names that newer headers brought. Where the headers are older, the number is never used: the toolkit column comes first. */
+#if TOOLKIT >= 11030
+#define ATTRIBUTE_HANDLE_TYPES cudaDevAttrMemoryPoolSupportedHandleTypes
+#else
+#define ATTRIBUTE_HANDLE_TYPES ((enum cudaDeviceAttr)0)
+#endif
+#if TOOLKIT >= 12090
+#define ATTRIBUTE_HOST_NUMA cudaDevAttrHostNumaMemoryPoolsSupported
+#else
+#define ATTRIBUTE_HOST_NUMA ((enum cudaDeviceAttr)0)
+#endif
+#if TOOLKIT >= 13000
+#define ATTRIBUTE_HOST cudaDevAttrHostMemoryPoolsSupported
+#else
+#define ATTRIBUTE_HOST ((enum cudaDeviceAttr)0)
+#endif
+
+#define HANDLE_POSIX_FD 0x1u /* cudaMemHandleTypePosixFileDescriptor */
+#define HANDLE_FABRIC 0x8u   /* cudaMemHandleTypeFabric, since 12.4 */
+
+struct feature {
+    int toolkit, driver;           /* the first that have it */
+    bool on_pools;                 /* needs GPU_FEATURE_POOLS as well */
+    enum cudaDeviceAttr attribute; /* which device has it; asked only from attribute_since on, of toolkit and driver */
+    int attribute_since;           /* 0: every device that has what on_pools says */
+    unsigned mask;                 /* bits that the attribute must have; 0: any */
+    const char *lacks;             /* what to say of a device without it */
+};
+
+static const struct feature features[GPU_FEATURE_COUNT] = {
+    [GPU_FEATURE_POOLS] = { 11020, 11020, false, cudaDevAttrMemoryPoolsSupported, 11020, 0, "the device does not support memory pools" },
+    [GPU_FEATURE_POOL_USAGE] = { 11030, 11030, true, (enum cudaDeviceAttr)0, 0, 0, NULL },
+    /* 12.2 has the name of the location too, but up to 12.9 CUDA documents that no pool can be created on it. */
+    [GPU_FEATURE_POOL_HOST] = { 13000, 13000, true, ATTRIBUTE_HOST, 13000, 0, "the device does not support pools on host memory" },
+    [GPU_FEATURE_POOL_HOST_NUMA] = { 12020, 12020, true, ATTRIBUTE_HOST_NUMA, 12090, 0,
+                                     "the device does not support pools on host NUMA nodes" },
+    [GPU_FEATURE_POOL_MAX_SIZE] = { 12020, 12020, true, (enum cudaDeviceAttr)0, 0, 0, NULL },
+    [GPU_FEATURE_POOL_POSIX_FD] = { 11030, 11030, true, ATTRIBUTE_HANDLE_TYPES, 11030, HANDLE_POSIX_FD,
+                                    "the device does not support pools exportable as a file descriptor" },
+    [GPU_FEATURE_POOL_FABRIC] = { 12040, 12040, true, ATTRIBUTE_HANDLE_TYPES, 11030, HANDLE_FABRIC,
+                                  "the device does not support pools exportable as a fabric handle" },
+    [GPU_FEATURE_STREAM_ID] = { 12000, 12000, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
+};
+
+/* What differs by toolkit -------------------------------------------------------------------------------------------------------------- */
+
+int cuda_toolkit(void)
+{
+    return TOOLKIT;
+}
+
+int cuda_stream_id(gpu_stream stream, uint64_t *id)
+{
+#if TOOLKIT >= 12000
+    unsigned long long value;
+    cudaError_t code = cudaStreamGetId(stream, &value);
+    if (code == cudaSuccess)
+        *id = value;
+    return (int)code;
+#else
+    (void)stream;
+    (void)id;
+    return GPU_NOT_SUPPORTED;
+#endif
+}
+
+bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int)
+{
+    static const struct {
+        enum cudaMemPoolAttr name; /* 0: not in this toolkit */
+        bool is_int;
+    } attributes[] = {
+        [GPU_POOL_RELEASE_THRESHOLD] = { cudaMemPoolAttrReleaseThreshold, false },
+        [GPU_POOL_REUSE_EVENT_DEPENDENCIES] = { cudaMemPoolReuseFollowEventDependencies, true },
+        [GPU_POOL_REUSE_OPPORTUNISTIC] = { cudaMemPoolReuseAllowOpportunistic, true },
+        [GPU_POOL_REUSE_INTERNAL_DEPENDENCIES] = { cudaMemPoolReuseAllowInternalDependencies, true },
+#if TOOLKIT >= 11030
+        [GPU_POOL_RESERVED] = { cudaMemPoolAttrReservedMemCurrent, false },
+        [GPU_POOL_RESERVED_HIGH] = { cudaMemPoolAttrReservedMemHigh, false },
+        [GPU_POOL_USED] = { cudaMemPoolAttrUsedMemCurrent, false },
+        [GPU_POOL_USED_HIGH] = { cudaMemPoolAttrUsedMemHigh, false },
+#endif
+    };
+    if ((size_t)attribute >= sizeof(attributes) / sizeof(attributes[0]) || attributes[attribute].name == 0)
+        return false;
+    *name = attributes[attribute].name;
+    *is_int = attributes[attribute].is_int;
+    return true;
+}
+
+int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props)
+{
+    /* CUDA asks for zeros in everything reserved, which is also how an older driver sees that nothing newer is wanted. */
+    memset(props, 0, sizeof(*props));
+    props->allocType = cudaMemAllocationTypePinned;
+    props->handleTypes = spec->posix_fd ? cudaMemHandleTypePosixFileDescriptor : cudaMemHandleTypeNone;
+    switch (spec->location) {
+    case GPU_LOCATION_DEVICE:
+        props->location.type = cudaMemLocationTypeDevice;
+        props->location.id = spec->device;
+        break;
+#if TOOLKIT >= 13000
+    case GPU_LOCATION_HOST:
+        props->location.type = cudaMemLocationTypeHost;
+        break;
+#endif
+#if TOOLKIT >= 12020
+    case GPU_LOCATION_HOST_NUMA:
+        props->location.type = cudaMemLocationTypeHostNuma;
+        props->location.id = spec->numa_node;
+        break;
+#endif
+    default:
+        return GPU_NOT_SUPPORTED;
+    }
+#if TOOLKIT >= 12020
+    props->maxSize = (size_t)spec->max_size;
+#else
+    if (spec->max_size)
+        return GPU_NOT_SUPPORTED;
+#endif
+    return GPU_SUCCESS;
+}
+
+/* What a machine supports -------------------------------------------------------------------------------------------------------------- */
+
+int cuda_versions(int *driver, int *runtime)
+{
+    int version;
+    cudaError_t code = cudaDriverGetVersion(&version);
+    if (code != cudaSuccess)
+        return (int)code;
+    *driver = version;
+    *runtime = TOOLKIT;
+    return GPU_SUCCESS;
+}
+
+#define MAJOR(version) ((version) / 1000)
+#define MINOR(version) ((version) % 1000 / 10)
+
+/* False, with the reason; true if device exists. */
+static bool has_device(int device, char *why, size_t len)
+{
+    int count = 0;
+    cudaError_t code = cudaGetDeviceCount(&count);
+    if (code != cudaSuccess) {
+        cuda_forget_error((int)code);
+        snprintf(why, len, "cudaGetDeviceCount says: %s", cudaGetErrorString(code));
+        return false;
+    }
+    if (device < 0 || device >= count)
+        snprintf(why, len, "there is no device %d; this process sees %d", device, count);
+    return device >= 0 && device < count;
+}
+
+/* Whether the toolkit and the driver have the feature. */
+static bool has_versions(const struct feature *feature, int driver, char *why, size_t len)
+{
+    if (TOOLKIT < feature->toolkit) {
+        snprintf(why, len, "Weir was built with CUDA %d.%d; build it with %d.%d or later", MAJOR(TOOLKIT), MINOR(TOOLKIT),
+                 MAJOR(feature->toolkit), MINOR(feature->toolkit));
+        return false;
+    }
+    if (driver < feature->driver) {
+        snprintf(why, len, "needs driver %d.%d; this is %d.%d", MAJOR(feature->driver), MINOR(feature->driver), MAJOR(driver),
+                 MINOR(driver));
+        return false;
+    }
+    return true;
+}
+
+static bool has_attribute(const struct feature *feature, int driver, int device, char *why, size_t len)
+{
+    /* Where it cannot be asked for yet, the attempt to create such a pool is what tells. */
+    if (!feature->attribute_since || TOOLKIT < feature->attribute_since || driver < feature->attribute_since)
+        return true;
+    int value = 0;
+    cudaError_t code = cudaDeviceGetAttribute(&value, feature->attribute, device);
+    if (code != cudaSuccess) {
+        cuda_forget_error((int)code);
+        snprintf(why, len, "cudaDeviceGetAttribute says: %s", cudaGetErrorString(code));
+        return false;
+    }
+    bool has = feature->mask ? ((unsigned)value & feature->mask) == feature->mask : value != 0;
+    if (!has)
+        snprintf(why, len, "%s", feature->lacks);
+    return has;
+}
+
+/* A virtual GPU is named after its profile: "GRID T4-4Q", "NVIDIA A40-48C". No physical one ends in a dash, digits and one of these. */
+static bool is_virtual_name(const char *name)
+{
+    size_t end = strlen(name);
+    if (end < 3 || !strchr("ABCQ", name[end - 1]))
+        return false;
+    size_t digit = end - 1;
+    while (digit > 0 && isdigit((unsigned char)name[digit - 1]))
+        digit--;
+    return digit > 0 && digit < end - 1 && name[digit - 1] == '-';
+}
+
+/* Where the attribute promises file descriptors, but sharing them between processes does not work. */
+static bool may_share(int device, char *why, size_t len)
+{
+    if (access("/dev/dxg", F_OK) == 0) {
+        snprintf(why, len, "not under WSL2: its driver does not share pools between processes");
+        return false;
+    }
+    struct gpu_device_info info;
+    int code = gpu_cuda.device_info(device, &info);
+    if (code) {
+        cuda_forget_error(code);
+        snprintf(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
+        return false;
+    }
+    if (info.mig) {
+        snprintf(why, len, "not on a MIG device: CUDA shares no pools between processes there");
+        return false;
+    }
+    if (is_virtual_name(info.name)) {
+        snprintf(why, len, "not on a virtual GPU (%s): CUDA shares no pools between processes there", info.name);
+        return false;
+    }
+    return true;
+}
+
+bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
+{
+    char unused[1];
+    if (!why || !len) {
+        why = unused;
+        len = sizeof(unused);
+    }
+    why[0] = '\0';
+    if ((unsigned)feature >= GPU_FEATURE_COUNT) {
+        snprintf(why, len, "there is no feature %d", (int)feature);
+        return false;
+    }
+    const struct feature *wanted = &features[feature];
+    int driver = 0;
+    cudaError_t code = cudaDriverGetVersion(&driver);
+    if (code != cudaSuccess) {
+        cuda_forget_error((int)code);
+        snprintf(why, len, "cudaDriverGetVersion says: %s", cudaGetErrorString(code));
+        return false;
+    }
+    if (driver == 0) {
+        snprintf(why, len, "this machine has no CUDA driver");
+        return false;
+    }
+    if (!has_device(device, why, len))
+        return false;
+    if (wanted->on_pools && !cuda_supports(device, GPU_FEATURE_POOLS, why, len))
+        return false;
+    if (!has_versions(wanted, driver, why, len) || !has_attribute(wanted, driver, device, why, len))
+        return false;
+    return feature != GPU_FEATURE_POOL_POSIX_FD || may_share(device, why, len);
+}

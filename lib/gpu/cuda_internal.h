@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cuda_internal.h - what the cuda*.c files share. Nobody else includes it.
+ *
+ * No state but what cuda_driver.c and cuda_delay.c load once, each behind its own lock.
+ */
+#ifndef WEIR_CUDA_INTERNAL_H
+#define WEIR_CUDA_INTERNAL_H
+
+#if defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#error "build Weir without CUDA_API_PER_THREAD_DEFAULT_STREAM: a null stream has to mean the legacy stream here; weir.h maps it for callers"
+#endif
+
+#include "lib/gpu/cuda.h"
+
+#include <cuda_runtime_api.h>
+
+/* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
+
+/* The toolkit that this was built with, as CUDA writes versions. */
+int cuda_toolkit(void);
+
+/* The operations versions, supports and stream_id of struct gpu. */
+int cuda_versions(int *driver, int *runtime);
+bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
+int cuda_stream_id(gpu_stream stream, uint64_t *id);
+
+/* CUDA's name of a pool attribute, and whether CUDA keeps it as an int instead of 64 bits. False if this toolkit has no such attribute. */
+bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int);
+
+/* Fills in what pools are created from. GPU_NOT_SUPPORTED if this toolkit cannot express it. */
+int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props);
+
+/* The driver (cuda_driver.c): the few entry points that the runtime does not offer ----------------------------------------------------- */
+
+/* Error numbers are those of the runtime: since CUDA 10.1 both count alike. Contexts, modules and functions are opaque. */
+struct cuda_driver {
+    int (*stream_context)(gpu_stream stream, void **context);
+    int (*context_push)(void *context);
+    int (*context_pop)(void **context);
+    int (*module_load)(void **module, const void *image);
+    int (*module_function)(void **function, void *module, const char *name);
+    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                  unsigned shared_bytes, gpu_stream stream, void **parameters, void **extra);
+    int (*device_get)(int *handle, int ordinal);
+    int (*device_uuid)(unsigned char *uuid, int handle); /* 16 bytes; NULL before driver 11.4 */
+};
+
+/* NULL if the machine has no CUDA driver, or one that lacks any but the last. */
+const struct cuda_driver *cuda_driver(void);
+
+/* Delay (cuda_delay.c) ----------------------------------------------------------------------------------------------------------------- */
+
+/* The operation delay of struct gpu. */
+int cuda_delay(gpu_stream stream, uint64_t nanoseconds);
+
+/* Errors (cuda.c) ---------------------------------------------------------------------------------------------------------------------- */
+
+/* The operation forget_error of struct gpu. */
+void cuda_forget_error(int code);
+
+#endif

@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# weir.h compiles alone, as C and as C++, with and without CUDA's headers, with either meaning of stream 0, and without a warning.
+# shellcheck source=tests/build/tap.sh
+. "${top_srcdir:-.}/tests/build/tap.sh"
+
+# The compilers and the CUDA folder that configure found.
+made() {
+    sed -n "s/^$1 = //p" "$top_builddir/Makefile"
+}
+cc=$(made CC)
+cuda=$(made CUDA_CPPFLAGS)
+cxx=${CXX:-}
+for name in c++ g++ clang++; do
+    [ -n "$cxx" ] || cxx=$(command -v "$name")
+done
+
+printf '#include "lib/weir.h"\n' >"$tap_dir/alone.c"
+printf '#include <cuda_runtime_api.h>\n#include "lib/weir.h"\n' >"$tap_dir/cuda_first.c"
+printf '#include "lib/weir.h"\n#include <cuda_runtime_api.h>\n' >"$tap_dir/cuda_last.c"
+# The types are CUDA's own, so that handles pass without a cast.
+cat >"$tap_dir/types.c" <<'CODE'
+#include "lib/weir.h"
+#include <cuda_runtime_api.h>
+cudaStream_t stream(const weir_stream *s);
+cudaMemPool_t pool(const weir_pool *p);
+cudaStream_t stream(const weir_stream *s) { return weir_stream_handle(s); }
+cudaMemPool_t pool(const weir_pool *p) { return weir_pool_handle(p); }
+CODE
+cat >"$tap_dir/calls.c" <<'CODE'
+#include "lib/weir.h"
+weir_status call(weir *w);
+weir_status call(weir *w)
+{
+    void *ptr;
+    weir_status status = weir_malloc(w, &ptr, 1, 0, NULL);
+    return status ? status : weir_free(w, ptr, NULL);
+}
+CODE
+
+compiles() {
+    # The compiler and the CUDA flags are several words each.
+    # shellcheck disable=SC2086
+    $1 -Wall -Wextra -Wpedantic -Werror -fsyntax-only $cuda -I"$top_srcdir" $2 "$tap_dir/$3.c"
+}
+
+for file in alone calls cuda_first cuda_last types; do
+    for streams in "" -DCUDA_API_PER_THREAD_DEFAULT_STREAM; do
+        name=${file}_compiles${streams:+_with_per_thread_streams}
+        case $file in
+        alone | calls) ;;
+        *) if [ -z "$cuda" ]; then
+            skip "$name" "configured without CUDA's headers"
+            continue
+        fi ;;
+        esac
+        check "${name}_as_c11" compiles "$cc -std=c11" "$streams" "$file"
+        if [ -n "$cxx" ]; then
+            check "${name}_as_cxx17" compiles "$cxx -x c++ -std=c++17" "$streams" "$file"
+        else
+            skip "${name}_as_cxx17" "there is no C++ compiler"
+        fi
+    done
+done
+done_testing

@@ -1,0 +1,11 @@
+## SPDX-License-Identifier: MIT
+## Checks of the build itself; they need no libcheck.
+dist_check_SCRIPTS += \
+	%reldir%/symbols.sh \
+	%reldir%/header.sh \
+	%reldir%/house.sh
+TESTS += \
+	%reldir%/symbols.sh \
+	%reldir%/header.sh \
+	%reldir%/house.sh
+EXTRA_DIST += %reldir%/tap.sh %reldir%/coverage.sh

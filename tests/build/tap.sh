@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=sh
+# tap.sh - what the shell tests share: one TAP line for each fact. Sourced with POSIX sh; call done_testing last.
+
+tap_count=0
+: "${top_srcdir:=.}" "${top_builddir:=.}"
+tap_dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$tap_dir"' EXIT
+
+# check NAME COMMAND…: a fact that holds if the command succeeds. What it printed is shown if it does not.
+check() {
+    tap_name=$1
+    shift
+    tap_count=$((tap_count + 1))
+    if "$@" >"$tap_dir/output" 2>&1; then
+        echo "ok $tap_count - $tap_name"
+    else
+        echo "not ok $tap_count - $tap_name"
+        sed 's/^/# /' "$tap_dir/output"
+    fi
+}
+
+# skip NAME REASON: a fact that cannot be looked at here.
+skip() {
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1 # SKIP $2"
+}
+
+# skip_all REASON: ends the test.
+skip_all() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# is_empty FILE: true if the file has no lines; else prints them.
+is_empty() {
+    ! grep '' "$1"
+}
+
+done_testing() {
+    echo "1..$tap_count"
+}

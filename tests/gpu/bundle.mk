@@ -1,0 +1,40 @@
+## SPDX-License-Identifier: MIT
+## make gpu-bundle: a folder that runs the GPU tests and measurements on a machine with an NVIDIA GPU and its driver, and nothing else
+## of ours: no libyaml, no libcheck, no toolkit.
+##
+## A folder's local.mk adds its programs to gpu_bundle_programs (paths as automake names them; tests are those under tests/) and the
+## source files that they read at run time to gpu_bundle_files. Both lists are emptied in Makefile.am.
+##
+## The programs come from a build of their own, of a copy of what `make dist` would ship, with the configuration of this build, but linked
+## statically against everything that the other machine may lack.
+EXTRA_DIST += tests/gpu/make-bundle.sh tests/gpu/run-bundle.sh
+
+gpu_bundle_programs += tests/gpu/conformance tools/weir
+gpu_bundle_files += config/default.yaml config/inference.yaml
+
+gpu_bundle_build = build-gpu-bundle
+gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking YAML_LIBS=-l:libyaml.a \
+	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
+
+.PHONY: gpu-bundle clean-gpu-bundle
+if HAVE_CUDA
+if HAVE_CHECK
+gpu-bundle: clean-gpu-bundle
+	$(MKDIR_P) $(gpu_bundle_build)/build gpu-bundle
+	$(MAKE) $(AM_MAKEFLAGS) distdir distdir=$(gpu_bundle_build)/source top_distdir=$(gpu_bundle_build)/source
+	eval "set x `./config.status --config`"; shift; \
+	  cd $(gpu_bundle_build)/build && ../source/configure -q "$$@" $(gpu_bundle_flags)
+	cd $(gpu_bundle_build)/build && $(MAKE) $(AM_MAKEFLAGS) $(BUILT_SOURCES) $(gpu_bundle_programs)
+	$(SHELL) $(srcdir)/tests/gpu/make-bundle.sh $(srcdir) $(gpu_bundle_build)/build gpu-bundle $(gpu_bundle_programs) -- $(gpu_bundle_files)
+else
+gpu-bundle:
+	@echo 'make gpu-bundle needs libcheck with its static archives (Debian: check): install it and configure again' >&2; exit 1
+endif
+else
+gpu-bundle:
+	@echo 'make gpu-bundle needs a CUDA toolkit: configure --with-cuda=DIR' >&2; exit 1
+endif
+
+clean-gpu-bundle:
+	test ! -d $(gpu_bundle_build) || chmod -R u+w $(gpu_bundle_build)
+	rm -rf $(gpu_bundle_build) gpu-bundle

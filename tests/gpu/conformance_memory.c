@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/* conformance_memory.c - blocks: where they come from, when they may be used again, and when their memory goes back. */
+#include "tests/gpu/conformance.h"
+
+/* Blocks --------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(blocks_are_aligned_to_512_bytes)
+{
+    static const uint64_t sizes[] = { 1, 511, 513, MIB + 1, 3 };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        ck_assert_uint_eq((uintptr_t)take(rig.pool, sizes[i], rig.a) % 512, 0);
+}
+END_TEST
+
+START_TEST(used_counts_sizes_rounded_up_to_512_bytes)
+{
+    take(rig.pool, 1, rig.a);
+    take(rig.pool, 513, rig.a);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), 512 + 1024);
+}
+END_TEST
+
+START_TEST(pool_grows_in_steps_of_32_mib)
+{
+    take(rig.pool, 1, rig.a);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), STEP);
+    take(rig.pool, 70 * MIB, rig.a);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED) % STEP, 0);
+}
+END_TEST
+
+START_TEST(double_free_is_refused)
+{
+    void *ptr = take(rig.pool, MIB, rig.a);
+    give(ptr, rig.a);
+    ck_assert_gpu_code(g->free_async(ptr, rig.a), GPU_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(freeing_foreign_memory_is_refused)
+{
+    char foreign[1024];
+    ck_assert_gpu_code(g->free_async(foreign, rig.a), GPU_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(freeing_the_middle_of_a_block_is_refused_and_harmless)
+{
+    char *ptr = take(rig.pool, MIB, rig.a);
+    ck_assert_gpu_code(g->free_async(ptr + 512, rig.a), GPU_INVALID_VALUE);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), MIB);
+    give(ptr, rig.a);
+}
+END_TEST
+
+START_TEST(request_beyond_the_device_fails)
+{
+    uint64_t size = UINT64_C(1000) << 30;
+    if (size < rig.free_bytes)
+        size = rig.free_bytes * 2;
+    ck_assert_gpu_code(try_take(rig.pool, size, rig.a), GPU_OUT_OF_MEMORY);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+START_TEST(used_falls_at_the_call_of_free)
+{
+    free_behind_kernel(MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), 0);
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+}
+END_TEST
+
+START_TEST(high_marks_restart_at_the_current_figures)
+{
+    give(take(rig.pool, 64 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED_HIGH), 64 * MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED_HIGH), 64 * MIB);
+    take(rig.pool, MIB, rig.a);
+    set_figure(rig.pool, GPU_POOL_USED_HIGH, 0);
+    set_figure(rig.pool, GPU_POOL_RESERVED_HIGH, 0);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED_HIGH), MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED_HIGH), STEP);
+}
+END_TEST
+
+/* Reuse ---------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(pending_free_serves_the_same_stream)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(60), rig.a));
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+}
+END_TEST
+
+START_TEST(pending_free_does_not_serve_another_stream)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    ck_assert_gpu_code(try_take(rig.pool, percent_of_device(60), rig.b), GPU_OUT_OF_MEMORY);
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+}
+END_TEST
+
+START_TEST(pending_free_serves_another_stream_after_synchronise_of_the_freeing_one)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(60), rig.b));
+}
+END_TEST
+
+START_TEST(pending_free_serves_the_same_pool_after_polling)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    poll_until_done(rig.event);
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(60), rig.b));
+}
+END_TEST
+
+START_TEST(pending_free_does_not_serve_another_pool)
+{
+    gpu_pool other = make_pool(&(struct gpu_pool_spec){ .device = 0 });
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    ck_assert_gpu_code(try_take(other, percent_of_device(60), rig.b), GPU_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(polling_is_not_enough_for_another_pool)
+{
+    gpu_pool other = make_pool(&(struct gpu_pool_spec){ .device = 0 });
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    poll_until_done(rig.event);
+    ck_assert_gpu_code(try_take(other, percent_of_device(60), rig.b), GPU_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(pending_free_serves_another_pool_after_event_synchronise)
+{
+    gpu_pool other = make_pool(&(struct gpu_pool_spec){ .device = 0 });
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    poll_until_done(rig.event);
+    ck_assert_gpu(g->event_synchronize(rig.event));
+    ck_assert_gpu(try_take(other, percent_of_device(60), rig.b));
+}
+END_TEST
+
+START_TEST(pending_free_serves_a_stream_that_waits_for_it)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    free_behind_kernel(percent_of_device(60));
+    ck_assert_gpu(g->stream_wait_event(rig.b, rig.event));
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(60), rig.b));
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+}
+END_TEST
+
+START_TEST(waiting_stream_is_not_served_without_reuse_by_events)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    set_figure(rig.pool, GPU_POOL_REUSE_EVENT_DEPENDENCIES, 0);
+    free_behind_kernel(percent_of_device(60));
+    ck_assert_gpu(g->stream_wait_event(rig.b, rig.event));
+    ck_assert_gpu_code(try_take(rig.pool, percent_of_device(60), rig.b), GPU_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(driver_rescues_with_idle_memory_of_another_pool)
+{
+    gpu_pool other = make_pool(&(struct gpu_pool_spec){ .device = 0 });
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    give(take(rig.pool, percent_of_device(60), rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_uint_ge(figure(rig.pool, GPU_POOL_RESERVED), percent_of_device(60));
+    ck_assert_gpu(try_take(other, percent_of_device(60), rig.b));
+    ck_assert_uint_lt(figure(rig.pool, GPU_POOL_RESERVED), percent_of_device(60));
+}
+END_TEST
+
+START_TEST(driver_rescues_a_larger_request_with_idle_memory_of_the_same_pool)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    give(take(rig.pool, percent_of_device(50), rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu(try_take(rig.pool, percent_of_device(80), rig.a));
+}
+END_TEST
+
+/* Giving back ---------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(threshold_0_gives_back_at_stream_synchronise)
+{
+    give(take(rig.pool, 256 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+START_TEST(threshold_0_gives_back_at_event_synchronise)
+{
+    free_behind_kernel(256 * MIB);
+    ck_assert_gpu(g->event_synchronize(rig.event));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+START_TEST(threshold_0_gives_back_at_device_synchronise)
+{
+    give(take(rig.pool, 256 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->device_synchronize(0));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+START_TEST(threshold_0_keeps_memory_at_event_query)
+{
+    free_behind_kernel(256 * MIB);
+    poll_until_done(rig.event);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 256 * MIB);
+}
+END_TEST
+
+START_TEST(threshold_0_keeps_memory_at_synchronise_of_another_stream)
+{
+    give(take(rig.pool, 256 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.b));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 256 * MIB);
+}
+END_TEST
+
+START_TEST(threshold_all_keeps_memory_at_synchronise)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    give(take(rig.pool, 256 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu(g->device_synchronize(0));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 256 * MIB);
+}
+END_TEST
+
+START_TEST(trim_gives_nothing_back_before_a_synchronise)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    give(take(rig.pool, 1024 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->pool_trim(rig.pool, 0));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 1024 * MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), 0);
+}
+END_TEST
+
+START_TEST(trim_gives_all_back_after_a_synchronise)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    give(take(rig.pool, 1024 * MIB, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu(g->pool_trim(rig.pool, 0));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+START_TEST(trim_keeps_what_it_is_told_to)
+{
+    void *blocks[8];
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    for (size_t i = 0; i < 8; i++)
+        blocks[i] = take(rig.pool, 128 * MIB, rig.a);
+    for (size_t i = 0; i < 8; i++)
+        give(blocks[i], rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu(g->pool_trim(rig.pool, 512 * MIB));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 512 * MIB);
+}
+END_TEST
+
+#define PAIRS 64
+
+/* Large blocks with a small one behind each; then the large ones go and all is done to get their memory back. */
+static void interleave(gpu_pool large, gpu_pool small)
+{
+    void *blocks[PAIRS];
+    set_figure(large, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    for (size_t i = 0; i < PAIRS; i++) {
+        blocks[i] = take(large, 24 * MIB, rig.a);
+        take(small, 64 * 1024, rig.a);
+    }
+    for (size_t i = 0; i < PAIRS; i++)
+        give(blocks[i], rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu(g->pool_trim(large, 0));
+}
+
+START_TEST(small_blocks_pin_large_memory)
+{
+    interleave(rig.pool, rig.pool);
+    ck_assert_uint_ge(figure(rig.pool, GPU_POOL_RESERVED), PAIRS * 24 * MIB);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), PAIRS * 64 * 1024);
+}
+END_TEST
+
+START_TEST(small_blocks_in_a_pool_of_their_own_pin_nothing)
+{
+    interleave(rig.pool, make_pool(&(struct gpu_pool_spec){ .device = 0 }));
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+}
+END_TEST
+
+void add_memory_tests(Suite *suite)
+{
+    TCase *tcase = rig_case(suite, "memory");
+    tcase_add_test(tcase, blocks_are_aligned_to_512_bytes);
+    tcase_add_test(tcase, used_counts_sizes_rounded_up_to_512_bytes);
+    tcase_add_test(tcase, pool_grows_in_steps_of_32_mib);
+    tcase_add_test(tcase, double_free_is_refused);
+    tcase_add_test(tcase, freeing_foreign_memory_is_refused);
+    tcase_add_test(tcase, freeing_the_middle_of_a_block_is_refused_and_harmless);
+    tcase_add_test(tcase, request_beyond_the_device_fails);
+    tcase_add_test(tcase, used_falls_at_the_call_of_free);
+    tcase_add_test(tcase, high_marks_restart_at_the_current_figures);
+    tcase_add_test(tcase, pending_free_serves_the_same_stream);
+    tcase_add_test(tcase, pending_free_does_not_serve_another_stream);
+    tcase_add_test(tcase, pending_free_serves_another_stream_after_synchronise_of_the_freeing_one);
+    tcase_add_test(tcase, pending_free_serves_the_same_pool_after_polling);
+    tcase_add_test(tcase, pending_free_does_not_serve_another_pool);
+    tcase_add_test(tcase, polling_is_not_enough_for_another_pool);
+    tcase_add_test(tcase, pending_free_serves_another_pool_after_event_synchronise);
+    tcase_add_test(tcase, pending_free_serves_a_stream_that_waits_for_it);
+    tcase_add_test(tcase, waiting_stream_is_not_served_without_reuse_by_events);
+    tcase_add_test(tcase, driver_rescues_with_idle_memory_of_another_pool);
+    tcase_add_test(tcase, driver_rescues_a_larger_request_with_idle_memory_of_the_same_pool);
+    tcase_add_test(tcase, threshold_0_gives_back_at_stream_synchronise);
+    tcase_add_test(tcase, threshold_0_gives_back_at_event_synchronise);
+    tcase_add_test(tcase, threshold_0_gives_back_at_device_synchronise);
+    tcase_add_test(tcase, threshold_0_keeps_memory_at_event_query);
+    tcase_add_test(tcase, threshold_0_keeps_memory_at_synchronise_of_another_stream);
+    tcase_add_test(tcase, threshold_all_keeps_memory_at_synchronise);
+    tcase_add_test(tcase, trim_gives_nothing_back_before_a_synchronise);
+    tcase_add_test(tcase, trim_gives_all_back_after_a_synchronise);
+    tcase_add_test(tcase, trim_keeps_what_it_is_told_to);
+    tcase_add_test(tcase, small_blocks_pin_large_memory);
+    tcase_add_test(tcase, small_blocks_in_a_pool_of_their_own_pin_nothing);
+}

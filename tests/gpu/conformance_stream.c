@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* conformance_stream.c - streams, events, and data that really moves. */
+#include "tests/gpu/conformance.h"
+
+#include <string.h>
+
+static uint64_t id_of(gpu_stream stream)
+{
+    uint64_t id;
+    ck_assert_gpu(g->stream_id(stream, &id));
+    return id;
+}
+
+START_TEST(streams_have_different_ids)
+{
+    ck_assert_uint_ne(id_of(rig.a), id_of(rig.b));
+    ck_assert_uint_ne(id_of(rig.a), id_of(GPU_STREAM_LEGACY));
+}
+END_TEST
+
+START_TEST(recycled_handle_has_a_new_id)
+{
+    gpu_stream first, stream = NULL;
+    ck_assert_gpu(g->stream_create(0, &first));
+    uint64_t id = id_of(first);
+    ck_assert_gpu(g->stream_destroy(first));
+    for (int i = 0; i < 16 && stream != first; i++)
+        stream = make_stream(0);
+    ck_assert_msg(stream == first, "none of 16 new streams got the handle of the destroyed one");
+    ck_assert_uint_ne(id_of(stream), id);
+}
+END_TEST
+
+static int write_per_thread_id(void *id)
+{
+    return g->stream_id(GPU_STREAM_PER_THREAD, id);
+}
+
+START_TEST(per_thread_stream_has_an_id_of_its_own_in_each_thread)
+{
+    uint64_t other = 0;
+    ck_assert_gpu(in_other_thread(GPU_CAPTURE_MODE_GLOBAL, write_per_thread_id, &other));
+    ck_assert_uint_ne(id_of(GPU_STREAM_PER_THREAD), other);
+}
+END_TEST
+
+START_TEST(null_stream_is_the_legacy_stream)
+{
+    ck_assert_uint_eq(id_of(NULL), id_of(GPU_STREAM_LEGACY));
+}
+END_TEST
+
+START_TEST(event_is_not_ready_behind_a_running_kernel)
+{
+    ck_assert_gpu(g->delay(rig.a, KERNEL_NS));
+    ck_assert_gpu(g->event_record(rig.event, rig.a));
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+    ck_assert_gpu(g->event_synchronize(rig.event));
+    ck_assert_gpu(g->event_query(rig.event));
+}
+END_TEST
+
+START_TEST(event_that_was_never_recorded_is_ready)
+{
+    ck_assert_gpu(g->event_query(rig.event));
+    ck_assert_gpu(g->event_synchronize(rig.event));
+}
+END_TEST
+
+START_TEST(clock_covers_the_kernel_that_a_synchronise_waited_for)
+{
+    uint64_t before = g->now();
+    ck_assert_gpu(g->delay(rig.a, KERNEL_NS));
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_uint_ge(g->now() - before, KERNEL_NS * 9 / 10);
+}
+END_TEST
+
+START_TEST(streams_run_side_by_side)
+{
+    ck_assert_gpu(g->delay(rig.a, KERNEL_NS));
+    ck_assert_gpu(g->event_record(rig.event, rig.a));
+    ck_assert_gpu(g->stream_synchronize(rig.b));
+    ck_assert_gpu_code(g->event_query(rig.event), GPU_NOT_READY);
+}
+END_TEST
+
+START_TEST(stream_waits_for_the_event_of_another)
+{
+    unsigned char byte = 0;
+    void *ptr = take(rig.pool, MIB, rig.a);
+    ck_assert_gpu(g->delay(rig.a, KERNEL_NS));
+    ck_assert_gpu(g->set_async(ptr, 5, MIB, rig.a));
+    ck_assert_gpu(g->event_record(rig.event, rig.a));
+    ck_assert_gpu(g->stream_wait_event(rig.b, rig.event));
+    ck_assert_gpu(g->copy_async(&byte, ptr, 1, rig.b));
+    ck_assert_gpu(g->stream_synchronize(rig.b));
+    ck_assert_uint_eq(byte, 5);
+}
+END_TEST
+
+START_TEST(data_come_back_from_the_device_as_they_went)
+{
+    unsigned char sent[4096], received[4096] = { 0 };
+    for (size_t i = 0; i < sizeof(sent); i++)
+        sent[i] = (unsigned char)(i * 31);
+    void *first = take(rig.pool, sizeof(sent), rig.a), *second = take(rig.pool, sizeof(sent), rig.a);
+    ck_assert_gpu(g->copy_async(first, sent, sizeof(sent), rig.a));
+    ck_assert_gpu(g->copy_async(second, first, sizeof(sent), rig.a));
+    ck_assert_gpu(g->copy_async(received, second, sizeof(sent), rig.a));
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_mem_eq(sent, received, sizeof(sent));
+}
+END_TEST
+
+START_TEST(work_of_a_stream_runs_in_order)
+{
+    unsigned char bytes[2] = { 0 };
+    unsigned char *ptr = take(rig.pool, 2, rig.a);
+    ck_assert_gpu(g->set_async(ptr, 1, 2, rig.a));
+    ck_assert_gpu(g->set_async(ptr + 1, 2, 1, rig.a));
+    ck_assert_gpu(g->copy_async(bytes, ptr, 2, rig.a));
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_uint_eq(bytes[0], 1);
+    ck_assert_uint_eq(bytes[1], 2);
+}
+END_TEST
+
+START_TEST(current_device_reads_back_as_it_was_set)
+{
+    int device = -1;
+    ck_assert_gpu(g->set_current_device(0));
+    ck_assert_gpu(g->get_current_device(&device));
+    ck_assert_int_eq(device, 0);
+}
+END_TEST
+
+START_TEST(device_that_does_not_exist_is_refused)
+{
+    struct gpu_device_info info;
+    ck_assert_gpu_code(g->device_info(1000, &info), GPU_INVALID_DEVICE);
+    ck_assert_gpu_code(g->set_current_device(1000), GPU_INVALID_DEVICE);
+}
+END_TEST
+
+START_TEST(device_tells_its_name_uuid_and_memory)
+{
+    uint64_t free_bytes, total_bytes;
+    struct gpu_device_info info;
+    ck_assert_gpu(g->device_info(0, &info));
+    ck_assert_gpu(g->device_memory(0, &free_bytes, &total_bytes));
+    ck_assert_uint_eq(info.memory, total_bytes);
+    ck_assert_uint_le(free_bytes, total_bytes);
+    ck_assert_uint_gt(strlen(info.name), 0);
+    ck_assert(!strncmp(info.uuid, "GPU-", 4) || !strncmp(info.uuid, "MIG-", 4));
+}
+END_TEST
+
+START_TEST(error_numbers_have_cudas_names)
+{
+    ck_assert_str_eq(g->code_name(GPU_OUT_OF_MEMORY), "cudaErrorMemoryAllocation");
+    ck_assert_str_eq(g->code_text(GPU_OUT_OF_MEMORY), "out of memory");
+    ck_assert_str_eq(g->code_name(GPU_CAPTURE_INVALIDATED), "cudaErrorStreamCaptureInvalidated");
+    ck_assert_str_eq(g->code_name(12345), "unrecognized error code");
+}
+END_TEST
+
+void add_stream_tests(Suite *suite)
+{
+    TCase *tcase = rig_case(suite, "streams");
+    tcase_add_test(tcase, streams_have_different_ids);
+    tcase_add_test(tcase, recycled_handle_has_a_new_id);
+    tcase_add_test(tcase, per_thread_stream_has_an_id_of_its_own_in_each_thread);
+    tcase_add_test(tcase, null_stream_is_the_legacy_stream);
+    tcase_add_test(tcase, event_is_not_ready_behind_a_running_kernel);
+    tcase_add_test(tcase, event_that_was_never_recorded_is_ready);
+    tcase_add_test(tcase, clock_covers_the_kernel_that_a_synchronise_waited_for);
+    tcase_add_test(tcase, streams_run_side_by_side);
+    tcase_add_test(tcase, stream_waits_for_the_event_of_another);
+    tcase_add_test(tcase, data_come_back_from_the_device_as_they_went);
+    tcase_add_test(tcase, work_of_a_stream_runs_in_order);
+    tcase_add_test(tcase, current_device_reads_back_as_it_was_set);
+    tcase_add_test(tcase, device_that_does_not_exist_is_refused);
+    tcase_add_test(tcase, device_tells_its_name_uuid_and_memory);
+    tcase_add_test(tcase, error_numbers_have_cudas_names);
+}

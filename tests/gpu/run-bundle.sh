@@ -1,0 +1,202 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# run.sh of a GPU bundle (make gpu-bundle): runs the tests and measurements on this machine's GPU.
+#
+#   run.sh [STEP...]      tests peers try figures sanitizer; without any: all, in this order
+#
+#   OUT=DIR               where everything raw goes (./results)
+#   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240)
+#   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'
+#
+#   tests      every test program, each test in a process of its own, on one device
+#   peers      the test cases called "peers" of every test program, on two devices, where there are two
+#   try        weir devices, weir try
+#   figures    weir-figures, section by section
+#   sanitizer  every test program in one process under compute-sanitizer, if it is on PATH or in /usr/local/cuda/bin
+#
+# Ends with a table of suites, and fails if any of them did.
+set -uo pipefail
+
+bundle=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-$PWD/results}
+limit=${SUITE_LIMIT:-240}
+only=${ONLY:-*}
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+cd "$bundle" || exit 2
+
+# What the tests expect of the build tree they come from. Policies of this machine must not change what they do.
+unset WEIR_POLICY WEIR_CONF WEIR_SIM XDG_CONFIG_HOME CK_TAP_LOG_FILE_NAME
+export WEIR_GPU=cuda WEIR_TEST_GPU=cuda top_srcdir=. top_builddir=. NO_COLOR=1
+
+# Where compute-sanitizer is, if a toolkit was installed without touching PATH.
+PATH=$PATH:/usr/local/cuda/bin
+
+failed_suites=0
+passed_tests=0
+table=()
+
+# The devices that this process may use, as a list of numbers or UUIDs.
+visible_devices() {
+    if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+        tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES"
+    elif command -v nvidia-smi >/dev/null; then
+        nvidia-smi --query-gpu=index --format=csv,noheader
+    else
+        find /proc/driver/nvidia/gpus -mindepth 1 -maxdepth 1 2>/dev/null | awk '{ print NR - 1 }'
+    fi
+}
+mapfile -t devices < <(visible_devices)
+
+# row NAME RESULT PASSED FAILED SECONDS
+row() {
+    table+=("$(printf '%-44s %-8s %7s %7s %8s' "$@")")
+}
+
+seconds_since() {
+    awk -v start="$1" -v now="$(date +%s.%N)" 'BEGIN { printf "%.1f", now - start }'
+}
+
+# suite NAME COMMAND...: runs it, keeps its output in $out/NAME.log and adds its row. The counts come from TAP lines, where there are any.
+suite() {
+    local name=$1 start status passed failed skipped result=ok
+    shift
+    start=$(date +%s.%N)
+    echo "== $name"
+    timeout --kill-after=10 "$limit" "$@" >"$out/$name.log" 2>"$out/$name.err"
+    status=$?
+    passed=$(grep -c '^ok ' "$out/$name.log")
+    failed=$(grep -c '^not ok ' "$out/$name.log")
+    passed_tests=$((passed_tests + passed))
+    skipped=$(grep -c '^1\.\.0 # SKIP' "$out/$name.log")
+    if [ "$status" -ne 0 ] || [ "$failed" -ne 0 ]; then
+        result=FAILED
+        failed_suites=$((failed_suites + 1))
+        grep '^not ok ' "$out/$name.log" | head -n 20
+        [ "$status" -eq 0 ] || echo "exit status $status$([ "$status" -ne 124 ] || echo ': stopped after the time limit')"
+        tail -n 5 "$out/$name.err"
+    elif [ "$skipped" -ne 0 ]; then
+        result=skipped
+        grep '^1\.\.0' "$out/$name.log"
+    elif grep -q '^1\.\.0' "$out/$name.log"; then
+        result=none
+    fi
+    row "$name" "$result" "$passed" "$failed" "$(seconds_since "$start")"
+}
+
+# Test programs, one path a line.
+test_programs() {
+    local program
+    while read -r program; do
+        # The pattern is meant as one.
+        # shellcheck disable=SC2254
+        case $program in
+        tests/*) case $program in $only) echo "$program" ;; esac ;;
+        esac
+    done <programs
+}
+
+# "tests/gpu/conformance" as part of a file name.
+short() {
+    echo "${1#tests/}" | tr / -
+}
+
+step_tests() {
+    local program
+    for program in $(test_programs); do
+        CUDA_VISIBLE_DEVICES=${devices[0]} suite "$(short "$program")" "./$program"
+    done
+}
+
+step_peers() {
+    local program
+    if [ "${#devices[@]}" -lt 2 ]; then
+        row peers "one GPU" - - -
+        return
+    fi
+    for program in $(test_programs); do
+        CK_RUN_CASE=peers CUDA_VISIBLE_DEVICES=${devices[0]},${devices[1]} suite "$(short "$program")-two-devices" "./$program"
+    done
+}
+
+step_try() {
+    local policy
+    if [ ! -x tools/weir ]; then
+        row try "no weir" - - -
+        return
+    fi
+    suite devices tools/weir devices
+    for policy in config/*.yaml; do
+        [ -e "$policy" ] || continue
+        CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)" tools/weir try --seconds=5 "$policy"
+        CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)-json" tools/weir try --json --seconds=5 "$policy"
+    done
+}
+
+step_figures() {
+    local section
+    if [ ! -x bench/weir-figures ]; then
+        row figures "none" - - -
+        return
+    fi
+    # Section by section: one that cannot be measured leaves the others alone.
+    for section in pairs open loop small pending; do
+        CUDA_VISIBLE_DEVICES=${devices[0]} suite "figures-$section" bench/weir-figures --json "$out/figures-$section.json" "$section"
+        cat "$out/figures-$section.log"
+    done
+}
+
+step_sanitizer() {
+    local program
+    if ! command -v compute-sanitizer >/dev/null; then
+        row sanitizer "not found" - - -
+        return
+    fi
+    # One process, as the sanitizer does not follow the forks of the tests. Tests that call CUDA wrongly on purpose are no findings: those
+    # are the reports of API errors, which stay off.
+    for program in $(test_programs); do
+        CK_FORK=no CUDA_VISIBLE_DEVICES=${devices[0]} suite "$(short "$program")-sanitizer" \
+            compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 99 \
+            --log-file "$out/$(short "$program")-memcheck.txt" "./$program"
+    done
+}
+
+if [ "${#devices[@]}" -eq 0 ]; then
+    echo "run.sh: no NVIDIA GPU here: neither nvidia-smi nor /proc/driver/nvidia/gpus names one" >&2
+    exit 2
+fi
+{
+    date -u
+    uname -a
+    nvidia-smi 2>&1
+} >"$out/machine.txt"
+[ $# -gt 0 ] || set -- tests peers try figures sanitizer
+for step; do
+    case $step in
+    tests | peers | try | figures | sanitizer) ;;
+    *)
+        echo "run.sh: there is no step '$step'; write some of: tests peers try figures sanitizer" >&2
+        exit 2
+        ;;
+    esac
+done
+for step; do
+    "step_$step"
+done
+
+{
+    printf '%-44s %-8s %7s %7s %8s\n' suite result passed failed seconds
+    printf '%s\n' "${table[@]}"
+} | tee "$out/table.txt"
+# A machine whose driver does not work skips every suite; that is no success.
+case " $* " in
+*" tests "* | *" peers "* | *" sanitizer "*)
+    if [ "$passed_tests" -eq 0 ]; then
+        echo "run.sh: not one test ran to success; the reasons are in $out" >&2
+        failed_suites=$((failed_suites + 1))
+    fi
+    ;;
+esac
+[ "$failed_suites" -eq 0 ] || echo "run.sh: $failed_suites of ${#table[@]} suites failed; their output is in $out"
+[ "$failed_suites" -eq 0 ]

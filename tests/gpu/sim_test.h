@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim_test.h - what the files of the simulator's own tests share. Each test starts with two devices, a pool and two streams on the first.
+ */
+#ifndef WEIR_SIM_TEST_H
+#define WEIR_SIM_TEST_H
+
+#include "lib/gpu/gpu.h"
+#include "lib/gpu/sim.h"
+#include "tests/support/suite.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+extern const struct gpu *g;
+extern gpu_pool pool;
+extern gpu_stream a, b;
+
+/* Starts anew with these settings, and makes the pool and the streams. */
+void configure(const char *settings);
+/* A block of the pool. */
+void *take(uint64_t size, gpu_stream stream);
+uint64_t figure(enum gpu_pool_attribute attribute);
+/* Runs act in a child process and returns its result. */
+int in_child(int (*act)(void));
+/* A test case with a fresh simulator for each of its tests. */
+TCase *sim_case(Suite *suite, const char *name);
+
+/* sim_work.c: the clock, memory, capture and threads. */
+void add_work_tests(Suite *suite);
+
+#endif

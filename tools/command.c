@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/command.h"
+#include "tools/terminal.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What getopt_long() returns for the options without a letter: their place in the table, above all letters. */
+enum { CODE_HELP = 256, CODE_COLOR, CODE_FIRST };
+
+#define NAME_MAX_LEN 64 /* longer words are never a misspelt name of ours */
+
+void complain(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("weir: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+void *must(void *ptr)
+{
+    if (!ptr) {
+        complain("out of host memory");
+        exit(EXIT_TROUBLE);
+    }
+    return ptr;
+}
+
+char *make_text(const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int len = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    size_t room = (size_t)(len < 0 ? 0 : len) + 1;
+    char *text = must(malloc(room));
+    text[0] = '\0';
+    vsnprintf(text, room, format, args);
+    return text;
+}
+
+/* How many letters must be added, dropped or changed to make one word of the other. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_MAX_LEN + 1];
+    size_t b_len = strlen(b);
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            if (best > row[j] + 1)
+                best = row[j] + 1;
+            if (best > row[j - 1] + 1)
+                best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[b_len];
+}
+
+/* Keeps the candidate in *best if it is nearer to the word than what is there, and near enough to be meant. */
+static void consider(const char *word, const char *candidate, const char **best, size_t *best_distance)
+{
+    if (strlen(word) > NAME_MAX_LEN)
+        return;
+    size_t apart = distance(word, candidate);
+    if (apart <= 1 + strlen(candidate) / 3 && (!*best || apart < *best_distance)) {
+        *best = candidate;
+        *best_distance = apart;
+    }
+}
+
+const struct command *command_find(const char *name)
+{
+    const char *nearest = NULL;
+    size_t apart = 0;
+    for (const struct command *const *at = commands; *at; at++) {
+        if (strcmp((*at)->name, name) == 0)
+            return *at;
+        consider(name, (*at)->name, &nearest, &apart);
+    }
+    if (nearest)
+        complain("there is no subcommand '%s'; did you mean '%s'?", name, nearest);
+    else
+        complain("there is no subcommand '%s'; 'weir --help' lists them all", name);
+    return NULL;
+}
+
+static int wrong_option(const struct command *command, const char *word)
+{
+    const char *nearest = NULL;
+    size_t apart = 0;
+    if (strncmp(word, "--", 2) == 0) {
+        char name[NAME_MAX_LEN];
+        size_t len = strcspn(word + 2, "=");
+        snprintf(name, sizeof(name), "%.*s", len < sizeof(name) ? (int)len : (int)sizeof(name) - 1, word + 2);
+        for (const struct command_option *at = command->options; at->name; at++)
+            consider(name, at->name, &nearest, &apart);
+        consider(name, "help", &nearest, &apart);
+        consider(name, "color", &nearest, &apart);
+    }
+    if (nearest)
+        complain("%s: unknown option '%s'; did you mean '--%s'?", command->name, word, nearest);
+    else
+        complain("%s: unknown option '%s'; 'weir %s --help' lists them all", command->name, word, command->name);
+    return EXIT_TROUBLE;
+}
+
+static bool is_choice(const char *choices, const char *text)
+{
+    size_t len = strlen(text);
+    for (const char *at = choices; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (len && strcspn(at, "|") == len && strncmp(at, text, len) == 0)
+            return true;
+    return false;
+}
+
+/* Reads an option's argument into its value; false after an error on stderr. */
+static bool read_value(const struct command *command, const struct command_option *option, const char *text, struct option_value *value)
+{
+    value->given = true;
+    value->text = text;
+    if (option->kind == OPTION_FLAG)
+        return true;
+    if (option->kind == OPTION_TEXT) {
+        if (!option->choices || is_choice(option->choices, text))
+            return true;
+        complain("%s: --%s=%s: write one of %s", command->name, option->name, text, option->choices);
+        return false;
+    }
+    char *end;
+    errno = 0;
+    if (option->kind == OPTION_COUNT) {
+        value->count = strtoull(text, &end, 10);
+        value->seconds = (double)value->count;
+    } else {
+        value->seconds = strtod(text, &end);
+    }
+    /* strtoull() takes blanks and signs, strtod() takes "inf" and "nan" as well. */
+    if (text[0] < '0' || text[0] > '9' || *end || errno || !isfinite(value->seconds) || value->seconds < option->low ||
+        value->seconds > option->high) {
+        complain("%s: --%s=%s: write a %snumber from %.10g to %.10g", command->name, option->name, text,
+                 option->kind == OPTION_COUNT ? "whole " : "", option->low, option->high);
+        return false;
+    }
+    return true;
+}
+
+/* The tables that getopt_long() wants, made from the descriptor. */
+struct getopt_tables {
+    struct option longs[COMMAND_OPTIONS_MAX + 3];
+    char shorts[2 * COMMAND_OPTIONS_MAX + 4];
+};
+
+static void make_tables(const struct command *command, struct getopt_tables *tables)
+{
+    memset(tables, 0, sizeof(*tables));
+    char *letter = tables->shorts;
+    *letter++ = ':';
+    *letter++ = 'h';
+    size_t n = 0;
+    for (; command->options[n].name; n++) {
+        const struct command_option *option = &command->options[n];
+        bool takes = option->kind != OPTION_FLAG;
+        tables->longs[n] = (struct option){option->name, takes ? required_argument : no_argument, NULL, CODE_FIRST + (int)n};
+        if (option->letter) {
+            *letter++ = option->letter;
+            if (takes)
+                *letter++ = ':';
+        }
+    }
+    tables->longs[n] = (struct option){"help", no_argument, NULL, CODE_HELP};
+    tables->longs[n + 1] = (struct option){"color", required_argument, NULL, CODE_COLOR};
+}
+
+static int place_of(const struct command *command, int code)
+{
+    if (code >= CODE_FIRST)
+        return code - CODE_FIRST;
+    for (int i = 0; command->options[i].name; i++)
+        if (command->options[i].letter == code)
+            return i;
+    return -1;
+}
+
+static int missing_argument(const struct command *command, const char *word)
+{
+    complain("%s: option '%s' needs an argument; 'weir %s --help' shows which", command->name, word, command->name);
+    return EXIT_TROUBLE;
+}
+
+int command_run(const struct command *command, int argc, char **argv)
+{
+    struct getopt_tables tables;
+    struct command_call call = {0};
+    make_tables(command, &tables);
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        int at = optind;
+        int code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL);
+        /* optind stays on a cluster of letters until its last one was read. */
+        const char *word = argv[optind > at ? optind - 1 : at];
+        if (code == -1)
+            break;
+        if (code == ':')
+            return missing_argument(command, word);
+        if (code == '?')
+            return wrong_option(command, word);
+        if (code == CODE_HELP || code == 'h') {
+            command_help_one(command);
+            return EXIT_GOOD;
+        }
+        if (code == CODE_COLOR) {
+            if (!terminal_set_colour(optarg))
+                return EXIT_TROUBLE;
+            continue;
+        }
+        int place = place_of(command, code);
+        if (!read_value(command, &command->options[place], optarg, &call.options[place]))
+            return EXIT_TROUBLE;
+    }
+    call.count = argc - optind;
+    call.operands = argv + optind;
+    if (call.count < command->operands_min || call.count > command->operands_max) {
+        if (call.count > command->operands_max)
+            complain("%s: one argument too many: '%s'", command->name, call.operands[command->operands_max]);
+        else
+            complain("%s: it needs %s", command->name, command->operands);
+        fprintf(stderr, "Usage: weir %s [OPTION]... %s\n", command->name, command->operands);
+        return EXIT_TROUBLE;
+    }
+    return command->run(&call);
+}
+
+static void print_option(char letter, const char *name, const char *placeholder, const char *help)
+{
+    char text[64];
+    char before[8] = "    ";
+    if (letter)
+        snprintf(before, sizeof(before), "-%c, ", letter);
+    snprintf(text, sizeof(text), "%s--%s%s%s", before, name, placeholder ? "=" : "", placeholder ? placeholder : "");
+    printf("  %-33s %s\n", text, help);
+}
+
+void command_help_one(const struct command *command)
+{
+    printf("Usage: weir %s [OPTION]...%s%s\n\n%s\n", command->name, *command->operands ? " " : "", command->operands, command->details);
+    style_line(stdout, STYLE_STRONG, "\nOptions");
+    for (const struct command_option *option = command->options; option->name; option++)
+        print_option(option->letter, option->name, option->placeholder, option->help);
+    print_option(0, "color", "auto|never|always", "colours: only on a terminal (auto), or as told");
+    print_option('h', "help", NULL, "this text");
+    style_line(stdout, STYLE_STRONG, "\nExample");
+    printf("%s", command->example);
+}
+
+void command_help_all(void)
+{
+    puts("Usage: weir SUBCOMMAND [OPTION]... [ARGUMENT]...\n"
+         "       weir --version\n\n"
+         "GPU memory pools from a policy file: checks policies, shows what devices can do, and tries a policy out.");
+    style_line(stdout, STYLE_STRONG, "\nSubcommands");
+    for (const struct command *const *at = commands; *at; at++)
+        printf("  %-10s %s\n", (*at)->name, (*at)->summary);
+    style_line(stdout, STYLE_STRONG, "\nExamples");
+    puts("  weir try                    try the policy in force on the GPU\n"
+         "  WEIR_GPU=sim weir try       the same on the simulator, without a GPU\n"
+         "  weir check policy.yaml      find every error in a file\n"
+         "  weir help try               all about one subcommand\n");
+    puts("Environment: WEIR_POLICY names the policy file, WEIR_CONF overrides keys, WEIR_GPU is cuda or sim, WEIR_SIM sets up the\n"
+         "simulator, NO_COLOR turns colours off. More in weir(1) and weir-policy(5).");
+}

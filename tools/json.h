@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * json.h - writes one JSON document to a stream, indented by two. A library dependency for output alone is not worth it.
+ *
+ * Each call adds one member to the innermost open object, or, with key NULL, one element to the innermost open array. The caller keeps
+ * begin and end in pairs.
+ */
+#ifndef WEIR_JSON_H
+#define WEIR_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define JSON_DEPTH_MAX 16
+
+struct json {
+    FILE *out;
+    unsigned depth;
+    bool is_array[JSON_DEPTH_MAX];
+    bool has_members[JSON_DEPTH_MAX];
+};
+
+#define JSON_INIT(stream) { .out = (stream) }
+
+void json_object(struct json *json, const char *key);
+void json_array(struct json *json, const char *key);
+/* Ends the innermost object or array; the outermost one with a newline. */
+void json_end(struct json *json);
+
+/* NULL is written as null. Bytes that are not UTF-8 become U+FFFD, since JSON has no way to write them. */
+void json_string(struct json *json, const char *key, const char *value);
+void json_uint(struct json *json, const char *key, uint64_t value);
+void json_number(struct json *json, const char *key, double value);
+void json_bool(struct json *json, const char *key, bool value);
+void json_null(struct json *json, const char *key);
+
+#endif
