@@ -56,7 +56,7 @@ static struct policy_origin *new_object(struct parse *parse, enum policy_scope s
         origins[i].path = keep_text(parse, path);
         if (!origins[i].path)
             return NULL;
-        if (i < count && keys[i].initial && !policy_value_default(&parse->reading, &keys[i], (char *)values + keys[i].offset))
+        if (i < count && !policy_value_default(&parse->reading, &keys[i], (char *)values + keys[i].offset))
             return NULL;
     }
     return origins;

@@ -30,3 +30,6 @@ tests_unit_policy_values_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_values_LDADD = tests/unit/libpolicydata.la
 
 EXTRA_DIST += %reldir%/policies
+
+dist_check_SCRIPTS += %reldir%/schema.sh
+TESTS += %reldir%/schema.sh
