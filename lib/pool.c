@@ -117,8 +117,11 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     int code = gpu->stream_create(pool->device->index, &stream);
     if (code == GPU_SUCCESS) {
         code = gpu->malloc_async(&ptr, bytes, pool->handle, stream);
-        if (code == GPU_SUCCESS)
+        if (code == GPU_SUCCESS) {
             code = gpu->free_async(ptr, stream);
+            if (code != GPU_SUCCESS)
+                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
+        }
         if (code == GPU_SUCCESS)
             code = gpu->stream_synchronize(stream);
         gpu->stream_destroy(stream);
