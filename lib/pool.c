@@ -302,6 +302,20 @@ static int set_peer(weir_pool *pool, int peer, bool grant)
     return code;
 }
 
+static int can_reach(const weir_pool *pool, int peer, bool *can)
+{
+    *can = true; /* the host's memory */
+    return pool->is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
+}
+
+/* Grants or withdraws what the entry says of this peer; `all` means those that can reach the pool. */
+static int apply_peer(weir_pool *pool, const struct policy_pool *entry, const struct weir__device *peer)
+{
+    bool wanted = weir__device_is_in(peer, &entry->peer_access);
+    int code = wanted && entry->peer_access.all ? can_reach(pool, peer->index, &wanted) : GPU_SUCCESS;
+    return code == GPU_SUCCESS ? set_peer(pool, peer->index, wanted) : code;
+}
+
 static weir_status check_peers(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -320,13 +334,13 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
     }
     for (size_t d = 0; d < pool->w->device_count; d++) {
         const struct weir__device *peer = &pool->w->devices[d];
-        bool can = true;
+        bool can;
         if (peer == pool->device || !weir__device_is_in(peer, &entry->peer_access))
             continue;
-        int code = pool->is_host ? GPU_SUCCESS : gpu->can_access_peer(pool->device->index, peer->index, &can);
+        int code = can_reach(pool, peer->index, &can);
         if (code != GPU_SUCCESS)
             return weir__fail_gpu(error, gpu, code, "%s: device %d", place.path, peer->index);
-        if (!can)
+        if (!can && !entry->peer_access.all)
             return weir__fail_at(error, WEIR_BAD_POLICY, place,
                                  "device %d cannot reach the memory of device %d: leave it out, or write none (`weir devices` shows who "
                                  "can reach whom)",
@@ -397,7 +411,7 @@ weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const
         const struct weir__device *peer = &pool->w->devices[d];
         if (peer == pool->device)
             continue;
-        code = set_peer(pool, peer->index, weir__device_is_in(peer, &entry->peer_access));
+        code = apply_peer(pool, entry, peer);
         if (code != GPU_SUCCESS)
             status = weir__fail_gpu(error, gpu, code, "%s: access of device %d to pool '%s' of device %d",
                                     policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
