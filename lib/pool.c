@@ -85,8 +85,10 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
     int code = GPU_SUCCESS;
     if (pool->is_default) {
         code = gpu->pool_get_default(spec.device, &pool->handle);
-        for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++)
+        for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
             code = gpu->pool_get(pool->handle, saved_attributes[i], &pool->saved[i]);
+            pool->written[i] = pool->saved[i];
+        }
         if (code != GPU_SUCCESS)
             pool->handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
@@ -196,23 +198,33 @@ static bool shares_threshold(uint64_t threshold)
     return threshold != 0 && threshold != UINT64_MAX;
 }
 
+/* Writes one attribute of the pool or its twin, and remembers what of a default pool is ours to put back. */
+static int set_attribute(weir_pool *pool, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    int code = pool->w->gpu->pool_set(handle, attribute, value);
+    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS && handle == pool->handle; i++)
+        if (saved_attributes[i] == attribute)
+            pool->written[i] = value;
+    return code;
+}
+
 /* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
-static int write_both(const weir_pool *pool, uint64_t rest, uint64_t share)
+static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
 {
     const struct gpu *gpu = pool->w->gpu;
     if (!pool->small)
-        return gpu->pool_set(pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
+        return set_attribute(pool, pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
     bool small_first = share < pool->small_share;
     gpu_pool first = small_first ? pool->small : pool->handle, second = small_first ? pool->handle : pool->small;
     uint64_t before = 0;
     int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
     if (code == GPU_SUCCESS)
-        code = gpu->pool_set(first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
+        code = set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
     if (code != GPU_SUCCESS)
         return code;
-    code = gpu->pool_set(second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
+    code = set_attribute(pool, second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
     if (code != GPU_SUCCESS)
-        gpu->pool_set(first, GPU_POOL_RELEASE_THRESHOLD, before);
+        set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, before);
     return code;
 }
 
@@ -388,9 +400,9 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
     };
     int code = GPU_SUCCESS;
     for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
-        code = gpu->pool_set(pool->handle, reuse[i].attribute, reuse[i].value);
+        code = set_attribute(pool, pool->handle, reuse[i].attribute, reuse[i].value);
         if (code == GPU_SUCCESS && pool->small)
-            code = gpu->pool_set(pool->small, reuse[i].attribute, reuse[i].value);
+            code = set_attribute(pool, pool->small, reuse[i].attribute, reuse[i].value);
     }
     if (code == GPU_SUCCESS && !pool->is_exportable)
         code = write_threshold(pool, policy_size_bytes(entry->release_threshold, pool->device->info.memory));
@@ -487,6 +499,17 @@ static void destroy_handles(weir_pool *pool)
     }
 }
 
+/* Of a default pool: what the program has changed since is its own. */
+static void restore_attributes(const weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
+        uint64_t now;
+        if (gpu->pool_get(pool->handle, saved_attributes[i], &now) == GPU_SUCCESS && now == pool->written[i])
+            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+    }
+}
+
 void weir__pool_free(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -504,8 +527,7 @@ void weir__pool_free(weir_pool *pool)
         if (pool->peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS)
             weir__log(pool->w, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
     if (pool->is_default && pool->handle)
-        for (size_t i = 0; i < WEIR__SAVED_COUNT; i++)
-            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        restore_attributes(pool);
     destroy_handles(pool);
     weir__relaxed_end(gpu, mode);
     pthread_mutex_destroy(&pool->lock);

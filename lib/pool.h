@@ -40,6 +40,7 @@ struct weir_pool {
     gpu_pool former;
     weir_pool *next_current;
     uint64_t saved[WEIR__SAVED_COUNT];
+    uint64_t written[WEIR__SAVED_COUNT]; /* what we made of them */
 
     pthread_mutex_t lock;
     bool *peers;          /* by device: access granted. Guarded by lock */
