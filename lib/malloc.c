@@ -51,7 +51,9 @@ static bool is_within_cap(weir_pool *pool, uint64_t max_size)
     uint64_t released;
     if (!is_above_cap(pool, max_size))
         return true;
-    return weir__pool_trim(pool, max_size, &released) == GPU_SUCCESS && !is_above_cap(pool, max_size);
+    /* CUDA gives whole steps back and never less than it was told to keep. */
+    uint64_t keep = max_size / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
+    return weir__pool_trim(pool, keep, &released) == GPU_SUCCESS && !is_above_cap(pool, max_size);
 }
 
 /* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
