@@ -288,10 +288,13 @@ static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu
 {
     enum gpu_access seen;
     int code = gpu->pool_set_access(handle, peer, access);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS) {
         code = gpu->pool_get_access(handle, peer, &seen);
-    if (code == GPU_SUCCESS && seen != access)
-        code = GPU_NOT_SUPPORTED;
+        if (code == GPU_SUCCESS && seen != access)
+            code = GPU_NOT_SUPPORTED;
+        if (code != GPU_SUCCESS)
+            gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
+    }
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
     return code;
