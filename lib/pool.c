@@ -366,6 +366,7 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
 
 weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
+    pool->threshold_before = atomic_load(&pool->release_threshold);
     uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
     if (pool->native_max && (max_size == 0 || max_size > pool->native_max))
@@ -438,6 +439,16 @@ weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const
     }
     pthread_mutex_unlock(&pool->lock);
     return status;
+}
+
+weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    weir__pool_apply(pool, policy, entry, error);
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->is_exportable)
+        write_threshold(pool, pool->threshold_before);
+    pthread_mutex_unlock(&pool->lock);
+    return WEIR_OK;
 }
 
 /* Current pool ----------------------------------------------------------------------------------------------------------------------- */
