@@ -529,7 +529,7 @@ void weir__pool_free(weir_pool *pool)
     uint64_t blocks = counts.mallocs - counts.frees;
     if (blocks) {
         char text[WEIR__BYTES_LEN];
-        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync()",
+        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync",
                   pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, atomic_load(&pool->live)));
     }
     /* A peer may still read blocks that live on. */
