@@ -51,7 +51,7 @@ static bool grow(struct weir__shard *shard)
 void weir__blocks_init(struct weir__blocks *blocks)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        pthread_spin_init(&blocks->shards[i].lock, PTHREAD_PROCESS_PRIVATE);
+        weir__spin_init(&blocks->shards[i].lock);
         blocks->shards[i].capacity = 0;
         blocks->shards[i].count = 0;
         blocks->shards[i].slots = NULL;
@@ -60,10 +60,8 @@ void weir__blocks_init(struct weir__blocks *blocks)
 
 void weir__blocks_destroy(struct weir__blocks *blocks)
 {
-    for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        pthread_spin_destroy(&blocks->shards[i].lock);
+    for (size_t i = 0; i < WEIR__SHARDS; i++)
         free(blocks->shards[i].slots);
-    }
 }
 
 /* The pool's counters of this shard, guarded by its lock: counting costs a fast path no access to memory that it does not own already. */
@@ -91,7 +89,7 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
 {
     struct weir__shard *shard = shard_of(blocks, hash(block->ptr));
     *former = (struct weir__block){ 0 };
-    pthread_spin_lock(&shard->lock);
+    weir__spin_lock(&shard->lock);
     bool room = has_room(shard);
     if (room) {
         struct weir__block *slot = find(shard, block->ptr);
@@ -104,7 +102,7 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
         *slot = *block;
         count_malloc(counts_of(blocks, shard, block->pool), block, 1);
     }
-    pthread_spin_unlock(&shard->lock);
+    weir__spin_unlock(&shard->lock);
     return room;
 }
 
@@ -127,7 +125,7 @@ bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__bloc
 {
     struct weir__shard *shard = shard_of(blocks, hash(ptr));
     bool found = false;
-    pthread_spin_lock(&shard->lock);
+    weir__spin_lock(&shard->lock);
     if (shard->capacity) {
         struct weir__block *slot = find(shard, ptr);
         found = slot->ptr == ptr;
@@ -138,14 +136,14 @@ bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__bloc
             count_free(counts_of(blocks, shard, block->pool), block, 1);
         }
     }
-    pthread_spin_unlock(&shard->lock);
+    weir__spin_unlock(&shard->lock);
     return found;
 }
 
 bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block)
 {
     struct weir__shard *shard = shard_of(blocks, hash(block->ptr));
-    pthread_spin_lock(&shard->lock);
+    weir__spin_lock(&shard->lock);
     /* A search must always end at a free slot, so the last one stays free. */
     bool room = has_room(shard) || shard->count + 1 < shard->capacity;
     if (room) {
@@ -153,7 +151,7 @@ bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block
         shard->count++;
         count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }
-    pthread_spin_unlock(&shard->lock);
+    weir__spin_unlock(&shard->lock);
     return room;
 }
 
@@ -162,13 +160,13 @@ struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_p
     struct weir__counts sum = { 0 };
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
         struct weir__shard *shard = &blocks->shards[i];
-        pthread_spin_lock(&shard->lock);
+        weir__spin_lock(&shard->lock);
         const struct weir__counts *counts = counts_of(blocks, shard, pool);
         sum.mallocs += counts->mallocs;
         sum.frees += counts->frees;
         sum.graph_mallocs += counts->graph_mallocs;
         sum.graph_frees += counts->graph_frees;
-        pthread_spin_unlock(&shard->lock);
+        weir__spin_unlock(&shard->lock);
     }
     return sum;
 }

@@ -8,11 +8,11 @@
 #ifndef WEIR_LIB_BLOCKS_H
 #define WEIR_LIB_BLOCKS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/spin.h"
 #include "lib/weir.h"
 
 #define WEIR__SHARDS 64
@@ -26,7 +26,7 @@ struct weir__block {
 };
 
 struct weir__shard {
-    pthread_spinlock_t lock;
+    weir__spin lock;
     size_t capacity; /* a power of two, or 0 */
     size_t count;    /* blocks in it; at most three quarters of capacity, which leaves room for those that are put back */
     struct weir__block *slots;

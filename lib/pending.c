@@ -8,8 +8,8 @@ static __thread char thread_name;
 
 void weir__pending_init(struct weir__pending *pending, uint64_t device_memory)
 {
-    *pending = (struct weir__pending){ .due = device_memory / 256 };
-    pthread_mutex_init(&pending->lock, NULL);
+    *pending = (struct weir__pending){ .due = device_memory / 64 };
+    weir__spin_init(&pending->lock);
 }
 
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
@@ -17,7 +17,6 @@ void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
         if (pending->entries[i].event)
             gpu->event_destroy(pending->entries[i].event);
-    pthread_mutex_destroy(&pending->lock);
 }
 
 static struct weir__pending_entry *entry_of(struct weir__pending *pending, gpu_stream stream, const void *thread)
@@ -32,7 +31,7 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
     struct weir__pending_entry *entry = entry_of(pending, stream, thread);
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     bool is_ours = entry->stream == stream && entry->thread == thread;
     if (!entry->busy && !is_ours) {
         entry->stream = stream;
@@ -43,7 +42,7 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
     if (is_ours)
         entry->unnoted += bytes;
     bool is_due = is_ours && !entry->busy && entry->unnoted >= pending->due;
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
     return is_due;
 }
 
@@ -51,14 +50,14 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
     struct weir__pending_entry *entry = entry_of(pending, stream, thread);
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     bool is_ours = !entry->busy && entry->stream == stream && entry->thread == thread;
     uint64_t noted = is_ours ? entry->unnoted : 0;
     if (is_ours) {
         entry->busy = true;
         entry->unnoted = 0;
     }
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
     if (!is_ours)
         return;
 
@@ -68,16 +67,16 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
 
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     entry->bytes = code == GPU_SUCCESS ? entry->bytes + noted : 0;
     entry->busy = false;
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
 }
 
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen)
 {
     struct weir__pending_entry *largest = NULL;
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
         struct weir__pending_entry *entry = &pending->entries[i];
         bool open = !entry->busy && entry->bytes && !(*seen >> i & 1);
@@ -88,15 +87,15 @@ struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, u
         largest->busy = true;
         *seen |= UINT64_C(1) << (largest - pending->entries);
     }
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
     return largest;
 }
 
 void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done)
 {
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     if (done)
         entry->bytes = 0;
     entry->busy = false;
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
 }

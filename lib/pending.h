@@ -3,18 +3,18 @@
  * pending.h - large frees on streams that were not opened, so that recovery can wait for them.
  *
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
- * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/256 of the device: that much at most recovery does
- * not know of. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, and
+ * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
+ * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, and
  * another handle may take the entry over. A lost entry costs a rescue, never safety.
  * Owned by its device; `lock` is a leaf and is not held over CUDA calls: an entry is claimed by its `busy` flag meanwhile.
  */
 #ifndef WEIR_LIB_PENDING_H
 #define WEIR_LIB_PENDING_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "lib/gpu/gpu.h"
+#include "lib/spin.h"
 
 #define WEIR__PENDING_MAX 64
 #define WEIR__PENDING_SMALLEST (UINT64_C(1) << 20) /* bytes: smaller frees are not worth counting */
@@ -29,7 +29,7 @@ struct weir__pending_entry {
 };
 
 struct weir__pending {
-    pthread_mutex_t lock;
+    weir__spin lock;
     uint64_t due;
     struct weir__pending_entry entries[WEIR__PENDING_MAX];
 };

@@ -66,9 +66,8 @@ static void report_pools(const struct try_run *run)
         table_cell(&table, "%s", COUNT_TEXT(pool->failures));
         table_cell(&table, "%s", pool->is_private ? "yes" : "");
     }
-    printf("\n  Pools when everything was freed. 'Reserved' is what a pool holds of its device, 'idle' is what it keeps for reuse; 'live' "
-           "is in the\n"
-           "  program's hands, 'highest' the most that ever was. 'Growths' counts, in %s snapshots, how often a pool had grown.\n\n",
+    printf("\n  The pools when everything was freed. 'Reserved' is what a pool holds of its device, 'idle' what it keeps for reuse.\n"
+           "  'Live' is in the program's hands, 'highest' the most that ever was. In %s snapshots, a pool had grown 'growths' times.\n\n",
            COUNT_TEXT(run->snapshots));
     table_print(&table, stdout);
 }

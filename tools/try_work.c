@@ -206,14 +206,14 @@ static bool operate(struct try_worker *worker)
     return true;
 }
 
-/* Frees what is left, whatever happened before, so that only Weir can be at fault for a leak. */
+/* Frees what is left, whatever happened before, so that only Weir can be at fault for a leak. A call that failed is made once more. */
 static void give_all(struct try_worker *worker)
 {
     for (size_t i = 0; i < worker->berth_count; i++) {
         struct try_berth *berth = &worker->berths[i];
         worker->run->gpu->set_current_device(berth->pool->device);
         for (size_t j = 0; j < TRY_SLOTS; j++)
-            if (berth->slots[j].ptr)
+            for (int attempt = 0; attempt < 2 && berth->slots[j].ptr; attempt++)
                 give(worker, berth, &berth->slots[j]);
         for (unsigned k = 0; k < berth->stream_count; k++)
             worker->run->gpu->stream_synchronize(berth->streams[k].handle);
