@@ -38,6 +38,18 @@ static bool is_above_cap(const weir_pool *pool, uint64_t max_size)
     return max_size && (pool->small || max_size != pool->native_max) && weir__pool_figure(pool, GPU_POOL_RESERVED) > max_size;
 }
 
+/* After a request that may have grown the pool: gives back idle memory down to the cap, as the driver does at a cap of its own. Otherwise a
+   pool that grew by a whole step and was refused would stay above its cap, and refuse all that came later. */
+static bool is_within_cap(weir_pool *pool, uint64_t max_size)
+{
+    uint64_t released;
+    if (!is_above_cap(pool, max_size))
+        return true;
+    /* CUDA gives whole steps back and never less than it was told to keep. */
+    uint64_t keep = max_size / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
+    return weir__pool_trim(pool, keep, &released) == GPU_SUCCESS && !is_above_cap(pool, max_size);
+}
+
 /* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
 static bool was_native_cap(const struct weir__request *request)
 {
@@ -61,8 +73,8 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     if (!request->at_cap) {
         void *block;
         request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
-        if (request->code == GPU_SUCCESS && is_above_cap(pool, max_size)) {
-            gpu->free_async(block, request->stream);
+        /* A block that cannot be given back is better served above the cap than lost. */
+        if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) && gpu->free_async(block, request->stream) == GPU_SUCCESS) {
             request->at_cap = true;
             request->code = GPU_OUT_OF_MEMORY;
         } else if (request->code == GPU_SUCCESS) {

@@ -41,9 +41,11 @@ struct weir_pool {
     gpu_pool former;
     weir_pool *next_current;
     uint64_t saved[WEIR__SAVED_COUNT];
+    uint64_t written[WEIR__SAVED_COUNT]; /* what we made of them */
 
     pthread_mutex_t lock;
     bool *peers;          /* by device: access granted. Guarded by lock */
+    uint64_t threshold_before; /* release_threshold when the last reload began. Guarded by w->config */
 
     _Atomic uint64_t release_threshold;
     _Atomic uint64_t max_size;   /* 0: none */
@@ -81,9 +83,10 @@ void weir__pool_rebalance(weir_pool *pool);
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
 
 /* The settings that a reload may change. check says whether apply could, as far as that can be known before; apply stops at the first
-   failure: the caller then applies the former policy again. */
+   failure: the caller then undoes it with the former policy, which also brings back a threshold set at run time. */
 weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 
 /* CUDA's figure of pool and twin together; 0 where the driver does not tell. */
 uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);

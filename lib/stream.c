@@ -32,6 +32,8 @@ static int get_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
 
 static uint64_t filter_bit(gpu_stream handle)
 {
+    if (!handle)
+        handle = GPU_STREAM_LEGACY; /* two names of one stream */
     return UINT64_C(1) << ((uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 58);
 }
 

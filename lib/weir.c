@@ -329,7 +329,7 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     if (status == WEIR_OK) {
         status = each_pool(w, after, error, weir__pool_apply);
         if (status != WEIR_OK)
-            each_pool(w, w->policy, NULL, weir__pool_apply);
+            each_pool(w, w->policy, NULL, weir__pool_undo);
     }
     struct policy *unused = after;
     if (status == WEIR_OK) {

@@ -40,3 +40,9 @@ TESTS += tests/api/streams
 tests_api_streams_SOURCES = tests/api/streams.c
 tests_api_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_streams_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/reload
+TESTS += tests/api/reload
+tests_api_reload_SOURCES = tests/api/reload.c
+tests_api_reload_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_reload_LDADD = tests/api/libfixture.la
