@@ -214,7 +214,7 @@ static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
     const struct gpu *gpu = pool->w->gpu;
     if (!pool->small)
         return set_attribute(pool, pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
-    bool small_first = share < pool->small_share;
+    bool small_first = share < atomic_load(&pool->small_share);
     gpu_pool first = small_first ? pool->small : pool->handle, second = small_first ? pool->handle : pool->small;
     uint64_t before = 0;
     int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
@@ -235,19 +235,17 @@ static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
 static int write_threshold(weir_pool *pool, uint64_t threshold)
 {
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t share = threshold, rest = threshold, mark = UINT64_MAX;
+    uint64_t share = threshold, rest = threshold;
     if (pool->small && shares_threshold(threshold)) {
         uint64_t reserved = 0;
         if (gpu->pool_get(pool->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
             reserved = threshold / 8; /* a driver without figures: a fixed share */
         share = reserved < threshold ? reserved : threshold;
         rest = threshold - share;
-        mark = share < threshold ? reserved : UINT64_MAX;
     }
     int code = write_both(pool, rest, share);
     if (code == GPU_SUCCESS) {
-        pool->small_share = share;
-        atomic_store(&pool->small_mark, mark);
+        atomic_store(&pool->small_share, pool->small && share < threshold ? share : UINT64_MAX);
         atomic_store(&pool->release_threshold, threshold);
     } else {
         gpu->forget_error(code);
@@ -257,10 +255,12 @@ static int write_threshold(weir_pool *pool, uint64_t threshold)
 
 void weir__pool_rebalance(weir_pool *pool)
 {
+    uint64_t reserved = 0;
+    if (pool->w->gpu->pool_get(pool->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS || reserved <= atomic_load(&pool->small_share))
+        return;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
-    if (atomic_load(&pool->small_live) > atomic_load(&pool->small_mark))
-        write_threshold(pool, atomic_load(&pool->release_threshold));
+    write_threshold(pool, atomic_load(&pool->release_threshold));
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
 }
@@ -494,11 +494,6 @@ static void unmake_current(weir_pool *pool)
 
 /* Destroying ------------------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t live_blocks(const weir_pool *pool)
-{
-    return atomic_load(&pool->mallocs) - atomic_load(&pool->frees);
-}
-
 static void destroy_handles(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -530,10 +525,11 @@ void weir__pool_free(weir_pool *pool)
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     unmake_current(pool);
-    uint64_t blocks = live_blocks(pool);
+    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
+    uint64_t blocks = counts.mallocs - counts.frees;
     if (blocks) {
         char text[WEIR__BYTES_LEN];
-        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync()",
+        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync",
                   pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, atomic_load(&pool->live)));
     }
     /* A peer may still read blocks that live on. */

@@ -140,8 +140,8 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
     const char *size = SIZE_TEXT(step->bytes), *time = TIME_TEXT(step->nanoseconds);
     ladder_text(step->pool, ladder, sizeof(ladder));
     if (step->outcome == TRY_RESCUED) {
-        conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene, rung_deed(step->rung),
-                 time, try_rung_name(step->rung));
+        conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene,
+                 rung_deed(step->rung), time, try_rung_name(step->rung));
     } else if (step->outcome == TRY_SERVED) {
         conclude(step, TRY_SERVED, "A request for %s was made %s. The driver served it by itself in %s, so no rung was needed.", size,
                  scene, time);

@@ -4,13 +4,16 @@
 #include <string.h>
 
 #include "lib/blocks.h"
+#include "lib/pool.h"
 #include "tests/support/suite.h"
 
 static struct weir__blocks blocks;
+static struct weir_pool pool; /* for its counters; nothing else of it is touched */
 
 static void set_up(void)
 {
     weir__blocks_init(&blocks);
+    memset(pool.counts, 0, sizeof pool.counts);
 }
 
 static void tear_down(void)
@@ -27,7 +30,7 @@ static void *address(uint64_t number)
 static bool add(void *ptr, uint64_t size)
 {
     struct weir__block former;
-    bool added = weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .size = size }, &former);
+    bool added = weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .size = size, .pool = &pool }, &former);
     ck_assert_ptr_null(former.ptr);
     return added;
 }
@@ -40,20 +43,12 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-static size_t total_claims(void)
+static size_t total_count(void)
 {
-    size_t claims = 0;
+    size_t count = 0;
     for (size_t i = 0; i < WEIR__SHARDS; i++)
-        claims += blocks.shards[i].claimed;
-    return claims;
-}
-
-static size_t total_capacity(void)
-{
-    size_t capacity = 0;
-    for (size_t i = 0; i < WEIR__SHARDS; i++)
-        capacity += blocks.shards[i].capacity;
-    return capacity;
+        count += blocks.shards[i].count;
+    return count;
 }
 
 /* Finds `count` addresses that all fall into shard 0, where they must crowd each other. */
@@ -63,23 +58,21 @@ static void find_neighbours(void **ptrs, size_t count)
     for (size_t found = 0; found < count;) {
         struct weir__block block, former;
         void *ptr = address((next_random(&state) & UINT64_C(0x7fffffffffff)) / 512 * 512);
-        ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr }, &former));
-        if (blocks.shards[0].claimed && !former.ptr)
+        ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .pool = &pool }, &former));
+        if (blocks.shards[0].count && !former.ptr)
             ptrs[found++] = ptr;
         ck_assert(weir__blocks_take(&blocks, ptr, &block));
-        weir__blocks_settle(&blocks, &block);
     }
 }
 
 START_TEST(block_is_taken_as_it_was_added)
 {
-    weir_pool *pool = (weir_pool *)address(0x1234);
-    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = pool, .small = true, .graph = true }, out, former;
+    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .small = true, .graph = true }, out, former;
     ck_assert(weir__blocks_add(&blocks, &in, &former));
     ck_assert(weir__blocks_take(&blocks, in.ptr, &out));
     ck_assert_ptr_eq(out.ptr, in.ptr);
     ck_assert_uint_eq(out.size, 77);
-    ck_assert_ptr_eq(out.pool, pool);
+    ck_assert_ptr_eq(out.pool, &pool);
     ck_assert(out.small && out.graph);
 }
 END_TEST
@@ -113,17 +106,17 @@ START_TEST(address_that_is_there_already_gives_its_former_entry)
 {
     struct weir__block block, former;
     ck_assert(add(address(0x7f0000000200), 1));
-    ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = address(0x7f0000000200), .size = 2 }, &former));
+    ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = address(0x7f0000000200), .size = 2, .pool = &pool }, &former));
     ck_assert_ptr_eq(former.ptr, address(0x7f0000000200));
     ck_assert_uint_eq(former.size, 1);
-    ck_assert_uint_eq(total_claims(), 1);
+    ck_assert_uint_eq(total_count(), 1);
     ck_assert(weir__blocks_take(&blocks, address(0x7f0000000200), &block));
     ck_assert_uint_eq(block.size, 2);
     ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
 }
 END_TEST
 
-/* Model of the random tests: of each address whether it is in, out, or taken and not settled. */
+/* Model of the random tests: of each address whether it is in, out, or taken and may be put back. */
 #define ADDRESSES 20000
 enum place { OUT, IN, TAKEN };
 
@@ -135,7 +128,7 @@ static struct model {
 
 static void step(struct model *entry, uint64_t random)
 {
-    struct weir__block block = { .ptr = entry->ptr, .size = random | 1 }, former;
+    struct weir__block block = { .ptr = entry->ptr, .size = random | 1, .pool = &pool }, former;
     switch (entry->place) {
     case OUT:
         ck_assert(!weir__blocks_take(&blocks, entry->ptr, &former));
@@ -153,9 +146,7 @@ static void step(struct model *entry, uint64_t random)
         ck_assert(!weir__blocks_take(&blocks, entry->ptr, &former));
         block.size = entry->size;
         if (random & 4)
-            weir__blocks_put_back(&blocks, &block);
-        else
-            weir__blocks_settle(&blocks, &block);
+            ck_assert(weir__blocks_put_back(&blocks, &block));
         entry->place = random & 4 ? IN : OUT;
     }
 }
@@ -166,16 +157,20 @@ static void walk(size_t addresses, unsigned steps, uint64_t seed)
         uint64_t random = next_random(&seed);
         step(&model[(random >> 20) % addresses], random);
     }
-    size_t claims = 0;
+    size_t live = 0;
+    for (size_t i = 0; i < addresses; i++)
+        live += model[i].place == IN;
+    struct weir__counts counts = weir__blocks_count(&blocks, &pool);
+    ck_assert_uint_eq(counts.mallocs - counts.frees, live);
+    ck_assert_uint_eq(total_count(), live);
     for (size_t i = 0; i < addresses; i++) {
         struct weir__block block;
         bool found = weir__blocks_take(&blocks, model[i].ptr, &block);
         ck_assert_int_eq(found, model[i].place == IN);
         if (found)
             ck_assert_uint_eq(block.size, model[i].size);
-        claims += model[i].place != OUT;
     }
-    ck_assert_uint_eq(total_claims(), claims);
+    ck_assert_uint_eq(total_count(), 0);
 }
 
 START_TEST(table_agrees_with_a_model_for_adjacent_blocks)
@@ -205,7 +200,7 @@ START_TEST(table_agrees_with_a_model_in_one_crowded_shard)
 }
 END_TEST
 
-START_TEST(put_back_never_grows_the_table)
+START_TEST(blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found)
 {
     void *ptrs[400];
     struct weir__block taken[200];
@@ -216,10 +211,8 @@ START_TEST(put_back_never_grows_the_table)
         ck_assert(weir__blocks_take(&blocks, ptrs[i], &taken[i]));
     for (size_t i = 200; i < 400; i++)
         ck_assert(add(ptrs[i], i + 1));
-    size_t capacity = total_capacity();
     for (size_t i = 0; i < 200; i++)
-        weir__blocks_put_back(&blocks, &taken[i]);
-    ck_assert_uint_eq(total_capacity(), capacity);
+        ck_assert(weir__blocks_put_back(&blocks, &taken[i]));
     for (size_t i = 0; i < 400; i++) {
         ck_assert(weir__blocks_take(&blocks, ptrs[i], &taken[0]));
         ck_assert_uint_eq(taken[0].size, i + 1);
@@ -227,7 +220,7 @@ START_TEST(put_back_never_grows_the_table)
 }
 END_TEST
 
-START_TEST(settled_blocks_leave_no_claim)
+START_TEST(blocks_that_come_and_go_do_not_grow_the_table)
 {
     void *ptrs[10];
     struct weir__block block;
@@ -235,10 +228,22 @@ START_TEST(settled_blocks_leave_no_claim)
     for (unsigned round = 0; round < 10000; round++) {
         ck_assert(add(ptrs[round % 10], 1));
         ck_assert(weir__blocks_take(&blocks, ptrs[round % 10], &block));
-        weir__blocks_settle(&blocks, &block);
     }
     ck_assert_uint_eq(blocks.shards[0].capacity, 64);
-    ck_assert_uint_eq(total_claims(), 0);
+    ck_assert_uint_eq(total_count(), 0);
+}
+END_TEST
+
+START_TEST(graph_blocks_are_counted_apart)
+{
+    struct weir__block block = { .ptr = address(0x7f0000000200), .size = 1, .pool = &pool, .graph = true }, former;
+    ck_assert(weir__blocks_add(&blocks, &block, &former));
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_mallocs, 1);
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).mallocs, 0);
+    ck_assert(weir__blocks_take(&blocks, block.ptr, &block));
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_frees, 1);
+    ck_assert(weir__blocks_put_back(&blocks, &block));
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_frees, 0);
 }
 END_TEST
 
@@ -252,7 +257,6 @@ static void *take_all(void *got)
         struct weir__block block;
         if (!weir__blocks_take(&blocks, address(UINT64_C(0x7f0000000000) + i * 512), &block))
             continue;
-        weir__blocks_settle(&blocks, &block);
         ++*(size_t *)got;
     }
     return NULL;
@@ -271,7 +275,7 @@ START_TEST(block_freed_by_many_threads_is_taken_by_one)
         total += got[i];
     }
     ck_assert_uint_eq(total, RACE_BLOCKS);
-    ck_assert_uint_eq(total_claims(), 0);
+    ck_assert_uint_eq(total_count(), 0);
 }
 END_TEST
 
@@ -288,8 +292,9 @@ int main(void)
     tcase_add_test(tcase, table_agrees_with_a_model_for_adjacent_blocks);
     tcase_add_test(tcase, table_agrees_with_a_model_for_scattered_blocks);
     tcase_add_test(tcase, table_agrees_with_a_model_in_one_crowded_shard);
-    tcase_add_test(tcase, put_back_never_grows_the_table);
-    tcase_add_test(tcase, settled_blocks_leave_no_claim);
+    tcase_add_test(tcase, blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found);
+    tcase_add_test(tcase, blocks_that_come_and_go_do_not_grow_the_table);
+    tcase_add_test(tcase, graph_blocks_are_counted_apart);
     tcase_add_test(tcase, block_freed_by_many_threads_is_taken_by_one);
     return suite_run(suite);
 }
