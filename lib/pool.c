@@ -544,9 +544,11 @@ uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attrib
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t main = 0, small = 0;
-    gpu->pool_get(pool->handle, attribute, &main);
-    if (pool->small)
-        gpu->pool_get(pool->small, attribute, &small);
+    int code = gpu->pool_get(pool->handle, attribute, &main);
+    if (code == GPU_SUCCESS && pool->small)
+        code = gpu->pool_get(pool->small, attribute, &small);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
     return main + small;
 }
 
