@@ -46,11 +46,32 @@ static bool fails_raw(size_t size, cudaMemPool_t pool, cudaStream_t stream, uint
 
 #define KERNEL UINT64_C(300000000) /* ns */
 
+/*
+ * With CUDA's defaults a request in the *same* pool is served by making its stream wait for the freeing one (internal dependencies), so the
+ * cases are those in which CUDA gives up: another pool, and the same pool with internal dependencies switched off.
+ */
+static const struct pending_case {
+    const char *name;
+    const char *policy;
+    bool same_pool;
+} pending_cases[] = {
+    { "another pool",
+      "weir: 1\n"
+      "defaults: { pool: freed }\n"
+      "pools: { freed: { devices: [0], on_oom: { deadline: 5s } }, wanted: { devices: [0], on_oom: { deadline: 5s } } }\n",
+      false },
+    { "same pool, no internal dependencies",
+      "weir: 1\n"
+      "pools: { freed: { devices: [0], reuse: { internal_dependencies: false }, on_oom: { deadline: 5s } } }\n",
+      true },
+};
+
 struct pending {
     const struct gpu *gpu;
-    cudaStream_t a, b; /* freed on a, wanted on b */
-    cudaMemPool_t pool;
+    cudaStream_t a, b;          /* freed on a, wanted on b */
+    cudaMemPool_t freed, wanted; /* raw pools */
     weir *w;
+    weir_pool *weir_freed, *weir_wanted;
     size_t size;
 };
 
@@ -74,57 +95,66 @@ static double kernel_left(uint64_t started, uint64_t at)
 static bool pending_raw(const struct pending *pending, double *failed, double *retry)
 {
     void *block;
-    BENCH_CUDA(cudaMallocFromPoolAsync(&block, pending->size, pending->pool, pending->a));
+    BENCH_CUDA(cudaMallocFromPoolAsync(&block, pending->size, pending->freed, pending->a));
     BENCH_CUDA(cudaStreamSynchronize(pending->a));
     uint64_t started = start_kernel(pending), asked, refused;
     BENCH_CUDA(cudaFreeAsync(block, pending->a));
-    bool fails = fails_raw(pending->size, pending->pool, pending->b, &asked, &refused);
+    bool fails = fails_raw(pending->size, pending->wanted, pending->b, &asked, &refused);
     BENCH_CUDA(cudaStreamSynchronize(pending->a));
     if (fails) {
-        BENCH_CUDA(cudaMallocFromPoolAsync(&block, pending->size, pending->pool, pending->b));
+        BENCH_CUDA(cudaMallocFromPoolAsync(&block, pending->size, pending->wanted, pending->b));
         *retry = (double)(bench_now() - refused) - kernel_left(started, refused);
         *failed = (double)(refused - asked);
         BENCH_CUDA(cudaFreeAsync(block, pending->b));
         BENCH_CUDA(cudaStreamSynchronize(pending->b));
     }
-    empty_raw(pending->pool);
+    empty_raw(pending->freed);
+    empty_raw(pending->wanted);
     return fails;
+}
+
+static void empty_pool(weir_pool *pool)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    if (weir_pool_trim(pool, 0, &error, NULL) != WEIR_OK)
+        bench_die(__FILE__, __LINE__, "weir_pool_trim", error.text);
 }
 
 /* The time of the request, less the rest of the kernel at its start. */
 static double pending_weir(const struct pending *pending)
 {
     void *block;
-    figures_check(weir_malloc(pending->w, &block, pending->size, 0, pending->a), "weir_malloc on an empty device");
+    figures_check(weir_pool_malloc(pending->weir_freed, &block, pending->size, pending->a), "weir_pool_malloc on an empty device");
     BENCH_CUDA(cudaStreamSynchronize(pending->a));
     uint64_t started = start_kernel(pending);
     figures_check(weir_free(pending->w, block, pending->a), "weir_free");
     uint64_t asked = bench_now();
-    weir_status status = weir_malloc(pending->w, &block, pending->size, 0, pending->b);
+    weir_status status = weir_pool_malloc(pending->weir_wanted, &block, pending->size, pending->b);
     uint64_t served = bench_now();
-    figures_check(status, "weir_malloc behind a pending free");
+    figures_check(status, "weir_pool_malloc behind a pending free");
     figures_check(weir_free(pending->w, block, pending->b), "weir_free");
     BENCH_CUDA(cudaStreamSynchronize(pending->b));
-    empty_weir(pending->w);
+    empty_pool(pending->weir_freed);
+    empty_pool(pending->weir_wanted);
     return (double)(served - asked) - kernel_left(started, asked);
 }
 
-static void measure_pending(struct figures *figures, const struct pending *pending)
+static void measure_pending(struct figures *figures, const struct pending *pending, const char *case_name)
 {
     struct bench_series ours = { .name = "weir, beyond the kernel" }, failed = { .name = "raw failed attempt" };
     struct bench_series retry = { .name = "raw synchronise and retry, beyond the kernel" };
     for (size_t i = 0; i < figures->repetitions; i++) {
         double failed_ns, retry_ns;
         if (!pending_raw(pending, &failed_ns, &retry_ns)) {
-            printf("pending  left out: on this driver the raw request behind a pending free succeeds\n");
+            printf("pending  %s: left out: on this driver the raw request behind a pending free succeeds\n", case_name);
             return;
         }
         bench_add(&failed, failed_ns);
         bench_add(&retry, retry_ns);
         bench_add(&ours, pending_weir(pending));
     }
-    char name[80];
-    snprintf(name, sizeof(name), "%zu MiB, against attempt + retry", pending->size / MIB);
+    char name[120];
+    snprintf(name, sizeof(name), "%zu GiB, %s", pending->size / GIB, case_name);
     struct bench_figure *figure = bench_figure_new(&figures->report, "pending", name);
     *bench_series_new(figure, ours.name) = ours;
     *bench_series_new(figure, failed.name) = failed;
@@ -142,10 +172,22 @@ static size_t big_size(uint64_t memory, uint64_t wanted, uint64_t hundredths)
     return (size_t)(size - size % (32 * MIB));
 }
 
-void figures_pending(struct figures *figures)
+static cudaMemPool_t pending_pool(bool internal_dependencies)
 {
-    struct pending pending = { .gpu = figures->gpu, .a = figures_stream(), .b = figures_stream(), .pool = figures_raw_pool(UINT64_MAX) };
-    pending.w = figures_weir(policy);
+    cudaMemPool_t pool = figures_raw_pool(UINT64_MAX);
+    int value = internal_dependencies;
+    BENCH_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &value));
+    return pool;
+}
+
+static void pending_one(struct figures *figures, const struct pending_case *one)
+{
+    struct pending pending = { .gpu = figures->gpu, .a = figures_stream(), .b = figures_stream() };
+    pending.freed = pending_pool(!one->same_pool);
+    pending.wanted = one->same_pool ? pending.freed : pending_pool(true);
+    pending.w = figures_weir(one->policy);
+    figures_check(weir_pool_get(pending.w, "freed", 0, NULL, &pending.weir_freed), "weir_pool_get");
+    figures_check(weir_pool_get(pending.w, one->same_pool ? "freed" : "wanted", 0, NULL, &pending.weir_wanted), "weir_pool_get");
     pending.size = big_size(figures->memory, 120 * GIB, 85);
     weir_stream *a = figures_open_stream(pending.w, pending.a), *b = figures_open_stream(pending.w, pending.b);
     /* The first delay compiles the kernel. */
@@ -153,13 +195,21 @@ void figures_pending(struct figures *figures)
     if (code)
         bench_die(__FILE__, __LINE__, "delay", pending.gpu->code_text(code));
     BENCH_CUDA(cudaStreamSynchronize(pending.a));
-    measure_pending(figures, &pending);
+    measure_pending(figures, &pending, one->name);
     weir_stream_close(a);
     weir_stream_close(b);
     weir_close(pending.w);
-    BENCH_CUDA(cudaMemPoolDestroy(pending.pool));
+    if (pending.wanted != pending.freed)
+        BENCH_CUDA(cudaMemPoolDestroy(pending.wanted));
+    BENCH_CUDA(cudaMemPoolDestroy(pending.freed));
     BENCH_CUDA(cudaStreamDestroy(pending.a));
     BENCH_CUDA(cudaStreamDestroy(pending.b));
+}
+
+void figures_pending(struct figures *figures)
+{
+    for (size_t i = 0; i < sizeof(pending_cases) / sizeof(pending_cases[0]); i++)
+        pending_one(figures, &pending_cases[i]);
 }
 
 /* Small blocks ------------------------------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "lib/pool.h"
+
 #define FIRST_CAPACITY 64
 
 /* Blocks are 512-byte aligned, so the low nine bits say nothing. Fibonacci hashing spreads the rest; the top bits choose the shard, the
@@ -49,37 +51,58 @@ static bool grow(struct weir__shard *shard)
 void weir__blocks_init(struct weir__blocks *blocks)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        pthread_spin_init(&blocks->shards[i].lock, PTHREAD_PROCESS_PRIVATE);
+        weir__spin_init(&blocks->shards[i].lock);
         blocks->shards[i].capacity = 0;
-        atomic_init(&blocks->shards[i].claimed, 0);
+        blocks->shards[i].count = 0;
         blocks->shards[i].slots = NULL;
     }
 }
 
 void weir__blocks_destroy(struct weir__blocks *blocks)
 {
-    for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        pthread_spin_destroy(&blocks->shards[i].lock);
+    for (size_t i = 0; i < WEIR__SHARDS; i++)
         free(blocks->shards[i].slots);
-    }
+}
+
+/* The pool's counters of this shard, guarded by its lock: counting costs a fast path no access to memory that it does not own already. */
+static struct weir__counts *counts_of(struct weir__blocks *blocks, const struct weir__shard *shard, const weir_pool *pool)
+{
+    return (struct weir__counts *)&pool->counts[shard - blocks->shards];
+}
+
+static bool has_room(struct weir__shard *shard)
+{
+    return (shard->count + 1) * 4 <= shard->capacity * 3 || grow(shard);
+}
+
+static void count_malloc(struct weir__counts *counts, const struct weir__block *block, uint64_t sign)
+{
+    *(block->graph ? &counts->graph_mallocs : &counts->mallocs) += sign;
+}
+
+static void count_free(struct weir__counts *counts, const struct weir__block *block, uint64_t sign)
+{
+    *(block->graph ? &counts->graph_frees : &counts->frees) += sign;
 }
 
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former)
 {
     struct weir__shard *shard = shard_of(blocks, hash(block->ptr));
     *former = (struct weir__block){ 0 };
-    pthread_spin_lock(&shard->lock);
-    size_t claimed = atomic_load_explicit(&shard->claimed, memory_order_relaxed);
-    bool room = (claimed + 1) * 4 <= shard->capacity * 3 || grow(shard);
+    weir__spin_lock(&shard->lock);
+    bool room = has_room(shard);
     if (room) {
         struct weir__block *slot = find(shard, block->ptr);
-        if (slot->ptr)
+        if (slot->ptr) {
             *former = *slot;
-        else
-            atomic_fetch_add_explicit(&shard->claimed, 1, memory_order_relaxed);
+            count_free(counts_of(blocks, shard, former->pool), former, 1);
+        } else {
+            shard->count++;
+        }
         *slot = *block;
+        count_malloc(counts_of(blocks, shard, block->pool), block, 1);
     }
-    pthread_spin_unlock(&shard->lock);
+    weir__spin_unlock(&shard->lock);
     return room;
 }
 
@@ -102,28 +125,48 @@ bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__bloc
 {
     struct weir__shard *shard = shard_of(blocks, hash(ptr));
     bool found = false;
-    pthread_spin_lock(&shard->lock);
+    weir__spin_lock(&shard->lock);
     if (shard->capacity) {
         struct weir__block *slot = find(shard, ptr);
         found = slot->ptr == ptr;
         if (found) {
             *block = *slot;
             remove_slot(shard, slot);
+            shard->count--;
+            count_free(counts_of(blocks, shard, block->pool), block, 1);
         }
     }
-    pthread_spin_unlock(&shard->lock);
+    weir__spin_unlock(&shard->lock);
     return found;
 }
 
-void weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block)
+bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block)
 {
     struct weir__shard *shard = shard_of(blocks, hash(block->ptr));
-    pthread_spin_lock(&shard->lock);
-    *find(shard, block->ptr) = *block;
-    pthread_spin_unlock(&shard->lock);
+    weir__spin_lock(&shard->lock);
+    /* A search must always end at a free slot, so the last one stays free. */
+    bool room = has_room(shard) || shard->count + 1 < shard->capacity;
+    if (room) {
+        *find(shard, block->ptr) = *block;
+        shard->count++;
+        count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
+    }
+    weir__spin_unlock(&shard->lock);
+    return room;
 }
 
-void weir__blocks_settle(struct weir__blocks *blocks, const struct weir__block *block)
+struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_pool *pool)
 {
-    atomic_fetch_sub_explicit(&shard_of(blocks, hash(block->ptr))->claimed, 1, memory_order_relaxed);
+    struct weir__counts sum = { 0 };
+    for (size_t i = 0; i < WEIR__SHARDS; i++) {
+        struct weir__shard *shard = &blocks->shards[i];
+        weir__spin_lock(&shard->lock);
+        const struct weir__counts *counts = counts_of(blocks, shard, pool);
+        sum.mallocs += counts->mallocs;
+        sum.frees += counts->frees;
+        sum.graph_mallocs += counts->graph_mallocs;
+        sum.graph_frees += counts->graph_frees;
+        weir__spin_unlock(&shard->lock);
+    }
+    return sum;
 }

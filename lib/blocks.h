@@ -8,12 +8,11 @@
 #ifndef WEIR_LIB_BLOCKS_H
 #define WEIR_LIB_BLOCKS_H
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/spin.h"
 #include "lib/weir.h"
 
 #define WEIR__SHARDS 64
@@ -27,10 +26,9 @@ struct weir__block {
 };
 
 struct weir__shard {
-    pthread_spinlock_t lock;
+    weir__spin lock;
     size_t capacity; /* a power of two, or 0 */
-    /* Slots spoken for: live blocks and those taken out but not settled, so that putting one back never needs memory. */
-    _Atomic size_t claimed;
+    size_t count;    /* blocks in it; at most three quarters of capacity, which leaves room for those that are put back */
     struct weir__block *slots;
 } __attribute__((aligned(128))); /* two cache lines, since the hardware fetches them in pairs */
 
@@ -47,9 +45,17 @@ void weir__blocks_destroy(struct weir__blocks *blocks);
  */
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
-/* Takes the block that starts at ptr out of the table; false if there is none. Must be followed by either of the next two. */
+/* Takes the block that starts at ptr out of the table; false if there is none. */
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
-void weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block); /* the free failed: live again */
-void weir__blocks_settle(struct weir__blocks *blocks, const struct weir__block *block);   /* the free is done */
+
+/* The free of a block just taken failed: it is live again, as if it had not been taken. false: no host memory and no slot left, which needs
+   as many frees to fail at the same moment as a quarter of a shard has slots (16 at least). */
+bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block);
+
+/* How many blocks of the pool were ever added and taken; graph blocks are counted apart. */
+struct weir__counts {
+    uint64_t mallocs, frees, graph_mallocs, graph_frees;
+};
+struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_pool *pool);
 
 #endif

@@ -14,7 +14,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
         return weir__fail_gpu(error, w->gpu, code, "device %d", index);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
-    weir__pending_init(&device->pending);
+    weir__pending_init(&device->pending, device->info.memory);
     weir__recovery_init(&device->recovery);
     return WEIR_OK;
 }

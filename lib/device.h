@@ -18,10 +18,12 @@ struct weir__device {
     bool has_stream_ids;
     weir_pool *default_pool; /* that of defaults.pool, or NULL if it has none here. Fixed after open */
 
-    pthread_rwlock_t lock; /* a registry lock: guards the two lists and their length; never held over a CUDA call */
+    pthread_rwlock_t lock; /* a registry lock: guards the two lists; never held over a CUDA call */
     weir_pool *pools;      /* all, private ones too */
     weir_stream *streams;  /* opened ones */
-    _Atomic size_t stream_count;
+    /* A bit for each hash of a handle whose opened stream is served by another pool than the default one: all other handles are routed
+       without a look at the list, and without asking CUDA for their id. Changed under lock. */
+    _Atomic uint64_t routed;
 
     struct weir__pending pending;
     struct weir__recovery recovery;

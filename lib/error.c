@@ -59,6 +59,7 @@ weir_status weir__status_of(int code)
     return WEIR_CUDA_ERROR;
 }
 
+__attribute__((format(printf, 4, 0)))
 static void fill(weir_error *error, weir_status status, int code, const char *format, va_list arguments)
 {
     if (!error || error->status != WEIR_OK)

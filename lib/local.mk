@@ -22,6 +22,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool.h \
 	%reldir%/recover.c \
 	%reldir%/recover.h \
+	%reldir%/spin.h \
 	%reldir%/stats.c \
 	%reldir%/stream.c \
 	%reldir%/stream.h \

@@ -26,14 +26,8 @@ static void raise_high(weir_pool *pool, uint64_t live)
 
 static void count_free(weir_pool *pool, const struct weir__block *block)
 {
-    if (block->graph) {
-        atomic_fetch_add_explicit(&pool->graph_frees, 1, memory_order_relaxed);
-        return;
-    }
-    atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
-    if (block->small)
-        atomic_fetch_sub_explicit(&pool->small_live, block->size, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool->frees, 1, memory_order_relaxed);
+    if (!block->graph)
+        atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
 }
 
 /* Asking CUDA ---------------------------------------------------------------------------------------------------------------------------- */
@@ -42,6 +36,18 @@ static void count_free(weir_pool *pool, const struct weir__block *block)
 static bool is_above_cap(const weir_pool *pool, uint64_t max_size)
 {
     return max_size && (pool->small || max_size != pool->native_max) && weir__pool_figure(pool, GPU_POOL_RESERVED) > max_size;
+}
+
+/* After a request that may have grown the pool: gives back idle memory down to the cap, as the driver does at a cap of its own. Otherwise a
+   pool that grew by a whole step and was refused would stay above its cap, and refuse all that came later. */
+static bool is_within_cap(weir_pool *pool, uint64_t max_size)
+{
+    uint64_t released;
+    if (!is_above_cap(pool, max_size))
+        return true;
+    /* CUDA gives whole steps back and never less than it was told to keep. */
+    uint64_t keep = max_size / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
+    return weir__pool_trim(pool, keep, &released) == GPU_SUCCESS && !is_above_cap(pool, max_size);
 }
 
 /* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
@@ -67,18 +73,14 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     if (!request->at_cap) {
         void *block;
         request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
-        if (request->code == GPU_SUCCESS && is_above_cap(pool, max_size)) {
-            gpu->free_async(block, request->stream);
+        /* A block that cannot be given back is better served above the cap than lost. */
+        if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) && gpu->free_async(block, request->stream) == GPU_SUCCESS) {
             request->at_cap = true;
             request->code = GPU_OUT_OF_MEMORY;
         } else if (request->code == GPU_SUCCESS) {
             raise_high(pool, live);
-            atomic_fetch_add_explicit(&pool->mallocs, 1, memory_order_relaxed);
-            if (request->small) {
-                uint64_t small = atomic_fetch_add_explicit(&pool->small_live, request->size, memory_order_relaxed) + request->size;
-                if (small > atomic_load_explicit(&pool->small_mark, memory_order_relaxed))
-                    weir__pool_rebalance(pool);
-            }
+            if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
+                weir__pool_rebalance(pool);
             *ptr = block;
             return true;
         } else {
@@ -96,10 +98,8 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     int code = gpu->malloc_async(ptr, request->size, request->small ? pool->small : pool->handle, request->stream);
-    if (code == GPU_SUCCESS) {
-        atomic_fetch_add_explicit(&pool->graph_mallocs, 1, memory_order_relaxed);
+    if (code == GPU_SUCCESS)
         return WEIR_OK;
-    }
     gpu->forget_error(code);
     return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->size, pool->name,
                           pool->device->index);
@@ -210,11 +210,13 @@ static void note_pending(const struct weir__block *block, gpu_stream stream, wei
     const struct gpu *gpu = block->pool->w->gpu;
     struct weir__device *device = block->pool->device;
     enum gpu_capture_status capture;
+    if (block->size < WEIR__PENDING_SMALLEST)
+        return;
     if (opened && opened->device == device)
         atomic_fetch_add_explicit(&opened->freed, block->size, memory_order_relaxed);
-    else if (block->size >= WEIR__PENDING_LARGE && gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS &&
-             capture == GPU_CAPTURE_STATUS_NONE)
-        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream, block->size);
+    else if (weir__pending_is_due(&device->pending, stream, block->size) &&
+             gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
 }
 
 static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_stream stream, int code)
@@ -244,13 +246,13 @@ weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *
     enum gpu_capture_mode mode = plain_begin(w);
     int code = gpu->free_async(ptr, stream);
     if (code == GPU_SUCCESS) {
-        weir__blocks_settle(&w->blocks, &block);
         count_free(pool, &block);
         if (!block.graph)
             note_pending(&block, stream, opened);
     } else {
         status = refuse_free(w, &block, stream, code);
-        weir__blocks_put_back(&w->blocks, &block);
+        if (!weir__blocks_put_back(&w->blocks, &block))
+            weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", ptr);
     }
     plain_end(w, mode);
     weir__current_end(gpu, former);

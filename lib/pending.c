@@ -6,10 +6,10 @@
 /* Its address is this thread's name. */
 static __thread char thread_name;
 
-void weir__pending_init(struct weir__pending *pending)
+void weir__pending_init(struct weir__pending *pending, uint64_t device_memory)
 {
-    *pending = (struct weir__pending){ .next = 0 };
-    pthread_mutex_init(&pending->lock, NULL);
+    *pending = (struct weir__pending){ .due = device_memory / 64 };
+    weir__spin_init(&pending->lock);
 }
 
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
@@ -17,41 +17,48 @@ void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
         if (pending->entries[i].event)
             gpu->event_destroy(pending->entries[i].event);
-    pthread_mutex_destroy(&pending->lock);
 }
 
-/* The stream's own entry, else one that waits for nothing, else the next in turn. NULL if all are busy. Called with the lock. */
-static struct weir__pending_entry *choose(struct weir__pending *pending, gpu_stream stream, const void *thread)
+static struct weir__pending_entry *entry_of(struct weir__pending *pending, gpu_stream stream, const void *thread)
 {
-    struct weir__pending_entry *chosen = NULL;
-    for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
-        struct weir__pending_entry *entry = &pending->entries[i];
-        if (entry->busy)
-            continue;
-        if (entry->bytes && entry->stream == stream && entry->thread == thread)
-            return entry;
-        if (!entry->bytes && !chosen)
-            chosen = entry;
-    }
-    for (size_t i = 0; !chosen && i < WEIR__PENDING_MAX; i++) {
-        struct weir__pending_entry *entry = &pending->entries[pending->next++ % WEIR__PENDING_MAX];
-        if (!entry->busy)
-            chosen = entry;
-    }
-    if (chosen)
-        chosen->bytes = 0;
-    return chosen;
+    uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)thread) * UINT64_C(0x9E3779B97F4A7C15);
+    return &pending->entries[hashed >> 58];
 }
 
-void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream, uint64_t bytes)
+_Static_assert(WEIR__PENDING_MAX == 64, "entry_of() takes six bits of the hash");
+
+bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
-    pthread_mutex_lock(&pending->lock);
-    struct weir__pending_entry *entry = choose(pending, stream, thread);
-    if (entry)
+    struct weir__pending_entry *entry = entry_of(pending, stream, thread);
+    weir__spin_lock(&pending->lock);
+    bool is_ours = entry->stream == stream && entry->thread == thread;
+    if (!entry->busy && !is_ours) {
+        entry->stream = stream;
+        entry->thread = thread;
+        entry->unnoted = entry->bytes = 0;
+        is_ours = true;
+    }
+    if (is_ours)
+        entry->unnoted += bytes;
+    bool is_due = is_ours && !entry->busy && entry->unnoted >= pending->due;
+    weir__spin_unlock(&pending->lock);
+    return is_due;
+}
+
+void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
+{
+    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    struct weir__pending_entry *entry = entry_of(pending, stream, thread);
+    weir__spin_lock(&pending->lock);
+    bool is_ours = !entry->busy && entry->stream == stream && entry->thread == thread;
+    uint64_t noted = is_ours ? entry->unnoted : 0;
+    if (is_ours) {
         entry->busy = true;
-    pthread_mutex_unlock(&pending->lock);
-    if (!entry)
+        entry->unnoted = 0;
+    }
+    weir__spin_unlock(&pending->lock);
+    if (!is_ours)
         return;
 
     int code = entry->event ? GPU_SUCCESS : gpu->event_create(device, &entry->event);
@@ -60,18 +67,16 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
 
-    pthread_mutex_lock(&pending->lock);
-    entry->stream = stream;
-    entry->thread = thread;
-    entry->bytes = code == GPU_SUCCESS ? entry->bytes + bytes : 0;
+    weir__spin_lock(&pending->lock);
+    entry->bytes = code == GPU_SUCCESS ? entry->bytes + noted : 0;
     entry->busy = false;
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
 }
 
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen)
 {
     struct weir__pending_entry *largest = NULL;
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
         struct weir__pending_entry *entry = &pending->entries[i];
         bool open = !entry->busy && entry->bytes && !(*seen >> i & 1);
@@ -82,15 +87,15 @@ struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, u
         largest->busy = true;
         *seen |= UINT64_C(1) << (largest - pending->entries);
     }
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
     return largest;
 }
 
 void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done)
 {
-    pthread_mutex_lock(&pending->lock);
+    weir__spin_lock(&pending->lock);
     if (done)
         entry->bytes = 0;
     entry->busy = false;
-    pthread_mutex_unlock(&pending->lock);
+    weir__spin_unlock(&pending->lock);
 }

@@ -85,8 +85,10 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
     int code = GPU_SUCCESS;
     if (pool->is_default) {
         code = gpu->pool_get_default(spec.device, &pool->handle);
-        for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++)
+        for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
             code = gpu->pool_get(pool->handle, saved_attributes[i], &pool->saved[i]);
+            pool->written[i] = pool->saved[i];
+        }
         if (code != GPU_SUCCESS)
             pool->handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
@@ -117,8 +119,11 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     int code = gpu->stream_create(pool->device->index, &stream);
     if (code == GPU_SUCCESS) {
         code = gpu->malloc_async(&ptr, bytes, pool->handle, stream);
-        if (code == GPU_SUCCESS)
+        if (code == GPU_SUCCESS) {
             code = gpu->free_async(ptr, stream);
+            if (code != GPU_SUCCESS)
+                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
+        }
         if (code == GPU_SUCCESS)
             code = gpu->stream_synchronize(stream);
         gpu->stream_destroy(stream);
@@ -193,23 +198,33 @@ static bool shares_threshold(uint64_t threshold)
     return threshold != 0 && threshold != UINT64_MAX;
 }
 
+/* Writes one attribute of the pool or its twin, and remembers what of a default pool is ours to put back. */
+static int set_attribute(weir_pool *pool, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    int code = pool->w->gpu->pool_set(handle, attribute, value);
+    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS && handle == pool->handle; i++)
+        if (saved_attributes[i] == attribute)
+            pool->written[i] = value;
+    return code;
+}
+
 /* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
-static int write_both(const weir_pool *pool, uint64_t rest, uint64_t share)
+static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
 {
     const struct gpu *gpu = pool->w->gpu;
     if (!pool->small)
-        return gpu->pool_set(pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
-    bool small_first = share < pool->small_share;
+        return set_attribute(pool, pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
+    bool small_first = share < atomic_load(&pool->small_share);
     gpu_pool first = small_first ? pool->small : pool->handle, second = small_first ? pool->handle : pool->small;
     uint64_t before = 0;
     int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
     if (code == GPU_SUCCESS)
-        code = gpu->pool_set(first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
+        code = set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
     if (code != GPU_SUCCESS)
         return code;
-    code = gpu->pool_set(second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
+    code = set_attribute(pool, second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
     if (code != GPU_SUCCESS)
-        gpu->pool_set(first, GPU_POOL_RELEASE_THRESHOLD, before);
+        set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, before);
     return code;
 }
 
@@ -220,19 +235,17 @@ static int write_both(const weir_pool *pool, uint64_t rest, uint64_t share)
 static int write_threshold(weir_pool *pool, uint64_t threshold)
 {
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t share = threshold, rest = threshold, mark = UINT64_MAX;
+    uint64_t share = threshold, rest = threshold;
     if (pool->small && shares_threshold(threshold)) {
         uint64_t reserved = 0;
         if (gpu->pool_get(pool->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
             reserved = threshold / 8; /* a driver without figures: a fixed share */
         share = reserved < threshold ? reserved : threshold;
         rest = threshold - share;
-        mark = share < threshold ? reserved : UINT64_MAX;
     }
     int code = write_both(pool, rest, share);
     if (code == GPU_SUCCESS) {
-        pool->small_share = share;
-        atomic_store(&pool->small_mark, mark);
+        atomic_store(&pool->small_share, pool->small && share < threshold ? share : UINT64_MAX);
         atomic_store(&pool->release_threshold, threshold);
     } else {
         gpu->forget_error(code);
@@ -242,10 +255,12 @@ static int write_threshold(weir_pool *pool, uint64_t threshold)
 
 void weir__pool_rebalance(weir_pool *pool)
 {
+    uint64_t reserved = 0;
+    if (pool->w->gpu->pool_get(pool->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS || reserved <= atomic_load(&pool->small_share))
+        return;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
-    if (atomic_load(&pool->small_live) > atomic_load(&pool->small_mark))
-        write_threshold(pool, atomic_load(&pool->release_threshold));
+    write_threshold(pool, atomic_load(&pool->release_threshold));
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
 }
@@ -273,10 +288,13 @@ static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu
 {
     enum gpu_access seen;
     int code = gpu->pool_set_access(handle, peer, access);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS) {
         code = gpu->pool_get_access(handle, peer, &seen);
-    if (code == GPU_SUCCESS && seen != access)
-        code = GPU_NOT_SUPPORTED;
+        if (code == GPU_SUCCESS && seen != access)
+            code = GPU_NOT_SUPPORTED;
+        if (code != GPU_SUCCESS)
+            gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
+    }
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
     return code;
@@ -299,6 +317,20 @@ static int set_peer(weir_pool *pool, int peer, bool grant)
     return code;
 }
 
+static int can_reach(const weir_pool *pool, int peer, bool *can)
+{
+    *can = true; /* the host's memory */
+    return pool->is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
+}
+
+/* Grants or withdraws what the entry says of this peer; `all` means those that can reach the pool. */
+static int apply_peer(weir_pool *pool, const struct policy_pool *entry, const struct weir__device *peer)
+{
+    bool wanted = weir__device_is_in(peer, &entry->peer_access);
+    int code = wanted && entry->peer_access.all ? can_reach(pool, peer->index, &wanted) : GPU_SUCCESS;
+    return code == GPU_SUCCESS ? set_peer(pool, peer->index, wanted) : code;
+}
+
 static weir_status check_peers(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -317,13 +349,13 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
     }
     for (size_t d = 0; d < pool->w->device_count; d++) {
         const struct weir__device *peer = &pool->w->devices[d];
-        bool can = true;
+        bool can;
         if (peer == pool->device || !weir__device_is_in(peer, &entry->peer_access))
             continue;
-        int code = pool->is_host ? GPU_SUCCESS : gpu->can_access_peer(pool->device->index, peer->index, &can);
+        int code = can_reach(pool, peer->index, &can);
         if (code != GPU_SUCCESS)
             return weir__fail_gpu(error, gpu, code, "%s: device %d", place.path, peer->index);
-        if (!can)
+        if (!can && !entry->peer_access.all)
             return weir__fail_at(error, WEIR_BAD_POLICY, place,
                                  "device %d cannot reach the memory of device %d: leave it out, or write none (`weir devices` shows who "
                                  "can reach whom)",
@@ -334,6 +366,7 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
 
 weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
+    pool->threshold_before = atomic_load(&pool->release_threshold);
     uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
     if (pool->native_max && (max_size == 0 || max_size > pool->native_max))
@@ -371,9 +404,9 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
     };
     int code = GPU_SUCCESS;
     for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
-        code = gpu->pool_set(pool->handle, reuse[i].attribute, reuse[i].value);
+        code = set_attribute(pool, pool->handle, reuse[i].attribute, reuse[i].value);
         if (code == GPU_SUCCESS && pool->small)
-            code = gpu->pool_set(pool->small, reuse[i].attribute, reuse[i].value);
+            code = set_attribute(pool, pool->small, reuse[i].attribute, reuse[i].value);
     }
     if (code == GPU_SUCCESS && !pool->is_exportable)
         code = write_threshold(pool, policy_size_bytes(entry->release_threshold, pool->device->info.memory));
@@ -394,7 +427,7 @@ weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const
         const struct weir__device *peer = &pool->w->devices[d];
         if (peer == pool->device)
             continue;
-        code = set_peer(pool, peer->index, weir__device_is_in(peer, &entry->peer_access));
+        code = apply_peer(pool, entry, peer);
         if (code != GPU_SUCCESS)
             status = weir__fail_gpu(error, gpu, code, "%s: access of device %d to pool '%s' of device %d",
                                     policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
@@ -406,6 +439,16 @@ weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const
     }
     pthread_mutex_unlock(&pool->lock);
     return status;
+}
+
+weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    weir__pool_apply(pool, policy, entry, error);
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->is_exportable)
+        write_threshold(pool, pool->threshold_before);
+    pthread_mutex_unlock(&pool->lock);
+    return WEIR_OK;
 }
 
 /* Current pool ----------------------------------------------------------------------------------------------------------------------- */
@@ -451,11 +494,6 @@ static void unmake_current(weir_pool *pool)
 
 /* Destroying ------------------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t live_blocks(const weir_pool *pool)
-{
-    return atomic_load(&pool->mallocs) - atomic_load(&pool->frees);
-}
-
 static void destroy_handles(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -470,13 +508,25 @@ static void destroy_handles(weir_pool *pool)
     }
 }
 
+/* Of a default pool: what the program has changed since is its own. */
+static void restore_attributes(const weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
+        uint64_t now;
+        if (gpu->pool_get(pool->handle, saved_attributes[i], &now) == GPU_SUCCESS && now == pool->written[i])
+            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+    }
+}
+
 void weir__pool_free(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     unmake_current(pool);
-    uint64_t blocks = live_blocks(pool);
+    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
+    uint64_t blocks = counts.mallocs - counts.frees;
     if (blocks) {
         char text[WEIR__BYTES_LEN];
         weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync()",
@@ -487,8 +537,7 @@ void weir__pool_free(weir_pool *pool)
         if (pool->peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS)
             weir__log(pool->w, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
     if (pool->is_default && pool->handle)
-        for (size_t i = 0; i < WEIR__SAVED_COUNT; i++)
-            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        restore_attributes(pool);
     destroy_handles(pool);
     weir__relaxed_end(gpu, mode);
     pthread_mutex_destroy(&pool->lock);

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "lib/blocks.h"
 #include "lib/gpu/gpu.h"
 #include "lib/weir.h"
 #include "policy/policy.h"
@@ -40,22 +41,23 @@ struct weir_pool {
     gpu_pool former;
     weir_pool *next_current;
     uint64_t saved[WEIR__SAVED_COUNT];
+    uint64_t written[WEIR__SAVED_COUNT]; /* what we made of them */
 
     pthread_mutex_t lock;
     bool *peers;          /* by device: access granted. Guarded by lock */
-    uint64_t small_share; /* the part of the threshold that the twin has. Guarded by lock */
+    uint64_t threshold_before; /* release_threshold when the last reload began. Guarded by w->config */
 
     _Atomic uint64_t release_threshold;
     _Atomic uint64_t max_size;   /* 0: none */
     _Atomic uint64_t deadline;   /* of the ladder, in nanoseconds */
     _Atomic unsigned steps;      /* bit (1 << rung) for each rung of the ladder */
-    _Atomic uint64_t small_mark; /* when small_live passes this, the twin has grown and the threshold is shared out anew */
+    _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out */
 
     _Atomic size_t references; /* private pools: the stream, each live block, each call in flight */
     _Atomic bool is_retired;   /* a private pool without references that must stay until weir_close() */
 
-    /* mallocs - frees = live blocks, graph blocks apart. */
-    _Atomic uint64_t live, live_high, small_live, mallocs, frees, failures, graph_mallocs, graph_frees;
+    _Atomic uint64_t live, live_high, failures;
+    struct weir__counts counts[WEIR__SHARDS]; /* each guarded by the lock of its shard of the block table */
 };
 
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
@@ -74,16 +76,17 @@ void weir__pool_hold(weir_pool *pool);
 bool weir__pool_try_hold(weir_pool *pool);
 void weir__pool_release(weir_pool *pool);
 
-/* Shares the threshold out between pool and twin anew. Called when small_live passed small_mark. */
+/* After a small request of a pool with a threshold to share out: does so anew if the twin has grown beyond its share. */
 void weir__pool_rebalance(weir_pool *pool);
 
 /* weir_pool_trim() without its checks of arguments. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
 
 /* The settings that a reload may change. check says whether apply could, as far as that can be known before; apply stops at the first
-   failure: the caller then applies the former policy again. */
+   failure: the caller then undoes it with the former policy, which also brings back a threshold set at run time. */
 weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 
 /* CUDA's figure of pool and twin together; 0 where the driver does not tell. */
 uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);

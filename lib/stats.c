@@ -25,11 +25,11 @@ static void read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->device = pool->device->index;
     stats->is_private = pool->is_private;
     stats->is_exportable = pool->is_exportable;
-    stats->frees = atomic_load(&pool->frees);
-    stats->mallocs = larger(atomic_load(&pool->mallocs), stats->frees);
-    stats->live_blocks = stats->mallocs - stats->frees;
-    uint64_t graph_frees = atomic_load(&pool->graph_frees);
-    stats->graph_blocks = larger(atomic_load(&pool->graph_mallocs), graph_frees) - graph_frees;
+    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
+    stats->mallocs = counts.mallocs;
+    stats->frees = counts.frees;
+    stats->live_blocks = counts.mallocs - counts.frees;
+    stats->graph_blocks = counts.graph_mallocs - counts.graph_frees;
     stats->failures = atomic_load(&pool->failures);
     stats->live = atomic_load(&pool->live);
     stats->live_high = larger(atomic_load(&pool->live_high), stats->live);

@@ -30,12 +30,27 @@ static int get_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
     return code;
 }
 
+static uint64_t filter_bit(gpu_stream handle)
+{
+    return UINT64_C(1) << ((uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+}
+
+/* Called with device->lock held for writing, whenever the list has changed. */
+static void rebuild_filter(struct weir__device *device)
+{
+    uint64_t bits = 0;
+    for (const weir_stream *stream = device->streams; stream; stream = stream->next)
+        if (stream->pool != device->default_pool)
+            bits |= filter_bit(stream->handle);
+    atomic_store_explicit(&device->routed, bits, memory_order_release);
+}
+
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
 {
     weir_pool *pool = device->default_pool;
     uint64_t id;
     /* Without ids a handle proves nothing: it may be a new stream under an old number. */
-    if (atomic_load_explicit(&device->stream_count, memory_order_acquire) == 0 || !device->has_stream_ids ||
+    if (!(atomic_load_explicit(&device->routed, memory_order_acquire) & filter_bit(handle)) || !device->has_stream_ids ||
         get_id(device, handle, &id) != GPU_SUCCESS)
         return pool;
     pthread_rwlock_rdlock(&device->lock);
@@ -128,7 +143,7 @@ static bool list_stream(weir_stream *stream)
     if (is_new) {
         stream->next = device->streams;
         device->streams = stream;
-        atomic_fetch_add_explicit(&device->stream_count, 1, memory_order_release);
+        rebuild_filter(device);
     }
     pthread_rwlock_unlock(&device->lock);
     return is_new;
@@ -212,7 +227,7 @@ void weir_stream_close(weir_stream *s)
     while (*link != s)
         link = &(*link)->next;
     *link = s->next;
-    atomic_fetch_sub(&device->stream_count, 1);
+    rebuild_filter(device);
     pthread_rwlock_unlock(&device->lock);
     /* Recovery pins a stream for the microseconds in which it records an event. */
     while (atomic_load(&s->pins))

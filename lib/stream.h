@@ -27,7 +27,7 @@ struct weir_stream {
 
 /*
  * The pool that serves a raw stream handle: that of the opened stream with its id, else the default pool of the device. Held for the
- * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock for reading, only if streams are open.
+ * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock only where an opened stream with this handle may have a pool of its own.
  */
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
 

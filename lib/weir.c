@@ -14,22 +14,17 @@
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static atomic_bool has_used_gpu; /* some weir was opened in this process */
-static atomic_bool is_forked;
+atomic_bool weir__forked;
 
 static void on_fork_child(void)
 {
     if (atomic_load_explicit(&has_used_gpu, memory_order_relaxed))
-        atomic_store_explicit(&is_forked, true, memory_order_relaxed);
+        atomic_store_explicit(&weir__forked, true, memory_order_relaxed);
 }
 
 static void watch_forks(void)
 {
     pthread_atfork(NULL, NULL, on_fork_child);
-}
-
-bool weir__is_forked(void)
-{
-    return atomic_load_explicit(&is_forked, memory_order_relaxed);
 }
 
 weir_status weir__check_fork(weir_error *error)
@@ -335,7 +330,7 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     if (status == WEIR_OK) {
         status = each_pool(w, after, error, weir__pool_apply);
         if (status != WEIR_OK)
-            each_pool(w, w->policy, NULL, weir__pool_apply);
+            each_pool(w, w->policy, NULL, weir__pool_undo);
     }
     struct policy *unused = after;
     if (status == WEIR_OK) {

@@ -252,7 +252,7 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
- * slack is what CUDA's rounding to 512 bytes adds, and what others hold in a pool that Weir shares with them (backing: default, current).
+ * slack is what others hold in a pool that Weir shares with them (backing: default, current), and what a driver's rounding adds.
  */
 typedef struct weir_pool_stats {
     const char *name;

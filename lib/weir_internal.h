@@ -34,7 +34,11 @@ struct weir {
 };
 
 /* True in the child of a fork of a process that had a weir open: CUDA is dead there, and locks may be held for ever. */
-bool weir__is_forked(void);
+extern atomic_bool weir__forked;
+static inline bool weir__is_forked(void)
+{
+    return atomic_load_explicit(&weir__forked, memory_order_relaxed);
+}
 /* The same as a status, with the error filled. */
 weir_status weir__check_fork(weir_error *error);
 

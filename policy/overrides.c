@@ -153,17 +153,25 @@ static struct policy_node *descend(const struct overrides *overrides, const stru
     return part;
 }
 
+static bool has_too_many_parts(const struct assignment *assignment)
+{
+    unsigned parts = 1;
+    for (size_t i = 0; i < assignment->key_len; i++)
+        parts += assignment->key[i] == '.';
+    return parts > POLICY_DEPTH_MAX;
+}
+
 static void apply(const struct overrides *overrides, const struct assignment *assignment)
 {
     struct policy_node *at = overrides->tree->root;
     const char *part = assignment->key, *end = part + assignment->key_len;
     char scope[16] = "";
     unsigned depth = 0;
+    if (has_too_many_parts(assignment)) {
+        fail(overrides, assignment, "", "no key has so many parts; weir-policy(5) lists all keys");
+        return;
+    }
     for (const char *dot; (dot = memchr(part, '.', (size_t)(end - part))); part = dot + 1, depth++) {
-        if (depth == POLICY_DEPTH_MAX) {
-            fail(overrides, assignment, "", "no key has so many parts; write one of weir-policy(5)");
-            return;
-        }
         if (depth == 0)
             snprintf(scope, sizeof(scope), "%.*s", (int)(dot - part), part);
         at = descend(overrides, assignment, at, part, (size_t)(dot - part), depth, scope);

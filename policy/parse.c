@@ -56,7 +56,7 @@ static struct policy_origin *new_object(struct parse *parse, enum policy_scope s
         origins[i].path = keep_text(parse, path);
         if (!origins[i].path)
             return NULL;
-        if (i < count && keys[i].initial && !policy_value_default(&parse->reading, &keys[i], (char *)values + keys[i].offset))
+        if (i < count && !policy_value_default(&parse->reading, &keys[i], (char *)values + keys[i].offset))
             return NULL;
     }
     return origins;
@@ -124,7 +124,7 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
         snprintf(part, sizeof(part), "%.*s", (int)strcspn(keys[i].name + skip, "."), keys[i].name + skip);
         policy_guess_try(&guess, part);
         if (guess.best == part)
-            guess.best = strcpy(best, part);
+            guess.best = memcpy(best, part, sizeof(best));
     }
     for (unsigned other = 0; other < POLICY_SCOPE_COUNT && !guess.best; other++) {
         if (other != scope && (policy_key_find(other, node->name) || policy_key_group(other, node->name))) {
@@ -239,7 +239,7 @@ static void read_keys(struct parse *parse, const struct target *target, const ch
             policy_fail_name(&parse->reading, node, "is not in this version of Weir; remove it");
         } else if (group == POLICY_GROUP_HERE) {
             if (mapping_of(parse, node, "a mapping of its keys, or leave it out")) {
-                strcat(name, ".");
+                snprintf(name, sizeof(name), "%s%s.", prefix, node->name);
                 read_keys(parse, target, name, node);
             }
         } else {
@@ -262,7 +262,7 @@ static void check_required(struct parse *parse, const struct policy_node *root)
     if (!pools)
         policy_report_add(&parse->report, root->mark, "pools", "is missing; write pools: {main: {}} for one pool with the defaults");
     const struct policy_key *key = policy_key_find(POLICY_SCOPE_FILE, "defaults.pool");
-    if (policy->pool_count > 1 && !policy_origin_of(POLICY_SCOPE_FILE, policy->origins, key)->file)
+    if (pools && policy->pool_count > 1 && !policy_origin_of(POLICY_SCOPE_FILE, policy->origins, key)->file)
         policy_report_add(&parse->report, defaults ? defaults->name_mark : pools->name_mark, "defaults.pool",
                           "is missing, and there are %zu pools to choose from; write defaults: {pool: %s}", policy->pool_count,
                           policy_quote(policy->pools[0].name).text);

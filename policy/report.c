@@ -114,7 +114,7 @@ struct policy_quote policy_quote(const char *text)
     }
     for (size_t i = 0; i < shown; i++)
         quote.text[i] = iscntrl((unsigned char)text[i]) ? '?' : text[i];
-    strcpy(quote.text + shown, shown < len ? "…" : "");
+    snprintf(quote.text + shown, sizeof(quote.text) - shown, "%s", shown < len ? "…" : "");
     return quote;
 }
 

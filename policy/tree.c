@@ -146,12 +146,15 @@ static void check_properties(struct reader *reader, const yaml_event_t *event, c
         report_at(reader, mark_of(reader, event->start_mark), node, "tags (!name) are refused; take it out, each key knows its type");
 }
 
-/* Passes over the rest of a list or mapping whose start was read. */
+/* Passes over the rest of a list or mapping whose start was read. Ends the reading where nesting has no end in sight, since each level
+   makes every later character dearer to libyaml. */
 static bool skip_rest(struct reader *reader)
 {
     for (unsigned open = 1; open > 0;) {
         yaml_event_t event;
-        if (!next_event(reader, &event))
+        if (open > 4 * POLICY_DEPTH_MAX)
+            reader->tree->cut = true;
+        if (reader->tree->cut || !next_event(reader, &event))
             return false;
         if (event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT)
             open++;

@@ -27,6 +27,7 @@ const char *policy_step_name(enum policy_step step)
 
 /* Failing -------------------------------------------------------------------------------------------------------------------------------- */
 
+__attribute__((format(printf, 4, 0)))
 static void fail_at(const struct policy_reading *reading, struct policy_mark mark, const struct policy_node *node, const char *format,
                     va_list arguments)
 {

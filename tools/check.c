@@ -103,10 +103,11 @@ const struct command command_check = {
     .operands = "FILE...",
     .operands_min = 1,
     .operands_max = INT_MAX,
-    .details = "Checks each FILE ('-' is standard input) and prints every error as FILE:LINE:COLUMN: KEY: MESSAGE on standard error, and one\n"
-               "line on standard output for each good file. Needs no GPU: what only a device can tell (does it exist, can it reach its peer)\n"
-               "shows when the policy is opened, as in 'weir try'. WEIR_CONF is not applied: the file itself is checked.\n"
-               "Exit status: 0 all files are good, 1 a policy is bad, 2 a file cannot be read (this wins over 1).",
+    .details =
+        "Checks each FILE ('-' is standard input) and prints every error as FILE:LINE:COLUMN: KEY: MESSAGE on standard error, and one\n"
+        "line on standard output for each good file. Needs no GPU: what only a device can tell (does it exist, can it reach its peer)\n"
+        "shows when the policy is opened, as in 'weir try'. WEIR_CONF is not applied: the file itself is checked.\n"
+        "Exit status: 0 all files are good, 1 a policy is bad, 2 a file cannot be read (this wins over 1).",
     .example = "  weir check policy.yaml\n"
                "  weir check --json *.yaml | python3 -m json.tool\n",
     .options = options,

@@ -251,7 +251,7 @@ static void print_option(char letter, const char *name, const char *placeholder,
     if (letter)
         snprintf(before, sizeof(before), "-%c, ", letter);
     snprintf(text, sizeof(text), "%s--%s%s%s", before, name, placeholder ? "=" : "", placeholder ? placeholder : "");
-    printf("  %-28s %s\n", text, help);
+    printf("  %-33s %s\n", text, help);
 }
 
 void command_help_one(const struct command *command)

@@ -30,9 +30,9 @@ struct command_option {
     const char *name; /* without the dashes; NULL ends a list */
     char letter;      /* the short form, or 0 */
     enum option_kind kind;
-    const char *placeholder;    /* "SECONDS"; NULL for a flag */
-    const char *choices;        /* of a text: "cuda|sim"; NULL: anything */
-    double low, high;           /* of a number, both inclusive */
+    const char *placeholder; /* "SECONDS"; NULL for a flag */
+    const char *choices;     /* of a text: "cuda|sim"; NULL: anything */
+    double low, high;        /* of a number, both inclusive */
     const char *help;
 };
 
@@ -86,6 +86,6 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *must(void *ptr);
 
 /* vsprintf() into a new string, the caller's to free(). */
-char *make_text(const char *format, va_list args);
+char *make_text(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 #endif

@@ -111,8 +111,13 @@ static void print_device(int index, const struct device *device)
     style_line(stdout, STYLE_STRONG, heading);
     printf("  %s\n", device->info.uuid);
     printf("  %s of memory, %s free\n", SIZE_TEXT(device->memory_total), SIZE_TEXT(device->memory_free));
+    int width = 0;
     for (int i = 0; i < GPU_FEATURE_COUNT; i++) {
-        printf("  %-32s ", gpu_feature_name((enum gpu_feature)i));
+        int len = (int)strlen(gpu_feature_name((enum gpu_feature)i));
+        width = len > width ? len : width;
+    }
+    for (int i = 0; i < GPU_FEATURE_COUNT; i++) {
+        printf("  %-*s  ", width, gpu_feature_name((enum gpu_feature)i));
         style_text(stdout, device->supports[i] ? STYLE_GOOD : STYLE_BAD, device->supports[i] ? "yes" : "no");
         printf("%s%s\n", device->supports[i] ? "" : ": ", device->supports[i] ? "" : device->why_not[i]);
     }

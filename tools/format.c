@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Two digits are enough to compare by, and three never lie about a round figure. */
+/* One decimal below 100, and none where it would be a zero. */
 static void print_scaled(struct text *text, double value, const char *unit)
 {
-    int tenths = value < 99.95 && value - (double)(uint64_t)value > 0.0499;
-    snprintf(text->chars, sizeof(text->chars), "%.*f %s", tenths, value, unit);
+    unsigned tenths = (unsigned)(value * 10 + 0.5);
+    if (tenths >= 1000 || tenths % 10 == 0)
+        snprintf(text->chars, sizeof(text->chars), "%u %s", (tenths + (tenths >= 1000 ? 5 : 0)) / 10, unit);
+    else
+        snprintf(text->chars, sizeof(text->chars), "%u.%u %s", tenths / 10, tenths % 10, unit);
 }
 
 const char *format_size(struct text *text, uint64_t bytes)

@@ -11,7 +11,7 @@ struct text {
     char chars[32];
 };
 
-/* 0 B, 512 B, 64 KiB, 6.8 GiB: at most three digits before the unit. */
+/* 0 B, 512 B, 64 KiB, 6.8 GiB: at most four digits before the unit. */
 const char *format_size(struct text *text, uint64_t bytes);
 /* 480 ns, 1.5 µs, 52 ms, 1.2 s. */
 const char *format_time(struct text *text, uint64_t nanoseconds);

@@ -1,6 +1,7 @@
 ## SPDX-License-Identifier: MIT
 ## The command links the core with its hidden symbols: it needs the policy and the waist as well as weir.h.
 bin_PROGRAMS += tools/weir
+dist_man_MANS += man/weir.1
 tools_weir_SOURCES = \
 	%reldir%/check.c \
 	%reldir%/command.c \

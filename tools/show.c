@@ -118,10 +118,11 @@ const struct command command_show = {
     .summary = "print the policy in force, and where each value comes from",
     .operands = "[FILE]",
     .operands_max = 1,
-    .details = "Prints every key of the policy with its value and the place that set it: a line of the file, WEIR_CONF, or the default of the\n"
-               "key. Without FILE it is the policy that a program would get: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml,\n"
-               "/etc/weir/policy.yaml, the built-in default; the first that exists. '-' is standard input. Needs no GPU.\n"
-               "Exit status: 0 shown, 1 the policy is bad, 2 it cannot be read.",
+    .details =
+        "Prints every key of the policy with its value and the place that set it: a line of the file, WEIR_CONF, or the default of the\n"
+        "key. Without FILE it is the policy that a program would get: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml,\n"
+        "/etc/weir/policy.yaml, the built-in default; the first that exists. '-' is standard input. Needs no GPU.\n"
+        "Exit status: 0 shown, 1 the policy is bad, 2 it cannot be read.",
     .example = "  weir show\n"
                "  WEIR_CONF=pools.default.max_size=4GiB weir show policy.yaml\n",
     .options = options,

@@ -82,7 +82,7 @@ int source_load(const char *operand, struct policy **policy, char **text)
     enum policy_status status;
     *text = NULL;
     if (operand && is_stdin(operand)) {
-        size_t len;
+        size_t len = 0;
         int error = source_read(operand, text, &len);
         if (error) {
             complain("cannot read standard input: %s", strerror(error));

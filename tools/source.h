@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /* Reads a whole file, or standard input for "-". At most POLICY_FILE_MAX bytes and one more, so that the parser refuses what is longer.
-   *text: the caller's to free(). Returns 0, or the errno that says why not. */
+ *text: the caller's to free(). Returns 0, or the errno that says why not. */
 int source_read(const char *path, char **text, size_t *len);
 
 /* What errors call the file. */

@@ -24,7 +24,8 @@ void style_text(FILE *out, enum style style, const char *text);
 /* The same with a newline. */
 void style_line(FILE *out, enum style style, const char *text);
 
-/* Draws the bar on stderr, over the former one: `fraction` of it is full, the text stands behind. Does nothing unless stderr is a terminal. */
+/* Draws the bar on stderr, over the former one: `fraction` of it is full, the text stands behind. Does nothing unless stderr is a terminal.
+ */
 void progress_draw(double fraction, const char *text);
 /* Removes it. */
 void progress_clear(void);

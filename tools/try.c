@@ -78,8 +78,6 @@ static int open_weir(struct try_run *run, const char *operand, const char *text,
     if (status == WEIR_OK)
         return EXIT_GOOD;
     complain("%s", error.text);
-    if (status == WEIR_NO_GPU)
-        complain("to try the policy without a GPU: weir try --gpu=sim");
     return status == WEIR_UNREADABLE ? EXIT_TROUBLE : EXIT_FAILED;
 }
 
@@ -98,8 +96,8 @@ static void check_leaks(struct try_run *run)
         run->leaked_bytes += pool->live;
     }
     if (run->leaked_blocks || run->leaked_bytes)
-        try_fail(run, "%s block%s (%s) leaked: live after everything was freed", COUNT_TEXT(run->leaked_blocks),
-                 plural(run->leaked_blocks), SIZE_TEXT(run->leaked_bytes));
+        try_fail(run, "%s block%s (%s) leaked: live after everything was freed", COUNT_TEXT(run->leaked_blocks), plural(run->leaked_blocks),
+                 SIZE_TEXT(run->leaked_bytes));
 }
 
 static void play(struct try_run *run)
@@ -161,12 +159,13 @@ const struct command command_try = {
     .summary = "drive a real workload through a policy's pools, and run out of memory",
     .operands = "[POLICY]",
     .operands_max = 1,
-    .details = "Opens the policy (without POLICY the one that 'weir show' shows) and tries it out on the GPU. Threads allocate, fill, check and\n"
-               "free blocks of mixed sizes on several streams of each pool. Then memory runs out on purpose: most of each pool is freed behind\n"
-               "a running kernel while as much is asked for on another stream, and on each device a callback frees a reserve. The report\n"
-               "says what was served and what rescued the rest.\n"
-               "It fills the GPU's memory for a moment: not for a GPU on which others work.\n"
-               "Exit status: 0 everything was served, verified and recovered; 1 something was not, or the policy does not open; 2 wrong usage.",
+    .details =
+        "Opens the policy (without POLICY the one that 'weir show' shows) and tries it out on the GPU. Threads allocate, fill, check and\n"
+        "free blocks of mixed sizes on several streams of each pool. Then memory runs out on purpose: most of each pool is freed behind\n"
+        "a running kernel while as much is asked for on another stream, and on each device a callback frees a reserve. The report\n"
+        "says what was served and what rescued the rest.\n"
+        "It fills the GPU's memory for a moment: not for a GPU on which others work.\n"
+        "Exit status: 0 everything was served, verified and recovered; 1 something was not, or the policy does not open; 2 wrong usage.",
     .example = "  weir try --seconds=2 policy.yaml\n"
                "  WEIR_SIM=devices=2,memory=8GiB weir try --gpu=sim\n",
     .options = options,

@@ -19,27 +19,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TRY_SLOTS 48          /* blocks that one worker holds in one pool at most */
-#define TRY_STREAMS_MAX 4     /* streams that one worker has on one pool */
-#define TRY_SMALLEST 512      /* bytes of the smallest request */
+#define TRY_SLOTS 48      /* blocks that one worker holds in one pool at most */
+#define TRY_STREAMS_MAX 4 /* streams that one worker has on one pool */
+#define TRY_SMALLEST 512  /* bytes of the smallest request */
 #define TRY_LARGEST (64 << 20)
+#define TRY_PAGE (UINT64_C(2) << 20)       /* GPU memory is mapped in units of it */
+#define TRY_POOL_STEP (UINT64_C(32) << 20) /* pools grow by it (measured on an H200, driver 580) */
 
 /* One pool of the policy on one device. */
 struct try_pool {
     const struct policy_pool *policy;
     weir_pool *pool;
     int device;
-    uint64_t max_size;  /* bytes; 0: no cap */
-    uint64_t budget;    /* bytes that one worker holds at most */
-    unsigned workers;   /* how many of them use it: fewer than all if the cap is tiny */
-    bool is_reachable;  /* by streams that the policy does not name: the device has a default pool for them to be opened with */
+    uint64_t max_size; /* bytes; 0: no cap */
+    uint64_t budget;   /* bytes that one worker holds at most */
+    unsigned workers;  /* how many of them use it: fewer than all if the cap is tiny */
+    bool is_reachable; /* by streams that the policy does not name: the device has a default pool for them to be opened with */
 };
 
 struct try_stream {
     weir_stream *opened; /* NULL: a bare CUDA stream, ours */
     gpu_stream handle;
-    gpu_event event;     /* for ordering a free on another stream */
-    bool is_routed;      /* the policy sends this stream to the pool; else the pool is named in each request */
+    gpu_event event; /* for ordering a free on another stream */
+    bool is_routed;  /* the policy sends this stream to the pool; else the pool is named in each request */
 };
 
 /* A block of a worker. Its first bytes are `low`, then `high`; its last bytes repeat them. */
@@ -70,7 +72,8 @@ struct try_worker {
     struct histogram malloc_times, free_times; /* host nanoseconds */
     uint64_t frees, failures, crossed, verified, corrupt;
     char reason[sizeof(((weir_error *)0)->text) + 256]; /* why it ended early, or what was corrupt first; "" */
-    _Atomic uint64_t served;     /* read by the main thread for the progress bar */
+    const struct try_pool *blamed;                      /* the pool that the reason is about */
+    _Atomic uint64_t served;                            /* read by the main thread for the progress bar */
     _Atomic bool has_ended;
 };
 
@@ -81,8 +84,8 @@ struct try_watch {
 };
 
 enum try_outcome {
-    TRY_RESCUED,   /* by the ladder */
-    TRY_SERVED,    /* without it */
+    TRY_RESCUED, /* by the ladder */
+    TRY_SERVED,  /* without it */
     TRY_SKIPPED,
     TRY_UNRESCUED,
 };

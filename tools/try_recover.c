@@ -17,7 +17,6 @@
 
 #define KERNEL_MOST UINT64_C(100000000) /* nanoseconds: far longer than the failed request in front of the rescue (51 ms for 120 GiB) */
 #define RESERVE_LEAST (UINT64_C(128) << 20)
-#define POOL_STEP (UINT64_C(32) << 20) /* pools grow by it */
 
 static struct try_step *add_step(struct try_run *run, const char *name, const struct try_pool *pool)
 {
@@ -118,7 +117,7 @@ static const char *rung_deed(int rung)
         [WEIR_RUNG_FLUSH] = "returned cached blocks",
         [WEIR_RUNG_WAIT] = "waited for the pending free",
         [WEIR_RUNG_TRIM] = "trimmed idle memory from its pools",
-        [WEIR_RUNG_CALLBACKS] = "asked the application's callback, which freed its reserve",
+        [WEIR_RUNG_CALLBACKS] = "had the application's callback free the reserve",
     };
     return deeds[rung];
 }
@@ -141,7 +140,7 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
     const char *size = SIZE_TEXT(step->bytes), *time = TIME_TEXT(step->nanoseconds);
     ladder_text(step->pool, ladder, sizeof(ladder));
     if (step->outcome == TRY_RESCUED) {
-        conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s and served the request after %s (rung: %s).", size, scene,
+        conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene,
                  rung_deed(step->rung), time, try_rung_name(step->rung));
     } else if (step->outcome == TRY_SERVED) {
         conclude(step, TRY_SERVED, "A request for %s was made %s. The driver served it by itself in %s, so no rung was needed.", size,
@@ -149,7 +148,7 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
     } else {
         conclude(step, TRY_UNRESCUED, "A request for %s failed %s, and after %s nothing had rescued it. The pool's on_oom is %s; %s.", size,
                  scene, time, ladder, remedy);
-        try_fail(run, "pool '%s' on device %d: a request for %s failed %s and was not rescued; %s", step->pool->policy->name,
+        try_fail(run, "pool '%s' on device %d: a request for %s failed %s, and was not rescued; %s", step->pool->policy->name,
                  step->pool->device, size, scene, remedy);
     }
 }
@@ -167,7 +166,7 @@ static bool fill(struct try_step *step, const struct try_stream *stream, uint64_
     for (unsigned percent = 85; percent >= 55; percent -= 10) {
         step->bytes = capacity / 100 * percent;
         /* Whole units of the driver, where there are some, so that rounding takes no part in what follows. */
-        uint64_t unit = step->bytes >= 8 * POOL_STEP ? POOL_STEP : TRY_SMALLEST;
+        uint64_t unit = step->bytes >= 8 * TRY_POOL_STEP ? TRY_POOL_STEP : TRY_SMALLEST;
         if (step->bytes >= unit)
             step->bytes -= step->bytes % unit;
         if (step->bytes * 2 > capacity && try_malloc(step->pool, stream, ptr, step->bytes) == WEIR_OK)
@@ -300,7 +299,7 @@ static int open_reserve(struct reserve *reserve, uint64_t free_bytes, uint64_t r
     const struct gpu *gpu = reserve->run->gpu;
     const struct gpu_pool_spec spec = {.device = reserve->device, .location = GPU_LOCATION_DEVICE};
     reserve->bytes = free_bytes - request_bytes / 2;
-    reserve->bytes -= reserve->bytes % POOL_STEP;
+    reserve->bytes -= reserve->bytes % TRY_POOL_STEP;
     int code = gpu->pool_create(&spec, &reserve->pool);
     if (code == GPU_SUCCESS)
         code = gpu->stream_create(reserve->device, &reserve->stream);
@@ -370,7 +369,7 @@ static void callbacks_step(struct try_run *run, const struct try_pool *first)
     /* Below the cap, since at a cap no callback is asked: it is the device that shall be full. */
     if (pool->max_size && step->bytes > pool->max_size / 10 * 8)
         step->bytes = pool->max_size / 10 * 8;
-    step->bytes -= step->bytes % POOL_STEP;
+    step->bytes -= step->bytes % TRY_POOL_STEP;
     if (step->bytes < RESERVE_LEAST) {
         conclude(step, TRY_SKIPPED, "The pool can have too little (%s) for the device to run out of memory first.",
                  SIZE_TEXT(pool->max_size ? pool->max_size : free_bytes));

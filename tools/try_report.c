@@ -30,8 +30,9 @@ static const char *seconds_text(struct text *text, double seconds)
 static void report_setting(const struct try_run *run)
 {
     style_line(stdout, STYLE_STRONG, "Policy");
-    printf("  %s: %zu pool%s, %zu named stream%s.\n", strcmp(run->policy->file, "built-in") == 0 ? "The built-in default" : run->policy->file,
-           run->policy->pool_count, plural(run->policy->pool_count), run->policy->stream_count, plural(run->policy->stream_count));
+    printf("  %s: %zu pool%s, %zu named stream%s.\n",
+           strcmp(run->policy->file, "built-in") == 0 ? "The built-in default" : run->policy->file, run->policy->pool_count,
+           plural(run->policy->pool_count), run->policy->stream_count, plural(run->policy->stream_count));
     for (size_t i = 0; i < weir_stats_device_count(run->stats); i++) {
         const weir_device_stats *device = weir_stats_device(run->stats, i);
         struct gpu_device_info info = {.name = "?"};
@@ -45,7 +46,7 @@ static void report_setting(const struct try_run *run)
 static void report_pools(const struct try_run *run)
 {
     struct table table = TABLE_INIT("lrrrrrrrrrrrr");
-    static const char *const headings[] = {"POOL",    "DEVICE", "RESERVED", "USED",   "IDLE",  "LIVE",    "HIGHEST",
+    static const char *const headings[] = {"POOL",    "DEVICE", "RESERVED", "USED",  "IDLE",   "LIVE",   "HIGHEST",
                                            "GROWTHS", "CAP",    "MALLOCS",  "FREES", "FAILED", "PRIVATE"};
     for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
         table_cell(&table, "%s", headings[i]);
@@ -65,8 +66,8 @@ static void report_pools(const struct try_run *run)
         table_cell(&table, "%s", COUNT_TEXT(pool->failures));
         table_cell(&table, "%s", pool->is_private ? "yes" : "");
     }
-    printf("\n  Pools when everything was freed. 'Reserved' is what a pool holds of its device, 'idle' is what it keeps for reuse; 'live' is in the\n"
-           "  program's hands, 'highest' the most that ever was. 'Growths' counts, in %s snapshots, how often a pool had grown.\n\n",
+    printf("\n  The pools when everything was freed. 'Reserved' is what a pool holds of its device, 'idle' what it keeps for reuse.\n"
+           "  'Live' is in the program's hands, 'highest' the most that ever was. In %s snapshots, a pool had grown 'growths' times.\n\n",
            COUNT_TEXT(run->snapshots));
     table_print(&table, stdout);
 }
@@ -95,7 +96,9 @@ static void report_work(const struct try_run *run)
     printf("  %s requests were served and %s failed. %s blocks were freed on another stream than they came from.\n",
            COUNT_TEXT(total->served), total->failures ? COUNT_TEXT(total->failures) : "none", COUNT_TEXT(total->crossed));
     printf("  Every block was written to. %s were read back before their free; ", COUNT_TEXT(total->verified));
-    if (total->corrupt)
+    if (total->verified == 0)
+        puts("so nothing was verified.");
+    else if (total->corrupt)
         printf("%s of them did not hold what had been written.\n", COUNT_TEXT(total->corrupt));
     else
         puts("all of them held what had been written.");

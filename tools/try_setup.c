@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_CAPACITY (UINT64_C(1) << 30)   /* what the workload takes of host memory, which other programs need too */
-#define WORKLOAD_MOST (UINT64_C(2) << 30)   /* in one pool: enough for many large blocks, and quick to fill */
+#define HOST_CAPACITY (UINT64_C(1) << 30) /* what the workload takes of host memory, which other programs need too */
+#define WORKLOAD_MOST (UINT64_C(2) << 30) /* in one pool: enough for many large blocks, and quick to fill */
 
 static bool is_on_host(const struct try_pool *pool)
 {

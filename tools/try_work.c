@@ -11,12 +11,12 @@
 #include <string.h>
 #include <time.h>
 
-#define WINDOW 4096        /* bytes at each end of a block that are written and checked */
-#define VERIFY_ONE_IN 8    /* frees; a check waits for the stream, which a program seldom does */
-#define CROSS_ONE_IN 4     /* frees that go to another stream than the block came from */
-#define SYNC_ONE_IN 128    /* operations after which a stream is waited for, as at the end of a request or frame */
+#define WINDOW 4096     /* bytes at each end of a block that are written and checked */
+#define VERIFY_ONE_IN 8 /* frees; a check waits for the stream, which a program seldom does */
+#define CROSS_ONE_IN 4  /* frees that go to another stream than the block came from */
+#define SYNC_ONE_IN 128 /* operations after which a stream is waited for, as at the end of a request or frame */
 #define SNAPSHOT_MS 20
-#define DRAW_EACH 10       /* snapshots */
+#define DRAW_EACH 10 /* snapshots */
 
 static uint64_t host_now(void)
 {
@@ -62,9 +62,10 @@ static size_t pick_size(struct try_worker *worker, uint64_t budget)
 
 static bool give_up(struct try_worker *worker, const char *what, const struct try_berth *berth, const char *why)
 {
-    if (!*worker->reason)
+    if (!worker->blamed)
         snprintf(worker->reason, sizeof(worker->reason), "%s in pool '%s' on device %d: %s", what, berth->pool->policy->name,
                  berth->pool->device, why);
+    worker->blamed = worker->blamed ? worker->blamed : berth->pool;
     return false;
 }
 
@@ -205,14 +206,14 @@ static bool operate(struct try_worker *worker)
     return true;
 }
 
-/* Frees what is left, whatever happened before, so that only Weir can be at fault for a leak. */
+/* Frees what is left, whatever happened before, so that only Weir can be at fault for a leak. A call that failed is made once more. */
 static void give_all(struct try_worker *worker)
 {
     for (size_t i = 0; i < worker->berth_count; i++) {
         struct try_berth *berth = &worker->berths[i];
         worker->run->gpu->set_current_device(berth->pool->device);
         for (size_t j = 0; j < TRY_SLOTS; j++)
-            if (berth->slots[j].ptr)
+            for (int attempt = 0; attempt < 2 && berth->slots[j].ptr; attempt++)
                 give(worker, berth, &berth->slots[j]);
         for (unsigned k = 0; k < berth->stream_count; k++)
             worker->run->gpu->stream_synchronize(berth->streams[k].handle);
@@ -246,9 +247,10 @@ static void watch(struct try_run *run, const weir_stats *stats)
         run->watches[i].growths += pool->reserved > run->watches[i].reserved;
         run->watches[i].reserved = pool->reserved;
         if (pool->live + pool->cached + pool->slack != pool->used || pool->used + pool->idle != pool->reserved)
-            try_fail(run, "the figures of pool '%s' on device %d do not add up: live %" PRIu64 " + cached %" PRIu64 " + slack %" PRIu64
-                     ", used %" PRIu64 " + idle %" PRIu64 ", reserved %" PRIu64, pool->name, pool->device, pool->live, pool->cached,
-                     pool->slack, pool->used, pool->idle, pool->reserved);
+            try_fail(run,
+                     "the figures of pool '%s' on device %d do not add up: live %" PRIu64 " + cached %" PRIu64 " + slack %" PRIu64
+                     ", used %" PRIu64 " + idle %" PRIu64 ", reserved %" PRIu64,
+                     pool->name, pool->device, pool->live, pool->cached, pool->slack, pool->used, pool->idle, pool->reserved);
     }
     run->snapshots++;
 }
@@ -299,6 +301,24 @@ static void supervise(struct try_run *run, uint64_t start)
     progress_clear();
 }
 
+/* Adds the worker's reason, if it has one, unless another worker has told the same of the pool. */
+static void blame(struct try_run *run, const struct try_worker *worker)
+{
+    const struct try_pool *pool = worker->blamed;
+    if (!pool)
+        return;
+    for (const struct try_worker *other = run->workers; other < worker; other++)
+        if (other->blamed == pool)
+            return;
+    try_fail(run, "%s", worker->reason);
+    if (pool->max_size && pool->policy->small_below && pool->max_size < 2 * TRY_POOL_STEP)
+        try_fail(run,
+                 "the max_size of pool '%s' is below %s: CUDA grows a pool and its small twin by %s each; raise it, or set small_below: 0",
+                 pool->policy->name, SIZE_TEXT(2 * TRY_POOL_STEP), SIZE_TEXT(TRY_POOL_STEP));
+    else if (pool->max_size && pool->max_size < TRY_PAGE)
+        try_fail(run, "the max_size of pool '%s' is below %s, the least that CUDA maps; raise it", pool->policy->name, SIZE_TEXT(TRY_PAGE));
+}
+
 static void add_up(struct try_run *run, const struct try_worker *worker)
 {
     struct try_worker *total = &run->total;
@@ -310,8 +330,20 @@ static void add_up(struct try_run *run, const struct try_worker *worker)
     total->crossed += worker->crossed;
     total->verified += worker->verified;
     total->corrupt += worker->corrupt;
-    if (*worker->reason)
-        try_fail(run, "%s", worker->reason);
+    blame(run, worker);
+}
+
+/* Weir's counts must be those of the threads, to the last request. */
+static void compare_counts(struct try_run *run)
+{
+    uint64_t mallocs = 0, frees = 0;
+    for (size_t i = 0; run->stats && i < weir_stats_pool_count(run->stats); i++) {
+        mallocs += weir_stats_pool(run->stats, i)->mallocs;
+        frees += weir_stats_pool(run->stats, i)->frees;
+    }
+    if (run->stats && (mallocs != run->total.served || frees != run->total.frees))
+        try_fail(run, "Weir counted %s requests and %s frees; the threads made %s and %s", COUNT_TEXT(mallocs), COUNT_TEXT(frees),
+                 COUNT_TEXT(run->total.served), COUNT_TEXT(run->total.frees));
 }
 
 void try_work(struct try_run *run)
@@ -333,4 +365,5 @@ void try_work(struct try_run *run)
     }
     run->workload_seconds = (double)(host_now() - start) / 1e9;
     run->stats = snapshot(run);
+    compare_counts(run);
 }

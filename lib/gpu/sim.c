@@ -28,7 +28,7 @@ static void unlock(void)
 static void after_fork_in_child(void)
 {
     sim.forked = sim.used;
-    pthread_mutex_init(&sim.lock, NULL);
+    unlock();
 }
 
 /* A thread ended: its per-thread streams go with it. */

@@ -1,1 +1,48 @@
 ## SPDX-License-Identifier: MIT
+## Pools, streams, figures and failures, on the simulator.
+check_LTLIBRARIES += tests/api/libfixture.la
+tests_api_libfixture_la_SOURCES = tests/api/fixture.c tests/api/fixture.h
+tests_api_libfixture_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_libfixture_la_LIBADD = tests/support/libsuite.la lib/libcore.la
+
+check_PROGRAMS += tests/api/blocks
+TESTS += tests/api/blocks
+tests_api_blocks_SOURCES = tests/api/blocks.c
+tests_api_blocks_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_blocks_LDADD = tests/support/libsuite.la lib/libcore.la
+
+check_PROGRAMS += tests/api/format
+TESTS += tests/api/format
+tests_api_format_SOURCES = tests/api/format.c
+tests_api_format_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_format_LDADD = tests/support/libsuite.la lib/libcore.la
+
+check_PROGRAMS += tests/api/open
+TESTS += tests/api/open
+tests_api_open_SOURCES = tests/api/open.c
+tests_api_open_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_open_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/pools
+TESTS += tests/api/pools
+tests_api_pools_SOURCES = tests/api/pools.c
+tests_api_pools_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_pools_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/settings
+TESTS += tests/api/settings
+tests_api_settings_SOURCES = tests/api/settings.c
+tests_api_settings_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_settings_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/streams
+TESTS += tests/api/streams
+tests_api_streams_SOURCES = tests/api/streams.c
+tests_api_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_streams_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/reload
+TESTS += tests/api/reload
+tests_api_reload_SOURCES = tests/api/reload.c
+tests_api_reload_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_reload_LDADD = tests/api/libfixture.la

@@ -1,1 +1,30 @@
 ## SPDX-License-Identifier: MIT
+
+## Without libFuzzer: the seeds through the same entry.
+check_PROGRAMS += tests/fuzz/policy_corpus
+tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c
+tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
+dist_check_SCRIPTS += %reldir%/corpus.sh
+TESTS += %reldir%/corpus.sh
+EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
+
+## With libFuzzer, which is clang's, whatever the compiler of the rest: `make policy-fuzz`, and `make fuzz FUZZ_SECONDS=60`.
+FUZZ_CC = clang
+FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FUZZ_SECONDS = 60
+FUZZ_FLAGS = -max_len=4096 -timeout=10 -rss_limit_mb=2048
+
+tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolicy_la_SOURCES) config.h
+	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(YAML_CFLAGS) \
+		-o $@ $(top_srcdir)/tests/fuzz/policy_fuzz.c \
+		`for file in $(policy_libpolicy_la_SOURCES); do case $$file in *.c) echo $(top_srcdir)/$$file;; esac; done` $(YAML_LIBS)
+CLEANFILES += tests/fuzz/policy_fuzz
+
+policy-fuzz: tests/fuzz/policy_fuzz
+
+## New inputs go into the build tree; the seeds stay as they are. What it finds is written to tests/fuzz/ there.
+fuzz: tests/fuzz/policy_fuzz
+	$(MKDIR_P) tests/fuzz/found
+	tests/fuzz/policy_fuzz $(FUZZ_FLAGS) -max_total_time=$(FUZZ_SECONDS) -dict=$(top_srcdir)/tests/fuzz/policy.dict \
+		-artifact_prefix=tests/fuzz/ -print_final_stats=1 tests/fuzz/found $(top_srcdir)/tests/fuzz/corpus/policy \
+		$(top_srcdir)/tests/unit/policies/good $(top_srcdir)/tests/unit/policies/bad

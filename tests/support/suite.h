@@ -5,7 +5,8 @@
 
 #include <check.h>
 
-/* A test case with the fd census around each of its tests, and a time limit (seconds; 0: 30) after which a test is killed. */
+/* A test case with the fd census around each of its tests (not on a real GPU, whose driver opens descriptors when it likes), and a time
+   limit (seconds; 0: 30) after which a test is killed. */
 TCase *suite_case(Suite *suite, const char *name, double timeout_s);
 
 /* Runs the suite and writes TAP. Returns main()'s exit status. CK_FORK=no runs all tests in one process. */

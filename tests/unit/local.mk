@@ -1,1 +1,35 @@
 ## SPDX-License-Identifier: MIT
+
+## For sweeps: linked into a program, it replaces malloc. Only programs that name it get it.
+check_LTLIBRARIES += tests/support/libfail.la
+tests_support_libfail_la_SOURCES = tests/support/fail_malloc.c tests/support/fail_malloc.h
+
+check_LTLIBRARIES += tests/unit/libpolicydata.la
+tests_unit_libpolicydata_la_SOURCES = %reldir%/policy_data.c %reldir%/policy_data.h
+tests_unit_libpolicydata_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_libpolicydata_la_LIBADD = policy/libpolicy.la tests/support/libsuite.la
+
+policy_tests = \
+	tests/unit/policy_files \
+	tests/unit/policy_load \
+	tests/unit/policy_memory \
+	tests/unit/policy_overrides \
+	tests/unit/policy_values
+check_PROGRAMS += $(policy_tests)
+TESTS += $(policy_tests)
+
+tests_unit_policy_files_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_files_LDADD = tests/unit/libpolicydata.la
+tests_unit_policy_load_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_load_LDADD = tests/unit/libpolicydata.la
+tests_unit_policy_memory_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_memory_LDADD = tests/unit/libpolicydata.la tests/support/libfail.la
+tests_unit_policy_overrides_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_overrides_LDADD = tests/unit/libpolicydata.la
+tests_unit_policy_values_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_values_LDADD = tests/unit/libpolicydata.la
+
+EXTRA_DIST += %reldir%/policies
+
+dist_check_SCRIPTS += %reldir%/schema.sh
+TESTS += %reldir%/schema.sh

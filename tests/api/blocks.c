@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of live blocks: what was put in is found, once, whatever else came and went. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/blocks.h"
+#include "lib/pool.h"
+#include "tests/support/suite.h"
+
+static struct weir__blocks blocks;
+static struct weir_pool pool; /* for its counters; nothing else of it is touched */
+
+static void set_up(void)
+{
+    weir__blocks_init(&blocks);
+    memset(pool.counts, 0, sizeof pool.counts);
+}
+
+static void tear_down(void)
+{
+    weir__blocks_destroy(&blocks);
+}
+
+/* Addresses are made up: the table never follows them. */
+static void *address(uint64_t number)
+{
+    return (void *)(uintptr_t)number;
+}
+
+static bool add(void *ptr, uint64_t size)
+{
+    struct weir__block former;
+    bool added = weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .size = size, .pool = &pool }, &former);
+    ck_assert_ptr_null(former.ptr);
+    return added;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static size_t total_count(void)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < WEIR__SHARDS; i++)
+        count += blocks.shards[i].count;
+    return count;
+}
+
+/* Finds `count` addresses that all fall into shard 0, where they must crowd each other. */
+static void find_neighbours(void **ptrs, size_t count)
+{
+    uint64_t state = 7;
+    for (size_t found = 0; found < count;) {
+        struct weir__block block, former;
+        void *ptr = address((next_random(&state) & UINT64_C(0x7fffffffffff)) / 512 * 512);
+        ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .pool = &pool }, &former));
+        if (blocks.shards[0].count && !former.ptr)
+            ptrs[found++] = ptr;
+        ck_assert(weir__blocks_take(&blocks, ptr, &block));
+    }
+}
+
+START_TEST(block_is_taken_as_it_was_added)
+{
+    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .small = true, .graph = true }, out, former;
+    ck_assert(weir__blocks_add(&blocks, &in, &former));
+    ck_assert(weir__blocks_take(&blocks, in.ptr, &out));
+    ck_assert_ptr_eq(out.ptr, in.ptr);
+    ck_assert_uint_eq(out.size, 77);
+    ck_assert_ptr_eq(out.pool, &pool);
+    ck_assert(out.small && out.graph);
+}
+END_TEST
+
+START_TEST(block_is_taken_once)
+{
+    struct weir__block block;
+    ck_assert(add(address(0x7f0000000200), 1));
+    ck_assert(weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+    ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+}
+END_TEST
+
+START_TEST(pointer_into_a_block_is_no_block)
+{
+    struct weir__block block;
+    ck_assert(add(address(0x7f0000000200), 4096));
+    for (uint64_t offset = 1; offset < 4096; offset++)
+        ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200 + offset), &block));
+}
+END_TEST
+
+START_TEST(empty_table_has_no_block)
+{
+    struct weir__block block;
+    ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+}
+END_TEST
+
+START_TEST(address_that_is_there_already_gives_its_former_entry)
+{
+    struct weir__block block, former;
+    ck_assert(add(address(0x7f0000000200), 1));
+    ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = address(0x7f0000000200), .size = 2, .pool = &pool }, &former));
+    ck_assert_ptr_eq(former.ptr, address(0x7f0000000200));
+    ck_assert_uint_eq(former.size, 1);
+    ck_assert_uint_eq(total_count(), 1);
+    ck_assert(weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+    ck_assert_uint_eq(block.size, 2);
+    ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+}
+END_TEST
+
+/* Model of the random tests: of each address whether it is in, out, or taken and may be put back. */
+#define ADDRESSES 20000
+enum place { OUT, IN, TAKEN };
+
+static struct model {
+    void *ptr;
+    uint64_t size;
+    enum place place;
+} model[ADDRESSES];
+
+static void step(struct model *entry, uint64_t random)
+{
+    struct weir__block block = { .ptr = entry->ptr, .size = random | 1, .pool = &pool }, former;
+    switch (entry->place) {
+    case OUT:
+        ck_assert(!weir__blocks_take(&blocks, entry->ptr, &former));
+        ck_assert(weir__blocks_add(&blocks, &block, &former));
+        ck_assert_ptr_null(former.ptr);
+        entry->size = block.size;
+        entry->place = IN;
+        return;
+    case IN:
+        ck_assert(weir__blocks_take(&blocks, entry->ptr, &block));
+        ck_assert_uint_eq(block.size, entry->size);
+        entry->place = TAKEN;
+        return;
+    case TAKEN:
+        ck_assert(!weir__blocks_take(&blocks, entry->ptr, &former));
+        block.size = entry->size;
+        if (random & 4)
+            ck_assert(weir__blocks_put_back(&blocks, &block));
+        entry->place = random & 4 ? IN : OUT;
+    }
+}
+
+static void walk(size_t addresses, unsigned steps, uint64_t seed)
+{
+    for (unsigned i = 0; i < steps; i++) {
+        uint64_t random = next_random(&seed);
+        step(&model[(random >> 20) % addresses], random);
+    }
+    size_t live = 0;
+    for (size_t i = 0; i < addresses; i++)
+        live += model[i].place == IN;
+    struct weir__counts counts = weir__blocks_count(&blocks, &pool);
+    ck_assert_uint_eq(counts.mallocs - counts.frees, live);
+    ck_assert_uint_eq(total_count(), live);
+    for (size_t i = 0; i < addresses; i++) {
+        struct weir__block block;
+        bool found = weir__blocks_take(&blocks, model[i].ptr, &block);
+        ck_assert_int_eq(found, model[i].place == IN);
+        if (found)
+            ck_assert_uint_eq(block.size, model[i].size);
+    }
+    ck_assert_uint_eq(total_count(), 0);
+}
+
+START_TEST(table_agrees_with_a_model_for_adjacent_blocks)
+{
+    for (size_t i = 0; i < ADDRESSES; i++)
+        model[i] = (struct model){ .ptr = address(UINT64_C(0x7f4400000000) + i * 512) };
+    walk(ADDRESSES, 300000, 1);
+}
+END_TEST
+
+START_TEST(table_agrees_with_a_model_for_scattered_blocks)
+{
+    uint64_t seed = 99;
+    for (size_t i = 0; i < ADDRESSES; i++) /* the number in the low bits of the page keeps them apart */
+        model[i] = (struct model){ .ptr = address((next_random(&seed) & UINT64_C(0x7fff00000000)) + i * 512) };
+    walk(ADDRESSES, 300000, 2);
+}
+END_TEST
+
+START_TEST(table_agrees_with_a_model_in_one_crowded_shard)
+{
+    void *ptrs[200];
+    find_neighbours(ptrs, 200);
+    for (size_t i = 0; i < 200; i++)
+        model[i] = (struct model){ .ptr = ptrs[i] };
+    walk(200, 200000, 3);
+}
+END_TEST
+
+START_TEST(blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found)
+{
+    void *ptrs[400];
+    struct weir__block taken[200];
+    find_neighbours(ptrs, 400);
+    for (size_t i = 0; i < 200; i++)
+        ck_assert(add(ptrs[i], i + 1));
+    for (size_t i = 0; i < 200; i++)
+        ck_assert(weir__blocks_take(&blocks, ptrs[i], &taken[i]));
+    for (size_t i = 200; i < 400; i++)
+        ck_assert(add(ptrs[i], i + 1));
+    for (size_t i = 0; i < 200; i++)
+        ck_assert(weir__blocks_put_back(&blocks, &taken[i]));
+    for (size_t i = 0; i < 400; i++) {
+        ck_assert(weir__blocks_take(&blocks, ptrs[i], &taken[0]));
+        ck_assert_uint_eq(taken[0].size, i + 1);
+    }
+}
+END_TEST
+
+START_TEST(blocks_that_come_and_go_do_not_grow_the_table)
+{
+    void *ptrs[10];
+    struct weir__block block;
+    find_neighbours(ptrs, 10);
+    for (unsigned round = 0; round < 10000; round++) {
+        ck_assert(add(ptrs[round % 10], 1));
+        ck_assert(weir__blocks_take(&blocks, ptrs[round % 10], &block));
+    }
+    ck_assert_uint_eq(blocks.shards[0].capacity, 64);
+    ck_assert_uint_eq(total_count(), 0);
+}
+END_TEST
+
+START_TEST(graph_blocks_are_counted_apart)
+{
+    struct weir__block block = { .ptr = address(0x7f0000000200), .size = 1, .pool = &pool, .graph = true }, former;
+    ck_assert(weir__blocks_add(&blocks, &block, &former));
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_mallocs, 1);
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).mallocs, 0);
+    ck_assert(weir__blocks_take(&blocks, block.ptr, &block));
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_frees, 1);
+    ck_assert(weir__blocks_put_back(&blocks, &block));
+    ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_frees, 0);
+}
+END_TEST
+
+/* Each thread tries to take every block; together they must get each one exactly once. */
+#define RACE_BLOCKS 20000
+#define RACE_THREADS 4
+
+static void *take_all(void *got)
+{
+    for (uint64_t i = 0; i < RACE_BLOCKS; i++) {
+        struct weir__block block;
+        if (!weir__blocks_take(&blocks, address(UINT64_C(0x7f0000000000) + i * 512), &block))
+            continue;
+        ++*(size_t *)got;
+    }
+    return NULL;
+}
+
+START_TEST(block_freed_by_many_threads_is_taken_by_one)
+{
+    pthread_t threads[RACE_THREADS];
+    size_t got[RACE_THREADS] = { 0 }, total = 0;
+    for (uint64_t i = 0; i < RACE_BLOCKS; i++)
+        ck_assert(add(address(UINT64_C(0x7f0000000000) + i * 512), 1));
+    for (size_t i = 0; i < RACE_THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_all, &got[i]), 0);
+    for (size_t i = 0; i < RACE_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        total += got[i];
+    }
+    ck_assert_uint_eq(total, RACE_BLOCKS);
+    ck_assert_uint_eq(total_count(), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("blocks");
+    TCase *tcase = suite_case(suite, "table", 60);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, block_is_taken_as_it_was_added);
+    tcase_add_test(tcase, block_is_taken_once);
+    tcase_add_test(tcase, pointer_into_a_block_is_no_block);
+    tcase_add_test(tcase, empty_table_has_no_block);
+    tcase_add_test(tcase, address_that_is_there_already_gives_its_former_entry);
+    tcase_add_test(tcase, table_agrees_with_a_model_for_adjacent_blocks);
+    tcase_add_test(tcase, table_agrees_with_a_model_for_scattered_blocks);
+    tcase_add_test(tcase, table_agrees_with_a_model_in_one_crowded_shard);
+    tcase_add_test(tcase, blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found);
+    tcase_add_test(tcase, blocks_that_come_and_go_do_not_grow_the_table);
+    tcase_add_test(tcase, graph_blocks_are_counted_apart);
+    tcase_add_test(tcase, block_freed_by_many_threads_is_taken_by_one);
+    return suite_run(suite);
+}

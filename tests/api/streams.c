@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: MIT */
+/* Opened streams: whose pool serves them, how raw handles find them, what private pools live for. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/api/fixture.h"
+#include "tests/support/suite.h"
+
+static const char two_pools[] = "weir: 1\ndefaults: { pool: a }\npools: { a: {}, b: {} }\nstreams: { decode: { pool: b } }\n";
+
+static const char own_pools[] =
+    "weir: 1\npools: { a: { small_below: 0 } }\nstreams: { infer: { pool: a, private: true } }\n";
+
+static gpu_stream new_stream(int device)
+{
+    gpu_stream stream = NULL;
+    ck_assert_int_eq(fixture_gpu()->stream_create(device, &stream), GPU_SUCCESS);
+    return stream;
+}
+
+static weir_stream *open_handle(weir *w, int device, gpu_stream handle, const char *name)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    ck_assert_msg(weir_stream_open(w, device, handle, name, &error, &s) == WEIR_OK, "%s", error.text);
+    return s;
+}
+
+/* How many pools there are on the machine. */
+static size_t pools_now(void)
+{
+    struct sim_census census;
+    sim_census(&census);
+    return census.pools;
+}
+
+/* Which of the pools a and b serves a raw handle. */
+static const char *server_of(weir *w, int device, gpu_stream handle)
+{
+    void *ptr;
+    uint64_t before = fixture_figures(w, "b", device).mallocs;
+    ck_assert_int_eq(weir_malloc(w, &ptr, 1000, device, handle), WEIR_OK);
+    bool is_b = fixture_figures(w, "b", device).mallocs > before;
+    ck_assert_int_eq(weir_free(w, ptr, handle), WEIR_OK);
+    return is_b ? "b" : "a";
+}
+
+/* Routing -------------------------------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *pool;
+} routes[] = { { "decode", "b" }, { NULL, "a" }, { "unheard-of", "a" }, { "", "a" } };
+
+START_TEST(stream_is_served_by_the_pool_of_its_name)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, routes[_i].name);
+    ck_assert_str_eq(weir_pool_name(weir_stream_pool(s)), routes[_i].pool);
+    void *ptr = fixture_malloc(s, 1000);
+    ck_assert_uint_eq(fixture_figures(w, routes[_i].pool, 0).live, 1000);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    ck_assert_str_eq(server_of(w, 0, weir_stream_handle(s)), routes[_i].pool);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(raw_handle_of_an_opened_stream_finds_its_pool_until_close)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    gpu_stream handle = new_stream(0);
+    ck_assert_str_eq(server_of(w, 0, handle), "a");
+    weir_stream *s = open_handle(w, 0, handle, "decode");
+    ck_assert_ptr_eq(weir_stream_handle(s), handle);
+    ck_assert_int_eq(weir_stream_device(s), 0);
+    ck_assert_str_eq(server_of(w, 0, handle), "b");
+    weir_stream_close(s);
+    ck_assert_str_eq(server_of(w, 0, handle), "a");
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(recycled_handle_is_another_stream)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    gpu_stream handle = new_stream(0);
+    weir_stream *s = open_handle(w, 0, handle, "decode");
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    gpu_stream again = new_stream(0);
+    ck_assert_ptr_eq(again, handle); /* as CUDA does */
+    ck_assert_str_eq(server_of(w, 0, again), "a");
+    weir_stream *second = open_handle(w, 0, again, "decode");
+    ck_assert_str_eq(server_of(w, 0, again), "b");
+    weir_stream_close(s);
+    weir_stream_close(second);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(again), GPU_SUCCESS);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(raw_handle_without_an_id_proves_nothing)
+{
+    fixture_machine("driver=11.8");
+    weir *w = fixture_open(two_pools);
+    gpu_stream handle = new_stream(0);
+    weir_stream *s = open_handle(w, 0, handle, "decode");
+    ck_assert_str_eq(server_of(w, 0, handle), "a");
+    fixture_malloc(s, 1000);
+    ck_assert_uint_eq(fixture_figures(w, "b", 0).live, 1000);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+}
+END_TEST
+
+START_TEST(legacy_stream_of_each_device_is_a_stream_of_its_own)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    fixture_machine("devices=2");
+    weir *w = fixture_open(two_pools);
+    open_handle(w, 1, NULL, "decode");
+    ck_assert_str_eq(server_of(w, 1, NULL), "b");
+    ck_assert_str_eq(server_of(w, 1, GPU_STREAM_LEGACY), "b");
+    ck_assert_str_eq(server_of(w, 0, NULL), "a");
+    ck_assert_int_eq(weir_stream_open(w, 1, GPU_STREAM_LEGACY, NULL, &error, &s), WEIR_BUSY);
+    open_handle(w, 0, GPU_STREAM_LEGACY, "decode");
+    ck_assert_str_eq(server_of(w, 0, NULL), "b");
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(per_thread_stream_is_refused_but_served)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    ck_assert_int_eq(weir_stream_open(w, 0, GPU_STREAM_PER_THREAD, "decode", &error, &s), WEIR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "per-thread"));
+    ck_assert_str_eq(server_of(w, 0, GPU_STREAM_PER_THREAD), "a");
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(stream_open_already_is_busy)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    fixture_machine(NULL);
+    gpu_stream handle = new_stream(0);
+    weir *w = fixture_open(own_pools);
+    open_handle(w, 0, handle, "infer");
+    size_t pools = pools_now();
+    ck_assert_int_eq(weir_stream_open(w, 0, handle, "infer", &error, &s), WEIR_BUSY);
+    ck_assert_int_eq(error.status, WEIR_BUSY);
+    ck_assert_ptr_null(s);
+    ck_assert_uint_eq(pools_now(), pools);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(stream_can_be_open_in_two_weirs)
+{
+    fixture_machine(NULL);
+    gpu_stream handle = new_stream(0);
+    weir *a = fixture_open(two_pools), *b = fixture_open(two_pools);
+    open_handle(a, 0, handle, "decode");
+    open_handle(b, 0, handle, NULL);
+    ck_assert_str_eq(server_of(a, 0, handle), "b");
+    ck_assert_str_eq(server_of(b, 0, handle), "a");
+    weir_close(a);
+    weir_close(b);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+}
+END_TEST
+
+START_TEST(dead_handle_cannot_be_opened)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    fixture_machine(NULL);
+    gpu_stream handle = new_stream(0);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    weir *w = fixture_open(two_pools);
+    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, &error, &s), WEIR_CUDA_ERROR);
+    ck_assert_int_eq(error.cuda_code, GPU_INVALID_HANDLE);
+    ck_assert_ptr_null(s);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(stream_whose_pool_is_not_on_its_device_is_not_found)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\ndefaults: { pool: a }\npools: { a: {}, b: { devices: [0] } }\nstreams: { decode: { pool: b } }\n");
+    ck_assert_int_eq(weir_stream_create(w, 1, "decode", &error, &s), WEIR_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "pools.b.devices"));
+    ck_assert_ptr_null(s);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(stream_of_one_device_takes_memory_of_another)
+{
+    void *ptr;
+    fixture_machine("devices=2");
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, "decode");
+    ck_assert_int_eq(weir_malloc(w, &ptr, 1000, 1, weir_stream_handle(s)), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 1).live, 1000); /* the name counts on the stream's own device */
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 1).live, 0);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(pool_asked_by_name_serves_whatever_the_stream)
+{
+    void *ptr;
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, "decode");
+    ck_assert_int_eq(weir_pool_malloc(fixture_pool(w, "a", 0), &ptr, 1000, weir_stream_handle(s)), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live, 1000);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(block_can_be_freed_on_any_stream)
+{
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: { peer_access: all } }\n");
+    weir_stream *from = fixture_stream(w, 0, NULL), *other = fixture_stream(w, 0, NULL), *far = fixture_stream(w, 1, NULL);
+    gpu_stream raw = new_stream(0);
+    ck_assert_int_eq(weir_stream_free(other, fixture_malloc(from, MIB(40))), WEIR_OK);
+    ck_assert_int_eq(weir_stream_free(far, fixture_malloc(from, MIB(40))), WEIR_OK);
+    ck_assert_int_eq(weir_free(w, fixture_malloc(from, MIB(40)), raw), WEIR_OK);
+    ck_assert_int_eq(weir_free(w, fixture_malloc(from, MIB(40)), NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_blocks, 0);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(raw), GPU_SUCCESS);
+    sim_advance(GIB(1));
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Private pools -------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(each_private_stream_has_a_pool_of_its_own)
+{
+    weir_stats *stats;
+    fixture_machine(NULL);
+    weir *w = fixture_open(own_pools);
+    weir_stream *first = fixture_stream(w, 0, "infer"), *second = fixture_stream(w, 0, "infer");
+    ck_assert_ptr_ne(weir_stream_pool(first), weir_stream_pool(second));
+    ck_assert_ptr_ne(weir_stream_pool(first), fixture_pool(w, "a", 0));
+    ck_assert_uint_eq(pools_now(), 3);
+    fixture_malloc(second, 1000);
+    ck_assert_int_eq(weir_stats_take(w, NULL, &stats), WEIR_OK);
+    ck_assert_uint_eq(weir_stats_pool_count(stats), 3);
+    ck_assert_int_eq(weir_stats_pool(stats, 0)->is_private, 0);
+    ck_assert_int_eq(weir_stats_pool(stats, 2)->is_private, 1);
+    ck_assert_str_eq(weir_stats_pool(stats, 2)->name, "a");
+    ck_assert_uint_eq(weir_stats_pool(stats, 1)->live + weir_stats_pool(stats, 2)->live, 1000);
+    weir_stats_free(stats);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(private_pool_is_made_as_its_entry_says)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { max_size: 64MiB, initial_size: 32MiB, release_threshold: 32MiB } }\n"
+                           "streams: { infer: { private: true } }\n");
+    weir_stream *s = fixture_stream(w, 0, "infer");
+    void *ptr = NULL;
+    ck_assert_uint_eq(fixture_attribute(weir_pool_handle(weir_stream_pool(s)), GPU_POOL_RESERVED), MIB(32));
+    ck_assert_ptr_nonnull(weir_pool_small_handle(weir_stream_pool(s)));
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MIB(65)), WEIR_OUT_OF_MEMORY);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(private_pool_serves_the_raw_handle_too)
+{
+    void *ptr;
+    fixture_machine(NULL);
+    weir *w = fixture_open(own_pools);
+    weir_stream *s = fixture_stream(w, 0, "infer");
+    ck_assert_int_eq(weir_malloc(w, &ptr, 1000, 0, weir_stream_handle(s)), WEIR_OK);
+    ck_assert_uint_eq(fixture_attribute(weir_pool_handle(weir_stream_pool(s)), GPU_POOL_USED), 1024);
+    ck_assert_int_eq(weir_free(w, ptr, weir_stream_handle(s)), WEIR_OK);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(private_pool_goes_with_its_stream)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(own_pools);
+    weir_stream *s = fixture_stream(w, 0, "infer");
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 1000)), WEIR_OK);
+    ck_assert_uint_eq(pools_now(), 2);
+    weir_stream_close(s);
+    ck_assert_uint_eq(pools_now(), 1);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(private_pool_outlives_its_stream_until_the_last_block_is_freed)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(own_pools);
+    weir_stream *s = fixture_stream(w, 0, "infer"), *other = fixture_stream(w, 0, NULL);
+    void *first = fixture_malloc(s, 1000), *second = fixture_malloc(s, 2000);
+    weir_stream_close(s);
+    ck_assert_uint_eq(pools_now(), 2);
+    ck_assert_int_eq(weir_stream_free(other, first), WEIR_OK);
+    ck_assert_uint_eq(pools_now(), 2);
+    ck_assert_int_eq(weir_stream_free(other, second), WEIR_OK);
+    ck_assert_uint_eq(pools_now(), 1);
+    ck_assert_str_eq(fixture_log(), "");
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(private_pool_with_peers_stays_until_the_weir_is_closed)
+{
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: { devices: [0], peer_access: [1] } }\nstreams: { infer: { private: true } }\n");
+    size_t before = pools_now();
+    weir_stream_close(fixture_stream(w, 0, "infer"));
+    ck_assert_uint_eq(pools_now(), before + 2); /* pool and twin: a peer's kernel may still read */
+    fixture_figures(w, "a", 0);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(private_pool_with_live_blocks_is_logged_at_close_of_the_weir)
+{
+    void *ptr;
+    gpu_stream handle;
+    fixture_machine(NULL);
+    handle = new_stream(0);
+    weir *w = fixture_open(own_pools);
+    weir_stream *s = open_handle(w, 0, handle, "infer");
+    ptr = fixture_malloc(s, 1000);
+    weir_close(w);
+    ck_assert_ptr_nonnull(strstr(fixture_log(), "1 live block"));
+    ck_assert_int_eq(fixture_gpu()->free_async(ptr, handle), GPU_SUCCESS);
+    ck_assert_int_eq(fixture_gpu()->stream_synchronize(handle), GPU_SUCCESS);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Created streams ------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(created_stream_is_destroyed_at_close_and_an_opened_one_is_not)
+{
+    struct sim_census census;
+    fixture_machine(NULL);
+    gpu_stream handle = new_stream(0);
+    weir *w = fixture_open(two_pools);
+    weir_stream *opened = open_handle(w, 0, handle, NULL), *created = fixture_stream(w, 0, NULL);
+    sim_census(&census);
+    ck_assert_uint_eq(census.streams, 2);
+    weir_stream_close(created);
+    weir_stream_close(opened);
+    sim_census(&census);
+    ck_assert_uint_eq(census.streams, 1);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(closing_waits_for_a_created_stream_only)
+{
+    fixture_machine(NULL);
+    const struct gpu *gpu = fixture_gpu();
+    gpu_stream handle = new_stream(0);
+    weir *w = fixture_open(two_pools);
+    weir_stream *opened = open_handle(w, 0, handle, NULL), *created = fixture_stream(w, 0, NULL);
+    uint64_t start = gpu->now();
+    ck_assert_int_eq(gpu->delay(handle, 5000000), GPU_SUCCESS);
+    weir_stream_close(opened);
+    ck_assert_uint_lt(gpu->now() - start, 5000000);
+    ck_assert_int_eq(gpu->delay(weir_stream_handle(created), 5000000), GPU_SUCCESS);
+    weir_stream_close(created);
+    ck_assert_uint_ge(gpu->now() - start, 5000000);
+    ck_assert_int_eq(gpu->stream_destroy(handle), GPU_SUCCESS);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(synchronise_waits_for_the_work_of_the_stream)
+{
+    fixture_machine("devices=2");
+    const struct gpu *gpu = fixture_gpu();
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, NULL), *legacy = open_handle(w, 1, NULL, NULL);
+    uint64_t start = gpu->now();
+    ck_assert_int_eq(gpu->delay(weir_stream_handle(s), 7000000), GPU_SUCCESS);
+    fixture_synchronize(s);
+    ck_assert_uint_ge(gpu->now() - start, 7000000);
+
+    start = gpu->now();
+    ck_assert_int_eq(gpu->set_current_device(1), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->delay(NULL, 7000000), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->set_current_device(0), GPU_SUCCESS);
+    fixture_synchronize(legacy);
+    ck_assert_uint_ge(gpu->now() - start, 7000000);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(synchronise_that_cuda_refuses_reports_it)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    sim_fail("stream_synchronize", 1, GPU_UNKNOWN);
+    ck_assert_int_eq(weir_stream_synchronize(s, &error), WEIR_CUDA_ERROR);
+    ck_assert_int_eq(error.cuda_code, GPU_UNKNOWN);
+    weir_close(w);
+}
+END_TEST
+
+/* Streams opened, used and closed by many threads, private ones too, while another looks at the figures. */
+#define THREADS 4
+
+static void *come_and_go(void *data)
+{
+    weir *w = data;
+    for (unsigned i = 0; i < 100; i++) {
+        weir_stream *s;
+        void *ptr = NULL, *raw = NULL;
+        if (weir_stream_create(w, 0, i % 2 ? "infer" : NULL, NULL, &s) != WEIR_OK)
+            return w;
+        if (weir_stream_malloc(s, &ptr, 1000 + i) != WEIR_OK || weir_malloc(w, &raw, 2000, 0, weir_stream_handle(s)) != WEIR_OK ||
+            weir_stream_free(s, ptr) != WEIR_OK)
+            return w;
+        weir_stream_close(s);
+        if (weir_free(w, raw, NULL) != WEIR_OK)
+            return w;
+    }
+    return NULL;
+}
+
+static void *look(void *data)
+{
+    for (unsigned i = 0; i < 200; i++)
+        fixture_figures(data, "a", 0);
+    return NULL;
+}
+
+START_TEST(streams_come_and_go_in_many_threads)
+{
+    pthread_t threads[THREADS + 1];
+    void *failed = NULL;
+    fixture_machine(NULL);
+    weir *w = fixture_open(own_pools);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, w), 0);
+    ck_assert_int_eq(pthread_create(&threads[THREADS], NULL, look, w), 0);
+    for (int i = 0; i <= THREADS; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        failed = failed ? failed : result;
+    }
+    ck_assert_ptr_null(failed);
+    ck_assert_uint_eq(pools_now(), 1);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_blocks, 0);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("streams");
+    TCase *tcase = suite_case(suite, "routing", 0);
+    tcase_add_loop_test(tcase, stream_is_served_by_the_pool_of_its_name, 0, (int)(sizeof routes / sizeof routes[0]));
+    tcase_add_test(tcase, raw_handle_of_an_opened_stream_finds_its_pool_until_close);
+    tcase_add_test(tcase, recycled_handle_is_another_stream);
+    tcase_add_test(tcase, raw_handle_without_an_id_proves_nothing);
+    tcase_add_test(tcase, legacy_stream_of_each_device_is_a_stream_of_its_own);
+    tcase_add_test(tcase, per_thread_stream_is_refused_but_served);
+    tcase_add_test(tcase, stream_open_already_is_busy);
+    tcase_add_test(tcase, stream_can_be_open_in_two_weirs);
+    tcase_add_test(tcase, dead_handle_cannot_be_opened);
+    tcase_add_test(tcase, stream_whose_pool_is_not_on_its_device_is_not_found);
+    tcase_add_test(tcase, stream_of_one_device_takes_memory_of_another);
+    tcase_add_test(tcase, pool_asked_by_name_serves_whatever_the_stream);
+    tcase_add_test(tcase, block_can_be_freed_on_any_stream);
+
+    tcase = suite_case(suite, "private", 0);
+    tcase_add_test(tcase, each_private_stream_has_a_pool_of_its_own);
+    tcase_add_test(tcase, private_pool_is_made_as_its_entry_says);
+    tcase_add_test(tcase, private_pool_serves_the_raw_handle_too);
+    tcase_add_test(tcase, private_pool_goes_with_its_stream);
+    tcase_add_test(tcase, private_pool_outlives_its_stream_until_the_last_block_is_freed);
+    tcase_add_test(tcase, private_pool_with_peers_stays_until_the_weir_is_closed);
+    tcase_add_test(tcase, private_pool_with_live_blocks_is_logged_at_close_of_the_weir);
+
+    tcase = suite_case(suite, "created", 0);
+    tcase_add_test(tcase, created_stream_is_destroyed_at_close_and_an_opened_one_is_not);
+    tcase_add_test(tcase, closing_waits_for_a_created_stream_only);
+    tcase_add_test(tcase, synchronise_waits_for_the_work_of_the_stream);
+    tcase_add_test(tcase, synchronise_that_cuda_refuses_reports_it);
+    tcase_add_test(tcase, streams_come_and_go_in_many_threads);
+    return suite_run(suite);
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `weir show`.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+
+policy named.yaml <<'YAML'
+weir: 1
+pools:
+  frames:
+    max_size: 4GiB
+YAML
+policy bad.yaml <<'YAML'
+weir: 2
+YAML
+cd "$tap_dir" || exit 1
+
+# row KEY VALUE REST: the table has this row, whatever its blanks.
+row() {
+    tr -s ' ' <"$out" | grep -q -x -F -e " $1 $2 $3" || {
+        echo "no row: $1 | $2 | $3"
+        cat "$out"
+        return 1
+    }
+}
+
+check "file_is_shown" exits 0 show named.yaml
+check "top_line_says_which_file_and_why" says "$out" "Policy: named.yaml (named on the command line)"
+check "value_of_the_file_has_its_line" row pools.frames.max_size 4GiB "live named.yaml:4"
+check "value_not_in_the_file_is_a_default" row pools.frames.small_below 1MiB default
+check "live_key_is_marked" row pools.frames.on_oom.deadline 1s "live default"
+
+overridden() {
+    WEIR_CONF=pools.frames.max_size=2GiB exits 0 show named.yaml
+}
+check "override_is_applied" overridden
+check "overridden_value_names_the_variable" row pools.frames.max_size 2GiB "live \$WEIR_CONF, column 1"
+check "overrides_are_shown_on_top" says "$out" "Overrides: WEIR_CONF=pools.frames.max_size=2GiB"
+
+by_variable() {
+    WEIR_POLICY=$tap_dir/named.yaml exits 0 show
+}
+check "variable_chooses_the_file" by_variable
+check "variable_is_named_as_the_reason" says "$out" "named.yaml (named by \$WEIR_POLICY)"
+
+if [ -e /etc/weir/policy.yaml ]; then
+    skip "without_any_file_the_built_in_default_is_shown" "this machine has /etc/weir/policy.yaml"
+else
+    check "without_any_file_the_built_in_default_is_shown" exits 0 show
+    check "built_in_default_is_called_so" says "$out" "Policy: the built-in default"
+fi
+mkdir -p "$XDG_CONFIG_HOME/weir" && cp named.yaml "$XDG_CONFIG_HOME/weir/policy.yaml"
+check "file_of_the_search_path_is_shown" exits 0 show
+check "search_path_is_named_as_the_reason" says "$out" "weir/policy.yaml (found in the search path)"
+
+check "bad_policy_exits_1" exits 1 show bad.yaml
+check "bad_policy_is_explained" says "$err" "bad.yaml:1:7:"
+check "missing_policy_exits_2" exits 2 show missing.yaml
+
+from_stdin() {
+    "$weir" show - <named.yaml >"$out" 2>"$err"
+}
+check "dash_reads_standard_input" from_stdin
+
+json_overridden() {
+    WEIR_CONF=pools.frames.max_size=2GiB exits 0 show --json named.yaml
+}
+check "json_is_shown" json_overridden
+check_json "json_names_the_policy" 'd["policy"] == "named.yaml"'
+check_json "json_has_each_origin" \
+    '{v["key"]: (v["value"], v["file"], v["live"]) for v in d["values"]}["pools.frames.max_size"] == ("2GiB", "WEIR_CONF", True)'
+check_json "json_default_has_no_file" '{v["key"]: v["file"] for v in d["values"]}["pools.frames.ipc"] is None'
+done_testing

@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The command line: help, version, and what is wrong with a call.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+
+check "version_is_printed" exits 0 --version
+check "version_is_that_of_the_library" says "$out" "weir $(sed -n 's/^PACKAGE_VERSION = //p' "$top_builddir/Makefile")"
+check "help_is_printed" exits 0 --help
+check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  devices " "  try " "  help " "WEIR_GPU=sim weir try"
+
+for name in check show devices try help; do
+    check "help_of_${name}_is_printed" exits 0 "$name" --help
+    check "help_of_${name}_shows_an_example" says "$out" "Usage: weir $name" "Example" "  weir $name"
+    cp "$out" "$tap_dir/own"
+    check "help_subcommand_knows_${name}" exits 0 help "$name"
+    check "help_subcommand_prints_the_help_of_${name}" cmp "$tap_dir/own" "$out"
+done
+check "help_alone_is_the_whole_help" exits 0 help
+
+check "no_subcommand_exits_2" exits 2
+check "no_subcommand_is_answered_with_the_way_on" says "$err" "weir --help"
+check "misspelt_subcommand_exits_2" exits 2 chekc
+check "misspelt_subcommand_gets_a_suggestion" says "$err" "there is no subcommand 'chekc'; did you mean 'check'?"
+check "misspelt_help_topic_exits_2" exits 2 help tri
+check "strange_subcommand_exits_2" exits 2 fhqwhgads
+check "strange_subcommand_gets_no_suggestion" says_not "$err" "did you mean"
+check "misspelt_option_exits_2" exits 2 check --jsno file
+check "misspelt_option_gets_a_suggestion" says "$err" "unknown option '--jsno'; did you mean '--json'?"
+check "unknown_letter_exits_2" exits 2 try -s 1 -q
+check "unknown_letter_is_named" says "$err" "unknown option '-q'"
+check "unknown_option_before_the_subcommand_exits_2" exits 2 --json check
+check "missing_operand_exits_2" exits 2 check
+check "missing_operand_is_named" says "$err" "it needs FILE..." "Usage: weir check"
+check "operand_too_many_exits_2" exits 2 show one two
+check "operand_too_many_is_named" says "$err" "'two'"
+check "missing_argument_exits_2" exits 2 try --seed
+check "missing_argument_is_named" says "$err" "option '--seed' needs an argument"
+for wrong in --threads=0 --threads=65 --threads=-1 --threads=2x --seconds=0 --seconds=nan --seconds=1e9 --seed=1.5 --seed= --gpu=vulkan; do
+    check "try_${wrong}_exits_2" exits 2 try "$wrong"
+    check "try_${wrong}_is_answered_with_what_to_write" says "$err" "$wrong: write "
+done
+check "unknown_colour_mode_exits_2" exits 2 show --color=blue
+check "unique_beginning_of_an_option_is_enough" exits 0 devices --js
+done_testing

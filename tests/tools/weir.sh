@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=sh
+# weir.sh - what the tests of the command share. Sourced with POSIX sh. The command always runs on the simulator here.
+# shellcheck source=tests/build/tap.sh
+. "${top_srcdir:-.}/tests/build/tap.sh"
+
+# Nothing of the person who runs the tests shall reach the command: neither policy nor settings nor colours.
+export WEIR_GPU=sim HOME="$tap_dir/home" XDG_CONFIG_HOME="$tap_dir/home/config"
+unset WEIR_POLICY WEIR_CONF WEIR_SIM NO_COLOR
+out=$tap_dir/out
+err=$tap_dir/err
+here=$(pwd -P)
+case $top_builddir in
+/*) weir=$top_builddir/tools/weir ;;
+*) weir=$here/$top_builddir/tools/weir ;;
+esac
+
+# policy NAME: a policy file made of standard input.
+policy() {
+    cat >"$tap_dir/$1"
+}
+
+# exits STATUS ARGUMENT…: runs the command, keeps what it prints in $out and $err, and holds if it ends with that status.
+exits() {
+    wanted=$1
+    shift
+    "$weir" "$@" >"$out" 2>"$err" </dev/null
+    status=$?
+    [ "$status" -eq "$wanted" ] || {
+        echo "weir $*: status $status instead of $wanted"
+        cat "$out" "$err"
+        return 1
+    }
+}
+
+# says FILE TEXT…: the file has a line with each text; nothing in a text is special.
+says() {
+    file=$1
+    shift
+    for text in "$@"; do
+        grep -q -F -e "$text" "$file" || {
+            echo "no line has: $text"
+            cat "$file"
+            return 1
+        }
+    done
+}
+
+# says_not FILE TEXT: no line of the file has the text.
+says_not() {
+    ! grep -F -e "$2" "$1"
+}
+
+# json EXPRESSION: $out is one JSON document, and the Python expression holds for it, named d. With no python3 nothing can be said.
+have_python() {
+    python3 -c 'import json' 2>/dev/null
+}
+json() {
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+if not eval(sys.argv[2]):
+    sys.exit("not so: %s\n%s" % (sys.argv[2], json.dumps(d, indent=1)))' "$out" "$1"
+}
+
+# check_json NAME EXPRESSION: check() or skip() of json().
+check_json() {
+    if have_python; then
+        check "$1" json "$2"
+    else
+        skip "$1" "no python3"
+    fi
+}

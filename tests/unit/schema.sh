@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# The committed JSON schema is the one that the key table gives, and agrees with the parser on every good policy.
+schema=$top_srcdir/config/weir.schema.json
+echo 1..3
+
+if "$top_builddir/policy/generate" schema | diff "$schema" - >&2; then
+    echo "ok 1 - committed_schema_is_the_generated_one"
+else
+    echo "not ok 1 - committed_schema_is_the_generated_one # run 'make schema' and commit config/weir.schema.json"
+fi
+
+if "$top_builddir/policy/generate" man | grep -q '^\.B pools\.NAME\.release_threshold$'; then
+    echo "ok 2 - manual_section_lists_keys"
+else
+    echo "not ok 2 - manual_section_lists_keys"
+fi
+
+if ! python3 -c 'import jsonschema, yaml' 2>/dev/null; then
+    echo "ok 3 - good_policies_pass_the_schema # SKIP python3 lacks jsonschema or PyYAML"
+elif python3 - "$schema" "$top_srcdir"/tests/unit/policies/good/*.yaml "$top_srcdir"/config/*.yaml >&2 <<'PYTHON'; then
+import glob, json, sys
+import jsonschema, yaml
+schema = json.load(open(sys.argv[1], encoding="utf-8"))
+jsonschema.Draft7Validator.check_schema(schema)
+validator = jsonschema.Draft7Validator(schema)
+failed = 0
+for path in sys.argv[2:]:
+    if "*" in path:
+        continue
+    with open(path, encoding="utf-8-sig") as file:
+        policy = yaml.safe_load(file)
+    for error in validator.iter_errors(policy):
+        print(f"# {path}: {list(error.path)}: {error.message}", file=sys.stderr)
+        failed = 1
+sys.exit(failed)
+PYTHON
+    echo "ok 3 - good_policies_pass_the_schema"
+else
+    echo "not ok 3 - good_policies_pass_the_schema"
+fi
