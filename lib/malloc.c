@@ -50,6 +50,33 @@ static bool is_within_cap(weir_pool *pool, uint64_t max_size)
     return weir__pool_trim(pool, keep, &released) == GPU_SUCCESS && !is_above_cap(pool, max_size);
 }
 
+/*
+ * A block that the pool grew for was given back at once, since it is above the cap. CUDA lets go of the memory only when it has seen that
+ * free complete: on an idle stream that can be now. On a busy one the next request sees to it, as nothing here may wait.
+ */
+static void undo_growth(const struct weir__request *request, uint64_t max_size)
+{
+    const struct gpu *gpu = request->pool->w->gpu;
+    gpu_event event;
+    enum gpu_capture_status capture;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    int code = gpu->event_create(request->pool->device->index, &event);
+    if (code == GPU_SUCCESS) {
+        code = gpu->event_record(event, request->stream);
+        /* Asked after recording, as an event caught by a capture must not be queried. */
+        if (code == GPU_SUCCESS)
+            code = gpu->stream_capture_status(request->stream, &capture);
+        if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+            code = gpu->event_query(event);
+        if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE && gpu->event_synchronize(event) == GPU_SUCCESS)
+            is_within_cap(request->pool, max_size);
+        gpu->event_destroy(event);
+    }
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    weir__relaxed_end(gpu, mode);
+}
+
 /* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
 static bool was_native_cap(const struct weir__request *request)
 {
@@ -75,6 +102,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
         request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
         /* A block that cannot be given back is better served above the cap than lost. */
         if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) && gpu->free_async(block, request->stream) == GPU_SUCCESS) {
+            undo_growth(request, max_size);
             request->at_cap = true;
             request->code = GPU_OUT_OF_MEMORY;
         } else if (request->code == GPU_SUCCESS) {

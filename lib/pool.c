@@ -589,14 +589,25 @@ void weir__pool_release(weir_pool *pool)
 
 /* Trimming and looking ---------------------------------------------------------------------------------------------------------------- */
 
-uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute)
+int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t main = 0, small = 0;
-    gpu->pool_get(pool->handle, attribute, &main);
-    if (pool->small)
-        gpu->pool_get(pool->small, attribute, &small);
-    return main + small;
+    int code = gpu->pool_get(pool->handle, attribute, &main);
+    if (code == GPU_SUCCESS && pool->small)
+        code = gpu->pool_get(pool->small, attribute, &small);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    if (code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED)
+        *value = main + small;
+    return code == GPU_NOT_SUPPORTED ? GPU_SUCCESS : code;
+}
+
+uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute)
+{
+    uint64_t value = 0;
+    weir__pool_read(pool, attribute, &value);
+    return value;
 }
 
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)

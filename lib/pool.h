@@ -88,7 +88,9 @@ weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const
 weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 
-/* CUDA's figure of pool and twin together; 0 where the driver does not tell. */
+/* CUDA's figure of pool and twin together; 0 where the driver has no such figures. */
+int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value);
+/* The same for whoever can do without: 0 also where the call fails. */
 uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);
 
 #endif

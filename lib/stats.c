@@ -20,7 +20,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
  * live + cached + slack = used and used + idle = reserved hold in every snapshot, although other threads allocate meanwhile: each sum is made
  * at least as large as its parts, which were read before it.
  */
-static void read_pool(weir_pool *pool, weir_pool_stats *stats)
+static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {
     stats->device = pool->device->index;
     stats->is_private = pool->is_private;
@@ -38,11 +38,18 @@ static void read_pool(weir_pool *pool, weir_pool_stats *stats)
 
     /* Of an exportable pool CUDA says that nothing is reserved while the device still lacks it all (measured); its high mark is right. */
     enum gpu_pool_attribute reserved = pool->is_exportable ? GPU_POOL_RESERVED_HIGH : GPU_POOL_RESERVED;
-    stats->used = pool->is_exportable ? stats->live : larger(weir__pool_figure(pool, GPU_POOL_USED), stats->live);
+    stats->used = stats->live;
+    int code = pool->is_exportable ? GPU_SUCCESS : weir__pool_read(pool, GPU_POOL_USED, &stats->used);
+    if (code == GPU_SUCCESS)
+        code = weir__pool_read(pool, reserved, &stats->reserved);
+    if (code == GPU_SUCCESS)
+        code = weir__pool_read(pool, GPU_POOL_RESERVED_HIGH, &stats->reserved_high);
+    stats->used = larger(stats->used, stats->live);
     stats->slack = stats->used - stats->live - stats->cached;
-    stats->reserved = larger(weir__pool_figure(pool, reserved), stats->used);
+    stats->reserved = larger(stats->reserved, stats->used);
     stats->idle = stats->reserved - stats->used;
-    stats->reserved_high = larger(weir__pool_figure(pool, GPU_POOL_RESERVED_HIGH), stats->reserved);
+    stats->reserved_high = larger(stats->reserved_high, stats->reserved);
+    return code;
 }
 
 static weir_status read_device(struct weir__device *device, weir_device_stats *stats, weir_error *error)
@@ -69,8 +76,8 @@ static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *erro
     if (!name)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     more[stats->pool_count] = (weir_pool_stats){ .name = name };
-    read_pool(pool, &more[stats->pool_count++]);
-    return WEIR_OK;
+    int code = read_pool(pool, &more[stats->pool_count++]);
+    return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "figures of pool '%s' on device %d", name, pool->device->index);
 }
 
 static weir_status take(weir *w, weir_stats *stats, weir_error *error)

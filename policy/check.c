@@ -33,7 +33,8 @@ static void check_ipc(const struct policy_pool *pool, struct policy_report *repo
     if (pool->ipc == POLICY_IPC_NONE)
         return;
     if (is_set(pool, "release_threshold"))
-        fail(report, pool, "release_threshold", "does not go with ipc: an exportable pool gives nothing back while it lives; remove this key or ipc");
+        fail(report, pool, "release_threshold",
+             "does not go with ipc: an exportable pool gives nothing back while it lives; remove this key or ipc");
     if (is_set(pool, "small_below"))
         fail(report, pool, "small_below", "does not go with ipc: an exportable pool has no small twin; remove this key or ipc");
     if (pool->location.kind != POLICY_LOCATION_DEVICE)
@@ -46,7 +47,8 @@ static void check_backing(const struct policy_pool *pool, struct policy_report *
     if (pool->backing != POLICY_BACKING_DEFAULT)
         return;
     if (pool->ipc != POLICY_IPC_NONE)
-        fail(report, pool, "ipc", "does not go with backing: default, as the driver's pool cannot be exported; write backing: new, or remove ipc");
+        fail(report, pool, "ipc",
+             "does not go with backing: default, as the driver's pool cannot be exported; write backing: new, or remove ipc");
     if (pool->max_size.kind != POLICY_SIZE_NONE)
         fail(report, pool, "max_size",
              "does not go with backing: default, as the driver's pool can have no cap; write backing: new, or remove max_size");
@@ -67,7 +69,8 @@ static void check_location(const struct policy_pool *pool, struct policy_report 
     if (pool->max_size.kind == POLICY_SIZE_PERCENT)
         fail(report, pool, "max_size", percent);
     if (pool->current)
-        fail(report, pool, "current", "does not go with host memory: a device's current pool must live on it; write current: false, or location: device");
+        fail(report, pool, "current",
+             "does not go with host memory: a device's current pool must live on it; write current: false, or location: device");
 }
 
 /* Whether a is larger than b on every device; sizes in different units are compared when a device is known. */
@@ -137,8 +140,8 @@ static void check_exclusive(const struct policy *policy, struct policy_report *r
                 continue;
             const struct policy_origin *origin = pool_origin(pool, key);
             policy_report_add(report, mark_of(origin), origin->path,
-                              "pool '%s' is %s of one of these devices already, and a device has only one; %s", policy_quote(other->name).text,
-                              what, remedy);
+                              "pool '%s' is %s of one of these devices already, and a device has only one; %s",
+                              policy_quote(other->name).text, what, remedy);
             break;
         }
     }
@@ -151,10 +154,11 @@ static void check_streams(const struct policy *policy, struct policy_report *rep
         const struct policy_stream *stream = &policy->streams[i];
         const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_STREAM, stream->origins, own);
         if (stream->own_pool && is_default(&policy->pools[stream->pool]))
-            policy_report_add(report, mark_of(origin), origin->path,
-                              "does not go with pool '%s': its backing is the driver's pool, which cannot belong to one stream; name a pool "
-                              "with backing: new, or write private: false",
-                              policy_quote(policy->pools[stream->pool].name).text);
+            policy_report_add(
+                report, mark_of(origin), origin->path,
+                "does not go with pool '%s': its backing is the driver's pool, which cannot belong to one stream; name a pool "
+                "with backing: new, or write private: false",
+                policy_quote(policy->pools[stream->pool].name).text);
     }
 }
 

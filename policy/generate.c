@@ -11,7 +11,7 @@
 
 #include "policy/keys.h"
 
-/* JSON ----------------------------------------------------------------------------------------------------------------------------------- */
+/* JSON --------------------------------------------------------------------------------------------------------------------------------- */
 
 static unsigned depth; /* of the JSON value being written */
 
@@ -181,7 +181,9 @@ static void objects(enum policy_scope which, size_t min, size_t max)
 
 static void member(const struct policy_key *key)
 {
-    string("description", key->help, true);
+    char text[1024];
+    snprintf(text, sizeof(text), "%s Write %s.", key->help, key->write);
+    string("description", text, true);
     bool bare = key->type == POLICY_TYPE_BOOL || (key->initial && strspn(key->initial, "0123456789") == strlen(key->initial));
     if (key->initial && bare)
         line("\"default\": %s,", key->initial);
@@ -264,49 +266,62 @@ static void schema(void)
     close_object(false);
 }
 
-/* Man page ------------------------------------------------------------------------------------------------------------------------------- */
+/* Man page ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* Text for roff: hyphens in keys and values stay hyphens, and a line never begins with a control character. */
+#define MAN_WIDTH 78
+
+/* Text in lines of at most MAN_WIDTH, each sentence on a new one. Hyphens stay hyphens, so that keys and values can be copied. */
 static void roff(const char *text)
 {
-    for (; *text; text++)
-        printf(*text == '-' ? "\\-" : *text == '\\' ? "\\e" : "%c", *text);
+    size_t column = 0;
+    for (const char *word = text; *word; word += strspn(word, " ")) {
+        size_t len = strcspn(word, " ");
+        size_t at = (size_t)(word - text);
+        bool sentence = at >= 4 && text[at - 2] == '.' && strncmp(text + at - 4, "...", 3) != 0;
+        if (column > 0)
+            putchar(sentence || column + 1 + len > MAN_WIDTH ? '\n' : ' ');
+        column = column > 0 && !sentence && column + 1 + len <= MAN_WIDTH ? column + 1 + len : len;
+        for (; len > 0; len--, word++)
+            printf(*word == '-' ? "\\-" : *word == '\\' ? "\\e" : "%c", *word);
+    }
+    putchar('\n');
 }
 
-/* One sentence a line, as man pages are written. */
-static void sentences(const char *text)
+/* How numbers, times and the rest are written, from the units that the parser knows. */
+static void man_values(void)
 {
-    char copy[1024];
-    snprintf(copy, sizeof(copy), "%s", text);
-    for (char *at = copy; *at;) {
-        char *end = strstr(at, ". ");
-        if (end)
-            end[1] = '\0';
-        roff(at);
-        putchar('\n');
-        at = end ? end + 2 : at + strlen(at);
-    }
+    char text[1024];
+    size_t len = (size_t)snprintf(text, sizeof(text), "Sizes are bytes, or a number with one of the units");
+    for (size_t i = 0; policy_size_units[i].name; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s %s", i ? "," : "", policy_size_units[i].name);
+    snprintf(text + len, sizeof(text) - len,
+             " directly behind it. A decimal fraction as in 1.5GiB is good where it comes to whole bytes. "
+             "Shares of the device's memory are a number from 0 to 100, with two decimals at most, and %%.");
+    printf(".SS Values\n");
+    roff(text);
+    len = (size_t)snprintf(text, sizeof(text), "Times always have a unit:");
+    for (size_t i = 0; policy_time_units[i].name; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s %s", i ? "," : "", policy_time_units[i].name);
+    snprintf(text + len, sizeof(text) - len,
+             " for milliseconds, seconds and minutes. Booleans are true and false, and nothing else. Names, words and UUIDs may stand in "
+             "quotes; numbers, sizes, times and booleans may not, as quotes make them text.");
+    printf(".PP\n");
+    roff(text);
 }
 
 static void man_key(const char *before, const struct policy_key *key)
 {
+    char text[1024];
     printf(".TP\n.B ");
-    roff(before);
-    roff(key->name);
-    putchar('\n');
-    sentences(key->help);
-    printf("Write ");
-    roff(key->write);
-    printf(".\n");
-    if (key->initial || strcmp(key->otherwise, "required") != 0) {
-        printf("Default: ");
-        roff(key->initial ? key->initial : key->otherwise);
-        printf(".\n");
-    } else {
-        printf("Required.\n");
-    }
-    if (key->live)
-        printf("Can change at reload.\n");
+    snprintf(text, sizeof(text), "%s%s", before, key->name);
+    roff(text);
+    bool required = !key->initial && strcmp(key->otherwise, "required") == 0;
+    snprintf(text, sizeof(text), "%s Write %s. %s%s.%s", key->help, key->write, required ? "Required" : "Default: ",
+             required       ? ""
+             : key->initial ? key->initial
+                            : key->otherwise,
+             key->live ? " Can change at reload." : "");
+    roff(text);
 }
 
 static void man(void)
@@ -319,6 +334,7 @@ static void man(void)
         [POLICY_SCOPE_STREAM] = {"Each stream", "streams.NAME."},
     };
     printf(".SH KEYS\nA dot in the name of a key stands for one level of nesting.\n");
+    man_values();
     for (unsigned which = 0; which < POLICY_SCOPE_COUNT; which++) {
         size_t count;
         const struct policy_key *keys = policy_keys(which, &count);

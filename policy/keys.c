@@ -19,8 +19,14 @@ static const char *const capture_words[] = {"caller", "relaxed", NULL};
 const char *const policy_later_steps[] = {"neighbours", NULL};
 
 const struct policy_unit policy_size_units[] = {
-    {"KiB", UINT64_C(1) << 10}, {"MiB", UINT64_C(1) << 20}, {"GiB", UINT64_C(1) << 30}, {"TiB", UINT64_C(1) << 40},
-    {"KB", 1000},               {"MB", 1000000},            {"GB", 1000000000},         {"TB", UINT64_C(1000000000000)},
+    {"KiB", UINT64_C(1) << 10},
+    {"MiB", UINT64_C(1) << 20},
+    {"GiB", UINT64_C(1) << 30},
+    {"TiB", UINT64_C(1) << 40},
+    {"KB", 1000},
+    {"MB", 1000000},
+    {"GB", 1000000000},
+    {"TB", UINT64_C(1000000000000)},
     {NULL, 0},
 };
 
@@ -99,8 +105,9 @@ static const struct policy_key pool_keys[] = {
         .offset = offsetof(struct policy_pool, devices),
         .initial = "all",
         .write = "all, or a list of indices and UUIDs as in [0, 1]",
-        .help = "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as nvidia-smi -L "
-                "prints it (GPU-... or MIG-...).",
+        .help =
+            "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as nvidia-smi -L "
+            "prints it (GPU-... or MIG-...).",
     },
     {
         .name = "backing",
@@ -128,8 +135,9 @@ static const struct policy_key pool_keys[] = {
         .offset = offsetof(struct policy_pool, location),
         .initial = "device",
         .write = "device, host, or host_numa:N as in host_numa:0",
-        .help = "Where the memory lives: on the device, in host memory, or on host NUMA node N. Sizes of a host pool are bytes, as there is "
-                "no device memory to take a share of.",
+        .help =
+            "Where the memory lives: on the device, in host memory, or on host NUMA node N. Sizes of a host pool are bytes, as there is "
+            "no device memory to take a share of.",
     },
     {
         .name = "release_threshold",
@@ -140,9 +148,10 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "all",
         .write = SIZES_WRITE ", none or all",
-        .help = "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
-                "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
-                "exportable pool has none.",
+        .help =
+            "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
+            "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
+            "exportable pool has none.",
     },
     {
         .name = "initial_size",
@@ -247,8 +256,9 @@ static const struct policy_key pool_keys[] = {
         .offset = offsetof(struct policy_pool, ipc),
         .initial = "none",
         .write = "none or posix_fd",
-        .help = "Whether the pool can be exported to other processes, as a file descriptor. An exportable pool gives no memory back while it "
-                "lives, so release_threshold and small_below cannot be set with it, and its memory must be on the device.",
+        .help =
+            "Whether the pool can be exported to other processes, as a file descriptor. An exportable pool gives no memory back while it "
+            "lives, so release_threshold and small_below cannot be set with it, and its memory must be on the device.",
     },
     {
         .name = "ipc_max_block",

@@ -30,7 +30,7 @@ const char *policy_builtin_text(void)
     return builtin_text;
 }
 
-/* Reading a file ------------------------------------------------------------------------------------------------------------------------- */
+/* Reading a file ----------------------------------------------------------------------------------------------------------------------- */
 
 static enum policy_status unreadable(struct policy_report *report, const char *path, const char *what, const char *remedy)
 {
@@ -103,7 +103,7 @@ static enum policy_status read_file(const char *path, bool asked, struct policy_
     return status;
 }
 
-/* The search ----------------------------------------------------------------------------------------------------------------------------- */
+/* The search --------------------------------------------------------------------------------------------------------------------------- */
 
 /* The user's own file, for free(). *path is NULL if the environment names no home. False: no memory. */
 static bool user_file(char **path)

@@ -9,11 +9,11 @@
 
 enum policy_number_status {
     POLICY_NUMBER_OK,
-    POLICY_NUMBER_NONE,         /* does not begin with a number */
+    POLICY_NUMBER_NONE, /* does not begin with a number */
     POLICY_NUMBER_NEGATIVE,
     POLICY_NUMBER_LEADING_ZERO, /* 010 is eight in some dialects, so it is nothing here */
     POLICY_NUMBER_TOO_LARGE,
-    POLICY_NUMBER_TOO_FINE,     /* the fraction is no whole number of the smallest unit */
+    POLICY_NUMBER_TOO_FINE, /* the fraction is no whole number of the smallest unit */
 };
 
 struct policy_number {

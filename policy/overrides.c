@@ -62,14 +62,15 @@ static bool next_assignment(struct overrides *overrides, struct assignment *assi
             break;
     }
     if (open != 0 || quote) {
-        fail(overrides, assignment, "", open < 0 ? "a bracket is closed that was not opened; write each list as [a, b]"
-                                                 : "a bracket or quote is left open; close it");
+        fail(overrides, assignment, "",
+             open < 0 ? "a bracket is closed that was not opened; write each list as [a, b]" : "a bracket or quote is left open; close it");
         overrides->at += strlen(overrides->at);
         return false;
     }
     if (!equals) {
-        fail(overrides, assignment, "", overrides->at == start ? "an assignment is missing between commas; remove one comma"
-                                                               : "not an assignment; write key=value, as in pools.main.max_size=4GiB");
+        fail(overrides, assignment, "",
+             overrides->at == start ? "an assignment is missing between commas; remove one comma"
+                                    : "not an assignment; write key=value, as in pools.main.max_size=4GiB");
         return false;
     }
     assignment->key = start;
@@ -81,8 +82,8 @@ static bool next_assignment(struct overrides *overrides, struct assignment *assi
     return true;
 }
 
-static struct policy_node *new_entry(const struct overrides *overrides, struct policy_node *parent, struct policy_mark mark, const char *name,
-                                     size_t len)
+static struct policy_node *new_entry(const struct overrides *overrides, struct policy_node *parent, struct policy_mark mark,
+                                     const char *name, size_t len)
 {
     struct policy_node *entry = policy_arena_alloc(overrides->tree->arena, 1, sizeof(*entry));
     char *copy = policy_arena_text(overrides->tree->arena, name, len);
@@ -135,7 +136,8 @@ static void replace(const struct overrides *overrides, struct policy_node *mappi
     policy_node_append(mapping, value);
 }
 
-/* One part of a key below `at`, made if it is not there. NULL: there is no such place, which is reported here or by whoever reads the tree. */
+/* One part of a key below `at`, made if it is not there. NULL: there is no such place, which is reported here or by whoever reads the tree.
+ */
 static struct policy_node *descend(const struct overrides *overrides, const struct assignment *assignment, struct policy_node *at,
                                    const char *name, size_t len, unsigned depth, const char *scope)
 {

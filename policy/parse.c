@@ -24,7 +24,7 @@ struct target {
     struct policy_origin *origins;
 };
 
-/* Objects -------------------------------------------------------------------------------------------------------------------------------- */
+/* Objects ------------------------------------------------------------------------------------------------------------------------------ */
 
 static const char *keep_text(struct parse *parse, const char *text)
 {
@@ -95,7 +95,7 @@ static size_t count_entries(struct parse *parse, const struct policy_node *mappi
     return 0;
 }
 
-/* Reading mappings ----------------------------------------------------------------------------------------------------------------------- */
+/* Reading mappings --------------------------------------------------------------------------------------------------------------------- */
 
 static const char *const scope_places[POLICY_SCOPE_COUNT] = {
     [POLICY_SCOPE_FILE] = "at the top of the file",
@@ -248,7 +248,7 @@ static void read_keys(struct parse *parse, const struct target *target, const ch
     }
 }
 
-/* The whole file ------------------------------------------------------------------------------------------------------------------------- */
+/* The whole file ----------------------------------------------------------------------------------------------------------------------- */
 
 /* Reports a key that must be there and is not. */
 static void check_required(struct parse *parse, const struct policy_node *root)

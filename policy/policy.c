@@ -7,7 +7,7 @@
 #include "policy/origin.h"
 #include "policy/report.h"
 
-/* Finding -------------------------------------------------------------------------------------------------------------------------------- */
+/* Finding ------------------------------------------------------------------------------------------------------------------------------ */
 
 const struct policy_pool *policy_find_pool(const struct policy *policy, const char *name)
 {
@@ -77,7 +77,7 @@ struct policy_place policy_stream_place(const struct policy *policy, const struc
     return place_of(policy, POLICY_SCOPE_STREAM, stream->origins, policy_key_find(POLICY_SCOPE_STREAM, key));
 }
 
-/* Sizes ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Sizes -------------------------------------------------------------------------------------------------------------------------------- */
 
 uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory)
 {
@@ -93,7 +93,7 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory)
     }
 }
 
-/* Showing -------------------------------------------------------------------------------------------------------------------------------- */
+/* Showing ------------------------------------------------------------------------------------------------------------------------------ */
 
 void policy_each_value(const struct policy *policy, policy_value_fn fn, void *data)
 {
@@ -118,7 +118,7 @@ void policy_each_value(const struct policy *policy, policy_value_fn fn, void *da
     }
 }
 
-/* Comparing ------------------------------------------------------------------------------------------------------------------------------ */
+/* Comparing ---------------------------------------------------------------------------------------------------------------------------- */
 
 /* The same object in another policy: the file's own, or the pool or stream of that name. False if it has none. */
 static bool find_same(const struct policy *policy, const struct policy_object *object, struct policy_object *same)

@@ -113,7 +113,7 @@ struct policy_quote policy_quote(const char *text)
             ;
     }
     for (size_t i = 0; i < shown; i++)
-        quote.text[i] = iscntrl((unsigned char)text[i]) ? '?' : text[i];
+        quote.text[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
     snprintf(quote.text + shown, sizeof(quote.text) - shown, "%s", shown < len ? "…" : "");
     return quote;
 }

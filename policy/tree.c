@@ -15,7 +15,7 @@ struct reader {
     unsigned depth;
 };
 
-/* Nodes ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Nodes -------------------------------------------------------------------------------------------------------------------------------- */
 
 void policy_node_append(struct policy_node *parent, struct policy_node *node)
 {
@@ -61,7 +61,7 @@ void policy_node_path(const struct policy_node *node, char *path, size_t len)
     snprintf(path + used, len - used, "%s%s", used ? "." : "", policy_quote(node->name).text);
 }
 
-/* Events --------------------------------------------------------------------------------------------------------------------------------- */
+/* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct policy_mark mark_of(const struct reader *reader, yaml_mark_t mark)
 {
@@ -89,9 +89,9 @@ static bool next_event(struct reader *reader, yaml_event_t *event)
         return false;
     }
     struct policy_mark mark = mark_of(reader, parser->problem_mark);
-    policy_report_add(reader->tree->report, mark, "", "this is not YAML: %s%s%s; look for a wrong indentation, a tab, or a missing quote or bracket",
-                      parser->problem ? parser->problem : "unreadable text", parser->context ? " " : "",
-                      parser->context ? parser->context : "");
+    policy_report_add(
+        reader->tree->report, mark, "", "this is not YAML: %s%s%s; look for a wrong indentation, a tab, or a missing quote or bracket",
+        parser->problem ? parser->problem : "unreadable text", parser->context ? " " : "", parser->context ? parser->context : "");
     return false;
 }
 
@@ -141,7 +141,8 @@ static void check_properties(struct reader *reader, const yaml_event_t *event, c
         break;
     }
     if (anchor)
-        report_at(reader, mark_of(reader, event->start_mark), node, "anchors (&name) are refused; take it out, and write a value out wherever it is needed");
+        report_at(reader, mark_of(reader, event->start_mark), node,
+                  "anchors (&name) are refused; take it out, and write a value out wherever it is needed");
     if (tag)
         report_at(reader, mark_of(reader, event->start_mark), node, "tags (!name) are refused; take it out, each key knows its type");
 }
@@ -165,7 +166,7 @@ static bool skip_rest(struct reader *reader)
     return true;
 }
 
-/* Building ------------------------------------------------------------------------------------------------------------------------------- */
+/* Building ----------------------------------------------------------------------------------------------------------------------------- */
 
 static bool read_node(struct reader *reader, const yaml_event_t *start, struct policy_node *node);
 
@@ -321,7 +322,7 @@ static bool read_node(struct reader *reader, const yaml_event_t *start, struct p
     return good;
 }
 
-/* Bytes ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Bytes -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* The length of the UTF-8 character at text, 0 if it is none. Overlong forms and surrogates are none. */
 static size_t character_len(const unsigned char *text, size_t len)
@@ -353,7 +354,9 @@ static bool check_bytes(struct reader *reader, const char *text, size_t len)
         if (character == 0 || control || control_2 || no_character) {
             char message[128];
             snprintf(message, sizeof(message), "byte 0x%02x is %s; save the file as UTF-8 text", *byte,
-                     character == 0 ? "not valid UTF-8" : *byte == 0 ? "a NUL" : "a control character");
+                     character == 0 ? "not valid UTF-8"
+                     : *byte == 0   ? "a NUL"
+                                    : "a control character");
             policy_report_add(reader->tree->report, mark_of(reader, mark), "", "%s", message);
             return false;
         }
@@ -463,7 +466,8 @@ bool policy_tree_read_value(struct policy_tree *tree, const char *text, size_t l
         return false;
     if (!item || item->next) {
         if (tree->report->errors->count == errors)
-            report_at(&reader, node->mark, node, item ? "is more than one value; put a list into [ ]" : "has no value; write one behind '='");
+            report_at(&reader, node->mark, node,
+                      item ? "is more than one value; put a list into [ ]" : "has no value; write one behind '='");
         return false;
     }
     node->kind = item->kind;

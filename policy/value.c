@@ -25,7 +25,7 @@ const char *policy_step_name(enum policy_step step)
     return (unsigned)step < POLICY_STEP_COUNT ? step_names[step] : "unknown";
 }
 
-/* Failing -------------------------------------------------------------------------------------------------------------------------------- */
+/* Failing ------------------------------------------------------------------------------------------------------------------------------ */
 
 __attribute__((format(printf, 4, 0)))
 static void fail_at(const struct policy_reading *reading, struct policy_mark mark, const struct policy_node *node, const char *format,
@@ -66,7 +66,9 @@ static bool fail_kind(const struct policy_reading *reading, const struct policy_
         return false;
     if (policy_node_is_null(node))
         policy_fail(reading, node, "has no value; write %s%s", key->write,
-                    !node->name ? ", or take it off the list" : key->type == POLICY_TYPE_VERSION ? "" : ", or leave the key out");
+                    !node->name                        ? ", or take it off the list"
+                    : key->type == POLICY_TYPE_VERSION ? ""
+                                                       : ", or leave the key out");
     else if (node->kind == POLICY_NODE_SCALAR)
         policy_fail(reading, node, "'%s' is not what belongs here; write %s", policy_quote(node->text).text, key->write);
     else
@@ -88,11 +90,12 @@ static bool is_plain(const struct policy_reading *reading, const struct policy_k
     if (!is_text(reading, key, node))
         return false;
     if (!node->plain)
-        policy_fail(reading, node, "'%s' is in quotes, which makes it text; write %s, without quotes", policy_quote(node->text).text, key->write);
+        policy_fail(reading, node, "'%s' is in quotes, which makes it text; write %s, without quotes", policy_quote(node->text).text,
+                    key->write);
     return node->plain;
 }
 
-/* Numbers -------------------------------------------------------------------------------------------------------------------------------- */
+/* Numbers ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* Reports what is wrong with a number; smallest is the unit that it must be a whole number of. */
 static bool fail_number(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node,
@@ -128,7 +131,8 @@ static const char *nearest_unit(const char *unit, const struct policy_unit *unit
     return NULL;
 }
 
-static bool fail_unit(const struct policy_reading *reading, const struct policy_node *node, const char *unit, const struct policy_unit *units)
+static bool fail_unit(const struct policy_reading *reading, const struct policy_node *node, const char *unit,
+                      const struct policy_unit *units)
 {
     char all[64] = "";
     for (size_t i = 0; units[i].name; i++)
@@ -199,7 +203,7 @@ static bool fail_zero(const struct policy_reading *reading, const struct policy_
     return false;
 }
 
-/* Types ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Types -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* A type reads a node into *value, and writes a value through `put`. */
 struct text_out {
@@ -224,7 +228,8 @@ static bool read_version(const struct policy_reading *reading, const struct poli
     if (!is_plain(reading, key, node))
         return false;
     if (strcmp(node->text, "1") != 0)
-        policy_fail(reading, node, "format '%s' is not known; this release reads format 1, so write weir: 1", policy_quote(node->text).text);
+        policy_fail(reading, node, "format '%s' is not known; this release reads format 1, so write weir: 1",
+                    policy_quote(node->text).text);
     return strcmp(node->text, "1") == 0;
 }
 
@@ -236,7 +241,8 @@ static void put_version(const struct policy_key *key, const void *value, struct 
 
 static bool read_bool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
-    static const char *const meant_true[] = {"yes", "on", "y", "true", "1", NULL}, *const meant_false[] = {"no", "off", "n", "false", "0", NULL};
+    static const char *const meant_true[] = {"yes", "on", "y", "true", "1", NULL};
+    static const char *const meant_false[] = {"no", "off", "n", "false", "0", NULL};
     if (!is_plain(reading, key, node))
         return false;
     bool is_true = strcmp(node->text, "true") == 0;
@@ -401,14 +407,16 @@ static bool read_location(const struct policy_reading *reading, const struct pol
             *location = (struct policy_location){POLICY_LOCATION_HOST_NUMA, (int)number.whole};
             return true;
         }
-        policy_fail(reading, node, "'%s' names no NUMA node; write host_numa:N with N from 0 to %" PRIu64, policy_quote(node->text).text, key->max);
+        policy_fail(reading, node, "'%s' names no NUMA node; write host_numa:N with N from 0 to %" PRIu64, policy_quote(node->text).text,
+                    key->max);
         return false;
     }
     struct policy_guess guess = policy_guess_begin(node->text);
     policy_guess_try(&guess, "device");
     policy_guess_try(&guess, "host");
     policy_guess_try(&guess, "host_numa:0");
-    policy_fail(reading, node, "'%s' is not a location; write %s%s", policy_quote(node->text).text, key->write, policy_guess_text(&guess).text);
+    policy_fail(reading, node, "'%s' is not a location; write %s%s", policy_quote(node->text).text, key->write,
+                policy_guess_text(&guess).text);
     return false;
 }
 
@@ -422,7 +430,7 @@ static void put_location(const struct policy_key *key, const void *value, struct
         put(out, "%s", location->kind == POLICY_LOCATION_HOST ? "host" : "device");
 }
 
-/* Devices -------------------------------------------------------------------------------------------------------------------------------- */
+/* Devices ------------------------------------------------------------------------------------------------------------------------------ */
 
 bool policy_device_equal(const struct policy_device *a, const struct policy_device *b)
 {
@@ -497,7 +505,9 @@ static bool read_device_list(const struct policy_reading *reading, const struct 
     for (const struct policy_node *item = node->first; item; item = item->next)
         count++;
     if (count > POLICY_DEVICES_MAX || (count == 0 && !(key->accepts & POLICY_ACCEPTS_NONE))) {
-        policy_fail(reading, node, count ? "lists more than %d devices; write all" : "lists no device, but a pool needs one; write all, or at most %d devices",
+        policy_fail(reading, node,
+                    count ? "lists more than %d devices; write all"
+                          : "lists no device, but a pool needs one; write all, or at most %d devices",
                     POLICY_DEVICES_MAX);
         return false;
     }
@@ -563,7 +573,7 @@ static void put_devices(const struct policy_key *key, const void *value, struct 
     put(out, "]");
 }
 
-/* Steps ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Steps -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* The step that the node names; POLICY_STEP_COUNT, reported, if none. */
 static enum policy_step read_step(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node)
@@ -627,7 +637,7 @@ static void put_steps(const struct policy_key *key, const void *value, struct te
     put(out, "]");
 }
 
-/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 static bool read_pool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
@@ -644,12 +654,12 @@ static bool read_pool(const struct policy_reading *reading, const struct policy_
     }
     /* Without pools, or with half of them, this would only repeat an error that stands elsewhere. */
     if (!reading->cut && policy->pool_count > 0)
-        policy_fail(reading, node, "there is no pool '%s'; write the name of a pool that stands under pools%s", policy_quote(node->text).text,
-                    policy_guess_text(&guess).text);
+        policy_fail(reading, node, "there is no pool '%s'; write the name of a pool that stands under pools%s",
+                    policy_quote(node->text).text, policy_guess_text(&guess).text);
     return false;
 }
 
-/* The table of types --------------------------------------------------------------------------------------------------------------------- */
+/* The table of types ------------------------------------------------------------------------------------------------------------------- */
 
 struct type {
     bool (*read)(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value);
@@ -657,11 +667,16 @@ struct type {
 };
 
 static const struct type types[] = {
-    [POLICY_TYPE_VERSION] = {read_version, put_version}, [POLICY_TYPE_POOL] = {read_pool, NULL},
-    [POLICY_TYPE_BOOL] = {read_bool, put_bool},          [POLICY_TYPE_WORD] = {read_word, put_word},
-    [POLICY_TYPE_SIZE] = {read_size, put_size},          [POLICY_TYPE_BYTES] = {read_bytes, put_bytes},
-    [POLICY_TYPE_TIME] = {read_time, put_time},          [POLICY_TYPE_DEVICES] = {read_devices, put_devices},
-    [POLICY_TYPE_LOCATION] = {read_location, put_location}, [POLICY_TYPE_STEPS] = {read_steps, put_steps},
+    [POLICY_TYPE_VERSION] = {read_version, put_version},
+    [POLICY_TYPE_POOL] = {read_pool, NULL},
+    [POLICY_TYPE_BOOL] = {read_bool, put_bool},
+    [POLICY_TYPE_WORD] = {read_word, put_word},
+    [POLICY_TYPE_SIZE] = {read_size, put_size},
+    [POLICY_TYPE_BYTES] = {read_bytes, put_bytes},
+    [POLICY_TYPE_TIME] = {read_time, put_time},
+    [POLICY_TYPE_DEVICES] = {read_devices, put_devices},
+    [POLICY_TYPE_LOCATION] = {read_location, put_location},
+    [POLICY_TYPE_STEPS] = {read_steps, put_steps},
 };
 
 bool policy_value_read(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)

@@ -46,3 +46,9 @@ TESTS += tests/api/reload
 tests_api_reload_SOURCES = tests/api/reload.c
 tests_api_reload_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_reload_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/stats
+TESTS += tests/api/stats
+tests_api_stats_SOURCES = tests/api/stats.c
+tests_api_stats_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_stats_LDADD = tests/api/libfixture.la

@@ -12,7 +12,7 @@
 #define FEATURE(name) 0
 #endif
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !FEATURE(address_sanitizer) && \
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !FEATURE(address_sanitizer) &&                \
     !FEATURE(thread_sanitizer) && !FEATURE(memory_sanitizer)
 #define REPLACES 1
 #else

@@ -7,7 +7,7 @@
 #include "tests/support/suite.h"
 #include "tests/unit/policy_data.h"
 
-/* Bad files ------------------------------------------------------------------------------------------------------------------------------ */
+/* Bad files ---------------------------------------------------------------------------------------------------------------------------- */
 
 /* "4:22 pools.a.ipc: some words" */
 static void check_error(const struct data_file *file, const char *expected, const struct policy_error *error)
@@ -19,7 +19,8 @@ static void check_error(const struct data_file *file, const char *expected, cons
     ck_assert_msg(words != NULL, "%s: no words in '%s'", file->name, expected);
     size_t path_len = (size_t)(words - path);
     words += 2;
-    ck_assert_msg(error->line == line && error->column == column, "%s: %u:%u instead of %s", file->name, error->line, error->column, expected);
+    ck_assert_msg(error->line == line && error->column == column, "%s: %u:%u instead of %s", file->name, error->line, error->column,
+                  expected);
     ck_assert_msg(strlen(error->path) == path_len && strncmp(error->path, path, path_len) == 0, "%s: path '%s' instead of %s", file->name,
                   error->path, expected);
     ck_assert_msg(strstr(error->message, words) != NULL, "%s: '%s' instead of %s", file->name, error->message, expected);
@@ -66,7 +67,7 @@ START_TEST(errors_of_overrides_stand_behind_those_of_the_file)
 }
 END_TEST
 
-/* Good files ----------------------------------------------------------------------------------------------------------------------------- */
+/* Good files --------------------------------------------------------------------------------------------------------------------------- */
 
 static void check_good(const struct data_file *file)
 {

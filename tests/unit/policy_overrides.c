@@ -132,7 +132,8 @@ END_TEST
 
 START_TEST(unknown_pool_or_stream_is_refused_with_the_nearest_name)
 {
-    refuse("pools.frame.max_size=1GiB", "WEIR_CONF:1:1: pools.frame: ", "there is no pool of that name to change; put it into the policy first; did you mean 'frames'?");
+    refuse("pools.frame.max_size=1GiB",
+           "WEIR_CONF:1:1: pools.frame: ", "there is no pool of that name to change; put it into the policy first; did you mean 'frames'?");
     refuse("streams.decoder.private=true", "WEIR_CONF:1:1: streams.decoder: ", "did you mean 'decode'?");
 }
 END_TEST
@@ -154,8 +155,8 @@ END_TEST
 
 START_TEST(combinations_are_checked_with_overrides)
 {
-    refuse("pools.activations.ipc=posix_fd,pools.activations.small_below=0", "WEIR_CONF:1:32: pools.activations.small_below: ",
-           "does not go with ipc");
+    refuse("pools.activations.ipc=posix_fd,pools.activations.small_below=0",
+           "WEIR_CONF:1:32: pools.activations.small_below: ", "does not go with ipc");
     refuse("pools.activations.initial_size=2GiB", "WEIR_CONF:1:1: pools.activations.initial_size: ", "more than max_size");
 }
 END_TEST
@@ -209,8 +210,10 @@ END_TEST
 
 START_TEST(key_set_twice_is_refused)
 {
-    refuse("capture=relaxed,capture=caller", "WEIR_CONF:1:17: capture: ", "is set a second time (first in column 1); remove one of the two");
-    refuse("pools.frames.on_oom.deadline=1s,pools.frames.on_oom={deadline: 2s}", "WEIR_CONF:1:33: pools.frames.on_oom.deadline: ", "second time");
+    refuse("capture=relaxed,capture=caller",
+           "WEIR_CONF:1:17: capture: ", "is set a second time (first in column 1); remove one of the two");
+    refuse("pools.frames.on_oom.deadline=1s,pools.frames.on_oom={deadline: 2s}",
+           "WEIR_CONF:1:33: pools.frames.on_oom.deadline: ", "second time");
 }
 END_TEST
 

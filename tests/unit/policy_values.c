@@ -11,7 +11,7 @@
 
 #define GIB (UINT64_C(1) << 30)
 
-/* The struct ----------------------------------------------------------------------------------------------------------------------------- */
+/* The struct --------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(defaults_are_those_of_the_key_table)
 {
@@ -119,7 +119,7 @@ START_TEST(freeing_no_policy_does_nothing)
 }
 END_TEST
 
-/* Limits --------------------------------------------------------------------------------------------------------------------------------- */
+/* Limits ------------------------------------------------------------------------------------------------------------------------------- */
 
 static char large[POLICY_FILE_MAX + 2];
 
@@ -256,7 +256,7 @@ START_TEST(errors_are_added_to_those_already_there)
 }
 END_TEST
 
-/* Sizes ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Sizes -------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(sizes_become_bytes_of_a_device)
 {
@@ -285,9 +285,10 @@ START_TEST(steps_have_names)
 }
 END_TEST
 
-/* Places --------------------------------------------------------------------------------------------------------------------------------- */
+/* Places ------------------------------------------------------------------------------------------------------------------------------- */
 
-static const char placed[] = "weir: 1\npools:\n  a:\n    peer_access: [1]\n    reuse: {opportunistic: false}\nstreams:\n  s: {private: true}\n";
+static const char placed[] =
+    "weir: 1\npools:\n  a:\n    peer_access: [1]\n    reuse: {opportunistic: false}\nstreams:\n  s: {private: true}\n";
 
 static void check_place(struct policy_place place, const char *file, unsigned line, unsigned column, const char *path)
 {
@@ -344,7 +345,7 @@ START_TEST(error_without_a_path_is_formatted_without_one)
 }
 END_TEST
 
-/* Showing -------------------------------------------------------------------------------------------------------------------------------- */
+/* Showing ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct listing {
     char paths[4096];
@@ -409,7 +410,7 @@ START_TEST(every_key_of_the_table_is_documented)
 }
 END_TEST
 
-/* Comparing ------------------------------------------------------------------------------------------------------------------------------ */
+/* Comparing ---------------------------------------------------------------------------------------------------------------------------- */
 
 static const char base[] = "weir: 1\ndefaults: {pool: a}\npools:\n  a: {}\n  b: {}\nstreams:\n  s: {}\n";
 
@@ -435,10 +436,11 @@ static enum policy_status compare(const char *text, char *lines, size_t len)
 START_TEST(live_keys_may_differ)
 {
     char lines[4096];
-    enum policy_status status = compare("weir: 1\ndefaults: {pool: a}\nstreams: {s: {}}\npools:\n  b: {}\n"
-                                        "  a: {release_threshold: 1GiB, max_size: 2GiB, peer_access: [1], on_oom: {steps: [], deadline: 1ms},\n"
-                                        "      reuse: {event_dependencies: false, opportunistic: false, internal_dependencies: false}}\n",
-                                        lines, sizeof(lines));
+    enum policy_status status =
+        compare("weir: 1\ndefaults: {pool: a}\nstreams: {s: {}}\npools:\n  b: {}\n"
+                "  a: {release_threshold: 1GiB, max_size: 2GiB, peer_access: [1], on_oom: {steps: [], deadline: 1ms},\n"
+                "      reuse: {event_dependencies: false, opportunistic: false, internal_dependencies: false}}\n",
+                lines, sizeof(lines));
     ck_assert_str_eq(lines, "");
     ck_assert_int_eq(status, POLICY_OK);
 }
@@ -447,44 +449,47 @@ END_TEST
 START_TEST(same_value_written_otherwise_is_no_difference)
 {
     char lines[4096];
-    ck_assert_int_eq(compare("weir: 1\ndefaults: {pool: a}\npools:\n  a: {small_below: 1024KiB, devices: all, location: 'device'}\n  b: {}\n"
-                             "streams: {s: {pool: a}}\n",
-                             lines, sizeof(lines)),
-                     POLICY_OK);
+    ck_assert_int_eq(
+        compare("weir: 1\ndefaults: {pool: a}\npools:\n  a: {small_below: 1024KiB, devices: all, location: 'device'}\n  b: {}\n"
+                "streams: {s: {pool: a}}\n",
+                lines, sizeof(lines)),
+        POLICY_OK);
 }
 END_TEST
 
 START_TEST(other_keys_may_not_differ)
 {
     char lines[4096];
-    enum policy_status status = compare("weir: 1\ndefaults: {pool: b}\ncapture: relaxed\npools:\n  a: {current: true}\n  b: {devices: [0]}\n"
-                                        "streams:\n  s: {pool: a, private: true}\n",
-                                        lines, sizeof(lines));
+    enum policy_status status =
+        compare("weir: 1\ndefaults: {pool: b}\ncapture: relaxed\npools:\n  a: {current: true}\n  b: {devices: [0]}\n"
+                "streams:\n  s: {pool: a, private: true}\n",
+                lines, sizeof(lines));
     ck_assert_int_eq(status, POLICY_BAD);
-    ck_assert_str_eq(lines,
-                     "test:2:18: defaults.pool: cannot change while the policy is open: it was a and is now b; write a again, or open the "
-                     "policy anew\n"
-                     "test:3:10: capture: cannot change while the policy is open: it was caller and is now relaxed; write caller again, or "
-                     "open the policy anew\n"
-                     "test:5:16: pools.a.current: cannot change while the policy is open: it was false and is now true; write false again, or "
-                     "open the policy anew\n"
-                     "test:6:16: pools.b.devices: cannot change while the policy is open: it was all and is now [0]; write all again, or open "
-                     "the policy anew\n"
-                     "test:8:25: streams.s.private: cannot change while the policy is open: it was false and is now true; write false again, "
-                     "or open the policy anew\n");
+    ck_assert_str_eq(
+        lines, "test:2:18: defaults.pool: cannot change while the policy is open: it was a and is now b; write a again, or open the "
+               "policy anew\n"
+               "test:3:10: capture: cannot change while the policy is open: it was caller and is now relaxed; write caller again, or "
+               "open the policy anew\n"
+               "test:5:16: pools.a.current: cannot change while the policy is open: it was false and is now true; write false again, or "
+               "open the policy anew\n"
+               "test:6:16: pools.b.devices: cannot change while the policy is open: it was all and is now [0]; write all again, or open "
+               "the policy anew\n"
+               "test:8:25: streams.s.private: cannot change while the policy is open: it was false and is now true; write false again, "
+               "or open the policy anew\n");
 }
 END_TEST
 
 START_TEST(pools_and_streams_may_not_come)
 {
     char lines[4096];
-    enum policy_status status = compare("weir: 1\ndefaults: {pool: a}\npools:\n  a: {}\n  b: {}\n  c: {}\nstreams:\n  s: {}\n  t: {}\n", lines,
-                                        sizeof(lines));
+    enum policy_status status =
+        compare("weir: 1\ndefaults: {pool: a}\npools:\n  a: {}\n  b: {}\n  c: {}\nstreams:\n  s: {}\n  t: {}\n", lines, sizeof(lines));
     ck_assert_int_eq(status, POLICY_BAD);
-    ck_assert_str_eq(lines, "test:6:3: pools.c: is new, but pools and streams cannot come while the policy is open; remove it, or open the "
-                            "policy anew\n"
-                            "test:9:3: streams.t: is new, but pools and streams cannot come while the policy is open; remove it, or open the "
-                            "policy anew\n");
+    ck_assert_str_eq(lines,
+                     "test:6:3: pools.c: is new, but pools and streams cannot come while the policy is open; remove it, or open the "
+                     "policy anew\n"
+                     "test:9:3: streams.t: is new, but pools and streams cannot come while the policy is open; remove it, or open the "
+                     "policy anew\n");
 }
 END_TEST
 
@@ -492,10 +497,11 @@ START_TEST(pools_and_streams_may_not_go)
 {
     char lines[4096];
     ck_assert_int_eq(compare("weir: 1\npools:\n  a: {}\n", lines, sizeof(lines)), POLICY_BAD);
-    ck_assert_str_eq(lines, "test: streams.s: is gone, but pools and streams cannot go while the policy is open; write it again, or open the "
-                            "policy anew\n"
-                            "test:3:3: pools.b: is gone, but pools and streams cannot go while the policy is open; write it again, or open "
-                            "the policy anew\n");
+    ck_assert_str_eq(lines,
+                     "test: streams.s: is gone, but pools and streams cannot go while the policy is open; write it again, or open the "
+                     "policy anew\n"
+                     "test:3:3: pools.b: is gone, but pools and streams cannot go while the policy is open; write it again, or open "
+                     "the policy anew\n");
 }
 END_TEST
 

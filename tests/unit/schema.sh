@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The committed JSON schema is the one that the key table gives, and agrees with the parser on every good policy.
+# shellcheck shell=sh
+: "${top_srcdir:?is set by make check}" "${top_builddir:?is set by make check}"
 schema=$top_srcdir/config/weir.schema.json
 echo 1..3
 

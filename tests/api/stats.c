@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Figures that add up: a long random workload, checked step by step against a model that knows nothing but what was asked for.
+ */
+#include <string.h>
+
+#include "tests/api/fixture.h"
+#include "tests/support/suite.h"
+
+static const char policy[] = "weir: 1\n"
+                             "defaults: { pool: main }\n"
+                             "pools:\n"
+                             "  main: { release_threshold: 128MiB, peer_access: all }\n"
+                             "  capped: { max_size: 256MiB, small_below: 64KiB, release_threshold: none }\n"
+                             "  plain: { small_below: 0, devices: [0] }\n"
+                             "  shared: { ipc: posix_fd, devices: [1] }\n"
+                             "streams:\n"
+                             "  to_capped: { pool: capped }\n"
+                             "  to_plain: { pool: plain }\n"
+                             "  to_shared: { pool: shared }\n"
+                             "  own: { pool: capped, private: true }\n";
+
+/* The model ------------------------------------------------------------------------------------------------------------------------------ */
+
+#define DEVICES 2
+#define STREAMS 8
+#define BLOCKS_MAX 256
+#define EDGE 64 /* bytes at both ends of a block that carry its pattern */
+
+/* One pool of the policy, or all private ones of an entry and device together. */
+struct account {
+    const char *name;
+    int device;
+    int is_private;
+    uint64_t live, rounded, live_high, blocks, mallocs, frees, failures;
+};
+
+static struct account accounts[] = {
+    { "main", 0, 0, 0, 0, 0, 0, 0, 0, 0 },   { "main", 1, 0, 0, 0, 0, 0, 0, 0, 0 },   { "capped", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "capped", 1, 0, 0, 0, 0, 0, 0, 0, 0 }, { "plain", 0, 0, 0, 0, 0, 0, 0, 0, 0 },  { "shared", 1, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "capped", 0, 1, 0, 0, 0, 0, 0, 0, 0 }, { "capped", 1, 1, 0, 0, 0, 0, 0, 0, 0 },
+};
+#define ACCOUNTS (sizeof accounts / sizeof accounts[0])
+#define POLICY_POOLS 6
+
+struct block {
+    unsigned char *ptr;
+    size_t size;
+    struct account *account;
+    int stream; /* the slot in which it was last used, -1 if that stream is closed, and so done */
+    unsigned char pattern;
+};
+
+static struct {
+    weir *w;
+    uint64_t random;
+    struct {
+        weir_stream *s;
+        struct account *account; /* of the pool that serves it */
+        int device;
+    } streams[STREAMS];
+    struct block blocks[BLOCKS_MAX];
+    size_t count;
+    gpu_event events[DEVICES];
+    uint64_t digest; /* of all figures seen */
+} world;
+
+static uint64_t draw(uint64_t below)
+{
+    world.random ^= world.random << 13;
+    world.random ^= world.random >> 7;
+    world.random ^= world.random << 17;
+    return (world.random >> 11) % below;
+}
+
+/* 1 byte to 64 MiB, each order of magnitude as likely as the others. */
+static size_t draw_size(void)
+{
+    uint64_t top = UINT64_C(1) << (1 + draw(26));
+    return (size_t)(top / 2 + draw(top / 2 + 1));
+}
+
+static struct account *find_account(const char *name, int device, int is_private)
+{
+    for (size_t i = 0; i < ACCOUNTS; i++)
+        if (strcmp(accounts[i].name, name) == 0 && accounts[i].device == device && accounts[i].is_private == is_private)
+            return &accounts[i];
+    ck_abort_msg("no pool %s on device %d", name, device);
+}
+
+/* Streams -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void open_slot(size_t slot)
+{
+    static const char *const names[DEVICES][4] = { { NULL, "to_capped", "to_plain", "own" }, { NULL, "to_capped", "to_shared", "own" } };
+    int device = (int)draw(DEVICES);
+    const char *name = names[device][draw(4)];
+    weir_stream *s = fixture_stream(world.w, device, name);
+    world.streams[slot].s = s;
+    world.streams[slot].device = device;
+    world.streams[slot].account = find_account(weir_pool_name(weir_stream_pool(s)), device, name && strcmp(name, "own") == 0);
+}
+
+static void close_slot(size_t slot)
+{
+    weir_stream_close(world.streams[slot].s);
+    world.streams[slot].s = NULL;
+    for (size_t i = 0; i < world.count; i++)
+        if (world.blocks[i].stream == (int)slot)
+            world.blocks[i].stream = -1;
+}
+
+static void reopen(void)
+{
+    size_t slot = draw(STREAMS);
+    close_slot(slot);
+    open_slot(slot);
+}
+
+static gpu_stream handle_of(size_t slot)
+{
+    return weir_stream_handle(world.streams[slot].s);
+}
+
+/* Orders what `slot` does next behind the last use of the block, without waiting for it. */
+static void order_behind(const struct block *block, size_t slot)
+{
+    const struct gpu *gpu = fixture_gpu();
+    if (block->stream < 0 || block->stream == (int)slot)
+        return;
+    gpu_event event = world.events[world.streams[block->stream].device];
+    ck_assert_int_eq(gpu->event_record(event, handle_of((size_t)block->stream)), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->stream_wait_event(handle_of(slot), event), GPU_SUCCESS);
+}
+
+/* Data ----------------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t edge_of(const struct block *block)
+{
+    return block->size < EDGE ? block->size : EDGE;
+}
+
+/* Only streams of the block's own device may touch it, or any where peers have access. */
+static bool can_touch(const struct block *block, size_t slot)
+{
+    return world.streams[slot].device == block->account->device || strcmp(block->account->name, "main") == 0;
+}
+
+static void mark(struct block *block, size_t slot)
+{
+    const struct gpu *gpu = fixture_gpu();
+    size_t edge = edge_of(block);
+    block->pattern = (unsigned char)draw(256);
+    ck_assert_int_eq(gpu->set_async(block->ptr, block->pattern, edge, handle_of(slot)), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->set_async(block->ptr + block->size - edge, block->pattern, edge, handle_of(slot)), GPU_SUCCESS);
+    block->stream = (int)slot;
+}
+
+static void check_mark(struct block *block, size_t slot)
+{
+    const struct gpu *gpu = fixture_gpu();
+    unsigned char data[2 * EDGE];
+    size_t edge = edge_of(block);
+    order_behind(block, slot);
+    ck_assert_int_eq(gpu->copy_async(data, block->ptr, edge, handle_of(slot)), GPU_SUCCESS);
+    ck_assert_int_eq(gpu->copy_async(data + edge, block->ptr + block->size - edge, edge, handle_of(slot)), GPU_SUCCESS);
+    fixture_synchronize(world.streams[slot].s);
+    for (size_t i = 0; i < 2 * edge; i++)
+        ck_assert_msg(data[i] == block->pattern, "block of %zu bytes has %u instead of %u", block->size, data[i], block->pattern);
+    block->stream = (int)slot;
+}
+
+/* Steps ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static void count_malloc(struct account *account, size_t size)
+{
+    account->live += size;
+    account->rounded += (size + 511) / 512 * 512;
+    account->blocks++;
+    account->mallocs++;
+    if (account->live > account->live_high)
+        account->live_high = account->live;
+}
+
+/* A cap of whole steps leaves, in each of pool and twin, room for less than one step that is asked for but not to be had. */
+static void count_failure(struct account *account, size_t size)
+{
+    ck_assert_str_eq(account->name, "capped");
+    ck_assert_msg(size > MIB(16) || account->is_private || account->live + size + MIB(96) > MIB(256),
+                  "%zu bytes refused at %llu live ones", size, (unsigned long long)account->live);
+    account->failures++;
+}
+
+static void allocate(void)
+{
+    if (world.count == BLOCKS_MAX)
+        return;
+    size_t slot = draw(STREAMS), size = draw_size(), pool = draw(POLICY_POOLS);
+    struct account *account = world.streams[slot].account;
+    void *ptr = NULL;
+    weir_status status;
+    switch (draw(4)) {
+    case 0:
+        status = weir_malloc(world.w, &ptr, size, world.streams[slot].device, handle_of(slot));
+        break;
+    case 1:
+        account = &accounts[pool];
+        status = weir_pool_malloc(fixture_pool(world.w, account->name, account->device), &ptr, size, handle_of(slot));
+        break;
+    default:
+        status = weir_stream_malloc(world.streams[slot].s, &ptr, size);
+    }
+    if (status != WEIR_OK) {
+        ck_assert_int_eq(status, WEIR_OUT_OF_MEMORY);
+        ck_assert_ptr_null(ptr);
+        count_failure(account, size);
+        return;
+    }
+    struct block *block = &world.blocks[world.count++];
+    *block = (struct block){ .ptr = ptr, .size = size, .account = account, .stream = -1 };
+    count_malloc(account, size);
+    if (can_touch(block, slot))
+        mark(block, slot);
+}
+
+static void give_back(void)
+{
+    if (world.count == 0)
+        return;
+    struct block *block = &world.blocks[draw(world.count)];
+    size_t slot = draw(STREAMS);
+    bool is_marked = block->pattern != 0 && can_touch(block, slot);
+    if (is_marked && draw(4) == 0)
+        check_mark(block, slot);
+    order_behind(block, slot);
+    weir_status status = draw(2) ? weir_stream_free(world.streams[slot].s, block->ptr) : weir_free(world.w, block->ptr, handle_of(slot));
+    ck_assert_int_eq(status, WEIR_OK);
+    struct account *account = block->account;
+    account->live -= block->size;
+    account->rounded -= (block->size + 511) / 512 * 512;
+    account->blocks--;
+    account->frees++;
+    ck_assert_int_eq(weir_stream_free(world.streams[slot].s, block->ptr), WEIR_NOT_A_BLOCK);
+    *block = world.blocks[--world.count];
+}
+
+static void disturb(void)
+{
+    struct account *account = &accounts[draw(POLICY_POOLS)];
+    weir_pool *pool = fixture_pool(world.w, account->name, account->device);
+    switch (draw(4)) {
+    case 0:
+        ck_assert_int_eq(weir_pool_trim(pool, MIB(32) * draw(8), NULL, NULL), WEIR_OK);
+        break;
+    case 1:
+        if (strcmp(account->name, "shared") != 0)
+            ck_assert_int_eq(weir_pool_set_release_threshold(pool, MIB(64) * draw(8), NULL), WEIR_OK);
+        break;
+    case 2:
+        reopen();
+        break;
+    default:
+        if (world.count)
+            ck_assert_int_eq(weir_free(world.w, world.blocks[0].ptr + 1 + draw(100), NULL), WEIR_NOT_A_BLOCK);
+    }
+}
+
+/* Checking ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void digest(uint64_t value)
+{
+    world.digest = (world.digest ^ value) * UINT64_C(0x100000001b3);
+}
+
+static void check_account(const struct account *account, const weir_pool_stats *sum)
+{
+    ck_assert_uint_eq(sum->live, account->live);
+    ck_assert_uint_eq(sum->live_blocks, account->blocks);
+    if (!sum->is_exportable)
+        ck_assert_uint_eq(sum->slack, account->rounded - account->live);
+    if (account->is_private)
+        return; /* the counters went with pools that are gone */
+    ck_assert_uint_eq(sum->live_high, account->live_high);
+    ck_assert_uint_eq(sum->mallocs, account->mallocs);
+    ck_assert_uint_eq(sum->frees, account->frees);
+    ck_assert_uint_eq(sum->failures, account->failures);
+    ck_assert_uint_eq(sum->graph_blocks, 0);
+    if (sum->max_size && !account->is_private)
+        ck_assert_uint_le(sum->reserved, sum->max_size);
+}
+
+static void check_figures(void)
+{
+    weir_stats *stats;
+    weir_pool_stats sums[ACCOUNTS];
+    memset(sums, 0, sizeof sums);
+    ck_assert_int_eq(weir_stats_take(world.w, NULL, &stats), WEIR_OK);
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+        const weir_pool_stats *pool = weir_stats_pool(stats, i);
+        fixture_check_identities(pool);
+        struct account *account = find_account(pool->name, pool->device, pool->is_private);
+        weir_pool_stats *sum = &sums[account - accounts];
+        weir_pool_stats before = *sum;
+        *sum = *pool;
+        sum->live += before.live;
+        sum->slack += before.slack;
+        sum->live_blocks += before.live_blocks;
+        digest(pool->reserved);
+        digest(pool->reserved_high);
+    }
+    for (size_t i = 0; i < ACCOUNTS; i++)
+        check_account(&accounts[i], &sums[i]);
+    weir_stats_free(stats);
+}
+
+static void begin(uint64_t seed)
+{
+    fixture_machine("devices=2,memory=8GiB");
+    memset(&world, 0, sizeof world);
+    for (size_t i = 0; i < ACCOUNTS; i++)
+        accounts[i] = (struct account){ .name = accounts[i].name, .device = accounts[i].device, .is_private = accounts[i].is_private };
+    world.random = seed;
+    world.w = fixture_open(policy);
+    for (int device = 0; device < DEVICES; device++)
+        ck_assert_int_eq(fixture_gpu()->event_create(device, &world.events[device]), GPU_SUCCESS);
+    for (size_t slot = 0; slot < STREAMS; slot++)
+        open_slot(slot);
+}
+
+static void run(unsigned steps)
+{
+    for (unsigned i = 0; i < steps; i++) {
+        uint64_t what = draw(100);
+        if (what < 46)
+            allocate();
+        else if (what < 91)
+            give_back();
+        else if (what < 96)
+            fixture_synchronize(world.streams[draw(STREAMS)].s);
+        else
+            disturb();
+        if (i % 100 == 0)
+            check_figures();
+    }
+    check_figures();
+}
+
+static void end(void)
+{
+    while (world.count)
+        give_back();
+    check_figures();
+    for (size_t slot = 0; slot < STREAMS; slot++)
+        close_slot(slot);
+    weir_close(world.w);
+    ck_assert_str_eq(fixture_log(), "");
+    for (int device = 0; device < DEVICES; device++)
+        ck_assert_int_eq(fixture_gpu()->event_destroy(world.events[device]), GPU_SUCCESS);
+    fixture_expect_empty();
+}
+
+static const uint64_t seeds[] = { 1, 20260, 987654321 };
+
+START_TEST(figures_agree_with_a_model_over_100000_steps)
+{
+    begin(seeds[_i]);
+    run(100000);
+    end();
+}
+END_TEST
+
+START_TEST(same_seed_gives_the_same_figures)
+{
+    begin(5);
+    run(5000);
+    end();
+    uint64_t first = world.digest;
+    begin(5);
+    run(5000);
+    end();
+    ck_assert_uint_eq(world.digest, first);
+}
+END_TEST
+
+/* Single facts --------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(slack_is_what_cuda_rounds_up)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    fixture_malloc(s, 1);
+    fixture_malloc(s, 513);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.live, 514);
+    ck_assert_uint_eq(figures.slack, 511 + 511);
+    ck_assert_uint_eq(figures.reserved, MIB(32));
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(high_marks_stay_when_memory_goes)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { release_threshold: none } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(100))), WEIR_OK);
+    fixture_synchronize(s);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.live_high, MIB(100));
+    ck_assert_uint_eq(figures.reserved_high, MIB(128));
+    ck_assert_uint_eq(figures.reserved, 0);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(failed_requests_are_counted_and_nothing_else_changes)
+{
+    void *ptr;
+    fixture_machine("memory=1GiB");
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    ck_assert_int_eq(weir_malloc(w, &ptr, GIB(2), 0, NULL), WEIR_OUT_OF_MEMORY);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.failures, 1);
+    ck_assert_uint_eq(figures.mallocs, 0);
+    ck_assert_uint_eq(figures.live, 0);
+    ck_assert_uint_eq(figures.live_high, 0);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(figures_that_cuda_does_not_give_are_an_error)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats = NULL;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    fixture_malloc(s, MIB(3));
+    for (unsigned nth = 1; nth <= 6; nth++) { /* used, reserved and its mark, of pool and twin */
+        error = (weir_error)WEIR_ERROR_INIT;
+        sim_fail("pool_get", nth, GPU_UNKNOWN);
+        ck_assert_int_eq(weir_stats_take(w, &error, &stats), WEIR_CUDA_ERROR);
+        ck_assert_int_eq(error.cuda_code, GPU_UNKNOWN);
+        ck_assert_ptr_null(stats);
+    }
+    weir_close(w);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stats");
+    TCase *tcase = suite_case(suite, "figures", 0);
+    tcase_add_test(tcase, slack_is_what_cuda_rounds_up);
+    tcase_add_test(tcase, high_marks_stay_when_memory_goes);
+    tcase_add_test(tcase, failed_requests_are_counted_and_nothing_else_changes);
+    tcase_add_test(tcase, figures_that_cuda_does_not_give_are_an_error);
+
+    tcase = suite_case(suite, "random", 300);
+    tcase_add_loop_test(tcase, figures_agree_with_a_model_over_100000_steps, 0, (int)(sizeof seeds / sizeof seeds[0]));
+    tcase_add_test(tcase, same_seed_gives_the_same_figures);
+    return suite_run(suite);
+}
