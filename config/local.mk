@@ -8,3 +8,6 @@ dist_weirconf_DATA = \
 	%reldir%/shared.yaml \
 	%reldir%/training.yaml \
 	%reldir%/weir.schema.json
+
+dist_check_SCRIPTS += tests/tools/policies.sh
+TESTS += tests/tools/policies.sh
