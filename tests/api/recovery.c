@@ -403,18 +403,35 @@ START_TEST(at_the_cap_a_pending_free_is_rescued_by_wait)
 }
 END_TEST
 
-START_TEST(at_the_cap_idle_memory_of_the_twin_is_rescued_by_trim)
+/* Fills the twin with three quarters of the cap and frees it all. */
+static weir_stream *leave_the_twin_idle(void)
 {
-    void *blocks[4096];
-    size_t count = 0;
-    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 1MiB } }\n");
+    static void *blocks[1024];
+    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 1MiB, on_oom: { deadline: 10s } } }\n");
     weir_stream *s = scene_create(NULL);
-    for (; count < 1024; count++)
-        blocks[count] = scene_malloc(s, 768 * 1024);
-    while (count)
-        scene_free(s, blocks[--count]);
+    for (size_t i = 0; i < 1024; i++)
+        blocks[i] = scene_malloc(s, 768 * 1024);
+    for (size_t i = 0; i < 1024; i++)
+        scene_free(s, blocks[i]);
+    return s;
+}
+
+START_TEST(at_the_cap_idle_memory_of_the_twin_makes_room)
+{
+    weir_stream *s = leave_the_twin_idle();
+    scene_sync(weir_stream_handle(s));
     void *ptr = scene_malloc(s, 768 * MIB);
-    scene_rescues(WEIR_RUNG_TRIM, 1, 1);
+    scene_rescues(WEIR_RUNG_WAIT, 0, 0);
+    ck_assert_uint_le(scene_pool_stats("main").reserved, GIB);
+    scene_free(s, ptr);
+}
+END_TEST
+
+START_TEST(at_the_cap_memory_just_freed_in_the_twin_is_rescued_by_wait)
+{
+    weir_stream *s = leave_the_twin_idle();
+    void *ptr = scene_malloc(s, 768 * MIB);
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
     ck_assert_uint_le(scene_pool_stats("main").reserved, GIB);
     scene_free(s, ptr);
 }
@@ -516,7 +533,8 @@ static Suite *recovery_suite(void)
 
     tcase_add_test(cap, at_the_cap_no_callback_runs);
     tcase_add_test(cap, at_the_cap_a_pending_free_is_rescued_by_wait);
-    tcase_add_test(cap, at_the_cap_idle_memory_of_the_twin_is_rescued_by_trim);
+    tcase_add_test(cap, at_the_cap_idle_memory_of_the_twin_makes_room);
+    tcase_add_test(cap, at_the_cap_memory_just_freed_in_the_twin_is_rescued_by_wait);
 
     tcase_add_test(small, with_a_twin_small_live_blocks_pin_no_large_memory);
     tcase_add_test(small, without_a_twin_small_live_blocks_pin_large_memory);

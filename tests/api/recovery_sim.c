@@ -486,20 +486,20 @@ END_TEST
 
 START_TEST(more_streams_with_pending_frees_than_the_table_holds_are_harmless)
 {
-    void *blocks[80];
-    gpu_stream streams[40];
+    void *blocks[52];
+    gpu_stream streams[26];
     scene_open(plain);
     weir_stream *s = scene_create(NULL);
-    for (size_t i = 0; i < 80; i++)
-        blocks[i] = scene_malloc(s, 96 * MIB);
-    /* Forty handles at a time, recycled once: more events are wanted than the table has entries, and some for a reused handle. */
+    for (size_t i = 0; i < 52; i++)
+        blocks[i] = scene_malloc(s, 144 * MIB);
+    /* Each handle is recycled once, so entries are fought for, and taken over by a new stream with an old handle. */
     for (size_t round = 0; round < 2; round++) {
-        for (size_t i = 0; i < 40; i++) {
+        for (size_t i = 0; i < 26; i++) {
             streams[i] = scene_stream(0);
             scene_delay(streams[i], 20);
-            scene_free_on(streams[i], blocks[round * 40 + i]);
+            scene_free_on(streams[i], blocks[round * 26 + i]);
         }
-        for (size_t i = 0; i < 40; i++)
+        for (size_t i = 0; i < 26; i++)
             scene_drop_stream(streams[i]);
     }
     scene_free(s, scene_malloc(s, 3 * GIB));
