@@ -106,7 +106,9 @@ static weir_status report(const struct climb *climb)
     atomic_fetch_add_explicit(&pool->failures, 1, memory_order_relaxed);
     error->status = WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
-    climb->gpu->device_memory(climb->device->index, &free_bytes, &total_bytes);
+    int code = climb->gpu->device_memory(climb->device->index, &free_bytes, &total_bytes);
+    if (code != GPU_SUCCESS)
+        climb->gpu->forget_error(code);
     append(error, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, request->size), pool->name, climb->device->index,
            request->at_cap ? "its max_size is reached" : climb->gpu->code_text(GPU_OUT_OF_MEMORY), climb->gpu->code_name(GPU_OUT_OF_MEMORY));
     append(error, "\n  device %d: %s free of %s", climb->device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
@@ -122,6 +124,7 @@ static weir_status report(const struct climb *climb)
 struct wait {
     gpu_event event;
     struct weir__pending_entry *entry; /* the event is this entry's; NULL: it is ours to destroy */
+    const weir_stream *stream;         /* the opened stream of the event, by name only: it may be closed meanwhile. Or NULL */
     uint64_t bytes;                    /* freed before it, as far as Weir knows */
 };
 
@@ -158,9 +161,8 @@ static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX 
     bool is_opened = false;
     for (size_t i = 0; i < opened; i++) {
         is_opened |= streams[i]->handle == climb->request->stream;
-        waits[count] = (struct wait){ .entry = NULL };
-        if (record(climb, streams[i]->handle, &waits[count]))
-            waits[count++].bytes = atomic_exchange(&streams[i]->freed, 0);
+        waits[count] = (struct wait){ .stream = streams[i], .bytes = atomic_load(&streams[i]->freed) };
+        count += record(climb, streams[i]->handle, &waits[count]);
         weir__stream_unpin(streams[i]);
     }
     waits[count] = (struct wait){ .entry = NULL };
@@ -200,12 +202,25 @@ static bool wait_for(const struct climb *climb, const struct wait *wait)
     return code == GPU_SUCCESS;
 }
 
+/* Another error than out-of-memory ends the climb: no rung helps against it. */
+static bool is_over(const struct climb *climb)
+{
+    return climb->request->code != GPU_OUT_OF_MEMORY;
+}
+
+static bool retry(struct climb *climb, void **ptr)
+{
+    return !is_over(climb) && weir__attempt(climb->request, ptr);
+}
+
 static void release_wait(const struct climb *climb, const struct wait *wait, bool done)
 {
     if (wait->entry)
         weir__pending_unclaim(&climb->device->pending, wait->entry, done);
     else
         climb->gpu->event_destroy(wait->event);
+    if (wait->stream && done)
+        weir__stream_settle(climb->device, wait->stream, wait->bytes);
 }
 
 static bool rung_wait(struct climb *climb, void **ptr)
@@ -216,21 +231,22 @@ static bool rung_wait(struct climb *climb, void **ptr)
     bool any = false, rescued = false;
     qsort(waits, count, sizeof *waits, compare_waits);
     for (size_t i = 0; i < count; i++) {
-        bool done = !rescued && wait_for(climb, &waits[i]);
+        bool done = !rescued && !is_over(climb) && wait_for(climb, &waits[i]);
         release_wait(climb, &waits[i], done);
         if (!done)
             continue;
         any = true;
         untried += waits[i].bytes;
         climb->rungs[WEIR_RUNG_WAIT].gave += waits[i].bytes;
-        /* A failed attempt at a large size costs the driver up to 50 ms, so there is none before enough came free. */
-        if (untried >= climb->request->size) {
-            rescued = weir__attempt(climb->request, ptr);
+        /* A failed attempt at a large size costs the driver up to 50 ms, so there is none before enough came free, or before a wait that
+           promises nothing. */
+        if (untried >= climb->request->size || (untried && i + 1 < count && waits[i + 1].bytes == 0)) {
+            rescued = retry(climb, ptr);
             untried = 0;
             any = false;
         }
     }
-    return rescued || (any && weir__attempt(climb->request, ptr));
+    return rescued || (any && retry(climb, ptr));
 }
 
 static bool rung_trim(struct climb *climb, void **ptr)
@@ -243,7 +259,7 @@ static bool rung_trim(struct climb *climb, void **ptr)
             all += released;
     }
     climb->rungs[WEIR_RUNG_TRIM].gave = all;
-    return all > 0 && weir__attempt(climb->request, ptr);
+    return all > 0 && retry(climb, ptr);
 }
 
 static bool rung_callbacks(struct climb *climb, void **ptr)
@@ -252,7 +268,7 @@ static bool rung_callbacks(struct climb *climb, void **ptr)
     bool may_wait = atomic_load(&climb->request->pool->steps) >> WEIR_RUNG_WAIT & 1;
     uint64_t freed = 0;
     unsigned id = 0;
-    while (climb->gpu->now() <= climb->deadline) {
+    while (!is_over(climb) && climb->gpu->now() <= climb->deadline) {
         is_in_callback = true;
         id = weir__callbacks_run(callbacks, id, climb->device->index, climb->request->size, &freed);
         is_in_callback = false;
@@ -262,7 +278,7 @@ static bool rung_callbacks(struct climb *climb, void **ptr)
         if (freed == 0)
             continue;
         /* What it freed may be waiting behind a kernel, like any free. */
-        if (weir__attempt(climb->request, ptr) || (may_wait && rung_wait(climb, ptr)))
+        if (retry(climb, ptr) || (may_wait && rung_wait(climb, ptr)))
             return true;
     }
     return false;
@@ -292,10 +308,10 @@ static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
         climb->rungs[rung].ran = true;
         bool rescued = rungs[rung](climb, ptr);
         climb->rungs[rung].took += climb->gpu->now() - begin;
-        if (rescued) {
+        if (rescued)
             *rescuer = (weir_rung)rung;
-            return true;
-        }
+        if (rescued || is_over(climb))
+            return rescued;
     }
     return false;
 }
@@ -345,29 +361,35 @@ static void count_rescue(struct weir__recovery *recovery, weir_rung rung)
     atomic_fetch_add_explicit(&recovery->rescues[rung], 1, memory_order_relaxed);
 }
 
-/* Waits while another thread recovers, then tries again with what that one found. true: *rescued says how it ended; else the turn is ours. */
+/*
+ * Waits while another thread recovers, then tries again with what that one found. true: *rescued says how it ended; else the turn is ours.
+ * A recovery that ended in vain speaks for this request only if it began after the first attempt failed: memory freed since an earlier one
+ * began, perhaps by this very thread, was not waited for by that one.
+ */
 static bool joined(struct climb *climb, struct weir__recovery *recovery, bool *rescued, void **ptr)
 {
     pthread_mutex_lock(&recovery->lock);
-    while (recovery->running) {
+    const uint64_t begun = recovery->count + recovery->running;
+    while (!climb->why && recovery->running) {
         bool ended = wait_for_turn(climb, recovery);
-        bool was_rescued = recovery->rescued, refused = was_just_refused(recovery, climb->request);
+        bool was_rescued = ended && recovery->rescued;
         weir_rung rung = recovery->rung;
         pthread_mutex_unlock(&recovery->lock);
-        *rescued = weir__attempt(climb->request, ptr);
+        *rescued = retry(climb, ptr);
         if (*rescued && was_rescued)
             count_rescue(recovery, rung);
-        if (!*rescued && !ended)
-            climb->why = "the deadline passed while another request recovered";
-        else if (!*rescued && refused)
-            climb->why = "another request has just climbed the whole ladder in vain: nothing was tried again";
-        if (*rescued || climb->why)
+        if (*rescued || is_over(climb))
             return true;
         pthread_mutex_lock(&recovery->lock);
+        if (!ended)
+            climb->why = "the deadline passed while another request recovered";
+        else if (recovery->count > begun && was_just_refused(recovery, climb->request))
+            climb->why = "another request has just climbed the whole ladder in vain: nothing was tried again";
     }
-    recovery->running = true;
+    if (!climb->why)
+        recovery->running = true;
     pthread_mutex_unlock(&recovery->lock);
-    return false;
+    return climb->why;
 }
 
 static void end_recovery(struct weir__recovery *recovery, const struct climb *climb, bool rescued, weir_rung rung)

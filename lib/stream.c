@@ -65,28 +65,46 @@ weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
     return pool;
 }
 
-static int compare_freed(const void *a, const void *b)
-{
-    uint64_t first = atomic_load(&(*(weir_stream *const *)a)->freed), second = atomic_load(&(*(weir_stream *const *)b)->freed);
-    return first > second ? -1 : first < second;
-}
-
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
 {
     size_t count = 0;
     pthread_rwlock_rdlock(&device->lock);
-    for (weir_stream *stream = device->streams; stream && count < max; stream = stream->next) {
+    for (weir_stream *stream = device->streams; stream; stream = stream->next) {
+        size_t at = count;
+        if (count == max) {
+            /* No room: the one that freed least gives way. */
+            for (size_t i = at = 0; i < max; i++)
+                at = atomic_load(&streams[i]->freed) < atomic_load(&streams[at]->freed) ? i : at;
+            if (atomic_load(&stream->freed) <= atomic_load(&streams[at]->freed))
+                continue;
+            weir__stream_unpin(streams[at]);
+            count--;
+        }
         atomic_fetch_add(&stream->pins, 1);
-        streams[count++] = stream;
+        streams[at] = stream;
+        count++;
     }
     pthread_rwlock_unlock(&device->lock);
-    qsort(streams, count, sizeof *streams, compare_freed);
     return count;
 }
 
 void weir__stream_unpin(weir_stream *stream)
 {
     atomic_fetch_sub(&stream->pins, 1);
+}
+
+void weir__stream_settle(struct weir__device *device, const weir_stream *settled, uint64_t bytes)
+{
+    pthread_rwlock_rdlock(&device->lock);
+    weir_stream *stream = device->streams;
+    while (stream && stream != settled)
+        stream = stream->next;
+    if (stream) {
+        uint64_t freed = atomic_load(&stream->freed);
+        while (!atomic_compare_exchange_weak(&stream->freed, &freed, freed > bytes ? freed - bytes : 0))
+            continue;
+    }
+    pthread_rwlock_unlock(&device->lock);
 }
 
 /* Opening and closing ---------------------------------------------------------------------------------------------------------------- */
@@ -190,6 +208,17 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
     return status;
 }
 
+/* The stream may be destroyed now: as after a large free on a stream that is not open, an event stays behind to wait for. */
+static void note_freed(const weir_stream *s)
+{
+    const struct gpu *gpu = s->w->gpu;
+    uint64_t freed = atomic_load(&s->freed);
+    enum gpu_capture_status capture;
+    if (freed && weir__pending_is_due(&s->device->pending, s->handle, freed) &&
+        gpu->stream_capture_status(s->handle, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+        weir__pending_note(&s->device->pending, gpu, s->device->index, s->handle);
+}
+
 void weir_stream_close(weir_stream *s)
 {
     if (!s || weir__is_forked())
@@ -206,17 +235,21 @@ void weir_stream_close(weir_stream *s)
     while (atomic_load(&s->pins))
         sched_yield();
 
+    const struct gpu *gpu = s->w->gpu;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     if (s->is_own) {
-        const struct gpu *gpu = s->w->gpu;
-        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
         weir_stream_synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
-        weir__relaxed_end(gpu, mode);
         if (code != GPU_SUCCESS) {
             gpu->forget_error(code);
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", device->index, gpu->code_name(code));
         }
+    } else {
+        int former = weir__current_begin(gpu, device->index, s->handle);
+        note_freed(s);
+        weir__current_end(gpu, former);
     }
+    weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);
     free(s);
 }

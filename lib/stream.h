@@ -31,8 +31,10 @@ struct weir_stream {
  */
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
 
-/* Pins up to `max` streams of the device, most freed bytes first, and writes them to `streams`. Returns how many. */
+/* Pins up to `max` streams of the device, those that freed most if there are more, and writes them to `streams`. Returns how many. */
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);
 void weir__stream_unpin(weir_stream *stream);
+/* So many freed bytes of the stream, if it is still open, were seen complete. */
+void weir__stream_settle(struct weir__device *device, const weir_stream *stream, uint64_t bytes);
 
 #endif

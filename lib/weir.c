@@ -84,8 +84,9 @@ enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu)
 
 void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former)
 {
-    if (former != GPU_CAPTURE_MODE_RELAXED)
-        gpu->exchange_capture_mode(&former);
+    int code = former == GPU_CAPTURE_MODE_RELAXED ? GPU_SUCCESS : gpu->exchange_capture_mode(&former);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
 }
 
 /* Policy --------------------------------------------------------------------------------------------------------------------------------- */

@@ -181,9 +181,9 @@ struct sim_pool {
     uint64_t release_threshold;
     uint64_t reuse[3]; /* by attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES */
     enum gpu_access access[SIM_DEVICES_MAX];
-    unsigned char *base; /* of the address range, mapped from a memfd: pages exist once touched */
+    unsigned char *base; /* of the address range, accessible where there is memory */
     uint64_t span;       /* its length */
-    int fd;              /* the memfd of an exportable pool, else -1: the mapping keeps the memory */
+    int fd;              /* the memfd behind an exportable pool, else -1 */
     struct sim_segment *segments;
     size_t blocks, unobserved; /* live segments; free segments not observed yet */
     uint64_t reserved, reserved_high, used, used_high, held;
@@ -303,7 +303,7 @@ void sim_captures_clear(void);
 /* sim_memory.c --------------------------------------------------------------------------------------------------------------------------- */
 
 /* Maps the address range. 0 or GPU_OUT_OF_MEMORY. */
-int sim_memory_open(struct sim_pool *pool, uint64_t span, bool keep_fd);
+int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable);
 /* Unmaps it and returns all that the device lacks for it. */
 void sim_memory_close(struct sim_pool *pool);
 int sim_memory_take(struct sim_pool *pool, size_t size, const struct sim_stream *stream, void **ptr);

@@ -84,27 +84,35 @@ static struct sim_segment *merge_around(struct sim_pool *pool, struct sim_segmen
     return segment;
 }
 
-/* The address range ---------------------------------------------------------------------------------------------------------------------- */
+/* The address range --------------------------------------------------------------------------------------------------------------------- */
 
-int sim_memory_open(struct sim_pool *pool, uint64_t span, bool keep_fd)
+/*
+ * Accessible only where there is memory, so that a stray access of the host is caught, and leak checkers do not read gigabytes of holes.
+ * Pages exist once they are touched; those of a memfd stay when the range becomes inaccessible, the others go.
+ */
+static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size, int protection)
+{
+    int flags = MAP_FIXED | MAP_NORESERVE | (pool->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+    return mmap(pool->base + begin, size, protection, flags, pool->fd, pool->fd < 0 ? 0 : (off_t)begin) != MAP_FAILED;
+}
+
+int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable)
 {
     struct sim_segment *segment = calloc(1, sizeof(*segment));
-    int fd = memfd_create("weir-sim-pool", MFD_CLOEXEC);
-    if (!segment || fd < 0 || ftruncate(fd, (off_t)span))
+    int fd = exportable ? memfd_create("weir-sim-pool", MFD_CLOEXEC) : -1;
+    void *base = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!segment || base == MAP_FAILED || (exportable && (fd < 0 || ftruncate(fd, (off_t)span))))
         goto fail;
-    void *base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (base == MAP_FAILED)
-        goto fail;
-    if (!keep_fd)
-        close(fd);
     segment->size = span;
     pool->segments = segment;
-    pool->fd = keep_fd ? fd : -1;
+    pool->fd = fd;
     pool->base = base;
     pool->span = span;
     return 0;
 
 fail:
+    if (base != MAP_FAILED)
+        munmap(base, span);
     if (fd >= 0)
         close(fd);
     free(segment);
@@ -167,10 +175,9 @@ static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint
         split(segment, end - begin, tail);
     segment->state = SIM_SEGMENT_ABSENT;
     pool->reserved -= end - begin;
-    if (pool->fd < 0) {
+    if (pool->fd < 0)
         hold(pool, pool->reserved);
-        madvise(pool->base + begin, end - begin, MADV_REMOVE);
-    }
+    map(pool, begin, end - begin, PROT_NONE);
     merge_around(pool, segment);
     return true;
 }
@@ -245,7 +252,7 @@ static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
 static int fill_gap(struct sim_pool *pool, uint64_t bytes)
 {
     struct sim_segment *gap = find_gap(pool, bytes);
-    if (!gap)
+    if (!gap || !map(pool, gap->offset, bytes, PROT_READ | PROT_WRITE))
         return GPU_OUT_OF_MEMORY;
     if (gap->size > bytes) {
         struct sim_segment *rest = malloc(sizeof(*rest));

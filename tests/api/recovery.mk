@@ -1,1 +1,15 @@
 ## SPDX-License-Identifier: MIT
+## Running out, capture and threads. All three run on a GPU too.
+api_recovery_programs = tests/api/recovery tests/api/capture
+check_PROGRAMS += $(api_recovery_programs)
+TESTS += $(api_recovery_programs)
+gpu_bundle_programs += $(api_recovery_programs)
+
+tests_api_recovery_SOURCES = %reldir%/recovery.c %reldir%/recovery.h %reldir%/recovery_callbacks.c %reldir%/recovery_sim.c \
+	%reldir%/scene.c %reldir%/scene.h
+tests_api_recovery_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_recovery_LDADD = lib/libcore.la tests/support/libsuite.la
+
+tests_api_capture_SOURCES = %reldir%/capture.c %reldir%/scene.c %reldir%/scene.h
+tests_api_capture_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_capture_LDADD = lib/libcore.la tests/support/libsuite.la

@@ -1,11 +1,11 @@
 ## SPDX-License-Identifier: MIT
 
-## Without libFuzzer: the seeds through the same entry.
+## Without libFuzzer: the seeds through the same entry. (The script is not called corpus.sh, as make would build `corpus` from it.)
 check_PROGRAMS += tests/fuzz/policy_corpus
 tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c
 tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
-dist_check_SCRIPTS += %reldir%/corpus.sh
-TESTS += %reldir%/corpus.sh
+dist_check_SCRIPTS += %reldir%/seeds.sh
+TESTS += %reldir%/seeds.sh
 EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 
 ## With libFuzzer, which is clang's, whatever the compiler of the rest: `make policy-fuzz`, and `make fuzz FUZZ_SECONDS=60`.

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* recovery.h - the parts of the recovery suite; each adds its cases. */
+#ifndef WEIR_TESTS_RECOVERY_H
+#define WEIR_TESTS_RECOVERY_H
+
+#include <check.h>
+
+void add_callback_cases(Suite *suite);  /* recovery_callbacks.c */
+void add_simulator_cases(Suite *suite); /* recovery_sim.c: exact times, injected failures, counted calls */
+
+#endif

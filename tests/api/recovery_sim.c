@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT */
+/* recovery_sim.c - what only the simulator can show: exact times, failures on demand, and which calls were made. */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "tests/api/recovery.h"
+#include "tests/api/scene.h"
+
+static const char plain[] = "weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0, on_oom: { deadline: 1s } }\n";
+
+static uint64_t count_call(void *data, int device, uint64_t needed)
+{
+    (void)device;
+    (void)needed;
+    atomic_fetch_add((atomic_uint *)data, 1);
+    return 0;
+}
+
+static unsigned add(weir_oom_fn fn, void *data)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    unsigned id = 0;
+    ck_assert_msg(weir_oom_add(scene.w, fn, data, &error, &id) == WEIR_OK, "%s", error.text);
+    return id;
+}
+
+/* Time ----------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Frees `size` bytes behind a kernel. */
+static weir_stream *pend(uint64_t size, uint64_t milliseconds, void *ptr, weir_stream *s)
+{
+    (void)size;
+    scene_delay(weir_stream_handle(s), milliseconds);
+    scene_free(s, ptr);
+    return s;
+}
+
+START_TEST(largest_pending_free_is_waited_for_first)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *streams[3];
+    static const uint64_t sizes[] = { GIB, 5 * GIB, 2 * GIB }, delays[] = { 900, 100, 800 };
+    void *blocks[3];
+    for (size_t i = 0; i < 3; i++) {
+        streams[i] = scene_create(NULL);
+        blocks[i] = scene_malloc(streams[i], sizes[i] - 64 * MIB);
+    }
+    for (size_t i = 0; i < 3; i++)
+        pend(sizes[i], delays[i], blocks[i], streams[i]);
+    uint64_t begin = scene.gpu->now();
+    void *ptr = scene_malloc(s, 4 * GIB);
+    uint64_t took = scene.gpu->now() - begin;
+    ck_assert_msg(took >= 100 * MILLISECOND && took < 110 * MILLISECOND, "%llu ns", (unsigned long long)took);
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    scene_free(s, ptr);
+}
+END_TEST
+
+START_TEST(largest_pending_free_on_unopened_streams_is_waited_for_first)
+{
+    scene_open(plain);
+    gpu_stream s = scene_stream(0), a = scene_stream(0), b = scene_stream(0);
+    void *small = scene_malloc_on(a, 2 * GIB), *large = scene_malloc_on(b, 5 * GIB);
+    scene_delay(a, 900);
+    scene_free_on(a, small);
+    scene_delay(b, 100);
+    scene_free_on(b, large);
+    uint64_t begin = scene.gpu->now();
+    void *ptr = scene_malloc_on(s, 4 * GIB);
+    ck_assert_uint_lt(scene.gpu->now() - begin, 110 * MILLISECOND);
+    scene_free_on(s, ptr);
+}
+END_TEST
+
+START_TEST(stream_that_freed_nothing_is_not_waited_for_before_a_try)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL), *busy = scene_create(NULL);
+    void *rest = scene_malloc(s, 3 * GIB), *old = scene_malloc(a, 4 * GIB);
+    scene_delay(weir_stream_handle(busy), 900);
+    pend(4 * GIB, 100, old, a);
+    uint64_t begin = scene.gpu->now();
+    /* 1 GiB is free: the pending 4 GiB are less than what is asked for, but enough. */
+    void *ptr = scene_malloc(s, 4 * GIB + 512 * MIB);
+    ck_assert_uint_lt(scene.gpu->now() - begin, 110 * MILLISECOND);
+    scene_free(s, ptr);
+    scene_free(s, rest);
+}
+END_TEST
+
+START_TEST(pending_free_that_was_not_needed_keeps_its_rank)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL), *b = scene_create(NULL), *c = scene_create(NULL);
+    void *first = scene_malloc(a, 3 * GIB + 512 * MIB), *second = scene_malloc(b, 3 * GIB), *third = scene_malloc(c, GIB);
+    pend(0, 50, first, a);
+    pend(0, 100, second, b);
+    pend(0, 900, third, c);
+    uint64_t begin = scene.gpu->now();
+    void *one = scene_malloc(s, 3 * GIB + 512 * MIB);
+    ck_assert_uint_lt(scene.gpu->now() - begin, 60 * MILLISECOND);
+    void *two = scene_malloc(s, 3 * GIB);
+    ck_assert_uint_lt(scene.gpu->now() - begin, 110 * MILLISECOND);
+    scene_rescues(WEIR_RUNG_WAIT, 2, 2);
+    scene_free(s, one);
+    scene_free(s, two);
+}
+END_TEST
+
+START_TEST(no_rung_starts_after_the_deadline)
+{
+    void *ptr;
+    atomic_uint calls = 0;
+    weir_error error;
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { deadline: 100ms } } }\n");
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
+    add(count_call, &calls);
+    void *old = scene_malloc(a, 7 * GIB);
+    pend(7 * GIB, 500, old, a);
+    uint64_t begin = scene.gpu->now(), trims = sim_calls("pool_trim");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    uint64_t took = scene.gpu->now() - begin;
+    ck_assert_msg(took >= 100 * MILLISECOND && took < 101 * MILLISECOND, "%llu ns", (unsigned long long)took);
+    ck_assert_uint_eq(calls, 0);
+    ck_assert_uint_eq(sim_calls("pool_trim"), trims);
+    weir_last_error(&error);
+    ck_assert_msg(strstr(error.text, "the deadline passed") != NULL, "%s", error.text);
+}
+END_TEST
+
+static uint64_t take_long(void *data, int device, uint64_t needed)
+{
+    count_call(data, device, needed);
+    scene.gpu->pause(2000 * MILLISECOND);
+    return 0;
+}
+
+START_TEST(no_callback_starts_after_the_deadline)
+{
+    void *ptr;
+    atomic_uint calls = 0;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 7 * GIB);
+    add(take_long, &calls);
+    add(take_long, &calls);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(calls, 1);
+    scene_free(s, held);
+}
+END_TEST
+
+/* Trim ----------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The measured driver gives idle memory back by itself before it refuses; one that does not is played by a failure on demand. */
+START_TEST(idle_memory_that_the_driver_kept_is_rescued_by_trim)
+{
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [trim] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, GIB));
+    scene_sync(weir_stream_handle(s));
+    sim_fail("malloc_async", 1, GPU_OUT_OF_MEMORY);
+    scene_free(s, scene_malloc(s, 2 * GIB));
+    scene_rescues(WEIR_RUNG_TRIM, 1, 1);
+}
+END_TEST
+
+START_TEST(trim_that_gave_nothing_is_followed_by_no_retry)
+{
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [trim] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    uint64_t mallocs = sim_calls("malloc_async");
+    sim_fail("malloc_async", 1, GPU_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(sim_calls("malloc_async"), mallocs + 1);
+}
+END_TEST
+
+START_TEST(callback_that_freed_nothing_is_followed_by_no_retry)
+{
+    void *ptr;
+    atomic_uint calls = 0;
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [callbacks] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    add(count_call, &calls);
+    uint64_t mallocs = sim_calls("malloc_async");
+    sim_fail("malloc_async", 1, GPU_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(calls, 1);
+    ck_assert_uint_eq(sim_calls("malloc_async"), mallocs + 1);
+}
+END_TEST
+
+START_TEST(exportable_pools_are_not_trimmed_by_recovery)
+{
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { ipc: posix_fd, on_oom: { steps: [trim] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 7 * GIB);
+    uint64_t trims = sim_calls("pool_trim");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(sim_calls("pool_trim"), trims);
+    scene_free(s, held);
+}
+END_TEST
+
+START_TEST(at_the_cap_only_the_pool_itself_is_trimmed)
+{
+    void *ptr;
+    scene_open("weir: 1\ndefaults: { pool: main }\n"
+               "pools: { main: { max_size: 1GiB, small_below: 0 }, other: { small_below: 0 }, third: { small_below: 0 } }\n");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 768 * MIB);
+    uint64_t trims = sim_calls("pool_trim");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 768 * MIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(sim_calls("pool_trim"), trims + 1);
+    scene_free(s, held);
+}
+END_TEST
+
+/* CUDA's errors -------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(refusal_leaves_no_last_error_to_the_application)
+{
+    void *ptr;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 7 * GIB);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(sim_last_error(), 0);
+    scene_free(s, held);
+}
+END_TEST
+
+START_TEST(rescue_leaves_no_last_error_to_the_application)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
+    pend(0, 100, scene_malloc(a, 7 * GIB), a);
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    ck_assert_int_eq(sim_last_error(), 0);
+}
+END_TEST
+
+START_TEST(last_error_of_the_application_is_left_alone)
+{
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 0 } }\n");
+    weir_stream *s = scene_create(NULL);
+    ck_assert_int_eq(scene.gpu->free_async((void *)UINT64_C(0x1000), weir_stream_handle(s)), GPU_INVALID_VALUE);
+    scene_free(s, scene_malloc(s, MIB));
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 2 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_free(s, &ptr), WEIR_NOT_A_BLOCK);
+    ck_assert_int_eq(sim_last_error(), GPU_INVALID_VALUE);
+    scene.gpu->forget_error(GPU_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(other_errors_are_passed_on_without_recovery)
+{
+    void *ptr;
+    weir_error error;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    uint64_t records = sim_calls("event_record"), trims = sim_calls("pool_trim"), mallocs = sim_calls("malloc_async");
+    sim_fail("malloc_async", 1, GPU_UNKNOWN);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, GIB), WEIR_CUDA_ERROR);
+    weir_last_error(&error);
+    ck_assert_int_eq(error.cuda_code, GPU_UNKNOWN);
+    ck_assert_uint_eq(sim_calls("event_record"), records);
+    ck_assert_uint_eq(sim_calls("pool_trim"), trims);
+    ck_assert_uint_eq(sim_calls("malloc_async"), mallocs + 1);
+    scene_rescues(WEIR_RUNG_WAIT, 0, 0);
+}
+END_TEST
+
+START_TEST(other_error_during_recovery_is_the_one_reported)
+{
+    void *ptr;
+    weir_error error;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
+    pend(0, 100, scene_malloc(a, 7 * GIB), a);
+    sim_fail("malloc_async", 2, GPU_UNKNOWN);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_CUDA_ERROR);
+    weir_last_error(&error);
+    ck_assert_int_eq(error.cuda_code, GPU_UNKNOWN);
+    ck_assert_msg(strstr(error.text, "during recovery") != NULL, "%s", error.text);
+    ck_assert_uint_eq(scene_pool_stats("main").live, 0);
+}
+END_TEST
+
+/* Whatever single call of the ladder fails, the request fails or is rescued, and nothing is lost. */
+START_TEST(ladder_survives_the_failure_of_any_call)
+{
+    static const char *const operations[] = { "event_create", "event_record", "event_query", "event_synchronize", "stream_capture_status",
+                                              "pool_trim",    "pool_get",     "device_memory", "exchange_capture_mode" };
+    void *ptr = NULL;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
+    pend(0, 10, scene_malloc(a, 7 * GIB), a);
+    sim_fail(operations[_i % 9], (unsigned)_i / 9 + 1, GPU_UNKNOWN);
+    weir_status status = weir_stream_malloc(s, &ptr, 7 * GIB);
+    sim_fail(operations[_i % 9], 0, 0);
+    ck_assert_msg(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY, "%s: %s", operations[_i % 9], weir_status_name(status));
+    ck_assert_uint_eq(scene_pool_stats("main").live, status == WEIR_OK ? 7 * GIB : 0);
+    if (status == WEIR_OK)
+        scene_free(s, ptr);
+    scene_sync(weir_stream_handle(a));
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    ck_assert_int_eq(sim_last_error(), 0);
+}
+END_TEST
+
+/* Joining -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* A gate within the first recovery: it stays there until so many requests were refused raw. */
+struct gate {
+    atomic_bool entered;
+    atomic_uint calls;
+    atomic_ullong mallocs; /* sim_calls("malloc_async") at which the gate opens; 0: not known yet */
+};
+
+static uint64_t stand_in_the_gate(void *data, int device, uint64_t needed)
+{
+    struct gate *gate = data;
+    (void)device;
+    (void)needed;
+    if (atomic_fetch_add(&gate->calls, 1) > 0)
+        return 0;
+    atomic_store(&gate->entered, true);
+    while (!atomic_load(&gate->mallocs) || sim_calls("malloc_async") < atomic_load(&gate->mallocs))
+        sched_yield();
+    return 0;
+}
+
+struct requester {
+    weir_stream *s;
+    uint64_t size;
+    pthread_t thread;
+    weir_status status;
+    void *ptr;
+};
+
+static void *request(void *data)
+{
+    struct requester *requester = data;
+    requester->status = weir_stream_malloc(requester->s, &requester->ptr, requester->size);
+    return NULL;
+}
+
+static void start(struct requester *requester, weir_stream *s, uint64_t size)
+{
+    *requester = (struct requester){ .s = s, .size = size };
+    ck_assert_int_eq(pthread_create(&requester->thread, NULL, request, requester), 0);
+}
+
+/* A recovery looks for pending frees when it begins; one who joins it later has freed since, and must not be refused with it. */
+START_TEST(free_made_after_a_recovery_began_rescues_the_request_that_joined_it)
+{
+    struct gate gate = { false, 0, 0 };
+    struct requester first, second;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL), *b = scene_create(NULL);
+    void *held = scene_malloc(a, 4 * GIB), *old = scene_malloc(a, 3 * GIB);
+    add(stand_in_the_gate, &gate);
+    start(&first, s, 3 * GIB);
+    while (!atomic_load(&gate.entered))
+        sched_yield();
+    pend(0, 50, old, a);
+    unsigned long long mallocs = sim_calls("malloc_async");
+    start(&second, b, 3 * GIB);
+    atomic_store(&gate.mallocs, mallocs + 1);
+    pthread_join(first.thread, NULL);
+    pthread_join(second.thread, NULL);
+    ck_assert_int_eq(first.status, WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(second.status, WEIR_OK);
+    scene_free(b, second.ptr);
+    scene_free(a, held);
+}
+END_TEST
+
+START_TEST(requests_that_wait_for_a_vain_recovery_are_refused_with_the_next)
+{
+    struct gate gate = { false, 0, 0 };
+    struct requester first, others[7];
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *streams[7];
+    void *held = scene_malloc(s, 7 * GIB);
+    for (size_t i = 0; i < 7; i++)
+        streams[i] = scene_create(NULL);
+    add(stand_in_the_gate, &gate);
+    start(&first, s, 3 * GIB);
+    while (!atomic_load(&gate.entered))
+        sched_yield();
+    unsigned long long mallocs = sim_calls("malloc_async");
+    for (size_t i = 0; i < 7; i++)
+        start(&others[i], streams[i], 3 * GIB);
+    atomic_store(&gate.mallocs, mallocs + 7);
+    pthread_join(first.thread, NULL);
+    for (size_t i = 0; i < 7; i++) {
+        pthread_join(others[i].thread, NULL);
+        ck_assert_int_eq(others[i].status, WEIR_OUT_OF_MEMORY);
+    }
+    ck_assert_uint_eq(scene_pool_stats("main").failures, 8);
+    ck_assert_uint_eq(scene_device_stats(0).recoveries, gate.calls);
+    scene_free(s, held);
+}
+END_TEST
+
+/* Two devices ---------------------------------------------------------------------------------------------------------------------------- */
+
+struct other_device {
+    atomic_bool entered, done;
+};
+
+static uint64_t wait_for_the_other_device(void *data, int device, uint64_t needed)
+{
+    struct other_device *other = data;
+    (void)needed;
+    if (device != 0)
+        return 0;
+    atomic_store(&other->entered, true);
+    while (!atomic_load(&other->done))
+        sched_yield();
+    return 0;
+}
+
+START_TEST(devices_recover_independently)
+{
+    struct other_device other = { false, false };
+    struct requester first;
+    void *ptr = NULL;
+    weir_stream *b;
+    scene_simulate("devices=2,memory=8GiB");
+    scene_open(plain);
+    weir_stream *a = scene_create(NULL);
+    scene_ok(weir_stream_create(scene.w, 1, NULL, NULL, &b), "weir_stream_create");
+    add(wait_for_the_other_device, &other);
+    void *held = scene_malloc(a, 7 * GIB), *old = scene_malloc(b, 7 * GIB);
+    start(&first, a, 7 * GIB);
+    while (!atomic_load(&other.entered))
+        sched_yield();
+    pend(0, 10, old, b);
+    gpu_stream unopened = scene_stream(1);
+    scene_ok(weir_malloc(scene.w, &ptr, 7 * GIB, 1, unopened), "weir_malloc on device 1");
+    atomic_store(&other.done, true);
+    pthread_join(first.thread, NULL);
+    ck_assert_int_eq(first.status, WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(scene_device_stats(0).rescues[WEIR_RUNG_WAIT], 0);
+    ck_assert_uint_eq(scene_device_stats(1).rescues[WEIR_RUNG_WAIT], 1);
+    scene_free_on(unopened, ptr);
+    scene_free(a, held);
+}
+END_TEST
+
+START_TEST(free_on_a_stream_of_another_device_is_rescued_by_wait)
+{
+    scene_simulate("devices=2,memory=8GiB");
+    scene_open(plain);
+    gpu_stream far = scene_stream(1);
+    weir_stream *s = scene_create(NULL), *opened;
+    scene_ok(weir_stream_open(scene.w, 1, far, NULL, NULL, &opened), "weir_stream_open");
+    void *old = scene_malloc(s, 7 * GIB);
+    scene_delay(far, 10);
+    scene_free(opened, old);
+    scene_fails_raw(scene.pool, 7 * GIB, weir_stream_handle(s));
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
+START_TEST(without_stream_ids_an_opened_stream_still_recovers)
+{
+    scene_simulate("memory=8GiB,driver=11.4");
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
+    pend(0, 10, scene_malloc(a, 7 * GIB), a);
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
+START_TEST(more_streams_with_pending_frees_than_the_table_holds_are_harmless)
+{
+    void *blocks[52];
+    gpu_stream streams[26];
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    for (size_t i = 0; i < 52; i++)
+        blocks[i] = scene_malloc(s, 144 * MIB);
+    /* Each handle is recycled once, so entries are fought for, and taken over by a new stream with an old handle. */
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t i = 0; i < 26; i++) {
+            streams[i] = scene_stream(0);
+            scene_delay(streams[i], 20);
+            scene_free_on(streams[i], blocks[round * 26 + i]);
+        }
+        for (size_t i = 0; i < 26; i++)
+            scene_drop_stream(streams[i]);
+    }
+    scene_free(s, scene_malloc(s, 3 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
+void add_simulator_cases(Suite *suite)
+{
+    TCase *time = suite_case(suite, "simulated time", 60), *calls = suite_case(suite, "simulated calls", 60);
+    TCase *join = suite_case(suite, "simulated threads and devices", 60);
+    tcase_add_checked_fixture(time, scene_begin, scene_end);
+    tcase_add_checked_fixture(calls, scene_begin, scene_end);
+    tcase_add_checked_fixture(join, scene_begin, scene_end);
+
+    tcase_add_test(time, largest_pending_free_is_waited_for_first);
+    tcase_add_test(time, largest_pending_free_on_unopened_streams_is_waited_for_first);
+    tcase_add_test(time, stream_that_freed_nothing_is_not_waited_for_before_a_try);
+    tcase_add_test(time, pending_free_that_was_not_needed_keeps_its_rank);
+    tcase_add_test(time, no_rung_starts_after_the_deadline);
+    tcase_add_test(time, no_callback_starts_after_the_deadline);
+
+    tcase_add_test(calls, idle_memory_that_the_driver_kept_is_rescued_by_trim);
+    tcase_add_test(calls, trim_that_gave_nothing_is_followed_by_no_retry);
+    tcase_add_test(calls, callback_that_freed_nothing_is_followed_by_no_retry);
+    tcase_add_test(calls, exportable_pools_are_not_trimmed_by_recovery);
+    tcase_add_test(calls, at_the_cap_only_the_pool_itself_is_trimmed);
+    tcase_add_test(calls, refusal_leaves_no_last_error_to_the_application);
+    tcase_add_test(calls, rescue_leaves_no_last_error_to_the_application);
+    tcase_add_test(calls, last_error_of_the_application_is_left_alone);
+    tcase_add_test(calls, other_errors_are_passed_on_without_recovery);
+    tcase_add_test(calls, other_error_during_recovery_is_the_one_reported);
+    tcase_add_loop_test(calls, ladder_survives_the_failure_of_any_call, 0, 36);
+
+    tcase_add_test(join, free_made_after_a_recovery_began_rescues_the_request_that_joined_it);
+    tcase_add_test(join, requests_that_wait_for_a_vain_recovery_are_refused_with_the_next);
+    tcase_add_test(join, devices_recover_independently);
+    tcase_add_test(join, free_on_a_stream_of_another_device_is_rescued_by_wait);
+    tcase_add_test(join, without_stream_ids_an_opened_stream_still_recovers);
+    tcase_add_test(join, more_streams_with_pending_frees_than_the_table_holds_are_harmless);
+}
