@@ -133,8 +133,12 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     gpu->forget_error(code);
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char text[WEIR__BYTES_LEN];
-    return weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
-                         weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    bool is_first = error && error->status == WEIR_OK;
+    weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
+                  weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    if (is_first)
+        error->cuda_code = code;
+    return weir__status_of(code);
 }
 
 static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
