@@ -518,8 +518,14 @@ static void restore_attributes(const weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
         uint64_t now;
-        if (gpu->pool_get(pool->handle, saved_attributes[i], &now) == GPU_SUCCESS && now == pool->written[i])
-            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        int code = gpu->pool_get(pool->handle, saved_attributes[i], &now);
+        if (code == GPU_SUCCESS && now == pool->written[i])
+            code = gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        if (code == GPU_SUCCESS)
+            continue;
+        gpu->forget_error(code);
+        weir__log(pool->w, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s", pool->device->index,
+                  gpu->code_name(code));
     }
 }
 
