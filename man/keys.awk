@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # keys.awk - the KEYS section of weir-policy(5), from the man(7) macros that policy/generate writes to the mdoc(7) of the page around it.
-# One list for each subsection; text is filled anew so that no line is longer than 80 characters.
+# One list for the keys of each subsection; text is filled anew so that no line is longer than 80 characters.
 
 function end_list()
 {
@@ -14,12 +14,17 @@ function end_list()
 /^\.SS / {
     end_list()
     print ".Ss " substr($0, 5)
-    print ".Bl -tag -width Ds"
+    next
+}
+
+/^\.TP/ {
+    if (!in_list)
+        print ".Bl -tag -width Ds"
     in_list = 1
     next
 }
 
-/^\.TP/ { next }
+/^\.PP/ { print ".Pp"; next }
 
 /^\.B / { print ".It Ic " substr($0, 4); next }
 
