@@ -89,34 +89,49 @@ static bool was_native_cap(const struct weir__request *request)
     return pool->is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= request->size);
 }
 
+/* At a cap a request counts as live before it is served, so that no two pass where one fits. false: it does not fit. */
+static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, uint64_t *live)
+{
+    uint64_t before = atomic_load_explicit(&pool->live, memory_order_relaxed);
+    do {
+        if (size > max_size || before > max_size - size)
+            return false;
+        *live = before + size;
+    } while (!atomic_compare_exchange_weak_explicit(&pool->live, &before, *live, memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
 bool weir__attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
-    uint64_t live = atomic_fetch_add_explicit(&pool->live, request->size, memory_order_relaxed) + request->size;
-    request->at_cap = max_size && live > max_size;
+    uint64_t live, max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    void *block;
     request->code = GPU_OUT_OF_MEMORY;
-    if (!request->at_cap) {
-        void *block;
-        request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
-        /* A block that cannot be given back is better served above the cap than lost. */
-        if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) && gpu->free_async(block, request->stream) == GPU_SUCCESS) {
-            undo_growth(request, max_size);
-            request->at_cap = true;
-            request->code = GPU_OUT_OF_MEMORY;
-        } else if (request->code == GPU_SUCCESS) {
-            raise_high(pool, live);
-            if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
-                weir__pool_rebalance(pool);
-            *ptr = block;
-            return true;
-        } else {
-            gpu->forget_error(request->code);
-            request->at_cap = request->code == GPU_OUT_OF_MEMORY && was_native_cap(request);
-        }
+    request->at_cap = max_size && !claim(pool, request->size, max_size, &live);
+    if (request->at_cap)
+        return false;
+    request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
+    /* A block that cannot be given back is better served above the cap than lost. */
+    if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) && gpu->free_async(block, request->stream) == GPU_SUCCESS) {
+        undo_growth(request, max_size);
+        request->at_cap = true;
+        request->code = GPU_OUT_OF_MEMORY;
+    } else if (request->code == GPU_SUCCESS) {
+        /* Without a cap only what was served counts: a hopeless request would spoil the figures of all others meanwhile. */
+        if (!max_size)
+            live = atomic_fetch_add_explicit(&pool->live, request->size, memory_order_relaxed) + request->size;
+        raise_high(pool, live);
+        if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
+            weir__pool_rebalance(pool);
+        *ptr = block;
+        return true;
+    } else {
+        gpu->forget_error(request->code);
+        request->at_cap = request->code == GPU_OUT_OF_MEMORY && was_native_cap(request);
     }
-    atomic_fetch_sub_explicit(&pool->live, request->size, memory_order_relaxed);
+    if (max_size)
+        atomic_fetch_sub_explicit(&pool->live, request->size, memory_order_relaxed);
     return false;
 }
 

@@ -9,7 +9,7 @@
 
 struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* Threads and forks ---------------------------------------------------------------------------------------------------------------------- */
+/* Threads and forks -------------------------------------------------------------------------------------------------------------------- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
@@ -71,7 +71,7 @@ static struct sim_thread *this_thread(void)
     return thread;
 }
 
-/* Starting ------------------------------------------------------------------------------------------------------------------------------- */
+/* Starting ----------------------------------------------------------------------------------------------------------------------------- */
 
 static void clear_machine(void)
 {
@@ -155,7 +155,7 @@ int sim_configure(const char *settings_text, char *why, size_t len)
     return code ? -1 : 0;
 }
 
-/* Entering and leaving ------------------------------------------------------------------------------------------------------------------- */
+/* Entering and leaving ----------------------------------------------------------------------------------------------------------------- */
 
 static const char *const operation_names[SIM_OP_COUNT] = {
 #define SIM_OPERATION_NAME(name, parameters, arguments) #name,
@@ -215,7 +215,7 @@ static int sim_leave(struct sim_thread *self, int code)
     return code;
 }
 
-/* What tests ask ------------------------------------------------------------------------------------------------------------------------- */
+/* What tests ask ----------------------------------------------------------------------------------------------------------------------- */
 
 void sim_fail(const char *operation, unsigned nth, int code)
 {
@@ -273,7 +273,7 @@ void sim_census(struct sim_census *census)
     unlock();
 }
 
-/* The table ------------------------------------------------------------------------------------------------------------------------------ */
+/* The table ---------------------------------------------------------------------------------------------------------------------------- */
 
 #define SIM_OPERATION_DEFINE(name, parameters, arguments) \
     static int enter_##name parameters \
@@ -289,8 +289,11 @@ static bool supports(int device, enum gpu_feature feature, char *why, size_t len
 {
     pthread_once(&once, init_process);
     lock();
-    bool yes = !start_if_needed() && sim_supports(device, feature, why, len);
+    bool started = !start_if_needed();
+    bool yes = started && sim_supports(device, feature, why, len);
     unlock();
+    if (!started && why && len)
+        snprintf(why, len, "the simulator cannot start: correct $WEIR_SIM");
     return yes;
 }
 

@@ -95,7 +95,7 @@ struct sim_fault {
     int code;
 };
 
-/* Settings (sim_settings.c) -------------------------------------------------------------------------------------------------------------- */
+/* Settings (sim_settings.c) ------------------------------------------------------------------------------------------------------------ */
 
 struct sim_settings {
     uint64_t devices;
@@ -114,7 +114,7 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
 /* The index into faults of the operation: SIM_OP_COUNT for NULL, -1 if there is none of that name. */
 int sim_operation_find(const char *name, size_t len);
 
-/* Machine -------------------------------------------------------------------------------------------------------------------------------- */
+/* Machine ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* "This stream has waited for everything up to sequence number `sequence` of stream `stream`." */
 struct sim_wait {
@@ -255,7 +255,7 @@ struct sim {
 };
 extern struct sim sim;
 
-/* sim.c ---------------------------------------------------------------------------------------------------------------------------------- */
+/* sim.c -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* sim_<operation>(), for each operation: without the lock, the count and the faults. */
 #define SIM_CAT(...) __VA_ARGS__
@@ -266,7 +266,7 @@ bool sim_device_exists(int device);
 bool sim_driver(uint64_t version);
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);
 
-/* sim_clock.c ---------------------------------------------------------------------------------------------------------------------------- */
+/* sim_clock.c -------------------------------------------------------------------------------------------------------------------------- */
 
 void sim_advance_to(uint64_t time);
 void sim_advance_by(uint64_t nanoseconds);
@@ -274,7 +274,7 @@ void sim_advance_by(uint64_t nanoseconds);
 uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds);
 void sim_actions_clear(void);
 
-/* sim_stream.c --------------------------------------------------------------------------------------------------------------------------- */
+/* sim_stream.c ------------------------------------------------------------------------------------------------------------------------- */
 
 /* The stream of a handle, fixed handles included. GPU_INVALID_HANDLE. */
 int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream);
@@ -283,7 +283,7 @@ void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int d
 void sim_thread_streams_clear(struct sim_thread *thread);
 void sim_streams_clear(void);
 
-/* sim_capture.c -------------------------------------------------------------------------------------------------------------------------- */
+/* sim_capture.c ------------------------------------------------------------------------------------------------------------------------ */
 
 /* GPU_CAPTURE_UNSUPPORTED if the thread may not do something that could disturb a capture; the captures concerned are invalid then. */
 int sim_capture_check_unsafe(struct sim_thread *self);
@@ -300,7 +300,7 @@ int sim_capture_free(struct sim_capture *capture, void *ptr);
 void sim_capture_drop_origin(struct sim_stream *stream);
 void sim_captures_clear(void);
 
-/* sim_memory.c --------------------------------------------------------------------------------------------------------------------------- */
+/* sim_memory.c ------------------------------------------------------------------------------------------------------------------------- */
 
 /* Maps the address range. 0 or GPU_OUT_OF_MEMORY. */
 int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable);
@@ -321,7 +321,7 @@ struct sim_pool *sim_memory_pool(const void *ptr);
 /* Whether there is memory behind each byte. */
 bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t size);
 
-/* sim_pool.c ----------------------------------------------------------------------------------------------------------------------------- */
+/* sim_pool.c --------------------------------------------------------------------------------------------------------------------------- */
 
 int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool);
 /* The pool of a handle, or NULL. */

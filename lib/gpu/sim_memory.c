@@ -23,7 +23,7 @@ static uint64_t round_down(uint64_t value, uint64_t unit)
     return value / unit * unit;
 }
 
-/* Segments ------------------------------------------------------------------------------------------------------------------------------- */
+/* Segments ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* Cuts `size` bytes off the front; the rest becomes `rest`, a segment of the same kind. */
 static void split(struct sim_segment *segment, uint64_t size, struct sim_segment *rest)
@@ -84,7 +84,7 @@ static struct sim_segment *merge_around(struct sim_pool *pool, struct sim_segmen
     return segment;
 }
 
-/* The address range --------------------------------------------------------------------------------------------------------------------- */
+/* The address range -------------------------------------------------------------------------------------------------------------------- */
 
 /*
  * Accessible only where there is memory, so that a stray access of the host is caught, and leak checkers do not read gigabytes of holes.
@@ -144,7 +144,7 @@ void sim_memory_close(struct sim_pool *pool)
         close(pool->fd);
 }
 
-/* Giving back ---------------------------------------------------------------------------------------------------------------------------- */
+/* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Whole steps only; at the edge of what the pool holds also the part of a step that a growth was cut to. */
 static void releasable(const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
@@ -212,7 +212,7 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
     return released;
 }
 
-/* Growing -------------------------------------------------------------------------------------------------------------------------------- */
+/* Growing ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* The driver's own rescue: idle memory of every pool on the device goes back before a growth fails. */
 static void rescue(int device, uint64_t want)
@@ -288,7 +288,7 @@ static int grow(struct sim_pool *pool, uint64_t size)
     return fill_gap(pool, room(pool) < bytes ? need : bytes);
 }
 
-/* Taking and freeing --------------------------------------------------------------------------------------------------------------------- */
+/* Taking and freeing ------------------------------------------------------------------------------------------------------------------- */
 
 static bool is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
@@ -416,7 +416,7 @@ void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct 
     merge_around(pool, segment);
 }
 
-/* Seeing that frees have ended ----------------------------------------------------------------------------------------------------------- */
+/* Seeing that frees have ended --------------------------------------------------------------------------------------------------------- */
 
 static void observe_in(struct sim_pool *pool, uint64_t id, uint64_t sequence, int device)
 {

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* Life ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Life --------------------------------------------------------------------------------------------------------------------------------- */
 
 static int check_spec(const struct gpu_pool_spec *spec)
 {
@@ -149,7 +149,7 @@ int sim_pool_set_current(struct sim_thread *self, int device, gpu_pool handle)
     return 0;
 }
 
-/* Attributes ----------------------------------------------------------------------------------------------------------------------------- */
+/* Attributes --------------------------------------------------------------------------------------------------------------------------- */
 
 static bool needs_usage(enum gpu_pool_attribute attribute)
 {
@@ -215,7 +215,7 @@ int sim_pool_set(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribu
     return code ? code : set_attribute(pool, attribute, value);
 }
 
-/* Access --------------------------------------------------------------------------------------------------------------------------------- */
+/* Access ------------------------------------------------------------------------------------------------------------------------------- */
 
 int sim_pool_set_access(struct sim_thread *self, gpu_pool handle, int device, enum gpu_access access)
 {
@@ -263,7 +263,7 @@ int sim_pool_export(struct sim_thread *self, gpu_pool handle, int *fd)
     return 0;
 }
 
-/* Memory --------------------------------------------------------------------------------------------------------------------------------- */
+/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
 
 static void release_down_to(struct sim_pool *pool, uint64_t keep)
 {

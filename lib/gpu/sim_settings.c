@@ -170,6 +170,9 @@ static int refuse(struct span setting, const char *help, char *why, size_t len)
     return -1;
 }
 
+static const char fault_help[] =
+    "an operation of gpu.h or any, the number of the call, and an error number, as in fail=malloc_async:3:2";
+
 static int set_one(struct sim_settings *settings, struct span setting, char *why, size_t len)
 {
     struct span value = setting;
@@ -182,10 +185,7 @@ static int set_one(struct sim_settings *settings, struct span setting, char *why
     if (span_is(key, "peers"))
         return set_peers(settings, value) ? 0 : refuse(setting, "all, none or pairs of devices, as in peers=0-1+1-2", why, len);
     if (span_is(key, "fail"))
-        return set_fault(settings, value)
-                   ? 0
-                   : refuse(setting, "an operation of gpu.h or any, the number of the call, and an error number, as in fail=malloc_async:3:2",
-                            why, len);
+        return set_fault(settings, value) ? 0 : refuse(setting, fault_help, why, len);
     return refuse(setting, "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig= and fail=, with commas "
                            "between them", why, len);
 }

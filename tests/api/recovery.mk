@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## Running out, capture and threads. All three run on a GPU too.
-api_recovery_programs = tests/api/recovery tests/api/capture
+api_recovery_programs = tests/api/recovery tests/api/capture tests/api/threads
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -13,3 +13,7 @@ tests_api_recovery_LDADD = lib/libcore.la tests/support/libsuite.la
 tests_api_capture_SOURCES = %reldir%/capture.c %reldir%/scene.c %reldir%/scene.h
 tests_api_capture_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_capture_LDADD = lib/libcore.la tests/support/libsuite.la
+
+tests_api_threads_SOURCES = %reldir%/threads.c %reldir%/scene.c %reldir%/scene.h
+tests_api_threads_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_threads_LDADD = lib/libcore.la tests/support/libsuite.la

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "lib/pending.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -484,6 +485,41 @@ START_TEST(without_stream_ids_an_opened_stream_still_recovers)
 }
 END_TEST
 
+START_TEST(pending_frees_on_two_dozen_unopened_streams_are_all_waited_for)
+{
+    void *blocks[24];
+    scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: { small_below: 0 }, other: { small_below: 0 } }\n");
+    weir_stream *s = scene_create(NULL);
+    weir_pool *other;
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
+    for (size_t i = 0; i < 24; i++)
+        blocks[i] = scene_malloc(s, 320 * MIB);
+    for (size_t i = 0; i < 24; i++) {
+        gpu_stream stream = scene_stream(0);
+        scene_delay(stream, 10);
+        scene_free_on(stream, blocks[i]);
+    }
+    /* Another pool gets only what was seen complete, and needs it all. */
+    scene_free(s, scene_pool_malloc(other, 24 * 320 * MIB, weir_stream_handle(s)));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
+START_TEST(frees_on_two_streams_do_not_oust_each_other_from_the_table)
+{
+    static char handles[4096];
+    for (size_t i = 1; i < sizeof handles; i++) {
+        struct weir__pending pending;
+        gpu_stream a = (gpu_stream)(void *)&handles[0], b = (gpu_stream)(void *)&handles[i];
+        weir__pending_init(&pending, 64 * 100);
+        ck_assert(!weir__pending_is_due(&pending, a, 50));
+        ck_assert(!weir__pending_is_due(&pending, b, 50));
+        ck_assert_msg(weir__pending_is_due(&pending, a, 50), "ousted by the handle %zu away", i);
+        weir__pending_destroy(&pending, scene.gpu);
+    }
+}
+END_TEST
+
 START_TEST(more_streams_with_pending_frees_than_the_table_holds_are_harmless)
 {
     void *blocks[52];
@@ -539,5 +575,7 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(join, devices_recover_independently);
     tcase_add_test(join, free_on_a_stream_of_another_device_is_rescued_by_wait);
     tcase_add_test(join, without_stream_ids_an_opened_stream_still_recovers);
+    tcase_add_test(join, pending_frees_on_two_dozen_unopened_streams_are_all_waited_for);
+    tcase_add_test(join, frees_on_two_streams_do_not_oust_each_other_from_the_table);
     tcase_add_test(join, more_streams_with_pending_frees_than_the_table_holds_are_harmless);
 }

@@ -48,6 +48,8 @@ void scene_close(void)
 
 void scene_end(void)
 {
+    for (size_t i = 0; i < stream_count; i++)
+        scene.gpu->stream_synchronize(streams[i]);
     scene_close();
     while (stream_count)
         scene_drop_stream(streams[0]);

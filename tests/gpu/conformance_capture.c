@@ -22,7 +22,7 @@ static enum gpu_capture_status status_of(gpu_stream stream)
     return status;
 }
 
-/* On the capturing stream ---------------------------------------------------------------------------------------------------------------- */
+/* On the capturing stream -------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(capturing_stream_says_so)
 {
@@ -162,7 +162,7 @@ START_TEST(legacy_stream_can_tell_while_a_non_blocking_stream_captures)
 }
 END_TEST
 
-/* Beside it, by another thread ----------------------------------------------------------------------------------------------------------- */
+/* Beside it, by another thread --------------------------------------------------------------------------------------------------------- */
 
 static int allocate(void *ptr)
 {

@@ -2,7 +2,7 @@
 /* conformance_memory.c - blocks: where they come from, when they may be used again, and when their memory goes back. */
 #include "tests/gpu/conformance.h"
 
-/* Blocks --------------------------------------------------------------------------------------------------------------------------------- */
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(blocks_are_aligned_to_512_bytes)
 {
@@ -85,7 +85,7 @@ START_TEST(high_marks_restart_at_the_current_figures)
 }
 END_TEST
 
-/* Reuse ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Reuse -------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(pending_free_serves_the_same_stream)
 {
@@ -194,7 +194,7 @@ START_TEST(driver_rescues_a_larger_request_with_idle_memory_of_the_same_pool)
 }
 END_TEST
 
-/* Giving back ---------------------------------------------------------------------------------------------------------------------------- */
+/* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(threshold_0_gives_back_at_stream_synchronise)
 {

@@ -73,7 +73,7 @@ TCase *sim_case(Suite *suite, const char *name)
     return tcase;
 }
 
-/* Settings ------------------------------------------------------------------------------------------------------------------------------- */
+/* Settings ----------------------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *settings, *named; /* what the error must name */
@@ -260,14 +260,20 @@ START_TEST(unknown_numa_node_is_refused)
 }
 END_TEST
 
-/* Environment: read by the first use in a process, so this program runs itself once more. ------------------------------------------------ */
+/* Environment: read by the first use in a process, so this program runs itself once more. ---------------------------------------------- */
 
 static const char *environment_argument, *environment_setting;
 
 static int exec_self(void)
 {
+    /* Read first: under valgrind the link itself leads to valgrind. */
+    char path[4096];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (len < 0)
+        return 200;
+    path[len] = '\0';
     setenv("WEIR_SIM", environment_setting, 1);
-    execl("/proc/self/exe", "sim", environment_argument, (char *)NULL);
+    execl(path, "sim", environment_argument, (char *)NULL);
     return 200;
 }
 
@@ -344,7 +350,7 @@ START_TEST(every_feature_has_a_name)
 }
 END_TEST
 
-/* Faults, counts, errors ----------------------------------------------------------------------------------------------------------------- */
+/* Faults, counts, errors --------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(fault_hits_the_nth_call_once)
 {
@@ -518,7 +524,7 @@ START_TEST(read_only_attributes_cannot_be_written)
 }
 END_TEST
 
-/* Forks ------------------------------------------------------------------------------------------------------------------------------------ */
+/* Forks -------------------------------------------------------------------------------------------------------------------------------- */
 
 static int use_after_fork(void)
 {
@@ -599,7 +605,7 @@ static void add_faults_tests(Suite *suite)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1)
+    if (argc > 1) /* by exec_self() */
         return !strcmp(argv[1], "find") ? answer_find() : !strcmp(argv[1], "count") ? answer_count() : answer_contact();
     Suite *suite = suite_create("simulator");
     add_settings_tests(suite);
