@@ -133,8 +133,12 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     gpu->forget_error(code);
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char text[WEIR__BYTES_LEN];
-    return weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
-                         weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    bool is_first = error && error->status == WEIR_OK;
+    weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
+                  weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    if (is_first)
+        error->cuda_code = code;
+    return weir__status_of(code);
 }
 
 static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
@@ -519,8 +523,14 @@ static void restore_attributes(const weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
         uint64_t now;
-        if (gpu->pool_get(pool->handle, saved_attributes[i], &now) == GPU_SUCCESS && now == pool->written[i])
-            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        int code = gpu->pool_get(pool->handle, saved_attributes[i], &now);
+        if (code == GPU_SUCCESS && now == pool->written[i])
+            code = gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        if (code == GPU_SUCCESS)
+            continue;
+        gpu->forget_error(code);
+        weir__log(pool->w, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s", pool->device->index,
+                  gpu->code_name(code));
     }
 }
 
