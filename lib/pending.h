@@ -23,7 +23,8 @@
 struct weir__pending_entry {
     gpu_stream stream;
     const void *thread; /* tells apart the per-thread streams, which share one handle; NULL for others */
-    gpu_event event;    /* NULL until first used */
+    gpu_event event;    /* NULL until first used; of `device` */
+    int device;
     uint64_t unnoted;   /* bytes freed since the event was recorded */
     uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
     bool busy;
