@@ -19,15 +19,15 @@ static struct weir__shard *shard_of(struct weir__blocks *blocks, uint64_t hashed
     return &blocks->shards[hashed >> 58];
 }
 
-static size_t home_of(const struct weir__shard *shard, const void *ptr)
+static size_t home_of(const struct weir__shard *shard, uint64_t hashed)
 {
-    return (size_t)(hash(ptr) >> 26) & (shard->capacity - 1);
+    return (size_t)(hashed >> 26) & (shard->capacity - 1);
 }
 
 /* The slot of ptr, or the free slot where it would go. The shard has at least one free slot. */
-static struct weir__block *find(struct weir__shard *shard, const void *ptr)
+static struct weir__block *find(struct weir__shard *shard, const void *ptr, uint64_t hashed)
 {
-    size_t at = home_of(shard, ptr);
+    size_t at = home_of(shard, hashed);
     while (shard->slots[at].ptr && shard->slots[at].ptr != ptr)
         at = (at + 1) & (shard->capacity - 1);
     return &shard->slots[at];
@@ -41,7 +41,7 @@ static bool grow(struct weir__shard *shard)
         return false;
     for (size_t i = 0; i < shard->capacity; i++)
         if (shard->slots[i].ptr)
-            *find(&larger, shard->slots[i].ptr) = shard->slots[i];
+            *find(&larger, shard->slots[i].ptr, hash(shard->slots[i].ptr)) = shard->slots[i];
     free(shard->slots);
     shard->slots = larger.slots;
     shard->capacity = larger.capacity;
@@ -87,12 +87,13 @@ static void count_free(struct weir__counts *counts, const struct weir__block *bl
 
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former)
 {
-    struct weir__shard *shard = shard_of(blocks, hash(block->ptr));
-    *former = (struct weir__block){ 0 };
+    uint64_t hashed = hash(block->ptr);
+    struct weir__shard *shard = shard_of(blocks, hashed);
+    former->ptr = NULL;
     weir__spin_lock(&shard->lock);
     bool room = has_room(shard);
     if (room) {
-        struct weir__block *slot = find(shard, block->ptr);
+        struct weir__block *slot = find(shard, block->ptr, hashed);
         if (slot->ptr) {
             *former = *slot;
             count_free(counts_of(blocks, shard, former->pool), former, 1);
@@ -112,7 +113,7 @@ static void remove_slot(struct weir__shard *shard, struct weir__block *slot)
     size_t mask = shard->capacity - 1;
     size_t hole = (size_t)(slot - shard->slots);
     for (size_t at = (hole + 1) & mask; shard->slots[at].ptr; at = (at + 1) & mask) {
-        size_t home = home_of(shard, shard->slots[at].ptr);
+        size_t home = home_of(shard, hash(shard->slots[at].ptr));
         if (((at - home) & mask) >= ((at - hole) & mask)) {
             shard->slots[hole] = shard->slots[at];
             hole = at;
@@ -123,11 +124,12 @@ static void remove_slot(struct weir__shard *shard, struct weir__block *slot)
 
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
 {
-    struct weir__shard *shard = shard_of(blocks, hash(ptr));
+    uint64_t hashed = hash(ptr);
+    struct weir__shard *shard = shard_of(blocks, hashed);
     bool found = false;
     weir__spin_lock(&shard->lock);
     if (shard->capacity) {
-        struct weir__block *slot = find(shard, ptr);
+        struct weir__block *slot = find(shard, ptr, hashed);
         found = slot->ptr == ptr;
         if (found) {
             *block = *slot;
@@ -142,12 +144,13 @@ bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__bloc
 
 bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block)
 {
-    struct weir__shard *shard = shard_of(blocks, hash(block->ptr));
+    uint64_t hashed = hash(block->ptr);
+    struct weir__shard *shard = shard_of(blocks, hashed);
     weir__spin_lock(&shard->lock);
     /* A search must always end at a free slot, so the last one stays free. */
     bool room = has_room(shard) || shard->count + 1 < shard->capacity;
     if (room) {
-        *find(shard, block->ptr) = *block;
+        *find(shard, block->ptr, hashed) = *block;
         shard->count++;
         count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }

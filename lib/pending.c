@@ -19,29 +19,55 @@ void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
             gpu->event_destroy(pending->entries[i].event);
 }
 
-static struct weir__pending_entry *entry_of(struct weir__pending *pending, gpu_stream stream, const void *thread)
+/* Where the stream's entry can be: WEIR__PENDING_WAYS entries from here on. */
+static size_t home_of(gpu_stream stream, const void *thread)
 {
     uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)thread) * UINT64_C(0x9E3779B97F4A7C15);
-    return &pending->entries[hashed >> 58];
+    return hashed >> 58;
 }
 
-_Static_assert(WEIR__PENDING_MAX == 64, "entry_of() takes six bits of the hash");
+_Static_assert(WEIR__PENDING_MAX == 64, "home_of() takes six bits of the hash");
+
+/* The stream's own entry, or NULL. Called with the lock. */
+static struct weir__pending_entry *find(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    size_t home = home_of(stream, thread);
+    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
+        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+        if (entry->stream == stream && entry->thread == thread)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Takes over the entry that stands for the fewest bytes, or returns NULL. Called with the lock. */
+static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    struct weir__pending_entry *least = NULL;
+    size_t home = home_of(stream, thread);
+    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
+        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+        if (!entry->busy && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
+            least = entry;
+    }
+    if (least) {
+        least->stream = stream;
+        least->thread = thread;
+        least->unnoted = least->bytes = 0;
+    }
+    return least;
+}
 
 bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
-    struct weir__pending_entry *entry = entry_of(pending, stream, thread);
     weir__spin_lock(&pending->lock);
-    bool is_ours = entry->stream == stream && entry->thread == thread;
-    if (!entry->busy && !is_ours) {
-        entry->stream = stream;
-        entry->thread = thread;
-        entry->unnoted = entry->bytes = 0;
-        is_ours = true;
-    }
-    if (is_ours)
+    struct weir__pending_entry *entry = find(pending, stream, thread);
+    if (!entry)
+        entry = take_over(pending, stream, thread);
+    if (entry)
         entry->unnoted += bytes;
-    bool is_due = is_ours && !entry->busy && entry->unnoted >= pending->due;
+    bool is_due = entry && !entry->busy && entry->unnoted >= pending->due;
     weir__spin_unlock(&pending->lock);
     return is_due;
 }
@@ -49,11 +75,12 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
-    struct weir__pending_entry *entry = entry_of(pending, stream, thread);
+    uint64_t noted = 0;
     weir__spin_lock(&pending->lock);
-    bool is_ours = !entry->busy && entry->stream == stream && entry->thread == thread;
-    uint64_t noted = is_ours ? entry->unnoted : 0;
+    struct weir__pending_entry *entry = find(pending, stream, thread);
+    bool is_ours = entry && !entry->busy;
     if (is_ours) {
+        noted = entry->unnoted;
         entry->busy = true;
         entry->unnoted = 0;
     }
@@ -61,9 +88,16 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     if (!is_ours)
         return;
 
+    /* An event records streams of its own device only. */
+    if (entry->event && entry->device != device) {
+        gpu->event_destroy(entry->event);
+        entry->event = NULL;
+    }
     int code = entry->event ? GPU_SUCCESS : gpu->event_create(device, &entry->event);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS) {
+        entry->device = device;
         code = gpu->event_record(entry->event, stream);
+    }
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
 

@@ -133,8 +133,12 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     gpu->forget_error(code);
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char text[WEIR__BYTES_LEN];
-    return weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
-                         weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    bool is_first = error && error->status == WEIR_OK;
+    weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
+                  weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    if (is_first)
+        error->cuda_code = code;
+    return weir__status_of(code);
 }
 
 static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
@@ -183,6 +187,7 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
         status = grow(made, policy, entry, error);
     weir__relaxed_end(device->w->gpu, mode);
     if (status != WEIR_OK) {
+        made->is_silent = true;
         weir__pool_free(made);
         return status;
     }
@@ -368,11 +373,15 @@ weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const
 {
     pool->threshold_before = atomic_load(&pool->release_threshold);
     uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
-    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
+    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
     if (pool->native_max && (max_size == 0 || max_size > pool->native_max))
         return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
                              "%s is above the %s that the driver enforces since this pool was opened: lower it, or close and open again",
                              max_size ? weir__bytes(a, max_size) : "none", weir__bytes(b, pool->native_max));
+    if (pool->small_below && max_size && max_size < 2 * WEIR__GROWTH_STEP)
+        return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
+                             "%s leaves no room for a pool and its small twin, which grow by %s each: write %s or more, or small_below: 0",
+                             weir__bytes(a, max_size), weir__bytes(b, WEIR__GROWTH_STEP), weir__bytes(c, 2 * WEIR__GROWTH_STEP));
     return check_peers(pool, policy, entry, error);
 }
 
@@ -500,11 +509,11 @@ static void destroy_handles(weir_pool *pool)
     gpu_pool handles[] = { pool->small, pool->is_default ? NULL : pool->handle };
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
         int code = handles[i] ? gpu->pool_destroy(handles[i]) : GPU_SUCCESS;
-        if (code != GPU_SUCCESS) {
+        if (code != GPU_SUCCESS)
             gpu->forget_error(code);
+        if (code != GPU_SUCCESS && !pool->is_silent)
             weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                       gpu->code_name(code));
-        }
     }
 }
 
@@ -514,8 +523,14 @@ static void restore_attributes(const weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
         uint64_t now;
-        if (gpu->pool_get(pool->handle, saved_attributes[i], &now) == GPU_SUCCESS && now == pool->written[i])
-            gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        int code = gpu->pool_get(pool->handle, saved_attributes[i], &now);
+        if (code == GPU_SUCCESS && now == pool->written[i])
+            code = gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
+        if (code == GPU_SUCCESS)
+            continue;
+        gpu->forget_error(code);
+        weir__log(pool->w, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s", pool->device->index,
+                  gpu->code_name(code));
     }
 }
 
@@ -534,7 +549,7 @@ void weir__pool_free(weir_pool *pool)
     }
     /* A peer may still read blocks that live on. */
     for (size_t d = 0; d < pool->w->device_count && !blocks; d++)
-        if (pool->peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS)
+        if (pool->peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS && !pool->is_silent)
             weir__log(pool->w, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
     if (pool->is_default && pool->handle)
         restore_attributes(pool);

@@ -36,6 +36,7 @@ struct weir_pool {
     bool is_default;     /* the driver's own pool: configured, not created */
     bool is_host;
     bool is_private;
+    bool is_silent; /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
     bool is_exportable;
     bool is_current;       /* we made it the device's current pool, and `former` was that before; guarded by the list of current pools */
     gpu_pool former;

@@ -15,13 +15,3 @@ policy_libpolicy_la_SOURCES = \
 	%reldir%/value.c %reldir%/value.h
 policy_libpolicy_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
 policy_libpolicy_la_LIBADD = $(YAML_LIBS)
-
-## Prints the JSON schema (committed as config/weir.schema.json) and the KEYS section of weir-policy(5).
-noinst_PROGRAMS += policy/generate
-policy_generate_SOURCES = %reldir%/generate.c
-policy_generate_LDADD = policy/libpolicy.la
-
-schema: policy/generate$(EXEEXT)
-	policy/generate$(EXEEXT) schema > $(top_srcdir)/config/weir.schema.json
-
-EXTRA_DIST += config/weir.schema.json

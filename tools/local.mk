@@ -30,3 +30,13 @@ tools_weir_SOURCES = \
 	%reldir%/try_setup.c \
 	%reldir%/try_work.c
 tools_weir_LDADD = lib/libcore.la
+
+## Prints the JSON schema (committed as config/weir.schema.json) and the KEYS section of weir-policy(5); not installed.
+noinst_PROGRAMS += tools/generate
+tools_generate_SOURCES = %reldir%/generate.c
+tools_generate_LDADD = policy/libpolicy.la
+
+schema: tools/generate$(EXEEXT)
+	tools/generate$(EXEEXT) schema > $(top_srcdir)/config/weir.schema.json
+
+EXTRA_DIST += config/weir.schema.json

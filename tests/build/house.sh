@@ -44,7 +44,8 @@ gpu_files=$(find lib/gpu -name '*.[ch]')
 lib_files=$(find lib -name '*.[ch]' ! -path 'lib/gpu/*')
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
 cuda_free=$(find policy lib tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
-library_files=$(find policy lib -name '*.c')
+# generate*.c are programs of the build, not parts of the library.
+library_files=$(find policy lib -name '*.c' ! -name 'generate*.c')
 for file in share plugin; do
     [ ! -d $file ] || cuda_free="$cuda_free $(find $file -name '*.[ch]')"
 done

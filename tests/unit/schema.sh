@@ -5,13 +5,13 @@
 schema=$top_srcdir/config/weir.schema.json
 echo 1..3
 
-if "$top_builddir/policy/generate" schema | diff "$schema" - >&2; then
+if "$top_builddir/tools/generate" schema | diff "$schema" - >&2; then
     echo "ok 1 - committed_schema_is_the_generated_one"
 else
     echo "not ok 1 - committed_schema_is_the_generated_one # run 'make schema' and commit config/weir.schema.json"
 fi
 
-if "$top_builddir/policy/generate" man | grep -q '^\.B pools\.NAME\.release_threshold$'; then
+if "$top_builddir/tools/generate" man | grep -q '^\.It Ic pools\.NAME\.release_threshold$'; then
     echo "ok 2 - manual_section_lists_keys"
 else
     echo "not ok 2 - manual_section_lists_keys"

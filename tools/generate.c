@@ -261,7 +261,7 @@ static void schema(void)
     open_object(NULL);
     string("$schema", "http://json-schema.org/draft-07/schema#", true);
     string("title", "Weir policy", true);
-    string("$comment", "SPDX-License-Identifier: MIT. Generated from the key table in policy/keys.c by policy/generate.", true);
+    string("$comment", "SPDX-License-Identifier: MIT. Generated from the key table in policy/keys.c by tools/generate.", true);
     scope(POLICY_SCOPE_FILE, "");
     close_object(false);
 }
@@ -297,7 +297,7 @@ static void man_values(void)
     snprintf(text + len, sizeof(text) - len,
              " directly behind it. A decimal fraction as in 1.5GiB is good where it comes to whole bytes. "
              "Shares of the device's memory are a number from 0 to 100, with two decimals at most, and %%.");
-    printf(".SS Values\n");
+    printf(".Ss Values\n");
     roff(text);
     len = (size_t)snprintf(text, sizeof(text), "Times always have a unit:");
     for (size_t i = 0; policy_time_units[i].name; i++)
@@ -305,14 +305,14 @@ static void man_values(void)
     snprintf(text + len, sizeof(text) - len,
              " for milliseconds, seconds and minutes. Booleans are true and false, and nothing else. Names, words and UUIDs may stand in "
              "quotes; numbers, sizes, times and booleans may not, as quotes make them text.");
-    printf(".PP\n");
+    printf(".Pp\n");
     roff(text);
 }
 
 static void man_key(const char *before, const struct policy_key *key)
 {
     char text[1024];
-    printf(".TP\n.B ");
+    printf(".It Ic ");
     snprintf(text, sizeof(text), "%s%s", before, key->name);
     roff(text);
     bool required = !key->initial && strcmp(key->otherwise, "required") == 0;
@@ -333,16 +333,17 @@ static void man(void)
         [POLICY_SCOPE_POOL] = {"Each pool", "pools.NAME."},
         [POLICY_SCOPE_STREAM] = {"Each stream", "streams.NAME."},
     };
-    printf(".SH KEYS\nA dot in the name of a key stands for one level of nesting.\n");
+    printf(".Sh KEYS\nA dot in the name of a key stands for one level of nesting.\n");
     man_values();
     for (unsigned which = 0; which < POLICY_SCOPE_COUNT; which++) {
         size_t count;
         const struct policy_key *keys = policy_keys(which, &count);
-        printf(".SS %s\n", parts[which].title);
+        printf(".Ss %s\n.Bl -tag -width Ds\n", parts[which].title);
         for (size_t i = 0; i < count; i++) {
             if (keys[i].type != POLICY_TYPE_LATER)
                 man_key(parts[which].before, &keys[i]);
         }
+        printf(".El\n");
     }
 }
 
