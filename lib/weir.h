@@ -232,7 +232,8 @@ WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *
 
 /*
  * Changes the release threshold of the pool and its small twin together: bytes kept over a synchronise, UINT64_MAX for all. Holds until
- * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, where no threshold could be kept: memory of blocks
+ * that were exported never goes back while the pool lives. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error);
 
@@ -252,13 +253,13 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
- * slack is what others hold in a pool that Weir shares with them (backing: default, current), and what a driver's rounding adds.
+ * slack is what others hold in a pool that Weir shares with them (backing: default, current); CUDA counts the bytes asked for (measured).
  */
 typedef struct weir_pool_stats {
     const char *name;
     int device;
     int is_private;     /* belongs to one stream */
-    int is_exportable;  /* then all figures are Weir's own counts, since CUDA's are wrong for such a pool (measured) */
+    int is_exportable;  /* then CUDA's figures, and so these, leave out free blocks whose pointer was exported (measured) */
     uint64_t live;      /* bytes asked for and not freed */
     uint64_t cached;    /* bytes kept for quick reuse; 0 in this version */
     uint64_t slack;
