@@ -14,11 +14,11 @@
 
 static const char plain[] = "weir: 1\ndefaults: { pool: main }\n"
                             "pools:\n"
-                            "  main: { on_oom: { deadline: 10s } }\n"
+                            "  main: { " ALONE ", on_oom: { deadline: 10s } }\n"
                             "streams:\n"
                             "  own: { pool: main, private: true }\n";
 
-static const char relaxed[] = "weir: 1\ncapture: relaxed\npools: { main: { on_oom: { deadline: 10s } } }\n";
+static const char relaxed[] = "weir: 1\ncapture: relaxed\npools: { main: { " ALONE ", on_oom: { deadline: 10s } } }\n";
 
 static void begin(gpu_stream stream, enum gpu_capture_mode mode)
 {

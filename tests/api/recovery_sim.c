@@ -8,7 +8,7 @@
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
-static const char plain[] = "weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0, on_oom: { deadline: 1s } }\n";
+static const char plain[] = "weir: 1\ndefaults: { pool: main }\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 1s } }\n";
 
 static uint64_t count_call(void *data, int device, uint64_t needed)
 {
@@ -114,7 +114,7 @@ START_TEST(no_rung_starts_after_the_deadline)
     void *ptr;
     atomic_uint calls = 0;
     weir_error error;
-    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { deadline: 100ms } } }\n");
+    scene_open("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { deadline: 100ms } } }\n");
     weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
     add(count_call, &calls);
     void *old = scene_malloc(a, 7 * GIB);

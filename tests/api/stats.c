@@ -36,9 +36,9 @@ struct account {
 };
 
 static struct account accounts[] = {
-    { "main", 0, 0, 0, 0, 0, 0, 0, 0, 0 },   { "main", 1, 0, 0, 0, 0, 0, 0, 0, 0 },   { "capped", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-    { "capped", 1, 0, 0, 0, 0, 0, 0, 0, 0 }, { "plain", 0, 0, 0, 0, 0, 0, 0, 0, 0 },  { "shared", 1, 0, 0, 0, 0, 0, 0, 0, 0 },
-    { "capped", 0, 1, 0, 0, 0, 0, 0, 0, 0 }, { "capped", 1, 1, 0, 0, 0, 0, 0, 0, 0 },
+    { "main", 0, 0, 0, 0, 0, 0, 0, 0 },   { "main", 1, 0, 0, 0, 0, 0, 0, 0 },   { "capped", 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "capped", 1, 0, 0, 0, 0, 0, 0, 0 }, { "plain", 0, 0, 0, 0, 0, 0, 0, 0 },  { "shared", 1, 0, 0, 0, 0, 0, 0, 0 },
+    { "capped", 0, 1, 0, 0, 0, 0, 0, 0 }, { "capped", 1, 1, 0, 0, 0, 0, 0, 0 },
 };
 #define ACCOUNTS (sizeof accounts / sizeof accounts[0])
 #define POLICY_POOLS 6
