@@ -58,3 +58,9 @@ TESTS += tests/api/failures
 tests_api_failures_SOURCES = tests/api/failures.c
 tests_api_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_failures_LDADD = tests/support/libfail.la tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/fork
+TESTS += tests/api/fork
+tests_api_fork_SOURCES = tests/api/fork.c
+tests_api_fork_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_fork_LDADD = tests/api/libfixture.la
