@@ -17,7 +17,7 @@
 #include "lib/spin.h"
 
 #define WEIR__PENDING_MAX 64
-#define WEIR__PENDING_WAYS 4 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
+#define WEIR__PENDING_WAYS 16 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
 #define WEIR__PENDING_SMALLEST (UINT64_C(1) << 20) /* bytes: smaller frees are not worth counting */
 
 struct weir__pending_entry {
