@@ -65,7 +65,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_NO_GPU, 8, "no usable GPU") \
     /* The device, the driver or the toolkit lacks what was asked for; the error says which. Nothing was done. */ \
     X(WEIR_NOT_SUPPORTED, 9, "not supported here") \
-    /* The stream is being captured into a graph, and the call cannot be part of one. The capture goes on unharmed. */ \
+    /* The stream is being captured into a graph, and the call cannot be part of one: that capture goes on unharmed. With cuda_code 900 the \
+       call cannot be made beside another thread's global-mode capture, which CUDA has invalidated: `capture: relaxed` avoids that. */ \
     X(WEIR_CAPTURING, 10, "not possible during stream capture") \
     /* The object is in use and cannot change now; the error says by what. Nothing was done. */ \
     X(WEIR_BUSY, 11, "in use") \
@@ -169,8 +170,8 @@ WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, in
 /*
  * cudaFreeAsync. ptr: a block of this weir, or NULL, which does nothing. stream: any stream of any device (0 as in weir_malloc, of the
  * block's device). Stream order: the caller has ordered every use of the block before this point of `stream`.
- * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream; it stays live), WEIR_CUDA_ERROR (the block
- * stays live), WEIR_FORKED.
+ * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
+ * live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 
