@@ -318,7 +318,7 @@ static void check_figures(void)
 
 static void begin(uint64_t seed)
 {
-    fixture_machine("devices=2,memory=8GiB");
+    fixture_machine("devices=2,memory=2GiB");
     memset(&world, 0, sizeof world);
     for (size_t i = 0; i < ACCOUNTS; i++)
         accounts[i] = (struct account){ .name = accounts[i].name, .device = accounts[i].device, .is_private = accounts[i].is_private };
