@@ -21,7 +21,6 @@ struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    bool small; /* lives in the pool's small twin */
     bool graph; /* allocated during a capture: the memory belongs to the graph, not to the pool */
 };
 

@@ -197,7 +197,7 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream str
     weir *w = pool->w;
     const struct gpu *gpu = w->gpu;
     struct weir__request request = { .pool = pool, .size = size, .stream = stream, .small = size < pool->small_below };
-    struct weir__block block = { .size = size, .pool = pool, .small = request.small };
+    struct weir__block block = { .size = size, .pool = pool };
     int former = weir__current_begin(gpu, pool->device->index, stream);
 
     enum gpu_capture_status capture;

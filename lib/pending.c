@@ -88,9 +88,16 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     if (!is_ours)
         return;
 
+    /* An event records streams of its own device only. */
+    if (entry->event && entry->device != device) {
+        gpu->event_destroy(entry->event);
+        entry->event = NULL;
+    }
     int code = entry->event ? GPU_SUCCESS : gpu->event_create(device, &entry->event);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS) {
+        entry->device = device;
         code = gpu->event_record(entry->event, stream);
+    }
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
 

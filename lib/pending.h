@@ -17,13 +17,14 @@
 #include "lib/spin.h"
 
 #define WEIR__PENDING_MAX 64
-#define WEIR__PENDING_WAYS 4 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
+#define WEIR__PENDING_WAYS 16 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
 #define WEIR__PENDING_SMALLEST (UINT64_C(1) << 20) /* bytes: smaller frees are not worth counting */
 
 struct weir__pending_entry {
     gpu_stream stream;
     const void *thread; /* tells apart the per-thread streams, which share one handle; NULL for others */
-    gpu_event event;    /* NULL until first used */
+    gpu_event event;    /* NULL until first used; of `device` */
+    int device;
     uint64_t unnoted;   /* bytes freed since the event was recorded */
     uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
     bool busy;

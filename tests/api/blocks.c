@@ -67,13 +67,13 @@ static void find_neighbours(void **ptrs, size_t count)
 
 START_TEST(block_is_taken_as_it_was_added)
 {
-    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .small = true, .graph = true }, out, former;
+    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .graph = true }, out, former;
     ck_assert(weir__blocks_add(&blocks, &in, &former));
     ck_assert(weir__blocks_take(&blocks, in.ptr, &out));
     ck_assert_ptr_eq(out.ptr, in.ptr);
     ck_assert_uint_eq(out.size, 77);
     ck_assert_ptr_eq(out.pool, &pool);
-    ck_assert(out.small && out.graph);
+    ck_assert(out.graph);
 }
 END_TEST
 

@@ -483,6 +483,9 @@ END_TEST
 
 int main(void)
 {
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
     Suite *suite = suite_create("capture");
     TCase *inside = suite_case(suite, "capturing stream", 60), *beside = suite_case(suite, "beside a capture", 60);
     TCase *setting = suite_case(suite, "setting", 60);

@@ -555,6 +555,9 @@ static Suite *recovery_suite(void)
 
 int main(void)
 {
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
     Suite *suite = recovery_suite();
     add_callback_cases(suite);
     if (scene_is_sim())

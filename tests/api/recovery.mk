@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
-## Running out, capture and threads. All three run on a GPU too.
-api_recovery_programs = tests/api/recovery tests/api/capture tests/api/threads
+## Running out, capture, threads and peers. All run on a GPU too.
+api_recovery_programs = tests/api/recovery tests/api/capture tests/api/threads tests/api/peers
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -17,3 +17,7 @@ tests_api_capture_LDADD = lib/libcore.la tests/support/libsuite.la
 tests_api_threads_SOURCES = %reldir%/threads.c %reldir%/scene.c %reldir%/scene.h
 tests_api_threads_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_threads_LDADD = lib/libcore.la tests/support/libsuite.la
+
+tests_api_peers_SOURCES = %reldir%/peers.c %reldir%/scene.c %reldir%/scene.h
+tests_api_peers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_peers_LDADD = lib/libcore.la tests/support/libsuite.la

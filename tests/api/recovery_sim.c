@@ -316,6 +316,24 @@ START_TEST(ladder_survives_the_failure_of_any_call)
 }
 END_TEST
 
+/* A refusal tells what it can find out. */
+START_TEST(report_survives_the_failure_of_any_call)
+{
+    static const char *const operations[] = { "device_memory", "pool_get", "exchange_capture_mode" };
+    void *ptr;
+    weir_error error;
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 7 * GIB);
+    sim_fail(operations[_i], 1, GPU_UNKNOWN);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    ck_assert_msg(strstr(error.text, "pool 'main'") != NULL, "%s", error.text);
+    ck_assert_int_eq(sim_last_error(), 0);
+    scene_free(s, held);
+}
+END_TEST
+
 /* Joining -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* A gate within the first recovery: it stays there until so many requests were refused raw. */
@@ -474,6 +492,42 @@ START_TEST(free_on_a_stream_of_another_device_is_rescued_by_wait)
 }
 END_TEST
 
+START_TEST(handle_recycled_on_another_device_is_noted_anew)
+{
+    scene_simulate("devices=2,memory=8GiB");
+    scene_open(plain);
+    gpu_stream near = scene_stream(0);
+    weir_stream *s = scene_create(NULL), *opened;
+    scene_free_on(near, scene_malloc_on(near, GIB));
+    scene_drop_stream(near);
+    gpu_stream far = scene_stream(1);
+    ck_assert_ptr_eq(far, near);
+    scene_ok(weir_stream_open(scene.w, 1, far, NULL, NULL, &opened), "weir_stream_open");
+    void *old = scene_malloc(s, 7 * GIB);
+    scene_delay(far, 10);
+    scene_free(opened, old);
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
+START_TEST(largest_pending_free_is_found_among_three_hundred_streams)
+{
+    weir_stream *streams[300];
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    for (size_t i = 0; i < 300; i++) {
+        streams[i] = scene_create(NULL);
+        scene_free(streams[i], scene_malloc(streams[i], 2 * MIB));
+    }
+    scene_sync(weir_stream_handle(streams[299]));
+    void *old = scene_malloc(streams[_i], 7 * GIB);
+    pend(0, 10, old, streams[_i]);
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
 START_TEST(without_stream_ids_an_opened_stream_still_recovers)
 {
     scene_simulate("memory=8GiB,driver=11.4");
@@ -570,10 +624,13 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(calls, other_error_during_recovery_is_the_one_reported);
     tcase_add_loop_test(calls, ladder_survives_the_failure_of_any_call, 0, 36);
 
+    tcase_add_loop_test(calls, report_survives_the_failure_of_any_call, 0, 3);
     tcase_add_test(join, free_made_after_a_recovery_began_rescues_the_request_that_joined_it);
     tcase_add_test(join, requests_that_wait_for_a_vain_recovery_are_refused_with_the_next);
     tcase_add_test(join, devices_recover_independently);
     tcase_add_test(join, free_on_a_stream_of_another_device_is_rescued_by_wait);
+    tcase_add_test(join, handle_recycled_on_another_device_is_noted_anew);
+    tcase_add_loop_test(join, largest_pending_free_is_found_among_three_hundred_streams, 0, 2);
     tcase_add_test(join, without_stream_ids_an_opened_stream_still_recovers);
     tcase_add_test(join, pending_frees_on_two_dozen_unopened_streams_are_all_waited_for);
     tcase_add_test(join, frees_on_two_streams_do_not_oust_each_other_from_the_table);

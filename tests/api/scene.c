@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define STREAMS_MAX 64
 
@@ -15,6 +17,22 @@ bool scene_is_sim(void)
 {
     const char *name = getenv("WEIR_GPU");
     return name && strcmp(name, "sim") == 0;
+}
+
+/* Another process looks, since a driver that was used before a fork is of no use after it. */
+const char *scene_why_not(void)
+{
+    const char *why = "";
+    const struct gpu *gpu = gpu_find(getenv("WEIR_GPU"), &why);
+    if (!gpu || scene_is_sim())
+        return gpu ? NULL : why;
+    int count = 0, status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(gpu->device_count(&count) != GPU_SUCCESS || count == 0 || !gpu->supports(0, GPU_FEATURE_POOLS, NULL, 0));
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return "no process could be made to look for a GPU";
+    return status ? "there is no GPU with memory pools; WEIR_TEST_GPU=sim runs on the simulator" : NULL;
 }
 
 void scene_simulate(const char *settings)

@@ -31,6 +31,8 @@ extern struct scene scene;
 
 /* Whether $WEIR_GPU names the simulator; asks the environment only, so that no GPU is touched before libcheck forks. */
 bool scene_is_sim(void);
+/* Why the suite cannot run and is to be skipped; NULL: it can. */
+const char *scene_why_not(void);
 
 /* Checked fixtures of every test case. The simulator starts with one device of 8 GiB. After a test nothing may be left. */
 void scene_begin(void);

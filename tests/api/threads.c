@@ -427,6 +427,9 @@ END_TEST
 
 int main(void)
 {
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
     Suite *suite = suite_create("threads");
     TCase *crowd = suite_case(suite, "crowd", 240);
     tcase_add_checked_fixture(crowd, scene_begin, scene_end);

@@ -118,6 +118,8 @@ step_peers() {
     for program in $(test_programs); do
         CK_RUN_CASE=peers CUDA_VISIBLE_DEVICES=${devices[0]},${devices[1]} suite "$(short "$program")-two-devices" "./$program"
     done
+    [ ! -e config/multi-gpu.yaml ] ||
+        CUDA_VISIBLE_DEVICES=${devices[0]},${devices[1]} suite try-multi-gpu tools/weir try --seconds=5 config/multi-gpu.yaml
 }
 
 step_try() {
@@ -128,7 +130,7 @@ step_try() {
     fi
     suite devices tools/weir devices
     for policy in config/*.yaml; do
-        [ -e "$policy" ] || continue
+        [ -e "$policy" ] && [ "$policy" != config/multi-gpu.yaml ] || continue
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)" tools/weir try --seconds=5 "$policy"
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)-json" tools/weir try --json --seconds=5 "$policy"
     done
