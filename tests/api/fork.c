@@ -60,8 +60,8 @@ static void tear_down(void)
 }
 
 /*
- * Runs the function in a child, which has ten seconds, and returns what it returned. The child then ends as if by accident: it has no way to
- * free what other threads of its parent were holding, and a leak checker would count that.
+ * Runs the function in a child, which has ten seconds, and returns what it returned. The child then ends as if by accident: it has no way
+ * to free what other threads of its parent were holding, and a leak checker would count that.
  */
 static int in_child(int (*fn)(void))
 {

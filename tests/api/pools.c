@@ -29,7 +29,8 @@ START_TEST(pool_for_all_devices_is_one_on_each)
 }
 END_TEST
 
-static const char *const on_device_1[] = { "[1]", "[GPU-00000000-0000-0000-0000-000000000001]", "[GPU-00000000-0000-0000-0000-000000000001, 1]",
+static const char *const on_device_1[] = { "[1]", "[GPU-00000000-0000-0000-0000-000000000001]",
+                                           "[GPU-00000000-0000-0000-0000-000000000001, 1]",
                                            "[1, GPU-00000000-0000-0000-0000-000000000001]" };
 
 START_TEST(pool_for_one_device_is_there_alone)
