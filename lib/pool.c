@@ -54,7 +54,7 @@ static weir_status check_sizes(const weir_pool *pool, const struct policy *polic
     uint64_t threshold = policy_size_bytes(entry->release_threshold, memory);
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
-    if (initial > 0 && !pool->is_exportable && initial > threshold)
+    if (initial > 0 && initial > threshold)
         return weir__fail_at(error, WEIR_BAD_POLICY, place,
                              "%s on device %d is above release_threshold (%s), so the first synchronise would give it back: raise the "
                              "threshold or lower initial_size",
@@ -278,7 +278,8 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
         return weir__fail(error, WEIR_INVALID, "weir_pool_set_release_threshold: pool must not be NULL");
     if (pool->is_exportable)
         return weir__fail(error, WEIR_NOT_SUPPORTED,
-                          "pool '%s' is exportable: CUDA gives no memory of such a pool back while it lives, so a threshold means nothing",
+                          "pool '%s' is exportable: memory of blocks that were exported never goes back while the pool lives, so no "
+                          "threshold can be kept",
                           pool->name);
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
@@ -652,7 +653,7 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
     else
-        *released = before > after && !pool->is_exportable ? before - after : 0;
+        *released = before > after ? before - after : 0;
     return code;
 }
 

@@ -253,8 +253,8 @@ static bool rung_trim(struct climb *climb, void **ptr)
 {
     uint64_t released, all = 0;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
-        /* An exportable pool gives nothing back while it lives; at a cap only this pool's own idle memory counts. */
-        bool helps = !pool->is_exportable && (!climb->request->at_cap || pool == climb->request->pool);
+        /* At a cap only this pool's own idle memory counts. */
+        bool helps = !climb->request->at_cap || pool == climb->request->pool;
         if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
             all += released;
     }

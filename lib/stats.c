@@ -36,12 +36,10 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->max_size = atomic_load(&pool->max_size);
     stats->release_threshold = atomic_load(&pool->release_threshold);
 
-    /* Of an exportable pool CUDA says that nothing is reserved while the device still lacks it all (measured); its high mark is right. */
-    enum gpu_pool_attribute reserved = pool->is_exportable ? GPU_POOL_RESERVED_HIGH : GPU_POOL_RESERVED;
     stats->used = stats->live;
-    int code = pool->is_exportable ? GPU_SUCCESS : weir__pool_read(pool, GPU_POOL_USED, &stats->used);
+    int code = weir__pool_read(pool, GPU_POOL_USED, &stats->used);
     if (code == GPU_SUCCESS)
-        code = weir__pool_read(pool, reserved, &stats->reserved);
+        code = weir__pool_read(pool, GPU_POOL_RESERVED, &stats->reserved);
     if (code == GPU_SUCCESS)
         code = weir__pool_read(pool, GPU_POOL_RESERVED_HIGH, &stats->reserved_high);
     stats->used = larger(stats->used, stats->live);

@@ -65,7 +65,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_NO_GPU, 8, "no usable GPU") \
     /* The device, the driver or the toolkit lacks what was asked for; the error says which. Nothing was done. */ \
     X(WEIR_NOT_SUPPORTED, 9, "not supported here") \
-    /* The stream is being captured into a graph, and the call cannot be part of one. The capture goes on unharmed. */ \
+    /* The stream is being captured into a graph, and the call cannot be part of one: that capture goes on unharmed. With cuda_code 900 the \
+       call cannot be made beside another thread's global-mode capture, which CUDA has invalidated: `capture: relaxed` avoids that. */ \
     X(WEIR_CAPTURING, 10, "not possible during stream capture") \
     /* The object is in use and cannot change now; the error says by what. Nothing was done. */ \
     X(WEIR_BUSY, 11, "in use") \
@@ -169,8 +170,8 @@ WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, in
 /*
  * cudaFreeAsync. ptr: a block of this weir, or NULL, which does nothing. stream: any stream of any device (0 as in weir_malloc, of the
  * block's device). Stream order: the caller has ordered every use of the block before this point of `stream`.
- * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream; it stays live), WEIR_CUDA_ERROR (the block
- * stays live), WEIR_FORKED.
+ * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
+ * live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 
@@ -232,7 +233,8 @@ WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *
 
 /*
  * Changes the release threshold of the pool and its small twin together: bytes kept over a synchronise, UINT64_MAX for all. Holds until
- * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, where no threshold could be kept: memory of blocks
+ * that were exported never goes back while the pool lives. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error);
 
@@ -252,13 +254,13 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
- * slack is what others hold in a pool that Weir shares with them (backing: default, current), and what a driver's rounding adds.
+ * slack is what others hold in a pool that Weir shares with them (backing: default, current); CUDA counts the bytes asked for (measured).
  */
 typedef struct weir_pool_stats {
     const char *name;
     int device;
     int is_private;     /* belongs to one stream */
-    int is_exportable;  /* then all figures are Weir's own counts, since CUDA's are wrong for such a pool (measured) */
+    int is_exportable;  /* then CUDA's figures, and so these, leave out free blocks whose pointer was exported (measured) */
     uint64_t live;      /* bytes asked for and not freed */
     uint64_t cached;    /* bytes kept for quick reuse; 0 in this version */
     uint64_t slack;

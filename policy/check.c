@@ -27,14 +27,17 @@ static bool is_set(const struct policy_pool *pool, const char *key)
     return pool_origin(pool, key)->file != NULL;
 }
 
-/* An exportable pool keeps all its memory while it lives and can only be device memory. */
+/* Memory of blocks that were exported never goes back while their pool lives, so no such pool can keep to a threshold. */
 static void check_ipc(const struct policy_pool *pool, struct policy_report *report)
 {
     if (pool->ipc == POLICY_IPC_NONE)
         return;
     if (is_set(pool, "release_threshold"))
         fail(report, pool, "release_threshold",
-             "does not go with ipc: an exportable pool gives nothing back while it lives; remove this key or ipc");
+             "does not go with ipc: memory of blocks that were exported never goes back while the pool lives; remove this key or ipc");
+    if (pool->initial_size.value > 0)
+        fail(report, pool, "initial_size",
+             "does not go with ipc: an exportable pool has no release_threshold to keep it over a synchronise; remove this key or ipc");
     if (is_set(pool, "small_below"))
         fail(report, pool, "small_below", "does not go with ipc: an exportable pool has no small twin; remove this key or ipc");
     if (pool->location.kind != POLICY_LOCATION_DEVICE)

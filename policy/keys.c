@@ -151,7 +151,7 @@ static const struct policy_key pool_keys[] = {
         .help =
             "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
             "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
-            "exportable pool has none.",
+            "exportable pool keeps nothing: see ipc.",
     },
     {
         .name = "initial_size",
@@ -257,8 +257,9 @@ static const struct policy_key pool_keys[] = {
         .initial = "none",
         .write = "none or posix_fd",
         .help =
-            "Whether the pool can be exported to other processes, as a file descriptor. An exportable pool gives no memory back while it "
-            "lives, so release_threshold and small_below cannot be set with it, and its memory must be on the device.",
+            "Whether the pool can be exported to other processes, as a file descriptor. Memory of blocks that were exported never goes "
+            "back while the pool lives, so no threshold could be kept: release_threshold, initial_size and small_below cannot be set "
+            "with it, and what was not exported goes back at each synchronise. The memory must be on the device.",
     },
     {
         .name = "ipc_max_block",

@@ -3,7 +3,8 @@
  * try_recover.c - the steps of `weir try` that run out of memory on purpose, played by the main thread alone when the workload has ended.
  *
  * "wait": in each pool, a block of most of the memory is freed behind a running kernel, and as much is asked for on another stream. CUDA
- * fails such a request at once (measured on an H200, driver 580); waiting for the free makes it succeed.
+ * makes that stream wait for the free; without reuse.internal_dependencies it fails the request at once (both measured on an H200, driver
+ * 580), and waiting for the free makes it succeed.
  * "callbacks": on each device, the application holds a reserve outside of Weir's pools and lets go of it when its callback is asked.
  */
 #include "tools/command.h"
@@ -133,8 +134,8 @@ static const char *ladder_text(const struct try_pool *pool, char *text, size_t l
     return text;
 }
 
-/* Says what became of the request. scene: what was prepared for it, as the beginning of a sentence. */
-static void describe(struct try_run *run, struct try_step *step, const char *scene, const char *remedy)
+/* Says what became of the request. scene: what was prepared for it; deed: what the driver did if it needed no help, for "CUDA …". */
+static void describe(struct try_run *run, struct try_step *step, const char *scene, const char *deed, const char *remedy)
 {
     char ladder[128];
     const char *size = SIZE_TEXT(step->bytes), *time = TIME_TEXT(step->nanoseconds);
@@ -143,8 +144,7 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
         conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene,
                  rung_deed(step->rung), time, try_rung_name(step->rung));
     } else if (step->outcome == TRY_SERVED) {
-        conclude(step, TRY_SERVED, "A request for %s was made %s. The driver served it by itself in %s, so no rung was needed.", size,
-                 scene, time);
+        conclude(step, TRY_SERVED, "A request for %s was made %s. CUDA %s, in %s; no rung was needed.", size, scene, deed, time);
     } else {
         conclude(step, TRY_UNRESCUED, "A request for %s failed %s, and after %s nothing had rescued it. The pool's on_oom is %s; %s.", size,
                  scene, time, ladder, remedy);
@@ -206,7 +206,8 @@ static void play_wait(struct try_run *run, struct try_step *step, uint64_t capac
         try_free(run, b, ptr);
     snprintf(scene, sizeof(scene), "while as much was about to be freed on another stream, behind a kernel that runs for %s",
              TIME_TEXT(kernel));
-    describe(run, step, scene, has_rung(step->pool, POLICY_STEP_WAIT) ? "a longer deadline may help" : "'wait' in its steps would help");
+    describe(run, step, scene, "served it by itself: it made the requesting stream wait for the free",
+             has_rung(step->pool, POLICY_STEP_WAIT) ? "a longer deadline may help" : "'wait' in its steps would help");
     gpu->stream_synchronize(a->handle);
     gpu->stream_synchronize(b->handle);
 }
@@ -333,7 +334,7 @@ static void play_callbacks(struct try_run *run, struct try_step *step, uint64_t 
         if (weir_oom_remove(run->weir, id, &error) != WEIR_OK)
             try_fail(run, "the callback could not be removed: %s", error.text);
         snprintf(scene, sizeof(scene), "while the application held %s in reserve", SIZE_TEXT(reserve.bytes));
-        describe(run, step, scene, "a longer deadline may help");
+        describe(run, step, scene, "served it by itself", "a longer deadline may help");
     }
     run->gpu->stream_synchronize(stream.handle);
     close_reserve(&reserve);
@@ -386,7 +387,7 @@ void try_recover(struct try_run *run)
         const struct try_pool *pool = &run->pools[i];
         char text[128];
         snprintf(text, sizeof(text), "running out of memory: pool '%s', device %d", pool->policy->name, pool->device);
-        /* Callbacks come before the device's first wait step: an exportable pool of that step would keep the memory. */
+        /* Callbacks are of the device: they are tried once, before its first wait step. */
         bool is_first = true;
         for (size_t j = 0; j < i; j++)
             is_first = is_first && run->pools[j].device != pool->device;

@@ -43,29 +43,26 @@ static bool set_budgets(struct try_run *run)
     return true;
 }
 
-/* Exportable pools go to the end: what they took the device does not get back before they are closed, so they would starve the others. */
 static bool list_pools(struct try_run *run, const weir_stats *stats)
 {
     size_t count = weir_stats_pool_count(stats);
     run->pools = must(calloc(count + 1, sizeof(*run->pools)));
-    for (int exportable = 0; exportable <= 1; exportable++) {
-        for (size_t i = 0; i < count; i++) {
-            const weir_pool_stats *figures = weir_stats_pool(stats, i);
-            if (figures->is_private || !figures->is_exportable != !exportable)
-                continue;
-            struct try_pool *pool = &run->pools[run->pool_count];
-            weir_error error = WEIR_ERROR_INIT;
-            weir_pool *unused;
-            pool->policy = policy_find_pool(run->policy, figures->name);
-            if (!pool->policy || weir_pool_get(run->weir, figures->name, figures->device, &error, &pool->pool) != WEIR_OK) {
-                try_fail(run, "pool '%s' of the statistics is not one of the policy: %s", figures->name, error.text);
-                return false;
-            }
-            pool->device = figures->device;
-            pool->max_size = figures->max_size;
-            pool->is_reachable = weir_pool_get(run->weir, NULL, figures->device, NULL, &unused) == WEIR_OK;
-            run->pool_count++;
+    for (size_t i = 0; i < count; i++) {
+        const weir_pool_stats *figures = weir_stats_pool(stats, i);
+        if (figures->is_private)
+            continue;
+        struct try_pool *pool = &run->pools[run->pool_count];
+        weir_error error = WEIR_ERROR_INIT;
+        weir_pool *unused;
+        pool->policy = policy_find_pool(run->policy, figures->name);
+        if (!pool->policy || weir_pool_get(run->weir, figures->name, figures->device, &error, &pool->pool) != WEIR_OK) {
+            try_fail(run, "pool '%s' of the statistics is not one of the policy: %s", figures->name, error.text);
+            return false;
         }
+        pool->device = figures->device;
+        pool->max_size = figures->max_size;
+        pool->is_reachable = weir_pool_get(run->weir, NULL, figures->device, NULL, &unused) == WEIR_OK;
+        run->pool_count++;
     }
     if (run->pool_count == 0)
         try_fail(run, "the policy has no pool on any device of this machine");

@@ -7,8 +7,9 @@
  * called from any thread.
  *
  * Every operation that can fail returns 0 or the CUDA runtime's own error number (enum gpu_code names those that Weir decides on; the
- * others pass through unchanged). Outputs come last and are written only on success. Unless said otherwise an operation neither
- * changes the calling thread's current device nor leaves an error behind for cudaGetLastError().
+ * others pass through unchanged). Outputs come last and are written only on success. Unless said otherwise an operation does not change
+ * the calling thread's current device. As with CUDA, an operation that fails leaves its own code behind as the thread's last error
+ * (cudaGetLastError()), and nothing else; forget_error() clears it. GPU_NOT_READY is an answer and leaves nothing.
  */
 #ifndef WEIR_GPU_H
 #define WEIR_GPU_H
@@ -50,11 +51,11 @@ enum gpu_code {
 enum gpu_feature {
     GPU_FEATURE_POOLS,          /* cudaMallocAsync and cudaMemPool_t: 11.2 and a device attribute */
     GPU_FEATURE_POOL_USAGE,     /* reserved and used figures of a pool: 11.3 */
-    GPU_FEATURE_POOL_HOST,      /* pools on host memory: 13.0 */
-    GPU_FEATURE_POOL_HOST_NUMA, /* pools on a host NUMA node: 12.2 */
+    GPU_FEATURE_POOL_HOST,      /* pools on host memory: 13.0 (12.2 has the name, but creates none) and a device attribute */
+    GPU_FEATURE_POOL_HOST_NUMA, /* pools on a host NUMA node: 12.2, from 12.9 on also a device attribute */
     GPU_FEATURE_POOL_MAX_SIZE,  /* a cap that the driver enforces: 12.2 */
-    GPU_FEATURE_POOL_POSIX_FD,  /* pools exportable as a file descriptor */
-    GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.4 */
+    GPU_FEATURE_POOL_POSIX_FD,  /* pools exportable as a file descriptor: 11.3 and a device attribute */
+    GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.4 and a device attribute */
     GPU_FEATURE_STREAM_ID,      /* an id that no other stream of the process has: 12.0 */
     GPU_FEATURE_COUNT
 };
@@ -89,7 +90,7 @@ enum gpu_pool_attribute {
     GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
     GPU_POOL_RESERVED, /* bytes; read only; needs GPU_FEATURE_POOL_USAGE, as do the others */
     GPU_POOL_RESERVED_HIGH, /* read; writing 0 restarts the mark at the current figure */
-    GPU_POOL_USED,          /* read only: falls at the host's call of free_async, before the stream gets there */
+    GPU_POOL_USED,          /* bytes asked for; read only: falls at the host's call of free_async, before the stream gets there */
     GPU_POOL_USED_HIGH,     /* as RESERVED_HIGH */
 };
 
@@ -155,9 +156,12 @@ struct gpu {
     /* Memory ------------------------------------------------------------------------------------------------------------------------- */
 
     /* Preconditions: size > 0; if stream is a fixed handle (null, legacy, per-thread) the pool's device is current.
-       On a capturing stream the call makes a graph node, and the block does not come from the pool. */
+       On a capturing stream the call makes a graph node, and the block does not come from the pool. Where the pool has no such memory and
+       cannot grow, it takes what another stream freed and has not come to yet: the stream then waits for that free, if the pool has
+       GPU_POOL_REUSE_INTERNAL_DEPENDENCIES. */
     int (*malloc_async)(void **ptr, size_t size, gpu_pool pool, gpu_stream stream);
-    /* Precondition as above. GPU_INVALID_VALUE, and no harm, for what is not a live block. */
+    /* Precondition as above. GPU_INVALID_VALUE, and no harm, for what is not a live block. Like malloc_async it spoils the global capture
+       of another thread, unless the calling thread is in relaxed mode. */
     int (*free_async)(void *ptr, gpu_stream stream);
     /* dst and src may be device or host memory. */
     int (*copy_async)(void *dst, const void *src, size_t size, gpu_stream stream);

@@ -44,12 +44,12 @@ static const struct {
 } needs[GPU_FEATURE_COUNT] = {
     [GPU_FEATURE_POOLS] = { 11020, has_pools, no_pools },
     [GPU_FEATURE_POOL_USAGE] = { 11030, has_pools, no_pools },
-    [GPU_FEATURE_POOL_HOST] = { 12020, has_pools, no_pools },
+    [GPU_FEATURE_POOL_HOST] = { 13000, has_pools, no_pools },
     [GPU_FEATURE_POOL_HOST_NUMA] = { 12020, has_numa, "the simulated host has no NUMA nodes (numa=0), or no pools (pools=no)" },
     [GPU_FEATURE_POOL_MAX_SIZE] = { 12020, has_pools, no_pools },
-    [GPU_FEATURE_POOL_POSIX_FD] = { 11020, has_posix_fd,
+    [GPU_FEATURE_POOL_POSIX_FD] = { 11030, has_posix_fd,
                                     "the simulated device cannot export pools (posix_fd=no, mig=yes or pools=no)" },
-    [GPU_FEATURE_POOL_FABRIC] = { 12030, never, "the simulator has no fabric handles" },
+    [GPU_FEATURE_POOL_FABRIC] = { 12040, never, "the simulator has no fabric handles" },
     [GPU_FEATURE_STREAM_ID] = { 12000, NULL, NULL },
 };
 

@@ -160,6 +160,7 @@ struct sim_segment {
     struct sim_segment *prev, *next;
     uint64_t offset, size;
     enum sim_segment_state state;
+    uint64_t asked; /* of a block: the bytes asked for, of which `size` is the next multiple of SIM_ALIGNMENT */
     /* Of a free one: */
     bool observed;     /* the host has seen a synchronise behind the free; the rest matters only until then */
     int device;        /* of the stream that freed it */
@@ -168,10 +169,7 @@ struct sim_segment {
     uint64_t done_at;  /* when that stream gets to the free */
 };
 
-/*
- * Identities: used = bytes of live segments; reserved = bytes of live and free segments; held >= reserved is what the device lacks, and
- * differs from it only in exportable pools, which give nothing back while they live.
- */
+/* Identities: used = bytes asked for of live segments; reserved = bytes of live and free segments, which is what the device lacks. */
 struct sim_pool {
     struct sim_pool *next;
     int device;
@@ -186,7 +184,7 @@ struct sim_pool {
     int fd;              /* the memfd behind an exportable pool, else -1 */
     struct sim_segment *segments;
     size_t blocks, unobserved; /* live segments; free segments not observed yet */
-    uint64_t reserved, reserved_high, used, used_high, held;
+    uint64_t reserved, reserved_high, used, used_high;
 };
 
 /* What the clock does to memory when it gets to `due`. */
@@ -229,7 +227,7 @@ struct sim_thread {
 };
 
 struct sim_device {
-    uint64_t held; /* bytes that its pools took from settings.memory */
+    uint64_t held;       /* bytes that its pools took from settings.memory */
     uint64_t busy_until; /* the end of all its work, destroyed streams' too */
     struct sim_pool *default_pool, *current_pool;
     struct sim_stream legacy;
@@ -279,6 +277,8 @@ void sim_actions_clear(void);
 /* The stream of a handle, fixed handles included. GPU_INVALID_HANDLE. */
 int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream);
 uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other);
+/* Makes the stream wait until `done_at` for what another one was given up to `sequence`. 0 or GPU_OUT_OF_MEMORY. */
+int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at);
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
 void sim_thread_streams_clear(struct sim_thread *thread);
 void sim_streams_clear(void);
@@ -306,7 +306,8 @@ void sim_captures_clear(void);
 int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable);
 /* Unmaps it and returns all that the device lacks for it. */
 void sim_memory_close(struct sim_pool *pool);
-int sim_memory_take(struct sim_pool *pool, size_t size, const struct sim_stream *stream, void **ptr);
+/* A block for the stream, which may have to wait for a free of another stream before its later work runs. */
+int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *stream, void **ptr);
 /* The live segment that begins at ptr, and its pool; NULL if there is none. */
 struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool);
 void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);

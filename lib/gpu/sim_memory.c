@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sim_memory.c - the memory of one pool: an address range cut into segments, which blocks are taken from and freed to, and which grows
- * and shrinks in steps. What a stream may take of memory that another one freed is decided here (is_usable).
+ * and shrinks in steps. What a stream may take of memory that another one freed is decided here (is_usable, can_wait_for).
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -9,6 +9,7 @@
 
 #include "lib/gpu/sim_internal.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -88,7 +89,7 @@ static struct sim_segment *merge_around(struct sim_pool *pool, struct sim_segmen
 
 /*
  * Accessible only where there is memory, so that a stray access of the host is caught, and leak checkers do not read gigabytes of holes.
- * Pages exist once they are touched; those of a memfd stay when the range becomes inaccessible, the others go.
+ * Pages exist once they are touched, and go when the range becomes inaccessible.
  */
 static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size, int protection)
 {
@@ -124,16 +125,19 @@ static uint64_t *device_held(const struct sim_pool *pool)
     return pool->location == GPU_LOCATION_DEVICE ? &sim.devices[pool->device].held : NULL;
 }
 
-static void hold(struct sim_pool *pool, uint64_t bytes)
+/* The pool takes memory from its device, or gives it back. */
+static void reserve(struct sim_pool *pool, uint64_t bytes)
 {
     if (device_held(pool))
-        *device_held(pool) += bytes - pool->held;
-    pool->held = bytes;
+        *device_held(pool) += bytes - pool->reserved;
+    pool->reserved = bytes;
+    if (pool->reserved_high < bytes)
+        pool->reserved_high = bytes;
 }
 
 void sim_memory_close(struct sim_pool *pool)
 {
-    hold(pool, 0);
+    reserve(pool, 0);
     while (pool->segments) {
         struct sim_segment *segment = pool->segments;
         pool->segments = segment->next;
@@ -174,9 +178,9 @@ static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint
     if (tail)
         split(segment, end - begin, tail);
     segment->state = SIM_SEGMENT_ABSENT;
-    pool->reserved -= end - begin;
-    if (pool->fd < 0)
-        hold(pool, pool->reserved);
+    reserve(pool, pool->reserved - (end - begin));
+    if (pool->fd >= 0)
+        fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
     map(pool, begin, end - begin, PROT_NONE);
     merge_around(pool, segment);
     return true;
@@ -218,7 +222,7 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
 static void rescue(int device, uint64_t want)
 {
     for (struct sim_pool *pool = sim.pools; pool && want; pool = pool->next) {
-        if (pool->device != device || pool->location != GPU_LOCATION_DEVICE || pool->fd >= 0)
+        if (pool->device != device || pool->location != GPU_LOCATION_DEVICE)
             continue;
         uint64_t released = sim_memory_release(pool, round_up(want, SIM_STEP));
         want -= released < want ? released : want;
@@ -232,8 +236,7 @@ static uint64_t room(const struct sim_pool *pool)
     if (pool->max_size && pool->max_size - pool->reserved < bytes)
         bytes = pool->max_size - pool->reserved;
     if (device_held(pool)) {
-        /* What an exportable pool holds beyond its reserved bytes is still its own. */
-        uint64_t free_bytes = sim.settings.memory - *device_held(pool) + pool->held - pool->reserved;
+        uint64_t free_bytes = sim.settings.memory - *device_held(pool);
         if (free_bytes < bytes)
             bytes = free_bytes;
     }
@@ -263,11 +266,7 @@ static int fill_gap(struct sim_pool *pool, uint64_t bytes)
     gap->state = SIM_SEGMENT_FREE;
     gap->observed = true;
     merge_around(pool, gap);
-    pool->reserved += bytes;
-    if (pool->reserved_high < pool->reserved)
-        pool->reserved_high = pool->reserved;
-    if (pool->held < pool->reserved)
-        hold(pool, pool->reserved);
+    reserve(pool, pool->reserved + bytes);
     sim_advance_by((uint64_t)((double)bytes / (1 << 30) * (double)sim.settings.grow));
     return 0;
 }
@@ -279,7 +278,7 @@ static int grow(struct sim_pool *pool, uint64_t size)
         return GPU_OUT_OF_MEMORY;
     if (device_held(pool) && need > sim.settings.memory)
         return GPU_OUT_OF_MEMORY;
-    if (room(pool) < bytes && pool->max_size && pool->fd < 0)
+    if (room(pool) < bytes && pool->max_size)
         sim_memory_release(pool, bytes - room(pool));
     if (room(pool) < bytes && device_held(pool))
         rescue(pool->device, bytes - room(pool));
@@ -290,25 +289,39 @@ static int grow(struct sim_pool *pool, uint64_t size)
 
 /* Taking and freeing ------------------------------------------------------------------------------------------------------------------- */
 
+static bool is_allowed(const struct sim_pool *pool, enum gpu_pool_attribute reuse)
+{
+    return pool->reuse[reuse - GPU_POOL_REUSE_EVENT_DEPENDENCIES];
+}
+
+/* Whether the stream may have the memory as it is. */
 static bool is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
     if (segment->state != SIM_SEGMENT_FREE)
         return false;
     if (segment->observed || segment->freed_by == stream->id)
         return true;
-    if (pool->reuse[GPU_POOL_REUSE_OPPORTUNISTIC - GPU_POOL_REUSE_EVENT_DEPENDENCIES] && segment->done_at <= sim.now)
+    if (is_allowed(pool, GPU_POOL_REUSE_OPPORTUNISTIC) && segment->done_at <= sim.now)
         return true;
-    /* Internal dependencies, which CUDA allows by default, were never seen to help: a pending free of another stream is no help at once. */
-    return pool->reuse[0] && sim_stream_waited(stream, segment->freed_by) >= segment->sequence;
+    return is_allowed(pool, GPU_POOL_REUSE_EVENT_DEPENDENCIES) && sim_stream_waited(stream, segment->freed_by) >= segment->sequence;
 }
 
-/* The smallest run of usable neighbours that has so many bytes. */
-static struct sim_segment *best_fit(const struct sim_pool *pool, uint64_t size, const struct sim_stream *stream)
+/* Whether the stream may have it once it waits for the free. CUDA calls a wait that it inserts by itself an internal dependency. */
+static bool can_wait_for(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
+{
+    bool is_orderable = segment->state == SIM_SEGMENT_FREE && segment->device == stream->device;
+    return is_usable(pool, segment, stream) || (is_orderable && is_allowed(pool, GPU_POOL_REUSE_INTERNAL_DEPENDENCIES));
+}
+
+typedef bool (*fits_fn)(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream);
+
+/* The smallest run of neighbours that fit and have so many bytes. */
+static struct sim_segment *best_fit(const struct sim_pool *pool, uint64_t size, const struct sim_stream *stream, fits_fn fits)
 {
     struct sim_segment *best = NULL, *begin = NULL;
     uint64_t best_size = UINT64_MAX, run = 0;
     for (struct sim_segment *segment = pool->segments;; segment = segment->next) {
-        if (segment && is_usable(pool, segment, stream)) {
+        if (segment && fits(pool, segment, stream)) {
             begin = run ? begin : segment;
             run += segment->size;
             continue;
@@ -321,6 +334,30 @@ static struct sim_segment *best_fit(const struct sim_pool *pool, uint64_t size, 
             return best;
         run = 0;
     }
+}
+
+/* Makes the stream wait for those frees in the first `size` bytes of a run that it could not do without. */
+static int wait_for_run(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t size, struct sim_stream *stream)
+{
+    int code = 0;
+    uint64_t end = segment->offset + size;
+    for (; segment && segment->offset < end && !code; segment = segment->next)
+        if (!is_usable(pool, segment, stream))
+            code = sim_stream_wait_for(stream, segment->freed_by, segment->sequence, segment->done_at);
+    return code;
+}
+
+/* What the pool has, else what it can grow by, else (measured: only then) what is there once the stream waits for it. */
+static int find_run(struct sim_pool *pool, uint64_t size, struct sim_stream *stream, struct sim_segment **segment)
+{
+    *segment = best_fit(pool, size, stream, is_usable);
+    if (*segment)
+        return 0;
+    int code = grow(pool, size);
+    *segment = best_fit(pool, size, stream, code ? can_wait_for : is_usable);
+    if (!*segment)
+        return GPU_OUT_OF_MEMORY;
+    return wait_for_run(pool, *segment, size, stream);
 }
 
 /* Makes the first `size` bytes of a run of free segments one live segment. */
@@ -346,21 +383,20 @@ static int make_live(struct sim_pool *pool, struct sim_segment *segment, uint64_
     return 0;
 }
 
-int sim_memory_take(struct sim_pool *pool, size_t size, const struct sim_stream *stream, void **ptr)
+int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *stream, void **ptr)
 {
     if (size > pool->span)
         return GPU_OUT_OF_MEMORY;
     uint64_t bytes = round_up(size, SIM_ALIGNMENT);
-    struct sim_segment *segment = best_fit(pool, bytes, stream);
-    int code = segment ? 0 : grow(pool, bytes);
-    if (!code && !segment)
-        segment = best_fit(pool, bytes, stream);
+    struct sim_segment *segment;
+    int code = find_run(pool, bytes, stream, &segment);
     if (!code)
         code = make_live(pool, segment, bytes);
     if (code)
         return code;
+    segment->asked = size;
     pool->blocks++;
-    pool->used += bytes;
+    pool->used += size;
     if (pool->used_high < pool->used)
         pool->used_high = pool->used;
     *ptr = pool->base + segment->offset;
@@ -410,7 +446,7 @@ void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct 
     segment->freed_by = stream->id;
     segment->sequence = ++sim.sequence;
     segment->done_at = sim_enqueue(stream, 0);
-    pool->used -= segment->size;
+    pool->used -= segment->asked;
     pool->blocks--;
     pool->unobserved++;
     merge_around(pool, segment);

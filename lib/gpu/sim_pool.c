@@ -321,6 +321,9 @@ int sim_free_async(struct sim_thread *self, void *ptr, gpu_stream stream_handle)
         return code;
     if (capture)
         return sim_capture_free(capture, ptr);
+    code = sim_capture_check_unsafe(self);
+    if (code)
+        return code;
     struct sim_pool *pool;
     struct sim_segment *segment = sim_memory_block(ptr, &pool);
     if (!segment)

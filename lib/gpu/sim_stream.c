@@ -50,6 +50,14 @@ uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other)
     return 0;
 }
 
+int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at)
+{
+    int code = waits_add(&stream->waits, other, sequence);
+    if (!code && stream->busy_until < done_at)
+        stream->busy_until = done_at;
+    return code;
+}
+
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device)

@@ -534,31 +534,64 @@ START_TEST(reuse_settings_reach_pool_and_twin)
 }
 END_TEST
 
-START_TEST(exportable_pool_has_a_descriptor_and_weirs_own_figures)
+START_TEST(exportable_pool_has_a_descriptor_and_no_twin)
 {
     int fd = -1;
-    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { ipc: posix_fd } }\n");
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    ck_assert_int_eq(fixture_figures(w, "a", 0).is_exportable, 1);
+    ck_assert_ptr_null(weir_pool_small_handle(pool));
+    ck_assert_int_eq(fixture_gpu()->pool_export(weir_pool_handle(pool), &fd), GPU_SUCCESS);
+    close(fd);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(exportable_pool_has_figures_like_any_other)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { ipc: posix_fd } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    void *ptr = fixture_malloc(s, MIB(100));
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.used, MIB(100));
+    ck_assert_uint_eq(figures.reserved, MIB(128));
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.used, 0);
+    ck_assert_uint_eq(figures.idle, MIB(128));
+    fixture_synchronize(s);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).reserved, 0);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(exportable_pool_gives_back_at_trim_and_says_how_much)
+{
     fixture_machine(NULL);
     weir *w = fixture_open("weir: 1\npools: { a: { ipc: posix_fd } }\n");
     weir_pool *pool = fixture_pool(w, "a", 0);
     weir_stream *s = fixture_stream(w, 0, NULL);
-    ck_assert_ptr_null(weir_pool_small_handle(pool));
-    ck_assert_int_eq(fixture_gpu()->pool_export(weir_pool_handle(pool), &fd), GPU_SUCCESS);
-    close(fd);
+    uint64_t released = 0;
+    ck_assert_int_eq(fixture_gpu()->pool_set(weir_pool_handle(pool), GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX), GPU_SUCCESS);
     ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(100))), WEIR_OK);
     fixture_synchronize(s);
-    uint64_t released = 1;
-    ck_assert_int_eq(weir_pool_trim(pool, 0, &error, &released), WEIR_OK);
-    ck_assert_uint_eq(released, 0);
-    weir_pool_stats figures = fixture_figures(w, "a", 0);
-    ck_assert_int_eq(figures.is_exportable, 1);
-    ck_assert_uint_eq(figures.live, 0);
-    ck_assert_uint_eq(figures.used, 0);
-    ck_assert_uint_eq(figures.reserved, MIB(128)); /* CUDA says 0, but the device still lacks it */
-    ck_assert_int_eq(weir_pool_set_release_threshold(pool, 0, &error), WEIR_NOT_SUPPORTED);
-    ck_assert_ptr_nonnull(strstr(error.text, "exportable"));
+    ck_assert_int_eq(weir_pool_trim(pool, 0, NULL, &released), WEIR_OK);
+    ck_assert_uint_eq(released, MIB(128));
     weir_close(w);
-    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(threshold_of_an_exportable_pool_cannot_be_set)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { ipc: posix_fd } }\n");
+    ck_assert_int_eq(weir_pool_set_release_threshold(fixture_pool(w, "a", 0), 0, &error), WEIR_NOT_SUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.text, "pool 'a' is exportable: memory of blocks that were exported never goes back"));
+    weir_close(w);
 }
 END_TEST
 
@@ -621,7 +654,10 @@ int main(void)
     tcase_add_loop_test(tcase, host_pool_takes_nothing_from_the_device, 0, COUNT(host_locations));
     tcase_add_test(tcase, host_node_that_does_not_exist_is_refused);
     tcase_add_test(tcase, reuse_settings_reach_pool_and_twin);
-    tcase_add_test(tcase, exportable_pool_has_a_descriptor_and_weirs_own_figures);
+    tcase_add_test(tcase, exportable_pool_has_a_descriptor_and_no_twin);
+    tcase_add_test(tcase, exportable_pool_has_figures_like_any_other);
+    tcase_add_test(tcase, exportable_pool_gives_back_at_trim_and_says_how_much);
+    tcase_add_test(tcase, threshold_of_an_exportable_pool_cannot_be_set);
     tcase_add_test(tcase, figures_of_an_old_driver_count_what_weir_gave_out);
     return suite_run(suite);
 }

@@ -14,8 +14,8 @@
 static const char wait_only[] = "weir: 1\n"
                                 "defaults: { pool: main }\n"
                                 "pools:\n"
-                                "  main: { small_below: 0, on_oom: { steps: [wait], deadline: 10s } }\n"
-                                "  other: { small_below: 0, on_oom: { steps: [wait], deadline: 10s } }\n";
+                                "  main: { " ALONE ", small_below: 0, on_oom: { steps: [wait], deadline: 10s } }\n"
+                                "  other: { " ALONE ", small_below: 0, on_oom: { steps: [wait], deadline: 10s } }\n";
 
 static weir_pool *pool_named(const char *name)
 {
@@ -123,6 +123,30 @@ START_TEST(free_on_the_per_thread_stream_behind_a_kernel_is_rescued_by_wait)
 }
 END_TEST
 
+START_TEST(pending_free_that_cuda_makes_the_stream_wait_for_needs_no_recovery)
+{
+    scene_open("weir: 1\npools: { main: { small_below: 0 } }\n");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    void *ptr = scene_malloc(a, scene_share(MOST));
+    scene_delay(weir_stream_handle(a), 200);
+    scene_free(a, ptr);
+    ck_assert_ptr_eq(scene_malloc(b, scene_share(MOST)), ptr);
+    scene_rescues(WEIR_RUNG_WAIT, 0, 0);
+    scene_free(b, ptr);
+}
+END_TEST
+
+START_TEST(pending_free_in_another_pool_is_rescued_by_wait_with_cudas_defaults)
+{
+    scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: { small_below: 0 }, other: { small_below: 0 } }\n");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    void *ptr = scene_malloc(a, scene_share(MOST));
+    scene_delay(weir_stream_handle(a), 200);
+    scene_free(a, ptr);
+    expect_rescue_by_wait(pool_named("other"), b);
+}
+END_TEST
+
 START_TEST(free_into_one_pool_behind_a_kernel_rescues_a_request_to_another_pool)
 {
     scene_open(wait_only);
@@ -201,7 +225,7 @@ START_TEST(kernel_longer_than_the_deadline_fails_now_and_later_succeeds)
 {
     void *ptr = NULL;
     weir_error error;
-    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { deadline: 20ms } } }\n");
+    scene_open("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { deadline: 20ms } } }\n");
     weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
     void *old = scene_malloc(a, scene_share(MOST));
     scene_delay(weir_stream_handle(a), 1000);
@@ -351,13 +375,13 @@ static void expect_refusal_behind_a_kernel(const char *policy, unsigned callback
 
 START_TEST(without_steps_nothing_is_tried)
 {
-    expect_refusal_behind_a_kernel("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [] } } }\n", 0, ": gave ");
+    expect_refusal_behind_a_kernel("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { steps: [] } } }\n", 0, ": gave ");
 }
 END_TEST
 
 START_TEST(without_the_wait_step_a_pending_free_is_not_waited_for)
 {
-    expect_refusal_behind_a_kernel("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [trim, callbacks] } } }\n", 1, "wait: gave");
+    expect_refusal_behind_a_kernel("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { steps: [trim, callbacks] } } }\n", 1, "wait: gave");
 }
 END_TEST
 
@@ -381,7 +405,7 @@ END_TEST
 
 static const char capped[] = "weir: 1\ndefaults: { pool: main }\n"
                              "pools:\n"
-                             "  main: { max_size: 50%, on_oom: { deadline: 10s } }\n"
+                             "  main: { " ALONE ", max_size: 50%, on_oom: { deadline: 10s } }\n"
                              "  other: {}\n";
 
 START_TEST(at_the_cap_no_callback_runs)
@@ -526,6 +550,8 @@ static Suite *recovery_suite(void)
     tcase_add_test(wait, many_large_frees_on_one_unopened_stream_are_rescued_by_wait);
     tcase_add_test(wait, free_on_the_legacy_stream_behind_a_kernel_is_rescued_by_wait);
     tcase_add_test(wait, free_on_the_per_thread_stream_behind_a_kernel_is_rescued_by_wait);
+    tcase_add_test(wait, pending_free_that_cuda_makes_the_stream_wait_for_needs_no_recovery);
+    tcase_add_test(wait, pending_free_in_another_pool_is_rescued_by_wait_with_cudas_defaults);
     tcase_add_test(wait, free_into_one_pool_behind_a_kernel_rescues_a_request_to_another_pool);
     tcase_add_test(wait, free_on_the_requesting_stream_rescues_its_request_to_another_pool);
     tcase_add_test(wait, request_on_an_unopened_stream_is_rescued_by_wait);

@@ -11,7 +11,7 @@
 
 static const char plain[] = "weir: 1\ndefaults: { pool: main }\n"
                             "pools:\n"
-                            "  main: { small_below: 0, on_oom: { deadline: 10s } }\n"
+                            "  main: { " ALONE ", small_below: 0, on_oom: { deadline: 10s } }\n"
                             "streams:\n"
                             "  own: { pool: main, private: true }\n";
 
@@ -156,7 +156,7 @@ END_TEST
 START_TEST(without_the_wait_step_nothing_waits_for_what_a_callback_freed)
 {
     struct hoard hoard;
-    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [callbacks] } } }\n");
+    scene_open("weir: 1\npools: { main: { " ALONE ", small_below: 0, on_oom: { steps: [callbacks] } } }\n");
     weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
     hoard_init(&hoard, a, MOST);
     add(spare_behind_a_kernel, &hoard);

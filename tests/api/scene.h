@@ -20,6 +20,9 @@
 #define GIB (UINT64_C(1) << 30)
 #define MILLISECOND (UINT64_C(1) * 1000000)
 
+/* A key of a pool: CUDA makes no stream wait for another one's free, so that a free behind a kernel is a case for the ladder. */
+#define ALONE "reuse: { internal_dependencies: false }"
+
 struct scene {
     const struct gpu *gpu;
     weir *w;

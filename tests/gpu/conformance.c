@@ -101,12 +101,13 @@ void give(void *ptr, gpu_stream stream)
     forget_block(ptr);
 }
 
-void free_behind_kernel(uint64_t size)
+void *free_behind_kernel(uint64_t size)
 {
     void *ptr = take(rig.pool, size, rig.a);
     ck_assert_gpu(g->delay(rig.a, KERNEL_NS));
     give(ptr, rig.a);
     ck_assert_gpu(g->event_record(rig.event, rig.a));
+    return ptr;
 }
 
 uint64_t figure(gpu_pool pool, enum gpu_pool_attribute attribute)

@@ -57,8 +57,8 @@ void give(void *ptr, gpu_stream stream);
 /* A block that the test frees by itself, or that is gone with its graph. */
 void forget_block(void *ptr);
 void forget_pool(gpu_pool pool);
-/* A block of the rig's pool, freed on stream a behind a running kernel. */
-void free_behind_kernel(uint64_t size);
+/* A block of the rig's pool, freed on stream a behind a running kernel; where it was. The event stands behind the free. */
+void *free_behind_kernel(uint64_t size);
 uint64_t figure(gpu_pool pool, enum gpu_pool_attribute attribute);
 void set_figure(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value);
 uint64_t device_free(void);

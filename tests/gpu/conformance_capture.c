@@ -169,6 +169,12 @@ static int allocate(void *ptr)
     return g->malloc_async(ptr, MIB, rig.pool, rig.b);
 }
 
+/* Of a block that was made before the capture. */
+static int free_beside(void *ptr)
+{
+    return g->free_async(ptr, rig.b);
+}
+
 static int trim(void *unused)
 {
     (void)unused;
@@ -222,6 +228,16 @@ START_TEST(malloc_by_another_thread_spoils_a_global_capture)
 }
 END_TEST
 
+START_TEST(free_by_another_thread_spoils_a_global_capture)
+{
+    void *ptr = take(rig.pool, MIB, rig.b);
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_GLOBAL));
+    ck_assert_int_eq(in_other_thread(GPU_CAPTURE_MODE_GLOBAL, free_beside, ptr), GPU_CAPTURE_UNSUPPORTED);
+    expect_spoilt();
+    give(ptr, rig.b);
+}
+END_TEST
+
 START_TEST(trim_by_another_thread_spoils_a_global_capture)
 {
     check_that_it_spoils(trim);
@@ -243,6 +259,17 @@ END_TEST
 START_TEST(malloc_by_a_relaxed_thread_harms_no_capture)
 {
     check_that_relaxed_helps(allocate);
+}
+END_TEST
+
+START_TEST(free_by_a_relaxed_thread_harms_no_capture)
+{
+    void *ptr = take(rig.pool, MIB, rig.b);
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_GLOBAL));
+    int code = in_other_thread(GPU_CAPTURE_MODE_RELAXED, free_beside, ptr);
+    end_capture();
+    ck_assert_gpu(code);
+    forget_block(ptr);
 }
 END_TEST
 
@@ -320,10 +347,12 @@ void add_capture_tests(Suite *suite)
     tcase_add_test(tcase, legacy_stream_cannot_tell_while_a_blocking_stream_captures);
     tcase_add_test(tcase, legacy_stream_can_tell_while_a_non_blocking_stream_captures);
     tcase_add_test(tcase, malloc_by_another_thread_spoils_a_global_capture);
+    tcase_add_test(tcase, free_by_another_thread_spoils_a_global_capture);
     tcase_add_test(tcase, trim_by_another_thread_spoils_a_global_capture);
     tcase_add_test(tcase, set_attribute_by_another_thread_spoils_a_global_capture);
     tcase_add_test(tcase, synchronise_by_another_thread_spoils_a_global_capture);
     tcase_add_test(tcase, malloc_by_a_relaxed_thread_harms_no_capture);
+    tcase_add_test(tcase, free_by_a_relaxed_thread_harms_no_capture);
     tcase_add_test(tcase, trim_by_a_relaxed_thread_harms_no_capture);
     tcase_add_test(tcase, set_attribute_by_a_relaxed_thread_harms_no_capture);
     tcase_add_test(tcase, synchronise_by_a_relaxed_thread_harms_no_capture);

@@ -120,6 +120,50 @@ START_TEST(ended_free_does_not_serve_another_stream_without_opportunism)
 }
 END_TEST
 
+/* A pool at its cap, with a block freed on stream a behind a kernel of a second. */
+static void *free_at_a_cap(uint64_t size)
+{
+    ck_assert_int_eq(g->pool_create(&(struct gpu_pool_spec){ .max_size = size }, &pool), 0);
+    void *ptr = take(size, a);
+    ck_assert_int_eq(g->delay(a, 1000000000), 0);
+    ck_assert_int_eq(g->free_async(ptr, a), 0);
+    return ptr;
+}
+
+START_TEST(stream_of_another_device_is_not_made_to_wait_for_a_free)
+{
+    void *ptr;
+    gpu_stream peer;
+    free_at_a_cap(64 * MIB);
+    ck_assert_int_eq(g->stream_create(1, &peer), 0);
+    ck_assert_int_eq(g->malloc_async(&ptr, 64 * MIB, pool, peer), GPU_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(stream_waits_only_for_the_frees_that_it_needs)
+{
+    ck_assert_int_eq(g->pool_create(&(struct gpu_pool_spec){ .max_size = 64 * MIB }, &pool), 0);
+    void *first = take(32 * MIB, a), *second = take(32 * MIB, a);
+    uint64_t before = g->now();
+    ck_assert_int_eq(g->delay(a, 1000), 0);
+    ck_assert_int_eq(g->free_async(first, a), 0);
+    ck_assert_int_eq(g->delay(a, 1000), 0);
+    ck_assert_int_eq(g->free_async(second, a), 0);
+    ck_assert_ptr_eq(take(32 * MIB, b), first);
+    ck_assert_int_eq(g->stream_synchronize(b), 0);
+    ck_assert_uint_eq(g->now() - before, 1000);
+}
+END_TEST
+
+START_TEST(free_that_a_stream_was_made_to_wait_for_counts_as_an_event_dependency)
+{
+    void *ptr = free_at_a_cap(64 * MIB);
+    ck_assert_ptr_eq(take(32 * MIB, b), ptr);
+    ck_assert_int_eq(g->pool_set(pool, GPU_POOL_REUSE_INTERNAL_DEPENDENCIES, 0), 0);
+    ck_assert_ptr_eq(take(32 * MIB, b), (char *)ptr + 32 * MIB);
+}
+END_TEST
+
 START_TEST(growth_is_cut_to_what_a_cap_leaves)
 {
     void *ptr;
@@ -462,6 +506,9 @@ static void add_memory_tests(Suite *suite)
     tcase_add_test(tcase, size_0_and_null_are_nothing);
     tcase_add_test(tcase, best_fit_takes_the_smallest_hole);
     tcase_add_test(tcase, ended_free_does_not_serve_another_stream_without_opportunism);
+    tcase_add_test(tcase, stream_of_another_device_is_not_made_to_wait_for_a_free);
+    tcase_add_test(tcase, stream_waits_only_for_the_frees_that_it_needs);
+    tcase_add_test(tcase, free_that_a_stream_was_made_to_wait_for_counts_as_an_event_dependency);
     tcase_add_test(tcase, growth_is_cut_to_what_a_cap_leaves);
     tcase_add_test(tcase, capped_pool_makes_room_from_its_own_idle_memory);
     tcase_add_test(tcase, given_back_memory_comes_back_as_zeros);

@@ -17,15 +17,24 @@ passed="Result: everything was served, verified and recovered; nothing leaked."
 check "built_in_default_passes" tried '' 0
 check "report_says_that_it_passed" says "$out" "$passed"
 check "report_says_that_it_is_the_simulator" says "$out" "This is the simulator"
-check "free_behind_a_kernel_is_rescued_by_wait" says "$out" "Weir waited for the pending free" "(rung: wait)"
+check "report_says_what_cuda_did_about_a_free_behind_a_kernel" says "$out" "step 'wait': served" \
+    "CUDA served it by itself: it made the requesting stream wait"
 check "callback_that_frees_a_reserve_rescues" says "$out" "Weir had the application's" "(rung: callbacks)"
 check "report_has_pools_times_and_rescues" says "$out" "RESERVED" "GROWTHS" "P99" "RECOVERIES"
+
+policy alone.yaml <<'YAML'
+weir: 1
+pools:
+  main: { reuse: { internal_dependencies: false } }
+YAML
+check "policy_without_internal_dependencies_passes" tried '' 0 alone.yaml
+check "free_behind_a_kernel_is_rescued_by_wait" says "$out" "Weir waited for the pending free" "(rung: wait)"
 
 policy many.yaml <<'YAML'
 weir: 1
 defaults: { pool: frames }
 pools:
-  frames: { max_size: 1GiB, release_threshold: 256MiB }
+  frames: { max_size: 1GiB, release_threshold: 256MiB, reuse: { internal_dependencies: false } }
   scratch: { peer_access: all, small_below: 0, initial_size: 64MiB }
   plain: { backing: default, current: true }
   pinned: { location: host }
@@ -36,8 +45,8 @@ streams:
 YAML
 check "many_pools_on_two_devices_pass" tried devices=2 0 many.yaml
 check "every_pool_is_tried_on_every_device" says "$out" "Pool 'frames', device 0, step 'wait': rescued" \
-    "Pool 'frames', device 1, step 'wait': rescued" "Pool 'scratch', device 1, step 'wait': rescued" \
-    "Pool 'plain', device 1, step 'wait': rescued"
+    "Pool 'frames', device 1, step 'wait': rescued" "Pool 'scratch', device 1, step 'wait': served" \
+    "Pool 'plain', device 1, step 'wait': served"
 check "host_pool_without_a_cap_is_skipped_with_the_reason" says "$out" "Pool 'pinned', device 0, step 'wait': skipped"
 check "named_streams_are_counted" says "$out" "3 named streams"
 
@@ -62,7 +71,7 @@ check "device_without_the_default_pool_passes" tried devices=2 0 apart.yaml
 policy capped.yaml <<'YAML'
 weir: 1
 pools:
-  host: { location: host, max_size: 256MiB }
+  host: { location: host, max_size: 256MiB, reuse: { internal_dependencies: false } }
 YAML
 check "host_pool_with_a_cap_passes" tried '' 0 capped.yaml
 check "host_pool_runs_out_at_its_cap" says "$out" "Pool 'host', device 0, step 'wait': rescued"
@@ -90,7 +99,7 @@ YAML
 policy none.yaml <<'YAML'
 weir: 1
 pools:
-  p: { on_oom: { steps: [] } }
+  p: { reuse: { internal_dependencies: false }, on_oom: { steps: [] } }
 YAML
 check "policy_without_recovery_exits_1" tried '' 1 none.yaml
 check "policy_without_recovery_is_told_what_would_help" says "$out" "not rescued" "on_oom is []" "'wait' in its steps" "Result: FAILED"
