@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "lib/settings.h"
+
 /* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
 static enum gpu_capture_mode plain_begin(const weir *w)
 {
@@ -123,7 +125,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
             live = atomic_fetch_add_explicit(&pool->live, request->size, memory_order_relaxed) + request->size;
         raise_high(pool, live);
         if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
-            weir__pool_rebalance(pool);
+            weir__settings_rebalance(pool);
         *ptr = block;
         return true;
     } else {
