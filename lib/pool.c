@@ -77,14 +77,13 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         if (code != GPU_SUCCESS)
             pool->handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
-        if (pool->max_size && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+        /* With a twin the cap is that of both together, which only Weir can watch. */
+        if (pool->max_size && !pool->small_below && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
             spec.max_size = pool->native_max = pool->max_size;
         code = gpu->pool_create(&spec, &pool->handle);
     }
-    if (code == GPU_SUCCESS && pool->small_below) {
-        spec.max_size = 0; /* the twin grows within what the pool leaves of the cap: Weir watches that */
+    if (code == GPU_SUCCESS && pool->small_below)
         code = gpu->pool_create(&spec, &pool->small);
-    }
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     gpu->forget_error(code);
