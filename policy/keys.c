@@ -214,7 +214,8 @@ static const struct policy_key pool_keys[] = {
         .initial = "true",
         .write = "true or false",
         .help = "Whether the driver may make a stream wait for another stream's free in order to reuse its memory "
-                "(cudaMemPoolReuseAllowInternalDependencies).",
+                "(cudaMemPoolReuseAllowInternalDependencies). It does so only where the pool cannot grow. Without it such a request is "
+                "left to the wait step of on_oom.",
     },
     {
         .name = "peer_access",
@@ -235,9 +236,9 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "[flush, wait, trim, callbacks]",
         .write = "a list of steps as in [flush, wait]",
-        .help = "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees, trim "
-                "takes idle memory from other pools, callbacks asks the application. Steps can be left out but not reordered; [] tries "
-                "nothing.",
+        .help = "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees that the "
+                "driver does not wait for by itself, trim takes idle memory from other pools, callbacks asks the application. Steps can "
+                "be left out but not reordered; [] tries nothing.",
     },
     {
         .name = "on_oom.deadline",

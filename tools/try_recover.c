@@ -144,7 +144,7 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
         conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene,
                  rung_deed(step->rung), time, try_rung_name(step->rung));
     } else if (step->outcome == TRY_SERVED) {
-        conclude(step, TRY_SERVED, "A request for %s was made %s. CUDA %s, in %s; no rung was needed.", size, scene, deed, time);
+        conclude(step, TRY_SERVED, "A request for %s was made %s. CUDA %s. That took %s and no rung.", size, scene, deed, time);
     } else {
         conclude(step, TRY_UNRESCUED, "A request for %s failed %s, and after %s nothing had rescued it. The pool's on_oom is %s; %s.", size,
                  scene, time, ladder, remedy);
