@@ -36,6 +36,22 @@ bool weir__device_is_in(const struct weir__device *device, const struct policy_d
     return list->all;
 }
 
+weir_status weir__devices_check(const weir *w, const struct policy_devices *list, struct policy_place place, weir_error *error)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct policy_devices one = { .count = 1, .items = &list->items[i] };
+        size_t found = 0;
+        for (size_t d = 0; d < w->device_count; d++)
+            found += weir__device_is_in(&w->devices[d], &one);
+        if (!found && one.items->uuid)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir devices` lists them", one.items->uuid);
+        if (!found)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %d: this machine has %zu, counted from 0",
+                                 one.items->index, w->device_count);
+    }
+    return WEIR_OK;
+}
+
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)
 {
     pthread_rwlock_rdlock(&device->lock);

@@ -35,6 +35,9 @@ void weir__device_destroy(struct weir__device *device); /* all of its pools and 
 /* Whether the policy's list names this device. */
 bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list);
 
+/* Every device that the list names must exist; the error is placed at `place`. */
+weir_status weir__devices_check(const weir *w, const struct policy_devices *list, struct policy_place place, weir_error *error);
+
 /* The policy's pool of that name on the device, or NULL. */
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name);
 

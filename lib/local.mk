@@ -8,6 +8,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/blocks.h \
 	%reldir%/callbacks.c \
 	%reldir%/callbacks.h \
+	%reldir%/current.c \
+	%reldir%/current.h \
 	%reldir%/device.c \
 	%reldir%/device.h \
 	%reldir%/error.c \
@@ -22,6 +24,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool.h \
 	%reldir%/recover.c \
 	%reldir%/recover.h \
+	%reldir%/settings.c \
+	%reldir%/settings.h \
 	%reldir%/spin.h \
 	%reldir%/stats.c \
 	%reldir%/stream.c \

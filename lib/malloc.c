@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "lib/settings.h"
+
 /* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
 static enum gpu_capture_mode plain_begin(const weir *w)
 {
@@ -123,7 +125,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
             live = atomic_fetch_add_explicit(&pool->live, request->size, memory_order_relaxed) + request->size;
         raise_high(pool, live);
         if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
-            weir__pool_rebalance(pool);
+            weir__settings_rebalance(pool);
         *ptr = block;
         return true;
     } else {
@@ -135,7 +137,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     return false;
 }
 
-/* On a stream that captures, or whose state cannot be told: CUDA decides, nothing is recovered, and the pool's figures stay out of it. */
+/* On a stream that captures: CUDA decides, nothing is recovered, and the pool's figures stay out of it. */
 static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
@@ -154,6 +156,13 @@ static weir_status ask(struct weir__request *request, void **ptr)
     const struct gpu *gpu = pool->w->gpu;
     if (weir__attempt(request, ptr))
         return WEIR_OK;
+    if (request->small && request->at_cap) {
+        /* The twin lacks room for a growth step under the cap; the pool may have idle memory for something so small. */
+        request->small = false;
+        if (weir__attempt(request, ptr))
+            return WEIR_OK;
+        request->small = true;
+    }
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__recover(request, ptr);
     return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d", request->size, pool->name,
@@ -188,31 +197,38 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
     return WEIR_OK;
 }
 
+/* With the block's device current where that matters. */
+static weir_status serve(struct weir__request *request, struct weir__block *block)
+{
+    weir *w = block->pool->w;
+    const struct gpu *gpu = w->gpu;
+    enum gpu_capture_status capture;
+    int code = gpu->stream_capture_status(request->stream, &capture);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s': the stream's capture status", request->size,
+                              block->pool->name);
+    }
+    block->graph = capture != GPU_CAPTURE_STATUS_NONE;
+    enum gpu_capture_mode mode = plain_begin(w);
+    weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
+    if (status == WEIR_OK)
+        status = enter(block, request->stream);
+    plain_end(w, mode);
+    return status;
+}
+
 weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream)
 {
     if (size == 0) {
         *ptr = NULL;
         return WEIR_OK;
     }
-    weir *w = pool->w;
-    const struct gpu *gpu = w->gpu;
     struct weir__request request = { .pool = pool, .size = size, .stream = stream, .small = size < pool->small_below };
     struct weir__block block = { .size = size, .pool = pool };
-    int former = weir__current_begin(gpu, pool->device->index, stream);
-
-    enum gpu_capture_status capture;
-    int code = gpu->stream_capture_status(stream, &capture);
-    block.graph = code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-
-    enum gpu_capture_mode mode = plain_begin(w);
-    weir_status status = block.graph ? ask_for_graph(&request, &block.ptr) : ask(&request, &block.ptr);
-    if (status == WEIR_OK)
-        status = enter(&block, stream);
-    plain_end(w, mode);
-
-    weir__current_end(gpu, former);
+    int former = weir__current_begin(pool->w->gpu, pool->device->index, stream);
+    weir_status status = serve(&request, &block);
+    weir__current_end(pool->w->gpu, former);
     if (status == WEIR_OK)
         *ptr = block.ptr;
     return status;

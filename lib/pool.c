@@ -5,24 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/current.h"
 #include "lib/device.h"
 #include "lib/format.h"
+#include "lib/settings.h"
 #include "lib/weir_internal.h"
-
-/* What Weir may change on a default pool, and puts back. */
-static const enum gpu_pool_attribute saved_attributes[WEIR__SAVED_COUNT] = {
-    GPU_POOL_RELEASE_THRESHOLD,
-    GPU_POOL_REUSE_EVENT_DEPENDENCIES,
-    GPU_POOL_REUSE_OPPORTUNISTIC,
-    GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
-};
-
-/*
- * Pools that Weir made current, in the whole process. When one is destroyed while a later one is current, that later one must not restore a
- * handle that is gone: it inherits the former pool of the one that left. `currents_lock` is a leaf.
- */
-static pthread_mutex_t currents_lock = PTHREAD_MUTEX_INITIALIZER;
-static weir_pool *currents;
 
 /* Creating --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -85,21 +72,18 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
     int code = GPU_SUCCESS;
     if (pool->is_default) {
         code = gpu->pool_get_default(spec.device, &pool->handle);
-        for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
-            code = gpu->pool_get(pool->handle, saved_attributes[i], &pool->saved[i]);
-            pool->written[i] = pool->saved[i];
-        }
+        if (code == GPU_SUCCESS)
+            code = weir__settings_save(pool);
         if (code != GPU_SUCCESS)
             pool->handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
-        if (pool->max_size && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+        /* With a twin the cap is that of both together, which only Weir can watch. */
+        if (pool->max_size && !pool->small_below && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
             spec.max_size = pool->native_max = pool->max_size;
         code = gpu->pool_create(&spec, &pool->handle);
     }
-    if (code == GPU_SUCCESS && pool->small_below) {
-        spec.max_size = 0; /* the twin grows within what the pool leaves of the cap: Weir watches that */
+    if (code == GPU_SUCCESS && pool->small_below)
         code = gpu->pool_create(&spec, &pool->small);
-    }
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     gpu->forget_error(code);
@@ -178,11 +162,11 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
     if (status == WEIR_OK)
         status = check_sizes(made, policy, entry, error);
     if (status == WEIR_OK)
-        status = weir__pool_check(made, policy, entry, error);
+        status = weir__settings_check(made, policy, entry, error);
     if (status == WEIR_OK)
         status = create_handles(made, policy, entry, error);
     if (status == WEIR_OK)
-        status = weir__pool_apply(made, policy, entry, error);
+        status = weir__settings_apply(made, policy, entry, error);
     if (status == WEIR_OK)
         status = grow(made, policy, entry, error);
     weir__relaxed_end(device->w->gpu, mode);
@@ -194,312 +178,6 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
     weir__device_add_pool(device, made);
     *pool = made;
     return WEIR_OK;
-}
-
-/* Settings --------------------------------------------------------------------------------------------------------------------------- */
-
-static bool shares_threshold(uint64_t threshold)
-{
-    return threshold != 0 && threshold != UINT64_MAX;
-}
-
-/* Writes one attribute of the pool or its twin, and remembers what of a default pool is ours to put back. */
-static int set_attribute(weir_pool *pool, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
-{
-    int code = pool->w->gpu->pool_set(handle, attribute, value);
-    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS && handle == pool->handle; i++)
-        if (saved_attributes[i] == attribute)
-            pool->written[i] = value;
-    return code;
-}
-
-/* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
-static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    if (!pool->small)
-        return set_attribute(pool, pool->handle, GPU_POOL_RELEASE_THRESHOLD, rest);
-    bool small_first = share < atomic_load(&pool->small_share);
-    gpu_pool first = small_first ? pool->small : pool->handle, second = small_first ? pool->handle : pool->small;
-    uint64_t before = 0;
-    int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
-    if (code == GPU_SUCCESS)
-        code = set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
-    if (code != GPU_SUCCESS)
-        return code;
-    code = set_attribute(pool, second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
-    if (code != GPU_SUCCESS)
-        set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, before);
-    return code;
-}
-
-/*
- * Writes the threshold to CUDA: what the twin holds now is its share, and the pool has the rest, so that the two together keep at most
- * `threshold` over a synchronise. Called with pool->lock held.
- */
-static int write_threshold(weir_pool *pool, uint64_t threshold)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    uint64_t share = threshold, rest = threshold;
-    if (pool->small && shares_threshold(threshold)) {
-        uint64_t reserved = 0;
-        if (gpu->pool_get(pool->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
-            reserved = threshold / 8; /* a driver without figures: a fixed share */
-        share = reserved < threshold ? reserved : threshold;
-        rest = threshold - share;
-    }
-    int code = write_both(pool, rest, share);
-    if (code == GPU_SUCCESS) {
-        atomic_store(&pool->small_share, pool->small && share < threshold ? share : UINT64_MAX);
-        atomic_store(&pool->release_threshold, threshold);
-    } else {
-        gpu->forget_error(code);
-    }
-    return code;
-}
-
-void weir__pool_rebalance(weir_pool *pool)
-{
-    uint64_t reserved = 0;
-    if (pool->w->gpu->pool_get(pool->small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS || reserved <= atomic_load(&pool->small_share))
-        return;
-    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    pthread_mutex_lock(&pool->lock);
-    write_threshold(pool, atomic_load(&pool->release_threshold));
-    pthread_mutex_unlock(&pool->lock);
-    weir__relaxed_end(pool->w->gpu, mode);
-}
-
-weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error)
-{
-    if (weir__check_fork(error) != WEIR_OK)
-        return WEIR_FORKED;
-    if (!pool)
-        return weir__fail(error, WEIR_INVALID, "weir_pool_set_release_threshold: pool must not be NULL");
-    if (pool->is_exportable)
-        return weir__fail(error, WEIR_NOT_SUPPORTED,
-                          "pool '%s' is exportable: memory of blocks that were exported never goes back while the pool lives, so no "
-                          "threshold can be kept",
-                          pool->name);
-    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    pthread_mutex_lock(&pool->lock);
-    int code = write_threshold(pool, bytes);
-    pthread_mutex_unlock(&pool->lock);
-    weir__relaxed_end(pool->w->gpu, mode);
-    return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "release threshold of pool '%s'", pool->name);
-}
-
-/* Grants or withdraws one peer's access to one handle and reads it back. */
-static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu_access access)
-{
-    enum gpu_access seen;
-    int code = gpu->pool_set_access(handle, peer, access);
-    if (code == GPU_SUCCESS) {
-        code = gpu->pool_get_access(handle, peer, &seen);
-        if (code == GPU_SUCCESS && seen != access)
-            code = GPU_NOT_SUPPORTED;
-        if (code != GPU_SUCCESS)
-            gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
-    }
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    return code;
-}
-
-/* Pool and twin alike. Called with pool->lock held, or by whoever alone knows the pool. */
-static int set_peer(weir_pool *pool, int peer, bool grant)
-{
-    if (pool->peers[peer] == grant)
-        return GPU_SUCCESS;
-    enum gpu_access access = grant ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
-    int code = set_access(pool->w->gpu, pool->handle, peer, access);
-    if (code == GPU_SUCCESS && pool->small) {
-        code = set_access(pool->w->gpu, pool->small, peer, access);
-        if (code != GPU_SUCCESS)
-            set_access(pool->w->gpu, pool->handle, peer, grant ? GPU_ACCESS_NONE : GPU_ACCESS_READ_WRITE);
-    }
-    if (code == GPU_SUCCESS)
-        pool->peers[peer] = grant;
-    return code;
-}
-
-static int can_reach(const weir_pool *pool, int peer, bool *can)
-{
-    *can = true; /* the host's memory */
-    return pool->is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
-}
-
-/* Grants or withdraws what the entry says of this peer; `all` means those that can reach the pool. */
-static int apply_peer(weir_pool *pool, const struct policy_pool *entry, const struct weir__device *peer)
-{
-    bool wanted = weir__device_is_in(peer, &entry->peer_access);
-    int code = wanted && entry->peer_access.all ? can_reach(pool, peer->index, &wanted) : GPU_SUCCESS;
-    return code == GPU_SUCCESS ? set_peer(pool, peer->index, wanted) : code;
-}
-
-static weir_status check_peers(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    struct policy_place place = policy_pool_place(policy, entry, "peer_access");
-    for (size_t i = 0; i < entry->peer_access.count; i++) {
-        const struct policy_device *item = &entry->peer_access.items[i];
-        const struct policy_devices one = { .count = 1, .items = &entry->peer_access.items[i] };
-        size_t found = 0;
-        for (size_t d = 0; d < pool->w->device_count; d++)
-            found += weir__device_is_in(&pool->w->devices[d], &one);
-        if (!found && item->uuid)
-            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir devices` lists them", item->uuid);
-        if (!found)
-            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %d: this machine has %zu, counted from 0", item->index,
-                                 pool->w->device_count);
-    }
-    for (size_t d = 0; d < pool->w->device_count; d++) {
-        const struct weir__device *peer = &pool->w->devices[d];
-        bool can;
-        if (peer == pool->device || !weir__device_is_in(peer, &entry->peer_access))
-            continue;
-        int code = can_reach(pool, peer->index, &can);
-        if (code != GPU_SUCCESS)
-            return weir__fail_gpu(error, gpu, code, "%s: device %d", place.path, peer->index);
-        if (!can && !entry->peer_access.all)
-            return weir__fail_at(error, WEIR_BAD_POLICY, place,
-                                 "device %d cannot reach the memory of device %d: leave it out, or write none (`weir devices` shows who "
-                                 "can reach whom)",
-                                 peer->index, pool->device->index);
-    }
-    return WEIR_OK;
-}
-
-weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
-{
-    pool->threshold_before = atomic_load(&pool->release_threshold);
-    uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
-    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
-    if (pool->native_max && (max_size == 0 || max_size > pool->native_max))
-        return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
-                             "%s is above the %s that the driver enforces since this pool was opened: lower it, or close and open again",
-                             max_size ? weir__bytes(a, max_size) : "none", weir__bytes(b, pool->native_max));
-    if (pool->small_below && max_size && max_size < 2 * WEIR__GROWTH_STEP)
-        return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
-                             "%s leaves no room for a pool and its small twin, which grow by %s each: write %s or more, or small_below: 0",
-                             weir__bytes(a, max_size), weir__bytes(b, WEIR__GROWTH_STEP), weir__bytes(c, 2 * WEIR__GROWTH_STEP));
-    return check_peers(pool, policy, entry, error);
-}
-
-static unsigned steps_mask(const struct policy_steps *steps)
-{
-    static const weir_rung rungs[] = {
-        [POLICY_STEP_FLUSH] = WEIR_RUNG_FLUSH,
-        [POLICY_STEP_WAIT] = WEIR_RUNG_WAIT,
-        [POLICY_STEP_TRIM] = WEIR_RUNG_TRIM,
-        [POLICY_STEP_CALLBACKS] = WEIR_RUNG_CALLBACKS,
-    };
-    unsigned mask = 0;
-    for (size_t i = 0; i < steps->count; i++)
-        mask |= 1U << rungs[steps->items[i]];
-    return mask;
-}
-
-/* The reuse attributes of both handles and, but for exportable pools, the threshold. Called with pool->lock held. */
-static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    const struct {
-        enum gpu_pool_attribute attribute;
-        bool value;
-    } reuse[] = {
-        { GPU_POOL_REUSE_EVENT_DEPENDENCIES, entry->reuse_event_dependencies },
-        { GPU_POOL_REUSE_OPPORTUNISTIC, entry->reuse_opportunistic },
-        { GPU_POOL_REUSE_INTERNAL_DEPENDENCIES, entry->reuse_internal_dependencies },
-    };
-    int code = GPU_SUCCESS;
-    for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
-        code = set_attribute(pool, pool->handle, reuse[i].attribute, reuse[i].value);
-        if (code == GPU_SUCCESS && pool->small)
-            code = set_attribute(pool, pool->small, reuse[i].attribute, reuse[i].value);
-    }
-    if (code == GPU_SUCCESS && !pool->is_exportable)
-        code = write_threshold(pool, policy_size_bytes(entry->release_threshold, pool->device->info.memory));
-    else if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    return code;
-}
-
-weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&pool->lock);
-    int code = apply_attributes(pool, entry);
-    if (code != GPU_SUCCESS)
-        status = weir__fail_gpu(error, gpu, code, "settings of pool '%s' on device %d", pool->name, pool->device->index);
-    for (size_t d = 0; d < pool->w->device_count && status == WEIR_OK; d++) {
-        const struct weir__device *peer = &pool->w->devices[d];
-        if (peer == pool->device)
-            continue;
-        code = apply_peer(pool, entry, peer);
-        if (code != GPU_SUCCESS)
-            status = weir__fail_gpu(error, gpu, code, "%s: access of device %d to pool '%s' of device %d",
-                                    policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
-    }
-    if (status == WEIR_OK) {
-        atomic_store(&pool->max_size, policy_size_bytes(entry->max_size, pool->device->info.memory));
-        atomic_store(&pool->deadline, entry->on_oom_deadline);
-        atomic_store(&pool->steps, steps_mask(&entry->on_oom_steps));
-    }
-    pthread_mutex_unlock(&pool->lock);
-    return status;
-}
-
-weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
-{
-    weir__pool_apply(pool, policy, entry, error);
-    pthread_mutex_lock(&pool->lock);
-    if (!pool->is_exportable)
-        write_threshold(pool, pool->threshold_before);
-    pthread_mutex_unlock(&pool->lock);
-    return WEIR_OK;
-}
-
-/* Current pool ----------------------------------------------------------------------------------------------------------------------- */
-
-weir_status weir__pool_make_current(weir_pool *pool, weir_error *error)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    pthread_mutex_lock(&currents_lock);
-    int code = gpu->pool_get_current(pool->device->index, &pool->former);
-    if (code == GPU_SUCCESS)
-        code = gpu->pool_set_current(pool->device->index, pool->handle);
-    if (code == GPU_SUCCESS) {
-        pool->is_current = true;
-        pool->next_current = currents;
-        currents = pool;
-    }
-    pthread_mutex_unlock(&currents_lock);
-    if (code == GPU_SUCCESS)
-        return WEIR_OK;
-    gpu->forget_error(code);
-    return weir__fail_gpu(error, gpu, code, "pool '%s' cannot be made the current pool of device %d", pool->name, pool->device->index);
-}
-
-static void unmake_current(weir_pool *pool)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    gpu_pool current;
-    pthread_mutex_lock(&currents_lock);
-    if (pool->is_current) {
-        if (gpu->pool_get_current(pool->device->index, &current) == GPU_SUCCESS && current == pool->handle)
-            gpu->pool_set_current(pool->device->index, pool->former);
-        weir_pool **link = &currents;
-        while (*link != pool) {
-            if ((*link)->former == pool->handle)
-                (*link)->former = pool->former;
-            link = &(*link)->next_current;
-        }
-        *link = pool->next_current;
-        pool->is_current = false;
-    }
-    pthread_mutex_unlock(&currents_lock);
 }
 
 /* Destroying ------------------------------------------------------------------------------------------------------------------------- */
@@ -518,29 +196,12 @@ static void destroy_handles(weir_pool *pool)
     }
 }
 
-/* Of a default pool: what the program has changed since is its own. */
-static void restore_attributes(const weir_pool *pool)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
-        uint64_t now;
-        int code = gpu->pool_get(pool->handle, saved_attributes[i], &now);
-        if (code == GPU_SUCCESS && now == pool->written[i])
-            code = gpu->pool_set(pool->handle, saved_attributes[i], pool->saved[i]);
-        if (code == GPU_SUCCESS)
-            continue;
-        gpu->forget_error(code);
-        weir__log(pool->w, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s", pool->device->index,
-                  gpu->code_name(code));
-    }
-}
-
 void weir__pool_free(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    unmake_current(pool);
+    weir__current_pool_restore(pool);
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     uint64_t blocks = counts.mallocs - counts.frees;
     if (blocks) {
@@ -549,11 +210,10 @@ void weir__pool_free(weir_pool *pool)
                   pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, atomic_load(&pool->live)));
     }
     /* A peer may still read blocks that live on. */
-    for (size_t d = 0; d < pool->w->device_count && !blocks; d++)
-        if (pool->peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS && !pool->is_silent)
-            weir__log(pool->w, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
+    if (!blocks)
+        weir__settings_withdraw(pool);
     if (pool->is_default && pool->handle)
-        restore_attributes(pool);
+        weir__settings_restore(pool);
     destroy_handles(pool);
     weir__relaxed_end(gpu, mode);
     pthread_mutex_destroy(&pool->lock);
@@ -643,7 +303,7 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
         if (code == GPU_SUCCESS)
             code = gpu->pool_trim(pool->small, keep > main ? keep - main : 0);
         if (code == GPU_SUCCESS)
-            code = write_threshold(pool, atomic_load(&pool->release_threshold));
+            code = weir__settings_write_threshold(pool, atomic_load(&pool->release_threshold));
     } else {
         code = gpu->pool_trim(pool->handle, keep);
     }

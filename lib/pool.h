@@ -65,9 +65,6 @@ struct weir_pool {
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool);
 
-/* Makes it the device's current pool, for `current: true`. */
-weir_status weir__pool_make_current(weir_pool *pool, weir_error *error);
-
 /* Restores what Weir changed and destroys what it made. Blocks still live are logged. */
 void weir__pool_free(weir_pool *pool);
 
@@ -77,17 +74,8 @@ void weir__pool_hold(weir_pool *pool);
 bool weir__pool_try_hold(weir_pool *pool);
 void weir__pool_release(weir_pool *pool);
 
-/* After a small request of a pool with a threshold to share out: does so anew if the twin has grown beyond its share. */
-void weir__pool_rebalance(weir_pool *pool);
-
 /* weir_pool_trim() without its checks of arguments. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
-
-/* The settings that a reload may change. check says whether apply could, as far as that can be known before; apply stops at the first
-   failure: the caller then undoes it with the former policy, which also brings back a threshold set at run time. */
-weir_status weir__pool_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
-weir_status weir__pool_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
-weir_status weir__pool_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
 
 /* CUDA's figure of pool and twin together; 0 where the driver has no such figures. */
 int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value);

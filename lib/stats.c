@@ -75,7 +75,9 @@ static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *erro
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     more[stats->pool_count] = (weir_pool_stats){ .name = name };
     int code = read_pool(pool, &more[stats->pool_count++]);
-    return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "figures of pool '%s' on device %d", name, pool->device->index);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    return weir__fail_gpu(error, pool->w->gpu, code, "figures of pool '%s' on device %d", name, pool->device->index);
 }
 
 static weir_status take(weir *w, weir_stats *stats, weir_error *error)

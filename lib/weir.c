@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/current.h"
+#include "lib/settings.h"
 #include "lib/stream.h"
 
 /* Fork ----------------------------------------------------------------------------------------------------------------------------------- */
@@ -165,30 +167,12 @@ static weir_status find_devices(weir *w, weir_error *error)
     return WEIR_OK;
 }
 
-/* Every device that the entry names must exist. */
-static weir_status check_devices(const weir *w, const struct policy_pool *entry, weir_error *error)
-{
-    struct policy_place place = policy_pool_place(w->policy, entry, "devices");
-    for (size_t i = 0; i < entry->devices.count; i++) {
-        const struct policy_devices one = { .count = 1, .items = &entry->devices.items[i] };
-        size_t found = 0;
-        for (size_t d = 0; d < w->device_count; d++)
-            found += weir__device_is_in(&w->devices[d], &one);
-        if (!found && one.items->uuid)
-            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir devices` lists them", one.items->uuid);
-        if (!found)
-            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %d: this machine has %zu, counted from 0",
-                                 one.items->index, w->device_count);
-    }
-    return WEIR_OK;
-}
-
 static weir_status open_pools(weir *w, weir_error *error)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < w->policy->pool_count && status == WEIR_OK; i++) {
         const struct policy_pool *entry = &w->policy->pools[i];
-        status = check_devices(w, entry, error);
+        status = weir__devices_check(w, &entry->devices, policy_pool_place(w->policy, entry, "devices"), error);
         for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++) {
             weir_pool *pool;
             if (!weir__device_is_in(&w->devices[d], &entry->devices))
@@ -214,7 +198,7 @@ static weir_status make_currents(weir *w, weir_error *error)
             /* Two names of one device (index and UUID) look different in the policy. */
             status = is_taken ? weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(w->policy, entry, "current"),
                                               "another pool is the current one of device %zu already: set one of them to false", d)
-                              : weir__pool_make_current(pool, error);
+                              : weir__current_pool_set(pool, error);
             is_taken = true;
         }
     }
@@ -326,11 +310,11 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     status = fail_with(error, policy_compare(w->policy, after, &errors), &errors);
     policy_errors_clear(&errors);
     if (status == WEIR_OK)
-        status = each_pool(w, after, error, weir__pool_check);
+        status = each_pool(w, after, error, weir__settings_check);
     if (status == WEIR_OK) {
-        status = each_pool(w, after, error, weir__pool_apply);
+        status = each_pool(w, after, error, weir__settings_apply);
         if (status != WEIR_OK)
-            each_pool(w, w->policy, NULL, weir__pool_undo);
+            each_pool(w, w->policy, NULL, weir__settings_undo);
     }
     struct policy *unused = after;
     if (status == WEIR_OK) {

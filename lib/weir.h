@@ -149,7 +149,7 @@ WEIR_API void weir_close(weir *w);
 /*
  * Reads the policy again (policy_file: NULL is the same search as weir_open's with policy_file NULL) and applies what differs, all or
  * nothing. Only the keys that weir-policy(5) calls live may differ; any other refuses the whole reload and is named in the error. A
- * max_size that the driver enforces can be lowered and raised up to what it was at open.
+ * max_size that the driver enforces (that of a pool without a small twin) can be lowered, and raised up to what it was at open.
  * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NOT_SUPPORTED, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, weir_error *error);
@@ -225,7 +225,8 @@ WEIR_API WEIR_CHECK weir_status weir_pool_get(weir *w, const char *name, int dev
 WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream);
 
 /*
- * cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back until at most `keep` bytes are reserved by both together.
+ * cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves at least `keep` bytes to both together. CUDA gives
+ * back whole steps of 32 MiB in which nothing is live.
  * Only memory whose free CUDA has seen complete can go back: synchronise the freeing streams first (measured: without it nothing returns).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */

@@ -42,8 +42,8 @@ static const char policy_later[] = "weir: 1\n"
 static char policy_path[64], later_path[64];
 
 /*
- * libcheck allocates in every assertion, which must not happen while an allocation is to fail: what goes wrong during a run is written down,
- * and asserted after it.
+ * libcheck allocates in every assertion, which must not happen while an allocation is to fail: what goes wrong during a run is written
+ * down, and asserted after it.
  */
 static char complaint[1024];
 
@@ -438,8 +438,8 @@ START_TEST(allocation_that_fails_leaves_no_trace)
         }
         check_machine();
         begin_run(NULL, 0);
-        ck_assert_msg(fail_malloc_live() == live, "%ld blocks of host memory after allocation %u failed, %ld before", fail_malloc_live(), nth,
-                      live);
+        ck_assert_msg(fail_malloc_live() == live, "%ld blocks of host memory after allocation %u failed, %ld before", fail_malloc_live(),
+                      nth, live);
         ck_assert_int_eq(suite_count_fds(), fds);
     }
     ck_assert_uint_eq(now.failures, 0);

@@ -33,8 +33,10 @@ const struct gpu *fixture_gpu(void)
 
 void fixture_machine(const char *settings)
 {
-    char why[256] = "";
-    ck_assert_msg(sim_configure(settings, why, sizeof why) == 0, "%s", why);
+    char text[256], why[256] = "";
+    /* 1 GiB unless told otherwise: the simulator maps a multiple of it for each pool, and valgrind has little address space. */
+    snprintf(text, sizeof text, "memory=1GiB%s%s", settings ? "," : "", settings ? settings : "");
+    ck_assert_msg(sim_configure(text, why, sizeof why) == 0, "%s", why);
     last_line[0] = '\0';
 }
 

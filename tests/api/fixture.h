@@ -18,7 +18,7 @@
 /* The simulator's operations, for what a test does without Weir. */
 const struct gpu *fixture_gpu(void);
 
-/* A fresh simulated machine with these settings (NULL: the defaults). */
+/* A fresh simulated machine with these settings (NULL: the defaults), and devices of 1 GiB unless they say otherwise. */
 void fixture_machine(const char *settings);
 
 /* Opens a policy text, which must be good. What Weir logs is kept for fixture_log(). */

@@ -109,7 +109,8 @@ END_TEST
 START_TEST(every_error_of_a_policy_has_a_line)
 {
     fixture_machine(NULL);
-    weir_error error = fixture_refuse("weir: 1\ndefaults: { pool: a }\npools:\n  a: { max_sise: 1 }\n  b: { curent: true }\n", WEIR_BAD_POLICY);
+    weir_error error = fixture_refuse("weir: 1\ndefaults: { pool: a }\npools:\n  a: { max_sise: 1 }\n  b: { curent: true }\n",
+                                      WEIR_BAD_POLICY);
     assert_place(&error, "policy_text", 4, 8);
     assert_says(&error, "policy_text:4:8: ");
     assert_says(&error, "\npolicy_text:5:8: ");
@@ -240,8 +241,8 @@ static const struct refusal {
     { "devices=3,peers=0-1", "weir: 1\npools:\n  a:\n    devices: [0]\n    peer_access: [2]\n", WEIR_BAD_POLICY, 5, 18,
       "device 2 cannot reach the memory of device 0" },
     { "devices=2", "weir: 1\npools:\n  a:\n    devices: [0]\n    peer_access: [5]\n", WEIR_BAD_POLICY, 5, 18, "there is no device 5" },
-    { "devices=2", "weir: 1\npools:\n  a:\n    devices: [0]\n    peer_access: [GPU-00000000-0000-0000-0000-00000000000a]\n", WEIR_BAD_POLICY,
-      5, 18, "there is no device GPU-00000000-0000-0000-0000-00000000000a" },
+    { "devices=2", "weir: 1\npools:\n  a:\n    devices: [0]\n    peer_access: [GPU-00000000-0000-0000-0000-00000000000a]\n",
+      WEIR_BAD_POLICY, 5, 18, "there is no device GPU-00000000-0000-0000-0000-00000000000a" },
     { "memory=1GiB", "weir: 1\npools:\n  a:\n    initial_size: 2GiB\n", WEIR_BAD_POLICY, 4, 19, "more than device 0 has" },
     { "memory=1GiB", "weir: 1\npools:\n  a:\n    release_threshold: 10%\n    initial_size: 512MiB\n", WEIR_BAD_POLICY, 5, 19,
       "above release_threshold" },

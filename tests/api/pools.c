@@ -29,7 +29,8 @@ START_TEST(pool_for_all_devices_is_one_on_each)
 }
 END_TEST
 
-static const char *const on_device_1[] = { "[1]", "[GPU-00000000-0000-0000-0000-000000000001]", "[GPU-00000000-0000-0000-0000-000000000001, 1]",
+static const char *const on_device_1[] = { "[1]", "[GPU-00000000-0000-0000-0000-000000000001]",
+                                           "[GPU-00000000-0000-0000-0000-000000000001, 1]",
                                            "[1, GPU-00000000-0000-0000-0000-000000000001]" };
 
 START_TEST(pool_for_one_device_is_there_alone)
@@ -82,7 +83,7 @@ START_TEST(snapshot_lists_every_pool_and_device_once)
     ck_assert_uint_eq(weir_stats_device_count(stats), 2);
     ck_assert_int_eq(weir_stats_device(stats, 0)->device, 0);
     ck_assert_int_eq(weir_stats_device(stats, 1)->device, 2);
-    ck_assert_uint_eq(weir_stats_device(stats, 1)->memory, GIB(8));
+    ck_assert_uint_eq(weir_stats_device(stats, 1)->memory, GIB(1));
     ck_assert_str_eq(weir_stats_pool(stats, 2)->name, "b");
     ck_assert_int_eq(weir_stats_pool(stats, 2)->is_exportable, 1);
     ck_assert_ptr_null(weir_stats_pool(stats, 3));

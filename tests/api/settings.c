@@ -78,7 +78,7 @@ END_TEST
 static const struct {
     const char *text;
     uint64_t bytes, left;
-} plain_thresholds[] = { { "none", 0, 0 }, { "all", UINT64_MAX, MIB(288) }, { "25%", GIB(2), MIB(288) } };
+} plain_thresholds[] = { { "none", 0, 0 }, { "all", UINT64_MAX, MIB(288) }, { "50%", MIB(512), MIB(288) } };
 
 START_TEST(threshold_none_keeps_nothing_and_all_everything)
 {
