@@ -364,11 +364,16 @@ static int stream_synchronize(gpu_stream stream)
 
 static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
 {
-    enum cudaStreamCaptureStatus answer;
-    cudaError_t code = cudaStreamIsCapturing(stream, &answer);
-    if (code == cudaSuccess)
+    /* Asked once for every request, hence of the driver; its numbers are the runtime's. */
+    const struct cuda_driver *driver = cuda_driver();
+    int quick = 0;
+    int code = driver ? driver->stream_is_capturing(stream, &quick) : cudaErrorDeviceUninitialized;
+    enum cudaStreamCaptureStatus answer = (enum cudaStreamCaptureStatus)quick;
+    if (cuda_lacks_context(code))
+        code = (int)cudaStreamIsCapturing(stream, &answer);
+    if (!code)
         *status = (enum gpu_capture_status)answer;
-    return (int)code;
+    return code;
 }
 
 static int stream_wait_event(gpu_stream stream, gpu_event event)

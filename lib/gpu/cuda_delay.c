@@ -79,7 +79,7 @@ static int find_kernel(const struct cuda_driver *driver, void *context, void **f
 static int find_context(const struct cuda_driver *driver, gpu_stream stream, void **context)
 {
     int code = driver->stream_context(stream, context);
-    if (code == cudaErrorDeviceUninitialized || code == cudaErrorInitializationError) {
+    if (cuda_lacks_context(code)) {
         /* A fixed stream in a thread that has not used CUDA yet: the runtime makes its device's context current at the first call that
            needs one. */
         code = (int)cudaFree(NULL);

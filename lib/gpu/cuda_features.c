@@ -77,11 +77,14 @@ int cuda_toolkit(void)
 int cuda_stream_id(gpu_stream stream, uint64_t *id)
 {
 #if TOOLKIT >= 12000
+    const struct cuda_driver *driver = cuda_driver();
     unsigned long long value;
-    cudaError_t code = cudaStreamGetId(stream, &value);
-    if (code == cudaSuccess)
+    int code = driver && driver->stream_id ? driver->stream_id(stream, &value) : cudaErrorDeviceUninitialized;
+    if (cuda_lacks_context(code))
+        code = (int)cudaStreamGetId(stream, &value);
+    if (!code)
         *id = value;
-    return (int)code;
+    return code;
 #else
     (void)stream;
     (void)id;

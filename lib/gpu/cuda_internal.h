@@ -31,7 +31,7 @@ bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr
 /* Fills in what pools are created from. GPU_NOT_SUPPORTED if this toolkit cannot express it. */
 int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props);
 
-/* The driver (cuda_driver.c): the few entry points that the runtime does not offer ----------------------------------------------------- */
+/* The driver (cuda_driver.c): the few entry points that the runtime does not offer, or wraps at a price ---------------------------------- */
 
 /* Error numbers are those of the runtime: since CUDA 10.1 both count alike. Contexts, modules and functions are opaque. */
 struct cuda_driver {
@@ -44,9 +44,17 @@ struct cuda_driver {
                   unsigned shared_bytes, gpu_stream stream, void **parameters, void **extra);
     int (*device_get)(int *handle, int ordinal);
     int (*device_uuid)(unsigned char *uuid, int handle); /* 16 bytes; NULL before driver 11.4 */
+    int (*stream_is_capturing)(gpu_stream stream, int *status);
+    int (*stream_id)(gpu_stream stream, unsigned long long *id); /* NULL before driver 12.0 */
 };
 
-/* NULL if the machine has no CUDA driver, or one that lacks any but the last. */
+/* Whether a thread that has no context yet asked the driver: the runtime, asked the same, makes one. */
+static inline bool cuda_lacks_context(int code)
+{
+    return code == cudaErrorDeviceUninitialized || code == cudaErrorInitializationError;
+}
+
+/* NULL if the machine has no CUDA driver, or one that lacks any but those that may be NULL. */
 const struct cuda_driver *cuda_driver(void);
 
 /* Delay (cuda_delay.c) ----------------------------------------------------------------------------------------------------------------- */
