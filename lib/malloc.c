@@ -17,7 +17,7 @@ static void plain_end(const weir *w, enum gpu_capture_mode former)
         weir__relaxed_end(w->gpu, former);
 }
 
-/* Counting ------------------------------------------------------------------------------------------------------------------------------- */
+/* Counting ----------------------------------------------------------------------------------------------------------------------------- */
 
 static void raise_high(weir_pool *pool, uint64_t live)
 {
@@ -32,7 +32,7 @@ static void count_free(weir_pool *pool, const struct weir__block *block)
         atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
 }
 
-/* Asking CUDA ---------------------------------------------------------------------------------------------------------------------------- */
+/* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Weir watches the cap itself where the driver does not do so for the pool and its twin together. */
 static bool is_above_cap(const weir_pool *pool, uint64_t max_size)
@@ -146,8 +146,8 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     gpu->forget_error(code);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->size, pool->name,
-                          pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->size,
+                          pool->name, pool->device->index);
 }
 
 static weir_status ask(struct weir__request *request, void **ptr)
@@ -169,7 +169,7 @@ static weir_status ask(struct weir__request *request, void **ptr)
                           pool->device->index);
 }
 
-/* Serving -------------------------------------------------------------------------------------------------------------------------------- */
+/* Serving ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* The address was in the table: its block was freed with cudaFreeAsync() behind our back, or belonged to a graph that is gone. */
 static void forget_former(const struct weir__block *former)
@@ -261,7 +261,7 @@ weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cud
     return weir__serve(pool, ptr, size, stream);
 }
 
-/* Freeing -------------------------------------------------------------------------------------------------------------------------------- */
+/* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* Leaves word of a free that recovery may have to wait for. */
 static void note_pending(const struct weir__block *block, gpu_stream stream, weir_stream *opened)
@@ -271,11 +271,19 @@ static void note_pending(const struct weir__block *block, gpu_stream stream, wei
     enum gpu_capture_status capture;
     if (block->size < WEIR__PENDING_SMALLEST)
         return;
-    if (opened && opened->device == device)
+    if (opened && opened->device == device) {
         atomic_fetch_add_explicit(&opened->freed, block->size, memory_order_relaxed);
-    else if (weir__pending_is_due(&device->pending, stream, block->size) &&
-             gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+        return;
+    }
+    if (!weir__pending_is_due(&device->pending, stream, block->size))
+        return;
+    weir_stream *found = opened ? NULL : weir__stream_pin(device, stream);
+    if (found) {
+        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, stream), memory_order_relaxed);
+        weir__stream_unpin(found);
+    } else if (gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE) {
         weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
+    }
 }
 
 static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_stream stream, int code)

@@ -72,6 +72,20 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
     return is_due;
 }
 
+uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream)
+{
+    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    uint64_t bytes = 0;
+    weir__spin_lock(&pending->lock);
+    struct weir__pending_entry *entry = find(pending, stream, thread);
+    if (entry) {
+        bytes = entry->unnoted;
+        entry->unnoted = 0;
+    }
+    weir__spin_unlock(&pending->lock);
+    return bytes;
+}
+
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;

@@ -60,7 +60,7 @@ void weir__recovery_destroy(struct weir__recovery *recovery)
     pthread_mutex_destroy(&recovery->lock);
 }
 
-/* The report ----------------------------------------------------------------------------------------------------------------------------- */
+/* The report --------------------------------------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static void append(weir_error *error, const char *format, ...)
 {
@@ -118,7 +118,7 @@ static weir_status report(const struct climb *climb)
     return WEIR_OUT_OF_MEMORY;
 }
 
-/* The rungs ------------------------------------------------------------------------------------------------------------------------------ */
+/* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
 
 /* Something to wait for: an event of Weir's own behind the frees of one stream. */
 struct wait {
@@ -291,7 +291,7 @@ static bool (*const rungs[WEIR_RUNG_COUNT])(struct climb *climb, void **ptr) = {
     [WEIR_RUNG_CALLBACKS] = rung_callbacks,
 };
 
-/* The climb ------------------------------------------------------------------------------------------------------------------------------ */
+/* The climb ---------------------------------------------------------------------------------------------------------------------------- */
 
 static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
 {
@@ -433,6 +433,6 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return report(&climb);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->size, pool->name,
-                          pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->size,
+                          pool->name, pool->device->index);
 }

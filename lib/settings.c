@@ -12,7 +12,7 @@ static const enum gpu_pool_attribute saved_attributes[WEIR__SAVED_COUNT] = {
     GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
 };
 
-/* Threshold ------------------------------------------------------------------------------------------------------------------------------ */
+/* Threshold ---------------------------------------------------------------------------------------------------------------------------- */
 
 static bool shares_threshold(uint64_t threshold)
 {
@@ -102,7 +102,7 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
     return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "release threshold of pool '%s'", pool->name);
 }
 
-/* Peers ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Peers -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Grants or withdraws one peer's access to one handle and reads it back. */
 static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu_access access)
@@ -183,7 +183,7 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
     return WEIR_OK;
 }
 
-/* All of them ---------------------------------------------------------------------------------------------------------------------------- */
+/* All of them -------------------------------------------------------------------------------------------------------------------------- */
 
 weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
@@ -276,7 +276,7 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
     return WEIR_OK;
 }
 
-/* What a default pool was ------------------------------------------------------------------------------------------------------------------ */
+/* What a default pool was -------------------------------------------------------------------------------------------------------------- */
 
 int weir__settings_save(weir_pool *pool)
 {

@@ -88,6 +88,19 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
     return count;
 }
 
+weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle)
+{
+    uint64_t id;
+    if (!device->has_stream_ids || get_id(device, handle, &id) != GPU_SUCCESS)
+        return NULL;
+    pthread_rwlock_rdlock(&device->lock);
+    weir_stream *stream = find(device, handle, id);
+    if (stream)
+        atomic_fetch_add(&stream->pins, 1);
+    pthread_rwlock_unlock(&device->lock);
+    return stream;
+}
+
 void weir__stream_unpin(weir_stream *stream)
 {
     atomic_fetch_sub(&stream->pins, 1);
@@ -254,7 +267,7 @@ void weir_stream_close(weir_stream *s)
     free(s);
 }
 
-/* Using ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Using -------------------------------------------------------------------------------------------------------------------------------- */
 
 weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
 {

@@ -27,12 +27,15 @@ struct weir_stream {
 
 /*
  * The pool that serves a raw stream handle: that of the opened stream with its id, else the default pool of the device. Held for the
- * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock only where an opened stream with this handle may have a pool of its own.
+ * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock only where an opened stream with this
+ * handle may have a pool of its own.
  */
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
 
 /* Pins up to `max` streams of the device, those that freed most if there are more, and writes them to `streams`. Returns how many. */
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);
+/* Pins the opened stream with the id of this handle; NULL if there is none. */
+weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
 void weir__stream_unpin(weir_stream *stream);
 /* So many freed bytes of the stream, if it is still open, were seen complete. */
 void weir__stream_settle(struct weir__device *device, const weir_stream *stream, uint64_t bytes);

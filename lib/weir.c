@@ -12,7 +12,7 @@
 #include "lib/settings.h"
 #include "lib/stream.h"
 
-/* Fork ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Fork --------------------------------------------------------------------------------------------------------------------------------- */
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static atomic_bool has_used_gpu; /* some weir was opened in this process */
@@ -37,7 +37,7 @@ weir_status weir__check_fork(weir_error *error)
                                           "fork before the first weir_open()");
 }
 
-/* Services for the other files ----------------------------------------------------------------------------------------------------------- */
+/* Services for the other files --------------------------------------------------------------------------------------------------------- */
 
 void weir__log(weir *w, weir_log_level level, const char *format, ...)
 {
@@ -91,7 +91,7 @@ void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former)
         gpu->forget_error(code);
 }
 
-/* Policy --------------------------------------------------------------------------------------------------------------------------------- */
+/* Policy ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* All errors of a policy as one: the place is the first one's, the text has a line for each. */
 static weir_status fail_with(weir_error *error, enum policy_status outcome, const struct policy_errors *errors)
@@ -131,7 +131,7 @@ static weir_status read_policy(const char *file, const char *text, weir_error *e
     return status;
 }
 
-/* Open ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Open --------------------------------------------------------------------------------------------------------------------------------- */
 
 static weir_status find_gpu(const char *name, weir_error *error, const struct gpu **gpu)
 {
@@ -278,7 +278,7 @@ void weir_close(weir *w)
     free(w);
 }
 
-/* Reload --------------------------------------------------------------------------------------------------------------------------------- */
+/* Reload ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Does `step` for every pool with its entry of that policy, up to the first failure. */
 static weir_status each_pool(weir *w, const struct policy *policy, weir_error *error,

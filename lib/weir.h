@@ -31,7 +31,7 @@ extern "C" {
 #define WEIR_API
 #endif
 
-/* Version -------------------------------------------------------------------------------------------------------------------------------- */
+/* Version ------------------------------------------------------------------------------------------------------------------------------ */
 
 #define WEIR_VERSION_MAJOR 0
 #define WEIR_VERSION_MINOR 1
@@ -40,7 +40,7 @@ extern "C" {
 /* The version of the library at run time, "0.1.0". Static storage; works in a forked child too. */
 WEIR_API const char *weir_version(void);
 
-/* Status and error ----------------------------------------------------------------------------------------------------------------------- */
+/* Status and error --------------------------------------------------------------------------------------------------------------------- */
 
 /* X(name, number, text): the one list of all statuses. Numbers never change their meaning. */
 #define WEIR_STATUS_LIST(X) \
@@ -102,7 +102,7 @@ typedef struct weir_error {
  */
 WEIR_API void weir_last_error(weir_error *error);
 
-/* Handles -------------------------------------------------------------------------------------------------------------------------------- */
+/* Handles ------------------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct CUstream_st *weir_cuda_stream;    /* cudaStream_t */
 typedef struct CUmemPoolHandle_st *weir_cuda_pool; /* cudaMemPool_t */
@@ -112,7 +112,7 @@ typedef struct weir_pool weir_pool;     /* one policy entry on one device (or of
 typedef struct weir_stream weir_stream; /* a CUDA stream that Weir was told of, from open to close */
 typedef struct weir_stats weir_stats;   /* a snapshot of all figures */
 
-/* Open and close ------------------------------------------------------------------------------------------------------------------------- */
+/* Open and close ----------------------------------------------------------------------------------------------------------------------- */
 
 typedef enum weir_log_level { WEIR_LOG_ERROR, WEIR_LOG_WARNING, WEIR_LOG_INFO } weir_log_level;
 
@@ -154,7 +154,7 @@ WEIR_API void weir_close(weir *w);
  */
 WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, weir_error *error);
 
-/* Allocate and free ---------------------------------------------------------------------------------------------------------------------- */
+/* Allocate and free -------------------------------------------------------------------------------------------------------------------- */
 
 /*
  * cudaMallocAsync, from the pool that the policy gives to this stream: that of the opened stream with this handle, else defaults.pool.
@@ -175,7 +175,7 @@ WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, in
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 
-/* Streams -------------------------------------------------------------------------------------------------------------------------------- */
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
  * Tells Weir of a CUDA stream. From now on weir_malloc() on its handle is served by the pool of the policy's stream `name`, the recovery
@@ -213,7 +213,7 @@ WEIR_API weir_cuda_stream weir_stream_handle(const weir_stream *s);
 WEIR_API int weir_stream_device(const weir_stream *s);
 WEIR_API weir_pool *weir_stream_pool(const weir_stream *s);
 
-/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 /*
  * The policy's pool of that name on that device. name: NULL is defaults.pool. *pool: borrowed, valid until weir_close().
@@ -245,7 +245,7 @@ WEIR_API weir_cuda_pool weir_pool_small_handle(const weir_pool *pool);
 WEIR_API const char *weir_pool_name(const weir_pool *pool);
 WEIR_API int weir_pool_device(const weir_pool *pool);
 
-/* Statistics ----------------------------------------------------------------------------------------------------------------------------- */
+/* Statistics --------------------------------------------------------------------------------------------------------------------------- */
 
 /* The steps of the recovery ladder. */
 typedef enum weir_rung { WEIR_RUNG_FLUSH, WEIR_RUNG_WAIT, WEIR_RUNG_TRIM, WEIR_RUNG_CALLBACKS, WEIR_RUNG_COUNT } weir_rung;
@@ -298,7 +298,7 @@ WEIR_API const weir_pool_stats *weir_stats_pool(const weir_stats *stats, size_t 
 WEIR_API size_t weir_stats_device_count(const weir_stats *stats);
 WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index);
 
-/* Callbacks ------------------------------------------------------------------------------------------------------------------------------ */
+/* Callbacks ---------------------------------------------------------------------------------------------------------------------------- */
 
 /*
  * Asked for memory when a request of `needed` bytes on `device` failed and the earlier rungs did not help. Frees what the application can
@@ -315,7 +315,7 @@ WEIR_API WEIR_CHECK weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data
 /* Once it returned, the callback neither runs nor will run; so it must not be called from within one. WEIR_NOT_FOUND, WEIR_FORKED. */
 WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
 
-/* Per-thread default streams ------------------------------------------------------------------------------------------------------------- */
+/* Per-thread default streams ----------------------------------------------------------------------------------------------------------- */
 
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
 /* CUDA's headers make stream 0 mean cudaStreamPerThread under this macro; so do we. */

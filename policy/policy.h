@@ -22,7 +22,7 @@ enum policy_status {
     POLICY_NO_MEMORY,
 };
 
-/* Values --------------------------------------------------------------------------------------------------------------------------------- */
+/* Values ------------------------------------------------------------------------------------------------------------------------------- */
 
 enum policy_size_kind {
     POLICY_SIZE_BYTES,   /* value = bytes */
@@ -67,7 +67,7 @@ struct policy_steps {
     enum policy_step items[POLICY_STEP_COUNT];
 };
 
-/* The policy ----------------------------------------------------------------------------------------------------------------------------- */
+/* The policy --------------------------------------------------------------------------------------------------------------------------- */
 
 struct policy_pool {
     char *name;
@@ -107,7 +107,7 @@ struct policy {
     struct policy_origin *origins;
 };
 
-/* Errors --------------------------------------------------------------------------------------------------------------------------------- */
+/* Errors ------------------------------------------------------------------------------------------------------------------------------- */
 
 struct policy_error {
     char *file;            /* a path, "built-in" or "WEIR_CONF" */
@@ -126,7 +126,7 @@ void policy_errors_clear(struct policy_errors *errors);
 /* "file:line:column: path: message" into text, like snprintf(). */
 int policy_error_format(const struct policy_error *error, char *text, size_t len);
 
-/* Reading -------------------------------------------------------------------------------------------------------------------------------- */
+/* Reading ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
  * Parses len bytes of YAML. file is the name that errors give it. overrides: NULL, or what stands in $WEIR_CONF
@@ -148,7 +148,7 @@ const char *policy_builtin_text(void);
 
 void policy_free(struct policy *policy);
 
-/* Using ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Using -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* NULL if there is none of that name. */
 const struct policy_pool *policy_find_pool(const struct policy *policy, const char *name);

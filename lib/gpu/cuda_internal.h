@@ -31,7 +31,7 @@ bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr
 /* Fills in what pools are created from. GPU_NOT_SUPPORTED if this toolkit cannot express it. */
 int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *props);
 
-/* The driver (cuda_driver.c): the few entry points that the runtime does not offer, or wraps at a price ---------------------------------- */
+/* The driver (cuda_driver.c): the few entry points that the runtime does not offer, or wraps at a price -------------------------------- */
 
 /* Error numbers are those of the runtime: since CUDA 10.1 both count alike. Contexts, modules and functions are opaque. */
 struct cuda_driver {

@@ -59,7 +59,7 @@ static void elsewhere(void *(*work)(void *), void *data)
             return (void *)(uintptr_t)#expression; \
     } while (0)
 
-/* On the capturing stream ---------------------------------------------------------------------------------------------------------------- */
+/* On the capturing stream -------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(block_allocated_in_a_capture_belongs_to_the_graph)
 {
@@ -161,7 +161,7 @@ START_TEST(capture_that_is_spoilt_already_is_reported)
 }
 END_TEST
 
-/* Beside a capture ----------------------------------------------------------------------------------------------------------------------- */
+/* Beside a capture --------------------------------------------------------------------------------------------------------------------- */
 
 struct crowd {
     weir_stream *capturing, *a, *b;
@@ -371,7 +371,7 @@ START_TEST(last_free_of_a_private_pool_leaves_a_global_capture_whole)
 }
 END_TEST
 
-/* The setting `capture` ------------------------------------------------------------------------------------------------------------------ */
+/* The setting `capture` ---------------------------------------------------------------------------------------------------------------- */
 
 static void *allocate_and_free(void *data)
 {

@@ -36,7 +36,7 @@ static weir_status open_with(const weir_options *options, weir_error *error, wei
     return weir_open(options, error, w);
 }
 
-/* Where the policy comes from ------------------------------------------------------------------------------------------------------------ */
+/* Where the policy comes from ---------------------------------------------------------------------------------------------------------- */
 
 START_TEST(without_a_policy_the_built_in_one_serves)
 {
@@ -131,7 +131,7 @@ START_TEST(policy_file_that_is_not_there_is_unreadable)
 }
 END_TEST
 
-/* Options -------------------------------------------------------------------------------------------------------------------------------- */
+/* Options ------------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(options_of_another_size_are_refused)
 {
@@ -218,7 +218,7 @@ START_TEST(missing_gpu_names_the_simulator_and_never_becomes_it)
 }
 END_TEST
 
-/* Refusals that only a machine can know -------------------------------------------------------------------------------------------------- */
+/* Refusals that only a machine can know ------------------------------------------------------------------------------------------------ */
 
 /* Each policy is good by itself; `line` and `column` are the place of the value that this machine cannot honour. */
 static const struct refusal {
@@ -295,7 +295,7 @@ START_TEST(initial_size_that_the_device_has_no_room_for_is_out_of_memory)
 }
 END_TEST
 
-/* Closing -------------------------------------------------------------------------------------------------------------------------------- */
+/* Closing ------------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(closing_null_does_nothing)
 {
@@ -367,7 +367,7 @@ START_TEST(close_logs_nothing_when_all_was_freed)
 }
 END_TEST
 
-/* Arguments ------------------------------------------------------------------------------------------------------------------------------ */
+/* Arguments ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void expect_last_error(const char *function)
 {

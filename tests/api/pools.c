@@ -7,7 +7,7 @@
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
-/* Which pools there are ------------------------------------------------------------------------------------------------------------------ */
+/* Which pools there are ---------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(pool_for_all_devices_is_one_on_each)
 {
@@ -94,7 +94,7 @@ START_TEST(snapshot_lists_every_pool_and_device_once)
 }
 END_TEST
 
-/* The small twin ------------------------------------------------------------------------------------------------------------------------- */
+/* The small twin ----------------------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *small_below;
@@ -127,7 +127,7 @@ START_TEST(request_smaller_than_small_below_lives_in_the_twin)
 }
 END_TEST
 
-/* Blocks --------------------------------------------------------------------------------------------------------------------------------- */
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(size_0_gives_null_and_calls_nothing)
 {
@@ -297,7 +297,7 @@ START_TEST(legacy_stream_means_that_of_the_memorys_device)
 }
 END_TEST
 
-/* Size at open --------------------------------------------------------------------------------------------------------------------------- */
+/* Size at open ------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(initial_size_is_reserved_at_open)
 {
@@ -336,7 +336,7 @@ START_TEST(initial_size_up_to_threshold_and_cap_is_kept)
 }
 END_TEST
 
-/* Trim ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Trim --------------------------------------------------------------------------------------------------------------------------------- */
 
 /* A pool with 256 MiB, and a twin with 64 MiB, all idle and seen. */
 static weir *open_idle(const char *policy, weir_stream **s)
@@ -422,7 +422,7 @@ START_TEST(trim_that_cuda_refuses_reports_it)
 }
 END_TEST
 
-/* The cap -------------------------------------------------------------------------------------------------------------------------------- */
+/* The cap ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* Machines with a driver that enforces a cap and one that does not, with and without a twin. */
 static const struct {
@@ -490,7 +490,7 @@ START_TEST(refusal_at_the_cap_spoils_no_later_request_that_fits)
 }
 END_TEST
 
-/* Other places, other settings ----------------------------------------------------------------------------------------------------------- */
+/* Other places, other settings --------------------------------------------------------------------------------------------------------- */
 
 static const char *const host_locations[] = { "host", "host_numa:0" };
 

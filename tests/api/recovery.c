@@ -25,7 +25,7 @@ static weir_pool *pool_named(const char *name)
     return pool;
 }
 
-/* Waiting -------------------------------------------------------------------------------------------------------------------------------- */
+/* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* CUDA alone refuses the request, Weir serves it, and counts it as rescued by waiting. */
 static void expect_rescue_by_wait(weir_pool *pool, weir_stream *s)
@@ -219,7 +219,7 @@ START_TEST(block_rescued_behind_a_kernel_has_memory_of_its_own)
 }
 END_TEST
 
-/* Deadline ------------------------------------------------------------------------------------------------------------------------------- */
+/* Deadline ----------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(kernel_longer_than_the_deadline_fails_now_and_later_succeeds)
 {
@@ -242,7 +242,7 @@ START_TEST(kernel_longer_than_the_deadline_fails_now_and_later_succeeds)
 }
 END_TEST
 
-/* Refusals ------------------------------------------------------------------------------------------------------------------------------- */
+/* Refusals ----------------------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t count_call(void *data, int device, uint64_t needed)
 {
@@ -353,7 +353,7 @@ START_TEST(hopeless_request_leaves_live_alone)
 }
 END_TEST
 
-/* Steps ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Steps -------------------------------------------------------------------------------------------------------------------------------- */
 
 static void expect_refusal_behind_a_kernel(const char *policy, unsigned callbacks, const char *absent)
 {
@@ -401,7 +401,7 @@ START_TEST(without_the_callbacks_step_no_callback_runs)
 }
 END_TEST
 
-/* Caps ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Caps --------------------------------------------------------------------------------------------------------------------------------- */
 
 static const char capped[] = "weir: 1\ndefaults: { pool: main }\n"
                              "pools:\n"
@@ -472,7 +472,7 @@ START_TEST(at_the_cap_memory_just_freed_in_the_twin_is_rescued_by_wait)
 }
 END_TEST
 
-/* Small blocks --------------------------------------------------------------------------------------------------------------------------- */
+/* Small blocks ------------------------------------------------------------------------------------------------------------------------- */
 
 #define LARGE_BLOCK (24 * MIB)
 #define SMALL_BLOCK (64 * 1024)

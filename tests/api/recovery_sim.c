@@ -26,7 +26,7 @@ static unsigned add(weir_oom_fn fn, void *data)
     return id;
 }
 
-/* Time ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Time --------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Frees `size` bytes behind a kernel. */
 static weir_stream *pend(uint64_t size, uint64_t milliseconds, void *ptr, weir_stream *s)
@@ -152,7 +152,7 @@ START_TEST(no_callback_starts_after_the_deadline)
 }
 END_TEST
 
-/* Trim ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Trim --------------------------------------------------------------------------------------------------------------------------------- */
 
 /* The measured driver gives idle memory back by itself before it refuses; one that does not is played by a failure on demand. */
 START_TEST(idle_memory_that_the_driver_kept_is_rescued_by_trim)
@@ -221,7 +221,7 @@ START_TEST(at_the_cap_only_the_pool_itself_is_trimmed)
 }
 END_TEST
 
-/* CUDA's errors -------------------------------------------------------------------------------------------------------------------------- */
+/* CUDA's errors ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(refusal_leaves_no_last_error_to_the_application)
 {
@@ -336,7 +336,7 @@ START_TEST(report_survives_the_failure_of_any_call)
 }
 END_TEST
 
-/* Joining -------------------------------------------------------------------------------------------------------------------------------- */
+/* Joining ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* A gate within the first recovery: it stays there until so many requests were refused raw. */
 struct gate {
@@ -432,7 +432,7 @@ START_TEST(requests_that_wait_for_a_vain_recovery_are_refused_with_the_next)
 }
 END_TEST
 
-/* Two devices ---------------------------------------------------------------------------------------------------------------------------- */
+/* Two devices -------------------------------------------------------------------------------------------------------------------------- */
 
 struct other_device {
     atomic_bool entered, done;

@@ -9,7 +9,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* The release threshold ------------------------------------------------------------------------------------------------------------------ */
+/* The release threshold ---------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t reserved_in_all(void)
 {
@@ -134,7 +134,7 @@ START_TEST(threshold_that_cuda_refuses_changes_nothing)
 }
 END_TEST
 
-/* The current pool ----------------------------------------------------------------------------------------------------------------------- */
+/* The current pool --------------------------------------------------------------------------------------------------------------------- */
 
 static gpu_pool current_pool(int device)
 {
@@ -229,7 +229,7 @@ START_TEST(weirs_closed_in_any_order_leave_the_newest_one_current)
 }
 END_TEST
 
-/* Default pools -------------------------------------------------------------------------------------------------------------------------- */
+/* Default pools ------------------------------------------------------------------------------------------------------------------------ */
 
 static const char default_policy[] = "weir: 1\npools:\n  a:\n    backing: default\n    small_below: 0\n    release_threshold: 64MiB\n"
                                      "    reuse: { opportunistic: false }\n";
@@ -290,7 +290,7 @@ START_TEST(default_pool_keeps_what_others_have_in_it)
 }
 END_TEST
 
-/* Peers ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Peers -------------------------------------------------------------------------------------------------------------------------------- */
 
 static enum gpu_access access_of(gpu_pool pool, int device)
 {

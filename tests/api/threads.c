@@ -27,6 +27,7 @@ static const char policy_format[] = "weir: 1\ncapture: %s\ndefaults: { pool: mai
 struct block {
     void *ptr;
     uint64_t size;
+    gpu_event made; /* behind its allocation: CUDA wants every free ordered behind it, on whichever stream. NULL: complete already */
 };
 
 /* What all threads of one test share. */
@@ -73,7 +74,7 @@ static void complain(struct worker *worker, const char *what, weir_status status
         snprintf(worker->complaint, sizeof worker->complaint, "%s: %s: %.180s", what, weir_status_name(status), error.text);
 }
 
-/* Streams -------------------------------------------------------------------------------------------------------------------------------- */
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
 static void open_own(struct worker *worker)
 {
@@ -94,7 +95,7 @@ static weir_stream *some_stream(struct worker *worker)
     return chosen < SHARED ? worker->crowd->shared[chosen] : worker->own;
 }
 
-/* Blocks --------------------------------------------------------------------------------------------------------------------------------- */
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t some_size(struct worker *worker)
 {
@@ -116,12 +117,28 @@ static void count_request(struct worker *worker, bool from_main, weir_status sta
         complain(worker, "a request", status);
 }
 
+static void note_made(struct worker *worker, struct block *block, gpu_stream stream)
+{
+    if (scene.gpu->event_create(0, &block->made) != GPU_SUCCESS || scene.gpu->event_record(block->made, stream) != GPU_SUCCESS)
+        complain(worker, "an event", WEIR_CUDA_ERROR);
+}
+
+/* Orders `stream` behind the allocation of a block that is freed on it next. */
+static bool order(struct block block, gpu_stream stream)
+{
+    if (!block.made)
+        return true;
+    bool good = scene.gpu->stream_wait_event(stream, block.made) == GPU_SUCCESS;
+    return scene.gpu->event_destroy(block.made) == GPU_SUCCESS && good;
+}
+
 static void take(struct worker *worker)
 {
     struct crowd *crowd = worker->crowd;
     struct block block = { .size = some_size(worker) };
     weir_stream *s = some_stream(worker);
     bool is_main = weir_stream_pool(s) == scene.pool;
+    gpu_stream stream = weir_stream_handle(s);
     weir_status status;
     switch (next_random(worker, 4)) {
     case 0:
@@ -133,30 +150,27 @@ static void take(struct worker *worker)
         break;
     case 2:
         is_main = true;
-        status = weir_malloc(scene.w, &block.ptr, block.size, 0, crowd->unopened);
+        stream = crowd->unopened;
+        status = weir_malloc(scene.w, &block.ptr, block.size, 0, stream);
         break;
     default:
         status = weir_stream_malloc(s, &block.ptr, block.size);
     }
     count_request(worker, is_main, status);
-    if (status == WEIR_OK)
-        worker->kept[worker->count++] = block;
+    if (status != WEIR_OK)
+        return;
+    note_made(worker, &block, stream);
+    worker->kept[worker->count++] = block;
 }
 
 static void give(struct worker *worker, struct block block)
 {
     weir_stream *s = some_stream(worker);
-    weir_status status;
-    switch (next_random(worker, 3)) {
-    case 0:
-        status = weir_free(scene.w, block.ptr, weir_stream_handle(s));
-        break;
-    case 1:
-        status = weir_free(scene.w, block.ptr, worker->crowd->unopened);
-        break;
-    default:
-        status = weir_stream_free(s, block.ptr);
-    }
+    uint64_t way = next_random(worker, 3);
+    gpu_stream stream = way == 1 ? worker->crowd->unopened : weir_stream_handle(s);
+    if (!order(block, stream))
+        complain(worker, "waiting for an allocation", WEIR_CUDA_ERROR);
+    weir_status status = way == 2 ? weir_stream_free(s, block.ptr) : weir_free(scene.w, block.ptr, stream);
     if (status != WEIR_OK)
         complain(worker, "a free", status);
 }
@@ -172,7 +186,7 @@ static struct block take_kept(struct worker *worker)
 /* Puts a block into the queue and takes another out; one of the two may be missing (ptr NULL). */
 static struct block exchange(struct crowd *crowd, struct block block, uint64_t random)
 {
-    struct block taken = { NULL, 0 };
+    struct block taken = { .ptr = NULL };
     pthread_mutex_lock(&crowd->lock);
     if (crowd->queued && (crowd->queued == QUEUE || !block.ptr)) {
         size_t at = random % crowd->queued;
@@ -190,11 +204,13 @@ static uint64_t spare(void *data, int device, uint64_t needed)
 {
     struct crowd *crowd = data;
     (void)device;
-    struct block block = exchange(crowd, (struct block){ NULL, 0 }, needed);
-    return block.ptr && weir_free(scene.w, block.ptr, crowd->unopened) == WEIR_OK ? block.size : 0;
+    struct block block = exchange(crowd, (struct block){ .ptr = NULL }, needed);
+    if (!block.ptr || !order(block, crowd->unopened))
+        return 0;
+    return weir_free(scene.w, block.ptr, crowd->unopened) == WEIR_OK ? block.size : 0;
 }
 
-/* Threads -------------------------------------------------------------------------------------------------------------------------------- */
+/* Threads ------------------------------------------------------------------------------------------------------------------------------ */
 
 static void operate(struct worker *worker)
 {
@@ -277,7 +293,7 @@ static void *administer(void *data)
     return NULL;
 }
 
-/* Scenes --------------------------------------------------------------------------------------------------------------------------------- */
+/* Scenes ------------------------------------------------------------------------------------------------------------------------------- */
 
 static void write_policy(char path[64], const char *capture, const char *threshold, const char *deadline)
 {
@@ -334,6 +350,15 @@ static void expect_nothing_left(struct crowd *crowd, const struct worker *worker
     ck_assert_uint_eq(stats.failures, failures);
 }
 
+static void free_queue(struct crowd *crowd)
+{
+    while (crowd->queued) {
+        struct block block = exchange(crowd, (struct block){ .ptr = NULL }, 0);
+        ck_assert(order(block, crowd->unopened));
+        scene_free_on(crowd->unopened, block.ptr);
+    }
+}
+
 static void run_crowd(struct crowd *crowd, uint64_t seed)
 {
     struct worker workers[WORKERS];
@@ -353,8 +378,7 @@ static void run_crowd(struct crowd *crowd, uint64_t seed)
     pthread_join(administrator, NULL);
 
     workers[0].main_mallocs += held != NULL;
-    while (crowd->queued)
-        scene_free_on(crowd->unopened, exchange(crowd, (struct block){ NULL, 0 }, 0).ptr);
+    free_queue(crowd);
     if (held)
         scene_free(crowd->shared[1], held);
     for (size_t i = 0; i < 2; i++)
@@ -413,8 +437,7 @@ START_TEST(private_pools_go_with_their_last_block_whoever_frees_it)
         check_figures(crowd);
     for (size_t i = 0; i < WORKERS; i++)
         pthread_join(workers[i].thread, NULL);
-    while (crowd->queued)
-        scene_free_on(crowd->unopened, exchange(crowd, (struct block){ NULL, 0 }, 0).ptr);
+    free_queue(crowd);
     for (size_t i = 0; i < 2; i++)
         unlink(crowd->policies[i]);
     expect_nothing_left(crowd, workers);

@@ -130,7 +130,8 @@ step_try() {
     fi
     suite devices tools/weir devices
     for policy in config/*.yaml; do
-        [ -e "$policy" ] && [ "$policy" != config/multi-gpu.yaml ] || continue
+        [ -e "$policy" ] || continue
+        [ "$policy" != config/multi-gpu.yaml ] || continue
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)" tools/weir try --seconds=5 "$policy"
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "try-$(basename "$policy" .yaml)-json" tools/weir try --json --seconds=5 "$policy"
     done
