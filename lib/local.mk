@@ -24,6 +24,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool.h \
 	%reldir%/recover.c \
 	%reldir%/recover.h \
+	%reldir%/retired.c \
+	%reldir%/retired.h \
 	%reldir%/settings.c \
 	%reldir%/settings.h \
 	%reldir%/spin.h \

@@ -8,6 +8,7 @@
 #include "lib/current.h"
 #include "lib/device.h"
 #include "lib/format.h"
+#include "lib/retired.h"
 #include "lib/settings.h"
 #include "lib/weir_internal.h"
 
@@ -187,9 +188,7 @@ static void destroy_handles(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     gpu_pool handles[] = { pool->small, pool->is_default ? NULL : pool->handle };
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
-        int code = handles[i] ? gpu->pool_destroy(handles[i]) : GPU_SUCCESS;
-        if (code != GPU_SUCCESS)
-            gpu->forget_error(code);
+        int code = handles[i] ? weir__retired_add(gpu, handles[i]) : GPU_SUCCESS;
         if (code != GPU_SUCCESS && !pool->is_silent)
             weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                       gpu->code_name(code));
@@ -366,4 +365,14 @@ const char *weir_pool_name(const weir_pool *pool)
 int weir_pool_device(const weir_pool *pool)
 {
     return pool ? pool->device->index : -1;
+}
+
+bool weir__pool_has_pending_frees(const weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
+    if (counts.mallocs != counts.frees || pool->is_default)
+        return false;
+    bool is_settled = weir__retired_is_settled(gpu, pool->handle);
+    return (pool->small && !weir__retired_is_settled(gpu, pool->small)) || !is_settled;
 }

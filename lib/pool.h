@@ -74,6 +74,9 @@ void weir__pool_hold(weir_pool *pool);
 bool weir__pool_try_hold(weir_pool *pool);
 void weir__pool_release(weir_pool *pool);
 
+/* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
+bool weir__pool_has_pending_frees(const weir_pool *pool);
+
 /* weir_pool_trim() without its checks of arguments. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
 

@@ -152,15 +152,15 @@ static bool record(struct climb *climb, gpu_stream stream, struct wait *wait)
     return false;
 }
 
-/* All that can be waited for: the requesting stream, the opened streams, the large frees on other streams. */
+/* All that can be waited for: the requesting stream (if there is a request), the opened streams, the large frees on other streams. */
 static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX + WEIR__PENDING_MAX + 1])
 {
     weir_stream *streams[STREAMS_MAX];
     size_t count = 0;
     size_t opened = weir__streams_pin(climb->device, streams, STREAMS_MAX);
-    bool is_opened = false;
+    bool is_opened = !climb->request;
     for (size_t i = 0; i < opened; i++) {
-        is_opened |= streams[i]->handle == climb->request->stream;
+        is_opened = is_opened || streams[i]->handle == climb->request->stream;
         waits[count] = (struct wait){ .stream = streams[i], .bytes = atomic_load(&streams[i]->freed) };
         count += record(climb, streams[i]->handle, &waits[count]);
         weir__stream_unpin(streams[i]);
@@ -247,6 +247,17 @@ static bool rung_wait(struct climb *climb, void **ptr)
         }
     }
     return rescued || (any && retry(climb, ptr));
+}
+
+void weir__wait_for_frees(struct weir__device *device)
+{
+    struct climb climb = { .device = device, .gpu = device->w->gpu, .deadline = UINT64_MAX };
+    struct wait waits[STREAMS_MAX + WEIR__PENDING_MAX + 1];
+    enum gpu_capture_mode mode = weir__relaxed_begin(climb.gpu);
+    size_t count = collect(&climb, waits);
+    for (size_t i = 0; i < count; i++)
+        release_wait(&climb, &waits[i], wait_for(&climb, &waits[i]));
+    weir__relaxed_end(climb.gpu, mode);
 }
 
 static bool rung_trim(struct climb *climb, void **ptr)

@@ -15,6 +15,8 @@
 #include "lib/gpu/gpu.h"
 #include "lib/weir.h"
 
+struct weir__device;
+
 struct weir__recovery {
     pthread_mutex_t lock;
     pthread_cond_t ended; /* on CLOCK_MONOTONIC */
@@ -47,5 +49,8 @@ bool weir__attempt(struct weir__request *request, void **ptr);
 
 /* After an attempt that found no memory: climbs the ladder. On failure the thread's last error has the report. */
 weir_status weir__recover(struct weir__request *request, void **ptr);
+
+/* Waits, without a deadline, for all that the wait rung would wait for on the device. */
+void weir__wait_for_frees(struct weir__device *device);
 
 #endif

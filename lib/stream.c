@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/malloc.h"
+#include "lib/retired.h"
 
 static weir_stream *find(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
@@ -264,6 +265,7 @@ void weir_stream_close(weir_stream *s)
     }
     weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);
+    weir__retired_sweep(gpu);
     free(s);
 }
 

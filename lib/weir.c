@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/current.h"
+#include "lib/retired.h"
 #include "lib/settings.h"
 #include "lib/stream.h"
 
@@ -245,6 +246,7 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
         atomic_store(&has_used_gpu, true);
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
         status = find_devices(opened, error);
+        weir__retired_sweep(opened->gpu);
     }
     if (status == WEIR_OK)
         status = open_pools(opened, error);
@@ -258,10 +260,23 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
     return WEIR_OK;
 }
 
-void weir_close(weir *w)
+/* Waits for frees that would keep pools from being destroyed, as far as Weir can know of them, and only if there are any. */
+static void settle(weir *w)
 {
-    if (!w || weir__is_forked())
-        return;
+    for (size_t d = 0; d < w->device_count; d++) {
+        bool is_pending = false;
+        for (weir_pool *pool = w->devices[d].pools; pool; pool = pool->next)
+            is_pending = weir__pool_has_pending_frees(pool) || is_pending;
+        if (is_pending)
+            weir__wait_for_frees(&w->devices[d]);
+    }
+}
+
+static void close_pools(weir *w)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    weir__retired_sweep(w->gpu);
+    settle(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
             weir_stream_close(w->devices[d].streams);
@@ -270,6 +285,15 @@ void weir_close(weir *w)
             weir__pool_free(w->devices[d].pools);
     for (size_t d = 0; d < w->device_count; d++)
         weir__device_destroy(&w->devices[d]);
+    weir__relaxed_end(w->gpu, mode);
+}
+
+void weir_close(weir *w)
+{
+    if (!w || weir__is_forked())
+        return;
+    if (w->device_count)
+        close_pools(w);
     free(w->devices);
     weir__callbacks_destroy(&w->callbacks);
     weir__blocks_destroy(&w->blocks);
