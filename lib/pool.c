@@ -135,7 +135,9 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->device = device;
     pool->name = strdup(entry->name);
     pool->peers = calloc(device->w->device_count, sizeof *pool->peers);
-    if (!pool->name || !pool->peers) {
+    pool->retired = weir__retired_reserve();
+    if (!pool->name || !pool->peers || !pool->retired) {
+        free(pool->retired);
         free(pool->name);
         free(pool->peers);
         free(pool);
@@ -186,13 +188,11 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
 static void destroy_handles(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
-    gpu_pool handles[] = { pool->small, pool->is_default ? NULL : pool->handle };
-    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
-        int code = handles[i] ? weir__retired_add(gpu, handles[i]) : GPU_SUCCESS;
-        if (code != GPU_SUCCESS && !pool->is_silent)
-            weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
-                      gpu->code_name(code));
-    }
+    gpu_pool own = pool->is_default ? NULL : pool->handle;
+    int code = weir__retired_add(pool->retired, gpu, own, pool->small, pool->last_free);
+    if (code != GPU_SUCCESS && !pool->is_silent)
+        weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
+                  gpu->code_name(code));
 }
 
 void weir__pool_free(weir_pool *pool)
@@ -240,6 +240,29 @@ bool weir__pool_try_hold(weir_pool *pool)
     while (references && !atomic_compare_exchange_weak(&pool->references, &references, references + 1))
         continue;
     return references != 0;
+}
+
+void weir__pool_note_last_free(weir_pool *pool, int device, gpu_stream stream)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    enum gpu_capture_status capture;
+    if (!is_counted(pool) || atomic_load(&pool->references) != 1 || pool->last_free)
+        return;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    gpu_event event;
+    int code = gpu->event_create(device, &event);
+    if (code == GPU_SUCCESS) {
+        code = gpu->event_record(event, stream);
+        if (code == GPU_SUCCESS)
+            code = gpu->stream_capture_status(stream, &capture);
+        if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+            pool->last_free = event;
+        else
+            gpu->event_destroy(event);
+    }
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    weir__relaxed_end(gpu, mode);
 }
 
 static bool has_peers(const weir_pool *pool)

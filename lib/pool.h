@@ -18,6 +18,7 @@
 #include "policy/policy.h"
 
 struct weir__device;
+struct weir__retired;
 
 #define WEIR__GROWTH_STEP (UINT64_C(32) << 20) /* CUDA's pools grow in steps of so many bytes (measured) */
 
@@ -36,6 +37,8 @@ struct weir_pool {
     bool is_default;     /* the driver's own pool: configured, not created */
     bool is_host;
     bool is_private;
+    gpu_event last_free; /* of a private pool: behind the free that ended it. Whoever has the last reference alone writes it */
+    struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
     bool is_silent; /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
     bool is_exportable;
     bool is_current;       /* we made it the device's current pool, and `former` was that before; guarded by the list of current pools */
@@ -73,6 +76,8 @@ void weir__pool_free(weir_pool *pool);
 void weir__pool_hold(weir_pool *pool);
 bool weir__pool_try_hold(weir_pool *pool);
 void weir__pool_release(weir_pool *pool);
+/* Before the release that follows a free on this stream: if it is the last one, leaves an event by which the end can be seen. */
+void weir__pool_note_last_free(weir_pool *pool, int device, gpu_stream stream);
 
 /* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
 bool weir__pool_has_pending_frees(const weir_pool *pool);

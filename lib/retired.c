@@ -7,14 +7,15 @@
 
 #include "lib/weir_internal.h"
 
-struct retired {
-    struct retired *next;
+struct weir__retired {
+    struct weir__retired *next;
     const struct gpu *gpu;
-    gpu_pool handle;
+    gpu_pool handles[2]; /* NULL: gone, or there was none */
+    gpu_event last;      /* NULL: gone, or there was none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct retired *_Atomic first; /* changed under lock */
+static struct weir__retired *_Atomic first; /* changed under lock */
 
 bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle)
 {
@@ -28,15 +29,37 @@ bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle)
     return code != GPU_SUCCESS || reserved == 0;
 }
 
-static int destroy(const struct gpu *gpu, gpu_pool handle)
+static bool is_gone(const struct weir__retired *retired)
 {
-    int code = gpu->pool_destroy(handle);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
+    return !retired->handles[0] && !retired->handles[1];
+}
+
+/* Destroys what of it can be destroyed. Returns the code of a destroy that failed. */
+static int try_destroy(struct weir__retired *retired)
+{
+    const struct gpu *gpu = retired->gpu;
+    int code = GPU_SUCCESS;
+    if (retired->last && gpu->event_query(retired->last) == GPU_SUCCESS) {
+        gpu->event_synchronize(retired->last); /* only this makes the driver see the free */
+        gpu->event_destroy(retired->last);
+        retired->last = NULL;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (!retired->handles[i] || !weir__retired_is_settled(gpu, retired->handles[i]))
+            continue;
+        int destroyed = gpu->pool_destroy(retired->handles[i]);
+        if (destroyed != GPU_SUCCESS)
+            gpu->forget_error(code = destroyed);
+        retired->handles[i] = NULL;
+    }
+    if (is_gone(retired) && retired->last) {
+        gpu->event_destroy(retired->last);
+        retired->last = NULL;
+    }
     return code;
 }
 
-static void push(struct retired *retired)
+static void push(struct weir__retired *retired)
 {
     pthread_mutex_lock(&lock);
     retired->next = atomic_load(&first);
@@ -44,38 +67,48 @@ static void push(struct retired *retired)
     pthread_mutex_unlock(&lock);
 }
 
-int weir__retired_add(const struct gpu *gpu, gpu_pool handle)
+struct weir__retired *weir__retired_reserve(void)
 {
-    if (weir__retired_is_settled(gpu, handle))
-        return destroy(gpu, handle);
-    int code = gpu->pool_set(handle, GPU_POOL_RELEASE_THRESHOLD, 0);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    struct retired *retired = malloc(sizeof *retired);
-    if (!retired)
-        return GPU_SUCCESS; /* the empty handle is never destroyed: that loses nothing but the handle */
-    *retired = (struct retired){ .gpu = gpu, .handle = handle };
-    push(retired);
-    return GPU_SUCCESS;
+    return calloc(1, sizeof(struct weir__retired));
 }
 
-void weir__retired_sweep(const struct gpu *gpu)
+int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small, gpu_event last)
+{
+    *retired = (struct weir__retired){ .gpu = gpu, .handles = { handle, small }, .last = last };
+    int code = try_destroy(retired);
+    for (size_t i = 0; i < 2; i++) {
+        int set = retired->handles[i] ? gpu->pool_set(retired->handles[i], GPU_POOL_RELEASE_THRESHOLD, 0) : GPU_SUCCESS;
+        if (set != GPU_SUCCESS)
+            gpu->forget_error(set);
+    }
+    if (is_gone(retired))
+        free(retired);
+    else
+        push(retired);
+    return code;
+}
+
+bool weir__retired_sweep(const struct gpu *gpu)
 {
     if (!atomic_load(&first))
-        return;
+        return false;
     pthread_mutex_lock(&lock);
-    struct retired *all = atomic_exchange(&first, NULL);
+    struct weir__retired *all = atomic_exchange(&first, NULL);
     pthread_mutex_unlock(&lock);
+    bool any = false;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     while (all) {
-        struct retired *retired = all;
+        struct weir__retired *retired = all;
         all = all->next;
-        if (retired->gpu == gpu && weir__retired_is_settled(gpu, retired->handle)) {
-            destroy(gpu, retired->handle);
+        if (retired->gpu == gpu)
+            try_destroy(retired);
+        if (is_gone(retired)) {
             free(retired);
+            any = true;
         } else {
             push(retired);
         }
     }
     weir__relaxed_end(gpu, mode);
+    return any;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/retired.h"
 #include "tests/api/fixture.h"
 #include "tests/support/fail_malloc.h"
 #include "tests/support/suite.h"
@@ -312,6 +313,7 @@ static void check_machine(void)
     ck_assert_msg(!complaint[0], "%s", complaint);
     for (int device = 0; device < 2; device++)
         ck_assert_int_eq(gpu->device_synchronize(device), GPU_SUCCESS);
+    weir__retired_sweep(gpu);
     sim_census(&census);
     ck_assert_uint_eq(census.blocks, 0);
     ck_assert_uint_le(census.pools, may_leave("pool_destroy"));
@@ -426,6 +428,7 @@ START_TEST(allocation_that_fails_leaves_no_trace)
     int fds = suite_count_fds();
     begin_run(NULL, 0);
     scenario();
+    check_machine();
     begin_run(NULL, 0);
     long live = fail_malloc_live();
     for (unsigned nth = 1;; nth++) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/fixture.h"
 
+#include "lib/retired.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -130,9 +132,19 @@ void fixture_synchronize(weir_stream *stream)
     ck_assert_msg(weir_stream_synchronize(stream, &error) == WEIR_OK, "%s", error.text);
 }
 
+void fixture_sweep(void)
+{
+    int count = 0;
+    fixture_gpu()->device_count(&count);
+    for (int device = 0; device < count; device++)
+        ck_assert_int_eq(fixture_gpu()->device_synchronize(device), GPU_SUCCESS);
+    weir__retired_sweep(fixture_gpu());
+}
+
 void fixture_expect_empty(void)
 {
     struct sim_census census;
+    fixture_sweep();
     sim_census(&census);
     ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.reserved,
                   "left: %zu blocks, %zu pools, %zu streams, %zu events, %llu bytes", census.blocks, census.pools, census.streams,

@@ -48,7 +48,10 @@ void *fixture_malloc(weir_stream *stream, size_t size);
 /* Waits for the stream; it must succeed. */
 void fixture_synchronize(weir_stream *stream);
 
-/* Asserts that nothing that Weir made is left on the machine. */
+/* Waits for all devices, after which pools that were closed with frees pending can be destroyed, and destroys them. */
+void fixture_sweep(void);
+
+/* Does so, then asserts that nothing that Weir made is left on the machine. */
 void fixture_expect_empty(void);
 
 /* One attribute of a CUDA pool. */

@@ -260,6 +260,7 @@ static int use_a_weir(void)
     if (weir_malloc(w, &ptr, 1000, 0, NULL) != WEIR_OK || weir_free(w, ptr, NULL) != WEIR_OK)
         return 2;
     weir_close(w);
+    fixture_sweep();
     struct sim_census census;
     sim_census(&census);
     return census.pools || census.blocks ? 3 : 0;

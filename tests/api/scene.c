@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/scene.h"
 
+#include "lib/retired.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +76,8 @@ void scene_end(void)
     if (!scene_is_sim())
         return;
     struct sim_census census;
+    scene.gpu->device_synchronize(0); /* pools closed with frees pending can be destroyed now */
+    weir__retired_sweep(scene.gpu);
     sim_census(&census);
     ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events,
                   "left behind: %zu blocks, %zu pools, %zu streams, %zu events", census.blocks, census.pools, census.streams, census.events);
