@@ -87,8 +87,8 @@ weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after)
 {
     pthread_rwlock_rdlock(&device->lock);
     weir_pool *pool = after ? after->next : device->pools;
-    while (pool && !weir__pool_try_hold(pool))
-        pool = pool->next;
+    if (pool)
+        weir__pool_hold(pool);
     pthread_rwlock_unlock(&device->lock);
     if (after)
         weir__pool_release(after);

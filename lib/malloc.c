@@ -316,8 +316,6 @@ weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *
         count_free(pool, &block);
         if (!block.graph)
             note_pending(&block, stream, opened);
-        if (pool->is_private)
-            weir__pool_note_last_free(pool, opened ? opened->device->index : pool->device->index, stream);
     } else {
         status = refuse_free(w, &block, stream, code);
         if (!weir__blocks_put_back(&w->blocks, &block))

@@ -189,7 +189,7 @@ static void destroy_handles(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
     gpu_pool own = pool->is_default ? NULL : pool->handle;
-    int code = weir__retired_add(pool->retired, gpu, own, pool->small, pool->last_free);
+    int code = weir__retired_add(pool->retired, gpu, own, pool->small);
     if (code != GPU_SUCCESS && !pool->is_silent)
         weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                   gpu->code_name(code));
@@ -221,68 +221,54 @@ void weir__pool_free(weir_pool *pool)
     free(pool);
 }
 
-static bool is_counted(const weir_pool *pool)
-{
-    return pool->is_private && !atomic_load_explicit(&pool->is_retired, memory_order_acquire);
-}
-
 void weir__pool_hold(weir_pool *pool)
 {
-    if (is_counted(pool))
+    if (pool->is_private)
         atomic_fetch_add_explicit(&pool->references, 1, memory_order_relaxed);
 }
 
-bool weir__pool_try_hold(weir_pool *pool)
+/* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. */
+static void park(weir_pool *pool)
 {
-    if (!is_counted(pool))
-        return true;
-    size_t references = atomic_load(&pool->references);
-    while (references && !atomic_compare_exchange_weak(&pool->references, &references, references + 1))
-        continue;
-    return references != 0;
-}
-
-void weir__pool_note_last_free(weir_pool *pool, int device, gpu_stream stream)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    enum gpu_capture_status capture;
-    if (!is_counted(pool) || atomic_load(&pool->references) != 1 || pool->last_free)
-        return;
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    gpu_event event;
-    int code = gpu->event_create(device, &event);
-    if (code == GPU_SUCCESS) {
-        code = gpu->event_record(event, stream);
-        if (code == GPU_SUCCESS)
-            code = gpu->stream_capture_status(stream, &capture);
-        if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
-            pool->last_free = event;
-        else
-            gpu->event_destroy(event);
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_load(&pool->references) == 0 && !pool->is_parked) {
+        pool->is_parked = true;
+        if (!pool->is_exportable)
+            weir__settings_write_threshold(pool, 0);
     }
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    weir__relaxed_end(gpu, mode);
-}
-
-static bool has_peers(const weir_pool *pool)
-{
-    for (size_t d = 0; d < pool->w->device_count; d++)
-        if (pool->peers[d])
-            return true;
-    return false;
+    pthread_mutex_unlock(&pool->lock);
+    weir__relaxed_end(pool->w->gpu, mode);
 }
 
 void weir__pool_release(weir_pool *pool)
 {
-    if (!is_counted(pool) || atomic_fetch_sub_explicit(&pool->references, 1, memory_order_acq_rel) != 1)
-        return;
-    /* Withdrawing a peer's access while its kernel still reads would kill the process, and the last free may be waiting behind such a
-       kernel: a pool with peers stays until weir_close(). */
-    if (has_peers(pool))
-        atomic_store_explicit(&pool->is_retired, true, memory_order_release);
-    else
-        weir__pool_free(pool);
+    if (pool->is_private && atomic_fetch_sub_explicit(&pool->references, 1, memory_order_acq_rel) == 1)
+        park(pool);
+}
+
+weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry)
+{
+    weir_pool *parked = NULL;
+    pthread_rwlock_rdlock(&device->lock);
+    for (weir_pool *pool = device->pools; pool && !parked; pool = pool->next) {
+        size_t none = 0;
+        if (pool->is_private && strcmp(pool->name, entry->name) == 0 && atomic_compare_exchange_strong(&pool->references, &none, 1))
+            parked = pool;
+    }
+    pthread_rwlock_unlock(&device->lock);
+    if (!parked)
+        return NULL;
+    pthread_mutex_lock(&parked->lock);
+    parked->is_parked = false;
+    pthread_mutex_unlock(&parked->lock);
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    weir_status status = weir__settings_apply(parked, policy, entry, NULL);
+    weir__relaxed_end(device->w->gpu, mode);
+    if (status == WEIR_OK)
+        return parked;
+    weir__pool_release(parked);
+    return NULL;
 }
 
 /* Trimming and looking ---------------------------------------------------------------------------------------------------------------- */

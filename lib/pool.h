@@ -2,8 +2,8 @@
 /*
  * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin.
  *
- * Owned by its device. A pool of the policy lives from weir_open() to weir_close(); a private pool until its stream is closed and its last
- * block freed, counted in `references`. `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls
+ * Owned by its device, from its creation to weir_close(). A private pool whose stream is closed and whose last block is freed (counted in
+ * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h). `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls
  * and is taken after every registry lock. Counters and settings that the fast path reads are atomic.
  */
 #ifndef WEIR_LIB_POOL_H
@@ -37,7 +37,6 @@ struct weir_pool {
     bool is_default;     /* the driver's own pool: configured, not created */
     bool is_host;
     bool is_private;
-    gpu_event last_free; /* of a private pool: behind the free that ended it. Whoever has the last reference alone writes it */
     struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
     bool is_silent; /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
     bool is_exportable;
@@ -49,6 +48,7 @@ struct weir_pool {
 
     pthread_mutex_t lock;
     bool *peers;          /* by device: access granted. Guarded by lock */
+    bool is_parked;       /* a private pool that nobody uses. Guarded by lock */
     uint64_t threshold_before; /* release_threshold when the last reload began. Guarded by w->config */
 
     _Atomic uint64_t release_threshold;
@@ -57,8 +57,7 @@ struct weir_pool {
     _Atomic unsigned steps;      /* bit (1 << rung) for each rung of the ladder */
     _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out */
 
-    _Atomic size_t references; /* private pools: the stream, each live block, each call in flight */
-    _Atomic bool is_retired;   /* a private pool without references that must stay until weir_close() */
+    _Atomic size_t references; /* private pools: the stream, each live block, each call in flight; 0: parked */
 
     _Atomic uint64_t live, live_high, failures;
     struct weir__counts counts[WEIR__SHARDS]; /* each guarded by the lock of its shard of the block table */
@@ -71,13 +70,11 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
 /* Restores what Weir changed and destroys what it made. Blocks still live are logged. */
 void weir__pool_free(weir_pool *pool);
 
-/* Private pools only (others live longer than any call): holds the pool over a call; the last release destroys it. hold is for whoever
-   knows that somebody else holds it; try_hold, under device->lock, fails if the last release has happened. */
+/* Counts who uses a private pool; for other pools these do nothing. With the last release the pool is parked. */
 void weir__pool_hold(weir_pool *pool);
-bool weir__pool_try_hold(weir_pool *pool);
 void weir__pool_release(weir_pool *pool);
-/* Before the release that follows a free on this stream: if it is the last one, leaves an event by which the end can be seen. */
-void weir__pool_note_last_free(weir_pool *pool, int device, gpu_stream stream);
+/* A private pool of that entry that nobody uses any more, held and set up as the entry says now; NULL if there is none. */
+weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry);
 
 /* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
 bool weir__pool_has_pending_frees(const weir_pool *pool);

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "lib/format.h"
-#include "lib/retired.h"
 #include "lib/stream.h"
 
 #define STREAMS_MAX 256                      /* opened streams that the wait rung looks at, most freed bytes first */
@@ -264,7 +263,6 @@ void weir__wait_for_frees(struct weir__device *device)
 static bool rung_trim(struct climb *climb, void **ptr)
 {
     uint64_t released, all = 0;
-    bool any = weir__retired_sweep(climb->gpu);
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
         /* At a cap only this pool's own idle memory counts. */
         bool helps = !climb->request->at_cap || pool == climb->request->pool;
@@ -272,7 +270,7 @@ static bool rung_trim(struct climb *climb, void **ptr)
             all += released;
     }
     climb->rungs[WEIR_RUNG_TRIM].gave = all;
-    return (any || all > 0) && retry(climb, ptr);
+    return all > 0 && retry(climb, ptr);
 }
 
 static bool rung_callbacks(struct climb *climb, void **ptr)

@@ -11,7 +11,6 @@ struct weir__retired {
     struct weir__retired *next;
     const struct gpu *gpu;
     gpu_pool handles[2]; /* NULL: gone, or there was none */
-    gpu_event last;      /* NULL: gone, or there was none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,11 +38,6 @@ static int try_destroy(struct weir__retired *retired)
 {
     const struct gpu *gpu = retired->gpu;
     int code = GPU_SUCCESS;
-    if (retired->last && gpu->event_query(retired->last) == GPU_SUCCESS) {
-        gpu->event_synchronize(retired->last); /* only this makes the driver see the free */
-        gpu->event_destroy(retired->last);
-        retired->last = NULL;
-    }
     for (size_t i = 0; i < 2; i++) {
         if (!retired->handles[i] || !weir__retired_is_settled(gpu, retired->handles[i]))
             continue;
@@ -51,10 +45,6 @@ static int try_destroy(struct weir__retired *retired)
         if (destroyed != GPU_SUCCESS)
             gpu->forget_error(code = destroyed);
         retired->handles[i] = NULL;
-    }
-    if (is_gone(retired) && retired->last) {
-        gpu->event_destroy(retired->last);
-        retired->last = NULL;
     }
     return code;
 }
@@ -72,9 +62,9 @@ struct weir__retired *weir__retired_reserve(void)
     return calloc(1, sizeof(struct weir__retired));
 }
 
-int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small, gpu_event last)
+int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small)
 {
-    *retired = (struct weir__retired){ .gpu = gpu, .handles = { handle, small }, .last = last };
+    *retired = (struct weir__retired){ .gpu = gpu, .handles = { handle, small } };
     int code = try_destroy(retired);
     for (size_t i = 0; i < 2; i++) {
         int set = retired->handles[i] ? gpu->pool_set(retired->handles[i], GPU_POOL_RELEASE_THRESHOLD, 0) : GPU_SUCCESS;
@@ -88,27 +78,23 @@ int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_
     return code;
 }
 
-bool weir__retired_sweep(const struct gpu *gpu)
+void weir__retired_sweep(const struct gpu *gpu)
 {
     if (!atomic_load(&first))
-        return false;
+        return;
     pthread_mutex_lock(&lock);
     struct weir__retired *all = atomic_exchange(&first, NULL);
     pthread_mutex_unlock(&lock);
-    bool any = false;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     while (all) {
         struct weir__retired *retired = all;
         all = all->next;
         if (retired->gpu == gpu)
             try_destroy(retired);
-        if (is_gone(retired)) {
+        if (is_gone(retired))
             free(retired);
-            any = true;
-        } else {
+        else
             push(retired);
-        }
     }
     weir__relaxed_end(gpu, mode);
-    return any;
 }

@@ -20,15 +20,12 @@ struct weir__retired;
    it if it is not needed. */
 struct weir__retired *weir__retired_reserve(void);
 
-/*
- * Destroys the pool and its twin (small may be NULL) now if that is safe, else retires them. last: NULL, or an event behind the last free,
- * which is how a sweep can see that free complete before the program synchronises; it is destroyed here or with the pools.
- * Takes `retired`. Returns the GPU's code if a destroy failed. Call it in relaxed capture mode.
- */
-int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small, gpu_event last);
+/* Destroys the pool and its twin (either may be NULL) now if that is safe, else retires them. Takes `retired`. Returns the GPU's code if a
+   destroy failed. Call it in relaxed capture mode. */
+int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small);
 
-/* Destroys what has become empty. Cheap when there is nothing. true: something went, so there may be memory now. */
-bool weir__retired_sweep(const struct gpu *gpu);
+/* Destroys what has become empty. Cheap when there is nothing. */
+void weir__retired_sweep(const struct gpu *gpu);
 
 /* Whether everything that was freed into the pool has been seen complete; what is idle in it goes back to the device on the way. */
 bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle);

@@ -234,7 +234,8 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
             code = set_attribute(pool, pool->small, reuse[i].attribute, reuse[i].value);
     }
     if (code == GPU_SUCCESS && !pool->is_exportable)
-        code = weir__settings_write_threshold(pool, policy_size_bytes(entry->release_threshold, pool->device->info.memory));
+        code = weir__settings_write_threshold(
+            pool, pool->is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->info.memory));
     else if (code != GPU_SUCCESS)
         gpu->forget_error(code);
     return code;

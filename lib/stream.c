@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lib/malloc.h"
-#include "lib/retired.h"
 
 static weir_stream *find(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
@@ -133,8 +132,12 @@ static weir_status choose_pool(struct weir__device *device, const char *name, we
     if (!found)
         return weir__fail(error, WEIR_NOT_FOUND, "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices",
                           name ? name : "(unnamed)", wanted->name, device->index, wanted->name);
-    if (entry && entry->own_pool)
-        return weir__pool_new(device, policy, wanted, true, error, pool);
+    if (entry && entry->own_pool) {
+        weir_pool *parked = weir__pool_reuse(device, policy, wanted);
+        if (!parked)
+            return weir__pool_new(device, policy, wanted, true, error, pool);
+        found = parked;
+    }
     *pool = found;
     return WEIR_OK;
 }
@@ -150,19 +153,22 @@ static weir_status check_arguments(weir *w, int device, const void *out, weir_er
     return WEIR_OK;
 }
 
-/* Puts the stream into its device's list unless it stands there already. */
-static bool list_stream(weir_stream *stream)
+static bool is_listed(const weir_stream *stream)
+{
+    pthread_rwlock_rdlock(&stream->device->lock);
+    bool listed = find(stream->device, stream->handle, stream->id);
+    pthread_rwlock_unlock(&stream->device->lock);
+    return listed;
+}
+
+static void list_stream(weir_stream *stream)
 {
     struct weir__device *device = stream->device;
     pthread_rwlock_wrlock(&device->lock);
-    bool is_new = !find(device, stream->handle, stream->id);
-    if (is_new) {
-        stream->next = device->streams;
-        device->streams = stream;
-        rebuild_filter(device);
-    }
+    stream->next = device->streams;
+    device->streams = stream;
+    rebuild_filter(device);
     pthread_rwlock_unlock(&device->lock);
-    return is_new;
 }
 
 static weir_status open_stream(weir *w, struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
@@ -176,12 +182,14 @@ static weir_status open_stream(weir *w, struct weir__device *device, gpu_stream 
     weir_status status = code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
     if (status == WEIR_OK) {
         pthread_mutex_lock(&w->config);
-        status = choose_pool(device, name, error, &stream->pool);
-        if (status == WEIR_OK && !list_stream(stream))
+        /* Streams are listed under config only, so what is free now stays free. */
+        if (is_listed(stream))
             status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
+        else
+            status = choose_pool(device, name, error, &stream->pool);
+        if (status == WEIR_OK)
+            list_stream(stream);
         pthread_mutex_unlock(&w->config);
-        if (status == WEIR_BUSY)
-            weir__pool_release(stream->pool);
     }
     if (status != WEIR_OK) {
         free(stream);
@@ -265,7 +273,6 @@ void weir_stream_close(weir_stream *s)
     }
     weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);
-    weir__retired_sweep(gpu);
     free(s);
 }
 
