@@ -140,7 +140,9 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
 
 /*
  * Gives everything back: streams still open are closed, pools destroyed, `current` pools and the settings of default pools restored to what
- * they were if they are still ours. NULL does nothing. Blocks still live stay valid, are logged, and are the caller's to free with
+ * they were if they are still ours. NULL does nothing. Waits for pending frees of the pools on streams that are open, since CUDA crashes
+ * where a pool is destroyed before (measured); a pool with frees pending elsewhere is destroyed by the next weir_open() or weir_close(), and
+ * its memory goes back when the program synchronises. Blocks still live stay valid, are logged, and are the caller's to free with
  * cudaFreeAsync(); the memory of their pool returns with the last of them.
  * Threads: no other call on this weir may run or follow.
  */
@@ -195,7 +197,8 @@ WEIR_API WEIR_CHECK weir_status weir_stream_open(weir *w, int device, weir_cuda_
 WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s);
 
 /*
- * Forgets the stream. Blocks allocated on it live on. A private pool goes when its last block was freed. NULL does nothing.
+ * Forgets the stream. Blocks allocated on it live on. A private pool without live blocks serves the next private stream of its entry.
+ * NULL does nothing.
  * Call it before cudaStreamDestroy(). Waits for the stream only if weir_stream_create() made it.
  * Threads: no other call on this weir_stream may run or follow.
  */

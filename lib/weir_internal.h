@@ -5,11 +5,11 @@
  * Owned by the application, from weir_open() to weir_close().
  *
  * Lock order, outermost first; a thread takes them in this order only and may skip any:
- *   weir.config           reload, opening and closing of streams
+ *   weir.config           the policy: reload, opening of streams
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
  *   device.lock           a registry lock: no CUDA call under it
  *   pool.lock             settings of one pool: CUDA calls are made under it
- *   leaves                pending.lock, callbacks.lock, the shards of the block table, the process's list of current pools
+ *   leaves                pending.lock, callbacks.lock, the shards of the block table, the process's lists of current and retired pools
  * The log function and the application's callbacks are called with none of them held.
  */
 #ifndef WEIR_LIB_WEIR_INTERNAL_H
