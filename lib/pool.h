@@ -3,8 +3,9 @@
  * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin.
  *
  * Owned by its device, from its creation to weir_close(). A private pool whose stream is closed and whose last block is freed (counted in
- * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h). `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls
- * and is taken after every registry lock. Counters and settings that the fast path reads are atomic.
+ * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h).
+ * `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls and is taken after every registry lock.
+ * Counters and settings that the fast path reads are atomic.
  */
 #ifndef WEIR_LIB_POOL_H
 #define WEIR_LIB_POOL_H
@@ -37,9 +38,9 @@ struct weir_pool {
     bool is_default;     /* the driver's own pool: configured, not created */
     bool is_host;
     bool is_private;
-    struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
-    bool is_silent; /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
     bool is_exportable;
+    bool is_silent;                /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
+    struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
     bool is_current;       /* we made it the device's current pool, and `former` was that before; guarded by the list of current pools */
     gpu_pool former;
     weir_pool *next_current;
@@ -47,8 +48,8 @@ struct weir_pool {
     uint64_t written[WEIR__SAVED_COUNT]; /* what we made of them */
 
     pthread_mutex_t lock;
-    bool *peers;          /* by device: access granted. Guarded by lock */
-    bool is_parked;       /* a private pool that nobody uses. Guarded by lock */
+    bool *peers;               /* by device: access granted. Guarded by lock */
+    bool is_parked;            /* a private pool that nobody uses. Guarded by lock */
     uint64_t threshold_before; /* release_threshold when the last reload began. Guarded by w->config */
 
     _Atomic uint64_t release_threshold;
