@@ -24,5 +24,8 @@ examples_current_pool_CPPFLAGS = -I$(top_srcdir)/lib $(CUDA_CPPFLAGS)
 examples_current_pool_LDADD = lib/libweir.la $(CUDA_LIBS)
 endif
 
+gpu_bundle_programs += examples/embed examples/pipeline examples/current-pool
+gpu_bundle_files += examples/embed.yaml examples/pipeline.yaml examples/current-pool.yaml examples/run.sh
+
 dist_check_SCRIPTS += %reldir%/run.sh
 TESTS += %reldir%/run.sh

@@ -14,6 +14,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/device.h \
 	%reldir%/error.c \
 	%reldir%/error.h \
+	%reldir%/event.c \
+	%reldir%/event.h \
 	%reldir%/format.c \
 	%reldir%/format.h \
 	%reldir%/malloc.c \

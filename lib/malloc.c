@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "lib/event.h"
 #include "lib/settings.h"
 
 /* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
@@ -60,22 +61,12 @@ static void undo_growth(const struct weir__request *request, uint64_t max_size)
 {
     const struct gpu *gpu = request->pool->w->gpu;
     gpu_event event;
-    enum gpu_capture_status capture;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    int code = gpu->event_create(request->pool->device->index, &event);
-    if (code == GPU_SUCCESS) {
-        code = gpu->event_record(event, request->stream);
-        /* Asked after recording, as an event caught by a capture must not be queried. */
-        if (code == GPU_SUCCESS)
-            code = gpu->stream_capture_status(request->stream, &capture);
-        if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
-            code = gpu->event_query(event);
-        if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE && gpu->event_synchronize(event) == GPU_SUCCESS)
+    if (weir__event_behind(gpu, request->pool->device->index, request->stream, &event)) {
+        if (weir__event_wait(gpu, event, 0))
             is_within_cap(request->pool, max_size);
         gpu->event_destroy(event);
     }
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
     weir__relaxed_end(gpu, mode);
 }
 
@@ -268,7 +259,6 @@ static void note_pending(const struct weir__block *block, gpu_stream stream, wei
 {
     const struct gpu *gpu = block->pool->w->gpu;
     struct weir__device *device = block->pool->device;
-    enum gpu_capture_status capture;
     if (block->size < WEIR__PENDING_SMALLEST)
         return;
     if (opened && opened->device == device) {
@@ -281,7 +271,7 @@ static void note_pending(const struct weir__block *block, gpu_stream stream, wei
     if (found) {
         atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, stream), memory_order_relaxed);
         weir__stream_unpin(found);
-    } else if (gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE) {
+    } else {
         weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
     }
 }

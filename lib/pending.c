@@ -89,7 +89,14 @@ uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream)
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    enum gpu_capture_status capture;
     uint64_t noted = 0;
+    int code = gpu->stream_capture_status(stream, &capture);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    if (code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE)
+        return;
+
     weir__spin_lock(&pending->lock);
     struct weir__pending_entry *entry = find(pending, stream, thread);
     bool is_ours = entry && !entry->busy;
@@ -107,7 +114,7 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         gpu->event_destroy(entry->event);
         entry->event = NULL;
     }
-    int code = entry->event ? GPU_SUCCESS : gpu->event_create(device, &entry->event);
+    code = entry->event ? GPU_SUCCESS : gpu->event_create(device, &entry->event);
     if (code == GPU_SUCCESS) {
         entry->device = device;
         code = gpu->event_record(entry->event, stream);

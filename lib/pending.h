@@ -39,13 +39,13 @@ struct weir__pending {
 void weir__pending_init(struct weir__pending *pending, uint64_t device_memory);
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu);
 
-/* Adds a free just made on the stream. true: an event is due; check that the stream does not capture, then call weir__pending_note(). */
+/* Adds a free just made on the stream. true: an event is due: weir__pending_note(). */
 bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes);
 
 /* Takes back what was added since the last event: the stream turns out to be an opened one, which needs none. */
 uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream);
 
-/* Records the event behind all that was added. Failure is silent: only a rescue is lost. */
+/* Records the event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
 /* Claims the entry with the most bytes that is not in `seen` (a bit for each entry); NULL when there is none left. */

@@ -7,12 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/event.h"
 #include "lib/format.h"
 #include "lib/stream.h"
 
-#define STREAMS_MAX 256                      /* opened streams that the wait rung looks at, most freed bytes first */
-#define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
-#define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
+#define STREAMS_MAX 256 /* opened streams that the wait rung looks at, most freed bytes first */
 
 /* A callback's own requests must not climb the ladder that waits for it. */
 static __thread bool is_in_callback;
@@ -128,30 +127,6 @@ struct wait {
     uint64_t bytes;                    /* freed before it, as far as Weir knows */
 };
 
-/* Records an event on a stream that is alive. false: nothing to wait for; a capturing stream's event is dropped unqueried. */
-static bool record(struct climb *climb, gpu_stream stream, struct wait *wait)
-{
-    const struct gpu *gpu = climb->gpu;
-    int code = gpu->event_create(climb->device->index, &wait->event);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
-        return false;
-    }
-    int former = weir__current_begin(gpu, climb->device->index, stream);
-    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
-    code = gpu->event_record(wait->event, stream);
-    /* Asked after recording: a capture that began in between would have caught the event. */
-    if (code == GPU_SUCCESS)
-        code = gpu->stream_capture_status(stream, &capture);
-    weir__current_end(gpu, former);
-    if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
-        return true;
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    gpu->event_destroy(wait->event);
-    return false;
-}
-
 /* All that can be waited for: the requesting stream (if there is a request), the opened streams, the large frees on other streams. */
 static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX + WEIR__PENDING_MAX + 1])
 {
@@ -162,11 +137,11 @@ static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX 
     for (size_t i = 0; i < opened; i++) {
         is_opened = is_opened || streams[i]->handle == climb->request->stream;
         waits[count] = (struct wait){ .stream = streams[i], .bytes = atomic_load(&streams[i]->freed) };
-        count += record(climb, streams[i]->handle, &waits[count]);
+        count += weir__event_behind(climb->gpu, climb->device->index, streams[i]->handle, &waits[count].event);
         weir__stream_unpin(streams[i]);
     }
     waits[count] = (struct wait){ .entry = NULL };
-    if (!is_opened && record(climb, climb->request->stream, &waits[count]))
+    if (!is_opened && weir__event_behind(climb->gpu, climb->device->index, climb->request->stream, &waits[count].event))
         count++;
     uint64_t seen = 0;
     struct weir__pending_entry *entry;
@@ -179,27 +154,6 @@ static int compare_waits(const void *a, const void *b)
 {
     uint64_t first = ((const struct wait *)a)->bytes, second = ((const struct wait *)b)->bytes;
     return first > second ? -1 : first < second;
-}
-
-/* Polls to the deadline. A completed event is then synchronised, since only that makes the driver see the frees for other pools. */
-static bool wait_for(const struct climb *climb, const struct wait *wait)
-{
-    const struct gpu *gpu = climb->gpu;
-    uint64_t pause = POLL_FIRST;
-    int code;
-    while ((code = gpu->event_query(wait->event)) == GPU_NOT_READY) {
-        gpu->forget_error(code);
-        uint64_t now = gpu->now();
-        if (now >= climb->deadline)
-            return false;
-        gpu->pause(pause < climb->deadline - now ? pause : climb->deadline - now);
-        pause = pause * 2 < POLL_LONGEST ? pause * 2 : POLL_LONGEST;
-    }
-    if (code == GPU_SUCCESS)
-        code = gpu->event_synchronize(wait->event);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    return code == GPU_SUCCESS;
 }
 
 /* Another error than out-of-memory ends the climb: no rung helps against it. */
@@ -231,7 +185,7 @@ static bool rung_wait(struct climb *climb, void **ptr)
     bool any = false, rescued = false;
     qsort(waits, count, sizeof *waits, compare_waits);
     for (size_t i = 0; i < count; i++) {
-        bool done = !rescued && !is_over(climb) && wait_for(climb, &waits[i]);
+        bool done = !rescued && !is_over(climb) && weir__event_wait(climb->gpu, waits[i].event, climb->deadline);
         release_wait(climb, &waits[i], done);
         if (!done)
             continue;
@@ -256,7 +210,7 @@ void weir__wait_for_frees(struct weir__device *device)
     enum gpu_capture_mode mode = weir__relaxed_begin(climb.gpu);
     size_t count = collect(&climb, waits);
     for (size_t i = 0; i < count; i++)
-        release_wait(&climb, &waits[i], wait_for(&climb, &waits[i]));
+        release_wait(&climb, &waits[i], weir__event_wait(climb.gpu, waits[i].event, climb.deadline));
     weir__relaxed_end(climb.gpu, mode);
 }
 

@@ -233,12 +233,9 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
 /* The stream may be destroyed now: as after a large free on a stream that is not open, an event stays behind to wait for. */
 static void note_freed(const weir_stream *s)
 {
-    const struct gpu *gpu = s->w->gpu;
     uint64_t freed = atomic_load(&s->freed);
-    enum gpu_capture_status capture;
-    if (freed && weir__pending_is_due(&s->device->pending, s->handle, freed) &&
-        gpu->stream_capture_status(s->handle, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
-        weir__pending_note(&s->device->pending, gpu, s->device->index, s->handle);
+    if (freed && weir__pending_is_due(&s->device->pending, s->handle, freed))
+        weir__pending_note(&s->device->pending, s->w->gpu, s->device->index, s->handle);
 }
 
 void weir_stream_close(weir_stream *s)

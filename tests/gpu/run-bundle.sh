@@ -3,7 +3,7 @@
 #
 # run.sh of a GPU bundle (make gpu-bundle): runs the tests and measurements on this machine's GPU.
 #
-#   run.sh [STEP...]      tests peers try figures sanitizer; without any: all, in this order
+#   run.sh [STEP...]      tests peers examples try figures sanitizer; without any: all, in this order
 #
 #   OUT=DIR               where everything raw goes (./results)
 #   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240)
@@ -11,6 +11,7 @@
 #
 #   tests      every test program, each test in a process of its own, on one device
 #   peers      the test cases called "peers" of every test program, on two devices, where there are two
+#   examples   the examples, as their own test runs them
 #   try        weir devices, weir try
 #   figures    weir-figures, section by section
 #   sanitizer  every test program in one process under compute-sanitizer, if it is on PATH or in /usr/local/cuda/bin
@@ -122,6 +123,14 @@ step_peers() {
         CUDA_VISIBLE_DEVICES=${devices[0]},${devices[1]} suite try-multi-gpu tools/weir try --seconds=5 config/multi-gpu.yaml
 }
 
+step_examples() {
+    if [ ! -e examples/run.sh ]; then
+        row examples none - - -
+        return
+    fi
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite examples sh examples/run.sh
+}
+
 step_try() {
     local policy
     if [ ! -x tools/weir ]; then
@@ -181,12 +190,12 @@ fi
     uname -a
     nvidia-smi 2>&1
 } >"$out/machine.txt"
-[ $# -gt 0 ] || set -- tests peers try figures sanitizer
+[ $# -gt 0 ] || set -- tests peers examples try figures sanitizer
 for step; do
     case $step in
-    tests | peers | try | figures | sanitizer) ;;
+    tests | peers | examples | try | figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests peers try figures sanitizer" >&2
+        echo "run.sh: there is no step '$step'; write some of: tests peers examples try figures sanitizer" >&2
         exit 2
         ;;
     esac
