@@ -104,7 +104,8 @@ void give(void *ptr, gpu_stream stream)
 void *free_behind_kernel(uint64_t size)
 {
     void *ptr = take(rig.pool, size, rig.a);
-    ck_assert_gpu(g->delay(rig.a, KERNEL_NS));
+    /* A request that fails at most of the device's size costs the driver 50 ms, and at times more than twice that. */
+    ck_assert_gpu(g->delay(rig.a, 5 * KERNEL_NS));
     give(ptr, rig.a);
     ck_assert_gpu(g->event_record(rig.event, rig.a));
     return ptr;
