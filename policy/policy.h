@@ -86,6 +86,12 @@ struct policy_pool {
     struct policy_steps on_oom_steps;
     uint64_t on_oom_deadline; /* nanoseconds */
     enum policy_ipc ipc;
+    bool cache;                /* false: `cache: off`, and every ipc pool */
+    uint64_t cache_per_stream; /* bytes */
+    uint64_t cache_per_device;
+    uint64_t cache_largest;
+    uint64_t cache_idle; /* nanoseconds */
+    bool cache_capture_check;
     struct policy_origin *origins; /* policy's own: one for each key, for policy_each_value() and error places */
 };
 
@@ -100,6 +106,7 @@ struct policy {
     char *file;          /* what errors call it: a path, or "built-in" */
     size_t default_pool; /* index into pools */
     enum policy_capture capture;
+    bool keeper;
     size_t pool_count; /* at least 1 */
     struct policy_pool *pools;
     size_t stream_count;
