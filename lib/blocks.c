@@ -2,10 +2,20 @@
 #include "lib/blocks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "lib/class.h"
 #include "lib/pool.h"
 
-#define FIRST_CAPACITY 64
+#define FIRST_CAPACITY 16
+#define SLAB_LEN 16
+
+struct weir__slab {
+    struct weir__slab *next;
+    struct weir__entry entries[SLAB_LEN];
+};
+
+_Static_assert(WEIR__SHARDS == 256, "shard_of() takes eight bits of the hash");
 
 /* Blocks are 512-byte aligned, so the low nine bits say nothing. Fibonacci hashing spreads the rest; the top bits choose the shard, the
    ones below them the slot. */
@@ -16,16 +26,16 @@ static uint64_t hash(const void *ptr)
 
 static struct weir__shard *shard_of(struct weir__blocks *blocks, uint64_t hashed)
 {
-    return &blocks->shards[hashed >> 58];
+    return &blocks->shards[hashed >> 56];
 }
 
 static size_t home_of(const struct weir__shard *shard, uint64_t hashed)
 {
-    return (size_t)(hashed >> 26) & (shard->capacity - 1);
+    return (size_t)(hashed >> 24) & (shard->capacity - 1);
 }
 
 /* The slot of ptr, or the free slot where it would go. The shard has at least one free slot. */
-static struct weir__block *find(struct weir__shard *shard, const void *ptr, uint64_t hashed)
+static struct weir__slot *find(struct weir__shard *shard, const void *ptr, uint64_t hashed)
 {
     size_t at = home_of(shard, hashed);
     while (shard->slots[at].ptr && shard->slots[at].ptr != ptr)
@@ -51,17 +61,21 @@ static bool grow(struct weir__shard *shard)
 void weir__blocks_init(struct weir__blocks *blocks)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
+        blocks->shards[i] = (struct weir__shard){ .capacity = 0 };
         weir__spin_init(&blocks->shards[i].lock);
-        blocks->shards[i].capacity = 0;
-        blocks->shards[i].count = 0;
-        blocks->shards[i].slots = NULL;
     }
 }
 
 void weir__blocks_destroy(struct weir__blocks *blocks)
 {
-    for (size_t i = 0; i < WEIR__SHARDS; i++)
+    for (size_t i = 0; i < WEIR__SHARDS; i++) {
         free(blocks->shards[i].slots);
+        while (blocks->shards[i].slabs) {
+            struct weir__slab *slab = blocks->shards[i].slabs;
+            blocks->shards[i].slabs = slab->next;
+            free(slab);
+        }
+    }
 }
 
 /* The pool's counters of this shard, guarded by its lock: counting costs a fast path no access to memory that it does not own already. */
@@ -70,19 +84,70 @@ static struct weir__counts *counts_of(struct weir__blocks *blocks, const struct 
     return (struct weir__counts *)&pool->counts[shard - blocks->shards];
 }
 
-static bool has_room(struct weir__shard *shard)
+static void add_unused(struct weir__shard *shard, struct weir__entry *entry)
+{
+    entry->next = shard->unused;
+    shard->unused = entry;
+}
+
+/* Whether one more entry can be had. */
+static bool has_unused(struct weir__shard *shard)
+{
+    if (shard->unused)
+        return true;
+    struct weir__slab *slab = aligned_alloc(_Alignof(struct weir__slab), sizeof *slab);
+    if (!slab)
+        return false;
+    memset(slab, 0, sizeof *slab);
+    slab->next = shard->slabs;
+    shard->slabs = slab;
+    for (size_t i = 0; i < SLAB_LEN; i++)
+        add_unused(shard, &slab->entries[i]);
+    return true;
+}
+
+static bool has_slot(struct weir__shard *shard)
 {
     return (shard->count + 1) * 4 <= shard->capacity * 3 || grow(shard);
 }
 
-static void count_malloc(struct weir__counts *counts, const struct weir__block *block, uint64_t sign)
+static void count_malloc(struct weir__counts *counts, const struct weir__block *block)
 {
-    *(block->graph ? &counts->graph_mallocs : &counts->mallocs) += sign;
+    *(block->graph ? &counts->graph_mallocs : &counts->mallocs) += 1;
 }
 
 static void count_free(struct weir__counts *counts, const struct weir__block *block, uint64_t sign)
 {
     *(block->graph ? &counts->graph_frees : &counts->frees) += sign;
+}
+
+/* Only the members of the block: a cache's are left alone. */
+static void write_entry(struct weir__entry *entry, const struct weir__block *block, bool live)
+{
+    entry->ptr = block->ptr;
+    entry->size = block->size;
+    entry->pool = block->pool;
+    entry->class = block->class;
+    entry->graph = block->graph;
+    atomic_store_explicit(&entry->live, live, memory_order_release);
+}
+
+static struct weir__block read_entry(const struct weir__entry *entry)
+{
+    return (struct weir__block){
+        .ptr = entry->ptr, .size = entry->size, .pool = entry->pool, .class = entry->class, .graph = entry->graph
+    };
+}
+
+/* Fills a free slot. Called with room for it. */
+static struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *slot, const struct weir__block *block, bool live)
+{
+    struct weir__entry *entry = shard->unused;
+    shard->unused = entry->next;
+    write_entry(entry, block, live);
+    *slot = (struct weir__slot){ .ptr = block->ptr, .entry = entry };
+    shard->count++;
+    return entry;
 }
 
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former)
@@ -91,26 +156,28 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
     struct weir__shard *shard = shard_of(blocks, hashed);
     former->ptr = NULL;
     weir__spin_lock(&shard->lock);
-    bool room = has_room(shard);
+    bool room = has_slot(shard) && has_unused(shard);
     if (room) {
-        struct weir__block *slot = find(shard, block->ptr, hashed);
+        struct weir__slot *slot = find(shard, block->ptr, hashed);
         if (slot->ptr) {
-            *former = *slot;
+            *former = read_entry(slot->entry);
             count_free(counts_of(blocks, shard, former->pool), former, 1);
+            write_entry(slot->entry, block, true);
         } else {
-            shard->count++;
+            fill(shard, slot, block, true);
         }
-        *slot = *block;
-        count_malloc(counts_of(blocks, shard, block->pool), block, 1);
+        count_malloc(counts_of(blocks, shard, block->pool), block);
     }
     weir__spin_unlock(&shard->lock);
     return room;
 }
 
 /* Empties a slot and moves up the entries behind it that would no longer be found: linear probing needs no tombstones this way. */
-static void remove_slot(struct weir__shard *shard, struct weir__block *slot)
+static void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
 {
     size_t mask = shard->capacity - 1;
+    add_unused(shard, slot->entry);
+    shard->count--;
     size_t hole = (size_t)(slot - shard->slots);
     for (size_t at = (hole + 1) & mask; shard->slots[at].ptr; at = (at + 1) & mask) {
         size_t home = home_of(shard, hash(shard->slots[at].ptr));
@@ -122,40 +189,68 @@ static void remove_slot(struct weir__shard *shard, struct weir__block *slot)
     shard->slots[hole].ptr = NULL;
 }
 
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
+/* Whether a cache could keep it. */
+static bool is_cacheable(const struct weir__entry *entry)
+{
+    return entry->class != WEIR__CLASS_NONE && weir__class_bytes(entry->class) <= weir__pool_cache_largest(entry->pool);
+}
+
+bool weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **kept)
 {
     uint64_t hashed = hash(ptr);
     struct weir__shard *shard = shard_of(blocks, hashed);
     bool found = false;
     weir__spin_lock(&shard->lock);
-    if (shard->capacity) {
-        struct weir__block *slot = find(shard, ptr, hashed);
-        found = slot->ptr == ptr;
-        if (found) {
-            *block = *slot;
+    struct weir__slot *slot = shard->capacity ? find(shard, ptr, hashed) : NULL;
+    struct weir__entry *entry = slot && slot->ptr ? slot->entry : NULL;
+    if (entry && atomic_load_explicit(&entry->live, memory_order_acquire)) {
+        found = true;
+        atomic_store_explicit(&entry->live, false, memory_order_relaxed);
+        if (kept && is_cacheable(entry)) {
+            *kept = entry;
+        } else {
+            *block = read_entry(entry);
             remove_slot(shard, slot);
-            shard->count--;
             count_free(counts_of(blocks, shard, block->pool), block, 1);
+            if (kept)
+                *kept = NULL;
         }
     }
     weir__spin_unlock(&shard->lock);
     return found;
 }
 
-bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block)
+bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
+{
+    return weir__blocks_claim(blocks, ptr, block, NULL);
+}
+
+void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block)
+{
+    uint64_t hashed = hash(entry->ptr);
+    struct weir__shard *shard = shard_of(blocks, hashed);
+    weir__spin_lock(&shard->lock);
+    *block = read_entry(entry);
+    remove_slot(shard, find(shard, block->ptr, hashed));
+    if (count)
+        count_free(counts_of(blocks, shard, block->pool), block, 1);
+    weir__spin_unlock(&shard->lock);
+}
+
+struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block, bool live)
 {
     uint64_t hashed = hash(block->ptr);
     struct weir__shard *shard = shard_of(blocks, hashed);
+    struct weir__entry *entry = NULL;
     weir__spin_lock(&shard->lock);
     /* A search must always end at a free slot, so the last one stays free. */
-    bool room = has_room(shard) || shard->count + 1 < shard->capacity;
-    if (room) {
-        *find(shard, block->ptr, hashed) = *block;
-        shard->count++;
-        count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
+    if ((has_slot(shard) || shard->count + 1 < shard->capacity) && has_unused(shard)) {
+        entry = fill(shard, find(shard, block->ptr, hashed), block, live);
+        if (live)
+            count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }
     weir__spin_unlock(&shard->lock);
-    return room;
+    return entry;
 }
 
 struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_pool *pool)

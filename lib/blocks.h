@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * blocks.h - the table of live blocks: which pointers Weir gave out, how large they are and whose they are.
+ * blocks.h - the table of blocks: which pointers Weir gave out or keeps in a cache, how large they are and whose they are.
  *
  * Owned by its weir. Sharded by address; each shard has a spin lock of its own, a leaf: nothing is called while it is held except, when a
- * shard grows, the host's allocator. Spinning is right here because a holder only touches a few cache lines.
+ * shard grows, the host's allocator. Spinning is right here because a holder only touches a few cache lines. There are many shards, so that
+ * threads which free at the same time seldom meet in one.
  */
 #ifndef WEIR_LIB_BLOCKS_H
 #define WEIR_LIB_BLOCKS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,20 +17,45 @@
 #include "lib/spin.h"
 #include "lib/weir.h"
 
-#define WEIR__SHARDS 64
+#define WEIR__SHARDS 256
 
+/* A block as callers see it: a copy. */
 struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    bool graph; /* allocated during a capture: the memory belongs to the graph, not to the pool */
+    uint8_t class; /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
+    bool graph;    /* allocated during a capture: the memory belongs to the graph, not to the pool */
 };
+
+/*
+ * A block in the table. It stays where it is until the block goes back to CUDA, so that a cache can hold it. While it is live its user owns
+ * it; when it is not, whoever took it from the user does: a cache, under that cache's lock. One cache line.
+ */
+struct weir__entry {
+    void *ptr;
+    uint64_t size;
+    weir_pool *pool;
+    struct weir__entry *next, *previous; /* a cache's: in its list of the class; next also in the shard's list of unused entries */
+    struct weir__entry *newer, *older;   /* a cache's: in the order in which the blocks came */
+    uint32_t tick;                       /* a cache's: when it came, by the keeper's clock */
+    uint8_t class;
+    bool graph;
+    atomic_bool live;
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct weir__entry) == 64, "threads share no line of each other's blocks");
 
 struct weir__shard {
     weir__spin lock;
     size_t capacity; /* a power of two, or 0 */
     size_t count;    /* blocks in it; at most three quarters of capacity, which leaves room for those that are put back */
-    struct weir__block *slots;
+    struct weir__slot {
+        void *ptr;
+        struct weir__entry *entry;
+    } *slots;
+    struct weir__entry *unused;
+    struct weir__slab *slabs; /* where the entries live, all of them until the table is destroyed */
 } __attribute__((aligned(128))); /* two cache lines, since the hardware fetches them in pairs */
 
 struct weir__blocks {
@@ -39,19 +66,26 @@ void weir__blocks_init(struct weir__blocks *blocks);
 void weir__blocks_destroy(struct weir__blocks *blocks);
 
 /*
- * Adds a block. false: no host memory, nothing changed. If the address is in the table already, its owner freed it behind Weir's back (or
- * it was a graph's); *former gets that entry (ptr NULL otherwise), and the new one takes its place.
+ * Adds a live block. false: no host memory, nothing changed. If the address is in the table already, its owner freed it behind Weir's back
+ * (or it was a graph's); *former gets that block (ptr NULL otherwise), and the new one takes its place.
  */
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
-/* Takes the block that starts at ptr out of the table; false if there is none. */
+/* Takes the live block that starts at ptr out of the table; false if there is none. */
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
 
-/* The free of a block just taken failed: it is live again, as if it had not been taken. false: no host memory and no slot left, which needs
-   as many frees to fail at the same moment as a quarter of a shard has slots (16 at least). */
-bool weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block);
+/* The same, but a block that a cache of its pool could keep stays in the table, no longer live: *kept is its entry and *block is not set.
+   *kept is NULL if it was taken out. */
+bool weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **kept);
 
-/* How many blocks of the pool were ever added and taken; graph blocks are counted apart. */
+/* Takes an entry that was kept, and that is in no cache any more, out of the table. count: the free of its user is counted now. */
+void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);
+
+/* The free of a block just taken failed: it is in the table again, live as if it had not been taken, or kept as before. NULL: no host
+   memory and no slot left, which needs as many frees to fail at the same moment as a quarter of a shard has slots. */
+struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block, bool live);
+
+/* How many blocks of the pool were added and taken, those aside that caches served and kept; graph blocks are counted apart. */
 struct weir__counts {
     uint64_t mallocs, frees, graph_mallocs, graph_frees;
 };

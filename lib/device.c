@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "lib/weir_internal.h"
+#include "lib/stream.h"
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error)
 {
@@ -14,6 +14,8 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
         return weir__fail_gpu(error, w->gpu, code, "device %d", index);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
+    weir__spin_init(&device->orphan_lock);
+    weir__streams_init(device);
     weir__pending_init(&device->pending, device->info.memory);
     weir__recovery_init(&device->recovery);
     return WEIR_OK;
@@ -21,6 +23,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
 
 void weir__device_destroy(struct weir__device *device)
 {
+    weir__streams_destroy(device);
     weir__recovery_destroy(&device->recovery);
     weir__pending_destroy(&device->pending, device->w->gpu);
     pthread_rwlock_destroy(&device->lock);

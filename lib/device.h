@@ -24,6 +24,18 @@ struct weir__device {
     /* A bit for each hash of a handle whose opened stream is served by another pool than the default one: all other handles are routed
        without a look at the list, and without asking CUDA for their id. Changed under lock. */
     _Atomic uint64_t routed;
+    _Atomic uint64_t listed;     /* the same for the handles of all opened streams */
+    _Atomic uint64_t generation; /* another number after each change of the list of streams; no two devices ever have the same one */
+
+    /* Closed streams, oldest first, whose memory is kept for a while: a call that was on its way when its stream was closed finds it closed,
+       not gone. Guarded by lock. */
+    weir_stream *closed, **closed_end;
+    size_t closed_count;
+
+    weir__spin orphan_lock;      /* a leaf */
+    struct weir__entry *orphans; /* cached blocks whose stream is gone (flush.h), a list by `next` */
+
+    _Atomic uint64_t cache_largest; /* no cache of the device serves or ever served a larger request */
 
     struct weir__pending pending;
     struct weir__recovery recovery;

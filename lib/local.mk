@@ -6,8 +6,11 @@ noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
 	%reldir%/blocks.c \
 	%reldir%/blocks.h \
+	%reldir%/cache.c \
+	%reldir%/cache.h \
 	%reldir%/callbacks.c \
 	%reldir%/callbacks.h \
+	%reldir%/class.h \
 	%reldir%/current.c \
 	%reldir%/current.h \
 	%reldir%/device.c \
@@ -16,8 +19,11 @@ lib_libcore_la_SOURCES = \
 	%reldir%/error.h \
 	%reldir%/event.c \
 	%reldir%/event.h \
+	%reldir%/flush.c \
+	%reldir%/flush.h \
 	%reldir%/format.c \
 	%reldir%/format.h \
+	%reldir%/keeper.h \
 	%reldir%/malloc.c \
 	%reldir%/malloc.h \
 	%reldir%/pending.c \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lib/event.h"
+#include "lib/flush.h"
 #include "lib/settings.h"
 
 /* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
@@ -20,17 +21,19 @@ static void plain_end(const weir *w, enum gpu_capture_mode former)
 
 /* Counting ----------------------------------------------------------------------------------------------------------------------------- */
 
-static void raise_high(weir_pool *pool, uint64_t live)
+/* What CUDA was asked for. */
+static uint64_t bytes_of(const struct weir__block *block)
 {
-    uint64_t high = atomic_load_explicit(&pool->live_high, memory_order_relaxed);
-    while (live > high && !atomic_compare_exchange_weak_explicit(&pool->live_high, &high, live, memory_order_relaxed, memory_order_relaxed))
-        continue;
+    return block->class == WEIR__CLASS_NONE ? block->size : weir__class_bytes(block->class);
 }
 
+/* A live block went back to CUDA. */
 static void count_free(weir_pool *pool, const struct weir__block *block)
 {
-    if (!block->graph)
-        atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
+    if (block->graph)
+        return;
+    atomic_fetch_sub_explicit(&pool->taken, bytes_of(block), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
 }
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
@@ -82,15 +85,14 @@ static bool was_native_cap(const struct weir__request *request)
     return pool->is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= request->size);
 }
 
-/* At a cap a request counts as live before it is served, so that no two pass where one fits. false: it does not fit. */
-static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, uint64_t *live)
+/* At a cap a request counts as taken before it is served, so that no two pass where one fits. false: it does not fit. */
+static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size)
 {
-    uint64_t before = atomic_load_explicit(&pool->live, memory_order_relaxed);
-    do {
+    uint64_t before = atomic_load_explicit(&pool->taken, memory_order_relaxed);
+    do
         if (size > max_size || before > max_size - size)
             return false;
-        *live = before + size;
-    } while (!atomic_compare_exchange_weak_explicit(&pool->live, &before, *live, memory_order_relaxed, memory_order_relaxed));
+    while (!atomic_compare_exchange_weak_explicit(&pool->taken, &before, before + size, memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
@@ -98,10 +100,10 @@ bool weir__attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t live, max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
     void *block;
     request->code = GPU_OUT_OF_MEMORY;
-    request->at_cap = max_size && !claim(pool, request->size, max_size, &live);
+    request->at_cap = max_size && !claim(pool, request->size, max_size);
     if (request->at_cap)
         return false;
     request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
@@ -113,8 +115,8 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     } else if (request->code == GPU_SUCCESS) {
         /* Without a cap only what was served counts: a hopeless request would spoil the figures of all others meanwhile. */
         if (!max_size)
-            live = atomic_fetch_add_explicit(&pool->live, request->size, memory_order_relaxed) + request->size;
-        raise_high(pool, live);
+            atomic_fetch_add_explicit(&pool->taken, request->size, memory_order_relaxed);
+        weir__pool_count_live(pool, (int64_t)request->asked);
         if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
             weir__settings_rebalance(pool);
         *ptr = block;
@@ -124,7 +126,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
         request->at_cap = request->code == GPU_OUT_OF_MEMORY && was_native_cap(request);
     }
     if (max_size)
-        atomic_fetch_sub_explicit(&pool->live, request->size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pool->taken, request->size, memory_order_relaxed);
     return false;
 }
 
@@ -137,7 +139,7 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     gpu->forget_error(code);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->size,
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->asked,
                           pool->name, pool->device->index);
 }
 
@@ -156,7 +158,7 @@ static weir_status ask(struct weir__request *request, void **ptr)
     }
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__recover(request, ptr);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d", request->size, pool->name,
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d", request->asked, pool->name,
                           pool->device->index);
 }
 
@@ -188,8 +190,24 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
     return WEIR_OK;
 }
 
+/* How much is asked of CUDA: the bytes of a size class, if a cache may keep the block later and the cap has room for it. */
+static void choose_size(struct weir__request *request, struct weir__block *block, bool is_opened)
+{
+    const weir_pool *pool = request->pool;
+    request->size = request->asked;
+    if (is_opened && !block->graph && request->asked <= weir__pool_cache_largest(pool)) {
+        unsigned class = weir__class_of(request->asked);
+        uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+        if (!max_size || weir__class_bytes(class) <= max_size) {
+            block->class = (uint8_t)class;
+            request->size = weir__class_bytes(class);
+        }
+    }
+    request->small = request->size < pool->small_below;
+}
+
 /* With the block's device current where that matters. */
-static weir_status serve(struct weir__request *request, struct weir__block *block)
+static weir_status serve(struct weir__request *request, struct weir__block *block, bool is_opened)
 {
     weir *w = block->pool->w;
     const struct gpu *gpu = w->gpu;
@@ -197,10 +215,11 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     int code = gpu->stream_capture_status(request->stream, &capture);
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);
-        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s': the stream's capture status", request->size,
+        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s': the stream's capture status", request->asked,
                               block->pool->name);
     }
     block->graph = capture != GPU_CAPTURE_STATUS_NONE;
+    choose_size(request, block, is_opened);
     enum gpu_capture_mode mode = plain_begin(w);
     weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
     if (status == WEIR_OK)
@@ -209,20 +228,35 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     return status;
 }
 
-weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream)
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, bool is_opened)
 {
     if (size == 0) {
         *ptr = NULL;
         return WEIR_OK;
     }
-    struct weir__request request = { .pool = pool, .size = size, .stream = stream, .small = size < pool->small_below };
+    struct weir__request request = { .pool = pool, .asked = size, .stream = stream };
     struct weir__block block = { .size = size, .pool = pool };
     int former = weir__current_begin(pool->w->gpu, pool->device->index, stream);
-    weir_status status = serve(&request, &block);
+    weir_status status = serve(&request, &block, is_opened);
     weir__current_end(pool->w->gpu, former);
     if (status == WEIR_OK)
         *ptr = block.ptr;
     return status;
+}
+
+/* Serves a raw stream handle: from the cache of the opened stream that it is, if it is one and is served by `pool` (NULL: by any pool). */
+static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, gpu_stream stream, void **ptr, bool *is_opened)
+{
+    uint64_t id;
+    *is_opened = false;
+    if (size - 1 >= atomic_load_explicit(&device->cache_largest, memory_order_relaxed))
+        return false;
+    weir_stream *opened = weir__stream_find(device, stream, &id);
+    if (!opened)
+        return false;
+    enum weir__cache_answer answer = weir__cache_serve(opened, id, pool, size, ptr);
+    *is_opened = answer != WEIR__CACHE_CLOSED;
+    return answer == WEIR__CACHE_DONE;
 }
 
 weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream)
@@ -234,11 +268,14 @@ weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda
     if (device < 0 || (size_t)device >= w->device_count)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device,
                           w->device_count);
+    bool is_opened;
+    if (serve_raw(&w->devices[device], NULL, size, stream, ptr, &is_opened))
+        return WEIR_OK;
     weir_pool *pool = weir__stream_route(&w->devices[device], stream);
     if (!pool)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
                           "defaults.pool has no pool on device %d: add the device to its `devices`", device);
-    weir_status status = weir__serve(pool, ptr, size, stream);
+    weir_status status = weir__serve(pool, ptr, size, stream, is_opened);
     weir__pool_release(pool);
     return status;
 }
@@ -249,7 +286,10 @@ weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cud
         return weir__check_fork(weir__last_error_reset());
     if (!pool || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_pool_malloc: pool and ptr must not be NULL");
-    return weir__serve(pool, ptr, size, stream);
+    bool is_opened;
+    if (serve_raw(pool->device, pool, size, stream, ptr, &is_opened))
+        return WEIR_OK;
+    return weir__serve(pool, ptr, size, stream, is_opened);
 }
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
@@ -276,6 +316,13 @@ static void note_pending(const struct weir__block *block, gpu_stream stream, wei
     }
 }
 
+/* Makes a block live again whose free failed. */
+static void put_back(weir *w, const struct weir__block *block)
+{
+    if (!weir__blocks_put_back(&w->blocks, block, true))
+        weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block->ptr);
+}
+
 static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_stream stream, int code)
 {
     const struct gpu *gpu = w->gpu;
@@ -290,31 +337,67 @@ static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_str
     return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
 }
 
-weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
+/* Hands a block that was taken from its user to CUDA. */
+static weir_status free_block(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
-    struct weir__block block;
-    if (!weir__blocks_take(&w->blocks, ptr, &block))
-        return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
-                          "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
     const struct gpu *gpu = w->gpu;
-    weir_pool *pool = block.pool;
+    weir_pool *pool = block->pool;
     weir_status status = WEIR_OK;
     int former = weir__current_begin(gpu, pool->device->index, stream);
     enum gpu_capture_mode mode = plain_begin(w);
-    int code = gpu->free_async(ptr, stream);
+    int code = gpu->free_async(block->ptr, stream);
     if (code == GPU_SUCCESS) {
-        count_free(pool, &block);
-        if (!block.graph)
-            note_pending(&block, stream, opened);
+        count_free(pool, block);
+        if (!block->graph)
+            note_pending(block, stream, opened);
     } else {
-        status = refuse_free(w, &block, stream, code);
-        if (!weir__blocks_put_back(&w->blocks, &block))
-            weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", ptr);
+        status = refuse_free(w, block, stream, code);
+        put_back(w, block);
     }
     plain_end(w, mode);
     weir__current_end(gpu, former);
     if (status == WEIR_OK)
         weir__pool_release(pool);
+    return status;
+}
+
+/* Offers a block to the cache of the stream that it is freed on; opened: that stream, or NULL if only the handle is known. */
+static enum weir__cache_answer keep(weir *w, struct weir__entry *entry, gpu_stream stream, weir_stream *opened)
+{
+    struct weir__entry *victims;
+    uint64_t id;
+    if (opened)
+        id = opened->id;
+    else if (!(opened = weir__stream_find(entry->pool->device, stream, &id)))
+        return WEIR__CACHE_MISS;
+    enum weir__cache_answer answer = weir__cache_keep(opened, id, entry, &victims);
+    if (victims) {
+        enum gpu_capture_mode mode = plain_begin(w);
+        weir__flush_victims(opened, victims);
+        plain_end(w, mode);
+    }
+    return answer;
+}
+
+weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
+{
+    struct weir__block block;
+    struct weir__entry *kept;
+    if (!weir__blocks_claim(&w->blocks, ptr, &block, &kept))
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
+                          "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
+    if (kept && keep(w, kept, stream, opened) == WEIR__CACHE_DONE)
+        return WEIR_OK;
+    if (kept)
+        weir__blocks_remove(&w->blocks, kept, true, &block);
+    if (!opened)
+        return free_block(w, &block, stream, NULL);
+    if (!weir__stream_enter(opened)) {
+        put_back(w, &block);
+        return weir__stream_closed(weir__last_error_reset(), "weir_stream_free");
+    }
+    weir_status status = free_block(w, &block, stream, opened);
+    weir__stream_unpin(opened);
     return status;
 }
 

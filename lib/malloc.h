@@ -5,8 +5,9 @@
 
 #include "lib/stream.h"
 
-/* Serves a request of `size` bytes (0 gives NULL) from the pool on the stream. The pool is held by the caller. */
-weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream);
+/* Asks CUDA for `size` bytes (0 gives NULL) from the pool on the stream. The pool is held by the caller. is_opened: the stream is, so that its
+   cache may keep the block later. */
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, bool is_opened);
 
 /* Frees a block on a stream; opened: the weir_stream, if it was opened and the caller has it. */
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lib/current.h"
-#include "lib/device.h"
+#include "lib/flush.h"
 #include "lib/format.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
@@ -126,11 +126,41 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     return weir__status_of(code);
 }
 
+void weir__pool_count_live(weir_pool *pool, int64_t bytes)
+{
+    uint64_t live = atomic_fetch_add_explicit(&pool->live, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes;
+    uint64_t high = atomic_load_explicit(&pool->live_high, memory_order_relaxed);
+    /* Frees may be counted before what they free: then it is below 0 for a moment. */
+    while ((int64_t)live > (int64_t)high &&
+           !atomic_compare_exchange_weak_explicit(&pool->live_high, &high, live, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+struct weir__held weir__pool_held(weir_pool *pool)
+{
+    struct weir__cached cached = weir__streams_cached(pool->device, pool);
+    int64_t live = (int64_t)atomic_load(&pool->live) + cached.live;
+    return (struct weir__held){
+        .live = live > 0 ? (uint64_t)live : 0,
+        .cached = cached.bytes + weir__orphans_bytes(pool->device, pool),
+        .hits = atomic_load(&pool->closed_hits) + cached.hits,
+        .keeps = atomic_load(&pool->closed_keeps) + cached.keeps,
+    };
+}
+
+uint64_t weir__pool_live_blocks(weir_pool *pool)
+{
+    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
+    struct weir__held held = weir__pool_held(pool);
+    return counts.mallocs + held.hits - counts.frees - held.keeps;
+}
+
 static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
 {
-    weir_pool *pool = calloc(1, sizeof *pool);
+    weir_pool *pool = aligned_alloc(_Alignof(weir_pool), sizeof *pool);
     if (!pool)
         return NULL;
+    memset(pool, 0, sizeof *pool);
     pool->w = device->w;
     pool->device = device;
     pool->name = strdup(entry->name);
@@ -201,12 +231,11 @@ void weir__pool_free(weir_pool *pool)
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__current_pool_restore(pool);
-    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
-    uint64_t blocks = counts.mallocs - counts.frees;
+    uint64_t blocks = weir__pool_live_blocks(pool);
     if (blocks) {
         char text[WEIR__BYTES_LEN];
         weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync",
-                  pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, atomic_load(&pool->live)));
+                  pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, weir__pool_held(pool).live));
     }
     /* A peer may still read blocks that live on. */
     if (!blocks)
@@ -332,6 +361,7 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
     if (!pool)
         return weir__fail(error, WEIR_INVALID, "weir_pool_trim: pool must not be NULL");
     uint64_t gone = 0;
+    weir__flush(pool->device, pool);
     int code = weir__pool_trim(pool, keep, &gone);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "trim of pool '%s' on device %d", pool->name, pool->device->index);
@@ -376,11 +406,10 @@ int weir_pool_device(const weir_pool *pool)
     return pool ? pool->device->index : -1;
 }
 
-bool weir__pool_has_pending_frees(const weir_pool *pool)
+bool weir__pool_has_pending_frees(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
-    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
-    if (counts.mallocs != counts.frees || pool->is_default)
+    if (weir__pool_live_blocks(pool) || pool->is_default)
         return false;
     bool is_settled = weir__retired_is_settled(gpu, pool->handle);
     return (pool->small && !weir__retired_is_settled(gpu, pool->small)) || !is_settled;

@@ -52,7 +52,15 @@ struct weir_pool {
     bool is_parked;            /* a private pool that nobody uses. Guarded by lock */
     uint64_t threshold_before; /* release_threshold when the last reload began. Guarded by w->config */
 
-    _Atomic uint64_t release_threshold;
+    /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. */
+    struct {
+        _Atomic uint64_t largest; /* bytes; 0: nothing is cached */
+        _Atomic uint64_t per_stream, per_device;
+        _Atomic uint64_t idle; /* nanoseconds */
+        atomic_bool capture_check;
+    } cache __attribute__((aligned(128)));
+
+    _Atomic uint64_t release_threshold __attribute__((aligned(128)));
     _Atomic uint64_t max_size;   /* 0: none */
     _Atomic uint64_t deadline;   /* of the ladder, in nanoseconds */
     _Atomic unsigned steps;      /* bit (1 << rung) for each rung of the ladder */
@@ -60,9 +68,30 @@ struct weir_pool {
 
     _Atomic size_t references; /* private pools: the stream, each live block, each call in flight; 0: parked */
 
-    _Atomic uint64_t live, live_high, failures;
+    _Atomic uint64_t taken; /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
+    _Atomic uint64_t live;  /* bytes in users' hands, but for what the streams' caches have not yet added */
+    _Atomic uint64_t live_high, failures;
+    _Atomic uint64_t cache_granted;            /* of cache.per_device, to streams */
+    _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
     struct weir__counts counts[WEIR__SHARDS]; /* each guarded by the lock of its shard of the block table */
 };
+
+/* Bytes in users' hands and in caches, as of one moment of each cache. */
+struct weir__held {
+    uint64_t live, cached, hits, keeps;
+};
+struct weir__held weir__pool_held(weir_pool *pool);
+
+uint64_t weir__pool_live_blocks(weir_pool *pool);
+
+/* Adds to `live`, and raises its highest value. */
+void weir__pool_count_live(weir_pool *pool, int64_t bytes);
+
+/* The largest request that caches serve now; 0: none. */
+static inline uint64_t weir__pool_cache_largest(const weir_pool *pool)
+{
+    return atomic_load_explicit(&pool->cache.largest, memory_order_relaxed);
+}
 
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
@@ -78,7 +107,7 @@ void weir__pool_release(weir_pool *pool);
 weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry);
 
 /* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
-bool weir__pool_has_pending_frees(const weir_pool *pool);
+bool weir__pool_has_pending_frees(weir_pool *pool);
 
 /* weir_pool_trim() without its checks of arguments. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);

@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "lib/event.h"
+#include "lib/flush.h"
 #include "lib/format.h"
-#include "lib/stream.h"
 
 #define STREAMS_MAX 256 /* opened streams that the wait rung looks at, most freed bytes first */
 
@@ -72,12 +72,13 @@ __attribute__((format(printf, 2, 3))) static void append(weir_error *error, cons
 
 static void report_pools(struct weir__device *device, weir_error *error)
 {
-    char live[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved_text[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
+    char live[WEIR__BYTES_LEN], cached[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved_text[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
         uint64_t max_size = atomic_load(&pool->max_size);
-        append(error, "\n  pool '%s'%s: live %s, cached 0 B, idle %s, reserved %s", pool->name, pool->is_private ? " (private)" : "",
-               weir__bytes(live, atomic_load(&pool->live)), weir__bytes(idle, reserved > used ? reserved - used : 0),
+        struct weir__held held = weir__pool_held(pool);
+        append(error, "\n  pool '%s'%s: live %s, cached %s, idle %s, reserved %s", pool->name, pool->is_private ? " (private)" : "",
+               weir__bytes(live, held.live), weir__bytes(cached, held.cached), weir__bytes(idle, reserved > used ? reserved - used : 0),
                weir__bytes(reserved_text, reserved));
         if (max_size)
             append(error, ", max_size %s", weir__bytes(cap, max_size));
@@ -108,7 +109,7 @@ static weir_status report(const struct climb *climb)
     int code = climb->gpu->device_memory(climb->device->index, &free_bytes, &total_bytes);
     if (code != GPU_SUCCESS)
         climb->gpu->forget_error(code);
-    append(error, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, request->size), pool->name, climb->device->index,
+    append(error, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, request->asked), pool->name, climb->device->index,
            request->at_cap ? "its max_size is reached" : climb->gpu->code_text(GPU_OUT_OF_MEMORY), climb->gpu->code_name(GPU_OUT_OF_MEMORY));
     append(error, "\n  device %d: %s free of %s", climb->device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
     report_pools(climb->device, error);
@@ -175,6 +176,14 @@ static void release_wait(const struct climb *climb, const struct wait *wait, boo
         climb->gpu->event_destroy(wait->event);
     if (wait->stream && done)
         weir__stream_settle(climb->device, wait->stream, wait->bytes);
+}
+
+static bool rung_flush(struct climb *climb, void **ptr)
+{
+    /* At a cap only this pool's own blocks count. */
+    uint64_t flushed = weir__flush(climb->device, climb->request->at_cap ? climb->request->pool : NULL);
+    climb->rungs[WEIR_RUNG_FLUSH].gave = flushed;
+    return flushed > 0 && retry(climb, ptr);
 }
 
 static bool rung_wait(struct climb *climb, void **ptr)
@@ -249,8 +258,9 @@ static bool rung_callbacks(struct climb *climb, void **ptr)
     return false;
 }
 
-/* By weir_rung. There is nothing to flush before there are caches. */
+/* By weir_rung. */
 static bool (*const rungs[WEIR_RUNG_COUNT])(struct climb *climb, void **ptr) = {
+    [WEIR_RUNG_FLUSH] = rung_flush,
     [WEIR_RUNG_WAIT] = rung_wait,
     [WEIR_RUNG_TRIM] = rung_trim,
     [WEIR_RUNG_CALLBACKS] = rung_callbacks,
@@ -263,7 +273,7 @@ static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
     unsigned steps = atomic_load(&climb->request->pool->steps);
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
         bool at_cap = climb->request->at_cap && rung == WEIR_RUNG_CALLBACKS;
-        if (!(steps >> rung & 1) || !rungs[rung] || at_cap)
+        if (!(steps >> rung & 1) || at_cap)
             continue;
         uint64_t begin = climb->gpu->now();
         if (begin > climb->deadline) {
@@ -398,6 +408,6 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return report(&climb);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->size,
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->asked,
                           pool->name, pool->device->index);
 }

@@ -37,7 +37,8 @@ void weir__recovery_destroy(struct weir__recovery *recovery);
 /* One request on its way: what was asked, and what the last attempt said. */
 struct weir__request {
     weir_pool *pool;
-    size_t size;
+    size_t asked; /* bytes */
+    size_t size;  /* the same, or that of the size class */
     gpu_stream stream; /* not capturing */
     bool small;        /* from the small twin */
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */

@@ -201,6 +201,19 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     return check_peers(pool, policy, entry, error);
 }
 
+static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
+{
+    uint64_t largest = entry->cache && !pool->is_exportable ? entry->cache_largest : 0;
+    atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
+    atomic_store(&pool->cache.per_device, entry->cache_per_device);
+    atomic_store(&pool->cache.idle, entry->cache_idle);
+    atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
+    atomic_store(&pool->cache.largest, largest);
+    uint64_t former = atomic_load(&pool->device->cache_largest);
+    while (largest > former && !atomic_compare_exchange_weak(&pool->device->cache_largest, &former, largest))
+        continue;
+}
+
 static unsigned steps_mask(const struct policy_steps *steps)
 {
     static const weir_rung rungs[] = {
@@ -262,6 +275,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
         atomic_store(&pool->max_size, policy_size_bytes(entry->max_size, pool->device->info.memory));
         atomic_store(&pool->deadline, entry->on_oom_deadline);
         atomic_store(&pool->steps, steps_mask(&entry->on_oom_steps));
+        apply_cache(pool, entry);
     }
     pthread_mutex_unlock(&pool->lock);
     return status;

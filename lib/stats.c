@@ -26,23 +26,26 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->is_private = pool->is_private;
     stats->is_exportable = pool->is_exportable;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
-    stats->mallocs = counts.mallocs;
-    stats->frees = counts.frees;
-    stats->live_blocks = counts.mallocs - counts.frees;
+    struct weir__held held = weir__pool_held(pool);
+    stats->mallocs = counts.mallocs + held.hits;
+    stats->frees = counts.frees + held.keeps;
+    stats->cache_hits = held.hits;
+    stats->live_blocks = stats->mallocs - stats->frees;
     stats->graph_blocks = counts.graph_mallocs - counts.graph_frees;
     stats->failures = atomic_load(&pool->failures);
-    stats->live = atomic_load(&pool->live);
+    stats->live = held.live;
+    stats->cached = held.cached;
     stats->live_high = larger(atomic_load(&pool->live_high), stats->live);
     stats->max_size = atomic_load(&pool->max_size);
     stats->release_threshold = atomic_load(&pool->release_threshold);
 
-    stats->used = stats->live;
+    stats->used = stats->live + stats->cached;
     int code = weir__pool_read(pool, GPU_POOL_USED, &stats->used);
     if (code == GPU_SUCCESS)
         code = weir__pool_read(pool, GPU_POOL_RESERVED, &stats->reserved);
     if (code == GPU_SUCCESS)
         code = weir__pool_read(pool, GPU_POOL_RESERVED_HIGH, &stats->reserved_high);
-    stats->used = larger(stats->used, stats->live);
+    stats->used = larger(stats->used, stats->live + stats->cached);
     stats->slack = stats->used - stats->live - stats->cached;
     stats->reserved = larger(stats->reserved, stats->used);
     stats->idle = stats->reserved - stats->used;

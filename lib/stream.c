@@ -4,8 +4,20 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "lib/flush.h"
 #include "lib/malloc.h"
+
+#define CLOSED_MIN 256 /* closed streams of a device whose memory is not used again yet */
+#define RECENT_COUNT 8 /* a power of two */
+
+/* The streams that this thread last asked for, by the list's generation, which says whether the answer still holds, and by their id. */
+static __thread struct recent {
+    uint64_t generation;
+    uint64_t id;
+    weir_stream *stream; /* NULL: it was not open */
+} recents[RECENT_COUNT];
 
 static weir_stream *find(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
@@ -38,13 +50,48 @@ static uint64_t filter_bit(gpu_stream handle)
 }
 
 /* Called with device->lock held for writing, whenever the list has changed. */
-static void rebuild_filter(struct weir__device *device)
+static void rebuild_filters(struct weir__device *device)
 {
-    uint64_t bits = 0;
-    for (const weir_stream *stream = device->streams; stream; stream = stream->next)
+    static _Atomic uint64_t generations;
+    uint64_t routed = 0, listed = 0;
+    for (const weir_stream *stream = device->streams; stream; stream = stream->next) {
+        listed |= filter_bit(stream->handle);
         if (stream->pool != device->default_pool)
-            bits |= filter_bit(stream->handle);
-    atomic_store_explicit(&device->routed, bits, memory_order_release);
+            routed |= filter_bit(stream->handle);
+    }
+    atomic_store_explicit(&device->routed, routed, memory_order_release);
+    atomic_store_explicit(&device->listed, listed, memory_order_release);
+    atomic_store_explicit(&device->generation, atomic_fetch_add(&generations, 1) + 1, memory_order_release);
+}
+
+void weir__streams_init(struct weir__device *device)
+{
+    device->closed_end = &device->closed;
+    rebuild_filters(device);
+}
+
+void weir__streams_destroy(struct weir__device *device)
+{
+    while (device->closed) {
+        weir_stream *stream = device->closed;
+        device->closed = stream->next;
+        free(stream);
+    }
+}
+
+weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id)
+{
+    /* Without ids a handle proves nothing: it may be a new stream under an old number. */
+    if (!(atomic_load_explicit(&device->listed, memory_order_acquire) & filter_bit(handle)) || !device->has_stream_ids ||
+        get_id(device, handle, id) != GPU_SUCCESS)
+        return NULL;
+    struct recent *recent = &recents[*id % RECENT_COUNT];
+    if (recent->generation != atomic_load_explicit(&device->generation, memory_order_acquire) || recent->id != *id) {
+        pthread_rwlock_rdlock(&device->lock);
+        *recent = (struct recent){ atomic_load(&device->generation), *id, find(device, handle, *id) };
+        pthread_rwlock_unlock(&device->lock);
+    }
+    return recent->stream;
 }
 
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
@@ -63,6 +110,40 @@ weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
     }
     pthread_rwlock_unlock(&device->lock);
     return pool;
+}
+
+size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max)
+{
+    size_t count = 0;
+    pthread_rwlock_rdlock(&device->lock);
+    for (weir_stream *stream = device->streams; stream && count < max; stream = stream->next) {
+        if (stream->number >= *below)
+            continue;
+        atomic_fetch_add(&stream->pins, 1);
+        *below = stream->number;
+        streams[count++] = stream;
+    }
+    pthread_rwlock_unlock(&device->lock);
+    return count;
+}
+
+struct weir__cached weir__streams_cached(struct weir__device *device, const weir_pool *pool)
+{
+    struct weir__cached sum = { 0 };
+    pthread_rwlock_rdlock(&device->lock);
+    for (weir_stream *stream = device->streams; stream; stream = stream->next) {
+        struct weir__cache *cache = &stream->cache;
+        if (stream->pool != pool)
+            continue;
+        weir__spin_lock(&cache->lock);
+        sum.bytes += cache->bytes;
+        sum.hits += cache->hits;
+        sum.keeps += cache->keeps;
+        sum.live += cache->live;
+        weir__spin_unlock(&cache->lock);
+    }
+    pthread_rwlock_unlock(&device->lock);
+    return sum;
 }
 
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
@@ -153,11 +234,11 @@ static weir_status check_arguments(weir *w, int device, const void *out, weir_er
     return WEIR_OK;
 }
 
-static bool is_listed(const weir_stream *stream)
+static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
-    pthread_rwlock_rdlock(&stream->device->lock);
-    bool listed = find(stream->device, stream->handle, stream->id);
-    pthread_rwlock_unlock(&stream->device->lock);
+    pthread_rwlock_rdlock(&device->lock);
+    bool listed = find(device, handle, id);
+    pthread_rwlock_unlock(&device->lock);
     return listed;
 }
 
@@ -165,38 +246,77 @@ static void list_stream(weir_stream *stream)
 {
     struct weir__device *device = stream->device;
     pthread_rwlock_wrlock(&device->lock);
+    stream->number = device->streams ? device->streams->number + 1 : 0;
     stream->next = device->streams;
     device->streams = stream;
-    rebuild_filter(device);
+    rebuild_filters(device);
     pthread_rwlock_unlock(&device->lock);
 }
 
-static weir_status open_stream(weir *w, struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
+/* A stream that was closed long enough ago, or a new one; closed. */
+static weir_stream *dig_up_stream(struct weir__device *device)
+{
+    weir_stream *stream = NULL;
+    pthread_rwlock_wrlock(&device->lock);
+    if (device->closed_count > CLOSED_MIN) {
+        stream = device->closed;
+        device->closed = stream->next;
+        device->closed_count--;
+        if (!device->closed)
+            device->closed_end = &device->closed;
+    }
+    pthread_rwlock_unlock(&device->lock);
+    if (!stream && (stream = calloc(1, sizeof *stream))) {
+        stream->w = device->w;
+        stream->device = device;
+        weir__cache_init(&stream->cache);
+    }
+    return stream;
+}
+
+static void bury_stream(weir_stream *stream)
+{
+    struct weir__device *device = stream->device;
+    stream->next = NULL;
+    pthread_rwlock_wrlock(&device->lock);
+    *device->closed_end = stream;
+    device->closed_end = &stream->next;
+    device->closed_count++;
+    pthread_rwlock_unlock(&device->lock);
+}
+
+static weir_status open_stream(struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
                                weir_stream **s)
 {
-    weir_stream *stream = calloc(1, sizeof *stream);
+    weir *w = device->w;
+    uint64_t id;
+    int code = get_id(device, handle, &id);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
+    weir_stream *stream = dig_up_stream(device);
     if (!stream)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
-    *stream = (weir_stream){ .w = w, .device = device, .handle = handle, .is_own = is_own };
-    int code = get_id(device, handle, &stream->id);
-    weir_status status = code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
+    weir_status status = WEIR_OK;
+    weir_pool *pool = NULL;
+    pthread_mutex_lock(&w->config);
+    /* Streams are listed under config only, so what is free now stays free. */
+    if (is_listed(device, handle, id))
+        status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
+    else
+        status = choose_pool(device, name, error, &pool);
     if (status == WEIR_OK) {
-        pthread_mutex_lock(&w->config);
-        /* Streams are listed under config only, so what is free now stays free. */
-        if (is_listed(stream))
-            status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
-        else
-            status = choose_pool(device, name, error, &stream->pool);
-        if (status == WEIR_OK)
-            list_stream(stream);
-        pthread_mutex_unlock(&w->config);
+        stream->handle = handle;
+        stream->is_own = is_own;
+        atomic_store(&stream->freed, 0);
+        weir__cache_open(stream, id, pool);
+        list_stream(stream);
     }
-    if (status != WEIR_OK) {
-        free(stream);
-        return status;
-    }
-    *s = stream;
-    return WEIR_OK;
+    pthread_mutex_unlock(&w->config);
+    if (status == WEIR_OK)
+        *s = stream;
+    else
+        bury_stream(stream);
+    return status;
 }
 
 weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, const char *name, weir_error *error, weir_stream **s)
@@ -207,7 +327,7 @@ weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, cons
     if (stream == GPU_STREAM_PER_THREAD)
         return weir__fail(error, WEIR_INVALID, "the per-thread default stream is another stream in each thread: open a stream of your own, "
                                                "or call weir_malloc() on it without opening");
-    return open_stream(w, &w->devices[device], stream, false, name, error, s);
+    return open_stream(&w->devices[device], stream, false, name, error, s);
 }
 
 weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s)
@@ -222,7 +342,7 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
         w->gpu->forget_error(code);
         status = weir__fail_gpu(error, w->gpu, code, "no stream on device %d", device);
     } else {
-        status = open_stream(w, &w->devices[device], handle, true, name, error, s);
+        status = open_stream(&w->devices[device], handle, true, name, error, s);
         if (status != WEIR_OK)
             w->gpu->stream_destroy(handle);
     }
@@ -238,39 +358,88 @@ static void note_freed(const weir_stream *s)
         weir__pending_note(&s->device->pending, s->w->gpu, s->device->index, s->handle);
 }
 
-void weir_stream_close(weir_stream *s)
+static weir_status synchronize(const weir_stream *s, weir_error *error)
 {
-    if (!s || weir__is_forked())
-        return;
+    const struct gpu *gpu = s->w->gpu;
+    int former = weir__current_begin(gpu, s->device->index, s->handle);
+    enum gpu_capture_status capture;
+    int code = gpu->stream_capture_status(s->handle, &capture);
+    bool captures = code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
+    if (code == GPU_SUCCESS && !captures)
+        code = gpu->stream_synchronize(s->handle);
+    weir__current_end(gpu, former);
+    if (captures)
+        return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: end the capture before you wait for the stream");
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return weir__fail_gpu(error, gpu, code, "waiting for a stream of device %d", s->device->index);
+    }
+    return WEIR_OK;
+}
+
+/* Until nobody uses the stream's handle any more: recovery and flushes take microseconds, a request that recovers as long as its deadline. */
+static void wait_for_pins(const weir_stream *s)
+{
+    unsigned rounds = 0;
+    while (atomic_load(&s->pins))
+        if (++rounds < 100)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+}
+
+static void unlist_stream(weir_stream *s)
+{
     struct weir__device *device = s->device;
     pthread_rwlock_wrlock(&device->lock);
     weir_stream **link = &device->streams;
     while (*link != s)
         link = &(*link)->next;
     *link = s->next;
-    rebuild_filter(device);
+    rebuild_filters(device);
     pthread_rwlock_unlock(&device->lock);
-    /* Recovery pins a stream for the microseconds in which it records an event. */
-    while (atomic_load(&s->pins))
-        sched_yield();
+}
 
+/* What the cache has counted becomes the pool's own. */
+static void settle_counts(weir_stream *s)
+{
+    weir__pool_count_live(s->pool, s->cache.live);
+    atomic_fetch_add(&s->pool->closed_hits, s->cache.hits);
+    atomic_fetch_add(&s->pool->closed_keeps, s->cache.keeps);
+}
+
+void weir_stream_close(weir_stream *s)
+{
+    if (!s || weir__is_forked())
+        return;
     const struct gpu *gpu = s->w->gpu;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir__cache_close(s);
+    wait_for_pins(s);
+    weir__flush_closed(s);
+    unlist_stream(s);
+    wait_for_pins(s);
+    settle_counts(s);
     if (s->is_own) {
-        weir_stream_synchronize(s, NULL);
+        synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
         if (code != GPU_SUCCESS) {
             gpu->forget_error(code);
-            weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", device->index, gpu->code_name(code));
+            weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
         }
     } else {
-        int former = weir__current_begin(gpu, device->index, s->handle);
+        int former = weir__current_begin(gpu, s->device->index, s->handle);
         note_freed(s);
         weir__current_end(gpu, former);
     }
     weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);
-    free(s);
+    bury_stream(s);
+}
+
+weir_status weir__stream_closed(weir_error *error, const char *function)
+{
+    return weir__fail(error, WEIR_INVALID, "%s: this stream is closed: no call on a weir_stream may follow its weir_stream_close()", function);
 }
 
 /* Using -------------------------------------------------------------------------------------------------------------------------------- */
@@ -281,7 +450,14 @@ weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
         return weir__check_fork(weir__last_error_reset());
     if (!s || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
-    return weir__serve(s->pool, ptr, size, s->handle);
+    /* A size of 0 becomes the largest there is. */
+    if (size - 1 < weir__pool_cache_largest(s->pool) && weir__cache_serve(s, s->id, NULL, size, ptr) == WEIR__CACHE_DONE)
+        return WEIR_OK;
+    if (!weir__stream_enter(s))
+        return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
+    weir_status status = weir__serve(s->pool, ptr, size, s->handle, true);
+    weir__stream_unpin(s);
+    return status;
 }
 
 weir_status weir_stream_free(weir_stream *s, void *ptr)
@@ -301,21 +477,11 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
         return WEIR_FORKED;
     if (!s)
         return weir__fail(error, WEIR_INVALID, "weir_stream_synchronize: s must not be NULL");
-    const struct gpu *gpu = s->w->gpu;
-    int former = weir__current_begin(gpu, s->device->index, s->handle);
-    enum gpu_capture_status capture;
-    int code = gpu->stream_capture_status(s->handle, &capture);
-    bool captures = code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
-    if (code == GPU_SUCCESS && !captures)
-        code = gpu->stream_synchronize(s->handle);
-    weir__current_end(gpu, former);
-    if (captures)
-        return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: end the capture before you wait for the stream");
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
-        return weir__fail_gpu(error, gpu, code, "waiting for a stream of device %d", s->device->index);
-    }
-    return WEIR_OK;
+    if (!weir__stream_enter(s))
+        return weir__stream_closed(error, "weir_stream_synchronize");
+    weir_status status = synchronize(s, error);
+    weir__stream_unpin(s);
+    return status;
 }
 
 weir_cuda_stream weir_stream_handle(const weir_stream *s)

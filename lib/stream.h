@@ -2,8 +2,9 @@
 /*
  * stream.h - an opened stream: a CUDA stream that Weir was told of and may therefore touch until it is closed.
  *
- * Owned by the application, from open to close. Listed in its device under device->lock. The members below `next` are fixed after open;
- * `pins` is guarded by device->lock: whoever works on a stream found in the list (recovery) pins it, and close waits for the pins.
+ * Owned by the application, from open to close. Listed in its device under device->lock. Its members are fixed after open, but for the
+ * cache, which has a lock of its own, and counters. Whoever uses the handle of a stream beyond the cache's lock pins it, and close waits for
+ * the pins. The memory of a closed stream is used again only after many others were closed.
  */
 #ifndef WEIR_LIB_STREAM_H
 #define WEIR_LIB_STREAM_H
@@ -11,17 +12,20 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "lib/cache.h"
 #include "lib/weir_internal.h"
 
 struct weir_stream {
-    weir_stream *next; /* device->streams; guarded by device->lock */
+    weir_stream *next; /* device->streams, or device->closed; guarded by device->lock */
     _Atomic unsigned pins;
+    uint64_t number; /* later streams have higher ones, and stand before it in the list */
     weir *w;
     struct weir__device *device;
     gpu_stream handle;
     uint64_t id; /* with device->has_stream_ids */
     bool is_own; /* made by weir_stream_create() */
     weir_pool *pool;
+    struct weir__cache cache;
     _Atomic uint64_t freed; /* bytes freed here since recovery last saw the stream idle: the order in which it waits */
 };
 
@@ -31,6 +35,38 @@ struct weir_stream {
  * handle may have a pool of its own.
  */
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
+
+/* The opened stream that the handle is, by its id, or NULL. It is not pinned: another thread may close it, and open another stream in its
+   place, at any moment, which the functions of cache.h see by the id. */
+weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id);
+
+/* Pins an opened stream for a call that uses its handle; unpin it. false: it is closed. */
+static inline bool weir__stream_enter(weir_stream *stream)
+{
+    atomic_fetch_add(&stream->pins, 1);
+    if (!atomic_load(&stream->cache.is_closed))
+        return true;
+    atomic_fetch_sub(&stream->pins, 1);
+    return false;
+}
+
+/* The error of a call on a closed stream. */
+weir_status weir__stream_closed(weir_error *error, const char *function);
+
+/* Pins the next streams of the device behind number *below (UINT64_MAX: from the first), `max` at most, and lowers *below. Returns how many;
+   0 at the end. */
+size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
+
+/* What the caches of the pool's open streams hold and have done. */
+struct weir__cached {
+    uint64_t bytes, hits, keeps;
+    int64_t live; /* bytes that are not in pool->live yet */
+};
+struct weir__cached weir__streams_cached(struct weir__device *device, const weir_pool *pool);
+
+/* The lists of streams, in device.c's order: the device is not known to others yet, or no longer. */
+void weir__streams_init(struct weir__device *device);
+void weir__streams_destroy(struct weir__device *device);
 
 /* Pins up to `max` streams of the device, those that freed most if there are more, and writes them to `streams`. Returns how many. */
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);

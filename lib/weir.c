@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "lib/current.h"
+#include "lib/flush.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
-#include "lib/stream.h"
 
 /* Fork --------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -231,9 +231,10 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
     if (!options)
         options = &defaults;
 
-    weir *opened = calloc(1, sizeof *opened);
+    weir *opened = aligned_alloc(_Alignof(weir), sizeof *opened);
     if (!opened)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
+    memset(opened, 0, sizeof *opened);
     opened->log = options->log;
     opened->log_data = options->log_data;
     pthread_mutex_init(&opened->config, NULL);
@@ -276,6 +277,8 @@ static void close_pools(weir *w)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__retired_sweep(w->gpu);
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__flush(&w->devices[d], NULL);
     settle(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
@@ -346,6 +349,9 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
         w->policy = after;
     }
     pthread_mutex_unlock(&w->config);
+    /* What the caches hold was kept under other rules. */
+    for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++)
+        weir__flush(&w->devices[d], NULL);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);
     return status;

@@ -258,7 +258,8 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
- * slack is what others hold in a pool that Weir shares with them (backing: default, current); CUDA counts the bytes asked for (measured).
+ * slack is what blocks that caches may keep are larger than what was asked for (less than 12.5 % above 4 KiB; up to 4 KiB they are
+ * multiples of 512 bytes), and what others hold in a pool that Weir shares with them (backing: default, current).
  */
 typedef struct weir_pool_stats {
     const char *name;
@@ -266,12 +267,12 @@ typedef struct weir_pool_stats {
     int is_private;     /* belongs to one stream */
     int is_exportable;  /* then CUDA's figures, and so these, leave out free blocks whose pointer was exported (measured) */
     uint64_t live;      /* bytes asked for and not freed */
-    uint64_t cached;    /* bytes kept for quick reuse; 0 in this version */
+    uint64_t cached;    /* bytes of freed blocks that are kept for quick reuse */
     uint64_t slack;
     uint64_t used;
     uint64_t idle;      /* reserved, and used by nobody */
     uint64_t reserved;  /* bytes of the device that the pool holds */
-    uint64_t live_high; /* the highest `live` since open */
+    uint64_t live_high; /* the highest `live` since open; with caches exact to 1 MiB for each opened stream */
     uint64_t reserved_high;
     uint64_t max_size;          /* the cap in bytes; 0: none */
     uint64_t release_threshold; /* bytes; UINT64_MAX: all */
@@ -280,6 +281,7 @@ typedef struct weir_pool_stats {
     uint64_t mallocs;      /* requests served, since open */
     uint64_t frees;
     uint64_t failures; /* requests refused for want of memory, after recovery */
+    uint64_t cache_hits; /* of the requests served: those that needed no call of CUDA */
 } weir_pool_stats;
 
 /* One device. */

@@ -9,7 +9,8 @@
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
  *   device.lock           a registry lock: no CUDA call under it
  *   pool.lock             settings of one pool: CUDA calls are made under it
- *   leaves                pending.lock, callbacks.lock, the shards of the block table, the process's lists of current and retired pools
+ *   leaves                the streams' caches, device.orphans, pending.lock, callbacks.lock, the shards of the block table, the process's lists
+ *                         of current and retired pools
  * The log function and the application's callbacks are called with none of them held.
  */
 #ifndef WEIR_LIB_WEIR_INTERNAL_H
@@ -19,6 +20,7 @@
 #include "lib/callbacks.h"
 #include "lib/device.h"
 #include "lib/error.h"
+#include "lib/keeper.h"
 
 struct weir {
     const struct gpu *gpu;
@@ -31,6 +33,7 @@ struct weir {
     struct weir__device *devices;
     struct weir__blocks blocks;
     struct weir__callbacks callbacks;
+    struct weir__keeper keeper;
 };
 
 /* True in the child of a fork of a process that had a weir open: CUDA is dead there, and locks may be held for ever. */

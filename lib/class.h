@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * class.h - size classes: the sizes in which blocks are asked for that a cache may keep, so that requests of like size can share them.
+ *
+ * Multiples of 512 bytes, CUDA's alignment, up to 4 KiB; above, eight classes for each doubling, so that a block is less than 12.5 % larger
+ * than what was asked for. Class 0 is no class: a block of exactly the bytes asked for.
+ */
+#ifndef WEIR_LIB_CLASS_H
+#define WEIR_LIB_CLASS_H
+
+#include <stdint.h>
+
+#define WEIR__CLASS_NONE 0
+#define WEIR__CLASS_LARGEST (UINT64_C(64) << 30) /* bytes of the last class */
+#define WEIR__CLASS_COUNT 201                    /* with class 0 */
+
+/* The smallest class of at least `size` bytes. 1 to WEIR__CLASS_LARGEST. */
+static inline unsigned weir__class_of(uint64_t size)
+{
+    uint64_t last = size - 1;
+    if (last < 4096)
+        return (unsigned)(last >> 9) + 1;
+    unsigned log = 63 - (unsigned)__builtin_clzll(last);
+    return (log - 12) * 8 + (unsigned)(last >> (log - 3)) + 1;
+}
+
+static inline uint64_t weir__class_bytes(unsigned class)
+{
+    if (class <= 8)
+        return (uint64_t)class << 9;
+    unsigned log = (class - 9) / 8 + 12;
+    return (uint64_t)((class - 1) % 8 + 9) << (log - 3);
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/flush.h"
+
+#include "lib/event.h"
+
+#define BATCH 64                         /* streams that are pinned at a time */
+#define SETTLE (UINT64_C(1000) * 1000)   /* nanoseconds that an idle stream may take to come to its last free */
+
+/* Orphans ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void add_orphans(struct weir__device *device, struct weir__entry *entries)
+{
+    weir__spin_lock(&device->orphan_lock);
+    while (entries) {
+        struct weir__entry *entry = entries;
+        entries = entry->next;
+        entry->next = device->orphans;
+        device->orphans = entry;
+    }
+    weir__spin_unlock(&device->orphan_lock);
+}
+
+static struct weir__entry *take_orphans(struct weir__device *device)
+{
+    weir__spin_lock(&device->orphan_lock);
+    struct weir__entry *orphans = device->orphans;
+    device->orphans = NULL;
+    weir__spin_unlock(&device->orphan_lock);
+    return orphans;
+}
+
+static bool has_orphans(struct weir__device *device)
+{
+    weir__spin_lock(&device->orphan_lock);
+    bool any = device->orphans;
+    weir__spin_unlock(&device->orphan_lock);
+    return any;
+}
+
+uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
+{
+    uint64_t bytes = 0;
+    weir__spin_lock(&device->orphan_lock);
+    for (const struct weir__entry *entry = device->orphans; entry; entry = entry->next)
+        if (entry->pool == pool)
+            bytes += weir__class_bytes(entry->class);
+    weir__spin_unlock(&device->orphan_lock);
+    return bytes;
+}
+
+/* Giving back -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Frees each entry of the list on the stream. What CUDA refuses to take becomes an orphan. Returns the bytes that went. */
+static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct weir__entry *entries)
+{
+    weir *w = device->w;
+    uint64_t bytes = 0;
+    int former = weir__current_begin(w->gpu, device->index, handle);
+    while (entries) {
+        struct weir__block block;
+        struct weir__entry *entry = entries;
+        entries = entry->next;
+        /* CUDA may give the address to another thread as soon as it has it. */
+        weir__blocks_remove(&w->blocks, entry, false, &block);
+        int code = w->gpu->free_async(block.ptr, handle);
+        if (code == GPU_SUCCESS) {
+            bytes += weir__class_bytes(block.class);
+            atomic_fetch_sub_explicit(&block.pool->taken, weir__class_bytes(block.class), memory_order_relaxed);
+            weir__pool_release(block.pool);
+            continue;
+        }
+        w->gpu->forget_error(code);
+        entry = weir__blocks_put_back(&w->blocks, &block, false);
+        if (entry) {
+            entry->next = NULL;
+            add_orphans(device, entry);
+        } else {
+            weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
+        }
+    }
+    weir__current_end(w->gpu, former);
+    return bytes;
+}
+
+void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
+{
+    atomic_fetch_add_explicit(&stream->freed, give_back(stream->device, stream->handle, victims), memory_order_relaxed);
+    weir__stream_unpin(stream);
+}
+
+/* Whether the handle still is the stream that was opened. */
+static bool is_itself(const weir_stream *stream)
+{
+    const struct gpu *gpu = stream->w->gpu;
+    uint64_t id = 0;
+    if (!stream->device->has_stream_ids)
+        return true;
+    int former = weir__current_begin(gpu, stream->device->index, stream->handle);
+    int code = gpu->stream_id(stream->handle, &id);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code == GPU_SUCCESS && id == stream->id;
+}
+
+uint64_t weir__flush_stream(weir_stream *stream, const uint32_t *until)
+{
+    bool itself = is_itself(stream);
+    struct weir__entry *entries = weir__cache_drain(stream, until, itself);
+    if (!entries)
+        return 0;
+    if (!itself) {
+        add_orphans(stream->device, entries);
+        return 0;
+    }
+    uint64_t bytes = give_back(stream->device, stream->handle, entries);
+    atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
+    return bytes;
+}
+
+void weir__flush_closed(weir_stream *stream)
+{
+    weir__flush_stream(stream, NULL);
+    struct weir__entry *entries = weir__cache_drain(stream, NULL, false);
+    if (entries)
+        add_orphans(stream->device, entries);
+}
+
+/* Lets CUDA see the frees of a stream that has nothing else to do. */
+static void settle(const weir_stream *stream)
+{
+    const struct gpu *gpu = stream->w->gpu;
+    gpu_event event;
+    if (!weir__event_behind(gpu, stream->device->index, stream->handle, &event))
+        return;
+    weir__event_wait(gpu, event, gpu->now() + SETTLE);
+    gpu->event_destroy(event);
+}
+
+static bool captures(const struct weir__device *device, gpu_stream handle)
+{
+    const struct gpu *gpu = device->w->gpu;
+    enum gpu_capture_status capture;
+    int former = weir__current_begin(gpu, device->index, handle);
+    int code = gpu->stream_capture_status(handle, &capture);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
+}
+
+/* Whether nothing captures, as far as can be known: no opened stream, and no blocking stream, of which the legacy one tells. */
+static bool is_quiet(struct weir__device *device)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    bool quiet = !captures(device, GPU_STREAM_LEGACY);
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            quiet = quiet && !captures(device, streams[i]->handle);
+            weir__stream_unpin(streams[i]);
+        }
+    return quiet;
+}
+
+/* The streams that the orphans were freed on are gone: only the device as a whole can say that their work is done. */
+static uint64_t free_orphans(struct weir__device *device)
+{
+    const struct gpu *gpu = device->w->gpu;
+    gpu_stream stream;
+    if (!has_orphans(device) || !is_quiet(device))
+        return 0;
+    struct weir__entry *orphans = take_orphans(device);
+    int code = gpu->device_synchronize(device->index);
+    if (code == GPU_SUCCESS)
+        code = gpu->stream_create(device->index, &stream);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        add_orphans(device, orphans);
+        return 0;
+    }
+    uint64_t bytes = give_back(device, stream, orphans);
+    code = gpu->stream_synchronize(stream);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    gpu->stream_destroy(stream);
+    return bytes;
+}
+
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX, total = 0;
+    size_t count;
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            uint64_t bytes = !pool || streams[i]->pool == pool ? weir__flush_stream(streams[i], NULL) : 0;
+            if (bytes)
+                settle(streams[i]);
+            weir__stream_unpin(streams[i]);
+            total += bytes;
+        }
+    total += free_orphans(device);
+    weir__relaxed_end(device->w->gpu, mode);
+    return total;
+}
