@@ -113,13 +113,13 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
         policy_fail_name(&parse->reading, node, "a key has no dots; write its parts as nested mappings");
         return;
     }
-    /* The next part of each key that begins with the prefix. */
+    /* The next part of each key that begins with the prefix, and that would not be refused in turn. */
     struct policy_guess guess = policy_guess_begin(node->name);
     char part[32], best[32];
     size_t count, skip = strlen(prefix);
     const struct policy_key *keys = policy_keys(scope, &count);
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(keys[i].name, prefix, skip) != 0)
+        if (strncmp(keys[i].name, prefix, skip) != 0 || keys[i].type == POLICY_TYPE_LATER)
             continue;
         snprintf(part, sizeof(part), "%.*s", (int)strcspn(keys[i].name + skip, "."), keys[i].name + skip);
         policy_guess_try(&guess, part);
