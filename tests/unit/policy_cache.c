@@ -30,19 +30,24 @@ static void refuse(const char *cache, const char *overrides, const char *start, 
 }
 
 /* What the pool shows of its caches: each key behind "pools.a." with its value. */
+struct shown {
+    char text[512];
+    size_t len;
+};
+
 static void add_shown(const struct policy_value *value, void *data)
 {
-    char *shown = data;
+    struct shown *shown = data;
     if (strncmp(value->path, "pools.a.cache", 13) == 0)
-        strcat(strcat(strcat(strcat(shown, value->path + 8), "="), value->text), " ");
+        shown->len += (size_t)snprintf(shown->text + shown->len, sizeof(shown->text) - shown->len, "%s=%s ", value->path + 8, value->text);
 }
 
 static void expect(const char *cache, const char *overrides, const char *expected)
 {
-    char shown[512] = "";
+    struct shown shown = {0};
     struct policy *policy = parse(cache, overrides);
-    policy_each_value(policy, add_shown, shown);
-    ck_assert_str_eq(shown, expected);
+    policy_each_value(policy, add_shown, &shown);
+    ck_assert_str_eq(shown.text, expected);
     ck_assert_int_eq(policy->pools[0].cache, strcmp(expected, "cache=off ") != 0);
     policy_free(policy);
 }
