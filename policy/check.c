@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/parse.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "policy/origin.h"
@@ -40,6 +41,9 @@ static void check_ipc(const struct policy_pool *pool, struct policy_report *repo
              "does not go with ipc: an exportable pool has no release_threshold to keep it over a synchronise; remove this key or ipc");
     if (is_set(pool, "small_below"))
         fail(report, pool, "small_below", "does not go with ipc: an exportable pool has no small twin; remove this key or ipc");
+    if (pool->cache && !pool_origin(pool, "cache")->refused)
+        fail(report, pool, "cache",
+             "does not go with ipc: blocks of an exportable pool are never cached; write off, or remove this key or ipc");
     if (pool->location.kind != POLICY_LOCATION_DEVICE)
         fail(report, pool, "location", "does not go with ipc: only device memory can be exported; write device, or remove ipc");
 }
@@ -91,6 +95,33 @@ static void check_sizes(const struct policy_pool *pool, struct policy_report *re
              "is more than release_threshold keeps, so the first synchronise would give it back; lower it, or raise release_threshold");
     if (pool->max_size.kind != POLICY_SIZE_NONE && is_larger(&pool->initial_size, &pool->max_size))
         fail(report, pool, "initial_size", "is more than max_size allows; lower it, or raise max_size");
+}
+
+/* Reports a bound that is above the one around it, at the inner one; at the outer one if only that was written. */
+static void fail_above(const struct policy_pool *pool, const char *inner, const char *outer, const char *consequence,
+                       struct policy_report *report)
+{
+    const struct policy_origin *inside = pool_origin(pool, inner), *outside = pool_origin(pool, outer);
+    if (inside->refused || outside->refused)
+        return;
+    bool lower = inside->file != NULL;
+    const struct policy_origin *at = lower ? inside : outside, *other = lower ? outside : inside;
+    const char *name = lower ? outer : inner;
+    char initial[64] = "";
+    if (!other->file)
+        snprintf(initial, sizeof(initial), " (%s if not written)", policy_key_find(POLICY_SCOPE_POOL, name)->initial);
+    policy_report_add(report, mark_of(at), at->path, "is %s than %s%s, so %s; %s it, or %s %s", lower ? "more" : "less", name, initial,
+                      consequence, lower ? "lower" : "raise", lower ? "raise" : "lower", name);
+}
+
+static void check_cache(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (!pool->cache)
+        return;
+    if (pool->cache_largest > pool->cache_per_stream)
+        fail_above(pool, "cache.largest", "cache.per_stream", "no block of that size could ever be kept", report);
+    if (pool->cache_per_stream > pool->cache_per_device)
+        fail_above(pool, "cache.per_stream", "cache.per_device", "no stream could ever keep as much", report);
 }
 
 static void check_peers(const struct policy_pool *pool, struct policy_report *report)
@@ -175,6 +206,7 @@ void policy_check(const struct policy *policy, struct policy_report *report)
         check_backing(pool, report);
         check_location(pool, report);
         check_sizes(pool, report);
+        check_cache(pool, report);
         check_peers(pool, report);
     }
     check_exclusive(policy, report, is_current, "current", "the current pool", "write current: false here or there");

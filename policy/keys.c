@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define BYTES_MAX INT64_MAX /* 8 EiB, so that sums of a few sizes cannot overflow */
+#define CACHE_MIN 512       /* CUDA's smallest block, which is the smallest size class */
 #define SECOND UINT64_C(1000000000)
 
 /* Enums are stored through an int. */
@@ -62,6 +63,18 @@ static const struct policy_key file_keys[] = {
                 "begun; this costs about 60 ns a call. What Weir does on its own account always runs relaxed.",
     },
     {
+        .name = "keeper",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy, keeper),
+        .live = true,
+        .initial = "false",
+        .write = "true or false",
+        .help =
+            "Whether a service thread gives memory back while the program does something else, or nothing: cached blocks once they have "
+            "gone unused for cache.idle, and idle memory of the pools above release_threshold, which otherwise waits for the program's "
+            "next synchronise. It sleeps while there is nothing to give back.",
+    },
+    {
         .name = "pools",
         .type = POLICY_TYPE_POOLS,
         .otherwise = "required",
@@ -76,11 +89,6 @@ static const struct policy_key file_keys[] = {
         .write = "a mapping of streams, as in streams: {decode: {pool: main}}",
         .help = "What streams are opened with, each under the name that the program gives when it opens the stream. Names follow the rules "
                 "for pools.",
-    },
-    {
-        .name = "keeper",
-        .type = POLICY_TYPE_LATER,
-        .help = "The service thread that returns idle memory.",
     },
     {
         .name = "exact_peaks",
@@ -251,6 +259,73 @@ static const struct policy_key pool_keys[] = {
         .help = "No step starts later than this after the request failed.",
     },
     {
+        .name = "cache",
+        .type = POLICY_TYPE_SWITCH,
+        .offset = offsetof(struct policy_pool, cache),
+        .live = true,
+        .initial = "on",
+        .write = "off, on, or a mapping of its keys as in {per_stream: 64MiB}",
+        .help = "Whether blocks that opened streams free are kept, for each stream and size class, and served again to the same stream "
+                "without calling CUDA. off hands every free to CUDA. on keeps blocks with every key below at its default; a mapping of "
+                "those keys does so too, and sets the ones that it has. An exportable pool has no caches: see ipc.",
+    },
+    {
+        .name = "cache.per_stream",
+        .type = POLICY_TYPE_BYTES,
+        .min = CACHE_MIN,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, cache_per_stream),
+        .live = true,
+        .initial = "64MiB",
+        .write = "bytes as in 64MiB, at least 512; or cache: off to keep nothing",
+        .help = "The most that the cache of one stream holds, strictly: a block that does not fit any more goes to CUDA when it is freed.",
+    },
+    {
+        .name = "cache.per_device",
+        .type = POLICY_TYPE_BYTES,
+        .min = CACHE_MIN,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, cache_per_device),
+        .live = true,
+        .initial = "512MiB",
+        .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
+        .help = "The most that all caches of this pool on one device hold together. Less than per_stream is refused.",
+    },
+    {
+        .name = "cache.largest",
+        .type = POLICY_TYPE_BYTES,
+        .min = CACHE_MIN,
+        .max = UINT64_C(64) << 30,
+        .offset = offsetof(struct policy_pool, cache_largest),
+        .live = true,
+        .initial = "1MiB",
+        .write = "bytes as in 1MiB, from 512 to 64GiB",
+        .help = "The largest block that is kept; larger ones always come from CUDA and go back to it. More than per_stream is refused.",
+    },
+    {
+        .name = "cache.idle",
+        .type = POLICY_TYPE_TIME,
+        .min = SECOND / 100,
+        .max = 24 * 60 * 60 * SECOND,
+        .offset = offsetof(struct policy_pool, cache_idle),
+        .live = true,
+        .initial = "10s",
+        .write = "a time as in 10s, from 10ms to 1440m",
+        .help = "How long a cached block may go unused before the keeper gives it back to CUDA. Without keeper: true nothing is given back "
+                "for its age.",
+    },
+    {
+        .name = "cache.capture_check",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy_pool, cache_capture_check),
+        .live = true,
+        .initial = "true",
+        .write = "true or false",
+        .help = "Whether to ask CUDA before each cached call if the stream is being captured into a graph; such a call must not be served "
+                "from a cache. false saves about 28 ns of an allocation and its free (measured on an H200), and is only for programs that "
+                "never capture CUDA graphs.",
+    },
+    {
         .name = "ipc",
         .type = POLICY_TYPE_WORD,
         .words = ipc_words,
@@ -260,37 +335,13 @@ static const struct policy_key pool_keys[] = {
         .help =
             "Whether the pool can be exported to other processes, as a file descriptor. Memory of blocks that were exported never goes "
             "back while the pool lives, so no threshold could be kept: release_threshold, initial_size and small_below cannot be set "
-            "with it, and what was not exported goes back at each synchronise. The memory must be on the device.",
+            "with it, and what was not exported goes back at each synchronise. Its blocks are never cached, so cache can only be off. The "
+            "memory must be on the device.",
     },
     {
         .name = "ipc_max_block",
         .type = POLICY_TYPE_LATER,
         .help = "The largest block that may be shared.",
-    },
-    {
-        .name = "cache.per_stream",
-        .type = POLICY_TYPE_LATER,
-        .help = "Bytes that the cache of a stream may hold.",
-    },
-    {
-        .name = "cache.per_device",
-        .type = POLICY_TYPE_LATER,
-        .help = "Bytes that the caches of a device may hold.",
-    },
-    {
-        .name = "cache.largest",
-        .type = POLICY_TYPE_LATER,
-        .help = "The largest block that is cached.",
-    },
-    {
-        .name = "cache.idle",
-        .type = POLICY_TYPE_LATER,
-        .help = "How long a cache may go unused.",
-    },
-    {
-        .name = "cache.capture_check",
-        .type = POLICY_TYPE_LATER,
-        .help = "Whether each cached call asks if the stream captures.",
     },
     {
         .name = "share.socket",
@@ -387,6 +438,17 @@ enum policy_group policy_key_group(enum policy_scope scope, const char *name)
         group = POLICY_GROUP_LATER;
     }
     return group;
+}
+
+const struct policy_key *policy_key_switch(enum policy_scope scope, const struct policy_key *key)
+{
+    size_t len = strcspn(key->name, ".");
+    for (size_t i = 0; key->name[len] && i < scopes[scope].count; i++) {
+        const struct policy_key *above = &scopes[scope].keys[i];
+        if (above->type == POLICY_TYPE_SWITCH && strlen(above->name) == len && strncmp(above->name, key->name, len) == 0)
+            return above;
+    }
+    return NULL;
 }
 
 bool policy_name_is_valid(const char *name)

@@ -17,6 +17,7 @@ enum policy_type {
     POLICY_TYPE_STREAMS,  /* the mapping of streams */
     POLICY_TYPE_POOL,     /* size_t: the index of the pool that is named */
     POLICY_TYPE_BOOL,     /* bool */
+    POLICY_TYPE_SWITCH,   /* bool: off or on, in place of the mapping of the keys below it; such a mapping switches it on */
     POLICY_TYPE_WORD,     /* an enum; words[] in its order */
     POLICY_TYPE_SIZE,     /* struct policy_size */
     POLICY_TYPE_BYTES,    /* uint64_t */
@@ -60,6 +61,9 @@ enum policy_group {
 };
 /* Whether name, "on_oom", is the mapping that holds keys. */
 enum policy_group policy_key_group(enum policy_scope scope, const char *name);
+
+/* The switch that the key stands below, as "cache" of "cache.idle"; NULL if it stands below none. */
+const struct policy_key *policy_key_switch(enum policy_scope scope, const struct policy_key *key);
 
 /* Rungs that later versions have, NULL at the end. */
 extern const char *const policy_later_steps[];

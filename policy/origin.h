@@ -15,7 +15,8 @@ struct policy_origin {
     const char *file; /* NULL: not set, the default holds */
     unsigned line, column;
     const char *path;
-    const char *text; /* the effective value; NULL for keys that hold none */
+    const char *text; /* the effective value; NULL for keys that hold none, or are not written beside the others */
+    bool refused;     /* what was set is no value, and reported: the default holds, but nothing follows from it */
 };
 
 /* A policy with the arena that holds its parts. */

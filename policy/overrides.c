@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/keys.h"
+
 /* "pools.a.max_size=4GiB", with its place in the list. */
 struct assignment {
     const char *key, *value;
@@ -113,6 +115,28 @@ static struct policy_node *find_object(const struct overrides *overrides, const 
     return NULL;
 }
 
+static bool is_override(const struct policy_node *node)
+{
+    return strcmp(node->mark.file, POLICY_OVERRIDES) == 0;
+}
+
+/* The node itself, or what overrides set below it; NULL if all of it is the file's. */
+static const struct policy_node *find_override(const struct policy_node *node)
+{
+    const struct policy_node *found = is_override(node) ? node : NULL;
+    for (const struct policy_node *child = node->first; child && !found; child = child->next)
+        found = find_override(child);
+    return found;
+}
+
+static void fail_second(const struct overrides *overrides, const struct policy_node *value, const struct policy_node *first)
+{
+    char path[POLICY_PATH_MAX];
+    policy_node_path(value, path, sizeof(path));
+    policy_report_add(overrides->tree->report, value->mark, path, "is set a second time (first in column %u); remove one of the two",
+                      first->mark.column);
+}
+
 /* Puts a value in place of what the mapping has under its name. A mapping goes key by key, so that it leaves the others alone. */
 static void replace(const struct overrides *overrides, struct policy_node *mapping, struct policy_node *value)
 {
@@ -124,16 +148,21 @@ static void replace(const struct overrides *overrides, struct policy_node *mappi
         }
         return;
     }
-    if (former && strcmp(former->mark.file, POLICY_OVERRIDES) == 0) {
-        char path[POLICY_PATH_MAX];
-        policy_node_path(value, path, sizeof(path));
-        policy_report_add(overrides->tree->report, value->mark, path, "is set a second time (first in column %u); remove one of the two",
-                          former->mark.column);
+    const struct policy_node *first = former ? find_override(former) : NULL;
+    if (first) {
+        fail_second(overrides, value, first);
         return;
     }
     if (former)
         policy_node_remove(mapping, former);
     policy_node_append(mapping, value);
+}
+
+/* Whether the node is a switch, as `cache: off`, where an override goes on to one of the keys below it. */
+static bool is_switch(const struct policy_node *node, bool pool, unsigned depth)
+{
+    const struct policy_key *key = pool && depth == 2 ? policy_key_find(POLICY_SCOPE_POOL, node->name) : NULL;
+    return key && key->type == POLICY_TYPE_SWITCH && node->kind == POLICY_NODE_SCALAR;
 }
 
 /* One part of a key below `at`, made if it is not there. NULL: there is no such place, which is reported here or by whoever reads the tree.
@@ -148,11 +177,54 @@ static struct policy_node *descend(const struct overrides *overrides, const stru
     if (object)
         return find_object(overrides, assignment, at, part, pool ? "pool" : "stream");
     struct policy_node *found = policy_node_find(at, part->name);
-    if (found)
-        return found;
     part->kind = POLICY_NODE_MAPPING;
+    if (found && !is_switch(found, pool, depth))
+        return found;
+    if (found && is_override(found)) {
+        fail_second(overrides, part, found);
+        return NULL;
+    }
+    if (found)
+        policy_node_remove(at, found);
     policy_node_append(at, part);
     return part;
+}
+
+/* The key whose value stands at a path; NULL if none does, or one that has keys below it. */
+static const struct policy_key *value_at(const char *path)
+{
+    enum policy_scope scope = strncmp(path, "pools.", 6) == 0     ? POLICY_SCOPE_POOL
+                              : strncmp(path, "streams.", 8) == 0 ? POLICY_SCOPE_STREAM
+                                                                  : POLICY_SCOPE_FILE;
+    for (unsigned skip = scope == POLICY_SCOPE_FILE ? 0 : 2; skip > 0 && path; skip--) {
+        path = strchr(path, '.');
+        path = path ? path + 1 : NULL;
+    }
+    const struct policy_key *key = path ? policy_key_find(scope, path) : NULL;
+    if (!key)
+        return NULL;
+    switch (key->type) {
+    case POLICY_TYPE_POOLS:
+    case POLICY_TYPE_STREAMS:
+    case POLICY_TYPE_SWITCH:
+    case POLICY_TYPE_LATER:
+        return NULL;
+    default:
+        return key;
+    }
+}
+
+/* An assignment goes on below what is no mapping. Where a mapping belongs, reading the tree reports that; where a value belongs, reading it
+   would find nothing wrong. */
+static void fail_below(const struct overrides *overrides, const struct assignment *assignment, const struct policy_node *node)
+{
+    char path[POLICY_PATH_MAX], message[256];
+    policy_node_path(node, path, sizeof(path));
+    const struct policy_key *key = value_at(path);
+    if (!key || node->kind == POLICY_NODE_REFUSED)
+        return;
+    snprintf(message, sizeof(message), "has no keys below it; write %s", key->write);
+    fail(overrides, assignment, path, message);
 }
 
 static bool has_too_many_parts(const struct assignment *assignment)
@@ -177,7 +249,8 @@ static void apply(const struct overrides *overrides, const struct assignment *as
         if (depth == 0)
             snprintf(scope, sizeof(scope), "%.*s", (int)(dot - part), part);
         at = descend(overrides, assignment, at, part, (size_t)(dot - part), depth, scope);
-        /* Where the file has something else than a mapping, reading it reports that. */
+        if (at && at->kind != POLICY_NODE_MAPPING)
+            fail_below(overrides, assignment, at);
         if (!at || at->kind != POLICY_NODE_MAPPING)
             return;
     }

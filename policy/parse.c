@@ -113,13 +113,13 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
         policy_fail_name(&parse->reading, node, "a key has no dots; write its parts as nested mappings");
         return;
     }
-    /* The next part of each key that begins with the prefix. */
+    /* The next part of each key that begins with the prefix, and that would not be refused in turn. */
     struct policy_guess guess = policy_guess_begin(node->name);
     char part[32], best[32];
     size_t count, skip = strlen(prefix);
     const struct policy_key *keys = policy_keys(scope, &count);
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(keys[i].name, prefix, skip) != 0)
+        if (strncmp(keys[i].name, prefix, skip) != 0 || keys[i].type == POLICY_TYPE_LATER)
             continue;
         snprintf(part, sizeof(part), "%.*s", (int)strcspn(keys[i].name + skip, "."), keys[i].name + skip);
         policy_guess_try(&guess, part);
@@ -219,9 +219,20 @@ static void read_value(struct parse *parse, const struct target *target, const s
         read_streams(parse, node, key);
         break;
     default:
-        policy_value_read(&parse->reading, key, node, target->values + key->offset);
+        origin->refused = !policy_value_read(&parse->reading, key, node, target->values + key->offset);
         break;
     }
+}
+
+/* The mapping of the keys below a switch, which switches it on. */
+static void read_switched(struct parse *parse, const struct target *target, const struct policy_key *key, const struct policy_node *node)
+{
+    struct policy_origin *origin = (struct policy_origin *)policy_origin_of(target->scope, target->origins, key);
+    set_origin(parse, origin, node->mark);
+    *(bool *)(target->values + key->offset) = true;
+    char prefix[POLICY_PATH_MAX];
+    snprintf(prefix, sizeof(prefix), "%s.", key->name);
+    read_keys(parse, target, prefix, node);
 }
 
 /* Reads the entries of a mapping whose keys begin with prefix, "" or "on_oom.". */
@@ -233,7 +244,9 @@ static void read_keys(struct parse *parse, const struct target *target, const ch
         bool dotted = strchr(node->name, '.') != NULL;
         const struct policy_key *key = dotted ? NULL : policy_key_find(target->scope, name);
         enum policy_group group = dotted ? POLICY_GROUP_NONE : policy_key_group(target->scope, name);
-        if (key) {
+        if (key && key->type == POLICY_TYPE_SWITCH && node->kind == POLICY_NODE_MAPPING) {
+            read_switched(parse, target, key, node);
+        } else if (key) {
             read_value(parse, target, key, node);
         } else if (group == POLICY_GROUP_LATER) {
             policy_fail_name(&parse->reading, node, "is not in this version of Weir; remove it");
@@ -273,6 +286,7 @@ static void resolve(struct policy *policy)
 {
     const struct policy_key *threshold = policy_key_find(POLICY_SCOPE_POOL, "release_threshold");
     const struct policy_key *small = policy_key_find(POLICY_SCOPE_POOL, "small_below");
+    const struct policy_key *cache = policy_key_find(POLICY_SCOPE_POOL, "cache");
     for (size_t i = 0; i < policy->pool_count; i++) {
         struct policy_pool *pool = &policy->pools[i];
         if (pool->ipc == POLICY_IPC_NONE)
@@ -281,11 +295,22 @@ static void resolve(struct policy *policy)
             pool->release_threshold = (struct policy_size){POLICY_SIZE_NONE, 0};
         if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, small)->file)
             pool->small_below = 0;
+        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, cache)->file)
+            pool->cache = false;
     }
     for (size_t i = 0; i < policy->stream_count; i++) {
         if (policy->streams[i].pool == SIZE_MAX)
             policy->streams[i].pool = policy->default_pool;
     }
+}
+
+/* A switch that is on shows as the keys below it, one that is off as itself alone: so it is written, and never both. */
+static bool is_shown(const struct policy_object *object, const struct policy_key *key)
+{
+    const struct policy_key *above = policy_key_switch(object->scope, key);
+    if (above)
+        return *(const bool *)((const char *)object->values + above->offset);
+    return key->type != POLICY_TYPE_SWITCH || !*(const bool *)((const char *)object->values + key->offset);
 }
 
 /* Writes every value down as text, for policy_each_value() and policy_compare(). */
@@ -298,7 +323,7 @@ static void write_texts(struct parse *parse)
         for (size_t i = 0; i < count; i++) {
             bool value = keys[i].type != POLICY_TYPE_LATER && keys[i].type != POLICY_TYPE_POOLS && keys[i].type != POLICY_TYPE_STREAMS;
             struct policy_origin *origin = (struct policy_origin *)&object.origins[i];
-            if (value)
+            if (value && is_shown(&object, &keys[i]))
                 origin->text = policy_value_text(&parse->reading, &keys[i], (const char *)object.values + keys[i].offset);
         }
     }

@@ -151,7 +151,7 @@ static void compare_keys(const struct policy_object *before, const struct policy
     const struct policy_key *keys = policy_keys(after->scope, &count);
     for (size_t i = 0; i < count; i++) {
         const char *was = before->origins[i].text, *is = after->origins[i].text;
-        if (!was || keys[i].live || strcmp(was, is) == 0)
+        if (!was || !is || keys[i].live || strcmp(was, is) == 0)
             continue;
         struct policy_place place = place_of(policy, after->scope, after->origins, &keys[i]);
         policy_report_add(report, mark_of(place), place.path,

@@ -180,7 +180,8 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory);
  */
 enum policy_status policy_compare(const struct policy *before, const struct policy *after, struct policy_errors *errors);
 
-/* Every effective value, in the order of the key table; for `weir show`. Pointers are valid during the call only. */
+/* Every effective value, in the order of the key table; for `weir show`. Caches that are off come as the one value `cache`, others as the
+   keys below it. Pointers are valid during the call only. */
 struct policy_value {
     const char *path;      /* "pools.activations.release_threshold" */
     const char *text;      /* the value as one would write it: "25%", "[0, 1]" */

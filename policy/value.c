@@ -239,10 +239,21 @@ static void put_version(const struct policy_key *key, const void *value, struct 
     put(out, "%" PRIu64, key->max);
 }
 
-static bool read_bool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+/* Whether the text is what some dialect writes for a boolean, and which. */
+static bool means_bool(const char *text, bool *meant)
 {
     static const char *const meant_true[] = {"yes", "on", "y", "true", "1", NULL};
     static const char *const meant_false[] = {"no", "off", "n", "false", "0", NULL};
+    for (size_t i = 0; meant_true[i]; i++) {
+        *meant = strcasecmp(text, meant_true[i]) == 0;
+        if (*meant || strcasecmp(text, meant_false[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool read_bool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+{
     if (!is_plain(reading, key, node))
         return false;
     bool is_true = strcmp(node->text, "true") == 0;
@@ -250,20 +261,40 @@ static bool read_bool(const struct policy_reading *reading, const struct policy_
         *(bool *)value = is_true;
         return true;
     }
-    for (size_t i = 0; meant_true[i]; i++) {
-        bool yes = strcasecmp(node->text, meant_true[i]) == 0;
-        if (yes || strcasecmp(node->text, meant_false[i]) == 0) {
-            policy_fail(reading, node, "'%s' is not a boolean here; write %s", node->text, yes ? "true" : "false");
-            return false;
-        }
-    }
-    return fail_kind(reading, key, node);
+    bool meant;
+    if (!means_bool(node->text, &meant))
+        return fail_kind(reading, key, node);
+    policy_fail(reading, node, "'%s' is not a boolean here; write %s", node->text, meant ? "true" : "false");
+    return false;
 }
 
 static void put_bool(const struct policy_key *key, const void *value, struct text_out *out)
 {
     (void)key;
     put(out, "%s", *(const bool *)value ? "true" : "false");
+}
+
+/* As a boolean, and as on and off, which some editors turn into booleans. The mapping in its place is for the reader of mappings. */
+static bool read_switch(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+{
+    if (!is_plain(reading, key, node))
+        return false;
+    bool on = strcmp(node->text, "on") == 0 || strcmp(node->text, "true") == 0;
+    if (on || strcmp(node->text, "off") == 0 || strcmp(node->text, "false") == 0) {
+        *(bool *)value = on;
+        return true;
+    }
+    bool meant;
+    if (!means_bool(node->text, &meant))
+        return fail_kind(reading, key, node);
+    policy_fail(reading, node, "'%s' is not known; write %s", node->text, meant ? "on" : "off");
+    return false;
+}
+
+static void put_switch(const struct policy_key *key, const void *value, struct text_out *out)
+{
+    (void)key;
+    put(out, "%s", *(const bool *)value ? "on" : "off");
 }
 
 static bool read_word(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
@@ -346,24 +377,33 @@ static void put_size(const struct policy_key *key, const void *value, struct tex
     }
 }
 
+static bool is_enough(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node,
+                      const uint64_t *value)
+{
+    if (*value < key->min)
+        policy_fail(reading, node, "%s is too small; write %s", policy_quote(node->text).text, key->write);
+    return *value >= key->min;
+}
+
 static bool read_bytes(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
     if (!is_plain(reading, key, node))
         return false;
     if (strcmp(node->text, "none") == 0) {
-        policy_fail(reading, node, "'none' is not a number of bytes; write 0");
+        policy_fail(reading, node, "'none' is not a number of bytes; write %s", key->min > 0 ? key->write : "0");
         return false;
     }
     if (node->text[strlen(node->text) - 1] == '%') {
         policy_fail(reading, node, "%s is a share, but this key counts bytes; write %s", policy_quote(node->text).text, key->write);
         return false;
     }
-    return read_quantity(reading, key, node, policy_size_units, 1, "bytes", value);
+    return read_quantity(reading, key, node, policy_size_units, 1, "bytes", value) && is_enough(reading, key, node, value);
 }
 
 static bool read_time(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
-    return is_plain(reading, key, node) && read_quantity(reading, key, node, policy_time_units, 0, "nanoseconds", value);
+    return is_plain(reading, key, node) && read_quantity(reading, key, node, policy_time_units, 0, "nanoseconds", value) &&
+           is_enough(reading, key, node, value);
 }
 
 /* The largest unit that divides it; else milliseconds with as many decimals as it takes. */
@@ -670,6 +710,7 @@ static const struct type types[] = {
     [POLICY_TYPE_VERSION] = {read_version, put_version},
     [POLICY_TYPE_POOL] = {read_pool, NULL},
     [POLICY_TYPE_BOOL] = {read_bool, put_bool},
+    [POLICY_TYPE_SWITCH] = {read_switch, put_switch},
     [POLICY_TYPE_WORD] = {read_word, put_word},
     [POLICY_TYPE_SIZE] = {read_size, put_size},
     [POLICY_TYPE_BYTES] = {read_bytes, put_bytes},

@@ -164,6 +164,19 @@ static void value(const struct policy_key *key)
 
 static void scope(enum policy_scope which, const char *prefix);
 
+/* A switch, or the mapping of the keys below it. Readers of YAML 1.1 take on and off for booleans, those of 1.2 for text. */
+static void switched(enum policy_scope which, const char *below)
+{
+    line("\"anyOf\": [");
+    depth++;
+    line("{ \"enum\": [\"off\", \"on\", false, true] },");
+    open_object(NULL);
+    scope(which, below);
+    close_object(false);
+    depth--;
+    line("]");
+}
+
 /* A mapping whose keys are names and whose values are the objects of a scope. */
 static void objects(enum policy_scope which, size_t min, size_t max)
 {
@@ -179,7 +192,7 @@ static void objects(enum policy_scope which, size_t min, size_t max)
     line("\"additionalProperties\": false");
 }
 
-static void member(const struct policy_key *key)
+static void member(enum policy_scope which, const struct policy_key *key)
 {
     char text[1024];
     snprintf(text, sizeof(text), "%s Write %s.", key->help, key->write);
@@ -189,10 +202,13 @@ static void member(const struct policy_key *key)
         line("\"default\": %s,", key->initial);
     else if (key->initial && key->type != POLICY_TYPE_STEPS)
         string("default", key->initial, true);
+    snprintf(text, sizeof(text), "%s.", key->name);
     if (key->type == POLICY_TYPE_POOLS)
         objects(POLICY_SCOPE_POOL, 1, POLICY_POOLS_MAX);
     else if (key->type == POLICY_TYPE_STREAMS)
         objects(POLICY_SCOPE_STREAM, 0, POLICY_STREAMS_MAX);
+    else if (key->type == POLICY_TYPE_SWITCH)
+        switched(which, text);
     else
         value(key);
 }
@@ -250,7 +266,7 @@ static void scope(enum policy_scope which, const char *prefix)
         if (strlen(prefix) + strlen(part) < strlen(keys[i].name))
             scope(which, below);
         else
-            member(&keys[i]);
+            member(which, &keys[i]);
         close_object(i != last);
     }
     close_object(false);

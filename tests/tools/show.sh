@@ -29,6 +29,7 @@ check "top_line_says_which_file_and_why" says "$out" "Policy: named.yaml (named 
 check "value_of_the_file_has_its_line" row pools.frames.max_size 4GiB "live named.yaml:4"
 check "value_not_in_the_file_is_a_default" row pools.frames.small_below 1MiB default
 check "live_key_is_marked" row pools.frames.on_oom.deadline 1s "live default"
+check "caches_that_are_on_show_their_keys" row pools.frames.cache.per_stream 64MiB "live default"
 
 overridden() {
     WEIR_CONF=pools.frames.max_size=2GiB exits 0 show named.yaml
@@ -36,6 +37,13 @@ overridden() {
 check "override_is_applied" overridden
 check "overridden_value_names_the_variable" row pools.frames.max_size 2GiB "live \$WEIR_CONF, column 1"
 check "overrides_are_shown_on_top" says "$out" "Overrides: WEIR_CONF=pools.frames.max_size=2GiB"
+
+switched_off() {
+    WEIR_CONF=pools.frames.cache=off exits 0 show named.yaml
+}
+check "caches_are_switched_off" switched_off
+check "caches_that_are_off_show_that_alone" row pools.frames.cache off "live \$WEIR_CONF, column 1"
+check "keys_of_caches_that_are_off_are_not_shown" says_not "$out" cache.per_stream
 
 by_variable() {
     WEIR_POLICY=$tap_dir/named.yaml exits 0 show

@@ -10,6 +10,7 @@ tests_unit_libpolicydata_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_libpolicydata_la_LIBADD = policy/libpolicy.la tests/support/libsuite.la
 
 policy_tests = \
+	tests/unit/policy_cache \
 	tests/unit/policy_files \
 	tests/unit/policy_load \
 	tests/unit/policy_memory \
@@ -18,6 +19,8 @@ policy_tests = \
 check_PROGRAMS += $(policy_tests)
 TESTS += $(policy_tests)
 
+tests_unit_policy_cache_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_cache_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_files_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_files_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_load_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

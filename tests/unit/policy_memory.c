@@ -12,13 +12,13 @@
 static const char good[] =
     "weir: 1\ncapture: relaxed\ndefaults: {pool: a}\npools:\n"
     "  a: {devices: [0, GPU-01234567-89ab-cdef-0123-456789abcdef], max_size: 50%, on_oom: {steps: [wait], deadline: 2s}}\n"
-    "  b: {peer_access: [1, 0]}\nstreams: {s: {pool: b}, t: {private: true}}\n";
+    "  b: {peer_access: [1, 0], cache: off}\nstreams: {s: {pool: b}, t: {private: true}}\n";
 static const char bad[] =
     "weir: 1\ncolour: red\ncapture: *x\npools:\n  a: &a {devices: [x], devices: [1]}\n  b: {max_size: 1G, ? [k] : 1}\n"
     "  c: {current: true}\n  d: {current: true, on_oom: {steps: [[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}}\n"
     "streams: {s: {pool: e}}\n";
 static const char broken[] = "weir: 1\npools: {a: {devices: [0, 1\n";
-static const char overrides[] = "capture=caller,pools.a.devices=[0,1],pools.a.reuse={opportunistic: false}";
+static const char overrides[] = "capture=caller,pools.a.devices=[0,1],pools.a.reuse={opportunistic: false},pools.b.cache.idle=5s";
 static const char bad_overrides[] = "capture=caller,capture=caller,x,pools.z.ipc=none,pools.a.devices=[0,&x y],pools.a.ipc=";
 
 /* One call that allocates: policy_parse(), or policy_compare() of two policies that were parsed before. */

@@ -148,8 +148,8 @@ END_TEST
 
 START_TEST(key_of_a_later_version_is_refused)
 {
-    refuse("keeper=true", "WEIR_CONF:1:1: keeper: ", "not in this version");
-    refuse("pools.frames.cache.per_stream=1MiB", "WEIR_CONF:1:1: pools.frames.cache: ", "not in this version");
+    refuse("control=true", "WEIR_CONF:1:1: control: ", "not in this version");
+    refuse("pools.frames.share.socket=x", "WEIR_CONF:1:1: pools.frames.share: ", "not in this version");
 }
 END_TEST
 
@@ -231,6 +231,14 @@ START_TEST(override_below_a_value_leaves_the_error_to_the_file)
 }
 END_TEST
 
+START_TEST(override_below_a_good_value_is_refused)
+{
+    refuse("pools.activations.max_size.x=1GiB", "WEIR_CONF:1:1: pools.activations.max_size: ", "has no keys below it; write bytes");
+    refuse("capture=relaxed,capture.x=1", "WEIR_CONF:1:17: capture: ", "has no keys below it; write caller or relaxed");
+    refuse("streams.decode.pool.x.y=1", "WEIR_CONF:1:1: streams.decode.pool: ", "has no keys below it");
+}
+END_TEST
+
 START_TEST(overrides_say_nothing_on_a_file_that_is_no_policy)
 {
     char error[2048];
@@ -283,6 +291,7 @@ int main(void)
     tcase_add_test(bad, key_set_twice_is_refused);
     tcase_add_test(bad, key_with_too_many_parts_is_refused);
     tcase_add_test(bad, override_below_a_value_leaves_the_error_to_the_file);
+    tcase_add_test(bad, override_below_a_good_value_is_refused);
     tcase_add_test(bad, overrides_say_nothing_on_a_file_that_is_no_policy);
     tcase_add_test(bad, every_wrong_override_is_reported);
     return suite_run(suite);

@@ -38,17 +38,24 @@ START_TEST(defaults_are_those_of_the_key_table)
     ck_assert_uint_eq(pool->on_oom_steps.count, POLICY_STEP_COUNT);
     ck_assert_uint_eq(pool->on_oom_deadline, 1000000000);
     ck_assert_int_eq(pool->ipc, POLICY_IPC_NONE);
+    ck_assert(pool->cache && pool->cache_capture_check);
+    ck_assert_uint_eq(pool->cache_per_stream, 64 << 20);
+    ck_assert_uint_eq(pool->cache_per_device, 512 << 20);
+    ck_assert_uint_eq(pool->cache_largest, 1 << 20);
+    ck_assert_uint_eq(pool->cache_idle, UINT64_C(10000000000));
+    ck_assert(!policy->keeper);
     policy_free(policy);
 }
 END_TEST
 
 START_TEST(every_key_reaches_its_member)
 {
-    struct policy *policy = data_parse("weir: 1\ncapture: relaxed\ndefaults: {pool: b}\npools:\n  a: {}\n  b:\n"
+    struct policy *policy = data_parse("weir: 1\ncapture: relaxed\nkeeper: true\ndefaults: {pool: b}\npools:\n  a: {}\n  b:\n"
                                        "    devices: [2, GPU-01234567-89AB-cdef-0123-456789abcdef]\n    current: true\n"
                                        "    location: device\n    release_threshold: 25.5%\n    initial_size: 1GiB\n    max_size: 2GiB\n"
                                        "    small_below: 64KiB\n    reuse: {event_dependencies: false, internal_dependencies: false}\n"
                                        "    peer_access: all\n    on_oom: {steps: [wait, callbacks], deadline: 20ms}\n"
+                                       "    cache: {per_stream: 3MiB, per_device: 5MiB, largest: 2MiB, idle: 4s, capture_check: false}\n"
                                        "  c: {location: host_numa:3, backing: new}\n  d: {ipc: posix_fd}\n  e: {backing: default}\n"
                                        "streams: {s: {pool: c, private: true}}\n",
                                        NULL);
@@ -73,6 +80,12 @@ START_TEST(every_key_reaches_its_member)
     ck_assert_int_eq(b->on_oom_steps.items[0], POLICY_STEP_WAIT);
     ck_assert_int_eq(b->on_oom_steps.items[1], POLICY_STEP_CALLBACKS);
     ck_assert_uint_eq(b->on_oom_deadline, 20000000);
+    ck_assert(b->cache && !b->cache_capture_check);
+    ck_assert_uint_eq(b->cache_per_stream, 3 << 20);
+    ck_assert_uint_eq(b->cache_per_device, 5 << 20);
+    ck_assert_uint_eq(b->cache_largest, 2 << 20);
+    ck_assert_uint_eq(b->cache_idle, UINT64_C(4000000000));
+    ck_assert(policy->keeper);
     ck_assert_int_eq(policy->pools[2].location.kind, POLICY_LOCATION_HOST_NUMA);
     ck_assert_int_eq(policy->pools[2].location.node, 3);
     ck_assert_int_eq(policy->pools[3].ipc, POLICY_IPC_POSIX_FD);
@@ -85,11 +98,12 @@ START_TEST(every_key_reaches_its_member)
 }
 END_TEST
 
-START_TEST(exportable_pool_has_no_threshold_and_no_twin)
+START_TEST(exportable_pool_has_no_threshold_no_twin_and_no_caches)
 {
     struct policy *policy = data_parse("weir: 1\npools: {a: {ipc: posix_fd}}\n", NULL);
     ck_assert_int_eq(policy->pools[0].release_threshold.kind, POLICY_SIZE_NONE);
     ck_assert_uint_eq(policy->pools[0].small_below, 0);
+    ck_assert(!policy->pools[0].cache);
     policy_free(policy);
 }
 END_TEST
@@ -364,12 +378,13 @@ START_TEST(values_are_shown_in_the_order_of_the_key_table)
     struct policy *policy = data_parse("weir: 1\nstreams: {s: {}}\npools: {p: {}}\n", NULL);
     struct listing listing = {0};
     policy_each_value(policy, list_value, &listing);
-    ck_assert_str_eq(listing.paths, "weir defaults.pool capture pools.p.devices pools.p.backing pools.p.current pools.p.location "
+    ck_assert_str_eq(listing.paths, "weir defaults.pool capture keeper pools.p.devices pools.p.backing pools.p.current pools.p.location "
                                     "pools.p.release_threshold pools.p.initial_size pools.p.max_size pools.p.small_below "
                                     "pools.p.reuse.event_dependencies pools.p.reuse.opportunistic pools.p.reuse.internal_dependencies "
-                                    "pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.ipc streams.s.pool "
-                                    "streams.s.private ");
-    ck_assert_uint_eq(listing.live, 8);
+                                    "pools.p.peer_access pools.p.on_oom.steps pools.p.on_oom.deadline pools.p.cache.per_stream "
+                                    "pools.p.cache.per_device pools.p.cache.largest pools.p.cache.idle pools.p.cache.capture_check "
+                                    "pools.p.ipc streams.s.pool streams.s.private ");
+    ck_assert_uint_eq(listing.live, 14);
     policy_free(policy);
 }
 END_TEST
@@ -437,9 +452,10 @@ START_TEST(live_keys_may_differ)
 {
     char lines[4096];
     enum policy_status status =
-        compare("weir: 1\ndefaults: {pool: a}\nstreams: {s: {}}\npools:\n  b: {}\n"
+        compare("weir: 1\ndefaults: {pool: a}\nkeeper: true\nstreams: {s: {}}\npools:\n  b: {cache: off}\n"
                 "  a: {release_threshold: 1GiB, max_size: 2GiB, peer_access: [1], on_oom: {steps: [], deadline: 1ms},\n"
-                "      reuse: {event_dependencies: false, opportunistic: false, internal_dependencies: false}}\n",
+                "      reuse: {event_dependencies: false, opportunistic: false, internal_dependencies: false},\n"
+                "      cache: {per_stream: 2MiB, per_device: 4MiB, largest: 512KiB, idle: 1m, capture_check: false}}\n",
                 lines, sizeof(lines));
     ck_assert_str_eq(lines, "");
     ck_assert_int_eq(status, POLICY_OK);
@@ -511,7 +527,7 @@ int main(void)
     TCase *values = suite_case(suite, "struct", 0);
     tcase_add_test(values, defaults_are_those_of_the_key_table);
     tcase_add_test(values, every_key_reaches_its_member);
-    tcase_add_test(values, exportable_pool_has_no_threshold_and_no_twin);
+    tcase_add_test(values, exportable_pool_has_no_threshold_no_twin_and_no_caches);
     tcase_add_test(values, stream_without_a_pool_has_the_default_pool);
     tcase_add_test(values, pools_and_streams_are_found_by_name);
     tcase_add_test(values, freeing_no_policy_does_nothing);
