@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/class.h"
 #include "lib/pool.h"
 
 #define FIRST_CAPACITY 16
@@ -15,32 +14,9 @@ struct weir__slab {
     struct weir__entry entries[SLAB_LEN];
 };
 
-_Static_assert(WEIR__SHARDS == 256, "shard_of() takes eight bits of the hash");
-
-/* Blocks are 512-byte aligned, so the low nine bits say nothing. Fibonacci hashing spreads the rest; the top bits choose the shard, the
-   ones below them the slot. */
-static uint64_t hash(const void *ptr)
+static size_t home_of(const struct weir__shard *shard, const void *ptr)
 {
-    return ((uint64_t)(uintptr_t)ptr >> 9) * UINT64_C(0x9E3779B97F4A7C15);
-}
-
-static struct weir__shard *shard_of(struct weir__blocks *blocks, uint64_t hashed)
-{
-    return &blocks->shards[hashed >> 56];
-}
-
-static size_t home_of(const struct weir__shard *shard, uint64_t hashed)
-{
-    return (size_t)(hashed >> 24) & (shard->capacity - 1);
-}
-
-/* The slot of ptr, or the free slot where it would go. The shard has at least one free slot. */
-static struct weir__slot *find(struct weir__shard *shard, const void *ptr, uint64_t hashed)
-{
-    size_t at = home_of(shard, hashed);
-    while (shard->slots[at].ptr && shard->slots[at].ptr != ptr)
-        at = (at + 1) & (shard->capacity - 1);
-    return &shard->slots[at];
+    return (size_t)(weir__blocks_hash(ptr) >> 24) & (shard->capacity - 1);
 }
 
 static bool grow(struct weir__shard *shard)
@@ -51,7 +27,7 @@ static bool grow(struct weir__shard *shard)
         return false;
     for (size_t i = 0; i < shard->capacity; i++)
         if (shard->slots[i].ptr)
-            *find(&larger, shard->slots[i].ptr, hash(shard->slots[i].ptr)) = shard->slots[i];
+            *weir__blocks_find(&larger, shard->slots[i].ptr, weir__blocks_hash(shard->slots[i].ptr)) = shard->slots[i];
     free(shard->slots);
     shard->slots = larger.slots;
     shard->capacity = larger.capacity;
@@ -152,13 +128,13 @@ static struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *sl
 
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former)
 {
-    uint64_t hashed = hash(block->ptr);
-    struct weir__shard *shard = shard_of(blocks, hashed);
+    uint64_t hashed = weir__blocks_hash(block->ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     former->ptr = NULL;
     weir__spin_lock(&shard->lock);
     bool room = has_slot(shard) && has_unused(shard);
     if (room) {
-        struct weir__slot *slot = find(shard, block->ptr, hashed);
+        struct weir__slot *slot = weir__blocks_find(shard, block->ptr, hashed);
         if (slot->ptr) {
             *former = read_entry(slot->entry);
             count_free(counts_of(blocks, shard, former->pool), former, 1);
@@ -180,58 +156,38 @@ static void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
     shard->count--;
     size_t hole = (size_t)(slot - shard->slots);
     for (size_t at = (hole + 1) & mask; shard->slots[at].ptr; at = (at + 1) & mask) {
-        size_t home = home_of(shard, hash(shard->slots[at].ptr));
+        size_t home = home_of(shard, shard->slots[at].ptr);
         if (((at - home) & mask) >= ((at - hole) & mask)) {
             shard->slots[hole] = shard->slots[at];
             hole = at;
         }
     }
-    shard->slots[hole].ptr = NULL;
+    shard->slots[hole] = (struct weir__slot){ .ptr = NULL };
 }
 
-/* Whether a cache could keep it. */
-static bool is_cacheable(const struct weir__entry *entry)
+bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
 {
-    return entry->class != WEIR__CLASS_NONE && weir__class_bytes(entry->class) <= weir__pool_cache_largest(entry->pool);
-}
-
-bool weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **kept)
-{
-    uint64_t hashed = hash(ptr);
-    struct weir__shard *shard = shard_of(blocks, hashed);
-    bool found = false;
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
-    struct weir__slot *slot = shard->capacity ? find(shard, ptr, hashed) : NULL;
-    struct weir__entry *entry = slot && slot->ptr ? slot->entry : NULL;
-    if (entry && atomic_load_explicit(&entry->live, memory_order_acquire)) {
-        found = true;
-        atomic_store_explicit(&entry->live, false, memory_order_relaxed);
-        if (kept && is_cacheable(entry)) {
-            *kept = entry;
-        } else {
-            *block = read_entry(entry);
-            remove_slot(shard, slot);
-            count_free(counts_of(blocks, shard, block->pool), block, 1);
-            if (kept)
-                *kept = NULL;
-        }
+    struct weir__slot *slot = shard->count ? weir__blocks_find(shard, ptr, hashed) : NULL;
+    bool found = slot && slot->ptr && atomic_load_explicit(&slot->entry->live, memory_order_acquire);
+    if (found) {
+        *block = read_entry(slot->entry);
+        remove_slot(shard, slot);
+        count_free(counts_of(blocks, shard, block->pool), block, 1);
     }
     weir__spin_unlock(&shard->lock);
     return found;
 }
 
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
-{
-    return weir__blocks_claim(blocks, ptr, block, NULL);
-}
-
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block)
 {
-    uint64_t hashed = hash(entry->ptr);
-    struct weir__shard *shard = shard_of(blocks, hashed);
+    uint64_t hashed = weir__blocks_hash(entry->ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
     *block = read_entry(entry);
-    remove_slot(shard, find(shard, block->ptr, hashed));
+    remove_slot(shard, weir__blocks_find(shard, block->ptr, hashed));
     if (count)
         count_free(counts_of(blocks, shard, block->pool), block, 1);
     weir__spin_unlock(&shard->lock);
@@ -239,13 +195,13 @@ void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry,
 
 struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block, bool live)
 {
-    uint64_t hashed = hash(block->ptr);
-    struct weir__shard *shard = shard_of(blocks, hashed);
+    uint64_t hashed = weir__blocks_hash(block->ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     struct weir__entry *entry = NULL;
     weir__spin_lock(&shard->lock);
     /* A search must always end at a free slot, so the last one stays free. */
     if ((has_slot(shard) || shard->count + 1 < shard->capacity) && has_unused(shard)) {
-        entry = fill(shard, find(shard, block->ptr, hashed), block, live);
+        entry = fill(shard, weir__blocks_find(shard, block->ptr, hashed), block, live);
         if (live)
             count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }

@@ -62,6 +62,29 @@ struct weir__blocks {
     struct weir__shard shards[WEIR__SHARDS];
 };
 
+/* Blocks are 512-byte aligned, so the low nine bits say nothing. Fibonacci hashing spreads the rest; the top bits choose the shard, the
+   ones below them the slot. */
+static inline uint64_t weir__blocks_hash(const void *ptr)
+{
+    return ((uint64_t)(uintptr_t)ptr >> 9) * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+static inline struct weir__shard *weir__blocks_shard(struct weir__blocks *blocks, uint64_t hashed)
+{
+    return &blocks->shards[hashed >> 56];
+}
+
+_Static_assert(WEIR__SHARDS == 256, "eight bits of the hash choose the shard");
+
+/* The slot of ptr, or the free slot where it would go: empty slots are all zero. The shard has at least one. */
+static inline struct weir__slot *weir__blocks_find(const struct weir__shard *shard, const void *ptr, uint64_t hashed)
+{
+    size_t at = (size_t)(hashed >> 24) & (shard->capacity - 1);
+    while (shard->slots[at].ptr && shard->slots[at].ptr != ptr)
+        at = (at + 1) & (shard->capacity - 1);
+    return &shard->slots[at];
+}
+
 void weir__blocks_init(struct weir__blocks *blocks);
 void weir__blocks_destroy(struct weir__blocks *blocks);
 
@@ -74,11 +97,34 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
 /* Takes the live block that starts at ptr out of the table; false if there is none. */
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
 
-/* The same, but a block that a cache of its pool could keep stays in the table, no longer live: *kept is its entry and *block is not set.
-   *kept is NULL if it was taken out. */
-bool weir__blocks_claim(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **kept);
+/*
+ * Takes the live block that starts at ptr from its user, but leaves it in the table, for a cache: its entry, no longer live. NULL if it has
+ * no size class, or if there is no such block: then nothing has changed. Half of the path of a free that does not call CUDA, so it is inline.
+ */
+static inline struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr)
+{
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    struct weir__entry *entry = NULL;
+    weir__spin_lock(&shard->lock);
+    if (shard->count) {
+        entry = weir__blocks_find(shard, ptr, hashed)->entry;
+        if (entry && entry->class && atomic_load_explicit(&entry->live, memory_order_acquire))
+            atomic_store_explicit(&entry->live, false, memory_order_relaxed);
+        else
+            entry = NULL;
+    }
+    weir__spin_unlock(&shard->lock);
+    return entry;
+}
 
-/* Takes an entry that was kept, and that is in no cache any more, out of the table. count: the free of its user is counted now. */
+/* A claimed block is its user's again: no cache took it. */
+static inline void weir__blocks_unclaim(struct weir__entry *entry)
+{
+    atomic_store_explicit(&entry->live, true, memory_order_release);
+}
+
+/* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);
 
 /* The free of a block just taken failed: it is in the table again, live as if it had not been taken, or kept as before. NULL: no host

@@ -18,7 +18,7 @@
 struct weir__cache {
     weir__spin lock;
     atomic_bool is_closed; /* the stream is closed. Changed under lock */
-    bool is_watched;       /* the keeper knows that there is something here */
+    bool is_watched;       /* the keeper knows that there is something here, or there is no keeper */
     uint64_t bytes;
     uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
     int64_t live;          /* bytes handed out less bytes taken back that are not in pool->live yet */
@@ -36,16 +36,12 @@ enum weir__cache_answer {
     WEIR__CACHE_CLOSED, /* the stream is closed, or is another one by now */
 };
 
-/* A stream found in a list may be closed, and its place taken by another one, at any moment: `id` is that of the stream that was meant. */
+/* Nothing of the class that was asked for is here: gives back what was granted and is not needed. Called with the lock. */
+void weir__cache_missed(weir_stream *stream);
 
-/* Serves a request of a size up to the pool's cache.largest. pool: the one that must serve it; NULL: whichever the stream has. */
-enum weir__cache_answer weir__cache_serve(weir_stream *stream, uint64_t id, const weir_pool *pool, size_t size, void **ptr);
-
-/*
- * Keeps an entry that weir__blocks_claim() gave. Whatever the answer, *victims gets the entries that had to make room, a list by `next`, or
- * NULL: with victims the stream is pinned, for the caller to give them to CUDA and unpin it.
- */
-enum weir__cache_answer weir__cache_keep(weir_stream *stream, uint64_t id, struct weir__entry *entry, struct weir__entry **victims);
+/* Makes the oldest blocks give way until the entry fits; *victims gets them, a list by `next`, and the stream is pinned if there are any.
+   false: there can be no room. Called with the lock. */
+bool weir__cache_make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims);
 
 /*
  * Empties the cache, oldest first, as far as blocks came at `until` or earlier by the keeper's clock (NULL: all). Returns them as a list by

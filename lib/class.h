@@ -14,7 +14,7 @@
 #define WEIR__CLASS_LARGEST (UINT64_C(64) << 30) /* bytes of the last class */
 #define WEIR__CLASS_COUNT 201                    /* with class 0 */
 
-/* The smallest class of at least `size` bytes. 1 to WEIR__CLASS_LARGEST. */
+/* The smallest class of at least `size` bytes; WEIR__CLASS_COUNT or more for 0 and for what is above WEIR__CLASS_LARGEST. */
 static inline unsigned weir__class_of(uint64_t size)
 {
     uint64_t last = size - 1;
@@ -24,12 +24,7 @@ static inline unsigned weir__class_of(uint64_t size)
     return (log - 12) * 8 + (unsigned)(last >> (log - 3)) + 1;
 }
 
-static inline uint64_t weir__class_bytes(unsigned class)
-{
-    if (class <= 8)
-        return (uint64_t)class << 9;
-    unsigned log = (class - 9) / 8 + 12;
-    return (uint64_t)((class - 1) % 8 + 9) << (log - 3);
-}
+/* Bytes of each class; 0 of class 0. */
+extern const uint64_t weir__class_bytes[WEIR__CLASS_COUNT];
 
 #endif

@@ -35,7 +35,7 @@ struct weir__device {
     weir__spin orphan_lock;      /* a leaf */
     struct weir__entry *orphans; /* cached blocks whose stream is gone (flush.h), a list by `next` */
 
-    _Atomic uint64_t cache_largest; /* no cache of the device serves or ever served a larger request */
+    _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
 
     struct weir__pending pending;
     struct weir__recovery recovery;

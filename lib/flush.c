@@ -43,7 +43,7 @@ uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
     weir__spin_lock(&device->orphan_lock);
     for (const struct weir__entry *entry = device->orphans; entry; entry = entry->next)
         if (entry->pool == pool)
-            bytes += weir__class_bytes(entry->class);
+            bytes += weir__class_bytes[entry->class];
     weir__spin_unlock(&device->orphan_lock);
     return bytes;
 }
@@ -64,8 +64,8 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
         weir__blocks_remove(&w->blocks, entry, false, &block);
         int code = w->gpu->free_async(block.ptr, handle);
         if (code == GPU_SUCCESS) {
-            bytes += weir__class_bytes(block.class);
-            atomic_fetch_sub_explicit(&block.pool->taken, weir__class_bytes(block.class), memory_order_relaxed);
+            bytes += weir__class_bytes[block.class];
+            atomic_fetch_sub_explicit(&block.pool->taken, weir__class_bytes[block.class], memory_order_relaxed);
             weir__pool_release(block.pool);
             continue;
         }
@@ -84,7 +84,9 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
 
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
 {
+    enum gpu_capture_mode mode = weir__plain_begin(stream->w);
     atomic_fetch_add_explicit(&stream->freed, give_back(stream->device, stream->handle, victims), memory_order_relaxed);
+    weir__plain_end(stream->w, mode);
     weir__stream_unpin(stream);
 }
 

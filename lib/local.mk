@@ -10,6 +10,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/cache.h \
 	%reldir%/callbacks.c \
 	%reldir%/callbacks.h \
+	%reldir%/class.c \
 	%reldir%/class.h \
 	%reldir%/current.c \
 	%reldir%/current.h \
@@ -19,6 +20,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/error.h \
 	%reldir%/event.c \
 	%reldir%/event.h \
+	%reldir%/fast.h \
 	%reldir%/flush.c \
 	%reldir%/flush.h \
 	%reldir%/format.c \

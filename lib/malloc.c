@@ -4,27 +4,16 @@
 #include <stdlib.h>
 
 #include "lib/event.h"
+#include "lib/fast.h"
 #include "lib/flush.h"
 #include "lib/settings.h"
-
-/* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
-static enum gpu_capture_mode plain_begin(const weir *w)
-{
-    return w->relaxed ? weir__relaxed_begin(w->gpu) : GPU_CAPTURE_MODE_RELAXED;
-}
-
-static void plain_end(const weir *w, enum gpu_capture_mode former)
-{
-    if (w->relaxed)
-        weir__relaxed_end(w->gpu, former);
-}
 
 /* Counting ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* What CUDA was asked for. */
 static uint64_t bytes_of(const struct weir__block *block)
 {
-    return block->class == WEIR__CLASS_NONE ? block->size : weir__class_bytes(block->class);
+    return block->class == WEIR__CLASS_NONE ? block->size : weir__class_bytes[block->class];
 }
 
 /* A live block went back to CUDA. */
@@ -195,12 +184,12 @@ static void choose_size(struct weir__request *request, struct weir__block *block
 {
     const weir_pool *pool = request->pool;
     request->size = request->asked;
-    if (is_opened && !block->graph && request->asked <= weir__pool_cache_largest(pool)) {
-        unsigned class = weir__class_of(request->asked);
+    unsigned class = weir__class_of(request->asked);
+    if (is_opened && !block->graph && weir__pool_caches(pool, class)) {
         uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
-        if (!max_size || weir__class_bytes(class) <= max_size) {
+        if (!max_size || weir__class_bytes[class] <= max_size) {
             block->class = (uint8_t)class;
-            request->size = weir__class_bytes(class);
+            request->size = weir__class_bytes[class];
         }
     }
     request->small = request->size < pool->small_below;
@@ -220,11 +209,11 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     }
     block->graph = capture != GPU_CAPTURE_STATUS_NONE;
     choose_size(request, block, is_opened);
-    enum gpu_capture_mode mode = plain_begin(w);
+    enum gpu_capture_mode mode = weir__plain_begin(w);
     weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
     if (status == WEIR_OK)
         status = enter(block, request->stream);
-    plain_end(w, mode);
+    weir__plain_end(w, mode);
     return status;
 }
 
@@ -244,17 +233,18 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream str
     return status;
 }
 
-/* Serves a raw stream handle: from the cache of the opened stream that it is, if it is one and is served by `pool` (NULL: by any pool). */
+/* Serves a raw stream handle from the cache of the opened stream that it is, if that stream's pool is `pool` (NULL: whichever it is). */
 static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, gpu_stream stream, void **ptr, bool *is_opened)
 {
+    unsigned class = weir__class_of(size);
     uint64_t id;
     *is_opened = false;
-    if (size - 1 >= atomic_load_explicit(&device->cache_largest, memory_order_relaxed))
+    if (class > atomic_load_explicit(&device->cache_classes, memory_order_relaxed))
         return false;
     weir_stream *opened = weir__stream_find(device, stream, &id);
     if (!opened)
         return false;
-    enum weir__cache_answer answer = weir__cache_serve(opened, id, pool, size, ptr);
+    enum weir__cache_answer answer = weir__cache_serve(opened, &id, pool, class, size, ptr);
     *is_opened = answer != WEIR__CACHE_CLOSED;
     return answer == WEIR__CACHE_DONE;
 }
@@ -344,7 +334,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     weir_pool *pool = block->pool;
     weir_status status = WEIR_OK;
     int former = weir__current_begin(gpu, pool->device->index, stream);
-    enum gpu_capture_mode mode = plain_begin(w);
+    enum gpu_capture_mode mode = weir__plain_begin(w);
     int code = gpu->free_async(block->ptr, stream);
     if (code == GPU_SUCCESS) {
         count_free(pool, block);
@@ -354,51 +344,40 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
         status = refuse_free(w, block, stream, code);
         put_back(w, block);
     }
-    plain_end(w, mode);
+    weir__plain_end(w, mode);
     weir__current_end(gpu, former);
     if (status == WEIR_OK)
         weir__pool_release(pool);
     return status;
 }
 
-/* Offers a block to the cache of the stream that it is freed on; opened: that stream, or NULL if only the handle is known. */
-static enum weir__cache_answer keep(weir *w, struct weir__entry *entry, gpu_stream stream, weir_stream *opened)
+static weir_status give_back(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
-    struct weir__entry *victims;
-    uint64_t id;
-    if (opened)
-        id = opened->id;
-    else if (!(opened = weir__stream_find(entry->pool->device, stream, &id)))
-        return WEIR__CACHE_MISS;
-    enum weir__cache_answer answer = weir__cache_keep(opened, id, entry, &victims);
-    if (victims) {
-        enum gpu_capture_mode mode = plain_begin(w);
-        weir__flush_victims(opened, victims);
-        plain_end(w, mode);
+    if (!opened)
+        return free_block(w, block, stream, NULL);
+    if (!weir__stream_enter(opened)) {
+        put_back(w, block);
+        return weir__stream_closed(weir__last_error_reset(), "weir_stream_free");
     }
-    return answer;
+    weir_status status = free_block(w, block, stream, opened);
+    weir__stream_unpin(opened);
+    return status;
 }
 
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
 {
     struct weir__block block;
-    struct weir__entry *kept;
-    if (!weir__blocks_claim(&w->blocks, ptr, &block, &kept))
+    if (!weir__blocks_take(&w->blocks, ptr, &block))
         return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
                           "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
-    if (kept && keep(w, kept, stream, opened) == WEIR__CACHE_DONE)
-        return WEIR_OK;
-    if (kept)
-        weir__blocks_remove(&w->blocks, kept, true, &block);
-    if (!opened)
-        return free_block(w, &block, stream, NULL);
-    if (!weir__stream_enter(opened)) {
-        put_back(w, &block);
-        return weir__stream_closed(weir__last_error_reset(), "weir_stream_free");
-    }
-    weir_status status = free_block(w, &block, stream, opened);
-    weir__stream_unpin(opened);
-    return status;
+    return give_back(w, &block, stream, opened);
+}
+
+weir_status weir__give_back_claimed(weir *w, struct weir__entry *entry, gpu_stream stream, weir_stream *opened)
+{
+    struct weir__block block;
+    weir__blocks_remove(&w->blocks, entry, true, &block);
+    return give_back(w, &block, stream, opened);
 }
 
 weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
@@ -409,5 +388,17 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
         return WEIR_OK;
     if (!w)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
-    return weir__give_back(w, ptr, stream, NULL);
+    struct weir__entry *entry = weir__blocks_claim(&w->blocks, ptr), *victims;
+    if (!entry)
+        return weir__give_back(w, ptr, stream, NULL);
+    uint64_t id;
+    weir_stream *opened = weir__stream_find(entry->pool->device, stream, &id);
+    if (opened) {
+        enum weir__cache_answer answer = weir__cache_keep(opened, &id, entry, &victims);
+        if (victims)
+            weir__flush_victims(opened, victims);
+        if (answer == WEIR__CACHE_DONE)
+            return WEIR_OK;
+    }
+    return weir__give_back_claimed(w, entry, stream, NULL);
 }

@@ -9,7 +9,9 @@
    cache may keep the block later. */
 weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, bool is_opened);
 
-/* Frees a block on a stream; opened: the weir_stream, if it was opened and the caller has it. */
+/* Gives a block to CUDA, which no cache can keep; opened: the weir_stream, if the caller has it. */
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
+/* The same with a block that the caller has claimed, and that no cache took. */
+weir_status weir__give_back_claimed(weir *w, struct weir__entry *entry, gpu_stream stream, weir_stream *opened);
 
 #endif

@@ -54,7 +54,7 @@ struct weir_pool {
 
     /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. */
     struct {
-        _Atomic uint64_t largest; /* bytes; 0: nothing is cached */
+        _Atomic unsigned classes; /* size classes from 1 to this one are kept; 0: nothing is cached */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */
         atomic_bool capture_check;
@@ -87,10 +87,10 @@ uint64_t weir__pool_live_blocks(weir_pool *pool);
 /* Adds to `live`, and raises its highest value. */
 void weir__pool_count_live(weir_pool *pool, int64_t bytes);
 
-/* The largest request that caches serve now; 0: none. */
-static inline uint64_t weir__pool_cache_largest(const weir_pool *pool)
+/* Whether caches serve requests of that size class now. */
+static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
 {
-    return atomic_load_explicit(&pool->cache.largest, memory_order_relaxed);
+    return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
 }
 
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */

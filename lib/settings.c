@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/settings.h"
 
+#include "lib/class.h"
 #include "lib/format.h"
 #include "lib/weir_internal.h"
 
@@ -203,14 +204,15 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
 
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
 {
-    uint64_t largest = entry->cache && !pool->is_exportable ? entry->cache_largest : 0;
+    /* The largest class that is not above cache.largest. */
+    unsigned classes = entry->cache && !pool->is_exportable ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
     atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
     atomic_store(&pool->cache.per_device, entry->cache_per_device);
     atomic_store(&pool->cache.idle, entry->cache_idle);
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
-    atomic_store(&pool->cache.largest, largest);
-    uint64_t former = atomic_load(&pool->device->cache_largest);
-    while (largest > former && !atomic_compare_exchange_weak(&pool->device->cache_largest, &former, largest))
+    atomic_store(&pool->cache.classes, classes);
+    unsigned former = atomic_load(&pool->device->cache_classes);
+    while (classes > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, classes))
         continue;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "lib/fast.h"
 #include "lib/flush.h"
 #include "lib/malloc.h"
 
@@ -110,6 +111,18 @@ weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
     }
     pthread_rwlock_unlock(&device->lock);
     return pool;
+}
+
+bool weir__stream_captures(const weir_stream *stream)
+{
+    const struct gpu *gpu = stream->w->gpu;
+    enum gpu_capture_status capture;
+    int former = weir__current_begin(gpu, stream->device->index, stream->handle);
+    int code = gpu->stream_capture_status(stream->handle, &capture);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
 }
 
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max)
@@ -450,8 +463,8 @@ weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
         return weir__check_fork(weir__last_error_reset());
     if (!s || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
-    /* A size of 0 becomes the largest there is. */
-    if (size - 1 < weir__pool_cache_largest(s->pool) && weir__cache_serve(s, s->id, NULL, size, ptr) == WEIR__CACHE_DONE)
+    unsigned class = weir__class_of(size);
+    if (weir__pool_caches(s->pool, class) && weir__cache_serve(s, NULL, NULL, class, size, ptr) == WEIR__CACHE_DONE)
         return WEIR_OK;
     if (!weir__stream_enter(s))
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
@@ -468,7 +481,13 @@ weir_status weir_stream_free(weir_stream *s, void *ptr)
         return WEIR_OK;
     if (!s)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_free: s must not be NULL");
-    return weir__give_back(s->w, ptr, s->handle, s);
+    struct weir__entry *entry = weir__blocks_claim(&s->w->blocks, ptr), *victims;
+    if (!entry)
+        return weir__give_back(s->w, ptr, s->handle, s);
+    enum weir__cache_answer answer = weir__cache_keep(s, NULL, entry, &victims);
+    if (victims)
+        weir__flush_victims(s, victims);
+    return answer == WEIR__CACHE_DONE ? WEIR_OK : weir__give_back_claimed(s->w, entry, s->handle, s);
 }
 
 weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)

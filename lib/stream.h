@@ -50,6 +50,9 @@ static inline bool weir__stream_enter(weir_stream *stream)
     return false;
 }
 
+/* Whether the stream captures, or cannot say. */
+bool weir__stream_captures(const weir_stream *stream);
+
 /* The error of a call on a closed stream. */
 weir_status weir__stream_closed(weir_error *error, const char *function);
 
