@@ -19,16 +19,25 @@ static size_t home_of(const struct weir__shard *shard, const void *ptr)
     return (size_t)(weir__blocks_hash(ptr) >> 24) & (shard->capacity - 1);
 }
 
+/* What a shard has that never had a block: a search ends here at once. */
+static struct weir__slot no_slot;
+
+static void free_slots(struct weir__shard *shard)
+{
+    if (shard->slots != &no_slot)
+        free(shard->slots);
+}
+
 static bool grow(struct weir__shard *shard)
 {
-    struct weir__shard larger = { .capacity = shard->capacity ? shard->capacity * 2 : FIRST_CAPACITY };
+    struct weir__shard larger = { .capacity = shard->capacity > 1 ? shard->capacity * 2 : FIRST_CAPACITY };
     larger.slots = calloc(larger.capacity, sizeof *larger.slots);
     if (!larger.slots)
         return false;
     for (size_t i = 0; i < shard->capacity; i++)
         if (shard->slots[i].ptr)
             *weir__blocks_find(&larger, shard->slots[i].ptr, weir__blocks_hash(shard->slots[i].ptr)) = shard->slots[i];
-    free(shard->slots);
+    free_slots(shard);
     shard->slots = larger.slots;
     shard->capacity = larger.capacity;
     return true;
@@ -37,7 +46,7 @@ static bool grow(struct weir__shard *shard)
 void weir__blocks_init(struct weir__blocks *blocks)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        blocks->shards[i] = (struct weir__shard){ .capacity = 0 };
+        blocks->shards[i] = (struct weir__shard){ .capacity = 1, .slots = &no_slot };
         weir__spin_init(&blocks->shards[i].lock);
     }
 }
@@ -45,7 +54,7 @@ void weir__blocks_init(struct weir__blocks *blocks)
 void weir__blocks_destroy(struct weir__blocks *blocks)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        free(blocks->shards[i].slots);
+        free_slots(&blocks->shards[i]);
         while (blocks->shards[i].slabs) {
             struct weir__slab *slab = blocks->shards[i].slabs;
             blocks->shards[i].slabs = slab->next;
@@ -165,13 +174,23 @@ static void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
     shard->slots[hole] = (struct weir__slot){ .ptr = NULL };
 }
 
+struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr)
+{
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    weir__spin_lock(&shard->lock);
+    struct weir__entry *entry = weir__blocks_claim_in(shard, ptr, hashed);
+    weir__spin_unlock(&shard->lock);
+    return entry;
+}
+
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
 {
     uint64_t hashed = weir__blocks_hash(ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
-    struct weir__slot *slot = shard->count ? weir__blocks_find(shard, ptr, hashed) : NULL;
-    bool found = slot && slot->ptr && atomic_load_explicit(&slot->entry->live, memory_order_acquire);
+    struct weir__slot *slot = weir__blocks_find(shard, ptr, hashed);
+    bool found = slot->ptr && atomic_load_explicit(&slot->entry->live, memory_order_acquire);
     if (found) {
         *block = read_entry(slot->entry);
         remove_slot(shard, slot);

@@ -36,9 +36,8 @@ struct weir__entry {
     void *ptr;
     uint64_t size;
     weir_pool *pool;
-    struct weir__entry *next, *previous; /* a cache's: in its list of the class; next also in the shard's list of unused entries */
-    struct weir__entry *newer, *older;   /* a cache's: in the order in which the blocks came */
-    uint32_t tick;                       /* a cache's: when it came, by the keeper's clock */
+    struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
+    uint64_t stamp;           /* a cache's: later blocks have higher ones */
     uint8_t class;
     bool graph;
     atomic_bool live;
@@ -48,7 +47,7 @@ _Static_assert(sizeof(struct weir__entry) == 64, "threads share no line of each 
 
 struct weir__shard {
     weir__spin lock;
-    size_t capacity; /* a power of two, or 0 */
+    size_t capacity; /* a power of two; 1: the slot is not the shard's own, and always empty */
     size_t count;    /* blocks in it; at most three quarters of capacity, which leaves room for those that are put back */
     struct weir__slot {
         void *ptr;
@@ -97,31 +96,32 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
 /* Takes the live block that starts at ptr out of the table; false if there is none. */
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
 
-/*
- * Takes the live block that starts at ptr from its user, but leaves it in the table, for a cache: its entry, no longer live. NULL if it has
- * no size class, or if there is no such block: then nothing has changed. Half of the path of a free that does not call CUDA, so it is inline.
- */
-static inline struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr)
+/* As weir__blocks_claim(), with the shard's lock. */
+static inline struct weir__entry *weir__blocks_claim_in(const struct weir__shard *shard, const void *ptr, uint64_t hashed)
 {
-    uint64_t hashed = weir__blocks_hash(ptr);
-    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
-    struct weir__entry *entry = NULL;
-    weir__spin_lock(&shard->lock);
-    if (shard->count) {
-        entry = weir__blocks_find(shard, ptr, hashed)->entry;
-        if (entry && entry->class && atomic_load_explicit(&entry->live, memory_order_acquire))
-            atomic_store_explicit(&entry->live, false, memory_order_relaxed);
-        else
-            entry = NULL;
-    }
-    weir__spin_unlock(&shard->lock);
+    struct weir__entry *entry = weir__blocks_find(shard, ptr, hashed)->entry;
+    if (!entry || !entry->class || !atomic_load_explicit(&entry->live, memory_order_acquire))
+        return NULL;
+    atomic_store_explicit(&entry->live, false, memory_order_relaxed);
     return entry;
 }
 
-/* A claimed block is its user's again: no cache took it. */
-static inline void weir__blocks_unclaim(struct weir__entry *entry)
+/*
+ * Takes the live block that starts at ptr from its user, but leaves it in the table, for a cache: its entry, no longer live. NULL if it has
+ * no size class, or if there is no such block: then nothing has changed.
+ */
+struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr);
+
+/* The same, inline for fast.h; NULL also if the shard is locked. */
+static inline struct weir__entry *weir__blocks_try_claim(struct weir__blocks *blocks, void *ptr)
 {
-    atomic_store_explicit(&entry->live, true, memory_order_release);
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    if (!weir__spin_try(&shard->lock))
+        return NULL;
+    struct weir__entry *entry = weir__blocks_claim_in(shard, ptr, hashed);
+    weir__spin_unlock(&shard->lock);
+    return entry;
 }
 
 /* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */

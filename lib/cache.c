@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/cache.h"
 
+#include <string.h>
+
 #include "lib/fast.h"
+#include "lib/flush.h"
 
 #define GRANT_STEP (UINT64_C(1) << 20)  /* bytes that a stream asks of its pool's cache.per_device at a time */
 
@@ -35,12 +38,23 @@ static void give_grant_back(weir_pool *pool, struct weir__cache *cache, uint64_t
     }
 }
 
-void weir__cache_missed(weir_stream *stream)
+/* Takes a block of the class that has gone longest without a new one; NULL: the cache is empty. */
+static struct weir__entry *take_oldest(struct weir__cache *cache)
 {
-    give_grant_back(stream->pool, &stream->cache, stream->cache.bytes + 2 * GRANT_STEP);
+    struct weir__class_list *oldest = NULL;
+    for (unsigned i = 1; i < WEIR__CLASS_COUNT && cache->bytes; i++) {
+        struct weir__class_list *class = &cache->classes[i];
+        if (class->first && (!oldest || class->stamp < oldest->stamp))
+            oldest = class;
+    }
+    struct weir__entry *entry = oldest ? oldest->first : NULL;
+    if (entry)
+        weir__cache_take(cache, entry, entry->class);
+    return entry;
 }
 
-bool weir__cache_make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims)
+/* Makes others give way until the entry fits; *victims gets them, a list by `next`. false: there can be no room. */
+static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims)
 {
     struct weir__cache *cache = &stream->cache;
     uint64_t bytes = weir__class_bytes[entry->class];
@@ -48,42 +62,130 @@ bool weir__cache_make_room(weir_stream *stream, const struct weir__entry *entry,
     if (bytes > limit)
         return false;
     while (cache->bytes + bytes > limit || (cache->bytes + bytes > cache->granted && !grant(stream->pool, cache, bytes, limit))) {
-        struct weir__entry *oldest = cache->oldest;
+        struct weir__entry *oldest = take_oldest(cache);
         if (!oldest)
             return false;
-        if (!*victims)
-            atomic_fetch_add(&stream->pins, 1);
-        weir__cache_take(cache, oldest);
         oldest->next = *victims;
         *victims = oldest;
     }
     return true;
 }
 
-/* Emptying ----------------------------------------------------------------------------------------------------------------------------- */
+/* Serving and keeping ------------------------------------------------------------------------------------------------------------------ */
 
-struct weir__entry *weir__cache_drain(weir_stream *stream, const uint32_t *until, bool ask)
+/* Whether a call on the stream has to go to CUDA because the stream captures, or may. */
+static bool is_barred(const weir_stream *stream)
+{
+    return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
+}
+
+static bool is_meant(const weir_stream *stream, const uint64_t *id)
+{
+    return weir__cache_state(&stream->cache) != WEIR__CACHE_SHUT && (!id || *id == stream->id);
+}
+
+static void count_live(weir_stream *stream, int64_t bytes)
+{
+    struct weir__cache *cache = &stream->cache;
+    cache->live += bytes;
+    if (weir__cache_is_far(cache->live)) {
+        weir__pool_count_live(stream->pool, cache->live);
+        cache->live = 0;
+    }
+}
+
+static enum weir__cache_answer serve(weir_stream *stream, const weir_pool *pool, unsigned class, size_t size, void **ptr)
+{
+    struct weir__cache *cache = &stream->cache;
+    struct weir__entry *entry = cache->classes[class].first;
+    if (!entry) {
+        give_grant_back(stream->pool, cache, cache->bytes + 2 * GRANT_STEP);
+        return WEIR__CACHE_MISS;
+    }
+    if ((pool && pool != stream->pool) || is_barred(stream))
+        return WEIR__CACHE_MISS;
+    weir__cache_take(cache, entry, class);
+    cache->hits++;
+    count_live(stream, (int64_t)size);
+    entry->size = size;
+    *ptr = entry->ptr;
+    atomic_store_explicit(&entry->live, true, memory_order_release);
+    return WEIR__CACHE_DONE;
+}
+
+enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
+                                          void **ptr)
+{
+    weir__spin_lock(&stream->cache.lock);
+    enum weir__cache_answer answer = is_meant(stream, id) ? serve(stream, pool, class, size, ptr) : WEIR__CACHE_CLOSED;
+    weir__spin_unlock(&stream->cache.lock);
+    return answer;
+}
+
+static enum weir__cache_answer keep(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims, bool *wake)
+{
+    struct weir__cache *cache = &stream->cache;
+    if (entry->pool != stream->pool || !weir__pool_caches(entry->pool, entry->class) || is_barred(stream) ||
+        !make_room(stream, entry, victims))
+        return WEIR__CACHE_MISS;
+    count_live(stream, -(int64_t)entry->size);
+    weir__cache_put(cache, entry, entry->class);
+    *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
+    atomic_store_explicit(&cache->state, WEIR__CACHE_OPEN, memory_order_relaxed);
+    return WEIR__CACHE_DONE;
+}
+
+enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry)
+{
+    struct weir__entry *victims = NULL;
+    bool wake = false;
+    weir__spin_lock(&stream->cache.lock);
+    enum weir__cache_answer answer = is_meant(stream, id) ? keep(stream, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
+    if (victims)
+        atomic_fetch_add(&stream->pins, 1);
+    weir__spin_unlock(&stream->cache.lock);
+    if (wake)
+        weir__keeper_wake(stream->w);
+    if (victims)
+        weir__flush_victims(stream, victims);
+    return answer;
+}
+
+/* Emptying, opening, closing ----------------------------------------------------------------------------------------------------------- */
+
+/* Cuts a list where the stamps fall below `before`, as they do towards its end. Returns the part that is cut off. */
+static struct weir__entry *cut(struct weir__entry **first, uint64_t before, uint64_t *bytes)
+{
+    while (*first && (*first)->stamp >= before)
+        first = &(*first)->next;
+    struct weir__entry *rest = *first;
+    *first = NULL;
+    for (const struct weir__entry *entry = rest; entry; entry = entry->next)
+        *bytes += weir__class_bytes[entry->class];
+    return rest;
+}
+
+struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *drained = NULL, **end = &drained;
     weir__spin_lock(&cache->lock);
-    bool may = cache->oldest && !(ask && weir__cache_is_barred(stream));
-    while (may && cache->oldest && (!until || (int32_t)(*until - cache->oldest->tick) >= 0)) {
-        struct weir__entry *oldest = cache->oldest;
-        weir__cache_take(cache, oldest);
-        oldest->next = NULL;
-        *end = oldest;
-        end = &oldest->next;
+    bool may = cache->bytes && !(ask && is_barred(stream));
+    for (unsigned i = 1; i < WEIR__CLASS_COUNT && may; i++) {
+        uint64_t bytes = 0;
+        *end = cut(&cache->classes[i].first, before, &bytes);
+        cache->bytes -= bytes;
+        while (*end)
+            end = &(*end)->next;
     }
     give_grant_back(stream->pool, cache, cache->bytes);
-    cache->is_watched = cache->oldest && cache->is_watched;
     weir__spin_unlock(&cache->lock);
     return drained;
 }
 
 void weir__cache_init(struct weir__cache *cache)
 {
-    *cache = (struct weir__cache){ .is_closed = true };
+    *cache = (struct weir__cache){ .state = WEIR__CACHE_SHUT };
     weir__spin_init(&cache->lock);
 }
 
@@ -94,15 +196,15 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
     stream->id = id;
     stream->pool = pool;
     cache->hits = cache->keeps = 0;
+    memset(cache->marks, 0, sizeof cache->marks);
     cache->live = 0;
-    cache->is_watched = !weir__keeper_is_on(stream->w);
-    atomic_store(&cache->is_closed, false);
+    atomic_store(&cache->state, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
     weir__spin_unlock(&cache->lock);
 }
 
 void weir__cache_close(weir_stream *stream)
 {
     weir__spin_lock(&stream->cache.lock);
-    atomic_store(&stream->cache.is_closed, true);
+    atomic_store(&stream->cache.state, WEIR__CACHE_SHUT);
     weir__spin_unlock(&stream->cache.lock);
 }

@@ -3,8 +3,8 @@
  * cache.h - freed blocks of one opened stream, kept to be served again on that stream without calling CUDA.
  *
  * Owned by its stream. A block that was freed on the stream may be used again by work behind that point of the stream, so no event and no
- * wait is needed. It holds blocks of the stream's own pool only. Within a class the last block to come is the first to go; over all classes
- * the oldest gives way where there is no room.
+ * wait is needed. It holds blocks of the stream's own pool only, a list for each size class: the last block to come is the first to go.
+ * Where there is no room, the class that has gone longest without a new block gives one up.
  *
  * `lock` guards everything here and is a leaf. It is not held over CUDA calls, with one exception: whether the stream captures is asked
  * under it, so that the stream can be neither closed nor destroyed between the question and what follows from it.
@@ -15,18 +15,26 @@
 #include "lib/blocks.h"
 #include "lib/class.h"
 
+#define WEIR__CACHE_MARKS 4 /* parts of cache.idle in which the keeper looks at a cache */
+
+enum weir__cache_state {
+    WEIR__CACHE_OPEN,
+    WEIR__CACHE_UNSEEN, /* open, but the first block to come is to wake the keeper */
+    WEIR__CACHE_SHUT,   /* the stream is closed */
+};
+
 struct weir__cache {
     weir__spin lock;
-    atomic_bool is_closed; /* the stream is closed. Changed under lock */
-    bool is_watched;       /* the keeper knows that there is something here, or there is no keeper */
+    _Atomic unsigned char state; /* enum weir__cache_state. Changed under lock */
     uint64_t bytes;
     uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
     int64_t live;          /* bytes handed out less bytes taken back that are not in pool->live yet */
     uint64_t hits;         /* requests served */
-    uint64_t keeps;        /* frees that entered */
-    struct weir__entry *newest, *oldest;
+    uint64_t keeps;        /* frees that entered; the stamp of the next */
+    uint64_t marks[WEIR__CACHE_MARKS]; /* the keeper's: `keeps` at its last looks, the latest first */
     struct weir__class_list {
-        struct weir__entry *first, *last;
+        struct weir__entry *first;
+        uint64_t stamp; /* of the last that came */
     } classes[WEIR__CLASS_COUNT];
 };
 
@@ -36,18 +44,21 @@ enum weir__cache_answer {
     WEIR__CACHE_CLOSED, /* the stream is closed, or is another one by now */
 };
 
-/* Nothing of the class that was asked for is here: gives back what was granted and is not needed. Called with the lock. */
-void weir__cache_missed(weir_stream *stream);
+/*
+ * Serves a request of that class from the stream's cache. id: the stream that was meant, since one that was found in a list may be closed,
+ * and another one in its place, at any moment; NULL: it is this one. pool: the one that must serve; NULL: whichever the stream has.
+ */
+enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
+                                          void **ptr);
 
-/* Makes the oldest blocks give way until the entry fits; *victims gets them, a list by `next`, and the stream is pinned if there are any.
-   false: there can be no room. Called with the lock. */
-bool weir__cache_make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims);
+/* Puts a claimed block into the stream's cache. Blocks that have to make room for it are given to CUDA before it returns. */
+enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry);
 
 /*
- * Empties the cache, oldest first, as far as blocks came at `until` or earlier by the keeper's clock (NULL: all). Returns them as a list by
- * `next`. ask: takes nothing out while the stream captures, since it could not take the frees.
+ * Takes out all blocks whose stamp is below `before` (UINT64_MAX: all): a list by `next`. ask: takes nothing while the stream captures, since
+ * it could not take the frees.
  */
-struct weir__entry *weir__cache_drain(weir_stream *stream, const uint32_t *until, bool ask);
+struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
 
 /* A new cache is closed. */
 void weir__cache_init(struct weir__cache *cache);

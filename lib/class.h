@@ -20,7 +20,7 @@ static inline unsigned weir__class_of(uint64_t size)
     uint64_t last = size - 1;
     if (last < 4096)
         return (unsigned)(last >> 9) + 1;
-    unsigned log = 63 - (unsigned)__builtin_clzll(last);
+    unsigned log = (unsigned)__builtin_clzll(last) ^ 63;
     return (log - 12) * 8 + (unsigned)(last >> (log - 3)) + 1;
 }
 

@@ -1,117 +1,86 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fast.h - the calls that need no CUDA: a request served from the cache of an opened stream, and a free that enters it.
+ * fast.h - the ordinary case of a cached call: a request that the cache of an opened stream can serve, and a free that it has room for.
  *
- * Inline, since each instruction counts here: a pair takes less than 150, three locked ones among them. What is seldom needed stays in
- * cache.c.
+ * Inline, and without a call of its own, since each instruction counts: a pair takes less than 150, three locked ones among them. Anything out
+ * of the ordinary (a lock that is taken, a capture to ask for, a cache that is empty, full or closed) changes nothing and is left to the
+ * functions of cache.h, which do the same with everything looked at.
  */
 #ifndef WEIR_LIB_FAST_H
 #define WEIR_LIB_FAST_H
 
 #include "lib/stream.h"
 
-/* Until a stream's bytes are so far away from the pool's figure, they are not added to it. */
+/* How far a stream's `live` may be away from the pool's figure before it is added there. */
 #define WEIR__LIVE_STEP (INT64_C(1) << 20)
 
-/* At the head of its class and of the order of coming. */
-static inline void weir__cache_put(struct weir__cache *cache, struct weir__entry *entry)
+/* Called with the cache's lock, as is weir__cache_take(). */
+static inline void weir__cache_put(struct weir__cache *cache, struct weir__entry *entry, unsigned class)
 {
-    struct weir__class_list *class = &cache->classes[entry->class];
-    entry->previous = NULL;
-    entry->next = class->first;
-    *(class->first ? &class->first->previous : &class->last) = entry;
-    class->first = entry;
-    entry->newer = NULL;
-    entry->older = cache->newest;
-    *(cache->newest ? &cache->newest->newer : &cache->oldest) = entry;
-    cache->newest = entry;
-    cache->bytes += weir__class_bytes[entry->class];
+    struct weir__class_list *list = &cache->classes[class];
+    entry->next = list->first;
+    entry->stamp = list->stamp = cache->keeps++;
+    list->first = entry;
+    cache->bytes += weir__class_bytes[class];
 }
 
-static inline void weir__cache_take(struct weir__cache *cache, struct weir__entry *entry)
+/* Takes the first block of the class. */
+static inline void weir__cache_take(struct weir__cache *cache, struct weir__entry *entry, unsigned class)
 {
-    struct weir__class_list *class = &cache->classes[entry->class];
-    *(entry->previous ? &entry->previous->next : &class->first) = entry->next;
-    *(entry->next ? &entry->next->previous : &class->last) = entry->previous;
-    *(entry->newer ? &entry->newer->older : &cache->newest) = entry->older;
-    *(entry->older ? &entry->older->newer : &cache->oldest) = entry->newer;
-    cache->bytes -= weir__class_bytes[entry->class];
+    cache->classes[class].first = entry->next;
+    cache->bytes -= weir__class_bytes[class];
 }
 
-/* `live` has changed. */
-static inline void weir__cache_count_live(weir_stream *stream)
+/* Whether so many bytes in users' hands are too many to be known to the stream alone. */
+static inline bool weir__cache_is_far(int64_t live)
+{
+    return (uint64_t)live + WEIR__LIVE_STEP > 2 * WEIR__LIVE_STEP;
+}
+
+static inline enum weir__cache_state weir__cache_state(const struct weir__cache *cache)
+{
+    return atomic_load_explicit(&cache->state, memory_order_relaxed);
+}
+
+/* Serves a request. false: nothing was done. */
+static inline bool weir__fast_serve(weir_stream *stream, unsigned class, size_t size, void **ptr)
 {
     struct weir__cache *cache = &stream->cache;
-    if (__builtin_expect((uint64_t)cache->live + WEIR__LIVE_STEP > 2 * WEIR__LIVE_STEP, 0)) {
-        weir__pool_count_live(stream->pool, cache->live);
-        cache->live = 0;
-    }
-}
-
-/* Whether a call on the stream has to go to CUDA because the stream captures, or may. Called with the cache's lock. */
-static inline bool weir__cache_is_barred(const weir_stream *stream)
-{
-    return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
-}
-
-/*
- * Serves a request of that class from the stream's cache. id: the stream that was meant, NULL if the caller knows it to be this one.
- * pool: the one that must serve; NULL: whichever the stream has. WEIR__CACHE_MISS: CUDA has to do it.
- */
-static inline enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class,
-                                                        size_t size, void **ptr)
-{
-    struct weir__cache *cache = &stream->cache;
-    enum weir__cache_answer answer = WEIR__CACHE_MISS;
-    weir__spin_lock(&cache->lock);
+    if (class > atomic_load_explicit(&stream->pool->cache.plain_classes, memory_order_relaxed) || !weir__spin_try(&cache->lock))
+        return false;
     struct weir__entry *entry = cache->classes[class].first;
-    if (atomic_load_explicit(&cache->is_closed, memory_order_relaxed) || (id && *id != stream->id)) {
-        answer = WEIR__CACHE_CLOSED;
-    } else if (!entry) {
-        weir__cache_missed(stream);
-    } else if ((!pool || pool == stream->pool) && !weir__cache_is_barred(stream)) {
-        weir__cache_take(cache, entry);
+    int64_t live = cache->live + (int64_t)size;
+    bool is_plain = entry && weir__cache_state(cache) == WEIR__CACHE_OPEN && !weir__cache_is_far(live);
+    if (is_plain) {
+        weir__cache_take(cache, entry, class);
         cache->hits++;
-        cache->live += (int64_t)size;
-        weir__cache_count_live(stream);
+        cache->live = live;
         entry->size = size;
         *ptr = entry->ptr;
         atomic_store_explicit(&entry->live, true, memory_order_release);
-        answer = WEIR__CACHE_DONE;
     }
     weir__spin_unlock(&cache->lock);
-    return answer;
+    return is_plain;
 }
 
-/*
- * Offers a claimed block to the stream's cache. Whatever the answer, *victims gets the blocks that had to make room, a list by `next`, or
- * NULL; with victims the stream is pinned, for weir__flush_victims().
- */
-static inline enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry,
-                                                       struct weir__entry **victims)
+/* Puts a claimed block into the stream's cache. false: nothing was done. */
+static inline bool weir__fast_keep(weir_stream *stream, struct weir__entry *entry)
 {
     struct weir__cache *cache = &stream->cache;
-    enum weir__cache_answer answer = WEIR__CACHE_MISS;
-    bool watch = false;
-    *victims = NULL;
-    weir__spin_lock(&cache->lock);
-    if (atomic_load_explicit(&cache->is_closed, memory_order_relaxed) || (id && *id != stream->id)) {
-        answer = WEIR__CACHE_CLOSED;
-    } else if (entry->pool == stream->pool && weir__pool_caches(entry->pool, entry->class) && !weir__cache_is_barred(stream) &&
-               (cache->bytes + weir__class_bytes[entry->class] <= cache->granted || weir__cache_make_room(stream, entry, victims))) {
-        entry->tick = atomic_load_explicit(&stream->w->keeper.tick, memory_order_relaxed);
-        cache->keeps++;
-        cache->live -= (int64_t)entry->size;
-        weir__cache_count_live(stream);
-        weir__cache_put(cache, entry);
-        watch = !cache->is_watched;
-        cache->is_watched = true;
-        answer = WEIR__CACHE_DONE;
+    const weir_pool *pool = entry->pool;
+    unsigned class = entry->class;
+    int64_t size = (int64_t)entry->size;
+    if (class > atomic_load_explicit(&pool->cache.plain_classes, memory_order_relaxed) || !weir__spin_try(&cache->lock))
+        return false;
+    int64_t live = cache->live - size;
+    bool is_plain = weir__cache_state(cache) == WEIR__CACHE_OPEN && pool == stream->pool &&
+                    cache->bytes + weir__class_bytes[class] <= cache->granted && !weir__cache_is_far(live);
+    if (is_plain) {
+        cache->live = live;
+        weir__cache_put(cache, entry, class);
     }
     weir__spin_unlock(&cache->lock);
-    if (__builtin_expect(watch, 0))
-        weir__keeper_wake(stream->w);
-    return answer;
+    return is_plain;
 }
 
 #endif

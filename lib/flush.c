@@ -105,10 +105,10 @@ static bool is_itself(const weir_stream *stream)
     return code == GPU_SUCCESS && id == stream->id;
 }
 
-uint64_t weir__flush_stream(weir_stream *stream, const uint32_t *until)
+uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
 {
     bool itself = is_itself(stream);
-    struct weir__entry *entries = weir__cache_drain(stream, until, itself);
+    struct weir__entry *entries = weir__cache_drain(stream, before, itself);
     if (!entries)
         return 0;
     if (!itself) {
@@ -122,8 +122,8 @@ uint64_t weir__flush_stream(weir_stream *stream, const uint32_t *until)
 
 void weir__flush_closed(weir_stream *stream)
 {
-    weir__flush_stream(stream, NULL);
-    struct weir__entry *entries = weir__cache_drain(stream, NULL, false);
+    weir__flush_stream(stream, UINT64_MAX);
+    struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);
     if (entries)
         add_orphans(stream->device, entries);
 }
@@ -198,7 +198,7 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool)
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            uint64_t bytes = !pool || streams[i]->pool == pool ? weir__flush_stream(streams[i], NULL) : 0;
+            uint64_t bytes = !pool || streams[i]->pool == pool ? weir__flush_stream(streams[i], UINT64_MAX) : 0;
             if (bytes)
                 settle(streams[i]);
             weir__stream_unpin(streams[i]);

@@ -11,12 +11,12 @@
 
 #include "lib/stream.h"
 
-/* Gives the victims of weir__cache_keep() back, and unpins the stream. In the caller's capture mode: it stands for the caller's own free. */
+/* Gives back what had to make room in the stream's cache, a list by `next`, and unpins the stream. In the caller's capture mode: it stands for the caller's own free. */
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims);
 
-/* Gives back what a pinned stream's cache holds, or only what came at `until` or earlier by the keeper's clock. Returns the bytes. Call it in
-   relaxed capture mode. */
-uint64_t weir__flush_stream(weir_stream *stream, const uint32_t *until);
+/* Gives back what a pinned stream's cache holds with a stamp below `before` (UINT64_MAX: all). Returns the bytes. Call it in relaxed capture
+   mode. */
+uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), and the orphans. Waits up to a
    millisecond for each stream that is idle, so that a trim sees the frees; never for one that is busy or captures. Returns the bytes. */

@@ -388,17 +388,12 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
         return WEIR_OK;
     if (!w)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
-    struct weir__entry *entry = weir__blocks_claim(&w->blocks, ptr), *victims;
+    struct weir__entry *entry = weir__blocks_claim(&w->blocks, ptr);
     if (!entry)
         return weir__give_back(w, ptr, stream, NULL);
     uint64_t id;
     weir_stream *opened = weir__stream_find(entry->pool->device, stream, &id);
-    if (opened) {
-        enum weir__cache_answer answer = weir__cache_keep(opened, &id, entry, &victims);
-        if (victims)
-            weir__flush_victims(opened, victims);
-        if (answer == WEIR__CACHE_DONE)
-            return WEIR_OK;
-    }
+    if (opened && weir__cache_keep(opened, &id, entry) == WEIR__CACHE_DONE)
+        return WEIR_OK;
     return weir__give_back_claimed(w, entry, stream, NULL);
 }

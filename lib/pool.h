@@ -54,7 +54,8 @@ struct weir_pool {
 
     /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. */
     struct {
-        _Atomic unsigned classes; /* size classes from 1 to this one are kept; 0: nothing is cached */
+        _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
+        _Atomic unsigned plain_classes; /* the same where no capture has to be asked for; else 0 */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */
         atomic_bool capture_check;

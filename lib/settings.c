@@ -211,6 +211,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.idle, entry->cache_idle);
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
     atomic_store(&pool->cache.classes, classes);
+    atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
     unsigned former = atomic_load(&pool->device->cache_classes);
     while (classes > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, classes))
         continue;

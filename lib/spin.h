@@ -30,6 +30,12 @@ static inline void weir__spin_lock(weir__spin *spin)
                 sched_yield();
 }
 
+/* Takes the lock if nobody has it. */
+static inline bool weir__spin_try(weir__spin *spin)
+{
+    return !atomic_exchange_explicit(&spin->taken, true, memory_order_acquire);
+}
+
 static inline void weir__spin_unlock(weir__spin *spin)
 {
     atomic_store_explicit(&spin->taken, false, memory_order_release);

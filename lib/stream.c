@@ -457,13 +457,13 @@ weir_status weir__stream_closed(weir_error *error, const char *function)
 
 /* Using -------------------------------------------------------------------------------------------------------------------------------- */
 
-weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
+/* What a request needs that is not served in the ordinary way. */
+static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
     if (weir__is_forked())
         return weir__check_fork(weir__last_error_reset());
     if (!s || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
-    unsigned class = weir__class_of(size);
     if (weir__pool_caches(s->pool, class) && weir__cache_serve(s, NULL, NULL, class, size, ptr) == WEIR__CACHE_DONE)
         return WEIR_OK;
     if (!weir__stream_enter(s))
@@ -473,7 +473,23 @@ weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
     return status;
 }
 
-weir_status weir_stream_free(weir_stream *s, void *ptr)
+weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
+{
+    unsigned class = weir__class_of(size);
+    if (!weir__is_forked() && s && ptr && weir__fast_serve(s, class, size, ptr))
+        return WEIR_OK;
+    return malloc_slowly(s, ptr, size, class);
+}
+
+static __attribute__((noinline)) weir_status free_claimed_slowly(weir_stream *s, struct weir__entry *entry)
+{
+    if (weir__cache_keep(s, NULL, entry) == WEIR__CACHE_DONE)
+        return WEIR_OK;
+    return weir__give_back_claimed(s->w, entry, s->handle, s);
+}
+
+/* What a free needs that does not enter the cache in the ordinary way. */
+static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *ptr)
 {
     if (weir__is_forked())
         return weir__check_fork(weir__last_error_reset());
@@ -481,13 +497,18 @@ weir_status weir_stream_free(weir_stream *s, void *ptr)
         return WEIR_OK;
     if (!s)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_free: s must not be NULL");
-    struct weir__entry *entry = weir__blocks_claim(&s->w->blocks, ptr), *victims;
+    struct weir__entry *entry = weir__blocks_claim(&s->w->blocks, ptr);
+    return entry ? free_claimed_slowly(s, entry) : weir__give_back(s->w, ptr, s->handle, s);
+}
+
+weir_status weir_stream_free(weir_stream *s, void *ptr)
+{
+    if (weir__is_forked() || !s || !ptr)
+        return free_slowly(s, ptr);
+    struct weir__entry *entry = weir__blocks_try_claim(&s->w->blocks, ptr);
     if (!entry)
-        return weir__give_back(s->w, ptr, s->handle, s);
-    enum weir__cache_answer answer = weir__cache_keep(s, NULL, entry, &victims);
-    if (victims)
-        weir__flush_victims(s, victims);
-    return answer == WEIR__CACHE_DONE ? WEIR_OK : weir__give_back_claimed(s->w, entry, s->handle, s);
+        return free_slowly(s, ptr);
+    return weir__fast_keep(s, entry) ? WEIR_OK : free_claimed_slowly(s, entry);
 }
 
 weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)

@@ -44,7 +44,7 @@ weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, u
 static inline bool weir__stream_enter(weir_stream *stream)
 {
     atomic_fetch_add(&stream->pins, 1);
-    if (!atomic_load(&stream->cache.is_closed))
+    if (atomic_load(&stream->cache.state) != WEIR__CACHE_SHUT)
         return true;
     atomic_fetch_sub(&stream->pins, 1);
     return false;

@@ -23,6 +23,7 @@
 #include "lib/keeper.h"
 
 struct weir {
+    struct weir__blocks blocks;
     const struct gpu *gpu;
     weir_log_fn log;
     void *log_data;
@@ -31,7 +32,6 @@ struct weir {
     bool relaxed;          /* plain calls run in relaxed capture mode */
     size_t device_count;
     struct weir__device *devices;
-    struct weir__blocks blocks;
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
 };
