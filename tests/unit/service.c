@@ -26,12 +26,12 @@
 struct probe {
     struct weir__job job;
     sem_t ran;
-    uint64_t ran_at;            /* of the last run */
-    uint64_t again_after;       /* the next run is due that long after this one, */
-    unsigned agains;            /* so many times */
-    struct weir__job *wakes;    /* woken from within the run, once */
-    sigset_t signals;           /* blocked during the run */
-    sem_t gate;                 /* a gated run waits for it */
+    uint64_t ran_at;         /* of the last run */
+    uint64_t again_after;    /* the next run is due that long after this one, */
+    unsigned agains;         /* so many times */
+    struct weir__job *wakes; /* woken, or added, from within the run, once */
+    sigset_t signals;        /* blocked during the run */
+    sem_t gate;              /* a gated run waits for it */
     bool gated;
     atomic_bool finished;
 };
@@ -263,13 +263,17 @@ static uint64_t run_slowly(struct weir__job *job)
 
 START_TEST(remove_waits_for_a_run_in_progress)
 {
-    struct probe slow = { 0 };
+    struct probe slow = { 0 }, other = { 0 };
     probe_add(&slow);
+    probe_add(&other); /* keeps the thread, so that it is not waited for instead */
     slow.job.run = run_slowly;
     weir__service_wake(&slow.job, 0);
     await(&slow);
     weir__service_remove(&slow.job);
     atomic_store(&removed, true);
+    weir__service_wake(&other.job, 0);
+    await(&other);
+    weir__service_remove(&other.job);
     ck_assert(atomic_load(&slow.finished));
     ck_assert_msg(!has_run(&slow), "the job ran again although it was being removed");
 }
@@ -325,8 +329,12 @@ START_TEST(idle_service_makes_no_wakeups)
 {
     struct probe probe = { 0 };
     probe_add(&probe);
-    weir__service_wake(&probe.job, 0);
-    await(&probe);
+    /* Until it was woken from its sleep, which must leave no trace. */
+    while (weir__service_wakeups() == 0) {
+        pass_time(MS);
+        weir__service_wake(&probe.job, 0);
+        await(&probe);
+    }
     uint64_t before = weir__service_wakeups();
     pass_time(30 * MS);
     ck_assert_uint_eq(weir__service_wakeups(), before);
@@ -379,26 +387,37 @@ START_TEST(descriptor_is_closed_by_exec_and_by_the_last_removal)
 }
 END_TEST
 
-static void *add_and_remove(void *unused)
+/* Two threads take turns: while one removes the last job, and so stops the thread, the other adds one. */
+#define ROUNDS 1000
+static pthread_barrier_t round_begins;
+
+static void *add_or_remove(void *is_second)
 {
-    for (int i = 0; i < 300; i++) {
-        struct probe probe = { 0 };
-        probe_add(&probe);
-        weir__service_wake(&probe.job, 0);
-        await(&probe);
-        weir__service_remove(&probe.job);
-        sem_destroy(&probe.ran);
+    struct probe probe = { 0 };
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&round_begins);
+        if (i % 2 == (is_second != NULL)) {
+            probe_add(&probe);
+            weir__service_wake(&probe.job, 0);
+            await(&probe);
+        } else if (i > 0) {
+            weir__service_remove(&probe.job);
+        }
     }
-    return unused;
+    if (is_second)
+        weir__service_remove(&probe.job);
+    return NULL;
 }
 
 START_TEST(job_added_while_the_thread_stops_runs)
 {
-    pthread_t threads[3];
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, add_and_remove, NULL), 0);
-    for (int i = 0; i < 3; i++)
+    pthread_t threads[2];
+    pthread_barrier_init(&round_begins, NULL, 2);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, add_or_remove, i ? &round_begins : NULL), 0);
+    for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&round_begins);
     await_no_thread();
 }
 END_TEST
@@ -615,6 +634,16 @@ static void remove_and_exit(void)
     exit(1);
 }
 
+/* Keeps the lock busy: a child may find it held by a thread that it does not have. */
+static atomic_bool is_over;
+
+static void *wake_all_the_time(void *job)
+{
+    while (!atomic_load(&is_over))
+        weir__service_wake(job, 0);
+    return NULL;
+}
+
 START_TEST(forked_child_can_remove_and_exit)
 {
     weir_options options = WEIR_OPTIONS_INIT;
@@ -624,12 +653,15 @@ START_TEST(forked_child_can_remove_and_exit)
     options.policy_text = "weir: 1\npools: { a: { devices: all } }\n";
     ck_assert_msg(weir_open(&options, &error, &w) == WEIR_OK, "%s", error.text);
     atexit(judge);
-    last.gated = true;
+    pthread_t waker;
     probe_add(&last);
-    weir__service_wake(&last.job, 0);
+    ck_assert_int_eq(pthread_create(&waker, NULL, wake_all_the_time, &last.job), 0);
     await(&last);
-    int status = in_child(remove_and_exit);
-    sem_post(&last.gate);
+    int status = 0;
+    for (int i = 0; i < 20 && status == 0; i++)
+        status = in_child(remove_and_exit);
+    atomic_store(&is_over, true);
+    pthread_join(waker, NULL);
     weir__service_remove(&last.job);
     weir_close(w);
     ck_assert_int_eq(status, 0);
