@@ -45,8 +45,8 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error);
 void weir__service_remove(struct weir__job *job);
 
 /*
- * The job shall run at `when` at the latest; 0: at once. A job that is due earlier stays so. One that is running runs again: the earlier of
- * `when` and what the run returns counts. Takes the lock, and makes a system call only if the thread sleeps too long; never waits for a run.
+ * The job shall run at `when`, unless it is due earlier; 0: at once. One that is running runs again, at the earlier of `when` and what the
+ * run returns. Takes the lock, and makes a system call only if the thread would sleep too long; never waits for a run.
  */
 void weir__service_wake(struct weir__job *job, uint64_t when);
 
