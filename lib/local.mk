@@ -36,6 +36,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/recover.h \
 	%reldir%/retired.c \
 	%reldir%/retired.h \
+	%reldir%/service.c \
+	%reldir%/service.h \
 	%reldir%/settings.c \
 	%reldir%/settings.h \
 	%reldir%/spin.h \

@@ -10,7 +10,7 @@
  *   device.lock           a registry lock: no CUDA call under it
  *   pool.lock             settings of one pool: CUDA calls are made under it
  *   leaves                the streams' caches, device.orphans, pending.lock, callbacks.lock, the shards of the block table, the process's lists
- *                         of current and retired pools
+ *                         of current and retired pools, the service thread's jobs
  * The log function and the application's callbacks are called with none of them held.
  */
 #ifndef WEIR_LIB_WEIR_INTERNAL_H

@@ -32,6 +32,11 @@ tests_unit_policy_overrides_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_values_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_values_LDADD = tests/unit/libpolicydata.la
 
+check_PROGRAMS += tests/unit/service
+TESTS += tests/unit/service
+tests_unit_service_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_service_LDADD = tests/support/libsuite.la tests/support/libfail.la lib/libcore.la
+
 EXTRA_DIST += %reldir%/policies
 
 dist_check_SCRIPTS += %reldir%/schema.sh

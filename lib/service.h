@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * service.h - the process's one service thread: what Weir does now and then on its own account, as jobs.
+ *
+ * The thread belongs to this file and lives from the first job added to the last one removed, or to exit(): it is named "weir", blocks all
+ * signals, and sleeps until a job is due or woken; when none has a time set, for ever. Jobs are run one at a time, in turns, with no lock
+ * held; they belong to whoever adds them. One lock guards the list and every job in it. It is a leaf, and is never held over a run.
+ *
+ * Every function may be called from any thread. In the child of a fork, where the thread does not exist, they do nothing.
+ */
+#ifndef WEIR_LIB_SERVICE_H
+#define WEIR_LIB_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/weir.h"
+
+#define WEIR__SERVICE_NEVER UINT64_MAX /* when woken, and not before */
+
+/* Something the service thread does now and then; embedded in its owner, who sets `run` and leaves the rest alone. */
+struct weir__job {
+    struct weir__job *next;
+    uint64_t due; /* CLOCK_MONOTONIC in nanoseconds, or WEIR__SERVICE_NEVER */
+    bool running;
+    /* Called on the service thread. Returns when it wants to run next, by the same clock: 0 is at once, WEIR__SERVICE_NEVER when woken. It
+       may add and wake jobs, but not remove any, and nothing that it waits for may wait for the removal of a job. */
+    uint64_t (*run)(struct weir__job *job);
+};
+
+/* The clock that jobs are due by: CLOCK_MONOTONIC in nanoseconds. */
+uint64_t weir__service_now(void);
+
+/*
+ * Adds a job, due when woken; the first one starts the thread. Waits for a thread that is being stopped. A job that calls CUDA is added
+ * after CUDA was first called, so that at exit the thread is gone before CUDA is.
+ * WEIR_NO_HOST_MEMORY (the thread cannot be started), WEIR_BUSY (the process is exiting), WEIR_FORKED; nothing is left behind then.
+ */
+weir_status weir__service_add(struct weir__job *job, weir_error *error);
+
+/*
+ * Removes a job that was added. Once it returned, the job neither runs nor will run. Waits for a run of it in progress; the last removal
+ * stops and joins the thread. Not from within a job; but code that runs because a job called exit() may, and does not wait then.
+ */
+void weir__service_remove(struct weir__job *job);
+
+/*
+ * The job shall run at `when`, unless it is due earlier; 0: at once. One that is running runs again, at the earlier of `when` and what the
+ * run returns. Takes the lock, and makes a system call only if the thread would sleep too long; never waits for a run.
+ */
+void weir__service_wake(struct weir__job *job, uint64_t when);
+
+/* How often the thread has woken up since the process began. A process in which nothing is due adds none. */
+uint64_t weir__service_wakeups(void);
+
+#endif
