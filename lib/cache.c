@@ -197,6 +197,7 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
     stream->pool = pool;
     cache->hits = cache->keeps = 0;
     memset(cache->marks, 0, sizeof cache->marks);
+    cache->marked = 0;
     cache->live = 0;
     atomic_store(&cache->state, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
     weir__spin_unlock(&cache->lock);

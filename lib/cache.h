@@ -32,6 +32,7 @@ struct weir__cache {
     uint64_t hits;         /* requests served */
     uint64_t keeps;        /* frees that entered; the stamp of the next */
     uint64_t marks[WEIR__CACHE_MARKS]; /* the keeper's: `keeps` at its last looks, the latest first */
+    uint64_t marked;                   /* when it last looked */
     struct weir__class_list {
         struct weir__entry *first;
         uint64_t stamp; /* of the last that came */

@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * keeper.h - what `keeper: true` does: a job of the service thread gives back what a program that has gone quiet no longer uses.
+ *
+ * Owned by its weir. Cached blocks go back when they were not used for cache.idle, at the latest a quarter of it later. Pool memory that is
+ * idle and above the release threshold goes back although the program never synchronises: the job does that with events of its own. It
+ * looks again only while there is something that may go back later; whoever leaves something new (the first block in an empty cache, a free
+ * that reaches a pool) wakes it, so an idle process has no wake-ups. Everything runs in relaxed capture mode, and it waits a millisecond for
+ * a busy stream and not at all for one that captures.
+ */
 #ifndef WEIR_LIB_KEEPER_H
 #define WEIR_LIB_KEEPER_H
+
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include "lib/weir.h"
+
+#include "lib/service.h"
+
 struct weir__keeper {
-    atomic_bool is_on;
-    _Atomic uint32_t tick;
+    struct weir__job job;
+    atomic_bool is_on; /* the job is added. Changed under w->config, or while nobody else knows the weir */
 };
-static inline void weir__keeper_wake(weir *w) { (void)w; }
-#define weir__keeper_is_on(w) atomic_load_explicit(&(w)->keeper.is_on, memory_order_relaxed)
+
+/* As the policy says, at open and at reload. Only switching on can fail. Called with w->config, or as above. */
+weir_status weir__keeper_set(weir *w, bool on, weir_error *error);
+
+/* There is something new to look at. */
+void weir__keeper_wake(weir *w);
+
 #endif

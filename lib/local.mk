@@ -25,6 +25,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/flush.h \
 	%reldir%/format.c \
 	%reldir%/format.h \
+	%reldir%/keeper.c \
 	%reldir%/keeper.h \
 	%reldir%/malloc.c \
 	%reldir%/malloc.h \

@@ -338,8 +338,10 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     int code = gpu->free_async(block->ptr, stream);
     if (code == GPU_SUCCESS) {
         count_free(pool, block);
-        if (!block->graph)
+        if (!block->graph) {
             note_pending(block, stream, opened);
+            weir__pool_left(pool);
+        }
     } else {
         status = refuse_free(w, block, stream, code);
         put_back(w, block);

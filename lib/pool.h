@@ -35,6 +35,7 @@ struct weir_pool {
     gpu_pool small; /* the twin, or NULL */
     uint64_t small_below;
     uint64_t native_max; /* the maxSize that the driver enforces on handle; 0: none */
+    atomic_bool is_seen; /* the keeper is to look at it: something was freed into it */
     bool is_default;     /* the driver's own pool: configured, not created */
     bool is_host;
     bool is_private;

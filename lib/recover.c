@@ -212,15 +212,20 @@ static bool rung_wait(struct climb *climb, void **ptr)
     return rescued || (any && retry(climb, ptr));
 }
 
-void weir__wait_for_frees(struct weir__device *device)
+bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline)
 {
-    struct climb climb = { .device = device, .gpu = device->w->gpu, .deadline = UINT64_MAX };
+    struct climb climb = { .device = device, .gpu = device->w->gpu, .deadline = deadline };
     struct wait waits[STREAMS_MAX + WEIR__PENDING_MAX + 1];
+    bool all = true;
     enum gpu_capture_mode mode = weir__relaxed_begin(climb.gpu);
     size_t count = collect(&climb, waits);
-    for (size_t i = 0; i < count; i++)
-        release_wait(&climb, &waits[i], weir__event_wait(climb.gpu, waits[i].event, climb.deadline));
+    for (size_t i = 0; i < count; i++) {
+        bool done = weir__event_wait(climb.gpu, waits[i].event, deadline);
+        release_wait(&climb, &waits[i], done);
+        all = all && done;
+    }
     weir__relaxed_end(climb.gpu, mode);
+    return all;
 }
 
 static bool rung_trim(struct climb *climb, void **ptr)

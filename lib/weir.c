@@ -253,6 +253,8 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
         status = open_pools(opened, error);
     if (status == WEIR_OK)
         status = make_currents(opened, error);
+    if (status == WEIR_OK)
+        status = weir__keeper_set(opened, opened->policy->keeper, error);
     if (status != WEIR_OK) {
         weir_close(opened);
         return status;
@@ -269,7 +271,7 @@ static void settle(weir *w)
         for (weir_pool *pool = w->devices[d].pools; pool; pool = pool->next)
             is_pending = weir__pool_has_pending_frees(pool) || is_pending;
         if (is_pending)
-            weir__wait_for_frees(&w->devices[d]);
+            weir__wait_for_frees(&w->devices[d], UINT64_MAX);
     }
 }
 
@@ -295,6 +297,7 @@ void weir_close(weir *w)
 {
     if (!w || weir__is_forked())
         return;
+    weir__keeper_set(w, false, NULL);
     if (w->device_count)
         close_pools(w);
     free(w->devices);
@@ -338,6 +341,9 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     policy_errors_clear(&errors);
     if (status == WEIR_OK)
         status = each_pool(w, after, error, weir__settings_check);
+    /* Switching it on can fail, switching it off cannot. */
+    if (status == WEIR_OK && after->keeper)
+        status = weir__keeper_set(w, true, error);
     if (status == WEIR_OK) {
         status = each_pool(w, after, error, weir__settings_apply);
         if (status != WEIR_OK)
@@ -348,6 +354,7 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
         unused = w->policy;
         w->policy = after;
     }
+    weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);
     /* What the caches hold was kept under other rules. */
     for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++)

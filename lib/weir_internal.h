@@ -45,6 +45,19 @@ static inline bool weir__is_forked(void)
 /* The same as a status, with the error filled. */
 weir_status weir__check_fork(weir_error *error);
 
+static inline bool weir__keeper_is_on(const weir *w)
+{
+    return atomic_load_explicit(&w->keeper.is_on, memory_order_relaxed);
+}
+
+/* Something was freed into the pool: the keeper is to look whether it can go back to the device. */
+static inline void weir__pool_left(weir_pool *pool)
+{
+    if (weir__keeper_is_on(pool->w) && !atomic_load_explicit(&pool->is_seen, memory_order_relaxed) &&
+        !atomic_exchange(&pool->is_seen, true))
+        weir__keeper_wake(pool->w);
+}
+
 __attribute__((format(printf, 3, 4))) void weir__log(weir *w, weir_log_level level, const char *format, ...);
 
 /* Puts a place of the policy before the message of a new error. */

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/keeper.h"
+
+#include "lib/fast.h"
+#include "lib/flush.h"
+
+#define BATCH 64                              /* streams that are pinned at a time */
+#define LONGEST (UINT64_C(1000) * 1000000)    /* nanoseconds between two looks: a second at most */
+#define SHORTEST (UINT64_C(1) * 1000000)
+#define PATIENCE (UINT64_C(1) * 1000000)      /* how long a look waits for the streams of a device, by the GPU's clock */
+
+static weir *weir_of(struct weir__job *job)
+{
+    return (weir *)((char *)job - offsetof(weir, keeper.job));
+}
+
+/* Nanoseconds between two looks: so many that each cache is looked at four times in its cache.idle. */
+static uint64_t interval(weir *w)
+{
+    uint64_t shortest = LONGEST;
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
+            uint64_t idle = atomic_load(&pool->cache.idle) / WEIR__CACHE_MARKS;
+            if (atomic_load(&pool->cache.classes) && idle < shortest)
+                shortest = idle;
+        }
+    return shortest > SHORTEST ? shortest : SHORTEST;
+}
+
+/* The part of cache.idle after which a cache is looked at again has passed: returns the stamp below which blocks were not used for all of it,
+   or 0. */
+static uint64_t mark(weir_stream *stream, uint64_t now)
+{
+    struct weir__cache *cache = &stream->cache;
+    uint64_t before = 0;
+    weir__spin_lock(&cache->lock);
+    if (now - cache->marked >= atomic_load(&stream->pool->cache.idle) / WEIR__CACHE_MARKS) {
+        before = cache->marks[WEIR__CACHE_MARKS - 1];
+        for (size_t i = WEIR__CACHE_MARKS - 1; i > 0; i--)
+            cache->marks[i] = cache->marks[i - 1];
+        cache->marks[0] = cache->keeps;
+        cache->marked = now;
+    }
+    weir__spin_unlock(&cache->lock);
+    return before;
+}
+
+/* Whether there is something left to look at later; if not, the next block to come says so. */
+static bool is_left(weir_stream *stream)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__spin_lock(&cache->lock);
+    bool left = cache->bytes;
+    if (!left && weir__cache_state(cache) == WEIR__CACHE_OPEN)
+        atomic_store(&cache->state, WEIR__CACHE_UNSEEN);
+    weir__spin_unlock(&cache->lock);
+    return left;
+}
+
+/* Returns whether to look again. */
+static bool look_at_caches(struct weir__device *device, uint64_t now)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    bool again = false;
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            uint64_t before = mark(streams[i], now);
+            if (before)
+                weir__flush_stream(streams[i], before);
+            again = is_left(streams[i]) || again;
+            weir__stream_unpin(streams[i]);
+        }
+    return again;
+}
+
+/* Whether the pool has idle memory that its threshold does not cover. */
+static bool is_above(const weir_pool *pool)
+{
+    uint64_t threshold = atomic_load(&pool->release_threshold);
+    uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return reserved > threshold && reserved - threshold >= WEIR__GROWTH_STEP && weir__pool_figure(pool, GPU_POOL_USED) < reserved;
+}
+
+/* Returns whether to look again: some stream had work left, so that more may go back later. */
+static bool look_at_pools(struct weir__device *device)
+{
+    bool any = false;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (atomic_exchange(&pool->is_seen, false) && is_above(pool)) {
+            atomic_store(&pool->is_seen, true);
+            any = true;
+        }
+    if (!any)
+        return false;
+    bool done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE);
+    bool again = false;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        uint64_t released;
+        if (!atomic_exchange(&pool->is_seen, false) || !is_above(pool))
+            continue;
+        weir__pool_trim(pool, atomic_load(&pool->release_threshold), &released);
+        if (!done && is_above(pool)) {
+            atomic_store(&pool->is_seen, true);
+            again = true;
+        }
+    }
+    return again;
+}
+
+static uint64_t run(struct weir__job *job)
+{
+    weir *w = weir_of(job);
+    uint64_t now = weir__service_now();
+    bool again = false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    for (size_t d = 0; d < w->device_count; d++) {
+        again = look_at_caches(&w->devices[d], now) || again;
+        again = look_at_pools(&w->devices[d]) || again;
+    }
+    weir__relaxed_end(w->gpu, mode);
+    return again ? now + interval(w) : WEIR__SERVICE_NEVER;
+}
+
+weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
+{
+    if (on == weir__keeper_is_on(w))
+        return WEIR_OK;
+    if (!on) {
+        atomic_store(&w->keeper.is_on, false);
+        weir__service_remove(&w->keeper.job);
+        return WEIR_OK;
+    }
+    w->keeper.job.run = run;
+    weir_status status = weir__service_add(&w->keeper.job, error);
+    if (status != WEIR_OK)
+        return status;
+    atomic_store(&w->keeper.is_on, true);
+    weir__service_wake(&w->keeper.job, 0);
+    return WEIR_OK;
+}
+
+void weir__keeper_wake(weir *w)
+{
+    if (weir__keeper_is_on(w))
+        weir__service_wake(&w->keeper.job, weir__service_now() + interval(w));
+}
