@@ -191,7 +191,7 @@ static uint64_t free_orphans(struct weir__device *device)
     return bytes;
 }
 
-uint64_t weir__flush(struct weir__device *device, const weir_pool *pool)
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled)
 {
     weir_stream *streams[BATCH];
     uint64_t below = UINT64_MAX, total = 0;
@@ -200,7 +200,7 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool)
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             uint64_t bytes = !pool || streams[i]->pool == pool ? weir__flush_stream(streams[i], UINT64_MAX) : 0;
-            if (bytes)
+            if (bytes && settled)
                 settle(streams[i]);
             weir__stream_unpin(streams[i]);
             total += bytes;

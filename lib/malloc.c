@@ -75,13 +75,14 @@ static bool was_native_cap(const struct weir__request *request)
 }
 
 /* At a cap a request counts as taken before it is served, so that no two pass where one fits. false: it does not fit. */
-static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size)
+static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, uint64_t *taken)
 {
     uint64_t before = atomic_load_explicit(&pool->taken, memory_order_relaxed);
     do
         if (size > max_size || before > max_size - size)
             return false;
     while (!atomic_compare_exchange_weak_explicit(&pool->taken, &before, before + size, memory_order_relaxed, memory_order_relaxed));
+    *taken = before + size;
     return true;
 }
 
@@ -89,10 +90,10 @@ bool weir__attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    uint64_t taken = 0, max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
     void *block;
     request->code = GPU_OUT_OF_MEMORY;
-    request->at_cap = max_size && !claim(pool, request->size, max_size);
+    request->at_cap = max_size && !claim(pool, request->size, max_size, &taken);
     if (request->at_cap)
         return false;
     request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
@@ -104,7 +105,8 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     } else if (request->code == GPU_SUCCESS) {
         /* Without a cap only what was served counts: a hopeless request would spoil the figures of all others meanwhile. */
         if (!max_size)
-            atomic_fetch_add_explicit(&pool->taken, request->size, memory_order_relaxed);
+            taken = atomic_fetch_add_explicit(&pool->taken, request->size, memory_order_relaxed) + request->size;
+        weir__pool_count_taken(pool, taken);
         weir__pool_count_live(pool, (int64_t)request->asked);
         if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
             weir__settings_rebalance(pool);

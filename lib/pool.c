@@ -126,6 +126,14 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     return weir__status_of(code);
 }
 
+void weir__pool_count_taken(weir_pool *pool, uint64_t taken)
+{
+    uint64_t high = atomic_load_explicit(&pool->taken_high, memory_order_relaxed);
+    while (taken > high &&
+           !atomic_compare_exchange_weak_explicit(&pool->taken_high, &high, taken, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
 void weir__pool_count_live(weir_pool *pool, int64_t bytes)
 {
     uint64_t live = atomic_fetch_add_explicit(&pool->live, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes;
@@ -361,7 +369,7 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
     if (!pool)
         return weir__fail(error, WEIR_INVALID, "weir_pool_trim: pool must not be NULL");
     uint64_t gone = 0;
-    weir__flush(pool->device, pool);
+    weir__flush(pool->device, pool, true);
     int code = weir__pool_trim(pool, keep, &gone);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "trim of pool '%s' on device %d", pool->name, pool->device->index);

@@ -72,7 +72,7 @@ struct weir_pool {
 
     _Atomic uint64_t taken; /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
     _Atomic uint64_t live;  /* bytes in users' hands, but for what the streams' caches have not yet added */
-    _Atomic uint64_t live_high, failures;
+    _Atomic uint64_t taken_high, live_high, failures;
     _Atomic uint64_t cache_granted;            /* of cache.per_device, to streams */
     _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
     struct weir__counts counts[WEIR__SHARDS]; /* each guarded by the lock of its shard of the block table */
@@ -86,6 +86,8 @@ struct weir__held weir__pool_held(weir_pool *pool);
 
 uint64_t weir__pool_live_blocks(weir_pool *pool);
 
+/* `taken` has risen to so much, for a block that CUDA gave. */
+void weir__pool_count_taken(weir_pool *pool, uint64_t taken);
 /* Adds to `live`, and raises its highest value. */
 void weir__pool_count_live(weir_pool *pool, int64_t bytes);
 

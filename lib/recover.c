@@ -11,6 +11,7 @@
 #include "lib/flush.h"
 #include "lib/format.h"
 
+#define CAP_ROUNDS 8    /* times that the caches of a pool at its cap are emptied for one request */
 #define STREAMS_MAX 256 /* opened streams that the wait rung looks at, most freed bytes first */
 
 /* A callback's own requests must not climb the ladder that waits for it. */
@@ -180,10 +181,18 @@ static void release_wait(const struct climb *climb, const struct wait *wait, boo
 
 static bool rung_flush(struct climb *climb, void **ptr)
 {
-    /* At a cap only this pool's own blocks count. */
-    uint64_t flushed = weir__flush(climb->device, climb->request->at_cap ? climb->request->pool : NULL);
-    climb->rungs[WEIR_RUNG_FLUSH].gave = flushed;
-    return flushed > 0 && retry(climb, ptr);
+    /* At a cap only this pool's own blocks count, and CUDA need not see their frees. But other threads, whose caches are empty now too, may
+       be faster to take what came free. */
+    for (unsigned round = 0; round < CAP_ROUNDS; round++) {
+        bool at_cap = climb->request->at_cap;
+        uint64_t flushed = weir__flush(climb->device, at_cap ? climb->request->pool : NULL, !at_cap);
+        climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
+        if (flushed > 0 && retry(climb, ptr))
+            return true;
+        if (flushed == 0 || !at_cap || is_over(climb))
+            break;
+    }
+    return false;
 }
 
 static bool rung_wait(struct climb *climb, void **ptr)

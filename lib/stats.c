@@ -35,7 +35,9 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->failures = atomic_load(&pool->failures);
     stats->live = held.live;
     stats->cached = held.cached;
-    stats->live_high = larger(atomic_load(&pool->live_high), stats->live);
+    /* What streams have not added yet may make the peak look higher than all that ever came from CUDA. */
+    uint64_t live_high = atomic_load(&pool->live_high), taken_high = atomic_load(&pool->taken_high);
+    stats->live_high = larger(live_high < taken_high ? live_high : taken_high, stats->live);
     stats->max_size = atomic_load(&pool->max_size);
     stats->release_threshold = atomic_load(&pool->release_threshold);
 

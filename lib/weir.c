@@ -280,7 +280,7 @@ static void close_pools(weir *w)
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__retired_sweep(w->gpu);
     for (size_t d = 0; d < w->device_count; d++)
-        weir__flush(&w->devices[d], NULL);
+        weir__flush(&w->devices[d], NULL, true);
     settle(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
@@ -358,7 +358,7 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     pthread_mutex_unlock(&w->config);
     /* What the caches hold was kept under other rules. */
     for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++)
-        weir__flush(&w->devices[d], NULL);
+        weir__flush(&w->devices[d], NULL, true);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);
     return status;
