@@ -79,9 +79,9 @@ static bool is_barred(const weir_stream *stream)
     return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
 }
 
-static bool is_meant(const weir_stream *stream, const uint64_t *id)
+static bool is_meant(const weir_stream *stream, const uint64_t *id, const weir_pool *pool)
 {
-    return weir__cache_state(&stream->cache) != WEIR__CACHE_SHUT && (!id || *id == stream->id);
+    return weir__cache_state(&stream->cache) != WEIR__CACHE_SHUT && (!id || *id == stream->id) && (!pool || pool == stream->pool);
 }
 
 static void count_live(weir_stream *stream, int64_t bytes)
@@ -94,7 +94,7 @@ static void count_live(weir_stream *stream, int64_t bytes)
     }
 }
 
-static enum weir__cache_answer serve(weir_stream *stream, const weir_pool *pool, unsigned class, size_t size, void **ptr)
+static enum weir__cache_answer serve(weir_stream *stream, unsigned class, size_t size, void **ptr)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *entry = cache->classes[class].first;
@@ -102,7 +102,7 @@ static enum weir__cache_answer serve(weir_stream *stream, const weir_pool *pool,
         give_grant_back(stream->pool, cache, cache->bytes + 2 * GRANT_STEP);
         return WEIR__CACHE_MISS;
     }
-    if ((pool && pool != stream->pool) || is_barred(stream))
+    if (is_barred(stream))
         return WEIR__CACHE_MISS;
     weir__cache_take(cache, entry, class);
     cache->hits++;
@@ -117,7 +117,7 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
                                           void **ptr)
 {
     weir__spin_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id) ? serve(stream, pool, class, size, ptr) : WEIR__CACHE_CLOSED;
+    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, class, size, ptr) : WEIR__CACHE_CLOSED;
     weir__spin_unlock(&stream->cache.lock);
     return answer;
 }
@@ -140,7 +140,7 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
     struct weir__entry *victims = NULL;
     bool wake = false;
     weir__spin_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id) ? keep(stream, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
+    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
     if (victims)
         atomic_fetch_add(&stream->pins, 1);
     weir__spin_unlock(&stream->cache.lock);
@@ -181,6 +181,14 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
     give_grant_back(stream->pool, cache, cache->bytes);
     weir__spin_unlock(&cache->lock);
     return drained;
+}
+
+bool weir__cache_holds(weir_stream *stream)
+{
+    weir__spin_lock(&stream->cache.lock);
+    bool holds = stream->cache.bytes;
+    weir__spin_unlock(&stream->cache.lock);
+    return holds;
 }
 
 void weir__cache_init(struct weir__cache *cache)

@@ -41,8 +41,8 @@ struct weir__cache {
 
 enum weir__cache_answer {
     WEIR__CACHE_DONE,
-    WEIR__CACHE_MISS,   /* nothing of that class, no room, another pool, a capture: CUDA has to do it */
-    WEIR__CACHE_CLOSED, /* the stream is closed, or is another one by now */
+    WEIR__CACHE_MISS,   /* nothing of that class, no room, a block of another pool, a capture: CUDA has to do it */
+    WEIR__CACHE_CLOSED, /* not the stream that was meant: closed, another one by now, or with another pool */
 };
 
 /*
@@ -60,6 +60,9 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
  * it could not take the frees.
  */
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
+
+/* Whether there is anything in it. */
+bool weir__cache_holds(weir_stream *stream);
 
 /* A new cache is closed. */
 void weir__cache_init(struct weir__cache *cache);

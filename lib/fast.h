@@ -73,7 +73,9 @@ static inline bool weir__fast_keep(weir_stream *stream, struct weir__entry *entr
     if (class > atomic_load_explicit(&pool->cache.plain_classes, memory_order_relaxed) || !weir__spin_try(&cache->lock))
         return false;
     int64_t live = cache->live - size;
+    /* A reload may have come between the first look at the classes and the lock, and have emptied the cache for good. */
     bool is_plain = weir__cache_state(cache) == WEIR__CACHE_OPEN && pool == stream->pool &&
+                    class <= atomic_load_explicit(&pool->cache.plain_classes, memory_order_relaxed) &&
                     cache->bytes + weir__class_bytes[class] <= cache->granted && !weir__cache_is_far(live);
     if (is_plain) {
         cache->live = live;

@@ -108,6 +108,8 @@ static bool is_itself(const weir_stream *stream)
 
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
 {
+    if (!weir__cache_holds(stream))
+        return 0;
     bool itself = is_itself(stream);
     struct weir__entry *entries = weir__cache_drain(stream, before, itself);
     if (!entries)

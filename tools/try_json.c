@@ -49,6 +49,7 @@ static void json_pools(struct json *json, const struct try_run *run)
         json_uint(json, "growths", i < run->watch_count ? run->watches[i].growths : 0);
         json_uint(json, "max_size", pool->max_size);
         json_uint(json, "mallocs", pool->mallocs);
+        json_uint(json, "cache_hits", pool->cache_hits);
         json_uint(json, "frees", pool->frees);
         json_uint(json, "failures", pool->failures);
         json_end(json);

@@ -45,9 +45,9 @@ static void report_setting(const struct try_run *run)
 
 static void report_pools(const struct try_run *run)
 {
-    struct table table = TABLE_INIT("lrrrrrrrrrrrr");
-    static const char *const headings[] = {"POOL",    "DEVICE", "RESERVED", "USED",  "IDLE",   "LIVE",   "HIGHEST",
-                                           "GROWTHS", "CAP",    "MALLOCS",  "FREES", "FAILED", "PRIVATE"};
+    struct table table = TABLE_INIT("lrrrrrrrrrrrrrr");
+    static const char *const headings[] = {"POOL",    "DEVICE", "RESERVED", "USED",  "CACHED", "IDLE",   "LIVE",   "HIGHEST",
+                                           "GROWTHS", "CAP",    "MALLOCS",  "HITS",  "FREES",  "FAILED", "PRIVATE"};
     for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
         table_cell(&table, "%s", headings[i]);
     for (size_t i = 0; i < weir_stats_pool_count(run->stats); i++) {
@@ -56,17 +56,20 @@ static void report_pools(const struct try_run *run)
         table_cell(&table, "%d", pool->device);
         table_cell(&table, "%s", SIZE_TEXT(pool->reserved));
         table_cell(&table, "%s", SIZE_TEXT(pool->used));
+        table_cell(&table, "%s", SIZE_TEXT(pool->cached));
         table_cell(&table, "%s", SIZE_TEXT(pool->idle));
         table_cell(&table, "%s", SIZE_TEXT(pool->live));
         table_cell(&table, "%s", SIZE_TEXT(pool->live_high));
         table_cell(&table, "%s", i < run->watch_count ? COUNT_TEXT(run->watches[i].growths) : "");
         table_cell(&table, "%s", pool->max_size ? SIZE_TEXT(pool->max_size) : "none");
         table_cell(&table, "%s", COUNT_TEXT(pool->mallocs));
+        table_cell(&table, "%s", COUNT_TEXT(pool->cache_hits));
         table_cell(&table, "%s", COUNT_TEXT(pool->frees));
         table_cell(&table, "%s", COUNT_TEXT(pool->failures));
         table_cell(&table, "%s", pool->is_private ? "yes" : "");
     }
-    printf("\n  The pools when everything was freed. 'Reserved' is what a pool holds of its device, 'idle' what it keeps for reuse.\n"
+    printf("\n  The pools when everything was freed. 'Reserved' is what a pool holds of its device, 'idle' what it keeps for reuse,\n"
+           "  'cached' what the caches of its streams keep; they served 'hits' of the mallocs without calling CUDA.\n"
            "  'Live' is in the program's hands, 'highest' the most that ever was. In %s snapshots, a pool had grown 'growths' times.\n\n",
            COUNT_TEXT(run->snapshots));
     table_print(&table, stdout);
