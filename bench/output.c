@@ -49,14 +49,23 @@ static const char *sign_of(const struct bench_figure *figure)
     return figure->bound == BENCH_AT_LEAST ? ">=" : "<=";
 }
 
+/* Bytes as people read them, all else with its unit as it is. */
+static const char *value_text(double value, const char *unit, char text[32])
+{
+    if (strcmp(unit, "bytes") == 0)
+        return scaled(value, unit, text);
+    snprintf(text, 32, "%.3f %s", value, unit);
+    return text;
+}
+
 void bench_print(FILE *file, const struct bench_figure *figure)
 {
-    char median[32], min[32], max[32];
-    fprintf(file, "%-8s %-62s %10.3f %-5s ", figure->section, figure->name, figure->value, figure->value_unit);
+    char value[32], limit[32], median[32], min[32], max[32];
+    fprintf(file, "%-8s %-62s %14s ", figure->section, figure->name, value_text(figure->value, figure->value_unit, value));
     if (figure->bound == BENCH_SHOWN)
         fputs("shown\n", file);
     else
-        fprintf(file, "asked %s %g %s: %s\n", sign_of(figure), figure->limit, figure->value_unit,
+        fprintf(file, "asked %s %s: %s\n", sign_of(figure), value_text(figure->limit, figure->value_unit, limit),
                 bench_reached(figure) ? "reached" : "MISSED");
     for (size_t i = 0; i < figure->series_count; i++) {
         const struct bench_series *series = &figure->series[i];
@@ -116,7 +125,7 @@ static void write_figure(FILE *file, const struct bench_figure *figure)
     if (figure->bound == BENCH_SHOWN)
         fputs("\"asked\": null, \"limit\": null, \"reached\": null, ", file);
     else
-        fprintf(file, "\"asked\": \"%s\", \"limit\": %g, \"reached\": %s, ", sign_of(figure), figure->limit,
+        fprintf(file, "\"asked\": \"%s\", \"limit\": %.12g, \"reached\": %s, ", sign_of(figure), figure->limit,
                 bench_reached(figure) ? "true" : "false");
     write_member(file, "unit", figure->unit);
     fputs("\"series\": [", file);

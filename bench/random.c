@@ -16,7 +16,7 @@
 
 #define SEED 73
 #define WARM_MAX (64 * MIB) /* largest block with which all allocators stay warm side by side */
-#define LONG_STEPS 100000   /* from here on a sample takes a tenth of a second: fewer repetitions */
+#define ROW_TIME UINT64_C(1500000000) /* ns, after which a row has no more repetitions than it must */
 #define SHORT_STEPS 5000    /* up to here it takes a millisecond: a sample has several passes */
 #define SHORT_PASSES 5
 #define MARGIN (40 * GIB) /* of the device's memory that the large cache leaves to what is live and to fragments */
@@ -188,7 +188,7 @@ static bool takes_part(const struct allocator *allocator, const struct row *row)
 static void measure(struct bench *bench, struct allocator *allocators, const struct row *row)
 {
     const size_t fewest = ARGUMENTS_REPETITIONS_MIN;
-    size_t repetitions = row->sequence.step_count >= LONG_STEPS ? fewest : bench->repetitions;
+    uint64_t start = bench_now();
     for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
         allocators[a].failures = 0;
         allocators[a].series.count = 0;
@@ -196,7 +196,7 @@ static void measure(struct bench *bench, struct allocator *allocators, const str
         if (takes_part(&allocators[a], row) && row->largest <= WARM_MAX)
             time_pass(&allocators[a], row);
     }
-    for (size_t i = 0; i < repetitions; i++) {
+    for (size_t i = 0; i < bench->repetitions && (i < fewest || bench_now() - start < ROW_TIME); i++) {
         for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
             if (takes_part(&allocators[a], row) && (allocators[a].is_fast || i < fewest))
                 sample(&allocators[a], row);

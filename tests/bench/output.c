@@ -146,8 +146,21 @@ START_TEST(a_line_has_value_bound_median_spread_and_repetitions)
     make_example();
     report.figures[0]->series[0].name = "weir";
     char *text = written(write_lines);
-    ck_assert_ptr_nonnull(strstr(text, "100.000 x     asked >= 90 x: reached\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 100.000 x asked >= 90.000 x: reached\n"));
     ck_assert_ptr_nonnull(strstr(text, "5.000 us (4.000 us .. 6.000 us of 3)"));
+    free(text);
+}
+END_TEST
+
+START_TEST(a_line_of_bytes_is_in_units_that_people_read)
+{
+    struct bench_figure *figure = bench_figure_new(&report, "keeper", "reserved");
+    figure->value_unit = "bytes";
+    figure->value = 3.0 * 1024 * 1024;
+    figure->bound = BENCH_AT_MOST;
+    figure->limit = 64.0 * 1024;
+    char *text = written(write_lines);
+    ck_assert_ptr_nonnull(strstr(text, " 3.000 MiB asked <= 64.000 KiB: MISSED\n"));
     free(text);
 }
 END_TEST
@@ -208,6 +221,7 @@ int main(void)
     tcase_add_test(all, a_figure_stays_where_it_is_when_the_report_grows);
     tcase_add_test(all, a_policy_is_kept_once_for_each_section);
     tcase_add_test(all, a_line_has_value_bound_median_spread_and_repetitions);
+    tcase_add_test(all, a_line_of_bytes_is_in_units_that_people_read);
     tcase_add_test(all, json_is_what_its_readers_expect);
     tcase_add_loop_test(all, sizes_are_named_in_their_largest_whole_unit, 0, sizeof(sizes) / sizeof(sizes[0]));
     return suite_run(suite);
