@@ -138,11 +138,11 @@ size_t bench_asked(const struct bench_report *report)
     return asked;
 }
 
-void bench_policy_add(struct bench_report *report, const char *section, const char *text)
+bool bench_policy_add(struct bench_report *report, const char *section, const char *text)
 {
     for (size_t i = 0; i < report->policy_count; i++) {
         if (strcmp(report->policies[i].section, section) == 0 && strcmp(report->policies[i].text, text) == 0)
-            return;
+            return false;
     }
     struct bench_policy *policies = realloc(report->policies, (report->policy_count + 1) * sizeof(*policies));
     char *copy = strdup(text);
@@ -150,14 +150,7 @@ void bench_policy_add(struct bench_report *report, const char *section, const ch
         bench_die(__FILE__, __LINE__, section, "out of memory");
     report->policies = policies;
     policies[report->policy_count++] = (struct bench_policy){ section, copy };
-    printf("%-8s policy: ", section);
-    for (; *text; text++) {
-        if (*text != '\n')
-            putchar(*text);
-        else if (text[1])
-            fputs(" | ", stdout);
-    }
-    putchar('\n');
+    return true;
 }
 
 void bench_report_clear(struct bench_report *report)

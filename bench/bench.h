@@ -76,10 +76,12 @@ bool bench_reached(const struct bench_figure *figure);
 size_t bench_missed(const struct bench_report *report);
 size_t bench_asked(const struct bench_report *report); /* figures with a bound */
 
-/* Keeps the text with the report and prints it, the first time that the section uses it. */
-void bench_policy_add(struct bench_report *report, const char *section, const char *text);
+/* Keeps the text with the report. False if the section has it already. */
+bool bench_policy_add(struct bench_report *report, const char *section, const char *text);
 void bench_report_clear(struct bench_report *report);
 
+/* In one line, whatever the text has. */
+void bench_print_policy(FILE *file, const char *section, const char *text);
 /* Prints a figure, and flushes, so that an interrupted run leaves what it has measured. */
 void bench_print(FILE *file, const struct bench_figure *figure);
 /* Everything, with each sample. machine: pairs of key and value, ended by NULL. */

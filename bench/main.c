@@ -47,7 +47,7 @@ static void usage(void)
     printf("usage: weir-bench [--quick] [--repetitions N] [--json FILE] [SECTION...]\n"
            "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
            "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
-           "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has %d\n"
+           "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
            "  -j, --json FILE       write every sample to FILE as well\n"
            "  -l, --list            list the sections\n"
            "sections (all):\n",
@@ -138,10 +138,10 @@ int main(int argc, char **argv)
     unsetenv("WEIR_CONF");
     bench.repetitions = arguments.repetitions;
     bench.quick = arguments.quick;
-    /* Before minutes of measuring, not after them: a file that cannot be written. */
-    FILE *json = arguments.json ? open_json(arguments.json) : NULL;
     uint64_t start = bench_now();
     open_device(&bench);
+    /* A file that cannot be written is better known before minutes of measuring than after them. */
+    FILE *json = arguments.json ? open_json(arguments.json) : NULL;
 
     const char *const *machine = describe_machine(bench.gpu);
     for (size_t i = 0; machine[i]; i += 2)

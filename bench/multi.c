@@ -112,7 +112,7 @@ void section_multi(struct bench *bench)
     int khz;
     BENCH_CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0));
     struct multi multi = { .bench = bench, .kernel_ns = CLOCKS * UINT64_C(1000000) / (uint64_t)khz };
-    bench_policy_add(&bench->report, "multi", policy);
+    shared_policy(bench, "multi", policy);
     printf("multi    kernel: %d clocks at %d MHz, %llu ns\n", CLOCKS, khz / 1000, (unsigned long long)multi.kernel_ns);
     for (size_t i = 0; i < STREAMS_MAX; i++)
         multi.streams[i] = shared_stream();

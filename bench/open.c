@@ -53,7 +53,7 @@ static double time_call(void (*call)(void))
 
 void section_open(struct bench *bench)
 {
-    bench_policy_add(&bench->report, "open", policy);
+    shared_policy(bench, "open", policy);
     struct bench_figure *figure = bench_figure_new(&bench->report, "open", "weir_open and weir_close, less bare calls");
     struct bench_series *ours = bench_series_new(figure, "weir");
     struct bench_series *bare = bench_series_new(figure, "bare calls");

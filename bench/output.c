@@ -44,6 +44,18 @@ static const char *scaled(double value, const char *unit, char text[32])
     return text;
 }
 
+void bench_print_policy(FILE *file, const char *section, const char *text)
+{
+    fprintf(file, "%-8s policy: ", section);
+    for (; *text; text++) {
+        if (*text != '\n')
+            fputc(*text, file);
+        else if (text[1])
+            fputs(" | ", file);
+    }
+    fputc('\n', file);
+}
+
 static const char *sign_of(const struct bench_figure *figure)
 {
     return figure->bound == BENCH_AT_LEAST ? ">=" : "<=";

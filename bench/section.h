@@ -45,7 +45,9 @@ void section_pending(struct bench *bench);
 
 /* Opens a weir with this policy on the GPU. */
 weir *shared_weir(const char *policy);
-/* The same, and the report says that the section used it. */
+/* Says in the report and on standard output, once, that the section uses this policy. */
+void shared_policy(struct bench *bench, const char *section, const char *policy);
+/* Both. */
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy);
 cudaMemPool_t shared_raw_pool(uint64_t release_threshold);
 cudaStream_t shared_stream(void);

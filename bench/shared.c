@@ -15,9 +15,15 @@ weir *shared_weir(const char *policy)
     return w;
 }
 
+void shared_policy(struct bench *bench, const char *section, const char *policy)
+{
+    if (bench_policy_add(&bench->report, section, policy))
+        bench_print_policy(stdout, section, policy);
+}
+
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy)
 {
-    bench_policy_add(&bench->report, section, policy);
+    shared_policy(bench, section, policy);
     return shared_weir(policy);
 }
 

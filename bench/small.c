@@ -102,7 +102,7 @@ static struct outcome small_weir(struct small *small)
 
 void section_small(struct bench *bench)
 {
-    bench_policy_add(&bench->report, "small", policy);
+    shared_policy(bench, "small", policy);
     struct bench_figure *back = bench_figure_new(&bench->report, "small", "idle memory that a trim gives back");
     struct bench_series *before = bench_series_new(back, "weir before"), *after = bench_series_new(back, "weir after");
     struct bench_series *raw_before = bench_series_new(back, "raw before"), *raw_after = bench_series_new(back, "raw after");

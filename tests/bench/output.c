@@ -115,14 +115,23 @@ END_TEST
 
 START_TEST(a_policy_is_kept_once_for_each_section)
 {
-    FILE *out = stdout;
-    stdout = fopen("/dev/null", "w");
-    bench_policy_add(&report, "a", "weir: 1\n");
-    bench_policy_add(&report, "a", "weir: 1\n");
-    bench_policy_add(&report, "b", "weir: 1\n");
-    fclose(stdout);
-    stdout = out;
+    ck_assert(bench_policy_add(&report, "a", "weir: 1\n"));
+    ck_assert(!bench_policy_add(&report, "a", "weir: 1\n"));
+    ck_assert(bench_policy_add(&report, "b", "weir: 1\n"));
     ck_assert_uint_eq(report.policy_count, 2);
+}
+END_TEST
+
+static void write_policy(FILE *file)
+{
+    bench_print_policy(file, "a", "weir: 1\npools:\n  p: {}\n");
+}
+
+START_TEST(a_policy_is_printed_in_one_line)
+{
+    char *text = written(write_policy);
+    ck_assert_str_eq(text, "a        policy: weir: 1 | pools: |   p: {}\n");
+    free(text);
 }
 END_TEST
 
@@ -220,6 +229,7 @@ int main(void)
     tcase_add_test(all, a_figure_without_a_bound_is_neither_asked_nor_missed);
     tcase_add_test(all, a_figure_stays_where_it_is_when_the_report_grows);
     tcase_add_test(all, a_policy_is_kept_once_for_each_section);
+    tcase_add_test(all, a_policy_is_printed_in_one_line);
     tcase_add_test(all, a_line_has_value_bound_median_spread_and_repetitions);
     tcase_add_test(all, a_line_of_bytes_is_in_units_that_people_read);
     tcase_add_test(all, json_is_what_its_readers_expect);

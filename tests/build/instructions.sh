@@ -4,7 +4,7 @@
 # shellcheck source=tests/build/tap.sh
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
-# The bounds, in instructions per pair of weir_stream_malloc and weir_stream_free. With the capture check the simulator's answer is counted.
+# The bounds: instructions inside weir_stream_malloc and weir_stream_free for one cached pair, without and with the capture check.
 bound_unchecked=150
 bound_checked=150
 
@@ -19,9 +19,11 @@ command -v valgrind >/dev/null || skip_all "valgrind is missing: install it"
 WEIR_SIM=memory=1GiB
 export WEIR_SIM
 
-# instructions PAIRS MODE: all of one run.
+# instructions PAIRS MODE: those of one run. Counting is switched over where one of these functions is entered or left: on for the two of the
+# library, off for the simulator's answer to the capture check, which stands for the driver's and is none of ours.
 instructions() {
-    valgrind -q --tool=callgrind --callgrind-out-file="$tap_dir/callgrind" "$count" "$1" "$2" >&2 || return
+    valgrind -q --tool=callgrind --callgrind-out-file="$tap_dir/callgrind" --toggle-collect=weir_stream_malloc \
+        --toggle-collect=weir_stream_free --toggle-collect=enter_stream_capture_status "$count" "$1" "$2" >&2 || return
     sed -n 's/^totals: \([0-9]*\)$/\1/p' "$tap_dir/callgrind"
 }
 
@@ -30,11 +32,12 @@ pair() {
     few=$(instructions $short "$1") && many=$(instructions $long "$1") && [ -n "$few" ] && [ -n "$many" ] || return
     each=$(((many - few) / (long - short)))
     echo "$1: $each instructions for a cached pair, at most $2 asked"
-    [ "$each" -le "$2" ]
+    # None at all would mean that callgrind does not know the functions by these names.
+    [ "$each" -gt 0 ] && [ "$each" -le "$2" ]
 }
 
 check "cached_pair_without_capture_check_takes_few_instructions" pair unchecked $bound_unchecked
-sed 's/^/# /' "$tap_dir/output"
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "cached_pair_with_capture_check_takes_few_instructions" pair checked $bound_checked
-sed 's/^/# /' "$tap_dir/output"
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 done_testing
