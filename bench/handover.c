@@ -99,7 +99,7 @@ static void take_down(struct handover *handover)
     weir_stream_close(handover->opened_b);
     weir_close(handover->w);
     if (handover->pool)
-        BENCH_CUDA(cudaMemPoolDestroy(handover->pool));
+        shared_destroy_raw(handover->pool);
     BENCH_CUDA(cudaEventDestroy(handover->ready));
     BENCH_CUDA(cudaStreamDestroy(handover->a));
     BENCH_CUDA(cudaStreamDestroy(handover->b));

@@ -132,5 +132,5 @@ void section_keeper(struct bench *bench)
         BENCH_CUDA(cudaStreamDestroy(keeper.raw_streams[i]));
         BENCH_CUDA(cudaStreamDestroy(keeper.streams[i]));
     }
-    BENCH_CUDA(cudaMemPoolDestroy(keeper.pool));
+    shared_destroy_raw(keeper.pool);
 }

@@ -128,6 +128,6 @@ void section_live(struct bench *bench)
         weir_close(live.w[v]);
         BENCH_CUDA(cudaStreamDestroy(live.weir_streams[v]));
     }
-    BENCH_CUDA(cudaMemPoolDestroy(live.pool));
+    shared_destroy_raw(live.pool);
     BENCH_CUDA(cudaStreamDestroy(live.stream));
 }

@@ -70,7 +70,7 @@ static void take_down(struct loop *loop)
 {
     weir_stream_close(loop->s);
     weir_close(loop->w);
-    BENCH_CUDA(cudaMemPoolDestroy(loop->pool));
+    shared_destroy_raw(loop->pool);
     BENCH_CUDA(cudaStreamDestroy(loop->stream));
 }
 

@@ -57,7 +57,7 @@ static double time_raw(const struct multi *multi)
     }
     wait_for_all(multi);
     double ns = (double)(bench_now() - start);
-    BENCH_CUDA(cudaMemPoolDestroy(pool));
+    shared_destroy_raw(pool);
     return ns;
 }
 

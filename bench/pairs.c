@@ -35,7 +35,7 @@ struct pairs {
     size_t size;
 };
 
-/* Each runs `count` pairs and says what went wrong, if anything. -------------------------------------------------------------------------- */
+/* Each runs `count` pairs and says what went wrong, if anything. ----------------------------------------------------------------------- */
 
 static const char *malloc_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
@@ -99,7 +99,7 @@ static const char *stream_pairs(const struct pairs *pairs, enum which which, siz
     return shared_weir_text(status);
 }
 
-/* What is measured ----------------------------------------------------------------------------------------------------------------------- */
+/* What is measured --------------------------------------------------------------------------------------------------------------------- */
 
 enum asked { NOTHING, TIMES_RAW, NANOSECONDS };
 
@@ -206,6 +206,6 @@ void section_pairs(struct bench *bench)
         weir_close(pairs.weirs[i].w);
         BENCH_CUDA(cudaStreamDestroy(pairs.weirs[i].handle));
     }
-    BENCH_CUDA(cudaMemPoolDestroy(pairs.pool));
+    shared_destroy_raw(pairs.pool);
     BENCH_CUDA(cudaStreamDestroy(pairs.plain));
 }

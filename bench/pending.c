@@ -144,8 +144,8 @@ static void pending_one(struct bench *bench, const struct pending_case *one)
     weir_stream_close(b);
     weir_close(pending.w);
     if (pending.wanted != pending.freed)
-        BENCH_CUDA(cudaMemPoolDestroy(pending.wanted));
-    BENCH_CUDA(cudaMemPoolDestroy(pending.freed));
+        shared_destroy_raw(pending.wanted);
+    shared_destroy_raw(pending.freed);
     BENCH_CUDA(cudaStreamDestroy(pending.a));
     BENCH_CUDA(cudaStreamDestroy(pending.b));
 }

@@ -15,23 +15,23 @@
 #include "bench/sequence.h"
 
 #define SEED 73
-#define WARM_MAX (64 * MIB) /* largest block with which all allocators stay warm side by side */
+#define WARM_MAX (64 * MIB)           /* largest block with which all allocators stay warm side by side */
 #define ROW_TIME UINT64_C(1500000000) /* ns, after which a row has no more repetitions than it must */
-#define SHORT_STEPS 5000    /* up to here it takes a millisecond: a sample has several passes */
+#define SHORT_STEPS 5000              /* up to here a pass takes a millisecond: a sample has several */
 #define SHORT_PASSES 5
 #define MARGIN (40 * GIB) /* of the device's memory that the large cache leaves to what is live and to fragments */
 
 static const size_t counts[] = { 1000, 10000, 100000 };
 static const uint64_t largest[] = { MIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB };
 
-/* Allocators ----------------------------------------------------------------------------------------------------------------------------- */
+/* Allocators --------------------------------------------------------------------------------------------------------------------------- */
 
 struct allocator {
     const char *name;
     bool (*allocate)(struct allocator *allocator, void **block, size_t size); /* false: no room */
     void (*release)(struct allocator *allocator, void *block);
     void (*empty)(struct allocator *allocator); /* nothing is live */
-    bool is_fast; /* else a pass takes as long as a hundred of the others, so there are fewer of them and none for long sequences */
+    bool is_fast; /* else a pass takes as long as a hundred of the others: fewer of them, and none of long sequences */
     cudaStream_t stream;
     cudaMemPool_t pool; /* raw async */
     weir *w;            /* Weir */
@@ -100,10 +100,13 @@ static void weir_release(struct allocator *allocator, void *block)
 
 static void weir_empty(struct allocator *allocator)
 {
+    /* The first trim frees what the cache holds. What goes back is what CUDA has seen complete: the second one's part. */
+    shared_empty(weir_stream_pool(allocator->opened));
+    BENCH_CUDA(cudaStreamSynchronize(allocator->stream));
     shared_empty(weir_stream_pool(allocator->opened));
 }
 
-/* Replaying ------------------------------------------------------------------------------------------------------------------------------ */
+/* Replaying ---------------------------------------------------------------------------------------------------------------------------- */
 
 struct row {
     size_t count;
@@ -164,7 +167,7 @@ static void sample(struct allocator *allocator, const struct row *row)
         allocator->empty(allocator);
 }
 
-/* Rows ----------------------------------------------------------------------------------------------------------------------------------- */
+/* Rows --------------------------------------------------------------------------------------------------------------------------------- */
 
 static void report_ratio(struct bench *bench, const struct row *row, const char *what, const struct allocator *ours,
                          const struct allocator *raw, bool is_speedup, enum bench_bound bound, double limit)
@@ -262,5 +265,5 @@ void section_random(struct bench *bench)
         weir_close(allocators[a].w);
         BENCH_CUDA(cudaStreamDestroy(allocators[a].stream));
     }
-    BENCH_CUDA(cudaMemPoolDestroy(allocators[RAW].pool));
+    shared_destroy_raw(allocators[RAW].pool);
 }

@@ -41,7 +41,7 @@ void section_open(struct bench *bench);
 void section_small(struct bench *bench);
 void section_pending(struct bench *bench);
 
-/* shared.c: what the sections have in common. Each ends the program if it fails. --------------------------------------------------------- */
+/* shared.c: what the sections have in common. Each ends the program if it fails. ------------------------------------------------------- */
 
 /* Opens a weir with this policy on the GPU. */
 weir *shared_weir(const char *policy);
@@ -50,6 +50,8 @@ void shared_policy(struct bench *bench, const char *section, const char *policy)
 /* Both. */
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy);
 cudaMemPool_t shared_raw_pool(uint64_t release_threshold);
+/* Waits for the device first: CUDA may crash where a pool with frees pending is destroyed. */
+void shared_destroy_raw(cudaMemPool_t pool);
 cudaStream_t shared_stream(void);
 /* name: the policy's stream; NULL: none. */
 weir_stream *shared_open_stream(weir *w, cudaStream_t stream, const char *name);

@@ -2,9 +2,9 @@
 /*
  * sequence.h - one recorded run of random allocations and frees, to be replayed against every allocator alike.
  *
- * The rules are those of RMM's benchmark RANDOM_ALLOCATIONS: 2N steps; a step allocates, with 73 % and while fewer than N blocks and at most
- * SEQUENCE_LIVE_MAX bytes would be live, a size uniform in [1, max]; any other step frees a random live block. Where nothing is live a step
- * allocates. What is live at the end stays so: sequence_replay()'s caller gives it back.
+ * The rules are those of RMM's benchmark RANDOM_ALLOCATIONS. There are 2N steps. A step allocates a size uniform in [1, max] with 73 %, as
+ * long as fewer than N blocks are live and SEQUENCE_LIVE_MAX bytes are not exceeded; any other step frees a random live block. Where
+ * nothing is live a step allocates. What is live at the end is for whoever replays the sequence to give back.
  *
  * Pure: the generator is our own, so that a seed means the same sequence on every machine. One thread.
  */

@@ -41,6 +41,12 @@ cudaMemPool_t shared_raw_pool(uint64_t release_threshold)
     return pool;
 }
 
+void shared_destroy_raw(cudaMemPool_t pool)
+{
+    BENCH_CUDA(cudaDeviceSynchronize());
+    BENCH_CUDA(cudaMemPoolDestroy(pool));
+}
+
 cudaStream_t shared_stream(void)
 {
     cudaStream_t stream;

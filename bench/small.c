@@ -55,7 +55,7 @@ static struct outcome small_raw(struct small *small)
     for (size_t i = 0; i < small->blocks; i++)
         BENCH_CUDA(cudaFreeAsync(small->live[i], small->stream));
     BENCH_CUDA(cudaStreamSynchronize(small->stream));
-    BENCH_CUDA(cudaMemPoolDestroy(pool));
+    shared_destroy_raw(pool);
     return outcome;
 }
 

@@ -185,7 +185,7 @@ static void take_down(struct crowd *crowd)
         BENCH_CUDA(cudaStreamDestroy(crowd->raw_streams[i]));
         BENCH_CUDA(cudaStreamDestroy(crowd->weir_streams[i]));
         if (crowd->pools[i])
-            BENCH_CUDA(cudaMemPoolDestroy(crowd->pools[i]));
+            shared_destroy_raw(crowd->pools[i]);
     }
 }
 
