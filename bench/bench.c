@@ -65,12 +65,21 @@ double bench_max(const struct bench_series *series)
 
 struct bench_figure *bench_figure_new(struct bench_report *report, const char *section, const char *name)
 {
-    if (report->count == BENCH_FIGURES_MAX)
-        bench_die(__FILE__, __LINE__, name, "more figures than BENCH_FIGURES_MAX");
-    struct bench_figure *figure = &report->figures[report->count++];
-    memset(figure, 0, sizeof(*figure));
+    if (report->count == report->room) {
+        size_t room = report->room ? 2 * report->room : 64;
+        struct bench_figure **figures = realloc(report->figures, room * sizeof(struct bench_figure *));
+        if (!figures)
+            bench_die(__FILE__, __LINE__, name, "out of memory");
+        report->figures = figures;
+        report->room = room;
+    }
+    struct bench_figure *figure = calloc(1, sizeof(*figure));
+    if (!figure)
+        bench_die(__FILE__, __LINE__, name, "out of memory");
+    report->figures[report->count++] = figure;
     figure->section = section;
     figure->unit = "ns";
+    figure->value_unit = "x";
     snprintf(figure->name, sizeof(figure->name), "%s", name);
     return figure;
 }
@@ -84,108 +93,73 @@ struct bench_series *bench_series_new(struct bench_figure *figure, const char *n
     return series;
 }
 
+void bench_figure_in(struct bench_figure *figure, const char *group, double x)
+{
+    snprintf(figure->group, sizeof(figure->group), "%s", group);
+    figure->x = x;
+}
+
+void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
+                        enum bench_bound bound, double limit)
+{
+    double below = bench_median(denominator);
+    figure->value = below > 0 ? bench_median(numerator) / below : 0;
+    figure->value_unit = "x";
+    figure->bound = bound;
+    figure->limit = limit;
+}
+
 bool bench_reached(const struct bench_figure *figure)
 {
-    return figure->at_least ? figure->value >= figure->limit : figure->value <= figure->limit;
+    switch (figure->bound) {
+    case BENCH_AT_MOST:
+        return figure->value <= figure->limit;
+    case BENCH_AT_LEAST:
+        return figure->value >= figure->limit;
+    case BENCH_SHOWN:
+        break;
+    }
+    return true;
 }
 
-/* Output ------------------------------------------------------------------------------------------------------------------------------- */
-
-/* 1234567 ns as "1.235 ms", 2 GiB of bytes as "2.000 GiB". */
-static const char *scaled(double value, const char *unit, char text[32])
+size_t bench_missed(const struct bench_report *report)
 {
-    static const struct {
-        const char *unit;
-        double from;
-        const char *name;
-    } scales[] = {
-        { "ns", 1e9, "s" },
-        { "ns", 1e6, "ms" },
-        { "ns", 1e3, "us" },
-        { "bytes", 1024.0 * 1024 * 1024, "GiB" },
-        { "bytes", 1024.0 * 1024, "MiB" },
-        { "bytes", 1024.0, "KiB" },
-    };
-    double size = value < 0 ? -value : value;
-    for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
-        if (strcmp(scales[i].unit, unit) == 0 && size >= scales[i].from) {
-            snprintf(text, 32, "%.3f %s", value / scales[i].from, scales[i].name);
-            return text;
-        }
-    }
-    snprintf(text, 32, "%.0f %s", value, unit);
-    return text;
+    size_t missed = 0;
+    for (size_t i = 0; i < report->count; i++)
+        missed += !bench_reached(report->figures[i]);
+    return missed;
 }
 
-void bench_print(const struct bench_figure *figure)
+size_t bench_asked(const struct bench_report *report)
 {
-    char median[32], min[32], max[32];
-    printf("%-8s %-46s %10.3f %-2s asked %s %g %s: %s\n", figure->section, figure->name, figure->value, figure->value_unit,
-           figure->at_least ? ">=" : "<=", figure->limit, figure->value_unit, bench_reached(figure) ? "reached" : "MISSED");
-    for (size_t i = 0; i < figure->series_count; i++) {
-        const struct bench_series *series = &figure->series[i];
-        printf("%s%s %s (%s .. %s)", i ? "; " : "         ", series->name, scaled(bench_median(series), figure->unit, median),
-               scaled(bench_min(series), figure->unit, min), scaled(bench_max(series), figure->unit, max));
-    }
-    putchar('\n');
-    fflush(stdout);
+    size_t asked = 0;
+    for (size_t i = 0; i < report->count; i++)
+        asked += report->figures[i]->bound != BENCH_SHOWN;
+    return asked;
 }
 
-static void write_string(FILE *file, const char *text)
+bool bench_policy_add(struct bench_report *report, const char *section, const char *text)
 {
-    fputc('"', file);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', file);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, file);
+    for (size_t i = 0; i < report->policy_count; i++) {
+        if (strcmp(report->policies[i].section, section) == 0 && strcmp(report->policies[i].text, text) == 0)
+            return false;
     }
-    fputc('"', file);
+    struct bench_policy *policies = realloc(report->policies, (report->policy_count + 1) * sizeof(*policies));
+    char *copy = strdup(text);
+    if (!policies || !copy)
+        bench_die(__FILE__, __LINE__, section, "out of memory");
+    report->policies = policies;
+    policies[report->policy_count++] = (struct bench_policy){ section, copy };
+    return true;
 }
 
-static void write_series(FILE *file, const struct bench_series *series)
+void bench_report_clear(struct bench_report *report)
 {
-    fputs("{\"name\": ", file);
-    write_string(file, series->name);
-    fprintf(file, ", \"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"values\": [", bench_median(series), bench_min(series),
-            bench_max(series));
-    for (size_t i = 0; i < series->count; i++)
-        fprintf(file, "%s%.3f", i ? ", " : "", series->values[i]);
-    fputs("]}", file);
-}
-
-static void write_figure(FILE *file, const struct bench_figure *figure)
-{
-    fputs("    {\"section\": ", file);
-    write_string(file, figure->section);
-    fputs(", \"name\": ", file);
-    write_string(file, figure->name);
-    fputs(", \"value\": ", file);
-    fprintf(file, "%.6f, \"value_unit\": ", figure->value);
-    write_string(file, figure->value_unit);
-    fprintf(file, ", \"asked\": \"%s\", \"limit\": %g, \"reached\": %s, \"unit\": ", figure->at_least ? ">=" : "<=", figure->limit,
-            bench_reached(figure) ? "true" : "false");
-    write_string(file, figure->unit);
-    fputs(", \"series\": [", file);
-    for (size_t i = 0; i < figure->series_count; i++) {
-        fputs(i ? ",\n        " : "\n        ", file);
-        write_series(file, &figure->series[i]);
-    }
-    fputs("]}", file);
-}
-
-void bench_write_json(FILE *file, const char *const *machine, const struct bench_report *report)
-{
-    fputs("{\n  \"machine\": {", file);
-    for (size_t i = 0; machine[i]; i += 2) {
-        fputs(i ? ", " : "", file);
-        write_string(file, machine[i]);
-        fputs(": ", file);
-        write_string(file, machine[i + 1]);
-    }
-    fputs("},\n  \"figures\": [\n", file);
-    for (size_t i = 0; i < report->count; i++) {
-        write_figure(file, &report->figures[i]);
-        fputs(i + 1 < report->count ? ",\n" : "\n", file);
-    }
-    fputs("  ]\n}\n", file);
+    for (size_t i = 0; i < report->count; i++)
+        free(report->figures[i]);
+    for (size_t i = 0; i < report->policy_count; i++)
+        free(report->policies[i].text);
+    free(report->figures);
+    free(report->policies);
+    memset(report, 0, sizeof(*report));
 }

@@ -21,4 +21,5 @@ include tests/gpu/local.mk
 include tests/api/local.mk
 include tests/tools/local.mk
 include tests/fuzz/local.mk
+include tests/bench/local.mk
 endif

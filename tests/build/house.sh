@@ -35,7 +35,7 @@ has_license() {
 }
 
 is_short() {
-    find policy lib tools examples tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; >"$tap_dir/found"
+    find policy lib tools examples bench tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; >"$tap_dir/found"
     is_empty "$tap_dir/found"
 }
 

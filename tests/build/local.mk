@@ -3,9 +3,11 @@
 dist_check_SCRIPTS += \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
-	%reldir%/house.sh
+	%reldir%/house.sh \
+	%reldir%/instructions.sh
 TESTS += \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
-	%reldir%/house.sh
+	%reldir%/house.sh \
+	%reldir%/instructions.sh
 EXTRA_DIST += %reldir%/tap.sh %reldir%/coverage.sh

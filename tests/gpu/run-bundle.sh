@@ -6,14 +6,15 @@
 #   run.sh [STEP...]      tests peers examples try figures sanitizer; without any: all, in this order
 #
 #   OUT=DIR               where everything raw goes (./results)
-#   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240)
+#   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; sections of weir-bench have their own)
+#   BENCH_QUICK=1         figures: weir-bench --quick
 #   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'
 #
 #   tests      every test program, each test in a process of its own, on one device
 #   peers      the test cases called "peers" of every test program, on two devices, where there are two
 #   examples   the examples, as their own test runs them
 #   try        weir devices, weir try
-#   figures    weir-figures, section by section
+#   figures    weir-bench, section by section
 #   sanitizer  every test program in one process under compute-sanitizer, if it is on PATH or in /usr/local/cuda/bin
 #
 # Ends with a table of suites, and fails if any of them did.
@@ -146,16 +147,21 @@ step_try() {
     done
 }
 
+# Each section of weir-bench, and the seconds after which it is stopped: far more than it should take.
+bench_sections=(pairs:60 threads:90 live:40 handover:40 multi:40 open:30 loop:40 keeper:40 random:200 small:60 pending:90)
+
 step_figures() {
-    local section
-    if [ ! -x bench/weir-figures ]; then
+    local entry section
+    if [ ! -x bench/weir-bench ]; then
         row figures "none" - - -
         return
     fi
     # Section by section: one that cannot be measured leaves the others alone.
-    for section in pairs open loop small pending; do
-        CUDA_VISIBLE_DEVICES=${devices[0]} suite "figures-$section" bench/weir-figures --json "$out/figures-$section.json" "$section"
-        cat "$out/figures-$section.log"
+    for entry in "${bench_sections[@]}"; do
+        section=${entry%:*}
+        CUDA_VISIBLE_DEVICES=${devices[0]} limit=${entry#*:} suite "bench-$section" \
+            bench/weir-bench ${BENCH_QUICK:+--quick} --json "$out/bench-$section.json" "$section"
+        cat "$out/bench-$section.log"
     done
 }
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arguments.h - the command line of weir-bench. Pure: prints and measures nothing.
+ */
+#ifndef WEIR_BENCH_ARGUMENTS_H
+#define WEIR_BENCH_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ARGUMENTS_SECTIONS_MAX 32
+#define ARGUMENTS_REPETITIONS_MIN 5
+#define ARGUMENTS_REPETITIONS 9
+#define ARGUMENTS_REPETITIONS_QUICK 5
+
+struct arguments {
+    bool help, list, quick;
+    size_t repetitions;
+    const char *json; /* NULL: not asked for; borrowed from argv */
+    bool wanted[ARGUMENTS_SECTIONS_MAX];
+};
+
+/*
+ * Reads the command line. sections: the names of all sections, in the order of `wanted`; without any on the command line all are wanted.
+ * Returns true and sets *arguments; else writes into why what is wrong and what to write instead.
+ */
+bool arguments_read(int argc, char **argv, const char *const *sections, size_t section_count, struct arguments *arguments, char *why,
+                    size_t len);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weir-bench: what Weir costs, saves and rescues on a GPU, beside the raw calls. Needs a CUDA device that nothing else uses meanwhile.
+ *
+ *   weir-bench [--quick] [--repetitions N] [--json FILE] [SECTION...]
+ *
+ * Exit status: 0 if every figure keeps its bound, 1 if one misses it, 2 if a measurement could not be made.
+ */
+#include "bench/section.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/arguments.h"
+
+/* In the order in which they run: the quick ones first, and last the one that waits for kernels. */
+static const struct section {
+    const char *name;
+    void (*run)(struct bench *bench);
+    const char *help;
+} sections[] = {
+    { "pairs", section_pairs, "an allocation and its free, 512 B to 1 GiB: raw, passed through, cached" },
+    { "threads", section_threads, "1 to 16 threads, on streams of their own and on one" },
+    { "live", section_live, "1,000 live blocks of mixed sizes, freed in three orders" },
+    { "handover", section_handover, "allocated on one stream, freed on another behind an event" },
+    { "multi", section_multi, "RMM's MULTI_STREAM_ALLOCATIONS: does the allocator serialise streams?" },
+    { "open", section_open, "loading a policy, opening and closing" },
+    { "loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold" },
+    { "keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper" },
+    { "random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator" },
+    { "small", section_small, "small blocks that pin large memory" },
+    { "pending", section_pending, "a request behind a pending free" },
+};
+#define SECTION_COUNT COUNT_OF(sections)
+_Static_assert(SECTION_COUNT <= ARGUMENTS_SECTIONS_MAX, "struct arguments has room for every section");
+
+static void list(FILE *file, const char *indent)
+{
+    for (size_t i = 0; i < SECTION_COUNT; i++)
+        fprintf(file, "%s%-9s %s\n", indent, sections[i].name, sections[i].help);
+}
+
+static void usage(void)
+{
+    printf("usage: weir-bench [--quick] [--repetitions N] [--json FILE] [SECTION...]\n"
+           "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
+           "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
+           "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
+           "  -j, --json FILE       write every sample to FILE as well\n"
+           "  -l, --list            list the sections\n"
+           "sections (all):\n",
+           ARGUMENTS_REPETITIONS_QUICK, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX, ARGUMENTS_REPETITIONS, ARGUMENTS_REPETITIONS_MIN);
+    list(stdout, "  ");
+}
+
+/* Ends the program unless there is something to measure. */
+static void read_arguments(int argc, char **argv, struct arguments *arguments)
+{
+    const char *names[SECTION_COUNT];
+    char why[256];
+    for (size_t i = 0; i < SECTION_COUNT; i++)
+        names[i] = sections[i].name;
+    if (!arguments_read(argc, argv, names, SECTION_COUNT, arguments, why, sizeof(why))) {
+        fprintf(stderr, "weir-bench: %s\n", why);
+        exit(2);
+    }
+    if (arguments->help)
+        usage();
+    else if (arguments->list)
+        list(stdout, "");
+    else
+        return;
+    exit(0);
+}
+
+/* What the figures were measured on, for both outputs; static storage. */
+static const char *const *describe_machine(const struct gpu *gpu)
+{
+    static struct gpu_device_info info;
+    static char memory[32], driver[16], toolkit[16], cores[16];
+    static const char *pairs[13];
+    int driver_version = 0, toolkit_version = 0;
+    int code = gpu->device_info(0, &info);
+    if (!code)
+        code = gpu->versions(&driver_version, &toolkit_version);
+    if (code)
+        bench_die(__FILE__, __LINE__, "device 0", gpu->code_text(code));
+    snprintf(memory, sizeof(memory), "%llu MiB", (unsigned long long)(info.memory / MIB));
+    snprintf(driver, sizeof(driver), "%d.%d", driver_version / 1000, driver_version % 1000 / 10);
+    snprintf(toolkit, sizeof(toolkit), "%d.%d", toolkit_version / 1000, toolkit_version % 1000 / 10);
+    snprintf(cores, sizeof(cores), "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    const char *const filled[] = { "device", info.name, "memory", memory, "driver CUDA", driver, "toolkit CUDA", toolkit, "cores", cores,
+                                   "weir", weir_version(), NULL };
+    memcpy(pairs, filled, sizeof(filled));
+    return pairs;
+}
+
+static FILE *open_json(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        bench_die(__FILE__, __LINE__, path, strerror(errno));
+    return file;
+}
+
+static void open_device(struct bench *bench)
+{
+    const char *why = NULL;
+    bench->gpu = gpu_find("cuda", &why);
+    if (!bench->gpu)
+        bench_die(__FILE__, __LINE__, "no CUDA", why ? why : "not in this build");
+    BENCH_CUDA(cudaSetDevice(0));
+    size_t free_bytes, total_bytes;
+    BENCH_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    bench->memory = free_bytes;
+}
+
+static void run_sections(struct bench *bench, const struct arguments *arguments)
+{
+    for (size_t i = 0; i < SECTION_COUNT; i++) {
+        if (!arguments->wanted[i])
+            continue;
+        uint64_t start = bench_now();
+        sections[i].run(bench);
+        printf("%-8s took %.1f s\n", sections[i].name, (double)(bench_now() - start) / 1e9);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    struct arguments arguments;
+    read_arguments(argc, argv, &arguments);
+    /* Each section brings its own policy, and what the shell exports must not change it. */
+    unsetenv("WEIR_POLICY");
+    unsetenv("WEIR_CONF");
+    bench.repetitions = arguments.repetitions;
+    bench.quick = arguments.quick;
+    uint64_t start = bench_now();
+    open_device(&bench);
+    /* A file that cannot be written is better known before minutes of measuring than after them. */
+    FILE *json = arguments.json ? open_json(arguments.json) : NULL;
+
+    const char *const *machine = describe_machine(bench.gpu);
+    for (size_t i = 0; machine[i]; i += 2)
+        printf("%s%s %s", i ? ", " : "", machine[i], machine[i + 1]);
+    printf("; medians (least .. most of so many interleaved repetitions)\n");
+    run_sections(&bench, &arguments);
+    if (json) {
+        bench_write_json(json, machine, &bench.report);
+        if (ferror(json) | fclose(json))
+            bench_die(__FILE__, __LINE__, arguments.json, "cannot be written");
+    }
+    size_t asked = bench_asked(&bench.report), missed = bench_missed(&bench.report);
+    printf("%zu of %zu figures reached, %zu more shown, in %.1f s\n", asked - missed, asked, bench.report.count - asked,
+           (double)(bench_now() - start) / 1e9);
+    bench_report_clear(&bench.report);
+    return missed ? 1 : 0;
+}

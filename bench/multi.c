@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RMM's benchmark MULTI_STREAM_ALLOCATIONS: four kernels of a million clocks on 1, 2 or 4 streams, each with 8 bytes of its own that are
+ * allocated before and freed behind it. An allocator that makes one stream wait for another shows as a multiple of the time.
+ *
+ * Every sample starts from new pools. With pre-warm every stream has allocated and freed once before; without, the first allocation makes
+ * the pool grow, and the later ones are tempted to take what another stream is about to free.
+ */
+#include "bench/section.h"
+
+#include <string.h>
+
+#define KERNELS 4
+#define CLOCKS 1000000
+#define BYTES 8
+#define STREAMS_MAX 4
+/* A sample is a few milliseconds, and the figure is a ratio near 1: more samples make its median steady. */
+#define REPETITIONS 21
+/*
+ * "No slower" within what the raw call itself varies from sample to sample: its kernels last whole steps of the GPU's timer (1 us of 500),
+ * and starting four of them and waiting for four streams takes the host 30 to 50 us more or less. One stream that waits for another would
+ * be seen as 1.9 or more.
+ */
+#define NO_SLOWER 1.05
+
+static const char policy[] = "weir: 1\npools: { p: { devices: [0] } }\n";
+
+struct multi {
+    const struct bench *bench;
+    uint64_t kernel_ns;
+    size_t stream_count;
+    bool prewarm;
+    cudaStream_t streams[STREAMS_MAX];
+};
+
+static void wait_for_all(const struct multi *multi)
+{
+    for (size_t i = 0; i < multi->stream_count; i++)
+        BENCH_CUDA(cudaStreamSynchronize(multi->streams[i]));
+}
+
+static double time_raw(const struct multi *multi)
+{
+    cudaMemPool_t pool = shared_raw_pool(UINT64_MAX);
+    void *block;
+    for (size_t i = 0; multi->prewarm && i < multi->stream_count; i++) {
+        BENCH_CUDA(cudaMallocFromPoolAsync(&block, BYTES, pool, multi->streams[i]));
+        BENCH_CUDA(cudaFreeAsync(block, multi->streams[i]));
+    }
+    wait_for_all(multi);
+    uint64_t start = bench_now();
+    for (size_t i = 0; i < KERNELS; i++) {
+        cudaStream_t stream = multi->streams[i % multi->stream_count];
+        BENCH_CUDA(cudaMallocFromPoolAsync(&block, BYTES, pool, stream));
+        shared_delay(multi->bench, stream, multi->kernel_ns);
+        BENCH_CUDA(cudaFreeAsync(block, stream));
+    }
+    wait_for_all(multi);
+    double ns = (double)(bench_now() - start);
+    shared_destroy_raw(pool);
+    return ns;
+}
+
+static double time_weir(const struct multi *multi)
+{
+    weir *w = shared_weir(policy);
+    weir_stream *opened[STREAMS_MAX];
+    void *block;
+    for (size_t i = 0; i < multi->stream_count; i++)
+        opened[i] = shared_open_stream(w, multi->streams[i], NULL);
+    for (size_t i = 0; multi->prewarm && i < multi->stream_count; i++) {
+        shared_check(weir_stream_malloc(opened[i], &block, BYTES), "weir_stream_malloc");
+        shared_check(weir_stream_free(opened[i], block), "weir_stream_free");
+    }
+    wait_for_all(multi);
+    uint64_t start = bench_now();
+    for (size_t i = 0; i < KERNELS; i++) {
+        size_t stream = i % multi->stream_count;
+        shared_check(weir_stream_malloc(opened[stream], &block, BYTES), "weir_stream_malloc");
+        shared_delay(multi->bench, multi->streams[stream], multi->kernel_ns);
+        shared_check(weir_stream_free(opened[stream], block), "weir_stream_free");
+    }
+    wait_for_all(multi);
+    double ns = (double)(bench_now() - start);
+    for (size_t i = 0; i < multi->stream_count; i++)
+        weir_stream_close(opened[i]);
+    weir_close(w);
+    return ns;
+}
+
+static void measure(struct bench *bench, const struct multi *multi)
+{
+    char name[96];
+    snprintf(name, sizeof(name), "%d kernels on %zu stream%s, %s", KERNELS, multi->stream_count, multi->stream_count == 1 ? "" : "s",
+             multi->prewarm ? "pre-warmed" : "no pre-warm");
+    struct bench_figure *figure = bench_figure_new(&bench->report, "multi", name);
+    struct bench_series *ours = bench_series_new(figure, "weir"), *raw = bench_series_new(figure, "raw");
+    size_t repetitions = bench->quick || bench->repetitions > REPETITIONS ? bench->repetitions : REPETITIONS;
+    time_raw(multi);
+    time_weir(multi);
+    for (size_t i = 0; i < repetitions; i++) {
+        bench_add(raw, time_raw(multi));
+        bench_add(ours, time_weir(multi));
+    }
+    bool asked = multi->stream_count == STREAMS_MAX && !multi->prewarm;
+    bench_figure_ratio(figure, ours, raw, asked ? BENCH_AT_MOST : BENCH_SHOWN, NO_SLOWER);
+    bench_print(stdout, figure);
+}
+
+void section_multi(struct bench *bench)
+{
+    int khz;
+    BENCH_CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0));
+    struct multi multi = { .bench = bench, .kernel_ns = CLOCKS * UINT64_C(1000000) / (uint64_t)khz };
+    shared_policy(bench, "multi", policy);
+    printf("multi    kernel: %d clocks at %d MHz, %llu ns\n", CLOCKS, khz / 1000, (unsigned long long)multi.kernel_ns);
+    for (size_t i = 0; i < STREAMS_MAX; i++)
+        multi.streams[i] = shared_stream();
+    for (multi.stream_count = 1; multi.stream_count <= STREAMS_MAX; multi.stream_count *= 2) {
+        for (int prewarm = 0; prewarm < 2; prewarm++) {
+            multi.prewarm = prewarm;
+            measure(bench, &multi);
+        }
+    }
+    for (size_t i = 0; i < STREAMS_MAX; i++)
+        BENCH_CUDA(cudaStreamDestroy(multi.streams[i]));
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RMM's benchmark RANDOM_ALLOCATIONS, from one sequence for each N and largest size, which every allocator replays. Every sample is a
+ * pass behind another one of the same sequence, so that pools have grown and caches are filled.
+ *
+ * Three allocators whose pools and caches hold a working set each do not fit into one device where blocks are large: there each gives
+ * everything back after its sample and warms up before the next.
+ */
+#include "bench/section.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/arguments.h"
+#include "bench/sequence.h"
+
+#define SEED 73
+#define WARM_MAX (64 * MIB)           /* largest block with which all allocators stay warm side by side */
+#define ROW_TIME UINT64_C(1500000000) /* ns, after which a row has no more repetitions than it must */
+#define SHORT_STEPS 5000              /* up to here a pass takes a millisecond: a sample has several */
+#define SHORT_PASSES 5
+#define MARGIN (40 * GIB) /* of the device's memory that the large cache leaves to what is live and to fragments */
+
+static const size_t counts[] = { 1000, 10000, 100000 };
+static const uint64_t largest[] = { MIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB };
+
+/* Allocators --------------------------------------------------------------------------------------------------------------------------- */
+
+struct allocator {
+    const char *name;
+    bool (*allocate)(struct allocator *allocator, void **block, size_t size); /* false: no room */
+    void (*release)(struct allocator *allocator, void *block);
+    void (*empty)(struct allocator *allocator); /* nothing is live */
+    bool is_fast; /* else a pass takes as long as a hundred of the others: fewer of them, and none of long sequences */
+    cudaStream_t stream;
+    cudaMemPool_t pool; /* raw async */
+    weir *w;            /* Weir */
+    weir_stream *opened;
+    size_t failures; /* in the present row */
+    struct bench_series series;
+};
+
+enum { RAW, DEFAULT, LARGE, MALLOC, ALLOCATOR_COUNT };
+
+static bool is_room(cudaError_t code)
+{
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    BENCH_CUDA(code);
+    return true;
+}
+
+static bool async_allocate(struct allocator *allocator, void **block, size_t size)
+{
+    return is_room(cudaMallocFromPoolAsync(block, size, allocator->pool, allocator->stream));
+}
+
+static void async_release(struct allocator *allocator, void *block)
+{
+    BENCH_CUDA(cudaFreeAsync(block, allocator->stream));
+}
+
+static void async_empty(struct allocator *allocator)
+{
+    shared_empty_raw(allocator->pool);
+}
+
+static bool malloc_allocate(struct allocator *allocator, void **block, size_t size)
+{
+    (void)allocator;
+    return is_room(cudaMalloc(block, size));
+}
+
+static void malloc_release(struct allocator *allocator, void *block)
+{
+    (void)allocator;
+    BENCH_CUDA(cudaFree(block));
+}
+
+static void malloc_empty(struct allocator *allocator)
+{
+    (void)allocator;
+}
+
+static bool weir_allocate(struct allocator *allocator, void **block, size_t size)
+{
+    weir_status status = weir_stream_malloc(allocator->opened, block, size);
+    if (status == WEIR_OUT_OF_MEMORY)
+        return false;
+    shared_check(status, "weir_stream_malloc");
+    return true;
+}
+
+static void weir_release(struct allocator *allocator, void *block)
+{
+    shared_check(weir_stream_free(allocator->opened, block), "weir_stream_free");
+}
+
+static void weir_empty(struct allocator *allocator)
+{
+    /* The first trim frees what the cache holds. What goes back is what CUDA has seen complete: the second one's part. */
+    shared_empty(weir_stream_pool(allocator->opened));
+    BENCH_CUDA(cudaStreamSynchronize(allocator->stream));
+    shared_empty(weir_stream_pool(allocator->opened));
+}
+
+/* Replaying ---------------------------------------------------------------------------------------------------------------------------- */
+
+struct row {
+    size_t count;
+    uint64_t largest;
+    struct sequence sequence;
+    void **blocks; /* one for each slot; all NULL between passes */
+};
+
+/* One pass. A failed allocation becomes a free: the next one of the sequence, ahead of its time. */
+static void replay(struct allocator *allocator, const struct row *row)
+{
+    const struct sequence *sequence = &row->sequence;
+    void **blocks = row->blocks;
+    for (size_t i = 0; i < sequence->step_count; i++) {
+        const struct sequence_step *step = &sequence->steps[i];
+        uint32_t slot = step->slot;
+        if (step->size && !allocator->allocate(allocator, &blocks[slot], (size_t)step->size)) {
+            allocator->failures++;
+            blocks[slot] = NULL;
+            size_t next = sequence_next_free(sequence, i, blocks);
+            if (next == sequence->step_count)
+                continue;
+            slot = sequence->steps[next].slot;
+        } else if (step->size || !blocks[slot]) {
+            continue;
+        }
+        allocator->release(allocator, blocks[slot]);
+        blocks[slot] = NULL;
+    }
+}
+
+/* A pass and, outside its time, the end of what it left live. */
+static uint64_t time_pass(struct allocator *allocator, const struct row *row)
+{
+    uint64_t start = bench_now();
+    replay(allocator, row);
+    uint64_t ns = bench_now() - start;
+    for (size_t i = 0; i < row->sequence.slot_count; i++) {
+        if (row->blocks[i])
+            allocator->release(allocator, row->blocks[i]);
+        row->blocks[i] = NULL;
+    }
+    BENCH_CUDA(cudaStreamSynchronize(allocator->stream));
+    return ns;
+}
+
+static void sample(struct allocator *allocator, const struct row *row)
+{
+    bool tight = row->largest > WARM_MAX;
+    size_t passes = row->sequence.step_count <= SHORT_STEPS && allocator->is_fast ? SHORT_PASSES : 1;
+    if (tight)
+        time_pass(allocator, row);
+    uint64_t ns = 0;
+    for (size_t i = 0; i < passes; i++)
+        ns += time_pass(allocator, row);
+    bench_add(&allocator->series, (double)ns / (double)(passes * row->sequence.step_count));
+    if (tight)
+        allocator->empty(allocator);
+}
+
+/* Rows --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void report_ratio(struct bench *bench, const struct row *row, const char *what, const struct allocator *ours,
+                         const struct allocator *raw, bool is_speedup, enum bench_bound bound, double limit)
+{
+    char name[96], size[32], failures[48] = "";
+    if (ours->failures + raw->failures)
+        snprintf(failures, sizeof(failures), " (failed: %zu, raw %zu)", ours->failures, raw->failures);
+    snprintf(name, sizeof(name), "%zu of up to %s, %s%s", row->count, bench_size_name(row->largest, size), what, failures);
+    struct bench_figure *figure = bench_figure_new(&bench->report, "random", name);
+    *bench_series_new(figure, ours->name) = ours->series;
+    *bench_series_new(figure, raw->name) = raw->series;
+    bench_figure_ratio(figure, is_speedup ? &raw->series : &ours->series, is_speedup ? &ours->series : &raw->series, bound, limit);
+    bench_print(stdout, figure);
+}
+
+static bool takes_part(const struct allocator *allocator, const struct row *row)
+{
+    return allocator->is_fast || row->sequence.step_count <= SHORT_STEPS;
+}
+
+static void measure(struct bench *bench, struct allocator *allocators, const struct row *row)
+{
+    const size_t fewest = ARGUMENTS_REPETITIONS_MIN;
+    uint64_t start = bench_now();
+    for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
+        allocators[a].failures = 0;
+        allocators[a].series.count = 0;
+        allocators[a].series.name = allocators[a].name;
+        if (takes_part(&allocators[a], row) && row->largest <= WARM_MAX)
+            time_pass(&allocators[a], row);
+    }
+    for (size_t i = 0; i < bench->repetitions && (i < fewest || bench_now() - start < ROW_TIME); i++) {
+        for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
+            if (takes_part(&allocators[a], row) && (allocators[a].is_fast || i < fewest))
+                sample(&allocators[a], row);
+        }
+    }
+    report_ratio(bench, row, "default policy", &allocators[DEFAULT], &allocators[RAW], false, BENCH_AT_MOST, 1.15);
+    report_ratio(bench, row, "large cache: times faster", &allocators[LARGE], &allocators[RAW], true, BENCH_AT_LEAST, 3);
+    if (allocators[MALLOC].series.count)
+        report_ratio(bench, row, "cudaMalloc", &allocators[MALLOC], &allocators[RAW], false, BENCH_SHOWN, 0);
+    for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
+        allocators[a].empty(&allocators[a]);
+}
+
+static void measure_row(struct bench *bench, struct allocator *allocators, size_t count, uint64_t largest_size)
+{
+    struct row row = { .count = count, .largest = largest_size };
+    if (!sequence_record(&row.sequence, count, largest_size, SEED))
+        bench_die(__FILE__, __LINE__, "sequence_record", "out of memory");
+    row.blocks = calloc(row.sequence.slot_count, sizeof(void *));
+    if (!row.blocks)
+        bench_die(__FILE__, __LINE__, "calloc", "out of memory");
+    measure(bench, allocators, &row);
+    free(row.blocks);
+    sequence_clear(&row.sequence);
+}
+
+/* A cache as large as the device allows: what is freed is kept by size, so that it needs more than is ever live. */
+static const char *large_policy(const struct bench *bench, char text[192])
+{
+    uint64_t cache = bench->memory > 2 * MARGIN ? bench->memory - MARGIN : bench->memory / 2;
+    uint64_t most = cache < 4 * GIB ? cache : 4 * GIB;
+    snprintf(text, 192, "weir: 1\npools: { p: { devices: [0], cache: { per_stream: %lluMiB, per_device: %lluMiB, largest: %lluMiB } } }\n",
+             (unsigned long long)(cache / MIB), (unsigned long long)(cache / MIB), (unsigned long long)(most / MIB));
+    return text;
+}
+
+static void open_weir(struct bench *bench, struct allocator *allocator, const char *policy)
+{
+    allocator->w = shared_weir_for(bench, "random", policy);
+    allocator->opened = shared_open_stream(allocator->w, allocator->stream, NULL);
+}
+
+void section_random(struct bench *bench)
+{
+    struct allocator allocators[ALLOCATOR_COUNT] = {
+        [RAW] = { "raw async", async_allocate, async_release, async_empty, true },
+        [DEFAULT] = { "weir", weir_allocate, weir_release, weir_empty, true },
+        [LARGE] = { "weir, large cache", weir_allocate, weir_release, weir_empty, true },
+        [MALLOC] = { "raw cudaMalloc", malloc_allocate, malloc_release, malloc_empty, false },
+    };
+    char policy[192];
+    for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
+        allocators[a].stream = shared_stream();
+    allocators[RAW].pool = shared_raw_pool(UINT64_MAX);
+    open_weir(bench, &allocators[DEFAULT], "weir: 1\npools: { p: { devices: [0] } }\n");
+    open_weir(bench, &allocators[LARGE], large_policy(bench, policy));
+    for (size_t c = 0; c < COUNT_OF(counts) - bench->quick; c++) {
+        for (size_t i = 0; i < COUNT_OF(largest); i += 1 + bench->quick)
+            measure_row(bench, allocators, counts[c], largest[i]);
+    }
+    for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
+        weir_stream_close(allocators[a].opened);
+        weir_close(allocators[a].w);
+        BENCH_CUDA(cudaStreamDestroy(allocators[a].stream));
+    }
+    shared_destroy_raw(allocators[RAW].pool);
+}

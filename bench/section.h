@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * section.h - the measurements of weir-bench: Weir beside the raw calls of CUDA, in the same run, interleaved.
+ *
+ * Device 0. Each section makes its streams, pools and weirs, and gives everything back before it returns. Sections run one after another on
+ * one thread; those that start threads say so.
+ */
+#ifndef WEIR_BENCH_SECTION_H
+#define WEIR_BENCH_SECTION_H
+
+#include "bench/bench.h"
+#include "lib/gpu/gpu.h"
+#include "lib/weir.h"
+
+#include <cuda_runtime_api.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* What a run is, for all its sections. */
+struct bench {
+    const struct gpu *gpu; /* for its delay kernel */
+    size_t repetitions;
+    bool quick;      /* fewer rows and shorter samples */
+    uint64_t memory; /* bytes of the device that were free at the start */
+    struct bench_report report;
+};
+
+/* Each in the file of its name. */
+void section_pairs(struct bench *bench);
+void section_threads(struct bench *bench);
+void section_live(struct bench *bench);
+void section_random(struct bench *bench);
+void section_multi(struct bench *bench);
+void section_handover(struct bench *bench);
+void section_loop(struct bench *bench);
+void section_keeper(struct bench *bench);
+void section_open(struct bench *bench);
+void section_small(struct bench *bench);
+void section_pending(struct bench *bench);
+
+/* shared.c: what the sections have in common. Each ends the program if it fails. ------------------------------------------------------- */
+
+/* Opens a weir with this policy on the GPU. */
+weir *shared_weir(const char *policy);
+/* Says in the report and on standard output, once, that the section uses this policy. */
+void shared_policy(struct bench *bench, const char *section, const char *policy);
+/* Both. */
+weir *shared_weir_for(struct bench *bench, const char *section, const char *policy);
+cudaMemPool_t shared_raw_pool(uint64_t release_threshold);
+/* Waits for the device first: CUDA may crash where a pool with frees pending is destroyed. */
+void shared_destroy_raw(cudaMemPool_t pool);
+cudaStream_t shared_stream(void);
+/* name: the policy's stream; NULL: none. */
+weir_stream *shared_open_stream(weir *w, cudaStream_t stream, const char *name);
+/* Ends the program with weir_last_error()'s report if status is not WEIR_OK. */
+void shared_check(weir_status status, const char *what);
+/* Gives all that the pool holds back to the device. Precondition: nothing of it is live, and its frees were seen complete. */
+void shared_empty(weir_pool *pool);
+void shared_empty_raw(cudaMemPool_t pool);
+/* Asks for memory raw, where it is expected to fail: true and the time that it took. False if it succeeded; then it is freed again. */
+bool shared_fails_raw(size_t size, cudaMemPool_t pool, cudaStream_t stream, uint64_t *start, uint64_t *end);
+/* The size that leaves no room for a second one: wanted where the device is large enough for it, else so many hundredths of it. */
+size_t shared_big_size(uint64_t memory, uint64_t wanted, uint64_t hundredths);
+/* Starts a kernel of so many nanoseconds. The first one in a process compiles it. */
+void shared_delay(const struct bench *bench, cudaStream_t stream, uint64_t nanoseconds);
+
+/* Sums over all pools of the weir. */
+struct shared_figures {
+    uint64_t cached, idle, reserved; /* bytes */
+};
+struct shared_figures shared_figures(weir *w);
+
+/* What went wrong in a run of calls, NULL if nothing: loops under the clock look at their status only at the end. */
+const char *shared_cuda_text(cudaError_t code);
+const char *shared_weir_text(weir_status status);
+
+/* For calls that return a cudaError_t and must not fail. */
+#define BENCH_CUDA(call) \
+    do { \
+        cudaError_t bench_code_ = (call); \
+        if (bench_code_ != cudaSuccess) \
+            bench_die(__FILE__, __LINE__, #call, cudaGetErrorString(bench_code_)); \
+    } while (0)
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line of weir-bench. */
+#include "bench/arguments.h"
+
+#include <string.h>
+
+#include "bench/bench.h"
+#include "tests/support/suite.h"
+
+static const char *const sections[] = { "pairs", "threads", "live" };
+#define SECTION_COUNT 3
+
+static struct arguments seen;
+static char why[256];
+
+/* Reads "weir-bench" and these words, up to the first NULL. */
+static bool reads(const char *a, const char *b, const char *c)
+{
+    static char words[4][64] = { "weir-bench" }; /* borrowed by what was read */
+    char *argv[5] = { words[0] };
+    int argc = 1;
+    const char *const rest[] = { a, b, c };
+    for (size_t i = 0; i < 3 && rest[i]; i++) {
+        snprintf(words[argc], sizeof(words[0]), "%s", rest[i]);
+        argv[argc] = words[argc];
+        argc++;
+    }
+    memset(&seen, 0xff, sizeof(seen));
+    why[0] = '\0';
+    return arguments_read(argc, argv, sections, SECTION_COUNT, &seen, why, sizeof(why));
+}
+
+START_TEST(without_sections_all_are_wanted)
+{
+    ck_assert(reads(NULL, NULL, NULL));
+    ck_assert(seen.wanted[0] && seen.wanted[1] && seen.wanted[2]);
+}
+END_TEST
+
+START_TEST(sections_select)
+{
+    ck_assert(reads("live", "pairs", NULL));
+    ck_assert(seen.wanted[0] && !seen.wanted[1] && seen.wanted[2]);
+}
+END_TEST
+
+START_TEST(an_unknown_section_is_named)
+{
+    ck_assert(!reads("pears", NULL, NULL));
+    ck_assert_ptr_nonnull(strstr(why, "'pears'"));
+    ck_assert_ptr_nonnull(strstr(why, "--list"));
+}
+END_TEST
+
+START_TEST(defaults_are_nine_repetitions_and_no_file)
+{
+    ck_assert(reads(NULL, NULL, NULL));
+    ck_assert_uint_eq(seen.repetitions, 9);
+    ck_assert_ptr_null(seen.json);
+    ck_assert(!seen.quick && !seen.list && !seen.help);
+}
+END_TEST
+
+START_TEST(quick_repeats_five_times_unless_told_otherwise)
+{
+    ck_assert(reads("--quick", NULL, NULL));
+    ck_assert(seen.quick);
+    ck_assert_uint_eq(seen.repetitions, 5);
+    ck_assert(reads("--repetitions=11", "--quick", NULL));
+    ck_assert_uint_eq(seen.repetitions, 11);
+}
+END_TEST
+
+START_TEST(repetitions_in_range_are_taken)
+{
+    ck_assert(reads("-r", "5", NULL));
+    ck_assert_uint_eq(seen.repetitions, 5);
+    ck_assert(reads("-r", "64", NULL));
+    ck_assert_uint_eq(seen.repetitions, BENCH_SAMPLES_MAX);
+}
+END_TEST
+
+static const char *const bad_repetitions[] = { "4", "65", "-9", "", "9x", "nine", "99999999999999999999" };
+
+START_TEST(other_repetitions_are_refused_with_the_range)
+{
+    ck_assert(!reads("-r", bad_repetitions[_i], NULL));
+    ck_assert_ptr_nonnull(strstr(why, "from 5 to 64"));
+}
+END_TEST
+
+START_TEST(a_file_and_a_section_may_come_in_any_order)
+{
+    ck_assert(reads("threads", "--json", "out.json"));
+    ck_assert_str_eq(seen.json, "out.json");
+    ck_assert(!seen.wanted[0] && seen.wanted[1] && !seen.wanted[2]);
+}
+END_TEST
+
+START_TEST(list_and_help_are_seen)
+{
+    ck_assert(reads("--list", NULL, NULL));
+    ck_assert(seen.list && !seen.help);
+    ck_assert(reads("-h", NULL, NULL));
+    ck_assert(seen.help && !seen.list);
+}
+END_TEST
+
+START_TEST(an_option_that_is_unknown_or_lacks_its_value_is_named)
+{
+    ck_assert(!reads("--sim", NULL, NULL));
+    ck_assert_ptr_nonnull(strstr(why, "'--sim'"));
+    ck_assert(!reads("--json", NULL, NULL));
+    ck_assert_ptr_nonnull(strstr(why, "--json needs a value"));
+}
+END_TEST
+
+START_TEST(what_is_refused_leaves_the_output_alone)
+{
+    ck_assert(!reads("--quick", "pears", NULL));
+    struct arguments untouched;
+    memset(&untouched, 0xff, sizeof(untouched));
+    ck_assert_mem_eq(&seen, &untouched, sizeof(seen));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("bench/arguments");
+    TCase *all = suite_case(suite, "arguments", 0);
+    tcase_add_test(all, without_sections_all_are_wanted);
+    tcase_add_test(all, sections_select);
+    tcase_add_test(all, an_unknown_section_is_named);
+    tcase_add_test(all, defaults_are_nine_repetitions_and_no_file);
+    tcase_add_test(all, quick_repeats_five_times_unless_told_otherwise);
+    tcase_add_test(all, repetitions_in_range_are_taken);
+    tcase_add_loop_test(all, other_repetitions_are_refused_with_the_range, 0, sizeof(bad_repetitions) / sizeof(bad_repetitions[0]));
+    tcase_add_test(all, a_file_and_a_section_may_come_in_any_order);
+    tcase_add_test(all, list_and_help_are_seen);
+    tcase_add_test(all, an_option_that_is_unknown_or_lacks_its_value_is_named);
+    tcase_add_test(all, what_is_refused_leaves_the_output_alone);
+    return suite_run(suite);
+}

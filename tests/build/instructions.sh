@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Instructions that a cached pair takes, counted by callgrind on the simulator: the same on every run, so a slower path shows without a GPU.
+# shellcheck source=tests/build/tap.sh
+. "${top_srcdir:-.}/tests/build/tap.sh"
+
+# The bounds: instructions inside weir_stream_malloc and weir_stream_free for one cached pair, without and with the capture check.
+bound_unchecked=150
+bound_checked=150
+
+short=10000 long=20000
+count=$top_builddir/bench/weir-count
+command -v valgrind >/dev/null || skip_all "valgrind is missing: install it"
+[ -x "$count" ] || skip_all "bench/weir-count was not built"
+# Pairs that no cache serves are an error of the check itself; a build that is no measure for a real one is none.
+"$count" 1 unchecked 2>"$tap_dir/why"
+[ $? -ne 77 ] || skip_all "$(cat "$tap_dir/why")"
+# valgrind has little address space, and a simulated pool reserves a multiple of its device's memory.
+WEIR_SIM=memory=1GiB
+export WEIR_SIM
+
+# instructions PAIRS MODE: those of one run. Counting is switched over where one of these functions is entered or left: on for the two of the
+# library, off for the simulator's answer to the capture check, which stands for the driver's and is none of ours.
+instructions() {
+    valgrind -q --tool=callgrind --callgrind-out-file="$tap_dir/callgrind" --toggle-collect=weir_stream_malloc \
+        --toggle-collect=weir_stream_free --toggle-collect=enter_stream_capture_status "$count" "$1" "$2" >&2 || return
+    sed -n 's/^totals: \([0-9]*\)$/\1/p' "$tap_dir/callgrind"
+}
+
+# pair MODE BOUND: what the additional pairs of the longer run take.
+pair() {
+    few=$(instructions $short "$1") && many=$(instructions $long "$1") && [ -n "$few" ] && [ -n "$many" ] || return
+    each=$(((many - few) / (long - short)))
+    echo "$1: $each instructions for a cached pair, at most $2 asked"
+    # None at all would mean that callgrind does not know the functions by these names.
+    [ "$each" -gt 0 ] && [ "$each" -le "$2" ]
+}
+
+check "cached_pair_without_capture_check_takes_few_instructions" pair unchecked $bound_unchecked
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+check "cached_pair_with_capture_check_takes_few_instructions" pair checked $bound_checked
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+done_testing
