@@ -6,68 +6,90 @@
 
 #include "lib/pool.h"
 
-#define FIRST_CAPACITY 16
-#define SLAB_LEN 16
+#define FIRST_CAPACITY 64
+#define SLAB_LEN 32
 
 struct weir__slab {
     struct weir__slab *next;
     struct weir__entry entries[SLAB_LEN];
 };
 
-static size_t home_of(const struct weir__shard *shard, const void *ptr)
+/* What a shard has that never had a block: every search ends here at once. */
+static struct {
+    struct weir__slots slots;
+    struct weir__slot none;
+} nothing;
+
+/* Slots ------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct weir__slots *slots_of(const struct weir__shard *shard)
 {
-    return (size_t)(weir__blocks_hash(ptr) >> 24) & (shard->capacity - 1);
+    return atomic_load_explicit(&shard->slots, memory_order_relaxed);
 }
 
-/* What a shard has that never had a block: a search ends here at once. */
-static struct weir__slot no_slot;
-
-static void free_slots(struct weir__shard *shard)
+static void *ptr_of(const struct weir__slot *slot)
 {
-    if (shard->slots != &no_slot)
-        free(shard->slots);
+    return atomic_load_explicit(&slot->ptr, memory_order_relaxed);
+}
+
+static struct weir__entry *entry_of(const struct weir__slot *slot)
+{
+    return atomic_load_explicit(&slot->entry, memory_order_relaxed);
+}
+
+/* The entry becomes visible before the pointer that leads to it. */
+static void write_slot(struct weir__slot *slot, void *ptr, struct weir__entry *entry)
+{
+    atomic_store_explicit(&slot->entry, entry, memory_order_release);
+    atomic_store_explicit(&slot->ptr, ptr, memory_order_relaxed);
+}
+
+static size_t capacity_of(const struct weir__slots *slots)
+{
+    return slots == &nothing.slots ? 0 : slots->mask + 1;
 }
 
 static bool grow(struct weir__shard *shard)
 {
-    struct weir__shard larger = { .capacity = shard->capacity > 1 ? shard->capacity * 2 : FIRST_CAPACITY };
-    larger.slots = calloc(larger.capacity, sizeof *larger.slots);
-    if (!larger.slots)
+    struct weir__slots *former = slots_of(shard);
+    size_t capacity = capacity_of(former) ? capacity_of(former) * 2 : FIRST_CAPACITY;
+    struct weir__slots *larger = calloc(1, sizeof *larger + capacity * sizeof larger->slots[0]);
+    if (!larger)
         return false;
-    for (size_t i = 0; i < shard->capacity; i++)
-        if (shard->slots[i].ptr)
-            *weir__blocks_find(&larger, shard->slots[i].ptr, weir__blocks_hash(shard->slots[i].ptr)) = shard->slots[i];
-    free_slots(shard);
-    shard->slots = larger.slots;
-    shard->capacity = larger.capacity;
+    larger->mask = capacity - 1;
+    for (size_t i = 0; i < capacity_of(former); i++) {
+        void *ptr = ptr_of(&former->slots[i]);
+        if (ptr)
+            write_slot(weir__slots_find(larger, ptr, weir__blocks_hash(ptr)), ptr, entry_of(&former->slots[i]));
+    }
+    larger->former = former == &nothing.slots ? NULL : former;
+    atomic_store_explicit(&shard->slots, larger, memory_order_release);
     return true;
 }
 
-void weir__blocks_init(struct weir__blocks *blocks)
+static bool has_slot(struct weir__shard *shard)
 {
-    for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        blocks->shards[i] = (struct weir__shard){ .capacity = 1, .slots = &no_slot };
-        weir__spin_init(&blocks->shards[i].lock);
-    }
+    return (shard->count + 1) * 4 <= capacity_of(slots_of(shard)) * 3 || grow(shard);
 }
 
-void weir__blocks_destroy(struct weir__blocks *blocks)
+/* Empties a slot and moves up the entries behind it that would no longer be found: linear probing needs no tombstones this way. */
+static void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
 {
-    for (size_t i = 0; i < WEIR__SHARDS; i++) {
-        free_slots(&blocks->shards[i]);
-        while (blocks->shards[i].slabs) {
-            struct weir__slab *slab = blocks->shards[i].slabs;
-            blocks->shards[i].slabs = slab->next;
-            free(slab);
+    struct weir__slots *slots = slots_of(shard);
+    size_t hole = (size_t)(slot - slots->slots);
+    shard->count--;
+    for (size_t at = (hole + 1) & slots->mask; ptr_of(&slots->slots[at]); at = (at + 1) & slots->mask) {
+        void *ptr = ptr_of(&slots->slots[at]);
+        size_t home = (size_t)(weir__blocks_hash(ptr) >> 26) & slots->mask;
+        if (((at - home) & slots->mask) >= ((at - hole) & slots->mask)) {
+            write_slot(&slots->slots[hole], ptr, entry_of(&slots->slots[at]));
+            hole = at;
         }
     }
+    write_slot(&slots->slots[hole], NULL, NULL);
 }
 
-/* The pool's counters of this shard, guarded by its lock: counting costs a fast path no access to memory that it does not own already. */
-static struct weir__counts *counts_of(struct weir__blocks *blocks, const struct weir__shard *shard, const weir_pool *pool)
-{
-    return (struct weir__counts *)&pool->counts[shard - blocks->shards];
-}
+/* Entries ----------------------------------------------------------------------------------------------------------------------------- */
 
 static void add_unused(struct weir__shard *shard, struct weir__entry *entry)
 {
@@ -91,9 +113,50 @@ static bool has_unused(struct weir__shard *shard)
     return true;
 }
 
-static bool has_slot(struct weir__shard *shard)
+/* Fills an entry that nobody else has. */
+static void write_entry(struct weir__entry *entry, const struct weir__block *block, bool live)
 {
-    return (shard->count + 1) * 4 <= shard->capacity * 3 || grow(shard);
+    atomic_store_explicit(&entry->ptr, block->ptr, memory_order_relaxed);
+    atomic_store_explicit(&entry->guard, block->guard, memory_order_relaxed);
+    entry->size = block->size;
+    entry->pool = block->pool;
+    entry->class = block->class;
+    entry->graph = block->graph;
+    atomic_store_explicit(&entry->live, live, memory_order_release);
+}
+
+static struct weir__block read_entry(const struct weir__entry *entry)
+{
+    return (struct weir__block){
+        .ptr = atomic_load_explicit(&entry->ptr, memory_order_relaxed),
+        .guard = atomic_load_explicit(&entry->guard, memory_order_relaxed),
+        .size = entry->size,
+        .pool = entry->pool,
+        .class = entry->class,
+        .graph = entry->graph,
+    };
+}
+
+/* Takes an entry from its user, under its guard's lock. The shard's is held; cache locks come after it. */
+static bool claim_in(const struct weir__entry *entry, void *ptr)
+{
+    weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    if (guard)
+        weir__spin_lock(guard);
+    bool is = weir__entry_is(entry, ptr, guard);
+    if (is)
+        atomic_store_explicit(&((struct weir__entry *)entry)->live, false, memory_order_relaxed);
+    if (guard)
+        weir__spin_unlock(guard);
+    return is;
+}
+
+/* Counting ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The pool's counters of this shard, guarded by its lock: counting costs a path no access to memory that it does not own already. */
+static struct weir__counts *counts_of(struct weir__blocks *blocks, const struct weir__shard *shard, const weir_pool *pool)
+{
+    return (struct weir__counts *)&pool->counts[shard - blocks->shards];
 }
 
 static void count_malloc(struct weir__counts *counts, const struct weir__block *block)
@@ -106,32 +169,44 @@ static void count_free(struct weir__counts *counts, const struct weir__block *bl
     *(block->graph ? &counts->graph_frees : &counts->frees) += sign;
 }
 
-/* Only the members of the block: a cache's are left alone. */
-static void write_entry(struct weir__entry *entry, const struct weir__block *block, bool live)
+/* The table --------------------------------------------------------------------------------------------------------------------------- */
+
+void weir__blocks_init(struct weir__blocks *blocks)
 {
-    entry->ptr = block->ptr;
-    entry->size = block->size;
-    entry->pool = block->pool;
-    entry->class = block->class;
-    entry->graph = block->graph;
-    atomic_store_explicit(&entry->live, live, memory_order_release);
+    for (size_t i = 0; i < WEIR__SHARDS; i++) {
+        struct weir__shard *shard = &blocks->shards[i];
+        memset(shard, 0, sizeof *shard);
+        weir__spin_init(&shard->lock);
+        atomic_init(&shard->slots, &nothing.slots);
+    }
 }
 
-static struct weir__block read_entry(const struct weir__entry *entry)
+void weir__blocks_destroy(struct weir__blocks *blocks)
 {
-    return (struct weir__block){
-        .ptr = entry->ptr, .size = entry->size, .pool = entry->pool, .class = entry->class, .graph = entry->graph
-    };
+    for (size_t i = 0; i < WEIR__SHARDS; i++) {
+        struct weir__slots *slots = slots_of(&blocks->shards[i]);
+        while (slots && slots != &nothing.slots) {
+            struct weir__slots *former = slots->former;
+            free(slots);
+            slots = former;
+        }
+        while (blocks->shards[i].slabs) {
+            struct weir__slab *slab = blocks->shards[i].slabs;
+            blocks->shards[i].slabs = slab->next;
+            free(slab);
+        }
+    }
 }
 
-/* Fills a free slot. Called with room for it. */
+/* An entry for the block in that slot, which may be taken. Called with room for it. */
 static struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *slot, const struct weir__block *block, bool live)
 {
     struct weir__entry *entry = shard->unused;
     shard->unused = entry->next;
     write_entry(entry, block, live);
-    *slot = (struct weir__slot){ .ptr = block->ptr, .entry = entry };
-    shard->count++;
+    if (!ptr_of(slot))
+        shard->count++;
+    write_slot(slot, block->ptr, entry);
     return entry;
 }
 
@@ -143,13 +218,14 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
     weir__spin_lock(&shard->lock);
     bool room = has_slot(shard) && has_unused(shard);
     if (room) {
-        struct weir__slot *slot = weir__blocks_find(shard, block->ptr, hashed);
-        if (slot->ptr) {
-            *former = read_entry(slot->entry);
+        struct weir__slot *slot = weir__slots_find(slots_of(shard), block->ptr, hashed);
+        struct weir__entry *entry = entry_of(slot);
+        fill(shard, slot, block, true);
+        /* One that somebody has claimed is theirs to remove. */
+        if (entry && claim_in(entry, block->ptr)) {
+            *former = read_entry(entry);
             count_free(counts_of(blocks, shard, former->pool), former, 1);
-            write_entry(slot->entry, block, true);
-        } else {
-            fill(shard, slot, block, true);
+            add_unused(shard, entry);
         }
         count_malloc(counts_of(blocks, shard, block->pool), block);
     }
@@ -157,21 +233,22 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
     return room;
 }
 
-/* Empties a slot and moves up the entries behind it that would no longer be found: linear probing needs no tombstones this way. */
-static void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
+bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
 {
-    size_t mask = shard->capacity - 1;
-    add_unused(shard, slot->entry);
-    shard->count--;
-    size_t hole = (size_t)(slot - shard->slots);
-    for (size_t at = (hole + 1) & mask; shard->slots[at].ptr; at = (at + 1) & mask) {
-        size_t home = home_of(shard, shard->slots[at].ptr);
-        if (((at - home) & mask) >= ((at - hole) & mask)) {
-            shard->slots[hole] = shard->slots[at];
-            hole = at;
-        }
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    weir__spin_lock(&shard->lock);
+    struct weir__slot *slot = weir__slots_find(slots_of(shard), ptr, hashed);
+    struct weir__entry *entry = entry_of(slot);
+    bool found = entry && !atomic_load_explicit(&entry->guard, memory_order_acquire) && claim_in(entry, ptr);
+    if (found) {
+        *block = read_entry(entry);
+        remove_slot(shard, slot);
+        add_unused(shard, entry);
+        count_free(counts_of(blocks, shard, block->pool), block, 1);
     }
-    shard->slots[hole] = (struct weir__slot){ .ptr = NULL };
+    weir__spin_unlock(&shard->lock);
+    return found;
 }
 
 struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr)
@@ -179,34 +256,23 @@ struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr)
     uint64_t hashed = weir__blocks_hash(ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
-    struct weir__entry *entry = weir__blocks_claim_in(shard, ptr, hashed);
+    struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));
+    if (entry && (!atomic_load_explicit(&entry->guard, memory_order_acquire) || !claim_in(entry, ptr)))
+        entry = NULL;
     weir__spin_unlock(&shard->lock);
     return entry;
 }
 
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
-{
-    uint64_t hashed = weir__blocks_hash(ptr);
-    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
-    weir__spin_lock(&shard->lock);
-    struct weir__slot *slot = weir__blocks_find(shard, ptr, hashed);
-    bool found = slot->ptr && atomic_load_explicit(&slot->entry->live, memory_order_acquire);
-    if (found) {
-        *block = read_entry(slot->entry);
-        remove_slot(shard, slot);
-        count_free(counts_of(blocks, shard, block->pool), block, 1);
-    }
-    weir__spin_unlock(&shard->lock);
-    return found;
-}
-
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block)
 {
-    uint64_t hashed = weir__blocks_hash(entry->ptr);
+    *block = read_entry(entry);
+    uint64_t hashed = weir__blocks_hash(block->ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
-    *block = read_entry(entry);
-    remove_slot(shard, weir__blocks_find(shard, block->ptr, hashed));
+    struct weir__slot *slot = weir__slots_find(slots_of(shard), block->ptr, hashed);
+    if (entry_of(slot) == entry)
+        remove_slot(shard, slot);
+    add_unused(shard, entry);
     if (count)
         count_free(counts_of(blocks, shard, block->pool), block, 1);
     weir__spin_unlock(&shard->lock);
@@ -219,8 +285,8 @@ struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const str
     struct weir__entry *entry = NULL;
     weir__spin_lock(&shard->lock);
     /* A search must always end at a free slot, so the last one stays free. */
-    if ((has_slot(shard) || shard->count + 1 < shard->capacity) && has_unused(shard)) {
-        entry = fill(shard, weir__blocks_find(shard, block->ptr, hashed), block, live);
+    if ((has_slot(shard) || shard->count + 1 < capacity_of(slots_of(shard))) && has_unused(shard)) {
+        entry = fill(shard, weir__slots_find(slots_of(shard), block->ptr, hashed), block, live);
         if (live)
             count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }

@@ -2,9 +2,12 @@
 /*
  * blocks.h - the table of blocks: which pointers Weir gave out or keeps in a cache, how large they are and whose they are.
  *
- * Owned by its weir. Sharded by address; each shard has a spin lock of its own, a leaf: nothing is called while it is held except, when a
- * shard grows, the host's allocator. Spinning is right here because a holder only touches a few cache lines. There are many shards, so that
- * threads which free at the same time seldom meet in one.
+ * Owned by its weir. Sharded by address; each shard has a spin lock, a leaf, under which its slots change. Looking needs no lock: slots are
+ * atomic, and neither entries nor former slots are given back before the table goes, so the worst that a look can find is nothing, or an
+ * entry that belongs to another block by now.
+ *
+ * An entry is one block, from its allocation until it goes back to CUDA; a cache holds entries. While `live` it is its user's. Whoever takes
+ * it from the user does so under the lock that `guard` names, and alone has it then. Only who has it changes its other members.
  */
 #ifndef WEIR_LIB_BLOCKS_H
 #define WEIR_LIB_BLOCKS_H
@@ -17,23 +20,21 @@
 #include "lib/spin.h"
 #include "lib/weir.h"
 
-#define WEIR__SHARDS 256
+#define WEIR__SHARDS 64
 
 /* A block as callers see it: a copy. */
 struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    uint8_t class; /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
-    bool graph;    /* allocated during a capture: the memory belongs to the graph, not to the pool */
+    weir__spin *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
+    uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
+    bool graph;        /* allocated during a capture: the memory belongs to the graph, not to the pool */
 };
 
-/*
- * A block in the table. It stays where it is until the block goes back to CUDA, so that a cache can hold it. While it is live its user owns
- * it; when it is not, whoever took it from the user does: a cache, under that cache's lock. One cache line.
- */
 struct weir__entry {
-    void *ptr;
+    void *_Atomic ptr;
+    weir__spin *_Atomic guard;
     uint64_t size;
     weir_pool *pool;
     struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
@@ -41,21 +42,25 @@ struct weir__entry {
     uint8_t class;
     bool graph;
     atomic_bool live;
-} __attribute__((aligned(64)));
+} __attribute__((aligned(64))); /* a cache line: threads share none of each other's blocks */
 
-_Static_assert(sizeof(struct weir__entry) == 64, "threads share no line of each other's blocks");
+/* The slots of a shard: open addressing, linear probing, never full. */
+struct weir__slots {
+    struct weir__slots *former; /* what the shard had before it grew, for whoever still looks there */
+    size_t mask;                /* their number less 1; it is a power of two */
+    struct weir__slot {
+        void *_Atomic ptr;
+        struct weir__entry *_Atomic entry;
+    } slots[];
+};
 
 struct weir__shard {
+    struct weir__slots *_Atomic slots;
     weir__spin lock;
-    size_t capacity; /* a power of two; 1: the slot is not the shard's own, and always empty */
-    size_t count;    /* blocks in it; at most three quarters of capacity, which leaves room for those that are put back */
-    struct weir__slot {
-        void *ptr;
-        struct weir__entry *entry;
-    } *slots;
+    size_t count; /* blocks in it; at most three quarters of the slots, which leaves room for those that are put back */
     struct weir__entry *unused;
-    struct weir__slab *slabs; /* where the entries live, all of them until the table is destroyed */
-} __attribute__((aligned(128))); /* two cache lines, since the hardware fetches them in pairs */
+    struct weir__slab *slabs; /* where the entries live */
+} __attribute__((aligned(64)));
 
 struct weir__blocks {
     struct weir__shard shards[WEIR__SHARDS];
@@ -70,18 +75,38 @@ static inline uint64_t weir__blocks_hash(const void *ptr)
 
 static inline struct weir__shard *weir__blocks_shard(struct weir__blocks *blocks, uint64_t hashed)
 {
-    return &blocks->shards[hashed >> 56];
+    return &blocks->shards[hashed >> 58];
 }
 
-_Static_assert(WEIR__SHARDS == 256, "eight bits of the hash choose the shard");
+_Static_assert(WEIR__SHARDS == 64, "six bits of the hash choose the shard");
 
-/* The slot of ptr, or the free slot where it would go: empty slots are all zero. The shard has at least one. */
-static inline struct weir__slot *weir__blocks_find(const struct weir__shard *shard, const void *ptr, uint64_t hashed)
+/* The slot of ptr, or the free slot where it would go. */
+static inline struct weir__slot *weir__slots_find(struct weir__slots *slots, const void *ptr, uint64_t hashed)
 {
-    size_t at = (size_t)(hashed >> 24) & (shard->capacity - 1);
-    while (shard->slots[at].ptr && shard->slots[at].ptr != ptr)
-        at = (at + 1) & (shard->capacity - 1);
-    return &shard->slots[at];
+    size_t at = (size_t)(hashed >> 26) & slots->mask;
+    for (;;) {
+        const void *found = atomic_load_explicit(&slots->slots[at].ptr, memory_order_relaxed);
+        if (!found || found == ptr)
+            return &slots->slots[at];
+        at = (at + 1) & slots->mask;
+    }
+}
+
+/* Without a lock: the entry that probably is the block at ptr, or NULL. Another thread's free may have hidden it, or given it away. */
+static inline struct weir__entry *weir__blocks_look(struct weir__blocks *blocks, const void *ptr)
+{
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__slots *slots = atomic_load_explicit(&weir__blocks_shard(blocks, hashed)->slots, memory_order_acquire);
+    return atomic_load_explicit(&weir__slots_find(slots, ptr, hashed)->entry, memory_order_acquire);
+}
+
+/* Whether the entry is the live block at ptr and `guard` guards it. Called with that lock; true: it can be taken from its user. What was
+   read of `live` decides what `guard` and the rest mean, so it is read first. */
+static inline bool weir__entry_is(const struct weir__entry *entry, const void *ptr, const weir__spin *guard)
+{
+    return atomic_load_explicit(&entry->live, memory_order_acquire) &&
+           atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
+           atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr;
 }
 
 void weir__blocks_init(struct weir__blocks *blocks);
@@ -93,42 +118,18 @@ void weir__blocks_destroy(struct weir__blocks *blocks);
  */
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
-/* Takes the live block that starts at ptr out of the table; false if there is none. */
+/* Takes the live block that starts at ptr, and that no cache may keep, out of the table; false if there is none. */
 bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
 
-/* As weir__blocks_claim(), with the shard's lock. */
-static inline struct weir__entry *weir__blocks_claim_in(const struct weir__shard *shard, const void *ptr, uint64_t hashed)
-{
-    struct weir__entry *entry = weir__blocks_find(shard, ptr, hashed)->entry;
-    if (!entry || !entry->class || !atomic_load_explicit(&entry->live, memory_order_acquire))
-        return NULL;
-    atomic_store_explicit(&entry->live, false, memory_order_relaxed);
-    return entry;
-}
-
-/*
- * Takes the live block that starts at ptr from its user, but leaves it in the table, for a cache: its entry, no longer live. NULL if it has
- * no size class, or if there is no such block: then nothing has changed.
- */
+/* Takes the live block that starts at ptr, and that a cache may keep, from its user: its entry, which stays in the table, no longer live.
+   NULL if there is none. */
 struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr);
-
-/* The same, inline for fast.h; NULL also if the shard is locked. */
-static inline struct weir__entry *weir__blocks_try_claim(struct weir__blocks *blocks, void *ptr)
-{
-    uint64_t hashed = weir__blocks_hash(ptr);
-    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
-    if (!weir__spin_try(&shard->lock))
-        return NULL;
-    struct weir__entry *entry = weir__blocks_claim_in(shard, ptr, hashed);
-    weir__spin_unlock(&shard->lock);
-    return entry;
-}
 
 /* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);
 
-/* The free of a block just taken failed: it is in the table again, live as if it had not been taken, or kept as before. NULL: no host
-   memory and no slot left, which needs as many frees to fail at the same moment as a quarter of a shard has slots. */
+/* The free of a block just taken or removed failed: it is in the table again, live as if it had not been taken, or claimed as before. NULL:
+   no host memory and no slot left, which needs as many frees to fail at the same moment as a quarter of a shard has slots. */
 struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block, bool live);
 
 /* How many blocks of the pool were added and taken, those aside that caches served and kept; graph blocks are counted apart. */

@@ -38,11 +38,11 @@ static void give_grant_back(weir_pool *pool, struct weir__cache *cache, uint64_t
     }
 }
 
-/* Takes a block of the class that has gone longest without a new one; NULL: the cache is empty. */
-static struct weir__entry *take_oldest(struct weir__cache *cache)
+/* Takes a block of the class, of the first so many, that has gone longest without a new one; NULL: there is none. */
+static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
 {
     struct weir__class_list *oldest = NULL;
-    for (unsigned i = 1; i < WEIR__CLASS_COUNT && cache->bytes; i++) {
+    for (unsigned i = 1; i <= classes && cache->bytes; i++) {
         struct weir__class_list *class = &cache->classes[i];
         if (class->first && (!oldest || class->stamp < oldest->stamp))
             oldest = class;
@@ -59,10 +59,11 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
     struct weir__cache *cache = &stream->cache;
     uint64_t bytes = weir__class_bytes[entry->class];
     uint64_t limit = atomic_load_explicit(&stream->pool->cache.per_stream, memory_order_relaxed);
+    unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
     if (bytes > limit)
         return false;
     while (cache->bytes + bytes > limit || (cache->bytes + bytes > cache->granted && !grant(stream->pool, cache, bytes, limit))) {
-        struct weir__entry *oldest = take_oldest(cache);
+        struct weir__entry *oldest = take_oldest(cache, classes);
         if (!oldest)
             return false;
         oldest->next = *victims;
@@ -88,7 +89,7 @@ static void count_live(weir_stream *stream, int64_t bytes)
 {
     struct weir__cache *cache = &stream->cache;
     cache->live += bytes;
-    if (weir__cache_is_far(cache->live)) {
+    if (weir__cache_is_far(stream->pool, cache->live)) {
         weir__pool_count_live(stream->pool, cache->live);
         cache->live = 0;
     }
@@ -129,6 +130,7 @@ static enum weir__cache_answer keep(weir_stream *stream, struct weir__entry *ent
         !make_room(stream, entry, victims))
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);
+    atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
     weir__cache_put(cache, entry, entry->class);
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
     atomic_store_explicit(&cache->state, WEIR__CACHE_OPEN, memory_order_relaxed);

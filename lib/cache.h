@@ -28,7 +28,7 @@ struct weir__cache {
     _Atomic unsigned char state; /* enum weir__cache_state. Changed under lock */
     uint64_t bytes;
     uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
-    int64_t live;          /* bytes handed out less bytes taken back that are not in pool->live yet */
+    int64_t live;          /* bytes handed out less bytes taken back that the pool does not know of yet */
     uint64_t hits;         /* requests served */
     uint64_t keeps;        /* frees that entered; the stamp of the next */
     uint64_t marks[WEIR__CACHE_MARKS]; /* the keeper's: `keeps` at its last looks, the latest first */

@@ -3,16 +3,13 @@
  * fast.h - the ordinary case of a cached call: a request that the cache of an opened stream can serve, and a free that it has room for.
  *
  * Inline, and without a call of its own, since each instruction counts: a pair takes less than 150, three locked ones among them. Anything out
- * of the ordinary (a lock that is taken, a capture to ask for, a cache that is empty, full or closed) changes nothing and is left to the
+ * of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed) changes nothing and is left to the
  * functions of cache.h, which do the same with everything looked at.
  */
 #ifndef WEIR_LIB_FAST_H
 #define WEIR_LIB_FAST_H
 
 #include "lib/stream.h"
-
-/* How far a stream's `live` may be away from the pool's figure before it is added there. */
-#define WEIR__LIVE_STEP (INT64_C(1) << 20)
 
 /* Called with the cache's lock, as is weir__cache_take(). */
 static inline void weir__cache_put(struct weir__cache *cache, struct weir__entry *entry, unsigned class)
@@ -31,10 +28,11 @@ static inline void weir__cache_take(struct weir__cache *cache, struct weir__entr
     cache->bytes -= weir__class_bytes[class];
 }
 
-/* Whether so many bytes in users' hands are too many to be known to the stream alone. */
-static inline bool weir__cache_is_far(int64_t live)
+/* Whether a stream's bytes in users' hands are too far away from what the pool knows of. */
+static inline bool weir__cache_is_far(const weir_pool *pool, int64_t live)
 {
-    return (uint64_t)live + WEIR__LIVE_STEP > 2 * WEIR__LIVE_STEP;
+    uint64_t step = atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
+    return (uint64_t)live + step > 2 * step;
 }
 
 static inline enum weir__cache_state weir__cache_state(const struct weir__cache *cache)
@@ -42,15 +40,24 @@ static inline enum weir__cache_state weir__cache_state(const struct weir__cache 
     return atomic_load_explicit(&cache->state, memory_order_relaxed);
 }
 
+/* Both functions come in two kinds, by a constant: for pools that ask whether a stream captures (check), and for those that need not. */
+
+static inline unsigned weir__fast_classes(const weir_pool *pool, bool check)
+{
+    return atomic_load_explicit(check ? &pool->cache.classes : &pool->cache.plain_classes, memory_order_relaxed);
+}
+
 /* Serves a request. false: nothing was done. */
-static inline bool weir__fast_serve(weir_stream *stream, unsigned class, size_t size, void **ptr)
+static inline __attribute__((always_inline)) bool weir__fast_serve(weir_stream *stream, unsigned class, size_t size, void **ptr, bool check)
 {
     struct weir__cache *cache = &stream->cache;
-    if (class > atomic_load_explicit(&stream->pool->cache.plain_classes, memory_order_relaxed) || !weir__spin_try(&cache->lock))
+    const weir_pool *pool = stream->pool;
+    if (class > weir__fast_classes(pool, check) || !weir__spin_try(&cache->lock))
         return false;
     struct weir__entry *entry = cache->classes[class].first;
     int64_t live = cache->live + (int64_t)size;
-    bool is_plain = entry && weir__cache_state(cache) == WEIR__CACHE_OPEN && !weir__cache_is_far(live);
+    bool is_plain = entry && weir__cache_state(cache) == WEIR__CACHE_OPEN && !weir__cache_is_far(pool, live) &&
+                    !(check && weir__stream_captures(stream));
     if (is_plain) {
         weir__cache_take(cache, entry, class);
         cache->hits++;
@@ -63,23 +70,27 @@ static inline bool weir__fast_serve(weir_stream *stream, unsigned class, size_t 
     return is_plain;
 }
 
-/* Puts a claimed block into the stream's cache. false: nothing was done. */
-static inline bool weir__fast_keep(weir_stream *stream, struct weir__entry *entry)
+/* Takes the block at ptr from its user and puts it into the stream's cache, if it was served on this stream. false: nothing was done. */
+static inline __attribute__((always_inline)) bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check)
 {
     struct weir__cache *cache = &stream->cache;
-    const weir_pool *pool = entry->pool;
-    unsigned class = entry->class;
-    int64_t size = (int64_t)entry->size;
-    if (class > atomic_load_explicit(&pool->cache.plain_classes, memory_order_relaxed) || !weir__spin_try(&cache->lock))
+    const weir_pool *pool = stream->pool;
+    struct weir__entry *entry = weir__blocks_look(&stream->w->blocks, ptr);
+    if (!entry || !weir__fast_classes(pool, check) || !weir__spin_try(&cache->lock))
         return false;
-    int64_t live = cache->live - size;
-    /* A reload may have come between the first look at the classes and the lock, and have emptied the cache for good. */
-    bool is_plain = weir__cache_state(cache) == WEIR__CACHE_OPEN && pool == stream->pool &&
-                    class <= atomic_load_explicit(&pool->cache.plain_classes, memory_order_relaxed) &&
-                    cache->bytes + weir__class_bytes[class] <= cache->granted && !weir__cache_is_far(live);
+    bool is_plain = weir__entry_is(entry, ptr, &cache->lock) && entry->pool == pool &&
+                    weir__cache_state(cache) == WEIR__CACHE_OPEN;
     if (is_plain) {
-        cache->live = live;
-        weir__cache_put(cache, entry, class);
+        unsigned class = entry->class;
+        int64_t live = cache->live - (int64_t)entry->size;
+        /* A reload may have switched the cache off, and have emptied it for good, before the lock was taken. */
+        is_plain = class <= weir__fast_classes(pool, check) && cache->bytes + weir__class_bytes[class] <= cache->granted &&
+                   !weir__cache_is_far(pool, live) && !(check && weir__stream_captures(stream));
+        if (is_plain) {
+            atomic_store_explicit(&entry->live, false, memory_order_relaxed);
+            cache->live = live;
+            weir__cache_put(cache, entry, class);
+        }
     }
     weir__spin_unlock(&cache->lock);
     return is_plain;

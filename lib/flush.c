@@ -66,6 +66,7 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
         if (code == GPU_SUCCESS) {
             bytes += weir__class_bytes[block.class];
             atomic_fetch_sub_explicit(&block.pool->taken, weir__class_bytes[block.class], memory_order_relaxed);
+            atomic_fetch_sub_explicit(&block.pool->spare, (int64_t)weir__class_bytes[block.class], memory_order_relaxed);
             weir__pool_left(block.pool);
             weir__pool_release(block.pool);
             continue;

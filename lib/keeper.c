@@ -20,9 +20,11 @@ static uint64_t interval(weir *w)
     uint64_t shortest = LONGEST;
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
-            uint64_t idle = atomic_load(&pool->cache.idle) / WEIR__CACHE_MARKS;
-            if (atomic_load(&pool->cache.classes) && idle < shortest)
-                shortest = idle;
+            uint64_t part = atomic_load(&pool->cache.idle) / WEIR__CACHE_MARKS;
+            /* Whole looks to a part: otherwise each part would last until the look after it. */
+            part /= (part + LONGEST - 1) / LONGEST + !part;
+            if (atomic_load(&pool->cache.classes) && part < shortest)
+                shortest = part;
         }
     return shortest > SHORTEST ? shortest : SHORTEST;
 }

@@ -41,6 +41,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/service.h \
 	%reldir%/settings.c \
 	%reldir%/settings.h \
+	%reldir%/spin.c \
 	%reldir%/spin.h \
 	%reldir%/stats.c \
 	%reldir%/stream.c \

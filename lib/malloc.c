@@ -16,13 +16,20 @@ static uint64_t bytes_of(const struct weir__block *block)
     return block->class == WEIR__CLASS_NONE ? block->size : weir__class_bytes[block->class];
 }
 
+/* Called for a block that CUDA gave (sign 1), and for a live one that it gets back (-1), after `taken` was changed. */
+static void count_rounding(weir_pool *pool, uint64_t bytes, uint64_t asked, int sign)
+{
+    if (bytes != asked)
+        atomic_fetch_add_explicit(&pool->spare, sign * (int64_t)(bytes - asked), memory_order_relaxed);
+}
+
 /* A live block went back to CUDA. */
 static void count_free(weir_pool *pool, const struct weir__block *block)
 {
     if (block->graph)
         return;
     atomic_fetch_sub_explicit(&pool->taken, bytes_of(block), memory_order_relaxed);
-    atomic_fetch_sub_explicit(&pool->live, block->size, memory_order_relaxed);
+    count_rounding(pool, bytes_of(block), block->size, -1);
 }
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
@@ -106,8 +113,8 @@ bool weir__attempt(struct weir__request *request, void **ptr)
         /* Without a cap only what was served counts: a hopeless request would spoil the figures of all others meanwhile. */
         if (!max_size)
             taken = atomic_fetch_add_explicit(&pool->taken, request->size, memory_order_relaxed) + request->size;
-        weir__pool_count_taken(pool, taken);
-        weir__pool_count_live(pool, (int64_t)request->asked);
+        count_rounding(pool, request->size, request->asked, 1);
+        weir__pool_raise_high(pool, taken);
         if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
             weir__settings_rebalance(pool);
         *ptr = block;
@@ -182,23 +189,24 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
 }
 
 /* How much is asked of CUDA: the bytes of a size class, if a cache may keep the block later and the cap has room for it. */
-static void choose_size(struct weir__request *request, struct weir__block *block, bool is_opened)
+static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     const weir_pool *pool = request->pool;
     request->size = request->asked;
     unsigned class = weir__class_of(request->asked);
-    if (is_opened && !block->graph && weir__pool_caches(pool, class)) {
+    if (opened && !block->graph && weir__pool_caches(pool, class)) {
         uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
         if (!max_size || weir__class_bytes[class] <= max_size) {
             block->class = (uint8_t)class;
+            block->guard = &opened->cache.lock;
             request->size = weir__class_bytes[class];
         }
     }
-    request->small = request->size < pool->small_below;
+    request->small = request->asked < pool->small_below;
 }
 
 /* With the block's device current where that matters. */
-static weir_status serve(struct weir__request *request, struct weir__block *block, bool is_opened)
+static weir_status serve(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     weir *w = block->pool->w;
     const struct gpu *gpu = w->gpu;
@@ -210,7 +218,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
                               block->pool->name);
     }
     block->graph = capture != GPU_CAPTURE_STATUS_NONE;
-    choose_size(request, block, is_opened);
+    choose_size(request, block, opened);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
     if (status == WEIR_OK)
@@ -219,7 +227,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     return status;
 }
 
-weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, bool is_opened)
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened)
 {
     if (size == 0) {
         *ptr = NULL;
@@ -228,26 +236,28 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream str
     struct weir__request request = { .pool = pool, .asked = size, .stream = stream };
     struct weir__block block = { .size = size, .pool = pool };
     int former = weir__current_begin(pool->w->gpu, pool->device->index, stream);
-    weir_status status = serve(&request, &block, is_opened);
+    weir_status status = serve(&request, &block, opened);
     weir__current_end(pool->w->gpu, former);
     if (status == WEIR_OK)
         *ptr = block.ptr;
     return status;
 }
 
-/* Serves a raw stream handle from the cache of the opened stream that it is, if that stream's pool is `pool` (NULL: whichever it is). */
-static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, gpu_stream stream, void **ptr, bool *is_opened)
+/* Serves a raw stream handle from the cache of the opened stream that it is, if that stream's pool is `pool` (NULL: whichever it is).
+   *opened gets that stream, NULL if it is none. */
+static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, gpu_stream stream, void **ptr, weir_stream **opened)
 {
     unsigned class = weir__class_of(size);
     uint64_t id;
-    *is_opened = false;
+    *opened = NULL;
     if (class > atomic_load_explicit(&device->cache_classes, memory_order_relaxed))
         return false;
-    weir_stream *opened = weir__stream_find(device, stream, &id);
-    if (!opened)
+    weir_stream *found = weir__stream_find(device, stream, &id);
+    if (!found)
         return false;
-    enum weir__cache_answer answer = weir__cache_serve(opened, &id, pool, class, size, ptr);
-    *is_opened = answer != WEIR__CACHE_CLOSED;
+    enum weir__cache_answer answer = weir__cache_serve(found, &id, pool, class, size, ptr);
+    if (answer == WEIR__CACHE_MISS)
+        *opened = found;
     return answer == WEIR__CACHE_DONE;
 }
 
@@ -260,14 +270,14 @@ weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda
     if (device < 0 || (size_t)device >= w->device_count)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device,
                           w->device_count);
-    bool is_opened;
-    if (serve_raw(&w->devices[device], NULL, size, stream, ptr, &is_opened))
+    weir_stream *opened;
+    if (serve_raw(&w->devices[device], NULL, size, stream, ptr, &opened))
         return WEIR_OK;
     weir_pool *pool = weir__stream_route(&w->devices[device], stream);
     if (!pool)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
                           "defaults.pool has no pool on device %d: add the device to its `devices`", device);
-    weir_status status = weir__serve(pool, ptr, size, stream, is_opened);
+    weir_status status = weir__serve(pool, ptr, size, stream, opened);
     weir__pool_release(pool);
     return status;
 }
@@ -278,10 +288,10 @@ weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cud
         return weir__check_fork(weir__last_error_reset());
     if (!pool || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_pool_malloc: pool and ptr must not be NULL");
-    bool is_opened;
-    if (serve_raw(pool->device, pool, size, stream, ptr, &is_opened))
+    weir_stream *opened;
+    if (serve_raw(pool->device, pool, size, stream, ptr, &opened))
         return WEIR_OK;
-    return weir__serve(pool, ptr, size, stream, is_opened);
+    return weir__serve(pool, ptr, size, stream, opened);
 }
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
@@ -368,6 +378,15 @@ static weir_status give_back(weir *w, const struct weir__block *block, gpu_strea
     return status;
 }
 
+struct weir__entry *weir__malloc_claim(weir *w, void *ptr)
+{
+    /* The usual block that no cache may keep is seen without a lock. */
+    const struct weir__entry *seen = weir__blocks_look(&w->blocks, ptr);
+    if (seen && !atomic_load_explicit(&seen->guard, memory_order_relaxed))
+        return NULL;
+    return weir__blocks_claim(&w->blocks, ptr);
+}
+
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
 {
     struct weir__block block;
@@ -392,7 +411,7 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
         return WEIR_OK;
     if (!w)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
-    struct weir__entry *entry = weir__blocks_claim(&w->blocks, ptr);
+    struct weir__entry *entry = weir__malloc_claim(w, ptr);
     if (!entry)
         return weir__give_back(w, ptr, stream, NULL);
     uint64_t id;

@@ -5,9 +5,12 @@
 
 #include "lib/stream.h"
 
-/* Asks CUDA for `size` bytes (0 gives NULL) from the pool on the stream. The pool is held by the caller. is_opened: the stream is, so that its
-   cache may keep the block later. */
-weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, bool is_opened);
+/* Asks CUDA for `size` bytes (0 gives NULL) from the pool on the stream. The pool is held by the caller. opened: the stream, if it is
+   opened, so that its cache may keep the block later. */
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened);
+
+/* Takes a block that a cache may keep from its user; NULL if it is no such block: weir__give_back() knows more. */
+struct weir__entry *weir__malloc_claim(weir *w, void *ptr);
 
 /* Gives a block to CUDA, which no cache can keep; opened: the weir_stream, if the caller has it. */
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);

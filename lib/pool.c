@@ -126,28 +126,31 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     return weir__status_of(code);
 }
 
-void weir__pool_count_taken(weir_pool *pool, uint64_t taken)
+static void raise_to(_Atomic uint64_t *high, uint64_t value)
 {
-    uint64_t high = atomic_load_explicit(&pool->taken_high, memory_order_relaxed);
-    while (taken > high &&
-           !atomic_compare_exchange_weak_explicit(&pool->taken_high, &high, taken, memory_order_relaxed, memory_order_relaxed))
+    uint64_t before = atomic_load_explicit(high, memory_order_relaxed);
+    while (value > before && !atomic_compare_exchange_weak_explicit(high, &before, value, memory_order_relaxed, memory_order_relaxed))
         continue;
+}
+
+void weir__pool_raise_high(weir_pool *pool, uint64_t taken)
+{
+    int64_t live = (int64_t)taken - atomic_load_explicit(&pool->spare, memory_order_relaxed);
+    raise_to(&pool->taken_high, taken);
+    if (live > 0)
+        raise_to(&pool->live_high, (uint64_t)live);
 }
 
 void weir__pool_count_live(weir_pool *pool, int64_t bytes)
 {
-    uint64_t live = atomic_fetch_add_explicit(&pool->live, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes;
-    uint64_t high = atomic_load_explicit(&pool->live_high, memory_order_relaxed);
-    /* Frees may be counted before what they free: then it is below 0 for a moment. */
-    while ((int64_t)live > (int64_t)high &&
-           !atomic_compare_exchange_weak_explicit(&pool->live_high, &high, live, memory_order_relaxed, memory_order_relaxed))
-        continue;
+    atomic_fetch_sub_explicit(&pool->spare, bytes, memory_order_relaxed);
+    weir__pool_raise_high(pool, atomic_load_explicit(&pool->taken, memory_order_relaxed));
 }
 
 struct weir__held weir__pool_held(weir_pool *pool)
 {
     struct weir__cached cached = weir__streams_cached(pool->device, pool);
-    int64_t live = (int64_t)atomic_load(&pool->live) + cached.live;
+    int64_t live = (int64_t)atomic_load(&pool->taken) - atomic_load(&pool->spare) + cached.live;
     return (struct weir__held){
         .live = live > 0 ? (uint64_t)live : 0,
         .cached = cached.bytes + weir__orphans_bytes(pool->device, pool),

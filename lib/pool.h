@@ -57,6 +57,7 @@ struct weir_pool {
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
         _Atomic unsigned plain_classes; /* the same where no capture has to be asked for; else 0 */
+        _Atomic uint64_t live_step; /* how many bytes a stream may hand out or take back before the pool is told */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */
         atomic_bool capture_check;
@@ -71,7 +72,7 @@ struct weir_pool {
     _Atomic size_t references; /* private pools: the stream, each live block, each call in flight; 0: parked */
 
     _Atomic uint64_t taken; /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
-    _Atomic uint64_t live;  /* bytes in users' hands, but for what the streams' caches have not yet added */
+    _Atomic int64_t spare;  /* of these, bytes that no user has: cached, or the rounding of a class; as far as the streams have told yet */
     _Atomic uint64_t taken_high, live_high, failures;
     _Atomic uint64_t cache_granted;            /* of cache.per_device, to streams */
     _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
@@ -86,9 +87,9 @@ struct weir__held weir__pool_held(weir_pool *pool);
 
 uint64_t weir__pool_live_blocks(weir_pool *pool);
 
-/* `taken` has risen to so much, for a block that CUDA gave. */
-void weir__pool_count_taken(weir_pool *pool, uint64_t taken);
-/* Adds to `live`, and raises its highest value. */
+/* Raises the highest values: `taken` has risen to so much, or `spare` has changed. */
+void weir__pool_raise_high(weir_pool *pool, uint64_t taken);
+/* A stream tells that users have so many bytes more, or less, of what Weir has from CUDA. */
 void weir__pool_count_live(weir_pool *pool, int64_t bytes);
 
 /* Whether caches serve requests of that size class now. */

@@ -5,6 +5,8 @@
 #include "lib/format.h"
 #include "lib/weir_internal.h"
 
+#define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
+
 /* What Weir may change on a default pool, and puts back. */
 static const enum gpu_pool_attribute saved_attributes[WEIR__SAVED_COUNT] = {
     GPU_POOL_RELEASE_THRESHOLD,
@@ -210,6 +212,8 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.per_device, entry->cache_per_device);
     atomic_store(&pool->cache.idle, entry->cache_idle);
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
+    uint64_t largest = weir__class_bytes[classes];
+    atomic_store(&pool->cache.live_step, largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
     unsigned former = atomic_load(&pool->device->cache_classes);

@@ -468,24 +468,24 @@ static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void 
         return WEIR_OK;
     if (!weir__stream_enter(s))
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
-    weir_status status = weir__serve(s->pool, ptr, size, s->handle, true);
+    weir_status status = weir__serve(s->pool, ptr, size, s->handle, s);
     weir__stream_unpin(s);
     return status;
+}
+
+static __attribute__((noinline)) weir_status malloc_checked(weir_stream *s, void **ptr, size_t size, unsigned class)
+{
+    if (!weir__is_forked() && s && ptr && !weir__fast_classes(s->pool, false) && weir__fast_serve(s, class, size, ptr, true))
+        return WEIR_OK;
+    return malloc_slowly(s, ptr, size, class);
 }
 
 weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
 {
     unsigned class = weir__class_of(size);
-    if (!weir__is_forked() && s && ptr && weir__fast_serve(s, class, size, ptr))
+    if (!weir__is_forked() && s && ptr && weir__fast_serve(s, class, size, ptr, false))
         return WEIR_OK;
-    return malloc_slowly(s, ptr, size, class);
-}
-
-static __attribute__((noinline)) weir_status free_claimed_slowly(weir_stream *s, struct weir__entry *entry)
-{
-    if (weir__cache_keep(s, NULL, entry) == WEIR__CACHE_DONE)
-        return WEIR_OK;
-    return weir__give_back_claimed(s->w, entry, s->handle, s);
+    return malloc_checked(s, ptr, size, class);
 }
 
 /* What a free needs that does not enter the cache in the ordinary way. */
@@ -497,18 +497,26 @@ static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *p
         return WEIR_OK;
     if (!s)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_free: s must not be NULL");
-    struct weir__entry *entry = weir__blocks_claim(&s->w->blocks, ptr);
-    return entry ? free_claimed_slowly(s, entry) : weir__give_back(s->w, ptr, s->handle, s);
+    struct weir__entry *entry = weir__malloc_claim(s->w, ptr);
+    if (!entry)
+        return weir__give_back(s->w, ptr, s->handle, s);
+    if (weir__cache_keep(s, NULL, entry) == WEIR__CACHE_DONE)
+        return WEIR_OK;
+    return weir__give_back_claimed(s->w, entry, s->handle, s);
+}
+
+static __attribute__((noinline)) weir_status free_checked(weir_stream *s, void *ptr)
+{
+    if (!weir__is_forked() && s && ptr && !weir__fast_classes(s->pool, false) && weir__fast_keep(s, ptr, true))
+        return WEIR_OK;
+    return free_slowly(s, ptr);
 }
 
 weir_status weir_stream_free(weir_stream *s, void *ptr)
 {
-    if (weir__is_forked() || !s || !ptr)
-        return free_slowly(s, ptr);
-    struct weir__entry *entry = weir__blocks_try_claim(&s->w->blocks, ptr);
-    if (!entry)
-        return free_slowly(s, ptr);
-    return weir__fast_keep(s, entry) ? WEIR_OK : free_claimed_slowly(s, entry);
+    if (!weir__is_forked() && s && ptr && weir__fast_keep(s, ptr, false))
+        return WEIR_OK;
+    return free_checked(s, ptr);
 }
 
 weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)

@@ -63,7 +63,7 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
 /* What the caches of the pool's open streams hold and have done. */
 struct weir__cached {
     uint64_t bytes, hits, keeps;
-    int64_t live; /* bytes that are not in pool->live yet */
+    int64_t live; /* bytes in users' hands that the pool does not know of yet */
 };
 struct weir__cached weir__streams_cached(struct weir__device *device, const weir_pool *pool);
 

@@ -11,7 +11,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cuda_driver driver; /* written by load(), under `once` */
-static bool loaded;               /* as driver */
+const struct cuda_driver *_Atomic cuda_driver_loaded;
 
 static void load(void)
 {
@@ -41,11 +41,12 @@ static void load(void)
         *symbols[i].slot = dlsym(library, symbols[i].symbol);
         complete = complete && (*symbols[i].slot || !symbols[i].required);
     }
-    loaded = complete;
+    if (complete)
+        atomic_store_explicit(&cuda_driver_loaded, &driver, memory_order_release);
 }
 
-const struct cuda_driver *cuda_driver(void)
+const struct cuda_driver *cuda_driver_load(void)
 {
     pthread_once(&once, load);
-    return loaded ? &driver : NULL;
+    return atomic_load_explicit(&cuda_driver_loaded, memory_order_acquire);
 }

@@ -13,6 +13,8 @@
 
 #include "lib/gpu/cuda.h"
 
+#include <stdatomic.h>
+
 #include <cuda_runtime_api.h>
 
 /* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
@@ -55,7 +57,15 @@ static inline bool cuda_lacks_context(int code)
 }
 
 /* NULL if the machine has no CUDA driver, or one that lacks any but those that may be NULL. */
-const struct cuda_driver *cuda_driver(void);
+const struct cuda_driver *cuda_driver_load(void);
+extern const struct cuda_driver *_Atomic cuda_driver_loaded; /* what that found */
+
+/* The same, without a call where it was loaded before. */
+static inline const struct cuda_driver *cuda_driver(void)
+{
+    const struct cuda_driver *driver = atomic_load_explicit(&cuda_driver_loaded, memory_order_acquire);
+    return driver ? driver : cuda_driver_load();
+}
 
 /* Delay (cuda_delay.c) ----------------------------------------------------------------------------------------------------------------- */
 
