@@ -52,7 +52,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_OUT_OF_MEMORY, 1, "out of GPU memory") \
     /* malloc() or a system call found no host memory. Everything goes on as before. */ \
     X(WEIR_NO_HOST_MEMORY, 2, "out of host memory") \
-    /* An argument is outside what the function documents: a bug of the caller. Nothing was done. */ \
+    /* An argument is outside what the function documents, or its weir_stream is closed: a bug of the caller. Nothing was done. */ \
     X(WEIR_INVALID, 3, "invalid argument") \
     /* The pointer is not a live block: foreign, interior to a block, or freed already. CUDA was not called; no block was harmed. */ \
     X(WEIR_NOT_A_BLOCK, 4, "not a live block of this weir") \
