@@ -193,9 +193,9 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
  *  - Only opened streams have a cache. weir_malloc(), weir_pool_malloc() and weir_free() use that of an opened stream if CUDA's id of the
  *    handle proves that it is that stream (CUDA 12.0); where it cannot, they call CUDA. Only weir_stream_malloc() and weir_stream_free()
  *    need no id.
- *  - Where caches are on, a request of up to cache.largest on an opened stream is rounded up to a size class, so that requests of like size
- *    can share blocks: weir_pool_stats.slack has what that adds. Other requests are served to the byte, and never cached.
- *  - A cache takes blocks of the pool that its stream allocates from, and no others.
+ *  - A cache has blocks of the pool that its stream allocates from, and no others.
+ *  - Where caches are on, a request of up to cache.largest for that pool on that stream is rounded up to a size class, so that requests of
+ *    like size can share blocks: weir_pool_stats.slack has what that adds. Other requests are served to the byte, and never cached.
  *  - Stream order: a block freed on a stream may be served again to work behind that point of the same stream, and to no other stream.
  *  - While a stream captures, its cache neither serves nor takes anything. cache.capture_check: false leaves that question out, and is only
  *    for programs that never capture.
@@ -258,7 +258,7 @@ WEIR_API weir_pool *weir_stream_pool(const weir_stream *s);
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_get(weir *w, const char *name, int device, weir_error *error, weir_pool **pool);
 
-/* As weir_malloc(), from this pool whatever the policy says of the stream. Only a stream of this pool can serve it from its cache. */
+/* As weir_malloc(), from this pool whatever the policy says of the stream. Only the cache of a stream that has this pool can serve it. */
 WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream);
 
 /*
