@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipeline.c - two streams, two pools, and a callback that gives up a cache when the GPU is full.
+ * pipeline.c - two streams, two pools, and a callback that gives up what the program keeps when the GPU is full.
  *
  *     cc pipeline.c -o pipeline $(pkg-config --cflags --libs weir)
  *     WEIR_GPU=sim WEIR_POLICY=pipeline.yaml ./pipeline     (without WEIR_GPU=sim: on the GPU, which it fills on purpose)
  *
- * Frames are made on the stream "decode" and used on the stream "infer", which keeps its results in a cache. Results are a tenth of the
+ * Frames are made on the stream "decode" and used on the stream "infer", which keeps its results for a while. Results are a tenth of the
  * device each, so sooner or later a request finds no memory. The recovery ladder then asks on_out_of_memory(), which drops the oldest
  * results, and the request succeeds: the loop itself knows nothing of it.
  */
@@ -25,8 +25,8 @@ struct pipeline {
     weir *w;
     weir_stream *decode, *infer;
     uint64_t device_memory;
-    /* The cache: results[oldest] … results[newest - 1]. Only the thread that runs the pipeline touches it, and the callback, which runs on
-       the thread whose request failed. With several threads it would need a lock that no thread holds while it allocates. */
+    /* The results kept: results[oldest] … results[newest - 1]. Only the thread that runs the pipeline touches them, and the callback, which
+       runs on the thread whose request failed. With several threads they would need a lock that no thread holds while it allocates. */
     struct result results[FRAMES];
     size_t oldest, newest;
 };

@@ -164,7 +164,8 @@ static bool is_quiet(struct weir__device *device)
     bool quiet = !captures(device, GPU_STREAM_LEGACY);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            quiet = quiet && !captures(device, streams[i]->handle);
+            /* One that was destroyed cannot say, and captures nothing. */
+            quiet = quiet && !(is_itself(streams[i]) && captures(device, streams[i]->handle));
             weir__stream_unpin(streams[i]);
         }
     return quiet;

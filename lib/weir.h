@@ -6,7 +6,8 @@
  * cudaStream_t and cudaMemPool_t.
  *
  * Rules that hold for every function, and are not repeated below:
- *  - Any thread may call it at any time, on any object that is not being closed, unless "Threads" says otherwise.
+ *  - Any thread may call it at any time, on any object that is not being closed, unless "Threads" says otherwise. A weir_stream may be
+ *    closed while others use it: their calls are served before it is, or fail with WEIR_INVALID and change nothing.
  *  - Sizes are bytes, times are milliseconds. Outputs come last and are written only on WEIR_OK.
  *  - Nothing is lost, leaked or half-applied when a call fails.
  *  - A `weir_error *error` may be NULL. The first error put into a record stays: set it up with WEIR_ERROR_INIT before each use.
@@ -51,7 +52,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_OUT_OF_MEMORY, 1, "out of GPU memory") \
     /* malloc() or a system call found no host memory. Everything goes on as before. */ \
     X(WEIR_NO_HOST_MEMORY, 2, "out of host memory") \
-    /* An argument is outside what the function documents: a bug of the caller. Nothing was done. */ \
+    /* An argument is outside what the function documents, or its weir_stream is closed: a bug of the caller. Nothing was done. */ \
     X(WEIR_INVALID, 3, "invalid argument") \
     /* The pointer is not a live block: foreign, interior to a block, or freed already. CUDA was not called; no block was harmed. */ \
     X(WEIR_NOT_A_BLOCK, 4, "not a live block of this weir") \
@@ -65,8 +66,8 @@ WEIR_API const char *weir_version(void);
     X(WEIR_NO_GPU, 8, "no usable GPU") \
     /* The device, the driver or the toolkit lacks what was asked for; the error says which. Nothing was done. */ \
     X(WEIR_NOT_SUPPORTED, 9, "not supported here") \
-    /* The stream is being captured into a graph, and the call cannot be part of one: that capture goes on unharmed. With cuda_code 900 the \
-       call cannot be made beside another thread's global-mode capture, which CUDA has invalidated: `capture: relaxed` avoids that. */ \
+    /* The stream is being captured into a graph, and the call cannot be part of one: that capture goes on unharmed. With cuda_code 900 \
+       the call cannot be made beside another thread's global-mode capture, which CUDA has invalidated: `capture: relaxed` avoids that. */ \
     X(WEIR_CAPTURING, 10, "not possible during stream capture") \
     /* The object is in use and cannot change now; the error says by what. Nothing was done. */ \
     X(WEIR_BUSY, 11, "in use") \
@@ -133,17 +134,20 @@ typedef struct weir_options {
 /*
  * Reads the policy, checks it against the devices, creates and configures every pool that it names and grows them to initial_size.
  * options: NULL means all defaults. *w: close it with weir_close(). Waits for the device only where initial_size is set.
- * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size), WEIR_NO_HOST_MEMORY,
- * WEIR_INVALID (unknown gpu, size of options, file and text both), WEIR_CUDA_ERROR, WEIR_FORKED.
+ * `keeper: true` starts a thread, one for all weirs of the process. It blocks all signals, and ends with the last of them or at exit.
+ * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size), WEIR_NO_HOST_MEMORY (also the
+ * keeper's thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both), WEIR_BUSY (`keeper: true` while the
+ * process exits), WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_error *error, weir **w);
 
 /*
- * Gives everything back: streams still open are closed, pools destroyed, `current` pools and the settings of default pools restored to what
- * they were if they are still ours. NULL does nothing. Waits for pending frees of the pools on streams that are open, since CUDA crashes
- * where a pool is destroyed before (measured); a pool with frees pending elsewhere is destroyed by the next weir_open() or weir_close(), and
- * its memory goes back when the program synchronises. Blocks still live stay valid, are logged, and are the caller's to free with
- * cudaFreeAsync(); the memory of their pool returns with the last of them.
+ * Gives everything back: the keeper is stopped, caches are emptied, streams still open are closed, pools destroyed, `current` pools and the
+ * settings of default pools restored to what they were if they are still ours. NULL does nothing. Waits for pending frees of the pools on
+ * streams that are open, since CUDA crashes where a pool is destroyed before (measured); a pool with frees pending elsewhere is destroyed
+ * by the next weir_open() or weir_close(), and its memory goes back when the program synchronises. Blocks still live stay valid, are
+ * logged, and are the caller's to free with cudaFreeAsync(); the memory of their pool returns with the last of them.
+ * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then.
  * Threads: no other call on this weir may run or follow.
  */
 WEIR_API void weir_close(weir *w);
@@ -151,8 +155,10 @@ WEIR_API void weir_close(weir *w);
 /*
  * Reads the policy again (policy_file: NULL is the same search as weir_open's with policy_file NULL) and applies what differs, all or
  * nothing. Only the keys that weir-policy(5) calls live may differ; any other refuses the whole reload and is named in the error. A
- * max_size that the driver enforces (that of a pool without a small twin) can be lowered, and raised up to what it was at open.
- * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NOT_SUPPORTED, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * max_size that the driver enforces (that of a pool without a small twin) can be lowered, and raised up to what it was at open. A reload
+ * that succeeds empties all caches as weir_pool_trim() does, since what they held was kept under other rules.
+ * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NOT_SUPPORTED, WEIR_NO_HOST_MEMORY, WEIR_BUSY (`keeper: true` while the process exits),
+ * WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, weir_error *error);
 
@@ -163,6 +169,7 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
  * size: bytes; 0 gives NULL. device: the CUDA device of the memory. stream: 0 is that device's legacy stream, or the calling thread's
  * per-thread stream if compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM. *ptr: a block aligned to 512 bytes, free it with weir_free().
  * Stream order: the block may be used by work behind this call on `stream`, and by other streams that wait for it.
+ * On an opened stream the block may come from the stream's cache (see Streams), and then CUDA is not asked for it.
  * When CUDA has no memory left the recovery ladder runs (weir-policy(5), on_oom): the call can then take as long as its deadline plus one
  * driver call, and callbacks run on this thread. On a capturing stream the block belongs to the graph and nothing is recovered.
  * WEIR_OUT_OF_MEMORY, WEIR_NOT_FOUND (device without that pool), WEIR_INVALID, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
@@ -171,7 +178,8 @@ WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, in
 
 /*
  * cudaFreeAsync. ptr: a block of this weir, or NULL, which does nothing. stream: any stream of any device (0 as in weir_malloc, of the
- * block's device). Stream order: the caller has ordered every use of the block before this point of `stream`.
+ * block's device). Stream order: the caller has ordered every use of the block before this point of `stream`. An opened stream may keep the
+ * block in its cache (see Streams) instead of giving it to CUDA.
  * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
  * live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
@@ -180,8 +188,25 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
- * Tells Weir of a CUDA stream. From now on weir_malloc() on its handle is served by the pool of the policy's stream `name`, the recovery
- * ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
+ * Caches. A block that is freed on an opened stream need not go back to CUDA: the stream's cache keeps it and serves it to a later request
+ * on the same stream, and neither call takes the driver's lock. The policy bounds caches or switches them off (weir-policy(5), CACHES).
+ *  - Only opened streams have a cache. weir_malloc(), weir_pool_malloc() and weir_free() use that of an opened stream if CUDA's id of the
+ *    handle proves that it is that stream (CUDA 12.0); where it cannot, they call CUDA. Only weir_stream_malloc() and weir_stream_free()
+ *    need no id.
+ *  - A cache has blocks of the pool that its stream allocates from, and no others.
+ *  - Where caches are on, a request of up to cache.largest for that pool on that stream is rounded up to a size class, so that requests of
+ *    like size can share blocks: weir_pool_stats.slack has what that adds. Other requests are served to the byte, and never cached.
+ *  - Stream order: a block freed on a stream may be served again to work behind that point of the same stream, and to no other stream.
+ *  - While a stream captures, its cache neither serves nor takes anything. cache.capture_check: false leaves that question out, and is only
+ *    for programs that never capture.
+ *  - To CUDA a cached block is in use: a synchronise does not give it back. It goes back when it has to make room for another, at
+ *    weir_stream_close(), weir_pool_trim(), weir_reload() and weir_close(), in the flush step of recovery, and with `keeper: true` once it
+ *    has gone unused for cache.idle.
+ */
+
+/*
+ * Tells Weir of a CUDA stream. From now on weir_malloc() on its handle is served by the pool of the policy's stream `name`, what it frees
+ * may be cached, the recovery ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
  * device: the stream's device. stream: alive until weir_stream_close(); the per-thread stream is refused, as it is another one in each
  * thread. name: an entry of the policy's `streams`; NULL, or one that the policy does not have: the default pool. *s: close it.
  * WEIR_NOT_FOUND (device), WEIR_BUSY (this stream is open already), WEIR_INVALID, WEIR_OUT_OF_MEMORY, WEIR_NO_HOST_MEMORY,
@@ -197,18 +222,27 @@ WEIR_API WEIR_CHECK weir_status weir_stream_open(weir *w, int device, weir_cuda_
 WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s);
 
 /*
- * Forgets the stream. Blocks allocated on it live on. A private pool without live blocks serves the next private stream of its entry.
- * NULL does nothing.
- * Call it before cudaStreamDestroy(). Waits for the stream only if weir_stream_create() made it.
- * Threads: no other call on this weir_stream may run or follow.
+ * Forgets the stream. Blocks allocated on it live on; those in its cache go back to CUDA, in the order of the stream. A private pool
+ * without live blocks serves the next private stream of its entry. NULL does nothing.
+ * Call it before cudaStreamDestroy(), and not while the stream captures. Otherwise the stream cannot take what is in its cache, which then
+ * goes back only at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that synchronises the device for it, and at none at
+ * which a stream captures.
+ * Waits for calls on this weir_stream in progress: if one of them is recovering from out-of-memory, for as long as that takes. So a
+ * callback of the ladder must not close the stream whose request it serves; it would wait for itself. Waits for the work of the stream only
+ * if weir_stream_create() made it.
+ * Threads: one thread closes it, once. A call of another thread meanwhile is served before it, or fails with WEIR_INVALID, and a block that
+ * it was to free stays live. No call may begin after it; one that does is refused in the same way until the memory of *s serves another
+ * stream.
  */
 WEIR_API void weir_stream_close(weir_stream *s);
 
-/* weir_malloc and weir_free on an opened stream: the same rules and statuses, without the search for the stream. */
+/* weir_malloc and weir_free on an opened stream: the same rules and statuses, without the search for the stream, and WEIR_INVALID if the
+   stream is being closed. */
 WEIR_API WEIR_CHECK weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size);
 WEIR_API weir_status weir_stream_free(weir_stream *s, void *ptr);
 
-/* cudaStreamSynchronize: waits for all work of the stream. WEIR_CAPTURING if it captures (and the capture goes on). WEIR_CUDA_ERROR. */
+/* cudaStreamSynchronize: waits for all work of the stream. WEIR_CAPTURING if it captures (and the capture goes on). WEIR_INVALID if it is
+   being closed, WEIR_CUDA_ERROR, WEIR_FORKED. */
 WEIR_API weir_status weir_stream_synchronize(weir_stream *s, weir_error *error);
 
 /* The CUDA stream, its device and its pool (borrowed until the stream is closed). NULL or -1 for NULL. */
@@ -224,13 +258,15 @@ WEIR_API weir_pool *weir_stream_pool(const weir_stream *s);
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_get(weir *w, const char *name, int device, weir_error *error, weir_pool **pool);
 
-/* As weir_malloc(), from this pool whatever the policy says of the stream. */
+/* As weir_malloc(), from this pool whatever the policy says of the stream. Only the cache of a stream that has this pool can serve it. */
 WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream);
 
 /*
- * cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves at least `keep` bytes to both together. CUDA gives
- * back whole steps of 32 MiB in which nothing is live.
- * Only memory whose free CUDA has seen complete can go back: synchronise the freeing streams first (measured: without it nothing returns).
+ * Empties the caches of the pool's streams, then does cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves
+ * at least `keep` bytes to both together. CUDA gives back whole steps of 32 MiB in which nothing is live.
+ * Only memory whose free CUDA has seen complete can go back. For each stream whose cache had something in it, up to 1 ms is spent on that,
+ * which is enough for a stream that has nothing else to do; one that captures keeps its cache. What else was freed is the caller's to
+ * synchronise first (measured: without it nothing returns).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, uint64_t *released);
@@ -267,14 +303,14 @@ typedef struct weir_pool_stats {
     int is_private;     /* belongs to one stream */
     int is_exportable;  /* then CUDA's figures, and so these, leave out free blocks whose pointer was exported (measured) */
     uint64_t live;      /* bytes asked for and not freed */
-    uint64_t cached;    /* bytes of freed blocks that are kept for quick reuse */
+    uint64_t cached;    /* bytes of freed blocks that caches keep, in their size classes */
     uint64_t slack;
     uint64_t used;
     uint64_t idle;      /* reserved, and used by nobody */
     uint64_t reserved;  /* bytes of the device that the pool holds */
     uint64_t live_high; /* the highest `live` since open; with caches exact to 1 MiB for each opened stream */
     uint64_t reserved_high;
-    uint64_t max_size;          /* the cap in bytes; 0: none */
+    uint64_t max_size;          /* the cap in bytes, for cached blocks too; 0: none */
     uint64_t release_threshold; /* bytes; UINT64_MAX: all */
     uint64_t live_blocks;
     uint64_t graph_blocks; /* allocated during a capture; not part of `live`, since they do not come from the pool */
@@ -309,7 +345,7 @@ WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, siz
  * Asked for memory when a request of `needed` bytes on `device` failed and the earlier rungs did not help. Frees what the application can
  * spare (it may call weir_free, weir_stream_free, weir_pool_trim and read statistics; a weir_malloc inside runs without recovery) and
  * returns how many bytes that was, 0 if nothing. Called without any Weir lock held, on the thread whose request failed, never while that
- * thread's stream captures.
+ * thread's stream captures. Must not close the stream whose request it serves, which waits for that request.
  */
 typedef uint64_t (*weir_oom_fn)(void *data, int device, uint64_t needed);
 

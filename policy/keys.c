@@ -278,7 +278,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "64MiB",
         .write = "bytes as in 64MiB, at least 512; or cache: off to keep nothing",
-        .help = "The most that the cache of one stream holds, strictly: a block that does not fit any more goes to CUDA when it is freed.",
+        .help = "The most that the cache of one stream holds, strictly. A freed block for which there is no room makes others go to CUDA, "
+                "those of the size that has gone longest without a new one first.",
     },
     {
         .name = "cache.per_device",
