@@ -34,6 +34,7 @@ struct weir__device {
 
     weir__spin orphan_lock;      /* a leaf */
     struct weir__entry *orphans; /* cached blocks whose stream is gone (flush.h), a list by `next` */
+    struct weir__entry *late;    /* the same of streams that captured when they were closed */
 
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
 

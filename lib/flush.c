@@ -8,16 +8,25 @@
 
 /* Orphans ------------------------------------------------------------------------------------------------------------------------------ */
 
-static void add_orphans(struct weir__device *device, struct weir__entry *entries)
+static void add_orphans(struct weir__device *device, struct weir__entry **list, struct weir__entry *entries)
 {
     weir__spin_lock(&device->orphan_lock);
     while (entries) {
         struct weir__entry *entry = entries;
         entries = entry->next;
-        entry->next = device->orphans;
-        device->orphans = entry;
+        entry->next = *list;
+        *list = entry;
     }
     weir__spin_unlock(&device->orphan_lock);
+}
+
+void weir__orphans_release(struct weir__device *device)
+{
+    weir__spin_lock(&device->orphan_lock);
+    struct weir__entry *late = device->late;
+    device->late = NULL;
+    weir__spin_unlock(&device->orphan_lock);
+    add_orphans(device, &device->orphans, late);
 }
 
 static struct weir__entry *take_orphans(struct weir__device *device)
@@ -37,13 +46,19 @@ static bool has_orphans(struct weir__device *device)
     return any;
 }
 
-uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
+static uint64_t bytes_of(const struct weir__entry *entries, const weir_pool *pool)
 {
     uint64_t bytes = 0;
+    for (; entries; entries = entries->next)
+        if (entries->pool == pool)
+            bytes += weir__class_bytes[entries->class];
+    return bytes;
+}
+
+uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
+{
     weir__spin_lock(&device->orphan_lock);
-    for (const struct weir__entry *entry = device->orphans; entry; entry = entry->next)
-        if (entry->pool == pool)
-            bytes += weir__class_bytes[entry->class];
+    uint64_t bytes = bytes_of(device->orphans, pool) + bytes_of(device->late, pool);
     weir__spin_unlock(&device->orphan_lock);
     return bytes;
 }
@@ -75,7 +90,7 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
         entry = weir__blocks_put_back(&w->blocks, &block, false);
         if (entry) {
             entry->next = NULL;
-            add_orphans(device, entry);
+            add_orphans(device, &device->orphans, entry);
         } else {
             weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
         }
@@ -116,7 +131,7 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     if (!entries)
         return 0;
     if (!itself) {
-        add_orphans(stream->device, entries);
+        add_orphans(stream->device, &stream->device->orphans, entries);
         return 0;
     }
     uint64_t bytes = give_back(stream->device, stream->handle, entries);
@@ -129,7 +144,7 @@ void weir__flush_closed(weir_stream *stream)
     weir__flush_stream(stream, UINT64_MAX);
     struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);
     if (entries)
-        add_orphans(stream->device, entries);
+        add_orphans(stream->device, &stream->device->late, entries);
 }
 
 /* Lets CUDA see the frees of a stream that has nothing else to do. */
@@ -184,7 +199,7 @@ static uint64_t free_orphans(struct weir__device *device)
         code = gpu->stream_create(device->index, &stream);
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);
-        add_orphans(device, orphans);
+        add_orphans(device, &device->orphans, orphans);
         return 0;
     }
     uint64_t bytes = give_back(device, stream, orphans);

@@ -2,9 +2,10 @@
 /*
  * flush.h - giving cached blocks back to CUDA, in the order of the stream whose cache they were in.
  *
- * Orphans are cached blocks whose stream cannot take their free: it captured when it was closed, or it was destroyed while it was open and
- * its handle has become another stream. They are kept in device->orphans until nothing on the device captures: then the device is
- * synchronised and they are freed.
+ * Orphans are cached blocks whose stream cannot take their free. Its work is done only when the device as a whole has been synchronised,
+ * which destroys captures; so they are kept until a flush finds that nothing on the device captures, as far as can be known. Of a stream
+ * that was destroyed while it was open, and whose handle may be another stream by now, that is all. One that captured when it was closed may
+ * go on capturing, and must not be asked any more: its blocks wait for weir_close(), which no capture may outlast.
  */
 #ifndef WEIR_LIB_FLUSH_H
 #define WEIR_LIB_FLUSH_H
@@ -25,6 +26,9 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
 
 /* Empties the cache of a stream that is closed and no longer pinned. Call it in relaxed capture mode. */
 void weir__flush_closed(weir_stream *stream);
+
+/* weir_close() has begun: nothing captures any more, so the next flush can free all orphans. */
+void weir__orphans_release(struct weir__device *device);
 
 /* Bytes of the pool's blocks among the device's orphans. */
 uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool);
