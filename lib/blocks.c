@@ -6,8 +6,8 @@
 
 #include "lib/pool.h"
 
-#define FIRST_CAPACITY 64
-#define SLAB_LEN 32
+#define FIRST_CAPACITY 16
+#define SLAB_LEN 16
 
 struct weir__slab {
     struct weir__slab *next;
