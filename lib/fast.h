@@ -75,8 +75,10 @@ static inline __attribute__((always_inline)) bool weir__fast_keep(weir_stream *s
 {
     struct weir__cache *cache = &stream->cache;
     const weir_pool *pool = stream->pool;
+    if (!weir__fast_classes(pool, check))
+        return false;
     struct weir__entry *entry = weir__blocks_look(&stream->w->blocks, ptr);
-    if (!entry || !weir__fast_classes(pool, check) || !weir__spin_try(&cache->lock))
+    if (!entry || !atomic_load_explicit(&entry->guard, memory_order_relaxed) || !weir__spin_try(&cache->lock))
         return false;
     bool is_plain = weir__entry_is(entry, ptr, &cache->lock) && entry->pool == pool &&
                     weir__cache_state(cache) == WEIR__CACHE_OPEN;
