@@ -18,7 +18,10 @@ static const char plain[] = "weir: 1\ndefaults: { pool: main }\n"
                             "streams:\n"
                             "  own: { pool: main, private: true }\n";
 
-static const char relaxed[] = "weir: 1\ncapture: relaxed\npools: { main: { " ALONE ", on_oom: { deadline: 10s } } }\n";
+/* Without caches, so that each call is one of CUDA's. */
+static const char relaxed[] =
+    "weir: 1\ncapture: relaxed\npools: { main: { " ALONE ", cache: off, on_oom: { deadline: 10s } } }\n";
+static const char caller[] = "weir: 1\ncapture: caller\npools: { main: { cache: off } }\n";
 
 static void begin(gpu_stream stream, enum gpu_capture_mode mode)
 {
@@ -407,7 +410,7 @@ static void *allocate_in_vain(void *data)
 START_TEST(with_capture_caller_a_plain_request_spoils_a_global_capture_as_with_cuda)
 {
     struct crowd crowd = { .calls = 0 };
-    scene_open("weir: 1\ncapture: caller\npools: { main: {} }\n");
+    scene_open(caller);
     crowd.capturing = scene_create(NULL);
     crowd.b = scene_create(NULL);
     begin(weir_stream_handle(crowd.capturing), GPU_CAPTURE_MODE_GLOBAL);
@@ -428,7 +431,7 @@ static void *free_in_vain(void *data)
 START_TEST(with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_block_stays_live)
 {
     struct crowd crowd = { .calls = 0 };
-    scene_open("weir: 1\ncapture: caller\npools: { main: {} }\n");
+    scene_open(caller);
     crowd.capturing = scene_create(NULL);
     crowd.b = scene_create(NULL);
     crowd.held = scene_malloc(crowd.b, MIB);
@@ -440,10 +443,29 @@ START_TEST(with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_bloc
 }
 END_TEST
 
-START_TEST(with_capture_caller_the_mode_of_the_thread_decides)
+/* What the cache serves and keeps needs no CUDA call that a capture could forbid. */
+START_TEST(with_capture_caller_a_cached_request_and_free_leave_a_global_capture_whole)
 {
     struct crowd crowd = { .calls = 0 };
     scene_open("weir: 1\ncapture: caller\npools: { main: {} }\n");
+    crowd.capturing = scene_create(NULL);
+    crowd.b = scene_create(NULL);
+    scene_free(crowd.b, scene_malloc(crowd.b, MIB));
+    begin(weir_stream_handle(crowd.capturing), GPU_CAPTURE_MODE_GLOBAL);
+    elsewhere(allocate_and_free, &crowd);
+    ck_assert_ptr_null(allocate_and_free(&crowd));
+    ck_assert_uint_eq(end(weir_stream_handle(crowd.capturing)), 0);
+    weir_pool_stats stats = scene_pool_stats("main");
+    ck_assert_uint_eq(stats.cache_hits, 2);
+    ck_assert_uint_eq(stats.mallocs, 3);
+    ck_assert_uint_eq(stats.cached, MIB);
+}
+END_TEST
+
+START_TEST(with_capture_caller_the_mode_of_the_thread_decides)
+{
+    struct crowd crowd = { .calls = 0 };
+    scene_open(caller);
     crowd.capturing = scene_create(NULL);
     crowd.b = scene_create(NULL);
     begin(weir_stream_handle(crowd.capturing), GPU_CAPTURE_MODE_GLOBAL);
@@ -533,6 +555,7 @@ int main(void)
     tcase_add_test(setting, with_capture_relaxed_plain_calls_leave_a_global_capture_whole);
     tcase_add_test(setting, with_capture_caller_a_plain_request_spoils_a_global_capture_as_with_cuda);
     tcase_add_test(setting, with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_block_stays_live);
+    tcase_add_test(setting, with_capture_caller_a_cached_request_and_free_leave_a_global_capture_whole);
     tcase_add_test(setting, with_capture_caller_the_mode_of_the_thread_decides);
     tcase_add_test(setting, mode_of_the_thread_is_what_it_was_after_each_call);
     tcase_add_test(setting, legacy_stream_is_served_beside_a_capture_of_a_non_blocking_stream);
