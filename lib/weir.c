@@ -279,8 +279,9 @@ static void close_pools(weir *w)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__retired_sweep(w->gpu);
-    for (size_t d = 0; d < w->device_count; d++)
-        weir__flush(&w->devices[d], NULL);
+    /* Twice: there is no later flush for what a call that failed once left behind. */
+    for (size_t i = 0; i < 2 * w->device_count; i++)
+        weir__flush(&w->devices[i / 2], NULL);
     settle(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
