@@ -92,23 +92,23 @@ void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
 }
 
 /* Whether the handle still is the stream that was opened. */
-static bool is_itself(const weir_stream *stream)
+static bool is_still(struct weir__device *device, gpu_stream handle, uint64_t opened_id)
 {
-    const struct gpu *gpu = stream->w->gpu;
+    const struct gpu *gpu = device->w->gpu;
     uint64_t id = 0;
-    if (!stream->device->has_stream_ids)
+    if (!device->has_stream_ids)
         return true;
-    int former = weir__current_begin(gpu, stream->device->index, stream->handle);
-    int code = gpu->stream_id(stream->handle, &id);
+    int former = weir__current_begin(gpu, device->index, handle);
+    int code = gpu->stream_id(handle, &id);
     weir__current_end(gpu, former);
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
-    return code == GPU_SUCCESS && id == stream->id;
+    return code == GPU_SUCCESS && id == opened_id;
 }
 
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
 {
-    bool itself = is_itself(stream);
+    bool itself = is_still(stream->device, stream->handle, stream->id);
     struct weir__entry *entries = weir__cache_drain(stream, before, itself);
     if (!entries)
         return 0;
@@ -125,6 +125,7 @@ void weir__flush_closed(weir_stream *stream)
 {
     weir__flush_stream(stream, UINT64_MAX);
     struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);
+    stream->captured = entries;
     if (entries)
         add_orphans(stream->device, entries);
 }
@@ -152,13 +153,25 @@ static bool captures(const struct weir__device *device, gpu_stream handle)
     return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
 }
 
-/* Whether nothing captures, as far as can be known: no opened stream, and no blocking stream, of which the legacy one tells. */
+/* Whether a stream that left orphans behind because it captured does so still. */
+static bool any_left_captures(struct weir__device *device)
+{
+    struct weir__left left[BATCH];
+    size_t count = weir__streams_left(device, left, BATCH);
+    bool any = count > BATCH;
+    for (size_t i = 0; i < count && !any; i++)
+        any = is_still(device, left[i].handle, left[i].id) && captures(device, left[i].handle);
+    return any;
+}
+
+/* Whether nothing captures, as far as can be known: no opened stream, none that left orphans, and no blocking stream, of which the legacy one
+   tells. */
 static bool is_quiet(struct weir__device *device)
 {
     weir_stream *streams[BATCH];
     uint64_t below = UINT64_MAX;
     size_t count;
-    bool quiet = !captures(device, GPU_STREAM_LEGACY);
+    bool quiet = !captures(device, GPU_STREAM_LEGACY) && !any_left_captures(device);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             quiet = quiet && !captures(device, streams[i]->handle);

@@ -159,6 +159,17 @@ struct weir__cached weir__streams_cached(struct weir__device *device, const weir
     return sum;
 }
 
+size_t weir__streams_left(struct weir__device *device, struct weir__left *left, size_t max)
+{
+    size_t count = 0;
+    pthread_rwlock_rdlock(&device->lock);
+    for (const weir_stream *stream = device->closed; stream; stream = stream->next)
+        if (stream->captured && count++ < max)
+            left[count - 1] = (struct weir__left){ stream->handle, stream->id };
+    pthread_rwlock_unlock(&device->lock);
+    return count;
+}
+
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
 {
     size_t count = 0;
@@ -320,6 +331,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     if (status == WEIR_OK) {
         stream->handle = handle;
         stream->is_own = is_own;
+        stream->captured = false;
         atomic_store(&stream->freed, 0);
         weir__cache_open(stream, id, pool);
         list_stream(stream);

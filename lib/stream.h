@@ -24,6 +24,7 @@ struct weir_stream {
     gpu_stream handle;
     uint64_t id; /* with device->has_stream_ids */
     bool is_own; /* made by weir_stream_create() */
+    bool captured; /* when it was closed, so that its cached blocks became orphans (flush.h). Fixed while it is in device->closed */
     weir_pool *pool;
     struct weir__cache cache;
     _Atomic uint64_t freed; /* bytes freed here since recovery last saw the stream idle: the order in which it waits */
@@ -66,6 +67,13 @@ struct weir__cached {
     int64_t live; /* bytes that are not in pool->live yet */
 };
 struct weir__cached weir__streams_cached(struct weir__device *device, const weir_pool *pool);
+
+/* The streams that captured when they were closed, as long as their memory is kept; writes `max` at most. Returns how many there are. */
+struct weir__left {
+    gpu_stream handle;
+    uint64_t id;
+};
+size_t weir__streams_left(struct weir__device *device, struct weir__left *left, size_t max);
 
 /* The lists of streams, in device.c's order: the device is not known to others yet, or no longer. */
 void weir__streams_init(struct weir__device *device);

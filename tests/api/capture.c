@@ -360,6 +360,26 @@ START_TEST(reload_leaves_a_global_capture_whole)
 }
 END_TEST
 
+/* What is cached for a stream that captures when it is closed waits for the capture's end: only a synchronise of the device could tell that
+   it can be given back, and would spoil the capture. */
+START_TEST(trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole)
+{
+    weir_stream *s;
+    scene_open(plain);
+    gpu_stream stream = scene_stream(0);
+    scene_ok(weir_stream_open(scene.w, 0, stream, NULL, NULL, &s), "weir_stream_open");
+    scene_free(s, scene_malloc(s, MIB));
+    begin(stream, GPU_CAPTURE_MODE_GLOBAL);
+    weir_stream_close(s);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
+    ck_assert_uint_eq(end(stream), 0);
+    ck_assert_uint_eq(scene_pool_stats("main").cached, MIB);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
+    ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
+    ck_assert_uint_eq(scene_pool_stats("main").used, 0);
+}
+END_TEST
+
 /* Whoever frees the last block destroys the pool. */
 START_TEST(last_free_of_a_private_pool_leaves_a_global_capture_whole)
 {
@@ -550,6 +570,7 @@ int main(void)
     tcase_add_test(beside, administration_leaves_a_global_capture_of_another_thread_whole);
     tcase_add_test(beside, administration_leaves_a_global_capture_of_the_same_thread_whole);
     tcase_add_test(beside, reload_leaves_a_global_capture_whole);
+    tcase_add_test(beside, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole);
     tcase_add_test(beside, last_free_of_a_private_pool_leaves_a_global_capture_whole);
 
     tcase_add_test(setting, with_capture_relaxed_plain_calls_leave_a_global_capture_whole);
