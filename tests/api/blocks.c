@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of live blocks: what was put in is found, once, whatever else came and went. */
+/* The table of blocks: what was put in is found, once, whatever else came and went, and whoever keeps it meanwhile. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/blocks.h"
+#include "lib/class.h"
 #include "lib/pool.h"
 #include "tests/support/suite.h"
 
@@ -33,6 +34,20 @@ static bool add(void *ptr, uint64_t size)
     bool added = weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .size = size, .pool = &pool }, &former);
     ck_assert_ptr_null(former.ptr);
     return added;
+}
+
+/* The same with a size class, as blocks have that a cache may keep. */
+static void add_classed(void *ptr, uint64_t size)
+{
+    struct weir__block former;
+    struct weir__block block = { .ptr = ptr, .size = size, .pool = &pool, .class = (uint8_t)weir__class_of(size) };
+    ck_assert(weir__blocks_add(&blocks, &block, &former));
+    ck_assert_ptr_null(former.ptr);
+}
+
+static struct weir__counts counts(void)
+{
+    return weir__blocks_count(&blocks, &pool);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -160,8 +175,7 @@ static void walk(size_t addresses, unsigned steps, uint64_t seed)
     size_t live = 0;
     for (size_t i = 0; i < addresses; i++)
         live += model[i].place == IN;
-    struct weir__counts counts = weir__blocks_count(&blocks, &pool);
-    ck_assert_uint_eq(counts.mallocs - counts.frees, live);
+    ck_assert_uint_eq(counts().mallocs - counts().frees, live);
     ck_assert_uint_eq(total_count(), live);
     for (size_t i = 0; i < addresses; i++) {
         struct weir__block block;
@@ -247,6 +261,166 @@ START_TEST(graph_blocks_are_counted_apart)
 }
 END_TEST
 
+/* Claiming: what caches do ------------------------------------------------------------------------------------------------------------- */
+
+#define PLACE address(0x7f0000000200)
+
+typedef struct weir__entry *claimer(struct weir__blocks *, void *);
+
+/* One of the two is inline. */
+static struct weir__entry *try_claim(struct weir__blocks *table, void *ptr)
+{
+    return weir__blocks_try_claim(table, ptr);
+}
+
+static claimer *const claimers[] = { weir__blocks_claim, try_claim };
+
+START_TEST(claimed_block_stays_in_the_table_without_being_live)
+{
+    struct weir__block block;
+    add_classed(PLACE, 777);
+    struct weir__entry *entry = claimers[_i](&blocks, PLACE);
+    ck_assert_ptr_nonnull(entry);
+    ck_assert_ptr_eq(entry->ptr, PLACE);
+    ck_assert_uint_eq(entry->size, 777);
+    ck_assert_ptr_eq(entry->pool, &pool);
+    ck_assert_uint_eq(entry->class, 2);
+    ck_assert(!atomic_load(&entry->live));
+    ck_assert_uint_eq(total_count(), 1);
+    ck_assert(!weir__blocks_take(&blocks, PLACE, &block));
+}
+END_TEST
+
+START_TEST(block_is_claimed_once)
+{
+    add_classed(PLACE, 777);
+    ck_assert_ptr_nonnull(claimers[_i](&blocks, PLACE));
+    ck_assert_ptr_null(claimers[_i](&blocks, PLACE));
+}
+END_TEST
+
+START_TEST(block_that_is_live_again_can_be_claimed_and_taken)
+{
+    struct weir__block block;
+    add_classed(PLACE, 777);
+    struct weir__entry *entry = claimers[_i](&blocks, PLACE);
+    entry->size = 600;
+    atomic_store(&entry->live, true);
+    ck_assert_ptr_eq(claimers[_i](&blocks, PLACE), entry);
+    atomic_store(&entry->live, true);
+    ck_assert(weir__blocks_take(&blocks, PLACE, &block));
+    ck_assert_uint_eq(block.size, 600);
+}
+END_TEST
+
+START_TEST(claim_counts_neither_malloc_nor_free)
+{
+    add_classed(PLACE, 777);
+    claimers[_i](&blocks, PLACE);
+    ck_assert_uint_eq(counts().mallocs, 1);
+    ck_assert_uint_eq(counts().frees, 0);
+}
+END_TEST
+
+START_TEST(block_without_a_class_cannot_be_claimed_and_stays_live)
+{
+    struct weir__block block;
+    ck_assert(add(PLACE, 777));
+    ck_assert_ptr_null(claimers[_i](&blocks, PLACE));
+    ck_assert(weir__blocks_take(&blocks, PLACE, &block));
+}
+END_TEST
+
+START_TEST(only_the_start_of_a_block_can_be_claimed)
+{
+    add_classed(PLACE, 2048);
+    ck_assert_ptr_null(claimers[_i](&blocks, (char *)PLACE + 1));
+    ck_assert_ptr_null(claimers[_i](&blocks, (char *)PLACE + 512));
+    ck_assert_ptr_nonnull(claimers[_i](&blocks, PLACE));
+}
+END_TEST
+
+START_TEST(empty_table_has_nothing_to_claim)
+{
+    ck_assert_ptr_null(claimers[_i](&blocks, PLACE));
+}
+END_TEST
+
+START_TEST(try_claim_changes_nothing_where_the_shard_is_locked)
+{
+    add_classed(PLACE, 777);
+    struct weir__shard *shard = weir__blocks_shard(&blocks, weir__blocks_hash(PLACE));
+    weir__spin_lock(&shard->lock);
+    ck_assert_ptr_null(weir__blocks_try_claim(&blocks, PLACE));
+    weir__spin_unlock(&shard->lock);
+    ck_assert_ptr_nonnull(weir__blocks_try_claim(&blocks, PLACE));
+}
+END_TEST
+
+static const bool either[] = { false, true };
+
+START_TEST(removed_block_is_out_of_the_table_and_counts_as_freed_only_if_asked)
+{
+    struct weir__block block;
+    add_classed(PLACE, 777);
+    weir__blocks_remove(&blocks, weir__blocks_claim(&blocks, PLACE), either[_i], &block);
+    ck_assert_ptr_eq(block.ptr, PLACE);
+    ck_assert_uint_eq(block.size, 777);
+    ck_assert_ptr_eq(block.pool, &pool);
+    ck_assert_uint_eq(block.class, 2);
+    ck_assert_uint_eq(total_count(), 0);
+    ck_assert_ptr_null(weir__blocks_claim(&blocks, PLACE));
+    ck_assert_uint_eq(counts().frees, either[_i]);
+    add_classed(PLACE, 1); /* CUDA gives the address again */
+}
+END_TEST
+
+START_TEST(block_put_back_is_live_only_if_asked)
+{
+    struct weir__block block;
+    add_classed(PLACE, 777);
+    weir__blocks_remove(&blocks, weir__blocks_claim(&blocks, PLACE), either[_i], &block);
+    struct weir__entry *entry = weir__blocks_put_back(&blocks, &block, either[_i]);
+    ck_assert_ptr_nonnull(entry);
+    ck_assert_ptr_eq(entry->ptr, PLACE);
+    ck_assert_uint_eq(entry->class, 2);
+    ck_assert_uint_eq(total_count(), 1);
+    ck_assert_int_eq(atomic_load(&entry->live), either[_i]);
+    ck_assert_int_eq(weir__blocks_claim(&blocks, PLACE) != NULL, either[_i]);
+    ck_assert_uint_eq(counts().frees, 0);
+}
+END_TEST
+
+START_TEST(block_put_back_as_kept_can_be_removed_again)
+{
+    struct weir__block block;
+    add_classed(PLACE, 777);
+    weir__blocks_remove(&blocks, weir__blocks_claim(&blocks, PLACE), false, &block);
+    weir__blocks_remove(&blocks, weir__blocks_put_back(&blocks, &block, false), false, &block);
+    ck_assert_uint_eq(block.size, 777);
+    ck_assert_uint_eq(total_count(), 0);
+}
+END_TEST
+
+START_TEST(claimed_entries_stay_where_they_are_while_the_table_grows)
+{
+    static struct weir__entry *entries[1000];
+    struct weir__block block;
+    for (uint64_t i = 0; i < 1000; i++) {
+        add_classed(address(UINT64_C(0x7f0000000000) + i * 512), i + 1);
+        entries[i] = weir__blocks_claim(&blocks, address(UINT64_C(0x7f0000000000) + i * 512));
+    }
+    for (uint64_t i = 1000; i < ADDRESSES; i++)
+        ck_assert(add(address(UINT64_C(0x7f0000000000) + i * 512), 1));
+    for (uint64_t i = 0; i < 1000; i++) {
+        ck_assert_uint_eq(entries[i]->size, i + 1);
+        weir__blocks_remove(&blocks, entries[i], true, &block);
+        ck_assert_ptr_eq(block.ptr, address(UINT64_C(0x7f0000000000) + i * 512));
+    }
+    ck_assert_uint_eq(total_count(), ADDRESSES - 1000);
+}
+END_TEST
+
 /* Each thread tries to take every block; together they must get each one exactly once. */
 #define RACE_BLOCKS 20000
 #define RACE_THREADS 4
@@ -261,6 +435,38 @@ static void *take_all(void *got)
     }
     return NULL;
 }
+
+static void *claim_or_take_all(void *got)
+{
+    for (uint64_t i = 0; i < RACE_BLOCKS; i++) {
+        struct weir__block block;
+        void *ptr = address(UINT64_C(0x7f0000000000) + i * 512);
+        ++*(size_t *)got;
+        if (!weir__blocks_try_claim(&blocks, ptr) && !weir__blocks_claim(&blocks, ptr) && !weir__blocks_take(&blocks, ptr, &block))
+            --*(size_t *)got;
+    }
+    return NULL;
+}
+
+START_TEST(block_freed_by_many_threads_is_claimed_or_taken_by_one)
+{
+    pthread_t threads[RACE_THREADS];
+    size_t got[RACE_THREADS] = { 0 }, total = 0;
+    for (uint64_t i = 0; i < RACE_BLOCKS; i++)
+        if (i % 4)
+            add_classed(address(UINT64_C(0x7f0000000000) + i * 512), 1);
+        else
+            ck_assert(add(address(UINT64_C(0x7f0000000000) + i * 512), 1));
+    for (size_t i = 0; i < RACE_THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, claim_or_take_all, &got[i]), 0);
+    for (size_t i = 0; i < RACE_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        total += got[i];
+    }
+    ck_assert_uint_eq(total, RACE_BLOCKS);
+    ck_assert_uint_eq(total_count(), RACE_BLOCKS / 4 * 3); /* those that were claimed */
+}
+END_TEST
 
 START_TEST(block_freed_by_many_threads_is_taken_by_one)
 {
@@ -279,6 +485,23 @@ START_TEST(block_freed_by_many_threads_is_taken_by_one)
 }
 END_TEST
 
+static void add_claims(TCase *tcase)
+{
+    tcase_add_loop_test(tcase, claimed_block_stays_in_the_table_without_being_live, 0, 2);
+    tcase_add_loop_test(tcase, block_is_claimed_once, 0, 2);
+    tcase_add_loop_test(tcase, block_that_is_live_again_can_be_claimed_and_taken, 0, 2);
+    tcase_add_loop_test(tcase, claim_counts_neither_malloc_nor_free, 0, 2);
+    tcase_add_loop_test(tcase, block_without_a_class_cannot_be_claimed_and_stays_live, 0, 2);
+    tcase_add_loop_test(tcase, only_the_start_of_a_block_can_be_claimed, 0, 2);
+    tcase_add_loop_test(tcase, empty_table_has_nothing_to_claim, 0, 2);
+    tcase_add_test(tcase, try_claim_changes_nothing_where_the_shard_is_locked);
+    tcase_add_loop_test(tcase, removed_block_is_out_of_the_table_and_counts_as_freed_only_if_asked, 0, 2);
+    tcase_add_loop_test(tcase, block_put_back_is_live_only_if_asked, 0, 2);
+    tcase_add_test(tcase, block_put_back_as_kept_can_be_removed_again);
+    tcase_add_test(tcase, claimed_entries_stay_where_they_are_while_the_table_grows);
+    tcase_add_test(tcase, block_freed_by_many_threads_is_claimed_or_taken_by_one);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("blocks");
@@ -296,5 +519,6 @@ int main(void)
     tcase_add_test(tcase, blocks_that_come_and_go_do_not_grow_the_table);
     tcase_add_test(tcase, graph_blocks_are_counted_apart);
     tcase_add_test(tcase, block_freed_by_many_threads_is_taken_by_one);
+    add_claims(tcase);
     return suite_run(suite);
 }

@@ -18,7 +18,10 @@ static const char plain[] = "weir: 1\ndefaults: { pool: main }\n"
                             "streams:\n"
                             "  own: { pool: main, private: true }\n";
 
-static const char relaxed[] = "weir: 1\ncapture: relaxed\npools: { main: { " ALONE ", on_oom: { deadline: 10s } } }\n";
+/* Without caches, so that each call is one of CUDA's. */
+static const char relaxed[] =
+    "weir: 1\ncapture: relaxed\npools: { main: { " ALONE ", cache: off, on_oom: { deadline: 10s } } }\n";
+static const char caller[] = "weir: 1\ncapture: caller\npools: { main: { cache: off } }\n";
 
 static void begin(gpu_stream stream, enum gpu_capture_mode mode)
 {
@@ -357,6 +360,26 @@ START_TEST(reload_leaves_a_global_capture_whole)
 }
 END_TEST
 
+/* What is cached for a stream that captures when it is closed waits for the capture's end: only a synchronise of the device could tell that
+   it can be given back, and would spoil the capture. */
+START_TEST(trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole)
+{
+    weir_stream *s;
+    scene_open(plain);
+    gpu_stream stream = scene_stream(0);
+    scene_ok(weir_stream_open(scene.w, 0, stream, NULL, NULL, &s), "weir_stream_open");
+    scene_free(s, scene_malloc(s, MIB));
+    begin(stream, GPU_CAPTURE_MODE_GLOBAL);
+    weir_stream_close(s);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
+    ck_assert_uint_eq(end(stream), 0);
+    ck_assert_uint_eq(scene_pool_stats("main").cached, MIB);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
+    ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
+    ck_assert_uint_eq(scene_pool_stats("main").used, 0);
+}
+END_TEST
+
 /* Whoever frees the last block destroys the pool. */
 START_TEST(last_free_of_a_private_pool_leaves_a_global_capture_whole)
 {
@@ -407,7 +430,7 @@ static void *allocate_in_vain(void *data)
 START_TEST(with_capture_caller_a_plain_request_spoils_a_global_capture_as_with_cuda)
 {
     struct crowd crowd = { .calls = 0 };
-    scene_open("weir: 1\ncapture: caller\npools: { main: {} }\n");
+    scene_open(caller);
     crowd.capturing = scene_create(NULL);
     crowd.b = scene_create(NULL);
     begin(weir_stream_handle(crowd.capturing), GPU_CAPTURE_MODE_GLOBAL);
@@ -428,7 +451,7 @@ static void *free_in_vain(void *data)
 START_TEST(with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_block_stays_live)
 {
     struct crowd crowd = { .calls = 0 };
-    scene_open("weir: 1\ncapture: caller\npools: { main: {} }\n");
+    scene_open(caller);
     crowd.capturing = scene_create(NULL);
     crowd.b = scene_create(NULL);
     crowd.held = scene_malloc(crowd.b, MIB);
@@ -440,10 +463,29 @@ START_TEST(with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_bloc
 }
 END_TEST
 
-START_TEST(with_capture_caller_the_mode_of_the_thread_decides)
+/* What the cache serves and keeps needs no CUDA call that a capture could forbid. */
+START_TEST(with_capture_caller_a_cached_request_and_free_leave_a_global_capture_whole)
 {
     struct crowd crowd = { .calls = 0 };
     scene_open("weir: 1\ncapture: caller\npools: { main: {} }\n");
+    crowd.capturing = scene_create(NULL);
+    crowd.b = scene_create(NULL);
+    scene_free(crowd.b, scene_malloc(crowd.b, MIB));
+    begin(weir_stream_handle(crowd.capturing), GPU_CAPTURE_MODE_GLOBAL);
+    elsewhere(allocate_and_free, &crowd);
+    ck_assert_ptr_null(allocate_and_free(&crowd));
+    ck_assert_uint_eq(end(weir_stream_handle(crowd.capturing)), 0);
+    weir_pool_stats stats = scene_pool_stats("main");
+    ck_assert_uint_eq(stats.cache_hits, 2);
+    ck_assert_uint_eq(stats.mallocs, 3);
+    ck_assert_uint_eq(stats.cached, MIB);
+}
+END_TEST
+
+START_TEST(with_capture_caller_the_mode_of_the_thread_decides)
+{
+    struct crowd crowd = { .calls = 0 };
+    scene_open(caller);
     crowd.capturing = scene_create(NULL);
     crowd.b = scene_create(NULL);
     begin(weir_stream_handle(crowd.capturing), GPU_CAPTURE_MODE_GLOBAL);
@@ -528,11 +570,13 @@ int main(void)
     tcase_add_test(beside, administration_leaves_a_global_capture_of_another_thread_whole);
     tcase_add_test(beside, administration_leaves_a_global_capture_of_the_same_thread_whole);
     tcase_add_test(beside, reload_leaves_a_global_capture_whole);
+    tcase_add_test(beside, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole);
     tcase_add_test(beside, last_free_of_a_private_pool_leaves_a_global_capture_whole);
 
     tcase_add_test(setting, with_capture_relaxed_plain_calls_leave_a_global_capture_whole);
     tcase_add_test(setting, with_capture_caller_a_plain_request_spoils_a_global_capture_as_with_cuda);
     tcase_add_test(setting, with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_block_stays_live);
+    tcase_add_test(setting, with_capture_caller_a_cached_request_and_free_leave_a_global_capture_whole);
     tcase_add_test(setting, with_capture_caller_the_mode_of_the_thread_decides);
     tcase_add_test(setting, mode_of_the_thread_is_what_it_was_after_each_call);
     tcase_add_test(setting, legacy_stream_is_served_beside_a_capture_of_a_non_blocking_stream);

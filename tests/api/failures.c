@@ -22,7 +22,7 @@ static const char policy[] = "weir: 1\n"
                              "defaults: { pool: main }\n"
                              "pools:\n"
                              "  main: { initial_size: 64MiB, release_threshold: 128MiB, peer_access: all, current: true }\n"
-                             "  capped: { max_size: 64MiB, devices: [0] }\n"
+                             "  capped: { max_size: 64MiB, devices: [0], cache: { per_stream: 8KiB, per_device: 8KiB, largest: 4KiB } }\n"
                              "  driver: { backing: default, devices: [1], release_threshold: 32MiB }\n"
                              "  shared: { ipc: posix_fd, devices: [0], }\n"
                              "streams:\n"
@@ -32,8 +32,9 @@ static const char policy[] = "weir: 1\n"
 static const char policy_later[] = "weir: 1\n"
                                    "defaults: { pool: main }\n"
                                    "pools:\n"
-                                   "  main: { initial_size: 64MiB, release_threshold: 64MiB, peer_access: none, current: true }\n"
-                                   "  capped: { max_size: 64MiB, devices: [0], reuse: { opportunistic: false } }\n"
+                                   "  main: { initial_size: 64MiB, release_threshold: 64MiB, peer_access: none, current: true,\n"
+                                   "          cache: { per_stream: 16KiB, per_device: 64KiB, largest: 16KiB } }\n"
+                                   "  capped: { max_size: 64MiB, devices: [0], reuse: { opportunistic: false }, cache: off }\n"
                                    "  driver: { backing: default, devices: [1], release_threshold: 96MiB }\n"
                                    "  shared: { ipc: posix_fd, devices: [0], }\n"
                                    "streams:\n"
@@ -68,12 +69,13 @@ static struct {
     const char *operation; /* the one that fails, NULL with allocations */
     const struct gpu *gpu;
     weir *w;
-    weir_stream *streams[4];
+    weir_stream *streams[5];
     struct {
         void *ptr;
         size_t size;
     } blocks[BLOCKS_MAX];
     size_t count;
+    uint64_t hits;     /* of caches, as last seen */
     unsigned failures; /* calls that did not return WEIR_OK, but for those that never can */
 } now;
 
@@ -131,21 +133,40 @@ static void *take(size_t stream, size_t size)
 }
 
 /* A block whose free fails is still live, and stays in the list. */
+static void forget(const void *ptr, weir_status status)
+{
+    size_t i = 0;
+    if (!judge_last(status))
+        return;
+    while (now.blocks[i].ptr != ptr)
+        i++;
+    now.blocks[i] = now.blocks[--now.count];
+}
+
 static void drop(void *ptr, size_t stream)
 {
-    for (size_t i = 0; i < now.count && ptr; i++) {
-        if (now.blocks[i].ptr != ptr)
-            continue;
-        weir_status status = now.streams[stream] ? weir_stream_free(now.streams[stream], ptr) : weir_free(now.w, ptr, NULL);
-        if (judge_last(status))
-            now.blocks[i] = now.blocks[--now.count];
-        return;
-    }
+    if (ptr)
+        forget(ptr, now.streams[stream] ? weir_stream_free(now.streams[stream], ptr) : weir_free(now.w, ptr, NULL));
+}
+
+/* The same through the raw handles of opened streams. */
+static void *take_raw(size_t stream, size_t size)
+{
+    void *ptr = NULL;
+    gpu_stream handle = weir_stream_handle(now.streams[stream]);
+    return now.streams[stream] ? keep(weir_malloc(now.w, &ptr, size, 0, handle), &ptr, size) : NULL;
+}
+
+static void drop_raw(void *ptr, size_t stream)
+{
+    if (ptr)
+        forget(ptr, weir_free(now.w, ptr, weir_stream_handle(now.streams[stream])));
 }
 
 static void check_figures(const weir_stats *stats)
 {
     uint64_t live = 0, blocks = 0, graph_blocks = 0, model = 0;
+    now.hits = 0;
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
         const weir_pool_stats *pool = weir_stats_pool(stats, i);
         MUST(pool->live + pool->cached + pool->slack == pool->used, "pool '%s'", pool->name);
@@ -153,6 +174,7 @@ static void check_figures(const weir_stats *stats)
         live += pool->live;
         blocks += pool->live_blocks;
         graph_blocks += pool->graph_blocks;
+        now.hits += pool->cache_hits;
     }
     for (size_t i = 0; i < now.count; i++)
         model += now.blocks[i].size;
@@ -220,6 +242,43 @@ static void use_blocks(void)
     }
 }
 
+/* Requests that caches serve, on streams and on their raw handles; frees that fill a cache until older blocks give way. */
+static void use_caches(void)
+{
+    void *own[4];
+    for (size_t i = 0; i < 4; i++)
+        own[i] = take(1, 4000 + i);
+    for (size_t i = 0; i < 4; i++)
+        drop(own[i], 1);
+    void *hit = take(1, 4096), *raw = take_raw(1, 3900), *more = take_raw(1, 4096);
+    drop(hit, 0); /* of another pool, so not for its cache */
+    drop_raw(raw, 1);
+    drop_raw(more, 1);
+    drop(take(0, 5000), 0);
+    drop_raw(take_raw(0, 5000), 0);
+    drop(take(0, 100000), 0);
+    drop(take(2, 70000), 2);
+    look();
+}
+
+/* What is cached for a stream that captures when it is closed is left without a stream. */
+static void close_capturing(void)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    gpu_stream handle;
+    if (now.gpu->stream_create(0, &handle) != GPU_SUCCESS)
+        return;
+    if (judge(weir_stream_open(now.w, 0, handle, NULL, &error, &now.streams[4]), &error)) {
+        drop(take(4, 7000), 4);
+        size_t nodes;
+        bool captures = now.gpu->capture_begin(handle, GPU_CAPTURE_MODE_RELAXED) == GPU_SUCCESS;
+        weir_stream_close(now.streams[4]);
+        now.streams[4] = NULL;
+        MUST(!captures || now.gpu->capture_end(handle, &nodes) == GPU_SUCCESS, "a capture was spoilt");
+    }
+    now.gpu->stream_destroy(handle);
+}
+
 static uint64_t spare_nothing(void *data, int device, uint64_t needed)
 {
     (void)device;
@@ -273,9 +332,10 @@ static void change_settings(void)
     look();
 }
 
+/* All but the last one, which weir_close() finds open, with something in its cache. */
 static void close_streams(void)
 {
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         weir_stream_close(now.streams[i]);
         now.streams[i] = NULL;
     }
@@ -287,14 +347,19 @@ static void scenario(void)
         return;
     open_streams();
     use_blocks();
+    use_caches();
     run_out();
+    use_caches();
+    close_capturing();
     change_settings();
     while (now.count > 2 && now.failures < 100) /* the others outlive their streams */
         drop(now.blocks[0].ptr, 0);
     close_streams();
     while (now.count > 0 && now.failures < 100)
         drop(now.blocks[0].ptr, 0);
+    drop(take(3, 1500), 3);
     look();
+    close_capturing();
     weir_close(now.w);
 }
 
@@ -375,17 +440,19 @@ START_TEST(scenario_succeeds_where_nothing_fails)
     begin_run(NULL, 0);
     scenario();
     ck_assert_uint_eq(now.failures, 0);
+    ck_assert_uint_gt(now.hits, 0);
+    ck_assert_uint_ge(sim_calls("device_synchronize"), 2); /* for blocks without a stream */
     check_machine();
     ck_assert_int_eq(suite_count_fds(), fds);
 }
 END_TEST
 
 static const char *const operations[] = {
-    "device_count", "device_info", "can_access_peer", "device_memory", "get_current_device", "set_current_device", "pool_create",
-    "pool_destroy", "pool_get_default", "pool_get_current", "pool_set_current", "pool_get", "pool_set", "pool_set_access",
-    "pool_get_access", "pool_trim", "malloc_async", "free_async", "stream_create", "stream_destroy", "stream_synchronize", "stream_id",
-    "stream_capture_status", "event_create", "event_destroy", "event_record", "event_query", "event_synchronize",
-    "exchange_capture_mode",
+    "device_count", "device_info", "can_access_peer", "device_memory", "device_synchronize", "get_current_device", "set_current_device",
+    "pool_create", "pool_destroy", "pool_get_default", "pool_get_current", "pool_set_current", "pool_get", "pool_set",
+    "pool_set_access", "pool_get_access", "pool_trim", "malloc_async", "free_async", "stream_create", "stream_destroy",
+    "stream_synchronize", "stream_id", "stream_capture_status", "event_create", "event_destroy", "event_record", "event_query",
+    "event_synchronize", "exchange_capture_mode",
 };
 #define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
 

@@ -109,7 +109,7 @@ START_TEST(request_smaller_than_small_below_lives_in_the_twin)
 {
     char policy[128];
     fixture_machine(NULL);
-    snprintf(policy, sizeof policy, "weir: 1\npools: { a: { small_below: %s } }\n", twins[_i].small_below);
+    snprintf(policy, sizeof policy, "weir: 1\npools: { a: { small_below: %s, cache: off } }\n", twins[_i].small_below);
     weir *w = fixture_open(policy);
     weir_pool *pool = fixture_pool(w, "a", 0);
     weir_stream *s = fixture_stream(w, 0, NULL);
@@ -124,6 +124,20 @@ START_TEST(request_smaller_than_small_below_lives_in_the_twin)
     ck_assert_uint_eq(fixture_figures(w, "a", 0).live, 0);
     weir_close(w);
     fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(request_whose_size_class_reaches_small_below_lives_in_the_pool)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 1MiB } }\n");
+    weir_pool *pool = fixture_pool(w, "a", 0);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    fixture_malloc(s, MIB(1) - KIB(64)); /* a class of its own, the last one below */
+    ck_assert_uint_eq(fixture_attribute(weir_pool_small_handle(pool), GPU_POOL_USED), MIB(1) - KIB(64));
+    fixture_malloc(s, MIB(1) - KIB(64) + 1);
+    ck_assert_uint_eq(fixture_attribute(weir_pool_handle(pool), GPU_POOL_USED), MIB(1));
+    weir_close(w);
 }
 END_TEST
 
@@ -232,7 +246,7 @@ START_TEST(block_that_cuda_refuses_to_free_stays_live)
 {
     weir_error error;
     fixture_machine(NULL);
-    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir *w = fixture_open("weir: 1\npools: { a: { cache: off } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
     void *ptr = fixture_malloc(s, 1000);
     sim_fail("free_async", 1, GPU_UNKNOWN);
@@ -365,10 +379,31 @@ START_TEST(trim_leaves_keep_in_pool_and_twin_together)
     uint64_t released = 1;
     weir_stream *s;
     fixture_machine(NULL);
-    weir *w = open_idle("weir: 1\npools: { a: { small_below: 2MiB } }\n", &s);
+    weir *w = open_idle("weir: 1\npools: { a: { small_below: 2MiB, cache: off } }\n", &s);
     ck_assert_int_eq(weir_pool_trim(fixture_pool(w, "a", 0), trims[_i].keep, NULL, &released), WEIR_OK);
     ck_assert_uint_eq(fixture_figures(w, "a", 0).reserved, trims[_i].left);
     ck_assert_uint_eq(released, MIB(320) - trims[_i].left);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(trim_counts_what_caches_held_as_idle)
+{
+    uint64_t released = 1;
+    void *ptrs[40];
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 2MiB } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    for (size_t i = 0; i < 40; i++)
+        ptrs[i] = fixture_malloc(s, MIB(1));
+    for (size_t i = 0; i < 40; i++)
+        ck_assert_int_eq(weir_stream_free(s, ptrs[i]), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).cached, MIB(40));
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).idle, MIB(24));
+    ck_assert_int_eq(weir_pool_trim(fixture_pool(w, "a", 0), MIB(32), NULL, &released), WEIR_OK);
+    ck_assert_uint_eq(released, MIB(32));
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).cached, 0);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).idle, MIB(32));
     weir_close(w);
 }
 END_TEST
@@ -378,7 +413,7 @@ START_TEST(trim_takes_no_live_memory)
     unsigned char data[16] = { 0 };
     weir_stream *s;
     fixture_machine(NULL);
-    weir *w = open_idle("weir: 1\npools: { a: { small_below: 2MiB } }\n", &s);
+    weir *w = open_idle("weir: 1\npools: { a: { small_below: 2MiB, cache: off } }\n", &s);
     void *ptr = fixture_malloc(s, MIB(64));
     ck_assert_int_eq(fixture_gpu()->set_async(ptr, 7, MIB(64), weir_stream_handle(s)), GPU_SUCCESS);
     ck_assert_int_eq(weir_pool_trim(fixture_pool(w, "a", 0), 0, NULL, NULL), WEIR_OK);
@@ -412,7 +447,7 @@ START_TEST(trim_that_cuda_refuses_reports_it)
     uint64_t released = 42;
     weir_stream *s;
     fixture_machine(NULL);
-    weir *w = open_idle("weir: 1\npools: { a: { small_below: 2MiB } }\n", &s);
+    weir *w = open_idle("weir: 1\npools: { a: { small_below: 2MiB, cache: off } }\n", &s);
     sim_fail("pool_trim", 1, GPU_UNKNOWN);
     ck_assert_int_eq(weir_pool_trim(fixture_pool(w, "a", 0), 0, &error, &released), WEIR_CUDA_ERROR);
     ck_assert_int_eq(error.cuda_code, GPU_UNKNOWN);
@@ -615,6 +650,7 @@ static void add_blocks(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "blocks", 0);
     tcase_add_loop_test(tcase, request_smaller_than_small_below_lives_in_the_twin, 0, COUNT(twins));
+    tcase_add_test(tcase, request_whose_size_class_reaches_small_below_lives_in_the_pool);
     tcase_add_test(tcase, size_0_gives_null_and_calls_nothing);
     tcase_add_test(tcase, freeing_null_does_nothing);
     tcase_add_test(tcase, double_free_is_refused_without_calling_cuda);
@@ -643,6 +679,7 @@ int main(void)
     tcase_add_test(tcase, initial_size_in_percent_is_of_the_devices_memory);
     tcase_add_test(tcase, initial_size_up_to_threshold_and_cap_is_kept);
     tcase_add_loop_test(tcase, trim_leaves_keep_in_pool_and_twin_together, 0, COUNT(trims));
+    tcase_add_test(tcase, trim_counts_what_caches_held_as_idle);
     tcase_add_test(tcase, trim_takes_no_live_memory);
     tcase_add_test(tcase, trim_gives_nothing_back_before_the_free_was_seen);
     tcase_add_test(tcase, trim_that_cuda_refuses_reports_it);

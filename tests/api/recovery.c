@@ -442,7 +442,7 @@ END_TEST
 static weir_stream *leave_the_twin_idle(void)
 {
     static void *blocks[1024];
-    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 1MiB, on_oom: { deadline: 10s } } }\n");
+    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 1MiB, cache: off, on_oom: { deadline: 10s } } }\n");
     weir_stream *s = scene_create(NULL);
     for (size_t i = 0; i < 1024; i++)
         blocks[i] = scene_malloc(s, 768 * 1024);

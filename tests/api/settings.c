@@ -45,7 +45,7 @@ START_TEST(pool_and_twin_together_keep_at_most_the_threshold)
     unsigned seed = 17;
     uint64_t threshold = MIB(shared_thresholds[_i]);
     fixture_machine(NULL);
-    snprintf(policy, sizeof policy, "weir: 1\npools: { a: { release_threshold: %uMiB } }\n", shared_thresholds[_i]);
+    snprintf(policy, sizeof policy, "weir: 1\npools: { a: { release_threshold: %uMiB, cache: off } }\n", shared_thresholds[_i]);
     weir *w = fixture_open(policy);
     weir_stream *s = fixture_stream(w, 0, NULL);
     for (unsigned round = 0; round < 100; round++) {
@@ -56,6 +56,20 @@ START_TEST(pool_and_twin_together_keep_at_most_the_threshold)
                               threshold_of(weir_pool_small_handle(fixture_pool(w, "a", 0))),
                           threshold);
     }
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(what_a_cache_holds_stays_whatever_the_threshold)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { release_threshold: none } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 1000)), WEIR_OK);
+    fixture_synchronize(s);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).cached, 1024);
+    ck_assert_uint_eq(reserved_in_all(), MIB(32));
     weir_close(w);
     fixture_expect_empty();
 }
@@ -84,7 +98,7 @@ START_TEST(threshold_none_keeps_nothing_and_all_everything)
 {
     char policy[128];
     fixture_machine(NULL);
-    snprintf(policy, sizeof policy, "weir: 1\npools: { a: { release_threshold: %s } }\n", plain_thresholds[_i].text);
+    snprintf(policy, sizeof policy, "weir: 1\npools: { a: { release_threshold: %s, cache: off } }\n", plain_thresholds[_i].text);
     weir *w = fixture_open(policy);
     weir_stream *s = fixture_stream(w, 0, NULL);
     ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(256))), WEIR_OK);
@@ -99,7 +113,7 @@ END_TEST
 START_TEST(threshold_can_be_changed_at_run_time)
 {
     fixture_machine(NULL);
-    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir *w = fixture_open("weir: 1\npools: { a: { cache: off } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
     weir_pool *pool = fixture_pool(w, "a", 0);
     ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(256))), WEIR_OK);
@@ -421,6 +435,7 @@ int main(void)
     Suite *suite = suite_create("settings");
     TCase *tcase = suite_case(suite, "threshold", 0);
     tcase_add_loop_test(tcase, pool_and_twin_together_keep_at_most_the_threshold, 0, COUNT(shared_thresholds));
+    tcase_add_test(tcase, what_a_cache_holds_stays_whatever_the_threshold);
     tcase_add_test(tcase, threshold_is_kept_over_a_synchronise);
     tcase_add_loop_test(tcase, threshold_none_keeps_nothing_and_all_everything, 0, COUNT(plain_thresholds));
     tcase_add_test(tcase, threshold_can_be_changed_at_run_time);

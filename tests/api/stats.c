@@ -2,23 +2,38 @@
 /*
  * Figures that add up: a long random workload, checked step by step against a model that knows nothing but what was asked for.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include "lib/stream.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
-static const char policy[] = "weir: 1\n"
-                             "defaults: { pool: main }\n"
-                             "pools:\n"
-                             "  main: { release_threshold: 128MiB, peer_access: all }\n"
-                             "  capped: { max_size: 256MiB, small_below: 64KiB, release_threshold: none }\n"
-                             "  plain: { small_below: 0, devices: [0] }\n"
-                             "  shared: { ipc: posix_fd, devices: [1] }\n"
-                             "streams:\n"
-                             "  to_capped: { pool: capped }\n"
-                             "  to_plain: { pool: plain }\n"
-                             "  to_shared: { pool: shared }\n"
-                             "  own: { pool: capped, private: true }\n";
+static const char policy_format[] = "weir: 1\n"
+                                    "defaults: { pool: main }\n"
+                                    "pools:\n"
+                                    "  main: { release_threshold: 128MiB, peer_access: all, cache: %1$s }\n"
+                                    "  capped: { max_size: 256MiB, small_below: 64KiB, release_threshold: none, cache: %1$s }\n"
+                                    "  plain: { small_below: 0, devices: [0], cache: %1$s }\n"
+                                    "  shared: { ipc: posix_fd, devices: [1] }\n"
+                                    "streams:\n"
+                                    "  to_capped: { pool: capped }\n"
+                                    "  to_plain: { pool: plain }\n"
+                                    "  to_shared: { pool: shared }\n"
+                                    "  own: { pool: capped, private: true }\n";
+
+/* What `cache` is in all pools that may have one. */
+struct caches {
+    const char *text;
+    uint64_t per_stream, per_device, largest; /* largest: 0 means off */
+};
+
+static const struct caches defaults = { "{}", MIB(64), MIB(512), MIB(1) };
+static const struct caches roomy = { "{ per_stream: 128MiB, largest: 16MiB, capture_check: false }", MIB(128), MIB(512), MIB(16) };
+static const struct caches tight = { "{ per_stream: 300KiB, per_device: 600KiB, largest: 100KiB }", KIB(300), KIB(600), KIB(100) };
+static const struct caches off = { "off", 0, 0, 0 };
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* The model ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -33,12 +48,19 @@ struct account {
     int device;
     int is_private;
     uint64_t live, live_high, blocks, mallocs, frees, failures;
+    uint64_t rounding; /* bytes that CUDA gave for live blocks above what was asked */
+    uint64_t hits;     /* the most that was seen */
 };
 
 static struct account accounts[] = {
-    { "main", 0, 0, 0, 0, 0, 0, 0, 0 },   { "main", 1, 0, 0, 0, 0, 0, 0, 0 },   { "capped", 0, 0, 0, 0, 0, 0, 0, 0 },
-    { "capped", 1, 0, 0, 0, 0, 0, 0, 0 }, { "plain", 0, 0, 0, 0, 0, 0, 0, 0 },  { "shared", 1, 0, 0, 0, 0, 0, 0, 0 },
-    { "capped", 0, 1, 0, 0, 0, 0, 0, 0 }, { "capped", 1, 1, 0, 0, 0, 0, 0, 0 },
+    { .name = "main", .device = 0 },
+    { .name = "main", .device = 1 },
+    { .name = "capped", .device = 0 },
+    { .name = "capped", .device = 1 },
+    { .name = "plain", .device = 0 },
+    { .name = "shared", .device = 1 },
+    { .name = "capped", .device = 0, .is_private = 1 },
+    { .name = "capped", .device = 1, .is_private = 1 },
 };
 #define ACCOUNTS (sizeof accounts / sizeof accounts[0])
 #define POLICY_POOLS 6
@@ -46,6 +68,7 @@ static struct account accounts[] = {
 struct block {
     unsigned char *ptr;
     size_t size;
+    uint64_t rounding;
     struct account *account;
     int stream; /* the slot in which it was last used, -1 if that stream is closed, and so done */
     unsigned char pattern;
@@ -53,6 +76,7 @@ struct block {
 
 static struct {
     weir *w;
+    const struct caches *caches;
     uint64_t random;
     struct {
         weir_stream *s;
@@ -78,6 +102,21 @@ static size_t draw_size(void)
 {
     uint64_t top = UINT64_C(1) << (1 + draw(26));
     return (size_t)(top / 2 + draw(top / 2 + 1));
+}
+
+/* What is asked of CUDA for a request that a cache may keep: multiples of 512 bytes up to 4 KiB, above eight sizes for each doubling. */
+static uint64_t size_class_of(uint64_t size)
+{
+    uint64_t step = 512;
+    while (size > 16 * step)
+        step *= 2;
+    return (size + step - 1) / step * step;
+}
+
+static uint64_t rounding_of(const struct account *account, size_t size, size_t slot)
+{
+    bool is_cached = world.caches->largest && strcmp(account->name, "shared") != 0 && world.streams[slot].device == account->device;
+    return is_cached && size_class_of(size) <= world.caches->largest ? size_class_of(size) - size : 0;
 }
 
 static struct account *find_account(const char *name, int device, int is_private)
@@ -172,21 +211,26 @@ static void check_mark(struct block *block, size_t slot)
 
 /* Steps -------------------------------------------------------------------------------------------------------------------------------- */
 
-static void count_malloc(struct account *account, size_t size)
+static void count_malloc(struct account *account, const struct block *block)
 {
-    account->live += size;
+    account->live += block->size;
+    account->rounding += block->rounding;
     account->blocks++;
     account->mallocs++;
     if (account->live > account->live_high)
         account->live_high = account->live;
 }
 
-/* Refused only at the cap: one more growth by whole steps would have passed it. */
-static void count_failure(struct account *account, size_t size)
+/* Refused only where one more growth by whole steps would have passed the cap, or the device has no memory for it, although what caches
+   held was given back. */
+static void count_failure(struct account *account, uint64_t size)
 {
-    ck_assert_str_eq(account->name, "capped");
-    uint64_t growth = (size + MIB(32) - 1) / MIB(32) * MIB(32);
-    if (!account->is_private)
+    uint64_t growth = (size + MIB(32) - 1) / MIB(32) * MIB(32), room, memory;
+    bool is_capped = strcmp(account->name, "capped") == 0;
+    ck_assert_int_eq(fixture_gpu()->device_memory(account->device, &room, &memory), GPU_SUCCESS);
+    if (!is_capped)
+        ck_assert_uint_lt(room, growth);
+    else if (!account->is_private && room >= growth)
         ck_assert_uint_gt(fixture_figures(world.w, "capped", account->device).reserved + growth, MIB(256));
     account->failures++;
 }
@@ -216,12 +260,12 @@ static void allocate(void)
     if (status != WEIR_OK) {
         ck_assert_int_eq(status, WEIR_OUT_OF_MEMORY);
         ck_assert_ptr_null(ptr);
-        count_failure(account, size);
+        count_failure(account, size + rounding_of(account, size, slot));
         return;
     }
     struct block *block = &world.blocks[world.count++];
-    *block = (struct block){ .ptr = ptr, .size = size, .account = account, .stream = -1 };
-    count_malloc(account, size);
+    *block = (struct block){ .ptr = ptr, .size = size, .rounding = rounding_of(account, size, slot), .account = account, .stream = -1 };
+    count_malloc(account, block);
     if (can_touch(block, slot))
         mark(block, slot);
 }
@@ -240,6 +284,7 @@ static void give_back(void)
     ck_assert_int_eq(status, WEIR_OK);
     struct account *account = block->account;
     account->live -= block->size;
+    account->rounding -= block->rounding;
     account->blocks--;
     account->frees++;
     ck_assert_int_eq(weir_stream_free(world.streams[slot].s, block->ptr), WEIR_NOT_A_BLOCK);
@@ -274,20 +319,46 @@ static void digest(uint64_t value)
     world.digest = (world.digest ^ value) * UINT64_C(0x100000001b3);
 }
 
-static void check_account(const struct account *account, const weir_pool_stats *sum)
+/* Each stream may have 1 MiB more or less than the pool knows of, if it has a cache at all. */
+static void check_live_high(const struct account *account, uint64_t live_high)
+{
+    uint64_t tolerance = world.caches->largest ? STREAMS * MIB(1) : 0;
+    ck_assert_uint_le(live_high, account->live_high + tolerance);
+    ck_assert_uint_le(account->live_high, live_high + tolerance);
+}
+
+static void check_account(struct account *account, const weir_pool_stats *sum)
 {
     ck_assert_uint_eq(sum->live, account->live);
     ck_assert_uint_eq(sum->live_blocks, account->blocks);
-    ck_assert_uint_eq(sum->slack, 0); /* nobody else is in these pools */
+    ck_assert_uint_eq(sum->slack, account->rounding); /* nobody else is in these pools */
     if (account->is_private)
-        return; /* the counters went with pools that are gone */
-    ck_assert_uint_eq(sum->live_high, account->live_high);
+        return; /* several pools, of which each has its own */
+    check_live_high(account, sum->live_high);
+    ck_assert_uint_ge(sum->cache_hits, account->hits);
+    ck_assert_uint_le(sum->cache_hits, sum->mallocs);
+    account->hits = sum->cache_hits;
     ck_assert_uint_eq(sum->mallocs, account->mallocs);
     ck_assert_uint_eq(sum->frees, account->frees);
     ck_assert_uint_eq(sum->failures, account->failures);
     ck_assert_uint_eq(sum->graph_blocks, 0);
     if (sum->max_size && !account->is_private)
         ck_assert_uint_le(sum->reserved, sum->max_size);
+}
+
+static void check_bounds(const weir_pool_stats *pool)
+{
+    ck_assert_uint_le(pool->cached, pool->is_exportable ? 0 : world.caches->per_device);
+    uint64_t cached = 0;
+    for (size_t slot = 0; slot < STREAMS; slot++) {
+        weir_stream *s = world.streams[slot].s;
+        if (!s)
+            continue;
+        ck_assert_uint_le(s->cache.bytes, world.caches->per_stream);
+        if (world.streams[slot].device == pool->device && strcmp(weir_pool_name(weir_stream_pool(s)), pool->name) == 0)
+            cached += s->cache.bytes;
+    }
+    ck_assert_uint_le(pool->cached, cached);
 }
 
 static void check_figures(void)
@@ -299,6 +370,7 @@ static void check_figures(void)
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
         const weir_pool_stats *pool = weir_stats_pool(stats, i);
         fixture_check_identities(pool);
+        check_bounds(pool);
         struct account *account = find_account(pool->name, pool->device, pool->is_private);
         weir_pool_stats *sum = &sums[account - accounts];
         weir_pool_stats before = *sum;
@@ -308,19 +380,24 @@ static void check_figures(void)
         sum->live_blocks += before.live_blocks;
         digest(pool->reserved);
         digest(pool->reserved_high);
+        digest(pool->cached);
+        digest(pool->cache_hits);
     }
     for (size_t i = 0; i < ACCOUNTS; i++)
         check_account(&accounts[i], &sums[i]);
     weir_stats_free(stats);
 }
 
-static void begin(uint64_t seed)
+static void begin(uint64_t seed, const struct caches *caches)
 {
+    char policy[1024];
     fixture_machine("devices=2");
     memset(&world, 0, sizeof world);
+    world.caches = caches;
     for (size_t i = 0; i < ACCOUNTS; i++)
         accounts[i] = (struct account){ .name = accounts[i].name, .device = accounts[i].device, .is_private = accounts[i].is_private };
     world.random = seed;
+    snprintf(policy, sizeof policy, policy_format, caches->text);
     world.w = fixture_open(policy);
     for (int device = 0; device < DEVICES; device++)
         ck_assert_int_eq(fixture_gpu()->event_create(device, &world.events[device]), GPU_SUCCESS);
@@ -348,11 +425,16 @@ static void run(unsigned steps)
 
 static void end(void)
 {
+    uint64_t hits = 0;
     while (world.count)
         give_back();
     check_figures();
     for (size_t slot = 0; slot < STREAMS; slot++)
         close_slot(slot);
+    check_figures(); /* without streams nothing is cached */
+    for (size_t i = 0; i < ACCOUNTS; i++)
+        hits += accounts[i].hits;
+    ck_assert_int_eq(hits > 0, world.caches->largest > 0);
     fixture_log(); /* refusals at the cap; what close itself logs comes now */
     weir_close(world.w);
     ck_assert_str_eq(fixture_log(), "");
@@ -361,9 +443,11 @@ static void end(void)
     fixture_expect_empty();
 }
 
+static const struct caches *const variants[] = { &defaults, &tight, &off, &roomy };
+
 START_TEST(figures_agree_with_a_model_over_100000_steps)
 {
-    begin(1);
+    begin(1, variants[_i]);
     run(100000);
     end();
 }
@@ -373,7 +457,7 @@ static const uint64_t seeds[] = { 20260, 987654321, 42 };
 
 START_TEST(figures_agree_with_a_model_for_other_seeds)
 {
-    begin(seeds[_i]);
+    begin(seeds[_i / COUNT(variants)], variants[_i % COUNT(variants)]);
     run(10000);
     end();
 }
@@ -381,11 +465,11 @@ END_TEST
 
 START_TEST(same_seed_gives_the_same_figures)
 {
-    begin(5);
+    begin(5, variants[_i]);
     run(5000);
     end();
     uint64_t first = world.digest;
-    begin(5);
+    begin(5, variants[_i]);
     run(5000);
     end();
     ck_assert_uint_eq(world.digest, first);
@@ -394,10 +478,93 @@ END_TEST
 
 /* Single facts ------------------------------------------------------------------------------------------------------------------------- */
 
-START_TEST(blocks_of_odd_sizes_make_no_slack)
+START_TEST(slack_is_what_size_classes_round_up)
 {
     fixture_machine(NULL);
     weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    fixture_malloc(s, 1);          /* 512 */
+    fixture_malloc(s, 513);        /* 1 KiB */
+    fixture_malloc(s, KIB(8) + 1); /* 9 KiB */
+    fixture_malloc(s, MIB(1) + 1); /* above cache.largest */
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.live, 1 + 513 + KIB(8) + 1 + MIB(1) + 1);
+    ck_assert_uint_eq(figures.used, 512 + KIB(1) + KIB(9) + MIB(1) + 1);
+    ck_assert_uint_eq(figures.slack, 511 + 511 + KIB(1) - 1);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(blocks_on_streams_that_were_not_opened_make_no_slack)
+{
+    void *ptr;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    ck_assert_int_eq(weir_malloc(w, &ptr, 513, 0, NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).used, 513);
+    ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).cached, 0);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(freed_block_moves_from_live_and_slack_to_cached)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 5000)), WEIR_OK);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.live, 0);
+    ck_assert_uint_eq(figures.slack, 0);
+    ck_assert_uint_eq(figures.cached, 5120);
+    ck_assert_uint_eq(figures.used, 5120);
+    ck_assert_uint_eq(figures.frees, 1);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(request_served_by_a_cache_counts_as_malloc_and_as_hit)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 5000)), WEIR_OK);
+    uint64_t calls = sim_calls("malloc_async");
+    fixture_malloc(s, 4700); /* of the same class */
+    ck_assert_uint_eq(sim_calls("malloc_async"), calls);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.mallocs, 2);
+    ck_assert_uint_eq(figures.cache_hits, 1);
+    ck_assert_uint_eq(figures.cached, 0);
+    ck_assert_uint_eq(figures.live, 4700);
+    ck_assert_uint_eq(figures.slack, 420);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(figures_of_a_closed_streams_cache_stay_in_its_pool)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 5000)), WEIR_OK);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 5000)), WEIR_OK);
+    weir_stream_close(s);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.mallocs, 2);
+    ck_assert_uint_eq(figures.frees, 2);
+    ck_assert_uint_eq(figures.cache_hits, 1);
+    ck_assert_uint_eq(figures.cached, 0);
+    ck_assert_uint_eq(figures.used, 0);
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(without_a_cache_blocks_of_odd_sizes_make_no_slack)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { cache: off } }\n");
     weir_stream *s = fixture_stream(w, 0, NULL);
     fixture_malloc(s, 1);
     fixture_malloc(s, 513);
@@ -463,14 +630,19 @@ int main(void)
 {
     Suite *suite = suite_create("stats");
     TCase *tcase = suite_case(suite, "figures", 0);
-    tcase_add_test(tcase, blocks_of_odd_sizes_make_no_slack);
+    tcase_add_test(tcase, slack_is_what_size_classes_round_up);
+    tcase_add_test(tcase, blocks_on_streams_that_were_not_opened_make_no_slack);
+    tcase_add_test(tcase, freed_block_moves_from_live_and_slack_to_cached);
+    tcase_add_test(tcase, request_served_by_a_cache_counts_as_malloc_and_as_hit);
+    tcase_add_test(tcase, figures_of_a_closed_streams_cache_stay_in_its_pool);
+    tcase_add_test(tcase, without_a_cache_blocks_of_odd_sizes_make_no_slack);
     tcase_add_test(tcase, high_marks_stay_when_memory_goes);
     tcase_add_test(tcase, failed_requests_are_counted_and_nothing_else_changes);
     tcase_add_test(tcase, figures_that_cuda_does_not_give_are_an_error);
 
     tcase = suite_case(suite, "random", 300);
-    tcase_add_test(tcase, figures_agree_with_a_model_over_100000_steps);
-    tcase_add_loop_test(tcase, figures_agree_with_a_model_for_other_seeds, 0, (int)(sizeof seeds / sizeof seeds[0]));
-    tcase_add_test(tcase, same_seed_gives_the_same_figures);
+    tcase_add_loop_test(tcase, figures_agree_with_a_model_over_100000_steps, 0, 3);
+    tcase_add_loop_test(tcase, figures_agree_with_a_model_for_other_seeds, 0, COUNT(seeds) * COUNT(variants));
+    tcase_add_loop_test(tcase, same_seed_gives_the_same_figures, 0, COUNT(variants));
     return suite_run(suite);
 }

@@ -59,11 +59,13 @@ bool fail_malloc_works(void)
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
 void __libc_free(void *block);
 
 EXPORT void *malloc(size_t size);
 EXPORT void *calloc(size_t count, size_t size);
 EXPORT void *realloc(void *block, size_t size);
+EXPORT void *aligned_alloc(size_t alignment, size_t size);
 EXPORT void free(void *block);
 
 static bool fails_now(void)
@@ -104,6 +106,11 @@ void *realloc(void *block, size_t size)
     else if (size == 0 && !moved)
         atomic_fetch_sub(&live, 1); /* glibc frees then */
     return moved;
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails_now() ? NULL : counted(__libc_memalign(alignment, size));
 }
 
 void free(void *block)

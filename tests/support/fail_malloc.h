@@ -2,9 +2,9 @@
 /*
  * fail_malloc.h - makes the nth allocation of the program fail, in its own code and in the libraries it uses.
  *
- * Linking it replaces malloc, calloc, realloc and free of the whole program, which sanitizers and valgrind want for themselves: there
- * fail_malloc_works() is false and nothing is replaced. Meant for single-threaded sweeps; the counters are atomic, so that other threads
- * do no harm.
+ * Linking it replaces malloc, calloc, realloc, aligned_alloc and free of the whole program, which sanitizers and valgrind want for
+ * themselves: there fail_malloc_works() is false and nothing is replaced. Meant for single-threaded sweeps; the counters are atomic, so
+ * that other threads do no harm.
  */
 #ifndef WEIR_FAIL_MALLOC_H
 #define WEIR_FAIL_MALLOC_H
