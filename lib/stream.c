@@ -514,7 +514,8 @@ static __attribute__((noinline)) weir_status free_checked(weir_stream *s, void *
 
 weir_status weir_stream_free(weir_stream *s, void *ptr)
 {
-    if (!weir__is_forked() && s && ptr && weir__fast_keep(s, ptr, false))
+    /* NULL is in no table. */
+    if (!weir__is_forked() && s && weir__fast_keep(s, ptr, false))
         return WEIR_OK;
     return free_checked(s, ptr);
 }

@@ -308,7 +308,7 @@ typedef struct weir_pool_stats {
     uint64_t used;
     uint64_t idle;      /* reserved, and used by nobody */
     uint64_t reserved;  /* bytes of the device that the pool holds */
-    uint64_t live_high; /* the highest `live` since open; with caches exact to 1 MiB for each opened stream */
+    uint64_t live_high; /* the highest `live` since open; with caches exact to 1 MiB (cache.largest, if that is more) for each opened stream */
     uint64_t reserved_high;
     uint64_t max_size;          /* the cap in bytes, for cached blocks too; 0: none */
     uint64_t release_threshold; /* bytes; UINT64_MAX: all */

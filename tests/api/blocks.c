@@ -36,11 +36,14 @@ static bool add(void *ptr, uint64_t size)
     return added;
 }
 
-/* The same with a size class, as blocks have that a cache may keep. */
+/* Whose lock it is does not matter here. */
+static weir__spin guard;
+
+/* The same with a size class and a guard, as blocks have that a cache may keep. */
 static void add_classed(void *ptr, uint64_t size)
 {
     struct weir__block former;
-    struct weir__block block = { .ptr = ptr, .size = size, .pool = &pool, .class = (uint8_t)weir__class_of(size) };
+    struct weir__block block = { .ptr = ptr, .size = size, .pool = &pool, .guard = &guard, .class = (uint8_t)weir__class_of(size) };
     ck_assert(weir__blocks_add(&blocks, &block, &former));
     ck_assert_ptr_null(former.ptr);
 }
@@ -243,7 +246,7 @@ START_TEST(blocks_that_come_and_go_do_not_grow_the_table)
         ck_assert(add(ptrs[round % 10], 1));
         ck_assert(weir__blocks_take(&blocks, ptrs[round % 10], &block));
     }
-    ck_assert_uint_eq(blocks.shards[0].capacity, 16);
+    ck_assert_uint_eq(atomic_load(&blocks.shards[0].slots)->mask, 15);
     ck_assert_uint_eq(total_count(), 0);
 }
 END_TEST
@@ -267,13 +270,21 @@ END_TEST
 
 typedef struct weir__entry *claimer(struct weir__blocks *, void *);
 
-/* One of the two is inline. */
-static struct weir__entry *try_claim(struct weir__blocks *table, void *ptr)
+/* As a free does that does not lock the shard. */
+static struct weir__entry *look_and_claim(struct weir__blocks *table, void *ptr)
 {
-    return weir__blocks_try_claim(table, ptr);
+    struct weir__entry *entry = weir__blocks_look(table, ptr);
+    if (!entry || !atomic_load(&entry->guard))
+        return NULL;
+    weir__spin_lock(&guard);
+    bool is = weir__entry_is(entry, ptr, &guard);
+    if (is)
+        atomic_store(&entry->live, false);
+    weir__spin_unlock(&guard);
+    return is ? entry : NULL;
 }
 
-static claimer *const claimers[] = { weir__blocks_claim, try_claim };
+static claimer *const claimers[] = { weir__blocks_claim, look_and_claim };
 
 START_TEST(claimed_block_stays_in_the_table_without_being_live)
 {
@@ -299,7 +310,7 @@ START_TEST(block_is_claimed_once)
 }
 END_TEST
 
-START_TEST(block_that_is_live_again_can_be_claimed_and_taken)
+START_TEST(block_that_is_live_again_can_be_claimed_again)
 {
     struct weir__block block;
     add_classed(PLACE, 777);
@@ -307,8 +318,7 @@ START_TEST(block_that_is_live_again_can_be_claimed_and_taken)
     entry->size = 600;
     atomic_store(&entry->live, true);
     ck_assert_ptr_eq(claimers[_i](&blocks, PLACE), entry);
-    atomic_store(&entry->live, true);
-    ck_assert(weir__blocks_take(&blocks, PLACE, &block));
+    weir__blocks_remove(&blocks, entry, true, &block);
     ck_assert_uint_eq(block.size, 600);
 }
 END_TEST
@@ -346,14 +356,49 @@ START_TEST(empty_table_has_nothing_to_claim)
 }
 END_TEST
 
-START_TEST(try_claim_changes_nothing_where_the_shard_is_locked)
+START_TEST(block_that_a_cache_may_keep_is_not_taken_unclaimed)
+{
+    struct weir__block block;
+    add_classed(PLACE, 777);
+    ck_assert(!weir__blocks_take(&blocks, PLACE, &block));
+    ck_assert_ptr_nonnull(weir__blocks_claim(&blocks, PLACE));
+}
+END_TEST
+
+START_TEST(look_needs_no_lock)
 {
     add_classed(PLACE, 777);
     struct weir__shard *shard = weir__blocks_shard(&blocks, weir__blocks_hash(PLACE));
     weir__spin_lock(&shard->lock);
-    ck_assert_ptr_null(weir__blocks_try_claim(&blocks, PLACE));
+    struct weir__entry *entry = weir__blocks_look(&blocks, PLACE);
     weir__spin_unlock(&shard->lock);
-    ck_assert_ptr_nonnull(weir__blocks_try_claim(&blocks, PLACE));
+    ck_assert_ptr_nonnull(entry);
+    ck_assert(weir__entry_is(entry, PLACE, &guard));
+}
+END_TEST
+
+START_TEST(entry_is_not_the_block_for_another_guard_or_pointer)
+{
+    weir__spin other;
+    add_classed(PLACE, 777);
+    const struct weir__entry *entry = weir__blocks_look(&blocks, PLACE);
+    ck_assert(!weir__entry_is(entry, PLACE, &other));
+    ck_assert(!weir__entry_is(entry, (char *)PLACE + 512, &guard));
+}
+END_TEST
+
+START_TEST(entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_again)
+{
+    struct weir__block block, former;
+    add_classed(PLACE, 777);
+    struct weir__entry *claimed = weir__blocks_claim(&blocks, PLACE);
+    ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = PLACE, .size = 1, .pool = &pool }, &former));
+    ck_assert_ptr_null(former.ptr);
+    weir__blocks_remove(&blocks, claimed, true, &block);
+    ck_assert_uint_eq(block.size, 777);
+    ck_assert(weir__blocks_take(&blocks, PLACE, &block));
+    ck_assert_uint_eq(block.size, 1);
+    ck_assert_uint_eq(total_count(), 0);
 }
 END_TEST
 
@@ -442,7 +487,7 @@ static void *claim_or_take_all(void *got)
         struct weir__block block;
         void *ptr = address(UINT64_C(0x7f0000000000) + i * 512);
         ++*(size_t *)got;
-        if (!weir__blocks_try_claim(&blocks, ptr) && !weir__blocks_claim(&blocks, ptr) && !weir__blocks_take(&blocks, ptr, &block))
+        if (!look_and_claim(&blocks, ptr) && !weir__blocks_claim(&blocks, ptr) && !weir__blocks_take(&blocks, ptr, &block))
             --*(size_t *)got;
     }
     return NULL;
@@ -489,12 +534,15 @@ static void add_claims(TCase *tcase)
 {
     tcase_add_loop_test(tcase, claimed_block_stays_in_the_table_without_being_live, 0, 2);
     tcase_add_loop_test(tcase, block_is_claimed_once, 0, 2);
-    tcase_add_loop_test(tcase, block_that_is_live_again_can_be_claimed_and_taken, 0, 2);
+    tcase_add_loop_test(tcase, block_that_is_live_again_can_be_claimed_again, 0, 2);
     tcase_add_loop_test(tcase, claim_counts_neither_malloc_nor_free, 0, 2);
     tcase_add_loop_test(tcase, block_without_a_class_cannot_be_claimed_and_stays_live, 0, 2);
     tcase_add_loop_test(tcase, only_the_start_of_a_block_can_be_claimed, 0, 2);
     tcase_add_loop_test(tcase, empty_table_has_nothing_to_claim, 0, 2);
-    tcase_add_test(tcase, try_claim_changes_nothing_where_the_shard_is_locked);
+    tcase_add_test(tcase, block_that_a_cache_may_keep_is_not_taken_unclaimed);
+    tcase_add_test(tcase, look_needs_no_lock);
+    tcase_add_test(tcase, entry_is_not_the_block_for_another_guard_or_pointer);
+    tcase_add_test(tcase, entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_again);
     tcase_add_loop_test(tcase, removed_block_is_out_of_the_table_and_counts_as_freed_only_if_asked, 0, 2);
     tcase_add_loop_test(tcase, block_put_back_is_live_only_if_asked, 0, 2);
     tcase_add_test(tcase, block_put_back_as_kept_can_be_removed_again);

@@ -374,9 +374,9 @@ START_TEST(trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole)
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
     ck_assert_uint_eq(end(stream), 0);
     ck_assert_uint_eq(scene_pool_stats("main").cached, MIB);
+    /* The closed stream cannot be asked whether it captures again. */
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
-    ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
-    ck_assert_uint_eq(scene_pool_stats("main").used, 0);
+    ck_assert_uint_eq(scene_pool_stats("main").cached, MIB);
 }
 END_TEST
 

@@ -127,7 +127,7 @@ START_TEST(request_smaller_than_small_below_lives_in_the_twin)
 }
 END_TEST
 
-START_TEST(request_whose_size_class_reaches_small_below_lives_in_the_pool)
+START_TEST(request_below_small_below_whose_size_class_reaches_it_lives_in_the_twin)
 {
     fixture_machine(NULL);
     weir *w = fixture_open("weir: 1\npools: { a: { small_below: 1MiB } }\n");
@@ -136,7 +136,8 @@ START_TEST(request_whose_size_class_reaches_small_below_lives_in_the_pool)
     fixture_malloc(s, MIB(1) - KIB(64)); /* a class of its own, the last one below */
     ck_assert_uint_eq(fixture_attribute(weir_pool_small_handle(pool), GPU_POOL_USED), MIB(1) - KIB(64));
     fixture_malloc(s, MIB(1) - KIB(64) + 1);
-    ck_assert_uint_eq(fixture_attribute(weir_pool_handle(pool), GPU_POOL_USED), MIB(1));
+    ck_assert_uint_eq(fixture_attribute(weir_pool_small_handle(pool), GPU_POOL_USED), 2 * MIB(1) - KIB(64));
+    ck_assert_uint_eq(fixture_attribute(weir_pool_handle(pool), GPU_POOL_USED), 0);
     weir_close(w);
 }
 END_TEST
@@ -650,7 +651,7 @@ static void add_blocks(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "blocks", 0);
     tcase_add_loop_test(tcase, request_smaller_than_small_below_lives_in_the_twin, 0, COUNT(twins));
-    tcase_add_test(tcase, request_whose_size_class_reaches_small_below_lives_in_the_pool);
+    tcase_add_test(tcase, request_below_small_below_whose_size_class_reaches_it_lives_in_the_twin);
     tcase_add_test(tcase, size_0_gives_null_and_calls_nothing);
     tcase_add_test(tcase, freeing_null_does_nothing);
     tcase_add_test(tcase, double_free_is_refused_without_calling_cuda);

@@ -4,9 +4,10 @@
 # shellcheck source=tests/build/tap.sh
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
-# The bounds: instructions inside weir_stream_malloc and weir_stream_free for one cached pair, without and with the capture check.
+# The bounds: instructions inside weir_stream_malloc and weir_stream_free for one cached pair, without and with the capture check. Without it
+# this is what the library promises; with it, 279 were measured and a tenth is room.
 bound_unchecked=150
-bound_checked=150
+bound_checked=307
 
 short=10000 long=20000
 count=$top_builddir/bench/weir-count
