@@ -2,7 +2,7 @@
 /*
  * fast.h - the ordinary case of a cached call: a request that the cache of an opened stream can serve, and a free that it has room for.
  *
- * Inline, and without a call of its own, since each instruction counts: a pair takes less than 150, three locked ones among them. Anything out
+ * Inline, and without a call of its own, since each instruction counts: a pair takes 150, two locked ones among them. Anything out
  * of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed) changes nothing and is left to the
  * functions of cache.h, which do the same with everything looked at.
  */

@@ -12,7 +12,8 @@
 
 #include "lib/stream.h"
 
-/* Gives back what had to make room in the stream's cache, a list by `next`, and unpins the stream. In the caller's capture mode: it stands for the caller's own free. */
+/* Gives back what had to make room in the stream's cache, a list by `next`, and unpins the stream. In the caller's capture mode: it stands
+   for the caller's own free. */
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims);
 
 /* Gives back what a pinned stream's cache holds with a stamp below `before` (UINT64_MAX: all). Returns the bytes. Call it in relaxed capture

@@ -9,8 +9,9 @@
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
  *   device.lock           a registry lock: no CUDA call under it
  *   pool.lock             settings of one pool: CUDA calls are made under it
- *   leaves                the streams' caches, device.orphans, pending.lock, callbacks.lock, the shards of the block table, the process's lists
- *                         of current and retired pools, the service thread's jobs
+ *   shards                of the block table
+ *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, the process's lists of current and retired
+ *                         pools, the service thread's jobs
  * The log function and the application's callbacks are called with none of them held.
  */
 #ifndef WEIR_LIB_WEIR_INTERNAL_H
