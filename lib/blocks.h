@@ -2,7 +2,7 @@
 /*
  * blocks.h - the table of blocks: which pointers Weir gave out or keeps in a cache, how large they are and whose they are.
  *
- * Owned by its weir. Sharded by address; each shard has a spin lock, a leaf, under which its slots change. Looking needs no lock: slots are
+ * Owned by its weir. Sharded by address; each shard has a spin lock, under which its slots change, and only the locks of caches come after it. Looking needs no lock: slots are
  * atomic, and neither entries nor former slots are given back before the table goes, so the worst that a look can find is nothing, or an
  * entry that belongs to another block by now.
  *
