@@ -138,14 +138,14 @@ static struct weir__block read_entry(const struct weir__entry *entry)
 }
 
 /* Takes an entry from its user, under its guard's lock. The shard's is held; cache locks come after it. */
-static bool claim_in(const struct weir__entry *entry, void *ptr)
+static bool claim_in(struct weir__entry *entry, void *ptr)
 {
     weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
     if (guard)
         weir__spin_lock(guard);
     bool is = weir__entry_is(entry, ptr, guard);
     if (is)
-        atomic_store_explicit(&((struct weir__entry *)entry)->live, false, memory_order_relaxed);
+        atomic_store_explicit(&entry->live, false, memory_order_relaxed);
     if (guard)
         weir__spin_unlock(guard);
     return is;
@@ -233,15 +233,16 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
     return room;
 }
 
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block)
+bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed)
 {
     uint64_t hashed = weir__blocks_hash(ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
     struct weir__slot *slot = weir__slots_find(slots_of(shard), ptr, hashed);
     struct weir__entry *entry = entry_of(slot);
-    bool found = entry && !atomic_load_explicit(&entry->guard, memory_order_acquire) && claim_in(entry, ptr);
-    if (found) {
+    bool found = entry && claim_in(entry, ptr);
+    *claimed = found && atomic_load_explicit(&entry->guard, memory_order_relaxed) ? entry : NULL;
+    if (found && !*claimed) {
         *block = read_entry(entry);
         remove_slot(shard, slot);
         add_unused(shard, entry);
@@ -249,18 +250,6 @@ bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__bloc
     }
     weir__spin_unlock(&shard->lock);
     return found;
-}
-
-struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr)
-{
-    uint64_t hashed = weir__blocks_hash(ptr);
-    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
-    weir__spin_lock(&shard->lock);
-    struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));
-    if (entry && (!atomic_load_explicit(&entry->guard, memory_order_acquire) || !claim_in(entry, ptr)))
-        entry = NULL;
-    weir__spin_unlock(&shard->lock);
-    return entry;
 }
 
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block)

@@ -2,9 +2,9 @@
 /*
  * blocks.h - the table of blocks: which pointers Weir gave out or keeps in a cache, how large they are and whose they are.
  *
- * Owned by its weir. Sharded by address; each shard has a spin lock, under which its slots change, and only the locks of caches come after it. Looking needs no lock: slots are
- * atomic, and neither entries nor former slots are given back before the table goes, so the worst that a look can find is nothing, or an
- * entry that belongs to another block by now.
+ * Owned by its weir. Sharded by address; each shard has a spin lock, under which its slots change, and after which only the locks of caches
+ * come. Looking needs no lock: slots are atomic, and neither entries nor former slots are given back before the table goes, so the worst
+ * that a look can find is nothing, or an entry that belongs to another block by now.
  *
  * An entry is one block, from its allocation until it goes back to CUDA; a cache holds entries. While `live` it is its user's. Whoever takes
  * it from the user does so under the lock that `guard` names, and alone has it then. Only who has it changes its other members.
@@ -118,12 +118,11 @@ void weir__blocks_destroy(struct weir__blocks *blocks);
  */
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
-/* Takes the live block that starts at ptr, and that no cache may keep, out of the table; false if there is none. */
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block);
-
-/* Takes the live block that starts at ptr, and that a cache may keep, from its user: its entry, which stays in the table, no longer live.
-   NULL if there is none. */
-struct weir__entry *weir__blocks_claim(struct weir__blocks *blocks, void *ptr);
+/*
+ * Takes the live block that starts at ptr from its user; false if there is none. A block that a cache may keep is claimed: it stays in the
+ * table, no longer live, and *claimed is its entry. Any other leaves the table; *claimed is NULL, and *block is a copy.
+ */
+bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
 
 /* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);

@@ -378,28 +378,26 @@ static weir_status give_back(weir *w, const struct weir__block *block, gpu_strea
     return status;
 }
 
-struct weir__entry *weir__malloc_claim(weir *w, void *ptr)
+/* The stream that a block is freed on, as the raw handle says it: whether its cache took the claimed entry. */
+static bool keep_raw(struct weir__entry *entry, gpu_stream stream)
 {
-    /* The usual block that no cache may keep is seen without a lock. */
-    const struct weir__entry *seen = weir__blocks_look(&w->blocks, ptr);
-    if (seen && !atomic_load_explicit(&seen->guard, memory_order_relaxed))
-        return NULL;
-    return weir__blocks_claim(&w->blocks, ptr);
+    uint64_t id;
+    weir_stream *opened = weir__stream_find(entry->pool->device, stream, &id);
+    return opened && weir__cache_keep(opened, &id, entry) == WEIR__CACHE_DONE;
 }
 
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
 {
     struct weir__block block;
-    if (!weir__blocks_take(&w->blocks, ptr, &block))
+    struct weir__entry *claimed;
+    if (!weir__blocks_take(&w->blocks, ptr, &block, &claimed))
         return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
                           "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
-    return give_back(w, &block, stream, opened);
-}
-
-weir_status weir__give_back_claimed(weir *w, struct weir__entry *entry, gpu_stream stream, weir_stream *opened)
-{
-    struct weir__block block;
-    weir__blocks_remove(&w->blocks, entry, true, &block);
+    if (claimed) {
+        if (opened ? weir__cache_keep(opened, NULL, claimed) == WEIR__CACHE_DONE : keep_raw(claimed, stream))
+            return WEIR_OK;
+        weir__blocks_remove(&w->blocks, claimed, true, &block);
+    }
     return give_back(w, &block, stream, opened);
 }
 
@@ -411,12 +409,5 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
         return WEIR_OK;
     if (!w)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
-    struct weir__entry *entry = weir__malloc_claim(w, ptr);
-    if (!entry)
-        return weir__give_back(w, ptr, stream, NULL);
-    uint64_t id;
-    weir_stream *opened = weir__stream_find(entry->pool->device, stream, &id);
-    if (opened && weir__cache_keep(opened, &id, entry) == WEIR__CACHE_DONE)
-        return WEIR_OK;
-    return weir__give_back_claimed(w, entry, stream, NULL);
+    return weir__give_back(w, ptr, stream, NULL);
 }

@@ -9,12 +9,7 @@
    opened, so that its cache may keep the block later. */
 weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened);
 
-/* Takes a block that a cache may keep from its user; NULL if it is no such block: weir__give_back() knows more. */
-struct weir__entry *weir__malloc_claim(weir *w, void *ptr);
-
-/* Gives a block to CUDA, which no cache can keep; opened: the weir_stream, if the caller has it. */
+/* Takes a block from its user, and gives it to the cache of the stream, or to CUDA; opened: the weir_stream, if the caller has it. */
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
-/* The same with a block that the caller has claimed, and that no cache took. */
-weir_status weir__give_back_claimed(weir *w, struct weir__entry *entry, gpu_stream stream, weir_stream *opened);
 
 #endif

@@ -497,12 +497,7 @@ static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *p
         return WEIR_OK;
     if (!s)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_free: s must not be NULL");
-    struct weir__entry *entry = weir__malloc_claim(s->w, ptr);
-    if (!entry)
-        return weir__give_back(s->w, ptr, s->handle, s);
-    if (weir__cache_keep(s, NULL, entry) == WEIR__CACHE_DONE)
-        return WEIR_OK;
-    return weir__give_back_claimed(s->w, entry, s->handle, s);
+    return weir__give_back(s->w, ptr, s->handle, s);
 }
 
 static __attribute__((noinline)) weir_status free_checked(weir_stream *s, void *ptr)

@@ -39,6 +39,26 @@ static bool add(void *ptr, uint64_t size)
 /* Whose lock it is does not matter here. */
 static weir__spin guard;
 
+/* Takes a block that no cache may keep; one that a cache may keep is left as it was. */
+static bool take(void *ptr, struct weir__block *block)
+{
+    struct weir__entry *claimed;
+    bool found = weir__blocks_take(&blocks, ptr, block, &claimed);
+    if (claimed)
+        atomic_store(&claimed->live, true);
+    return found && !claimed;
+}
+
+/* Claims a block that a cache may keep; any other is left as it was. */
+static struct weir__entry *claim(struct weir__blocks *table, void *ptr)
+{
+    struct weir__block block;
+    struct weir__entry *claimed;
+    if (weir__blocks_take(table, ptr, &block, &claimed) && !claimed)
+        ck_assert_ptr_nonnull(weir__blocks_put_back(table, &block, true));
+    return claimed;
+}
+
 /* The same with a size class and a guard, as blocks have that a cache may keep. */
 static void add_classed(void *ptr, uint64_t size)
 {
@@ -79,7 +99,7 @@ static void find_neighbours(void **ptrs, size_t count)
         ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .pool = &pool }, &former));
         if (blocks.shards[0].count && !former.ptr)
             ptrs[found++] = ptr;
-        ck_assert(weir__blocks_take(&blocks, ptr, &block));
+        ck_assert(take(ptr, &block));
     }
 }
 
@@ -87,7 +107,7 @@ START_TEST(block_is_taken_as_it_was_added)
 {
     struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .graph = true }, out, former;
     ck_assert(weir__blocks_add(&blocks, &in, &former));
-    ck_assert(weir__blocks_take(&blocks, in.ptr, &out));
+    ck_assert(take(in.ptr, &out));
     ck_assert_ptr_eq(out.ptr, in.ptr);
     ck_assert_uint_eq(out.size, 77);
     ck_assert_ptr_eq(out.pool, &pool);
@@ -99,8 +119,8 @@ START_TEST(block_is_taken_once)
 {
     struct weir__block block;
     ck_assert(add(address(0x7f0000000200), 1));
-    ck_assert(weir__blocks_take(&blocks, address(0x7f0000000200), &block));
-    ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+    ck_assert(take(address(0x7f0000000200), &block));
+    ck_assert(!take(address(0x7f0000000200), &block));
 }
 END_TEST
 
@@ -109,14 +129,14 @@ START_TEST(pointer_into_a_block_is_no_block)
     struct weir__block block;
     ck_assert(add(address(0x7f0000000200), 4096));
     for (uint64_t offset = 1; offset < 4096; offset++)
-        ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200 + offset), &block));
+        ck_assert(!take(address(0x7f0000000200 + offset), &block));
 }
 END_TEST
 
 START_TEST(empty_table_has_no_block)
 {
     struct weir__block block;
-    ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+    ck_assert(!take(address(0x7f0000000200), &block));
 }
 END_TEST
 
@@ -128,9 +148,9 @@ START_TEST(address_that_is_there_already_gives_its_former_entry)
     ck_assert_ptr_eq(former.ptr, address(0x7f0000000200));
     ck_assert_uint_eq(former.size, 1);
     ck_assert_uint_eq(total_count(), 1);
-    ck_assert(weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+    ck_assert(take(address(0x7f0000000200), &block));
     ck_assert_uint_eq(block.size, 2);
-    ck_assert(!weir__blocks_take(&blocks, address(0x7f0000000200), &block));
+    ck_assert(!take(address(0x7f0000000200), &block));
 }
 END_TEST
 
@@ -149,19 +169,19 @@ static void step(struct model *entry, uint64_t random)
     struct weir__block block = { .ptr = entry->ptr, .size = random | 1, .pool = &pool }, former;
     switch (entry->place) {
     case OUT:
-        ck_assert(!weir__blocks_take(&blocks, entry->ptr, &former));
+        ck_assert(!take(entry->ptr, &former));
         ck_assert(weir__blocks_add(&blocks, &block, &former));
         ck_assert_ptr_null(former.ptr);
         entry->size = block.size;
         entry->place = IN;
         return;
     case IN:
-        ck_assert(weir__blocks_take(&blocks, entry->ptr, &block));
+        ck_assert(take(entry->ptr, &block));
         ck_assert_uint_eq(block.size, entry->size);
         entry->place = TAKEN;
         return;
     case TAKEN:
-        ck_assert(!weir__blocks_take(&blocks, entry->ptr, &former));
+        ck_assert(!take(entry->ptr, &former));
         block.size = entry->size;
         if (random & 4)
             ck_assert(weir__blocks_put_back(&blocks, &block, true));
@@ -182,7 +202,7 @@ static void walk(size_t addresses, unsigned steps, uint64_t seed)
     ck_assert_uint_eq(total_count(), live);
     for (size_t i = 0; i < addresses; i++) {
         struct weir__block block;
-        bool found = weir__blocks_take(&blocks, model[i].ptr, &block);
+        bool found = take(model[i].ptr, &block);
         ck_assert_int_eq(found, model[i].place == IN);
         if (found)
             ck_assert_uint_eq(block.size, model[i].size);
@@ -225,13 +245,13 @@ START_TEST(blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found)
     for (size_t i = 0; i < 200; i++)
         ck_assert(add(ptrs[i], i + 1));
     for (size_t i = 0; i < 200; i++)
-        ck_assert(weir__blocks_take(&blocks, ptrs[i], &taken[i]));
+        ck_assert(take(ptrs[i], &taken[i]));
     for (size_t i = 200; i < 400; i++)
         ck_assert(add(ptrs[i], i + 1));
     for (size_t i = 0; i < 200; i++)
         ck_assert(weir__blocks_put_back(&blocks, &taken[i], true));
     for (size_t i = 0; i < 400; i++) {
-        ck_assert(weir__blocks_take(&blocks, ptrs[i], &taken[0]));
+        ck_assert(take(ptrs[i], &taken[0]));
         ck_assert_uint_eq(taken[0].size, i + 1);
     }
 }
@@ -244,7 +264,7 @@ START_TEST(blocks_that_come_and_go_do_not_grow_the_table)
     find_neighbours(ptrs, 10);
     for (unsigned round = 0; round < 10000; round++) {
         ck_assert(add(ptrs[round % 10], 1));
-        ck_assert(weir__blocks_take(&blocks, ptrs[round % 10], &block));
+        ck_assert(take(ptrs[round % 10], &block));
     }
     ck_assert_uint_eq(atomic_load(&blocks.shards[0].slots)->mask, 15);
     ck_assert_uint_eq(total_count(), 0);
@@ -257,7 +277,7 @@ START_TEST(graph_blocks_are_counted_apart)
     ck_assert(weir__blocks_add(&blocks, &block, &former));
     ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_mallocs, 1);
     ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).mallocs, 0);
-    ck_assert(weir__blocks_take(&blocks, block.ptr, &block));
+    ck_assert(take(block.ptr, &block));
     ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_frees, 1);
     ck_assert(weir__blocks_put_back(&blocks, &block, true));
     ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_frees, 0);
@@ -284,7 +304,7 @@ static struct weir__entry *look_and_claim(struct weir__blocks *table, void *ptr)
     return is ? entry : NULL;
 }
 
-static claimer *const claimers[] = { weir__blocks_claim, look_and_claim };
+static claimer *const claimers[] = { claim, look_and_claim };
 
 START_TEST(claimed_block_stays_in_the_table_without_being_live)
 {
@@ -298,7 +318,7 @@ START_TEST(claimed_block_stays_in_the_table_without_being_live)
     ck_assert_uint_eq(entry->class, 2);
     ck_assert(!atomic_load(&entry->live));
     ck_assert_uint_eq(total_count(), 1);
-    ck_assert(!weir__blocks_take(&blocks, PLACE, &block));
+    ck_assert(!take(PLACE, &block));
 }
 END_TEST
 
@@ -337,7 +357,7 @@ START_TEST(block_without_a_class_cannot_be_claimed_and_stays_live)
     struct weir__block block;
     ck_assert(add(PLACE, 777));
     ck_assert_ptr_null(claimers[_i](&blocks, PLACE));
-    ck_assert(weir__blocks_take(&blocks, PLACE, &block));
+    ck_assert(take(PLACE, &block));
 }
 END_TEST
 
@@ -353,15 +373,6 @@ END_TEST
 START_TEST(empty_table_has_nothing_to_claim)
 {
     ck_assert_ptr_null(claimers[_i](&blocks, PLACE));
-}
-END_TEST
-
-START_TEST(block_that_a_cache_may_keep_is_not_taken_unclaimed)
-{
-    struct weir__block block;
-    add_classed(PLACE, 777);
-    ck_assert(!weir__blocks_take(&blocks, PLACE, &block));
-    ck_assert_ptr_nonnull(weir__blocks_claim(&blocks, PLACE));
 }
 END_TEST
 
@@ -391,12 +402,12 @@ START_TEST(entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_aga
 {
     struct weir__block block, former;
     add_classed(PLACE, 777);
-    struct weir__entry *claimed = weir__blocks_claim(&blocks, PLACE);
+    struct weir__entry *claimed = claim(&blocks, PLACE);
     ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = PLACE, .size = 1, .pool = &pool }, &former));
     ck_assert_ptr_null(former.ptr);
     weir__blocks_remove(&blocks, claimed, true, &block);
     ck_assert_uint_eq(block.size, 777);
-    ck_assert(weir__blocks_take(&blocks, PLACE, &block));
+    ck_assert(take(PLACE, &block));
     ck_assert_uint_eq(block.size, 1);
     ck_assert_uint_eq(total_count(), 0);
 }
@@ -408,13 +419,13 @@ START_TEST(removed_block_is_out_of_the_table_and_counts_as_freed_only_if_asked)
 {
     struct weir__block block;
     add_classed(PLACE, 777);
-    weir__blocks_remove(&blocks, weir__blocks_claim(&blocks, PLACE), either[_i], &block);
+    weir__blocks_remove(&blocks, claim(&blocks, PLACE), either[_i], &block);
     ck_assert_ptr_eq(block.ptr, PLACE);
     ck_assert_uint_eq(block.size, 777);
     ck_assert_ptr_eq(block.pool, &pool);
     ck_assert_uint_eq(block.class, 2);
     ck_assert_uint_eq(total_count(), 0);
-    ck_assert_ptr_null(weir__blocks_claim(&blocks, PLACE));
+    ck_assert_ptr_null(claim(&blocks, PLACE));
     ck_assert_uint_eq(counts().frees, either[_i]);
     add_classed(PLACE, 1); /* CUDA gives the address again */
 }
@@ -424,14 +435,14 @@ START_TEST(block_put_back_is_live_only_if_asked)
 {
     struct weir__block block;
     add_classed(PLACE, 777);
-    weir__blocks_remove(&blocks, weir__blocks_claim(&blocks, PLACE), either[_i], &block);
+    weir__blocks_remove(&blocks, claim(&blocks, PLACE), either[_i], &block);
     struct weir__entry *entry = weir__blocks_put_back(&blocks, &block, either[_i]);
     ck_assert_ptr_nonnull(entry);
     ck_assert_ptr_eq(entry->ptr, PLACE);
     ck_assert_uint_eq(entry->class, 2);
     ck_assert_uint_eq(total_count(), 1);
     ck_assert_int_eq(atomic_load(&entry->live), either[_i]);
-    ck_assert_int_eq(weir__blocks_claim(&blocks, PLACE) != NULL, either[_i]);
+    ck_assert_int_eq(claim(&blocks, PLACE) != NULL, either[_i]);
     ck_assert_uint_eq(counts().frees, 0);
 }
 END_TEST
@@ -440,7 +451,7 @@ START_TEST(block_put_back_as_kept_can_be_removed_again)
 {
     struct weir__block block;
     add_classed(PLACE, 777);
-    weir__blocks_remove(&blocks, weir__blocks_claim(&blocks, PLACE), false, &block);
+    weir__blocks_remove(&blocks, claim(&blocks, PLACE), false, &block);
     weir__blocks_remove(&blocks, weir__blocks_put_back(&blocks, &block, false), false, &block);
     ck_assert_uint_eq(block.size, 777);
     ck_assert_uint_eq(total_count(), 0);
@@ -453,7 +464,7 @@ START_TEST(claimed_entries_stay_where_they_are_while_the_table_grows)
     struct weir__block block;
     for (uint64_t i = 0; i < 1000; i++) {
         add_classed(address(UINT64_C(0x7f0000000000) + i * 512), i + 1);
-        entries[i] = weir__blocks_claim(&blocks, address(UINT64_C(0x7f0000000000) + i * 512));
+        entries[i] = claim(&blocks, address(UINT64_C(0x7f0000000000) + i * 512));
     }
     for (uint64_t i = 1000; i < ADDRESSES; i++)
         ck_assert(add(address(UINT64_C(0x7f0000000000) + i * 512), 1));
@@ -474,7 +485,7 @@ static void *take_all(void *got)
 {
     for (uint64_t i = 0; i < RACE_BLOCKS; i++) {
         struct weir__block block;
-        if (!weir__blocks_take(&blocks, address(UINT64_C(0x7f0000000000) + i * 512), &block))
+        if (!take(address(UINT64_C(0x7f0000000000) + i * 512), &block))
             continue;
         ++*(size_t *)got;
     }
@@ -487,7 +498,7 @@ static void *claim_or_take_all(void *got)
         struct weir__block block;
         void *ptr = address(UINT64_C(0x7f0000000000) + i * 512);
         ++*(size_t *)got;
-        if (!look_and_claim(&blocks, ptr) && !weir__blocks_claim(&blocks, ptr) && !weir__blocks_take(&blocks, ptr, &block))
+        if (!look_and_claim(&blocks, ptr) && !claim(&blocks, ptr) && !take(ptr, &block))
             --*(size_t *)got;
     }
     return NULL;
@@ -539,7 +550,6 @@ static void add_claims(TCase *tcase)
     tcase_add_loop_test(tcase, block_without_a_class_cannot_be_claimed_and_stays_live, 0, 2);
     tcase_add_loop_test(tcase, only_the_start_of_a_block_can_be_claimed, 0, 2);
     tcase_add_loop_test(tcase, empty_table_has_nothing_to_claim, 0, 2);
-    tcase_add_test(tcase, block_that_a_cache_may_keep_is_not_taken_unclaimed);
     tcase_add_test(tcase, look_needs_no_lock);
     tcase_add_test(tcase, entry_is_not_the_block_for_another_guard_or_pointer);
     tcase_add_test(tcase, entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_again);
