@@ -14,12 +14,6 @@ struct weir__slab {
     struct weir__entry entries[SLAB_LEN];
 };
 
-/* What a shard has that never had a block: every search ends here at once. */
-static struct {
-    struct weir__slots slots;
-    struct weir__slot none;
-} nothing;
-
 /* Slots ------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct weir__slots *slots_of(const struct weir__shard *shard)
@@ -46,7 +40,7 @@ static void write_slot(struct weir__slot *slot, void *ptr, struct weir__entry *e
 
 static size_t capacity_of(const struct weir__slots *slots)
 {
-    return slots == &nothing.slots ? 0 : slots->mask + 1;
+    return slots->mask ? slots->mask + 1 : 0;
 }
 
 static bool grow(struct weir__shard *shard)
@@ -62,7 +56,7 @@ static bool grow(struct weir__shard *shard)
         if (ptr)
             write_slot(weir__slots_find(larger, ptr, weir__blocks_hash(ptr)), ptr, entry_of(&former->slots[i]));
     }
-    larger->former = former == &nothing.slots ? NULL : former;
+    larger->former = capacity_of(former) ? former : NULL;
     atomic_store_explicit(&shard->slots, larger, memory_order_release);
     return true;
 }
@@ -171,21 +165,23 @@ static void count_free(struct weir__counts *counts, const struct weir__block *bl
 
 /* The table --------------------------------------------------------------------------------------------------------------------------- */
 
-void weir__blocks_init(struct weir__blocks *blocks)
+bool weir__blocks_init(struct weir__blocks *blocks)
 {
+    blocks->nothing = calloc(1, sizeof *blocks->nothing + sizeof blocks->nothing->slots[0]);
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
         struct weir__shard *shard = &blocks->shards[i];
         memset(shard, 0, sizeof *shard);
         weir__spin_init(&shard->lock);
-        atomic_init(&shard->slots, &nothing.slots);
+        atomic_init(&shard->slots, blocks->nothing);
     }
+    return blocks->nothing;
 }
 
 void weir__blocks_destroy(struct weir__blocks *blocks)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
         struct weir__slots *slots = slots_of(&blocks->shards[i]);
-        while (slots && slots != &nothing.slots) {
+        while (slots && slots != blocks->nothing) {
             struct weir__slots *former = slots->former;
             free(slots);
             slots = former;
@@ -196,6 +192,7 @@ void weir__blocks_destroy(struct weir__blocks *blocks)
             free(slab);
         }
     }
+    free(blocks->nothing);
 }
 
 /* An entry for the block in that slot, which may be taken. Called with room for it. */

@@ -47,7 +47,7 @@ struct weir__entry {
 /* The slots of a shard: open addressing, linear probing, never full. */
 struct weir__slots {
     struct weir__slots *former; /* what the shard had before it grew, for whoever still looks there */
-    size_t mask;                /* their number less 1; it is a power of two */
+    size_t mask;                /* their number less 1; it is a power of two. 0: none, but for an empty one where searches end */
     struct weir__slot {
         void *_Atomic ptr;
         struct weir__entry *_Atomic entry;
@@ -64,6 +64,7 @@ struct weir__shard {
 
 struct weir__blocks {
     struct weir__shard shards[WEIR__SHARDS];
+    struct weir__slots *nothing; /* what a shard has that never had a block */
 };
 
 /* Blocks are 512-byte aligned, so the low nine bits say nothing. Fibonacci hashing spreads the rest; the top bits choose the shard, the
@@ -109,7 +110,8 @@ static inline bool weir__entry_is(const struct weir__entry *entry, const void *p
            atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr;
 }
 
-void weir__blocks_init(struct weir__blocks *blocks);
+/* false: no host memory. Destroy it also then. */
+bool weir__blocks_init(struct weir__blocks *blocks);
 void weir__blocks_destroy(struct weir__blocks *blocks);
 
 /*

@@ -238,9 +238,12 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
     opened->log = options->log;
     opened->log_data = options->log_data;
     pthread_mutex_init(&opened->config, NULL);
-    weir__blocks_init(&opened->blocks);
+    bool has_table = weir__blocks_init(&opened->blocks);
     weir__callbacks_init(&opened->callbacks);
-    status = read_policy(options->policy_file, options->policy_text, error, &opened->policy);
+    if (!has_table)
+        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
+    if (status == WEIR_OK)
+        status = read_policy(options->policy_file, options->policy_text, error, &opened->policy);
     if (status == WEIR_OK)
         status = find_gpu(options->gpu, error, &opened->gpu);
     if (status == WEIR_OK) {

@@ -13,7 +13,7 @@ static struct weir_pool pool; /* for its counters; nothing else of it is touched
 
 static void set_up(void)
 {
-    weir__blocks_init(&blocks);
+    ck_assert(weir__blocks_init(&blocks));
     memset(pool.counts, 0, sizeof pool.counts);
 }
 
