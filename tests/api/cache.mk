@@ -1,0 +1,11 @@
+## SPDX-License-Identifier: MIT
+## The stream caches and the keeper. All run on a GPU too.
+api_cache_programs = tests/api/cache
+check_PROGRAMS += $(api_cache_programs)
+TESTS += $(api_cache_programs)
+gpu_bundle_programs += $(api_cache_programs)
+
+tests_api_cache_SOURCES = %reldir%/cache.c %reldir%/cache.h %reldir%/cache_bounds.c %reldir%/cache_flush.c %reldir%/cache_sim.c \
+	%reldir%/scene.c %reldir%/scene.h
+tests_api_cache_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_cache_LDADD = lib/libcore.la tests/support/libsuite.la
