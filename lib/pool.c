@@ -237,6 +237,13 @@ void weir__pool_free(weir_pool *pool)
         weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync",
                   pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, weir__pool_held(pool).live));
     }
+    uint64_t cached = weir__pool_held(pool).cached;
+    if (cached) {
+        char text[WEIR__BYTES_LEN];
+        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed while a stream captures: %s of cached blocks are lost; end "
+                                             "captures before weir_close()",
+                  pool->name, pool->device->index, weir__bytes(text, cached));
+    }
     /* A peer may still read blocks that live on. */
     if (!blocks)
         weir__settings_withdraw(pool);

@@ -430,17 +430,21 @@ START_TEST(orphans_go_back_when_the_weir_is_closed)
 }
 END_TEST
 
-/* The capture is still there when the weir is not. */
-START_TEST(weir_closed_during_a_capture_leaves_it_whole_and_no_block_behind)
+/* Nobody can free them as long as the capture lasts, and afterwards there is no weir. */
+START_TEST(weir_closed_during_a_capture_leaves_it_whole_and_says_what_is_lost)
 {
     weir_stream *s;
     gpu_stream raw = scene_stream(0);
     cache_open("on");
     scene_ok(weir_stream_open(scene.w, 0, raw, NULL, NULL, &s), "weir_stream_open");
-    cache_fill(s, 64 * KIB);
+    void *ptr = cache_fill(s, 64 * KIB);
     cache_begin_capture(raw);
+    unsigned before = atomic_load(&scene.log_lines);
     scene_close();
+    ck_assert_uint_eq(atomic_load(&scene.log_lines), before + 1);
     cache_end_capture(raw);
+    ck_assert_int_eq(scene.gpu->free_async(ptr, raw), GPU_SUCCESS);
+    scene_sync(raw);
 }
 END_TEST
 
@@ -511,6 +515,6 @@ void add_flush_cases(Suite *suite)
     tcase_add_test(capture, second_free_of_an_orphan_is_refused);
     tcase_add_test(capture, orphans_wait_while_an_opened_stream_captures);
     tcase_add_test(capture, orphans_go_back_when_the_weir_is_closed);
-    tcase_add_test(capture, weir_closed_during_a_capture_leaves_it_whole_and_no_block_behind);
+    tcase_add_test(capture, weir_closed_during_a_capture_leaves_it_whole_and_says_what_is_lost);
     tcase_add_test(capture, private_pool_with_an_orphan_serves_no_new_stream);
 }
