@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## The stream caches and the keeper. All run on a GPU too.
-api_cache_programs = tests/api/cache
+api_cache_programs = tests/api/cache tests/api/keeper
 check_PROGRAMS += $(api_cache_programs)
 TESTS += $(api_cache_programs)
 gpu_bundle_programs += $(api_cache_programs)
@@ -9,3 +9,7 @@ tests_api_cache_SOURCES = %reldir%/cache.c %reldir%/cache.h %reldir%/cache_bound
 	%reldir%/scene.c %reldir%/scene.h
 tests_api_cache_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_cache_LDADD = lib/libcore.la tests/support/libsuite.la
+
+tests_api_keeper_SOURCES = %reldir%/keeper.c %reldir%/scene.c %reldir%/scene.h
+tests_api_keeper_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_keeper_LDADD = lib/libcore.la tests/support/libsuite.la
