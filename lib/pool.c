@@ -139,12 +139,11 @@ void weir__pool_count_live(weir_pool *pool, int64_t bytes)
 struct weir__held weir__pool_held(weir_pool *pool)
 {
     struct weir__cached cached = weir__streams_cached(pool->device, pool);
-    int64_t live = (int64_t)atomic_load(&pool->live) + cached.live;
     return (struct weir__held){
-        .live = live > 0 ? (uint64_t)live : 0,
+        .live = cached.live > 0 ? (uint64_t)cached.live : 0,
         .cached = cached.bytes + weir__orphans_bytes(pool->device, pool),
-        .hits = atomic_load(&pool->closed_hits) + cached.hits,
-        .keeps = atomic_load(&pool->closed_keeps) + cached.keeps,
+        .hits = cached.hits,
+        .keeps = cached.keeps,
     };
 }
 
