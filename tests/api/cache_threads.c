@@ -320,6 +320,7 @@ static void run_crowd(const char *keeper, uint64_t seed)
     for (size_t i = 0; i < WORKERS; i++)
         ck_assert_msg(!workers[i].complaint[0], "%s", workers[i].complaint);
     ck_assert_uint_eq(atomic_load(&crowd->overlaps), 0);
+    ck_assert(!ownership_is_full());
     ck_assert_uint_eq(atomic_load(&crowd->wrong), 0);
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
     scene_ok(weir_pool_trim(crowd->side, 0, NULL, NULL), "weir_pool_trim");

@@ -7,12 +7,14 @@
 #define GRANULE 9                       /* bits of an address within what one bit stands for */
 #define REGION 21                       /* bits of an address within a region */
 #define WORDS (1 << (REGION - GRANULE - 6))
-#define REGIONS 32768                   /* a power of two: 64 GiB of addresses ever touched */
+#define REGIONS (1 << 18)               /* a power of two: 512 GiB of addresses, since a pool that grows again may do so elsewhere */
 
 static struct region {
     _Atomic uintptr_t key; /* the address of the region, or 0 */
     _Atomic uint64_t words[WORDS];
 } regions[REGIONS];
+
+static atomic_bool is_full;
 
 /* The region with that address, added if there is none yet. NULL: there is no room. */
 static struct region *find(uintptr_t key)
@@ -24,6 +26,7 @@ static struct region *find(uintptr_t key)
         if (seen == key || (!seen && (atomic_compare_exchange_strong(&region->key, &seen, key) || seen == key)))
             return region;
     }
+    atomic_store(&is_full, true);
     return NULL;
 }
 
@@ -45,7 +48,7 @@ static bool change(const void *ptr, size_t size, bool claimed)
         size_t first = (size_t)(begin - base), last = (size_t)((end < stop ? end : stop) - base);
         struct region *region = find(base << GRANULE);
         if (!region)
-            return false;
+            return true;
         for (size_t at = first / 64; at * 64 < last; at++) {
             uint64_t bits = mask(first, last, at);
             uint64_t before = claimed ? atomic_fetch_or(&region->words[at], bits) : atomic_fetch_and(&region->words[at], ~bits);
@@ -64,4 +67,9 @@ bool ownership_claim(const void *ptr, size_t size)
 bool ownership_give_up(const void *ptr, size_t size)
 {
     return change(ptr, size, false);
+}
+
+bool ownership_is_full(void)
+{
+    return atomic_load(&is_full);
 }

@@ -11,10 +11,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* false: some of the bytes are claimed already, or the map is full; what could be claimed is. */
+/* false: some of the bytes are claimed already; what could be claimed is. */
 bool ownership_claim(const void *ptr, size_t size);
 
 /* false: some of the bytes were not claimed. */
 bool ownership_give_up(const void *ptr, size_t size);
+
+/* Whether the map had no room for a region: then it knows nothing of some blocks, and a test that ends so has shown nothing. */
+bool ownership_is_full(void);
 
 #endif
