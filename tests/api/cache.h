@@ -7,8 +7,8 @@
 
 #define KIB (UINT64_C(1) << 10)
 
-/* Opens a weir with the pools `main` (the default, with this value of `cache`, as in "on" or "{ largest: 4KiB }") and `other`, and the streams
-   `side` (of `other`) and `own` (of `main`, private). */
+/* Opens a weir with the pools `main` (the default, with this value of `cache`, as in "on" or "{ largest: 4KiB }") and `other`, and the
+   streams `side` (of `other`) and `own` (of `main`, private). */
 void cache_open(const char *cache);
 /* The same policy with another value of `cache`, in a file of its own that the weir is reloaded from. */
 void cache_reload(const char *cache);

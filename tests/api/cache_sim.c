@@ -3,6 +3,7 @@
  * cache_sim.c - caches where the simulator is needed: calls of CUDA are counted and made to fail, streams are destroyed under Weir's feet,
  * and the driver is an old one.
  */
+#include "lib/stream.h"
 #include "tests/api/cache.h"
 
 /* Calls ------------------------------------------------------------------------------------------------------------------------------- */
@@ -244,6 +245,24 @@ START_TEST(recycled_handle_can_be_opened_beside_its_predecessor)
 }
 END_TEST
 
+/* A thread that found a stream by its id may be late: another stream may be in the place of that one. */
+START_TEST(call_for_a_stream_that_was_replaced_meanwhile_is_not_served)
+{
+    cache_open("on");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = cache_fill(s, 64 * KIB), *served = NULL;
+    uint64_t id = s->id, former = id + 1;
+    unsigned class = weir__class_of(64 * KIB);
+    ck_assert_int_eq(weir__cache_serve(s, &former, NULL, class, 64 * KIB, &served), WEIR__CACHE_CLOSED);
+    ck_assert_ptr_null(served);
+    ck_assert_int_eq(weir__cache_serve(s, &id, NULL, class, 64 * KIB, &served), WEIR__CACHE_DONE);
+    ck_assert_ptr_eq(served, ptr);
+    struct weir__entry *entry = weir__blocks_claim(&scene.w->blocks, ptr);
+    ck_assert_int_eq(weir__cache_keep(s, &former, entry), WEIR__CACHE_CLOSED);
+    ck_assert_int_eq(weir__cache_keep(s, &id, entry), WEIR__CACHE_DONE);
+}
+END_TEST
+
 START_TEST(trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device)
 {
     weir_stream *s;
@@ -368,6 +387,7 @@ static void add_handle_cases(Suite *suite)
     tcase_add_test(handles, recycled_handle_is_not_served_from_the_old_streams_cache);
     tcase_add_test(handles, block_freed_on_a_recycled_handle_does_not_enter_the_old_streams_cache);
     tcase_add_test(handles, recycled_handle_can_be_opened_beside_its_predecessor);
+    tcase_add_test(handles, call_for_a_stream_that_was_replaced_meanwhile_is_not_served);
     tcase_add_test(handles, trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device);
     tcase_add_test(handles, blocks_of_a_destroyed_stream_wait_for_the_end_of_a_capture);
     tcase_add_test(handles, stream_closed_after_its_handle_was_recycled_leaves_orphans);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cache_threads.c - caches under eight threads with streams of their own and shared ones, two pools, and frees on other streams, while a ninth
- * thread trims, reloads and takes statistics. What is asserted holds in any interleaving; the sanitizers see the rest. Runs on the simulator
- * and on a GPU.
+ * cache_threads.c - caches under eight threads with streams of their own and shared ones, two pools, and frees on other streams, while a
+ * ninth thread trims, reloads and takes statistics. What is asserted holds in any interleaving; the sanitizers see the rest. Runs on the
+ * simulator and on a GPU.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * keeper.c - what the keeper gives back, what it leaves, and that it does nothing where there is nothing to do. Runs on the simulator and on
- * a GPU. Nothing here depends on how fast anything is: what must happen is waited for until the suite's time limit.
+ * keeper.c - what the keeper gives back, what it leaves, and that it does nothing where there is nothing to do. Runs on the simulator and
+ * on a GPU. Nothing here depends on how fast anything is: what must happen is waited for until the suite's time limit.
  */
 #include <dirent.h>
 #include <pthread.h>

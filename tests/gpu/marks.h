@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * marks.h - patterns in blocks, written and checked by the device in the order of a stream: whoever else writes into the block between the two
- * is found, and so is a block that was given to another stream too early.
+ * marks.h - patterns in blocks, written and checked by the device in the order of a stream: whoever else writes into the block between the
+ * two is found, and so is a block that was given to another stream too early.
  *
  * On a GPU two kernels do it, PTX text that the driver compiles, so that the build needs no nvcc. On the simulator copies do. Process-wide;
  * marks_open() and marks_close() are for one thread while no other uses the rest.

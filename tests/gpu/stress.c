@@ -3,8 +3,8 @@
  * stress.c - no two owners share a byte: ten million allocations on sixteen streams, a thread each, from two pools, with frees on other
  * streams, while another thread trims and the keeper runs.
  *
- * Every live block is claimed in a map of memory (ownership.h). Of each eighth block the device writes a mark on the stream that got it, and
- * checks it on the stream that frees it, right before the free (marks.h). A block that goes to another stream is ordered by an event.
+ * Every live block is claimed in a map of memory (ownership.h). Into each eighth block the device writes a mark on the stream that got it,
+ * and checks it on the stream that frees it, right before the free (marks.h). A block that goes to another stream is ordered by an event.
  * WEIR_STRESS_COUNT sets the number of allocations; on the simulator it is smaller unless that says otherwise.
  */
 #include <pthread.h>
