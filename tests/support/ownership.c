@@ -4,10 +4,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define GRANULE 9                       /* bits of an address within what one bit stands for */
-#define REGION 21                       /* bits of an address within a region */
+#define GRANULE 9 /* bits of an address within what one bit stands for */
+#define REGION 21 /* bits of an address within a region */
 #define WORDS (1 << (REGION - GRANULE - 6))
-#define REGIONS (1 << 18)               /* a power of two: 512 GiB of addresses, since a pool that grows again may do so elsewhere */
+#define REGIONS (1 << 18) /* a power of two: 512 GiB of addresses, since a pool that grows again may do so elsewhere */
 
 static struct region {
     _Atomic uintptr_t key; /* the address of the region, or 0 */
