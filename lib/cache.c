@@ -185,6 +185,25 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
     return drained;
 }
 
+bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
+{
+    weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    struct weir__cache *cache = (struct weir__cache *)((char *)guard - offsetof(struct weir__cache, lock));
+    weir__spin_lock(guard);
+    bool is_dead = atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
+                   atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr && !atomic_load(&entry->live);
+    struct weir__entry **link = is_dead ? &cache->classes[entry->class].first : NULL;
+    while (link && *link && *link != entry)
+        link = &(*link)->next;
+    bool found = link && *link;
+    if (found) {
+        *link = entry->next;
+        cache->bytes -= weir__class_bytes[entry->class];
+    }
+    weir__spin_unlock(guard);
+    return found;
+}
+
 bool weir__cache_holds(weir_stream *stream)
 {
     weir__spin_lock(&stream->cache.lock);

@@ -61,6 +61,10 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
  */
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
 
+/* CUDA has given the address again, although the entry, of a block that was freed, is in a cache: the program has freed it with
+   cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */
+bool weir__cache_forget(struct weir__entry *entry, const void *ptr);
+
 /* Whether there is anything in it. */
 bool weir__cache_holds(weir_stream *stream);
 

@@ -6,6 +6,13 @@
 #define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
 #define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
 
+void weir__event_destroy(const struct gpu *gpu, gpu_event event)
+{
+    int code = gpu->event_destroy(event);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+}
+
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
     gpu_event made;
@@ -18,7 +25,7 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
             code = gpu->stream_capture_status(stream, &capture);
         weir__current_end(gpu, former);
         if (code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE)
-            gpu->event_destroy(made);
+            weir__event_destroy(gpu, made);
     }
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);

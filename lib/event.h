@@ -24,4 +24,6 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
  */
 bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline);
 
+void weir__event_destroy(const struct gpu *gpu, gpu_event event);
+
 #endif

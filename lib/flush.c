@@ -155,7 +155,7 @@ static void settle(const weir_stream *stream)
     if (!weir__event_behind(gpu, stream->device->index, stream->handle, &event))
         return;
     weir__event_wait(gpu, event, gpu->now() + SETTLE);
-    gpu->event_destroy(event);
+    weir__event_destroy(gpu, event);
 }
 
 static bool captures(const struct weir__device *device, gpu_stream handle)

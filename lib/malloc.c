@@ -64,7 +64,7 @@ static void undo_growth(const struct weir__request *request, uint64_t max_size)
     if (weir__event_behind(gpu, request->pool->device->index, request->stream, &event)) {
         if (weir__event_wait(gpu, event, 0))
             is_within_cap(request->pool, max_size);
-        gpu->event_destroy(event);
+        weir__event_destroy(gpu, event);
     }
     weir__relaxed_end(gpu, mode);
 }
@@ -172,10 +172,27 @@ static void forget_former(const struct weir__block *former)
     weir__pool_release(former->pool);
 }
 
+/* A block that is in a cache was given to CUDA a second time, which cannot see that it should be refused. */
+static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
+{
+    struct weir__block block;
+    if (!weir__cache_forget(entry, ptr))
+        return;
+    weir__blocks_remove(&w->blocks, entry, false, &block);
+    atomic_fetch_sub_explicit(&block.pool->taken, bytes_of(&block), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&block.pool->spare, (int64_t)bytes_of(&block), memory_order_relaxed);
+    weir__log(w, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed with weir_free() and again with cudaFreeAsync()", block.ptr,
+              block.pool->name);
+    weir__pool_release(block.pool);
+}
+
 static weir_status enter(const struct weir__block *block, gpu_stream stream)
 {
     weir_pool *pool = block->pool;
     struct weir__block former;
+    struct weir__entry *stale = weir__blocks_look(&pool->w->blocks, block->ptr);
+    if (stale && atomic_load_explicit(&stale->guard, memory_order_relaxed))
+        forget_cached(pool->w, stale, block->ptr);
     if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
         pool->w->gpu->free_async(block->ptr, stream);
         count_free(pool, block);

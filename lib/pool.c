@@ -150,12 +150,11 @@ void weir__pool_count_live(weir_pool *pool, int64_t bytes)
 struct weir__held weir__pool_held(weir_pool *pool)
 {
     struct weir__cached cached = weir__streams_cached(pool->device, pool);
-    int64_t live = (int64_t)atomic_load(&pool->taken) - atomic_load(&pool->spare) + cached.live;
     return (struct weir__held){
-        .live = live > 0 ? (uint64_t)live : 0,
+        .live = cached.live > 0 ? (uint64_t)cached.live : 0,
         .cached = cached.bytes + weir__orphans_bytes(pool->device, pool),
-        .hits = atomic_load(&pool->closed_hits) + cached.hits,
-        .keeps = atomic_load(&pool->closed_keeps) + cached.keeps,
+        .hits = cached.hits,
+        .keeps = cached.keeps,
     };
 }
 
@@ -248,12 +247,12 @@ void weir__pool_free(weir_pool *pool)
         weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync",
                   pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, weir__pool_held(pool).live));
     }
-    uint64_t orphans = weir__orphans_bytes(pool->device, pool);
-    if (orphans) {
+    uint64_t cached = weir__pool_held(pool).cached;
+    if (cached) {
         char text[WEIR__BYTES_LEN];
-        weir__log(pool->w, WEIR_LOG_WARNING,
-                  "pool '%s' on device %d is closed while a stream captures: %s of cached blocks stay with it (see weir_stream_close)",
-                  pool->name, pool->device->index, weir__bytes(text, orphans));
+        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed while a stream captures: %s of cached blocks are lost; end "
+                                             "captures before weir_close()",
+                  pool->name, pool->device->index, weir__bytes(text, cached));
     }
     /* A peer may still read blocks that live on. */
     if (!blocks)
@@ -341,20 +340,28 @@ uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attrib
     return value;
 }
 
+/* 0 where CUDA does not say. */
+static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
+{
+    uint64_t reserved = 0;
+    int code = gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return reserved;
+}
+
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
 {
     const struct gpu *gpu = pool->w->gpu;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     pthread_mutex_lock(&pool->lock);
     uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
-    uint64_t small = 0;
     int code = GPU_SUCCESS;
     if (pool->small) {
         /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
-        gpu->pool_get(pool->small, GPU_POOL_RESERVED, &small);
+        uint64_t small = reserved_by(gpu, pool->small);
         code = gpu->pool_trim(pool->handle, keep > small ? keep - small : 0);
-        uint64_t main = 0;
-        gpu->pool_get(pool->handle, GPU_POOL_RESERVED, &main);
+        uint64_t main = reserved_by(gpu, pool->handle);
         if (code == GPU_SUCCESS)
             code = gpu->pool_trim(pool->small, keep > main ? keep - main : 0);
         if (code == GPU_SUCCESS)

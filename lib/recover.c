@@ -174,7 +174,7 @@ static void release_wait(const struct climb *climb, const struct wait *wait, boo
     if (wait->entry)
         weir__pending_unclaim(&climb->device->pending, wait->entry, done);
     else
-        climb->gpu->event_destroy(wait->event);
+        weir__event_destroy(climb->gpu, wait->event);
     if (wait->stream && done)
         weir__stream_settle(climb->device, wait->stream, wait->bytes);
 }

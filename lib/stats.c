@@ -18,7 +18,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 /*
  * live + cached + slack = used and used + idle = reserved hold in every snapshot, although other threads allocate meanwhile: each sum is made
- * at least as large as its parts, which were read before it.
+ * at least as large as its parts, which were read before it. As many blocks were allocated as were freed, at least.
  */
 static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {
@@ -27,8 +27,8 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->is_exportable = pool->is_exportable;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     struct weir__held held = weir__pool_held(pool);
-    stats->mallocs = counts.mallocs + held.hits;
     stats->frees = counts.frees + held.keeps;
+    stats->mallocs = larger(counts.mallocs + held.hits, stats->frees);
     stats->cache_hits = held.hits;
     stats->live_blocks = stats->mallocs - stats->frees;
     stats->graph_blocks = counts.graph_mallocs - counts.graph_frees;

@@ -142,8 +142,13 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
 
 struct weir__cached weir__streams_cached(struct weir__device *device, const weir_pool *pool)
 {
-    struct weir__cached sum = { 0 };
     pthread_rwlock_rdlock(&device->lock);
+    /* With the lock, since what a stream's cache has counted becomes the pool's own when the stream leaves the list. */
+    struct weir__cached sum = {
+        .hits = atomic_load(&pool->closed_hits),
+        .keeps = atomic_load(&pool->closed_keeps),
+        .live = (int64_t)atomic_load(&pool->taken) - atomic_load(&pool->spare),
+    };
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
         struct weir__cache *cache = &stream->cache;
         if (stream->pool != pool)
@@ -401,6 +406,14 @@ static void wait_for_pins(const weir_stream *s)
             nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 }
 
+/* What the cache has counted becomes the pool's own. Called with device->lock held for writing: who adds up sees the one or the other. */
+static void settle_counts(weir_stream *s)
+{
+    weir__pool_count_live(s->pool, s->cache.live);
+    atomic_fetch_add(&s->pool->closed_hits, s->cache.hits);
+    atomic_fetch_add(&s->pool->closed_keeps, s->cache.keeps);
+}
+
 static void unlist_stream(weir_stream *s)
 {
     struct weir__device *device = s->device;
@@ -410,15 +423,8 @@ static void unlist_stream(weir_stream *s)
         link = &(*link)->next;
     *link = s->next;
     rebuild_filters(device);
+    settle_counts(s);
     pthread_rwlock_unlock(&device->lock);
-}
-
-/* What the cache has counted becomes the pool's own. */
-static void settle_counts(weir_stream *s)
-{
-    weir__pool_count_live(s->pool, s->cache.live);
-    atomic_fetch_add(&s->pool->closed_hits, s->cache.hits);
-    atomic_fetch_add(&s->pool->closed_keeps, s->cache.keeps);
 }
 
 void weir_stream_close(weir_stream *s)
@@ -432,7 +438,6 @@ void weir_stream_close(weir_stream *s)
     weir__flush_closed(s);
     unlist_stream(s);
     wait_for_pins(s);
-    settle_counts(s);
     if (s->is_own) {
         synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);

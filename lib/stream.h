@@ -60,10 +60,10 @@ weir_status weir__stream_closed(weir_error *error, const char *function);
    0 at the end. */
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
 
-/* What the caches of the pool's open streams hold and have done. */
+/* What the caches of the pool's open streams hold, what all that it ever had have done, and the bytes in users' hands. */
 struct weir__cached {
     uint64_t bytes, hits, keeps;
-    int64_t live; /* bytes in users' hands that the pool does not know of yet */
+    int64_t live; /* frees may be counted before what they free: then it is below 0 for a moment */
 };
 struct weir__cached weir__streams_cached(struct weir__device *device, const weir_pool *pool);
 

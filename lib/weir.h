@@ -147,7 +147,8 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * streams that are open, since CUDA crashes where a pool is destroyed before (measured); a pool with frees pending elsewhere is destroyed
  * by the next weir_open() or weir_close(), and its memory goes back when the program synchronises. Blocks still live stay valid, are
  * logged, and are the caller's to free with cudaFreeAsync(); the memory of their pool returns with the last of them.
- * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then.
+ * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. And end captures first: what the cache of
+ * a stream holds that captures stays with its pool, and is logged.
  * Threads: no other call on this weir may run or follow.
  */
 WEIR_API void weir_close(weir *w);
@@ -224,9 +225,9 @@ WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const ch
 /*
  * Forgets the stream. Blocks allocated on it live on; those in its cache go back to CUDA, in the order of the stream. A private pool
  * without live blocks serves the next private stream of its entry. NULL does nothing.
- * Call it before cudaStreamDestroy(), and not while the stream captures. Otherwise the stream cannot take what is in its cache, which then
- * goes back only at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that synchronises the device for it, and at none at
- * which a stream captures.
+ * Call it before cudaStreamDestroy(), and not while the stream captures. Otherwise the stream cannot take what is in its cache. Of a
+ * destroyed one that goes back only at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that synchronises the device for it,
+ * and at none at which a stream captures; of one that captured, at weir_close().
  * Waits for calls on this weir_stream in progress: if one of them is recovering from out-of-memory, for as long as that takes. So a
  * callback of the ladder must not close the stream whose request it serves; it would wait for itself. Waits for the work of the stream only
  * if weir_stream_create() made it.

@@ -12,3 +12,12 @@ tests_gpu_conformance_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
 tests_gpu_sim_SOURCES = %reldir%/sim.c %reldir%/sim_test.h %reldir%/sim_work.c
 tests_gpu_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
+
+## Sixteen streams under load: small on the simulator, ten million allocations on a GPU (WEIR_STRESS_COUNT).
+check_PROGRAMS += tests/gpu/stress
+TESTS += tests/gpu/stress
+gpu_bundle_programs += tests/gpu/stress
+tests_gpu_stress_SOURCES = %reldir%/stress.c %reldir%/marks.c %reldir%/marks.h tests/support/ownership.c tests/support/ownership.h \
+	tests/api/scene.c tests/api/scene.h
+tests_gpu_stress_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_gpu_stress_LDADD = lib/libcore.la tests/support/libsuite.la

@@ -178,7 +178,7 @@ step_sanitizer() {
         name=$(short "$program")-sanitizer
         start=$(date +%s.%N)
         echo "== $name"
-        CK_FORK=no CUDA_VISIBLE_DEVICES=${devices[0]} timeout --kill-after=10 "$limit" compute-sanitizer --tool memcheck \
+        WEIR_STRESS_COUNT=20000 CK_FORK=no CUDA_VISIBLE_DEVICES=${devices[0]} timeout --kill-after=10 "$limit" compute-sanitizer --tool memcheck \
             --report-api-errors no --log-file "$out/$name-memcheck.txt" "./$program" >"$out/$name.log" 2>"$out/$name.err"
         errors=$(sed -n 's/^========= ERROR SUMMARY: \([0-9]*\) error.*/\1/p' "$out/$name-memcheck.txt")
         result="${errors:-no} found"

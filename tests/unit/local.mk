@@ -41,3 +41,8 @@ EXTRA_DIST += %reldir%/policies
 
 dist_check_SCRIPTS += %reldir%/schema.sh
 TESTS += %reldir%/schema.sh
+
+check_PROGRAMS += tests/unit/class
+TESTS += tests/unit/class
+tests_unit_class_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_class_LDADD = tests/support/libsuite.la lib/libcore.la

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* What caches hold at most: per stream, per device, and who has to make room. Runs on the simulator and on a GPU. */
+#include <stdio.h>
+
+#include "tests/api/cache.h"
+
+#define SOME 96 /* blocks of 64 KiB, which is more than any cache here may hold */
+
+/* Without the check most frees take another, shorter path. */
+static const char *const checks[] = { "true", "false" };
+
+static void open_bounded(const char *bounds, int check)
+{
+    char cache[256];
+    snprintf(cache, sizeof cache, "{ %s, capture_check: %s }", bounds, checks[check]);
+    cache_open(cache);
+}
+
+static weir_pool *other_pool(void)
+{
+    weir_pool *pool;
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &pool), "weir_pool_get");
+    return pool;
+}
+
+START_TEST(cache_never_holds_more_than_per_stream)
+{
+    void *ptrs[SOME];
+    uint64_t most = 0;
+    open_bounded("per_stream: 1MiB", _i);
+    weir_stream *s = scene_create(NULL);
+    for (size_t i = 0; i < SOME; i++)
+        ptrs[i] = scene_malloc(s, 64 * KIB);
+    for (size_t i = 0; i < SOME; i++) {
+        scene_free(s, ptrs[i]);
+        uint64_t cached = cache_bytes("main");
+        ck_assert_uint_le(cached, MIB);
+        most = cached > most ? cached : most;
+    }
+    ck_assert_uint_eq(most, MIB);
+}
+END_TEST
+
+START_TEST(cache_never_holds_more_than_per_stream_of_mixed_sizes)
+{
+    void *ptrs[SOME];
+    open_bounded("per_stream: 1MiB", _i);
+    weir_stream *s = scene_create(NULL);
+    for (size_t i = 0; i < SOME; i++)
+        ptrs[i] = scene_malloc(s, 1 + i * i * 7919 % (300 * KIB));
+    for (size_t i = 0; i < SOME; i++) {
+        scene_free(s, ptrs[i]);
+        ck_assert_uint_le(cache_bytes("main"), MIB);
+    }
+}
+END_TEST
+
+START_TEST(each_stream_may_hold_per_stream)
+{
+    cache_open("{ per_stream: 1MiB }");
+    for (unsigned i = 1; i <= 3; i++) {
+        cache_fill_many(scene_create(NULL), 64 * KIB, 32);
+        ck_assert_uint_eq(cache_bytes("main"), i * MIB);
+    }
+}
+END_TEST
+
+START_TEST(all_caches_together_never_hold_more_than_per_device)
+{
+    void *ptrs[4][SOME];
+    weir_stream *streams[4];
+    open_bounded("per_stream: 2MiB, per_device: 3MiB", _i);
+    for (size_t s = 0; s < 4; s++) {
+        streams[s] = scene_create(NULL);
+        for (size_t i = 0; i < SOME; i++)
+            ptrs[s][i] = scene_malloc(streams[s], 64 * KIB);
+    }
+    for (size_t i = 0; i < SOME; i++)
+        for (size_t s = 0; s < 4; s++) {
+            scene_free(streams[s], ptrs[s][i]);
+            ck_assert_uint_le(cache_bytes("main"), 3 * MIB);
+        }
+    ck_assert_uint_eq(cache_bytes("main"), 3 * MIB);
+}
+END_TEST
+
+START_TEST(pools_have_a_per_device_of_their_own)
+{
+    cache_open("{ per_stream: 1MiB, per_device: 1MiB }");
+    cache_fill_many(scene_create(NULL), 64 * KIB, 32);
+    cache_fill_many(scene_create("side"), 64 * KIB, 32);
+    ck_assert_uint_eq(cache_bytes("main"), MIB);
+    ck_assert_uint_eq(cache_bytes("other"), 2 * MIB);
+}
+END_TEST
+
+START_TEST(stream_takes_the_room_that_a_closed_one_had)
+{
+    cache_open("{ per_stream: 2MiB, per_device: 2MiB }");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    cache_fill_many(a, 64 * KIB, 32);
+    cache_fill_many(b, 64 * KIB, 1);
+    ck_assert_uint_eq(cache_bytes("main"), 2 * MIB);
+    weir_stream_close(a);
+    ck_assert_uint_eq(cache_bytes("main"), 0);
+    cache_fill_many(b, 64 * KIB, 32);
+    ck_assert_uint_eq(cache_bytes("main"), 2 * MIB);
+}
+END_TEST
+
+START_TEST(stream_takes_the_room_that_a_trim_left)
+{
+    cache_open("{ per_stream: 2MiB, per_device: 2MiB }");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    cache_fill_many(a, 64 * KIB, 32);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
+    cache_fill_many(b, 64 * KIB, 32);
+    ck_assert_uint_eq(cache_bytes("main"), 2 * MIB);
+}
+END_TEST
+
+/* A stream whose blocks are all in use gives up what it was granted for them when it next finds its cache empty, but for 2 MiB. */
+START_TEST(stream_takes_the_room_that_another_does_not_need_any_more)
+{
+    void *ptrs[SOME];
+    cache_open("{ per_stream: 6MiB, per_device: 6MiB }");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    cache_fill_many(a, 64 * KIB, SOME);
+    ck_assert_uint_eq(cache_bytes("main"), 6 * MIB);
+    for (size_t i = 0; i < SOME; i++)
+        ptrs[i] = scene_malloc(a, 64 * KIB);
+    void *more = scene_malloc(a, 64 * KIB);
+    cache_fill_many(b, 64 * KIB, SOME);
+    ck_assert_uint_ge(cache_bytes("main"), 4 * MIB);
+    for (size_t i = 0; i < SOME; i++)
+        scene_free(a, ptrs[i]);
+    scene_free(a, more);
+    ck_assert_uint_eq(cache_bytes("main"), 6 * MIB);
+}
+END_TEST
+
+START_TEST(block_that_finds_no_room_at_all_goes_to_cuda)
+{
+    cache_open("{ per_stream: 1MiB, per_device: 1MiB }");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    cache_fill_many(a, 64 * KIB, 16);
+    void *ptr = scene_malloc(b, 64 * KIB);
+    uint64_t used = scene_pool_stats("main").used;
+    scene_free(b, ptr);
+    ck_assert_uint_eq(cache_bytes("main"), MIB);
+    ck_assert_uint_eq(scene_pool_stats("main").used, used - 64 * KIB);
+}
+END_TEST
+
+START_TEST(class_without_a_new_block_for_longest_makes_room)
+{
+    cache_open("{ per_stream: 1MiB }");
+    weir_stream *s = scene_create(NULL);
+    cache_fill(s, 512 * KIB);
+    cache_fill_many(s, 256 * KIB, 3);
+    ck_assert_uint_eq(cache_bytes("main"), 768 * KIB);
+    void *other = scene_malloc(s, 512 * KIB);
+    ck_assert_uint_eq(cache_hits("main"), 0);
+    ck_assert_uint_eq(cache_bytes("main"), 768 * KIB);
+    scene_free(s, other);
+}
+END_TEST
+
+START_TEST(class_that_had_a_new_block_since_is_spared)
+{
+    cache_open("{ per_stream: 1MiB }");
+    weir_stream *s = scene_create(NULL);
+    void *large = scene_malloc(s, 512 * KIB);
+    cache_fill_many(s, 128 * KIB, 4);
+    scene_free(s, large); /* the cache is full, and the newest block is the large one */
+    cache_fill_many(s, 64 * KIB, 4);
+    ck_assert_uint_eq(cache_bytes("main"), MIB);
+    ck_assert_ptr_eq(scene_malloc(s, 512 * KIB), large);
+    scene_free(s, large);
+}
+END_TEST
+
+START_TEST(block_that_made_room_is_cudas_again)
+{
+    cache_open("{ per_stream: 1MiB }");
+    weir_stream *s = scene_create(NULL);
+    cache_fill_many(s, 512 * KIB, 2);
+    cache_fill(s, 64 * KIB);
+    weir_pool_stats stats = scene_pool_stats("main");
+    ck_assert_uint_eq(stats.cached, 512 * KIB + 64 * KIB);
+    ck_assert_uint_eq(stats.used, 512 * KIB + 64 * KIB);
+    ck_assert_uint_eq(stats.live_blocks, 0);
+}
+END_TEST
+
+START_TEST(pool_that_is_no_streams_has_nothing_cached)
+{
+    cache_open("on");
+    weir_stream *s = scene_create(NULL);
+    gpu_stream raw = weir_stream_handle(s);
+    for (size_t i = 0; i < 8; i++)
+        scene_free(s, scene_pool_malloc(other_pool(), 64 * KIB, raw));
+    ck_assert_uint_eq(cache_bytes("other"), 0);
+}
+END_TEST
+
+void add_bounds_cases(Suite *suite)
+{
+    TCase *tcase = suite_case(suite, "bounds", 60);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    tcase_add_loop_test(tcase, cache_never_holds_more_than_per_stream, 0, 2);
+    tcase_add_loop_test(tcase, cache_never_holds_more_than_per_stream_of_mixed_sizes, 0, 2);
+    tcase_add_test(tcase, each_stream_may_hold_per_stream);
+    tcase_add_loop_test(tcase, all_caches_together_never_hold_more_than_per_device, 0, 2);
+    tcase_add_test(tcase, pools_have_a_per_device_of_their_own);
+    tcase_add_test(tcase, stream_takes_the_room_that_a_closed_one_had);
+    tcase_add_test(tcase, stream_takes_the_room_that_a_trim_left);
+    tcase_add_test(tcase, stream_takes_the_room_that_another_does_not_need_any_more);
+    tcase_add_test(tcase, block_that_finds_no_room_at_all_goes_to_cuda);
+    tcase_add_test(tcase, class_without_a_new_block_for_longest_makes_room);
+    tcase_add_test(tcase, class_that_had_a_new_block_since_is_spared);
+    tcase_add_test(tcase, block_that_made_room_is_cudas_again);
+    tcase_add_test(tcase, pool_that_is_no_streams_has_nothing_cached);
+}
