@@ -9,16 +9,16 @@
 
 #include "bench/bench.h"
 
-static bool read_repetitions(const char *text, size_t *repetitions, char *why, size_t len)
+static bool read_number(const char *option, const char *text, long least, long most, size_t *number, char *why, size_t len)
 {
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < ARGUMENTS_REPETITIONS_MIN || value > BENCH_SAMPLES_MAX) {
-        snprintf(why, len, "--repetitions %s: write a number from %d to %d", text, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX);
+    if (errno || end == text || *end || value < least || value > most) {
+        snprintf(why, len, "%s %s: write a number from %ld to %ld", option, text, least, most);
         return false;
     }
-    *repetitions = (size_t)value;
+    *number = (size_t)value;
     return true;
 }
 
@@ -46,6 +46,7 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
 {
     static const struct option options[] = {
         { "repetitions", required_argument, NULL, 'r' },
+        { "row-seconds", required_argument, NULL, 's' },
         { "json", required_argument, NULL, 'j' },
         { "quick", no_argument, NULL, 'q' },
         { "list", no_argument, NULL, 'l' },
@@ -57,10 +58,14 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
     /* 0 makes glibc start anew, so that a process can read more than one command line. */
     optind = 0;
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":r:j:qlh", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":r:s:j:qlh", options, NULL)) != -1;) {
         switch (option) {
         case 'r':
-            if (!read_repetitions(optarg, &result.repetitions, why, len))
+            if (!read_number("--repetitions", optarg, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX, &result.repetitions, why, len))
+                return false;
+            break;
+        case 's':
+            if (!read_number("--row-seconds", optarg, 1, ARGUMENTS_ROW_SECONDS_MAX, &result.row_seconds, why, len))
                 return false;
             break;
         case 'j':

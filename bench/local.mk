@@ -29,7 +29,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/threads.c
 bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 bench_weir_bench_LDADD = bench/libbench.la lib/libcore.la
-CLEANFILES += bench/weir-bench
+CLEANFILES += bench/weir-bench bench/libbench.la
 if HAVE_CUDA
 gpu_bundle_programs += bench/weir-bench
 endif

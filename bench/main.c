@@ -2,7 +2,7 @@
 /*
  * weir-bench: what Weir costs, saves and rescues on a GPU, beside the raw calls. Needs a CUDA device that nothing else uses meanwhile.
  *
- *   weir-bench [--quick] [--repetitions N] [--json FILE] [SECTION...]
+ *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--json FILE] [SECTION...]
  *
  * Exit status: 0 if every figure keeps its bound, 1 if one misses it, 2 if a measurement could not be made.
  */
@@ -44,10 +44,11 @@ static void list(FILE *file, const char *indent)
 
 static void usage(void)
 {
-    printf("usage: weir-bench [--quick] [--repetitions N] [--json FILE] [SECTION...]\n"
+    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--json FILE] [SECTION...]\n"
            "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
            "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
            "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
+           "  -s, --row-seconds N   leave out rows of random that would take longer, as far as shorter ones tell\n"
            "  -j, --json FILE       write every sample to FILE as well\n"
            "  -l, --list            list the sections\n"
            "sections (all):\n",
@@ -138,6 +139,7 @@ int main(int argc, char **argv)
     unsetenv("WEIR_CONF");
     bench.repetitions = arguments.repetitions;
     bench.quick = arguments.quick;
+    bench.row_seconds = arguments.row_seconds;
     uint64_t start = bench_now();
     open_device(&bench);
     /* A file that cannot be written is better known before minutes of measuring than after them. */

@@ -213,7 +213,20 @@ static void measure(struct bench *bench, struct allocator *allocators, const str
         allocators[a].empty(&allocators[a]);
 }
 
-static void measure_row(struct bench *bench, struct allocator *allocators, size_t count, uint64_t largest_size)
+/* Whether a row would take longer than is wanted, by what a step of a shorter sequence took (0: there was none). */
+static bool is_too_long(const struct bench *bench, size_t count, uint64_t largest_size, double step_ns)
+{
+    /* Raw and the default policy, each with a pass to warm up; a large cache takes next to nothing. */
+    double seconds = step_ns * 2 * (double)count * 2 * 2 * ARGUMENTS_REPETITIONS_MIN / 1e9;
+    char size[32];
+    if (!bench->row_seconds || seconds <= (double)bench->row_seconds)
+        return false;
+    printf("random   %zu of up to %s: left out, as it would take about %.0f s\n", count, bench_size_name(largest_size, size), seconds);
+    return true;
+}
+
+/* Returns what a step of the raw calls took, in nanoseconds. */
+static double measure_row(struct bench *bench, struct allocator *allocators, size_t count, uint64_t largest_size)
 {
     struct row row = { .count = count, .largest = largest_size };
     if (!sequence_record(&row.sequence, count, largest_size, SEED))
@@ -224,6 +237,7 @@ static void measure_row(struct bench *bench, struct allocator *allocators, size_
     measure(bench, allocators, &row);
     free(row.blocks);
     sequence_clear(&row.sequence);
+    return bench_median(&allocators[RAW].series);
 }
 
 /* A cache as large as the device allows: what is freed is kept by size, so that it needs more than is ever live. */
@@ -250,6 +264,7 @@ void section_random(struct bench *bench)
         [LARGE] = { "weir, large cache", weir_allocate, weir_release, weir_empty, true },
         [MALLOC] = { "raw cudaMalloc", malloc_allocate, malloc_release, malloc_empty, false },
     };
+    double step_ns[COUNT_OF(largest)] = { 0 };
     char policy[192];
     for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
         allocators[a].stream = shared_stream();
@@ -257,8 +272,10 @@ void section_random(struct bench *bench)
     open_weir(bench, &allocators[DEFAULT], "weir: 1\npools: { p: { devices: [0] } }\n");
     open_weir(bench, &allocators[LARGE], large_policy(bench, policy));
     for (size_t c = 0; c < COUNT_OF(counts) - bench->quick; c++) {
-        for (size_t i = 0; i < COUNT_OF(largest); i += 1 + bench->quick)
-            measure_row(bench, allocators, counts[c], largest[i]);
+        for (size_t i = 0; i < COUNT_OF(largest); i += 1 + bench->quick) {
+            if (!is_too_long(bench, counts[c], largest[i], step_ns[i]))
+                step_ns[i] = measure_row(bench, allocators, counts[c], largest[i]);
+        }
     }
     for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
         weir_stream_close(allocators[a].opened);

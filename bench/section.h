@@ -24,6 +24,7 @@ struct bench {
     const struct gpu *gpu; /* for its delay kernel */
     size_t repetitions;
     bool quick;      /* fewer rows and shorter samples */
+    size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
     uint64_t memory; /* bytes of the device that were free at the start */
     struct bench_report report;
 };

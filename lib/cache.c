@@ -95,7 +95,7 @@ static void count_live(weir_stream *stream, int64_t bytes)
     }
 }
 
-static enum weir__cache_answer serve(weir_stream *stream, unsigned class, size_t size, void **ptr)
+static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *entry = cache->classes[class].first;
@@ -103,7 +103,7 @@ static enum weir__cache_answer serve(weir_stream *stream, unsigned class, size_t
         give_grant_back(stream->pool, cache, cache->bytes + 2 * GRANT_STEP);
         return WEIR__CACHE_MISS;
     }
-    if (is_barred(stream))
+    if (ask && is_barred(stream))
         return WEIR__CACHE_MISS;
     weir__cache_take(cache, entry, class);
     cache->hits++;
@@ -118,15 +118,15 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
                                           void **ptr)
 {
     weir__spin_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, class, size, ptr) : WEIR__CACHE_CLOSED;
+    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, !id, class, size, ptr) : WEIR__CACHE_CLOSED;
     weir__spin_unlock(&stream->cache.lock);
     return answer;
 }
 
-static enum weir__cache_answer keep(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims, bool *wake)
+static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake)
 {
     struct weir__cache *cache = &stream->cache;
-    if (entry->pool != stream->pool || !weir__pool_caches(entry->pool, entry->class) || is_barred(stream) ||
+    if (entry->pool != stream->pool || !weir__pool_caches(entry->pool, entry->class) || (ask && is_barred(stream)) ||
         !make_room(stream, entry, victims))
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);
@@ -142,7 +142,7 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
     struct weir__entry *victims = NULL;
     bool wake = false;
     weir__spin_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
+    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, !id, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
     if (victims)
         atomic_fetch_add(&stream->pins, 1);
     weir__spin_unlock(&stream->cache.lock);

@@ -107,30 +107,15 @@ void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
     weir__stream_unpin(stream);
 }
 
-/* Whether the handle still is the stream that was opened. */
-static bool is_itself(const weir_stream *stream)
-{
-    const struct gpu *gpu = stream->w->gpu;
-    uint64_t id = 0;
-    if (!stream->device->has_stream_ids)
-        return true;
-    int former = weir__current_begin(gpu, stream->device->index, stream->handle);
-    int code = gpu->stream_id(stream->handle, &id);
-    weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    return code == GPU_SUCCESS && id == stream->id;
-}
-
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
 {
     if (!weir__cache_holds(stream))
         return 0;
-    bool itself = is_itself(stream);
-    struct weir__entry *entries = weir__cache_drain(stream, before, itself);
+    bool gone = atomic_load(&stream->is_gone);
+    struct weir__entry *entries = weir__cache_drain(stream, before, !gone);
     if (!entries)
         return 0;
-    if (!itself) {
+    if (gone) {
         add_orphans(stream->device, &stream->device->orphans, entries);
         return 0;
     }
@@ -179,8 +164,7 @@ static bool is_quiet(struct weir__device *device)
     bool quiet = !captures(device, GPU_STREAM_LEGACY);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            /* One that was destroyed cannot say, and captures nothing. */
-            quiet = quiet && !(is_itself(streams[i]) && captures(device, streams[i]->handle));
+            quiet = quiet && (atomic_load(&streams[i]->is_gone) || !captures(device, streams[i]->handle));
             weir__stream_unpin(streams[i]);
         }
     return quiet;

@@ -4,8 +4,8 @@
  *
  * Orphans are cached blocks whose stream cannot take their free. Its work is done only when the device as a whole has been synchronised,
  * which destroys captures; so they are kept until a flush finds that nothing on the device captures, as far as can be known. Of a stream
- * that was destroyed while it was open, and whose handle may be another stream by now, that is all. One that captured when it was closed may
- * go on capturing, and must not be asked any more: its blocks wait for weir_close(), which no capture may outlast.
+ * that was destroyed while it was open, which shows when another one of its handle is opened, that is all. One that captured when it was
+ * closed may go on capturing, and must not be asked any more: its blocks wait for weir_close(), which no capture may outlast.
  */
 #ifndef WEIR_LIB_FLUSH_H
 #define WEIR_LIB_FLUSH_H

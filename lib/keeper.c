@@ -125,6 +125,13 @@ static uint64_t run(struct weir__job *job)
     return again ? now + interval(w) : WEIR__SERVICE_NEVER;
 }
 
+/* With a keeper the frees of streams that are not open are noted as soon as they can make a growth step idle. */
+static void set_due(weir *w, bool on)
+{
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__pending_set_due(&w->devices[d].pending, on ? WEIR__GROWTH_STEP : w->devices[d].info.memory / WEIR__PENDING_SHARE);
+}
+
 weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
 {
     if (on == weir__keeper_is_on(w))
@@ -132,12 +139,14 @@ weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
     if (!on) {
         atomic_store(&w->keeper.is_on, false);
         weir__service_remove(&w->keeper.job);
+        set_due(w, false);
         return WEIR_OK;
     }
     w->keeper.job.run = run;
     weir_status status = weir__service_add(&w->keeper.job, error);
     if (status != WEIR_OK)
         return status;
+    set_due(w, true);
     atomic_store(&w->keeper.is_on, true);
     weir__service_wake(&w->keeper.job, 0);
     return WEIR_OK;

@@ -8,8 +8,15 @@ static __thread char thread_name;
 
 void weir__pending_init(struct weir__pending *pending, uint64_t device_memory)
 {
-    *pending = (struct weir__pending){ .due = device_memory / 64 };
+    *pending = (struct weir__pending){ .due = device_memory / WEIR__PENDING_SHARE };
     weir__spin_init(&pending->lock);
+}
+
+void weir__pending_set_due(struct weir__pending *pending, uint64_t due)
+{
+    weir__spin_lock(&pending->lock);
+    pending->due = due;
+    weir__spin_unlock(&pending->lock);
 }
 
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)

@@ -18,6 +18,7 @@
 
 #define WEIR__PENDING_MAX 64
 #define WEIR__PENDING_WAYS 16 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
+#define WEIR__PENDING_SHARE 64 /* `due` is this part of the device */
 #define WEIR__PENDING_SMALLEST (UINT64_C(1) << 20) /* bytes: smaller frees are not worth counting */
 
 struct weir__pending_entry {
@@ -35,6 +36,9 @@ struct weir__pending {
     uint64_t due;
     struct weir__pending_entry entries[WEIR__PENDING_MAX];
 };
+
+/* Frees are to be noted from so many bytes on: with a keeper, which would wait for them in vain, that is less. */
+void weir__pending_set_due(struct weir__pending *pending, uint64_t due);
 
 void weir__pending_init(struct weir__pending *pending, uint64_t device_memory);
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu);

@@ -28,19 +28,32 @@ static weir_stream *find(struct weir__device *device, gpu_stream handle, uint64_
     return stream;
 }
 
-/* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. */
+/* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. GPU_CAPTURE_UNSUPPORTED: the
+   stream captures, so that its id must not be asked for. */
 static int get_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
 {
     const struct gpu *gpu = device->w->gpu;
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
     *id = 0;
     if (!device->has_stream_ids)
         return GPU_SUCCESS;
     int former = weir__current_begin(gpu, device->index, handle);
-    int code = gpu->stream_id(handle, id);
+    int code = gpu->stream_capture_status(handle, &capture);
+    if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
+        code = gpu->stream_id(handle, id);
     weir__current_end(gpu, former);
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
-    return code;
+    return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
+}
+
+/* The opened stream of that handle. Only where its id cannot be asked for: a handle proves little. */
+static weir_stream *find_handle(struct weir__device *device, gpu_stream handle)
+{
+    weir_stream *stream = device->streams;
+    while (stream && (stream->handle != handle || atomic_load(&stream->is_gone)))
+        stream = stream->next;
+    return stream;
 }
 
 static uint64_t filter_bit(gpu_stream handle)
@@ -100,11 +113,11 @@ weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
     weir_pool *pool = device->default_pool;
     uint64_t id;
     /* Without ids a handle proves nothing: it may be a new stream under an old number. */
-    if (!(atomic_load_explicit(&device->routed, memory_order_acquire) & filter_bit(handle)) || !device->has_stream_ids ||
-        get_id(device, handle, &id) != GPU_SUCCESS)
+    if (!(atomic_load_explicit(&device->routed, memory_order_acquire) & filter_bit(handle)) || !device->has_stream_ids)
         return pool;
+    int code = get_id(device, handle, &id);
     pthread_rwlock_rdlock(&device->lock);
-    weir_stream *stream = find(device, handle, id);
+    weir_stream *stream = code == GPU_SUCCESS ? find(device, handle, id) : find_handle(device, handle);
     if (stream) {
         pool = stream->pool;
         weir__pool_hold(pool);
@@ -264,6 +277,10 @@ static void list_stream(weir_stream *stream)
 {
     struct weir__device *device = stream->device;
     pthread_rwlock_wrlock(&device->lock);
+    /* A stream of the same handle and another id was destroyed without having been closed. */
+    for (weir_stream *former = device->streams; former; former = former->next)
+        if (former->handle == stream->handle && former->handle)
+            atomic_store(&former->is_gone, true);
     stream->number = device->streams ? device->streams->number + 1 : 0;
     stream->next = device->streams;
     device->streams = stream;
@@ -309,6 +326,8 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     weir *w = device->w;
     uint64_t id;
     int code = get_id(device, handle, &id);
+    if (code == GPU_CAPTURE_UNSUPPORTED)
+        return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: open it before its capture, or after");
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
     weir_stream *stream = dig_up_stream(device);
@@ -325,6 +344,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     if (status == WEIR_OK) {
         stream->handle = handle;
         stream->is_own = is_own;
+        atomic_store(&stream->is_gone, false);
         atomic_store(&stream->freed, 0);
         weir__cache_open(stream, id, pool);
         list_stream(stream);
@@ -445,7 +465,7 @@ void weir_stream_close(weir_stream *s)
             gpu->forget_error(code);
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
         }
-    } else {
+    } else if (!atomic_load(&s->is_gone)) {
         int former = weir__current_begin(gpu, s->device->index, s->handle);
         note_freed(s);
         weir__current_end(gpu, former);

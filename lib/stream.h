@@ -24,6 +24,7 @@ struct weir_stream {
     gpu_stream handle;
     uint64_t id; /* with device->has_stream_ids */
     bool is_own; /* made by weir_stream_create() */
+    atomic_bool is_gone; /* its handle has become another stream, which was opened too: it was destroyed without having been closed */
     weir_pool *pool;
     struct weir__cache cache;
     _Atomic uint64_t freed; /* bytes freed here since recovery last saw the stream idle: the order in which it waits */
@@ -36,7 +37,7 @@ struct weir_stream {
  */
 weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
 
-/* The opened stream that the handle is, by its id, or NULL. It is not pinned: another thread may close it, and open another stream in its
+/* The opened stream that the handle is, by its id, or NULL; also NULL while it captures. It is not pinned: another thread may close it, and open another stream in its
    place, at any moment, which the functions of cache.h see by the id. */
 weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id);
 

@@ -174,7 +174,8 @@ struct gpu {
     int (*stream_destroy)(gpu_stream stream);
     /* Precondition of synchronise: the stream cannot be capturing. */
     int (*stream_synchronize)(gpu_stream stream);
-    /* Needs GPU_FEATURE_STREAM_ID. For a fixed handle the answer is that of the current device. */
+    /* Needs GPU_FEATURE_STREAM_ID. For a fixed handle the answer is that of the current device. Precondition: the stream is alive (CUDA
+       crashes otherwise) and does not capture: it fails then and destroys the capture, relaxed mode or not (measured). */
     int (*stream_id)(gpu_stream stream, uint64_t *id);
     /* Harmless on any stream. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
     int (*stream_capture_status)(gpu_stream stream, enum gpu_capture_status *status);

@@ -199,9 +199,14 @@ int sim_stream_id(struct sim_thread *self, gpu_stream handle, uint64_t *id)
         return GPU_NOT_SUPPORTED;
     struct sim_stream *stream;
     int code = sim_stream_find(self, handle, &stream);
-    if (!code)
-        *id = stream->id;
-    return code;
+    if (code)
+        return code;
+    if (stream->capture) {
+        sim_capture_invalidate(stream->capture->id);
+        return GPU_CAPTURE_UNSUPPORTED;
+    }
+    *id = stream->id;
+    return 0;
 }
 
 int sim_stream_synchronize(struct sim_thread *self, gpu_stream handle)

@@ -362,6 +362,34 @@ END_TEST
 
 /* What is cached for a stream that captures when it is closed waits for the capture's end: only a synchronise of the device could tell that
    it can be given back, and would spoil the capture. */
+START_TEST(opening_a_capturing_stream_is_refused_and_leaves_its_capture_whole)
+{
+    weir_stream *s = NULL;
+    weir_error error = WEIR_ERROR_INIT;
+    scene_open(plain);
+    gpu_stream stream = scene_stream(0);
+    begin(stream, GPU_CAPTURE_MODE_GLOBAL);
+    ck_assert_int_eq(weir_stream_open(scene.w, 0, stream, NULL, &error, &s), WEIR_CAPTURING);
+    ck_assert_ptr_nonnull(strstr(error.text, "open it before its capture"));
+    ck_assert_uint_eq(end(stream), 0);
+}
+END_TEST
+
+/* Which pool it is, its handle says: its id cannot be asked for. */
+START_TEST(raw_request_on_a_capturing_stream_with_a_pool_of_its_own_leaves_its_capture_whole)
+{
+    weir_stream *s;
+    scene_open("weir: 1\npools: { main: {} }\nstreams: { own: { pool: main, private: true } }\n");
+    gpu_stream stream = scene_stream(0);
+    scene_ok(weir_stream_open(scene.w, 0, stream, "own", NULL, &s), "weir_stream_open");
+    begin(stream, GPU_CAPTURE_MODE_GLOBAL);
+    void *ptr = scene_malloc_on(stream, MIB);
+    scene_free_on(stream, ptr);
+    ck_assert_uint_eq(end(stream), 2);
+    weir_stream_close(s);
+}
+END_TEST
+
 START_TEST(trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole)
 {
     weir_stream *s;
@@ -570,6 +598,8 @@ int main(void)
     tcase_add_test(beside, administration_leaves_a_global_capture_of_another_thread_whole);
     tcase_add_test(beside, administration_leaves_a_global_capture_of_the_same_thread_whole);
     tcase_add_test(beside, reload_leaves_a_global_capture_whole);
+    tcase_add_test(beside, opening_a_capturing_stream_is_refused_and_leaves_its_capture_whole);
+    tcase_add_test(beside, raw_request_on_a_capturing_stream_with_a_pool_of_its_own_leaves_its_capture_whole);
     tcase_add_test(beside, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole);
     tcase_add_test(beside, last_free_of_a_private_pool_leaves_a_global_capture_whole);
 

@@ -89,6 +89,17 @@ START_TEST(other_repetitions_are_refused_with_the_range)
 }
 END_TEST
 
+START_TEST(row_seconds_are_taken_and_are_none_by_default)
+{
+    ck_assert(reads("--list", NULL, NULL));
+    ck_assert_uint_eq(seen.row_seconds, 0);
+    ck_assert(reads("--row-seconds=20", NULL, NULL));
+    ck_assert_uint_eq(seen.row_seconds, 20);
+    ck_assert(!reads("--row-seconds=0", NULL, NULL));
+    ck_assert_ptr_nonnull(strstr(why, "from 1 to 86400"));
+}
+END_TEST
+
 START_TEST(a_file_and_a_section_may_come_in_any_order)
 {
     ck_assert(reads("threads", "--json", "out.json"));
@@ -133,6 +144,7 @@ int main(void)
     tcase_add_test(all, an_unknown_section_is_named);
     tcase_add_test(all, defaults_are_nine_repetitions_and_no_file);
     tcase_add_test(all, quick_repeats_five_times_unless_told_otherwise);
+    tcase_add_test(all, row_seconds_are_taken_and_are_none_by_default);
     tcase_add_test(all, repetitions_in_range_are_taken);
     tcase_add_loop_test(all, other_repetitions_are_refused_with_the_range, 0, sizeof(bad_repetitions) / sizeof(bad_repetitions[0]));
     tcase_add_test(all, a_file_and_a_section_may_come_in_any_order);

@@ -95,6 +95,22 @@ static int ask_status(void *stream)
     return g->stream_capture_status(stream, &status);
 }
 
+static int ask_id(void *stream)
+{
+    uint64_t id;
+    return g->stream_id(stream, &id);
+}
+
+START_TEST(relaxed_question_for_the_id_of_the_capturing_stream_spoils_the_capture)
+{
+    if (!g->supports(0, GPU_FEATURE_STREAM_ID, NULL, 0))
+        return;
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_RELAXED));
+    ck_assert_gpu_code(in_other_thread(GPU_CAPTURE_MODE_RELAXED, ask_id, rig.a), GPU_CAPTURE_UNSUPPORTED);
+    expect_spoilt();
+}
+END_TEST
+
 START_TEST(relaxed_synchronise_of_the_capturing_stream_spoils_the_capture)
 {
     ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_RELAXED));
@@ -343,6 +359,7 @@ void add_capture_tests(Suite *suite)
     tcase_add_test(tcase, relaxed_query_of_a_captured_event_spoils_the_capture);
     tcase_add_test(tcase, relaxed_record_and_wait_harm_no_capture);
     tcase_add_test(tcase, relaxed_free_on_the_capturing_stream_is_refused_and_harms_no_capture);
+    tcase_add_test(tcase, relaxed_question_for_the_id_of_the_capturing_stream_spoils_the_capture);
     tcase_add_test(tcase, asking_for_the_status_harms_no_capture);
     tcase_add_test(tcase, legacy_stream_cannot_tell_while_a_blocking_stream_captures);
     tcase_add_test(tcase, legacy_stream_can_tell_while_a_non_blocking_stream_captures);

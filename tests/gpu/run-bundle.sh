@@ -8,6 +8,7 @@
 #   OUT=DIR               where everything raw goes (./results)
 #   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; sections of weir-bench have their own)
 #   BENCH_QUICK=1         figures: weir-bench --quick
+#   BENCH_ROW_SECONDS=N   figures: weir-bench --row-seconds=N (20)
 #   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'
 #
 #   tests      every test program, each test in a process of its own, on one device
@@ -160,7 +161,7 @@ step_figures() {
     for entry in "${bench_sections[@]}"; do
         section=${entry%:*}
         CUDA_VISIBLE_DEVICES=${devices[0]} limit=${entry#*:} suite "bench-$section" \
-            bench/weir-bench ${BENCH_QUICK:+--quick} --json "$out/bench-$section.json" "$section"
+            bench/weir-bench ${BENCH_QUICK:+--quick} --row-seconds="${BENCH_ROW_SECONDS:-20}" --json "$out/bench-$section.json" "$section"
         cat "$out/bench-$section.log"
     done
 }
