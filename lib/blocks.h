@@ -20,7 +20,7 @@
 #include "lib/spin.h"
 #include "lib/weir.h"
 
-#define WEIR__SHARDS 64
+#define WEIR__SHARDS 16 /* few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more */
 
 /* A block as callers see it: a copy. */
 struct weir__block {
@@ -76,10 +76,10 @@ static inline uint64_t weir__blocks_hash(const void *ptr)
 
 static inline struct weir__shard *weir__blocks_shard(struct weir__blocks *blocks, uint64_t hashed)
 {
-    return &blocks->shards[hashed >> 58];
+    return &blocks->shards[hashed >> 60];
 }
 
-_Static_assert(WEIR__SHARDS == 64, "six bits of the hash choose the shard");
+_Static_assert(WEIR__SHARDS == 16, "four bits of the hash choose the shard");
 
 /* The slot of ptr, or the free slot where it would go. */
 static inline struct weir__slot *weir__slots_find(struct weir__slots *slots, const void *ptr, uint64_t hashed)
