@@ -28,6 +28,8 @@ static const char *odd_build(void)
 {
 #if !defined(__OPTIMIZE__)
     return "this build is not optimised";
+#elif defined(__clang__)
+    return "this build is clang's, whose debug information older valgrinds cannot read; the bounds are gcc's";
 #elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return "this build has sanitizers";
 #elif defined(__has_feature)

