@@ -6,6 +6,7 @@
 #include "lib/fast.h"
 #include "lib/flush.h"
 
+#define CAP_SHARE 8 /* the caches of a pool have at most this part of its max_size */
 #define GRANT_STEP (UINT64_C(1) << 20)  /* bytes that a stream asks of its pool's cache.per_device at a time */
 
 /* The bounds --------------------------------------------------------------------------------------------------------------------------- */
@@ -14,6 +15,10 @@
 static bool grant(weir_pool *pool, struct weir__cache *cache, uint64_t bytes, uint64_t own)
 {
     uint64_t limit = atomic_load_explicit(&pool->cache.per_device, memory_order_relaxed);
+    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    /* Caches that fill a pool up to its cap make every request of another size a matter of recovery. */
+    if (max_size && limit > max_size / CAP_SHARE)
+        limit = max_size / CAP_SHARE;
     uint64_t granted = atomic_load_explicit(&pool->cache_granted, memory_order_relaxed);
     uint64_t need = cache->bytes + bytes - cache->granted, more;
     do {
@@ -188,6 +193,8 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
 {
     weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    if (!guard)
+        return false;
     struct weir__cache *cache = (struct weir__cache *)((char *)guard - offsetof(struct weir__cache, lock));
     weir__spin_lock(guard);
     bool is_dead = atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
@@ -207,7 +214,7 @@ bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
 bool weir__cache_holds(weir_stream *stream)
 {
     weir__spin_lock(&stream->cache.lock);
-    bool holds = stream->cache.bytes;
+    bool holds = stream->cache.bytes || stream->cache.granted;
     weir__spin_unlock(&stream->cache.lock);
     return holds;
 }

@@ -66,7 +66,7 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
    cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr);
 
-/* Whether there is anything in it. */
+/* Whether there is anything in it, or granted to it. */
 bool weir__cache_holds(weir_stream *stream);
 
 /* A new cache is closed. */

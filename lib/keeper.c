@@ -90,21 +90,20 @@ static bool look_at_pools(struct weir__device *device)
 {
     bool any = false;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (atomic_exchange(&pool->is_seen, false) && is_above(pool)) {
-            atomic_store(&pool->is_seen, true);
+        if (atomic_exchange(&pool->is_left, false) && (pool->is_due = is_above(pool)))
             any = true;
-        }
     if (!any)
         return false;
     bool done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE);
     bool again = false;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         uint64_t released;
-        if (!atomic_exchange(&pool->is_seen, false) || !is_above(pool))
+        if (!pool->is_due)
             continue;
+        pool->is_due = false;
         weir__pool_trim(pool, atomic_load(&pool->release_threshold), &released);
         if (!done && is_above(pool)) {
-            atomic_store(&pool->is_seen, true);
+            atomic_store(&pool->is_left, true);
             again = true;
         }
     }
@@ -132,6 +131,16 @@ static void set_due(weir *w, bool on)
         weir__pending_set_due(&w->devices[d].pending, on ? WEIR__GROWTH_STEP : w->devices[d].info.memory / WEIR__PENDING_SHARE);
 }
 
+void weir__keeper_look(weir *w)
+{
+    if (!weir__keeper_is_on(w))
+        return;
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            atomic_store(&pool->is_left, true);
+    weir__service_wake(&w->keeper.job, 0);
+}
+
 weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
 {
     if (on == weir__keeper_is_on(w))
@@ -148,7 +157,7 @@ weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
         return status;
     set_due(w, true);
     atomic_store(&w->keeper.is_on, true);
-    weir__service_wake(&w->keeper.job, 0);
+    weir__keeper_look(w);
     return WEIR_OK;
 }
 

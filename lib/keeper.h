@@ -24,6 +24,9 @@ struct weir__keeper {
 /* As the policy says, at open and at reload. Only switching on can fail. Called with w->config, or as above. */
 weir_status weir__keeper_set(weir *w, bool on, weir_error *error);
 
+/* Everything is to be looked at anew: thresholds may have fallen. Called without device->lock and pool->lock. */
+void weir__keeper_look(weir *w);
+
 /* There is something new to look at. */
 void weir__keeper_wake(weir *w);
 

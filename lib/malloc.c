@@ -191,7 +191,8 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
     weir_pool *pool = block->pool;
     struct weir__block former;
     struct weir__entry *stale = weir__blocks_look(&pool->w->blocks, block->ptr);
-    if (stale && atomic_load_explicit(&stale->guard, memory_order_relaxed))
+    if (stale && atomic_load_explicit(&stale->guard, memory_order_relaxed) &&
+        atomic_load_explicit(&stale->ptr, memory_order_relaxed) == block->ptr)
         forget_cached(pool->w, stale, block->ptr);
     if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
         pool->w->gpu->free_async(block->ptr, stream);
@@ -362,7 +363,9 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     const struct gpu *gpu = w->gpu;
     weir_pool *pool = block->pool;
     weir_status status = WEIR_OK;
-    int former = weir__current_begin(gpu, pool->device->index, stream);
+    /* Where a fixed handle means which device's stream. */
+    int device = opened ? opened->device->index : pool->device->index;
+    int former = weir__current_begin(gpu, device, stream);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     int code = gpu->free_async(block->ptr, stream);
     if (code == GPU_SUCCESS) {

@@ -135,7 +135,9 @@ static void raise_to(_Atomic uint64_t *high, uint64_t value)
 
 void weir__pool_raise_high(weir_pool *pool, uint64_t taken)
 {
-    int64_t live = (int64_t)taken - atomic_load_explicit(&pool->spare, memory_order_relaxed);
+    /* In this order, so that what a flush takes from both meanwhile makes too little of it, never too much. */
+    int64_t spare = atomic_load_explicit(&pool->spare, memory_order_acquire);
+    int64_t live = (int64_t)atomic_load_explicit(&pool->taken, memory_order_relaxed) - spare;
     raise_to(&pool->taken_high, taken);
     if (live > 0)
         raise_to(&pool->live_high, (uint64_t)live);
@@ -285,6 +287,7 @@ static void park(weir_pool *pool)
     }
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
+    weir__pool_left(pool);
 }
 
 void weir__pool_release(weir_pool *pool)

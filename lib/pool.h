@@ -35,7 +35,8 @@ struct weir_pool {
     gpu_pool small; /* the twin, or NULL */
     uint64_t small_below;
     uint64_t native_max; /* the maxSize that the driver enforces on handle; 0: none */
-    atomic_bool is_seen; /* the keeper is to look at it: something was freed into it */
+    atomic_bool is_left; /* the keeper is to look at it: something was freed into it, or its threshold fell */
+    bool is_due;         /* the keeper's own: it found idle memory above the threshold */
     bool is_default;     /* the driver's own pool: configured, not created */
     bool is_host;
     bool is_private;

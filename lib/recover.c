@@ -129,8 +129,8 @@ struct wait {
     uint64_t bytes;                    /* freed before it, as far as Weir knows */
 };
 
-/* All that can be waited for: the requesting stream (if there is a request), the opened streams, the large frees on other streams. */
-static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX + WEIR__PENDING_MAX + 1])
+/* Puts an event behind the opened streams and, if there is a request, behind its stream. */
+static size_t collect_streams(struct climb *climb, struct wait waits[static STREAMS_MAX + 1])
 {
     weir_stream *streams[STREAMS_MAX];
     size_t count = 0;
@@ -145,6 +145,13 @@ static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX 
     waits[count] = (struct wait){ .entry = NULL };
     if (!is_opened && weir__event_behind(climb->gpu, climb->device->index, climb->request->stream, &waits[count].event))
         count++;
+    return count;
+}
+
+/* All that can be waited for: these, and the large frees on other streams, which nobody else can wait for meanwhile. */
+static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX + WEIR__PENDING_MAX + 1])
+{
+    size_t count = collect_streams(climb, waits);
     uint64_t seen = 0;
     struct weir__pending_entry *entry;
     while ((entry = weir__pending_claim(&climb->device->pending, &seen)))
@@ -181,11 +188,11 @@ static void release_wait(const struct climb *climb, const struct wait *wait, boo
 
 static bool rung_flush(struct climb *climb, void **ptr)
 {
-    /* At a cap only this pool's own blocks count, and CUDA need not see their frees. But other threads, whose caches are empty now too, may
-       be faster to take what came free. */
+    /* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. But other threads,
+       whose caches are empty now too, may be faster to take what came free. */
     for (unsigned round = 0; round < CAP_ROUNDS; round++) {
         bool at_cap = climb->request->at_cap;
-        uint64_t flushed = weir__flush(climb->device, at_cap ? climb->request->pool : NULL, !at_cap);
+        uint64_t flushed = weir__flush(climb->device, at_cap ? climb->request->pool : NULL, !at_cap || climb->request->pool->native_max);
         climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
         if (flushed > 0 && retry(climb, ptr))
             return true;
@@ -224,10 +231,18 @@ static bool rung_wait(struct climb *climb, void **ptr)
 bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline)
 {
     struct climb climb = { .device = device, .gpu = device->w->gpu, .deadline = deadline };
-    struct wait waits[STREAMS_MAX + WEIR__PENDING_MAX + 1];
+    struct wait waits[STREAMS_MAX + 1];
+    struct weir__pending_entry *entry;
+    uint64_t seen = 0;
     bool all = true;
     enum gpu_capture_mode mode = weir__relaxed_begin(climb.gpu);
-    size_t count = collect(&climb, waits);
+    size_t count = collect_streams(&climb, waits);
+    /* One at a time and, but for weir_close(), without waiting: a recovery may need them. */
+    while ((entry = weir__pending_claim(&device->pending, &seen))) {
+        bool done = weir__event_wait(climb.gpu, entry->event, deadline == UINT64_MAX ? deadline : 0);
+        weir__pending_unclaim(&device->pending, entry, done);
+        all = all && done;
+    }
     for (size_t i = 0; i < count; i++) {
         bool done = weir__event_wait(climb.gpu, waits[i].event, deadline);
         release_wait(&climb, &waits[i], done);

@@ -102,6 +102,7 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
     int code = weir__settings_write_threshold(pool, bytes);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
+    weir__pool_left(pool);
     return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "release threshold of pool '%s'", pool->name);
 }
 

@@ -157,10 +157,11 @@ struct weir__cached weir__streams_cached(struct weir__device *device, const weir
 {
     pthread_rwlock_rdlock(&device->lock);
     /* With the lock, since what a stream's cache has counted becomes the pool's own when the stream leaves the list. */
+    int64_t spare = atomic_load(&pool->spare);
     struct weir__cached sum = {
         .hits = atomic_load(&pool->closed_hits),
         .keeps = atomic_load(&pool->closed_keeps),
-        .live = (int64_t)atomic_load(&pool->taken) - atomic_load(&pool->spare),
+        .live = (int64_t)atomic_load(&pool->taken) - spare,
     };
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
         struct weir__cache *cache = &stream->cache;

@@ -350,7 +350,8 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     /* Switching it on can fail, switching it off cannot. */
     if (status == WEIR_OK && after->keeper)
         status = weir__keeper_set(w, true, error);
-    if (status == WEIR_OK) {
+    bool applied = status == WEIR_OK;
+    if (applied) {
         status = each_pool(w, after, error, weir__settings_apply);
         if (status != WEIR_OK)
             each_pool(w, w->policy, NULL, weir__settings_undo);
@@ -362,9 +363,10 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     }
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);
-    /* What the caches hold was kept under other rules. */
-    for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++)
+    /* What the caches hold was kept under other rules, if only for a moment where the reload failed half-way. */
+    for (size_t d = 0; d < w->device_count && applied; d++)
         weir__flush(&w->devices[d], NULL, true);
+    weir__keeper_look(w);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);
     return status;

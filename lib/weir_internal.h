@@ -51,11 +51,11 @@ static inline bool weir__keeper_is_on(const weir *w)
     return atomic_load_explicit(&w->keeper.is_on, memory_order_relaxed);
 }
 
-/* Something was freed into the pool: the keeper is to look whether it can go back to the device. */
+/* Something was freed into the pool, or its threshold fell: the keeper is to look whether idle memory can go back to the device. */
 static inline void weir__pool_left(weir_pool *pool)
 {
-    if (weir__keeper_is_on(pool->w) && !atomic_load_explicit(&pool->is_seen, memory_order_relaxed) &&
-        !atomic_exchange(&pool->is_seen, true))
+    if (weir__keeper_is_on(pool->w) && !atomic_load_explicit(&pool->is_left, memory_order_relaxed) &&
+        !atomic_exchange(&pool->is_left, true))
         weir__keeper_wake(pool->w);
 }
 

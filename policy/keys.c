@@ -290,7 +290,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
-        .help = "The most that all caches of this pool on one device hold together. Less than per_stream is refused.",
+        .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size. Less than "
+                "per_stream is refused.",
     },
     {
         .name = "cache.largest",

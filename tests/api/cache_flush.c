@@ -93,18 +93,20 @@ END_TEST
 
 /* The flush rung ---------------------------------------------------------------------------------------------------------------------- */
 
-/* A pool whose cap is filled by a cache: 3 blocks of 64 MiB of 256. */
+/* A pool of which a cache holds as much as it may, an eighth of the cap: 4 blocks of 64 MiB of 2 GiB. */
+#define MOST (1920 * MIB) /* what fits beside nothing else */
+
 static weir_stream *fill_cap(const char *steps)
 {
     char text[512];
     snprintf(text, sizeof text,
-             "weir: 1\npools: { main: { small_below: 0, max_size: 256MiB, cache: { per_stream: 256MiB, largest: 64MiB }, "
+             "weir: 1\npools: { main: { small_below: 0, max_size: 2GiB, cache: { per_stream: 512MiB, largest: 64MiB }, "
              "on_oom: { steps: [%s], deadline: 10s } } }\n",
              steps);
     scene_open(text);
     weir_stream *s = scene_create(NULL);
-    cache_fill_many(s, 64 * MIB, 3);
-    ck_assert_uint_eq(cache_bytes("main"), 192 * MIB);
+    cache_fill_many(s, 64 * MIB, 4);
+    ck_assert_uint_eq(cache_bytes("main"), 256 * MIB);
     return s;
 }
 
@@ -112,7 +114,7 @@ START_TEST(cached_blocks_count_towards_max_size)
 {
     void *ptr;
     weir_stream *s = fill_cap("");
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 128 * MIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MOST), WEIR_OUT_OF_MEMORY);
 }
 END_TEST
 
@@ -121,16 +123,16 @@ START_TEST(report_of_a_refusal_tells_what_is_cached)
     void *ptr;
     weir_error error;
     weir_stream *s = fill_cap("");
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 128 * MIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MOST), WEIR_OUT_OF_MEMORY);
     weir_last_error(&error);
-    ck_assert_msg(strstr(error.text, "cached 192") != NULL, "%s", error.text);
+    ck_assert_msg(strstr(error.text, "cached 256") != NULL, "%s", error.text);
 }
 END_TEST
 
 START_TEST(request_at_the_cap_is_rescued_by_flush)
 {
     weir_stream *s = fill_cap("flush");
-    void *ptr = scene_malloc(s, 128 * MIB);
+    void *ptr = scene_malloc(s, MOST);
     scene_rescues(WEIR_RUNG_FLUSH, 1, 1);
     ck_assert_uint_eq(cache_bytes("main"), 0);
     scene_free(s, ptr);
@@ -141,7 +143,7 @@ START_TEST(request_on_another_stream_at_the_cap_is_rescued_by_flush)
 {
     fill_cap("flush");
     gpu_stream raw = scene_stream(0);
-    void *ptr = scene_malloc_on(raw, 128 * MIB);
+    void *ptr = scene_malloc_on(raw, MOST);
     scene_rescues(WEIR_RUNG_FLUSH, 1, 1);
     scene_free_on(raw, ptr);
 }
@@ -161,8 +163,8 @@ START_TEST(flush_that_gave_nothing_rescues_nobody)
     void *ptr;
     weir_stream *s = fill_cap("flush");
     trim(scene.pool);
-    void *held = scene_malloc(s, 200 * MIB);
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 128 * MIB), WEIR_OUT_OF_MEMORY);
+    void *held = scene_malloc(s, MOST);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MOST), WEIR_OUT_OF_MEMORY);
     ck_assert_uint_eq(scene_device_stats(0).rescues[WEIR_RUNG_FLUSH], 0);
     scene_free(s, held);
 }
@@ -239,6 +241,22 @@ START_TEST(largest_lowered_by_reload_keeps_no_larger_block)
     scene_free(s, small);
     ck_assert_uint_eq(cache_bytes("main"), 64 * KIB);
     ck_assert_uint_eq(scene_pool_stats("main").used, 64 * KIB);
+}
+END_TEST
+
+START_TEST(bounds_lowered_by_reload_hold_for_an_empty_cache_that_was_full)
+{
+    void *ptrs[64];
+    cache_open("on");
+    weir_stream *s = scene_create(NULL);
+    cache_fill_many(s, 64 * KIB, 64);
+    for (size_t i = 0; i < 64; i++)
+        ptrs[i] = scene_malloc(s, 64 * KIB);
+    ck_assert_uint_eq(cache_hits("main"), 64);
+    cache_reload("{ per_stream: 1MiB, per_device: 1MiB }");
+    for (size_t i = 0; i < 64; i++)
+        scene_free(s, ptrs[i]);
+    ck_assert_uint_eq(cache_bytes("main"), MIB);
 }
 END_TEST
 
@@ -336,11 +354,11 @@ START_TEST(flush_rung_leaves_a_capture_whole)
     cache_begin_capture(weir_stream_handle(captured));
     enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
     ck_assert_int_eq(scene.gpu->exchange_capture_mode(&mode), GPU_SUCCESS);
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 128 * MIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MOST), WEIR_OUT_OF_MEMORY);
     ck_assert_int_eq(scene.gpu->exchange_capture_mode(&mode), GPU_SUCCESS);
     cache_end_capture(weir_stream_handle(captured));
-    ck_assert_uint_eq(cache_bytes("main"), 192 * MIB);
-    scene_free(s, scene_malloc(s, 128 * MIB));
+    ck_assert_uint_eq(cache_bytes("main"), 256 * MIB);
+    scene_free(s, scene_malloc(s, MOST));
     scene_rescues(WEIR_RUNG_FLUSH, 1, 2);
 }
 END_TEST
@@ -487,6 +505,7 @@ void add_flush_cases(Suite *suite)
     tcase_add_test(reload, cache_switched_on_by_reload_keeps_blocks_on_streams_already_open);
     tcase_add_test(reload, block_from_before_the_cache_was_switched_on_goes_to_cuda);
     tcase_add_test(reload, largest_lowered_by_reload_keeps_no_larger_block);
+    tcase_add_test(reload, bounds_lowered_by_reload_hold_for_an_empty_cache_that_was_full);
     tcase_add_test(reload, bounds_lowered_by_reload_hold_from_the_next_free_on);
     tcase_add_test(close, closing_a_stream_gives_its_cache_back);
     tcase_add_test(close, closing_the_weir_gives_all_caches_back);

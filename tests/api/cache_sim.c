@@ -349,6 +349,32 @@ START_TEST(closing_the_weir_frees_the_blocks_of_a_destroyed_stream)
 }
 END_TEST
 
+/* A fixed handle means a stream of the device that it was opened on, whichever device the block is of. */
+START_TEST(block_freed_on_an_opened_default_stream_of_another_device_waits_for_that_stream)
+{
+    scene_simulate("devices=2,memory=1GiB");
+    cache_open("off");
+    weir_stream *far;
+    scene_ok(weir_stream_open(scene.w, 1, NULL, NULL, NULL, &far), "weir_stream_open");
+    weir_stream *near = scene_create(NULL);
+    void *ptr = scene_malloc(near, 64 * MIB);
+    scene_sync(weir_stream_handle(near));
+    ck_assert_int_eq(scene.gpu->set_current_device(1), GPU_SUCCESS);
+    scene_delay(NULL, 20);
+    ck_assert_int_eq(scene.gpu->set_current_device(0), GPU_SUCCESS);
+    scene_free(far, ptr);
+    /* The free has not come to pass, so nothing of the pool can go back. */
+    scene_sync(weir_stream_handle(near));
+    uint64_t released = 1;
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, &released), "weir_pool_trim");
+    ck_assert_uint_eq(released, 0);
+    scene_ok(weir_stream_synchronize(far, NULL), "weir_stream_synchronize");
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, &released), "weir_pool_trim");
+    ck_assert_uint_ge(released, 64 * MIB);
+    weir_stream_close(far);
+}
+END_TEST
+
 START_TEST(opened_stream_of_another_device_is_another_stream)
 {
     scene_simulate("devices=2,memory=1GiB");
@@ -423,6 +449,7 @@ static void add_handle_cases(Suite *suite)
     tcase_add_test(handles, blocks_of_a_destroyed_stream_wait_for_the_end_of_a_capture);
     tcase_add_test(handles, stream_closed_after_its_handle_was_recycled_leaves_orphans);
     tcase_add_test(handles, closing_the_weir_frees_the_blocks_of_a_destroyed_stream);
+    tcase_add_test(handles, block_freed_on_an_opened_default_stream_of_another_device_waits_for_that_stream);
     tcase_add_test(handles, opened_stream_of_another_device_is_another_stream);
     tcase_add_test(handles, block_freed_on_a_stream_of_another_device_goes_to_cuda);
     tcase_add_test(old, without_stream_ids_raw_handles_are_never_cached);

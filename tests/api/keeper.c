@@ -402,6 +402,18 @@ START_TEST(keeper_switched_on_by_reload_looks_at_streams_already_open)
 }
 END_TEST
 
+START_TEST(threshold_that_is_lowered_gives_back_what_is_idle_already)
+{
+    open_policy("true", "all", QUICK);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 256 * MIB));
+    await_look();
+    ck_assert_uint_gt(scene_pool_stats("main").reserved, 0);
+    ck_assert_int_eq(weir_pool_set_release_threshold(scene.pool, 0, NULL), WEIR_OK);
+    await_reserved(0);
+}
+END_TEST
+
 START_TEST(keeper_switched_off_by_reload_looks_at_nothing_more)
 {
     open_policy("true", "all", "{ idle: 10ms }");
@@ -567,6 +579,7 @@ static void add_process_cases(Suite *suite)
     tcase_add_test(capture, pool_memory_goes_back_beside_a_global_capture);
     tcase_add_test(toggle, without_keeper_there_is_no_thread);
     tcase_add_test(toggle, keeper_switched_on_by_reload_looks_at_streams_already_open);
+    tcase_add_test(toggle, threshold_that_is_lowered_gives_back_what_is_idle_already);
     tcase_add_test(toggle, keeper_switched_off_by_reload_looks_at_nothing_more);
     tcase_add_test(toggle, keeper_switched_off_and_on_again_works);
     tcase_add_test(toggle, idle_shortened_by_reload_holds_for_what_comes_then);
