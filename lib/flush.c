@@ -80,8 +80,7 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
         int code = w->gpu->free_async(block.ptr, handle);
         if (code == GPU_SUCCESS) {
             bytes += weir__class_bytes[block.class];
-            atomic_fetch_sub_explicit(&block.pool->taken, weir__class_bytes[block.class], memory_order_relaxed);
-            atomic_fetch_sub_explicit(&block.pool->spare, (int64_t)weir__class_bytes[block.class], memory_order_relaxed);
+            weir__pool_count_spare_gone(block.pool, weir__class_bytes[block.class]);
             weir__pool_left(block.pool);
             weir__pool_release(block.pool);
             continue;
@@ -143,28 +142,16 @@ static void settle(const weir_stream *stream)
     weir__event_destroy(gpu, event);
 }
 
-static bool captures(const struct weir__device *device, gpu_stream handle)
-{
-    const struct gpu *gpu = device->w->gpu;
-    enum gpu_capture_status capture;
-    int former = weir__current_begin(gpu, device->index, handle);
-    int code = gpu->stream_capture_status(handle, &capture);
-    weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
-}
-
 /* Whether nothing captures, as far as can be known: no opened stream, and no blocking stream, of which the legacy one tells. */
 static bool is_quiet(struct weir__device *device)
 {
     weir_stream *streams[BATCH];
     uint64_t below = UINT64_MAX;
     size_t count;
-    bool quiet = !captures(device, GPU_STREAM_LEGACY);
+    bool quiet = !weir__handle_captures(device, GPU_STREAM_LEGACY);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            quiet = quiet && (atomic_load(&streams[i]->is_gone) || !captures(device, streams[i]->handle));
+            quiet = quiet && (atomic_load(&streams[i]->is_gone) || !weir__stream_captures(streams[i]));
             weir__stream_unpin(streams[i]);
         }
     return quiet;

@@ -179,8 +179,7 @@ static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
     if (!weir__cache_forget(entry, ptr))
         return;
     weir__blocks_remove(&w->blocks, entry, false, &block);
-    atomic_fetch_sub_explicit(&block.pool->taken, bytes_of(&block), memory_order_relaxed);
-    atomic_fetch_sub_explicit(&block.pool->spare, (int64_t)bytes_of(&block), memory_order_relaxed);
+    weir__pool_count_spare_gone(block.pool, bytes_of(&block));
     weir__log(w, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed with weir_free() and again with cudaFreeAsync()", block.ptr,
               block.pool->name);
     weir__pool_release(block.pool);

@@ -90,6 +90,12 @@ uint64_t weir__pool_live_blocks(weir_pool *pool);
 
 /* Raises the highest values: `taken` has risen to so much, or `spare` has changed. */
 void weir__pool_raise_high(weir_pool *pool, uint64_t taken);
+/* A block that no user had went back to CUDA. */
+static inline void weir__pool_count_spare_gone(weir_pool *pool, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&pool->taken, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->spare, (int64_t)bytes, memory_order_relaxed);
+}
 /* A stream tells that users have so many bytes more, or less, of what Weir has from CUDA. */
 void weir__pool_count_live(weir_pool *pool, int64_t bytes);
 

@@ -126,16 +126,21 @@ weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
     return pool;
 }
 
-bool weir__stream_captures(const weir_stream *stream)
+bool weir__handle_captures(const struct weir__device *device, gpu_stream handle)
 {
-    const struct gpu *gpu = stream->w->gpu;
+    const struct gpu *gpu = device->w->gpu;
     enum gpu_capture_status capture;
-    int former = weir__current_begin(gpu, stream->device->index, stream->handle);
-    int code = gpu->stream_capture_status(stream->handle, &capture);
+    int former = weir__current_begin(gpu, device->index, handle);
+    int code = gpu->stream_capture_status(handle, &capture);
     weir__current_end(gpu, former);
     if (code != GPU_SUCCESS)
         gpu->forget_error(code);
     return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
+}
+
+bool weir__stream_captures(const weir_stream *stream)
+{
+    return weir__handle_captures(stream->device, stream->handle);
 }
 
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max)

@@ -51,7 +51,8 @@ static inline bool weir__stream_enter(weir_stream *stream)
     return false;
 }
 
-/* Whether the stream captures, or cannot say. */
+/* Whether a stream of the device captures, or cannot say. */
+bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);
 bool weir__stream_captures(const weir_stream *stream);
 
 /* The error of a call on a closed stream. */
