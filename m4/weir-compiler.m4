@@ -3,13 +3,14 @@ dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS, WEIR_LDFLA
 dnl the user's CFLAGS. Every flag that a compiler or linker may not know is probed.
 AC_DEFUN([WEIR_COMPILER_FLAGS], [
   WEIR_CFLAGS="-std=gnu11 -fvisibility=hidden -pthread"
+  WEIR_CXXFLAGS="-std=gnu++17 -fvisibility=hidden -pthread -Wall -Wextra"
   WEIR_LDFLAGS="-pthread"
   WEIR_LIB_LDFLAGS=
   for weir_flag in -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wvla -Wundef \
       -Wformat=2 -Wimplicit-fallthrough; do
     WEIR_TRY_CFLAG([$weir_flag], [WEIR_CFLAGS="$WEIR_CFLAGS $weir_flag"])
   done
-  AS_IF([test "x$enable_werror" = xyes], [WEIR_CFLAGS="$WEIR_CFLAGS -Werror"])
+  AS_IF([test "x$enable_werror" = xyes], [WEIR_CFLAGS="$WEIR_CFLAGS -Werror" WEIR_CXXFLAGS="$WEIR_CXXFLAGS -Werror"])
 
   weir_sanitized=no
   AS_IF([test -n "$enable_sanitizer" && test "x$enable_sanitizer" != xno], [
@@ -20,6 +21,7 @@ AC_DEFUN([WEIR_COMPILER_FLAGS], [
     WEIR_TRY_LINK([$weir_flags], [], [
       AC_MSG_ERROR([the compiler cannot link with $weir_flags: install its runtime (for clang on Debian and Ubuntu: libclang-rt-VERSION-dev) or drop the option])])
     WEIR_CFLAGS="$WEIR_CFLAGS $weir_flags -fno-omit-frame-pointer -fno-sanitize-recover=all"
+    WEIR_CXXFLAGS="$WEIR_CXXFLAGS $weir_flags -fno-omit-frame-pointer -fno-sanitize-recover=all"
     WEIR_LDFLAGS="$WEIR_LDFLAGS $weir_flags"])
   AM_CONDITIONAL([SANITIZED], [test "x$weir_sanitized" = xyes])
 
@@ -43,7 +45,15 @@ AC_DEFUN([WEIR_COMPILER_FLAGS], [
   AS_IF([test "x$weir_sanitized" = xno], [
     WEIR_TRY_LINK([-Wl,-z,defs], [WEIR_LIB_LDFLAGS="$WEIR_LIB_LDFLAGS -Wl,-z,defs"])])
 
+  dnl A library that is loaded beside other copies of itself calls its own functions, and is never unloaded: threads and exit handlers are in it.
+  WEIR_MODULE_LDFLAGS=
+  for weir_flag in -Wl,-Bsymbolic -Wl,-z,nodelete; do
+    WEIR_TRY_LINK([-shared -fPIC $weir_flag], [WEIR_MODULE_LDFLAGS="$WEIR_MODULE_LDFLAGS $weir_flag"])
+  done
+
   AC_SUBST([WEIR_CFLAGS])
+  AC_SUBST([WEIR_CXXFLAGS])
+  AC_SUBST([WEIR_MODULE_LDFLAGS])
   AC_SUBST([WEIR_LDFLAGS])
   AC_SUBST([WEIR_LIB_LDFLAGS])
 ])

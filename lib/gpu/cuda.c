@@ -39,6 +39,11 @@ SAME(GPU_CAPTURE_STATUS_NONE, cudaStreamCaptureStatusNone);
 SAME(GPU_CAPTURE_STATUS_ACTIVE, cudaStreamCaptureStatusActive);
 SAME(GPU_CAPTURE_STATUS_INVALID, cudaStreamCaptureStatusInvalidated);
 
+/* What processes send each other travels in gpu.h's own structs. */
+#define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #ours " has not the size of " #theirs)
+SAME_SIZE(struct gpu_shared_block, struct cudaMemPoolPtrExportData);
+SAME_SIZE(struct gpu_shared_event, cudaIpcEventHandle_t);
+
 /* Errors ------------------------------------------------------------------------------------------------------------------------------- */
 
 void cuda_forget_error(int code)
@@ -114,6 +119,7 @@ static int device_info(int device, struct gpu_device_info *info)
     info->memory = properties.totalGlobalMem;
     /* CUDA has no attribute for it. The driver appends the profile to the name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
     info->mig = strstr(properties.name, " MIG ") != NULL;
+    info->os_managed = properties.integrated || properties.pageableMemoryAccessUsesHostPageTables;
     unsigned char uuid[16];
     read_uuid(device, &properties, uuid);
     int len = snprintf(info->uuid, sizeof(info->uuid), "%s", info->mig ? "MIG" : "GPU");
@@ -310,6 +316,22 @@ static int pool_export(gpu_pool pool, int *fd)
     return GPU_SUCCESS;
 }
 
+static int pool_import(int device, int fd, gpu_pool *pool)
+{
+    /* The pool gets its place in the address space of the current device's context. */
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    gpu_pool imported;
+    void *handle = (void *)(intptr_t)fd; /* how CUDA wants a descriptor */
+    code = (int)cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0);
+    leave_device(device, former);
+    if (!code)
+        *pool = imported;
+    return code;
+}
+
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */
 
 static int malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
@@ -324,6 +346,26 @@ static int malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream strea
 static int free_async(void *ptr, gpu_stream stream)
 {
     return (int)cudaFreeAsync(ptr, stream);
+}
+
+static int block_export(void *ptr, struct gpu_shared_block *shared)
+{
+    struct cudaMemPoolPtrExportData data;
+    cudaError_t code = cudaMemPoolExportPointer(&data, ptr);
+    if (code == cudaSuccess)
+        memcpy(shared->bytes, &data, sizeof(data));
+    return (int)code;
+}
+
+static int block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr)
+{
+    struct cudaMemPoolPtrExportData data;
+    memcpy(&data, shared->bytes, sizeof(data));
+    void *block;
+    cudaError_t code = cudaMemPoolImportPointer(&block, pool, &data);
+    if (code == cudaSuccess)
+        *ptr = block;
+    return (int)code;
 }
 
 static int copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
@@ -394,6 +436,44 @@ static int event_create(int device, gpu_event *event)
     leave_device(device, former);
     if (!code)
         *event = created;
+    return code;
+}
+
+static int event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
+{
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    gpu_event created;
+    cudaIpcEventHandle_t handle;
+    code = (int)cudaEventCreateWithFlags(&created, cudaEventInterprocess | cudaEventDisableTiming);
+    if (!code) {
+        code = (int)cudaIpcGetEventHandle(&handle, created);
+        if (code)
+            (void)cudaEventDestroy(created);
+    }
+    leave_device(device, former);
+    if (!code) {
+        memcpy(shared->bytes, &handle, sizeof(handle));
+        *event = created;
+    }
+    return code;
+}
+
+static int event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
+{
+    int former;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    gpu_event opened;
+    cudaIpcEventHandle_t handle;
+    memcpy(&handle, shared->bytes, sizeof(handle));
+    code = (int)cudaIpcOpenEventHandle(&opened, handle);
+    leave_device(device, former);
+    if (!code)
+        *event = opened;
     return code;
 }
 
@@ -499,8 +579,11 @@ const struct gpu gpu_cuda = {
     .pool_get_access = pool_get_access,
     .pool_trim = pool_trim,
     .pool_export = pool_export,
+    .pool_import = pool_import,
     .malloc_async = malloc_async,
     .free_async = free_async,
+    .block_export = block_export,
+    .block_import = block_import,
     .copy_async = copy_async,
     .set_async = set_async,
     .stream_create = stream_create,
@@ -508,6 +591,7 @@ const struct gpu gpu_cuda = {
     .stream_synchronize = stream_synchronize,
     .stream_id = cuda_stream_id,
     .stream_capture_status = stream_capture_status,
+    .stream_capture_id = cuda_stream_capture_id,
     .stream_wait_event = stream_wait_event,
     .delay = cuda_delay,
     .event_create = event_create,
@@ -515,6 +599,8 @@ const struct gpu gpu_cuda = {
     .event_record = event_record,
     .event_query = event_query,
     .event_synchronize = event_synchronize,
+    .event_create_shared = event_create_shared,
+    .event_open_shared = event_open_shared,
     .exchange_capture_mode = exchange_capture_mode,
     .capture_begin = capture_begin,
     .capture_end = capture_end,

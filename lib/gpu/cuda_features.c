@@ -92,6 +92,23 @@ int cuda_stream_id(gpu_stream stream, uint64_t *id)
 #endif
 }
 
+/* The same function with more and more outputs behind the id: what counts are the headers that there are, also where older ones are assumed. */
+int cuda_stream_capture_id(gpu_stream stream, uint64_t *id)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long number = 0;
+#if CUDART_VERSION >= 13000
+    int code = (int)cudaStreamGetCaptureInfo(stream, &status, &number, NULL, NULL, NULL, NULL);
+#elif CUDART_VERSION >= 12000
+    int code = (int)cudaStreamGetCaptureInfo_v2(stream, &status, &number, NULL, NULL, NULL);
+#else
+    int code = (int)cudaStreamGetCaptureInfo(stream, &status, &number);
+#endif
+    if (!code)
+        *id = status == cudaStreamCaptureStatusNone ? 0 : number;
+    return code;
+}
+
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int)
 {
     static const struct {

@@ -22,10 +22,11 @@
 /* The toolkit that this was built with, as CUDA writes versions. */
 int cuda_toolkit(void);
 
-/* The operations versions, supports and stream_id of struct gpu. */
+/* The operations versions, supports, stream_id and stream_capture_id of struct gpu. */
 int cuda_versions(int *driver, int *runtime);
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
 int cuda_stream_id(gpu_stream stream, uint64_t *id);
+int cuda_stream_capture_id(gpu_stream stream, uint64_t *id);
 
 /* CUDA's name of a pool attribute, and whether CUDA keeps it as an int instead of 64 bits. False if this toolkit has no such attribute. */
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int);

@@ -103,11 +103,23 @@ struct gpu_pool_spec {
     uint64_t max_size; /* bytes; 0 = no cap; needs GPU_FEATURE_POOL_MAX_SIZE */
 };
 
+/* What processes send each other of a block and of an event: CUDA's cudaMemPoolPtrExportData and cudaIpcEventHandle_t, opaque bytes. */
+#define GPU_SHARED_BYTES 64
+struct gpu_shared_block {
+    unsigned char bytes[GPU_SHARED_BYTES];
+};
+struct gpu_shared_event {
+    unsigned char bytes[GPU_SHARED_BYTES];
+};
+
 struct gpu_device_info {
     char name[256];
     char uuid[48];   /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or "MIG-…" */
     uint64_t memory; /* bytes in all */
     bool mig;
+    /* Its memory is the host's, or a NUMA node of the host: the operating system may have more of it than device_memory() says
+       (cudaMemGetInfo() and nvmlDeviceGetMemoryInfo_v2() in NVIDIA's references). */
+    bool os_managed;
 };
 
 struct gpu {
@@ -153,6 +165,11 @@ struct gpu {
     /* A new file descriptor (close-on-exec, the caller's) for a pool created with posix_fd. */
     int (*pool_export)(gpu_pool pool, int *fd);
 
+    /* The pool behind another process's pool_export(), on this process's device of that number, which must be the same GPU. The descriptor
+       stays the caller's. An imported pool only imports blocks: it can neither allocate nor trim nor be asked anything. Destroy it after its
+       last block was freed: the exporter's memory goes back when every process has destroyed its pool (measured). */
+    int (*pool_import)(int device, int fd, gpu_pool *pool);
+
     /* Memory ------------------------------------------------------------------------------------------------------------------------- */
 
     /* Preconditions: size > 0; if stream is a fixed handle (null, legacy, per-thread) the pool's device is current.
@@ -163,6 +180,14 @@ struct gpu {
     /* Precondition as above. GPU_INVALID_VALUE, and no harm, for what is not a live block. Like malloc_async it spoils the global capture
        of another thread, unless the calling thread is in relaxed mode. */
     int (*free_async)(void *ptr, gpu_stream stream);
+    /* What another process needs to import the block at ptr. Precondition: its pool was exported. Its memory then goes back only with its
+       pool. Where the pool would let go of it, once it is free, by a synchronise above the release threshold or by a trim, it serves nothing
+       more, and is missing from GPU_POOL_RESERVED (measured). */
+    int (*block_export)(void *ptr, struct gpu_shared_block *shared);
+    /* A block of an imported pool, at an address of this process; free_async() ends the import, stream-ordered, and frees nothing in the
+       exporter. Preconditions: it is not imported now (a second import gives the same address with one count, measured), and is no larger
+       than 5,248 MiB (the driver crashes, measured). */
+    int (*block_import)(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr);
     /* dst and src may be device or host memory. */
     int (*copy_async)(void *dst, const void *src, size_t size, gpu_stream stream);
     int (*set_async)(void *dst, int byte, size_t size, gpu_stream stream);
@@ -179,6 +204,9 @@ struct gpu {
     int (*stream_id)(gpu_stream stream, uint64_t *id);
     /* Harmless on any stream. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
     int (*stream_capture_status)(gpu_stream stream, enum gpu_capture_status *status);
+    /* The number of the capture that the stream is part of: all streams of one capture have the same, and no other capture has it.
+       0 if it does not capture. Harmless as the one before. */
+    int (*stream_capture_id)(gpu_stream stream, uint64_t *id);
     int (*stream_wait_event)(gpu_stream stream, gpu_event event);
     /* A kernel that keeps the stream busy for so many nanoseconds; for tests, benchmarks and `weir try`. */
     int (*delay)(gpu_stream stream, uint64_t nanoseconds);
@@ -191,6 +219,12 @@ struct gpu {
     /* GPU_NOT_READY while work is left. Precondition of both: the event was not recorded on a stream that captured then. */
     int (*event_query)(gpu_event event);
     int (*event_synchronize)(gpu_event event);
+
+    /* An event that other processes can open, record, wait for and query as their own. Destroyed like any other, by each process for
+       itself. What a process recorded never completes once that process was killed before it came to it (measured): a stream waits for
+       ever then, and whoever records such an event anew hangs as well (measured). */
+    int (*event_create_shared)(int device, gpu_event *event, struct gpu_shared_event *shared);
+    int (*event_open_shared)(int device, const struct gpu_shared_event *shared, gpu_event *event);
 
     /* Capture ------------------------------------------------------------------------------------------------------------------------ */
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* sim.c - the simulated machine as a whole: starting it, entering it, faults and counts, and its table of operations. */
 #include "lib/gpu/gpu_tables.h"
-#include "lib/gpu/sim_internal.h"
+#include "lib/gpu/sim_machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Of the settings, when the machine did not start. */
+static _Thread_local char start_error[256];
 
 /* Threads and forks -------------------------------------------------------------------------------------------------------------------- */
 
@@ -27,7 +30,9 @@ static void unlock(void)
 /* The forking thread holds the lock, so that the child's copy of the machine is whole. As with CUDA, it is of no use there. */
 static void after_fork_in_child(void)
 {
-    sim.forked = sim.used;
+    sim.forked = sim.used || sim_machine_is_named();
+    sim_thread_after_fork();
+    sim_machine_after_fork();
     unlock();
 }
 
@@ -47,6 +52,18 @@ static void forget_thread(void *data)
             capture->thread = NULL;
     unlock();
     free(thread);
+}
+
+/* At exit, or when the library is unloaded: the thread must not outlive the code. Without a name there is nothing to leave. */
+__attribute__((destructor)) static void leave_machine(void)
+{
+    lock();
+    if (sim_machine_is_named()) {
+        sim.gone = true;
+        sim_thread_stop();
+        sim_machine_leave();
+    }
+    unlock();
 }
 
 static void init_process(void)
@@ -75,10 +92,13 @@ static struct sim_thread *this_thread(void)
 
 static void clear_machine(void)
 {
+    sim_thread_stop();
     sim_captures_clear();
     sim_actions_clear();
     sim_streams_clear();
     sim_pools_clear();
+    sim_gates_clear();
+    sim_machine_close();
     for (struct sim_thread *thread = sim.threads; thread; thread = thread->next)
         *thread = (struct sim_thread){ .next = thread->next };
     memset(sim.devices, 0, sizeof(sim.devices));
@@ -102,14 +122,21 @@ static int start_device(int device)
     return 0;
 }
 
+/* An error stands in start_error too. */
 static int start_machine(const struct sim_settings *settings)
 {
     clear_machine();
     sim.settings = *settings;
     memcpy(sim.faults, settings->faults, sizeof(sim.faults));
-    int code = 0;
+    if (sim_machine_open(settings, start_error, sizeof(start_error)))
+        return GPU_INVALID_VALUE;
+    snprintf(start_error, sizeof(start_error),
+             "the simulator found no host memory or address space for its devices: give them less, as in memory=1GiB");
+    int code = sim_thread_start();
     for (int device = 0; sim_device_exists(device) && !code; device++)
         code = start_device(device);
+    if (code)
+        clear_machine();
     sim.ready = !code;
     return code;
 }
@@ -133,7 +160,8 @@ const char *sim_environment_error(void)
     char why[256];
     pthread_once(&once, init_process);
     lock();
-    bool bad = !sim.ready && sim_settings_parse(getenv("WEIR_SIM"), &settings, why, sizeof(why));
+    bool bad = !sim.ready && (sim_settings_parse(getenv("WEIR_SIM"), &settings, why, sizeof(why)) ||
+                              sim_machine_check(&settings, why, sizeof(why)));
     unlock();
     if (!bad)
         return NULL;
@@ -148,11 +176,13 @@ int sim_configure(const char *settings_text, char *why, size_t len)
     if (sim_settings_parse(settings_text, &settings, why, len))
         return -1;
     lock();
-    int code = start_machine(&settings);
+    int code = sim_machine_check(&settings, why, len);
+    if (!code && start_machine(&settings)) {
+        snprintf(why, len, "%s", start_error);
+        code = -1;
+    }
     unlock();
-    if (code)
-        snprintf(why, len, "the simulator found no host memory or address space for its devices: give them less, as in memory=1GiB");
-    return code ? -1 : 0;
+    return code;
 }
 
 /* Entering and leaving ----------------------------------------------------------------------------------------------------------------- */
@@ -199,6 +229,9 @@ static int sim_enter(enum sim_operation operation, struct sim_thread **self)
     sim.calls[operation]++;
     if (sim.forked)
         return SIM_INITIALIZATION_ERROR;
+    if (sim.gone)
+        return SIM_UNLOADING;
+    sim_catch_up();
     *self = this_thread();
     if (!*self)
         return GPU_OUT_OF_MEMORY;
@@ -210,7 +243,10 @@ static int sim_leave(struct sim_thread *self, int code)
 {
     if (self && code && code != GPU_NOT_READY)
         self->last_error = code;
-    sim_pools_sweep();
+    if (sim.ready) {
+        sim_pools_sweep();
+        sim_thread_notify();
+    }
     unlock();
     return code;
 }
@@ -245,9 +281,14 @@ uint64_t sim_calls(const char *operation)
 void sim_advance(uint64_t nanoseconds)
 {
     lock();
-    sim_advance_by(nanoseconds);
-    sim_pools_sweep();
+    bool is_real = sim_machine_is_named();
+    if (!is_real) {
+        sim_advance_by(nanoseconds);
+        sim_pools_sweep();
+    }
     unlock();
+    if (is_real)
+        sim_sleep(nanoseconds);
 }
 
 int sim_last_error(void)
@@ -300,7 +341,7 @@ static bool supports(int device, enum gpu_feature feature, char *why, size_t len
 static uint64_t now(void)
 {
     lock();
-    uint64_t time = sim.now;
+    uint64_t time = sim_machine_is_named() ? sim_clock() : sim.now;
     unlock();
     return time;
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sim.h - what tests ask of the simulator beyond gpu.h. State is process-wide, behind one lock; any thread may call.
+ *
+ * With name=X among the settings the machine is one that all processes of this user with that name share, at most 64 at a time, all
+ * with the same other settings but for fail=: device memory, exported pools, shared events and the clock, which then is CLOCK_MONOTONIC and
+ * passes by itself. What is below is of the calling process alone there too. A process is on a machine from its first operation until it
+ * ends or configures another one; it holds one descriptor meanwhile.
  */
 #ifndef WEIR_SIM_H
 #define WEIR_SIM_H
@@ -23,13 +28,14 @@ uint64_t sim_calls(const char *operation);
 /* What cudaGetLastError() would return on the calling thread: the last error that an operation returned there, until forget_error(). */
 int sim_last_error(void);
 
-/* Lets virtual time pass, as a blocking call would. */
+/* Lets time pass, as a blocking call would: virtual time, or that of a named machine. */
 void sim_advance(uint64_t nanoseconds);
 
-/* What exists now, for leak checks: everything that Weir made and has not given back. Default pools do not count. */
+/* What exists now in this process, for leak checks: everything that Weir made, imported or opened and has not given back. Default pools do
+   not count. */
 struct sim_census {
     size_t blocks, pools, streams, events;
-    uint64_t reserved; /* bytes, all pools of all devices, default pools too */
+    uint64_t reserved; /* bytes, all pools of all devices, default pools too; of imported ones what is mapped */
 };
 void sim_census(struct sim_census *census);
 

@@ -117,6 +117,18 @@ int sim_stream_capture_status(struct sim_thread *self, gpu_stream handle, enum g
     return 0;
 }
 
+int sim_stream_capture_id(struct sim_thread *self, gpu_stream handle, uint64_t *id)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (code)
+        return code;
+    if (stream->kind == SIM_STREAM_LEGACY && implicit_capture(stream))
+        return GPU_CAPTURE_IMPLICIT;
+    *id = stream->capture ? stream->capture->id : 0;
+    return 0;
+}
+
 int sim_exchange_capture_mode(struct sim_thread *self, enum gpu_capture_mode *mode)
 {
     if ((unsigned)*mode > GPU_CAPTURE_MODE_RELAXED)

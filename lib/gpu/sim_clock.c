@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sim_clock.c - virtual time, and the effects on memory that wait for it. */
-#include "lib/gpu/sim_internal.h"
+/* sim_clock.c - time, and the effects on memory that wait for it. */
+#include "lib/gpu/sim_machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,6 @@
 static uint64_t later(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-static uint64_t add_saturated(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
 /* Host memory is reachable from everywhere; pool memory from the devices that have access, and only while it exists. */
@@ -26,6 +21,10 @@ static void run(const struct sim_action *action)
 {
     if (sim.sticky)
         return;
+    if (action->fence >= 0) {
+        sim_ledger_fence_done(action->fence, action->due);
+        return;
+    }
     if (!can_touch(action->device, action->dst, action->size) ||
         (action->src && !can_touch(action->device, action->src, action->size))) {
         sim.sticky = GPU_ILLEGAL_ADDRESS;
@@ -57,7 +56,8 @@ void sim_advance_to(uint64_t time)
 
 void sim_advance_by(uint64_t nanoseconds)
 {
-    sim_advance_to(add_saturated(sim.now, nanoseconds));
+    if (!sim_machine_is_named())
+        sim_advance_to(sim_time_add(sim.now, nanoseconds));
 }
 
 void sim_actions_clear(void)
@@ -75,21 +75,19 @@ static uint64_t implicit_wait(const struct sim_stream *stream)
     if (stream->kind == SIM_STREAM_LEGACY)
         for (const struct sim_stream *other = sim.streams; other; other = other->next)
             if (other->kind == SIM_STREAM_PER_THREAD && other->device == stream->device)
-                time = later(time, other->busy_until);
+                time = sim_time_join(time, other->busy_until);
     return time;
 }
 
 uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds)
 {
-    uint64_t start = later(later(sim.now, stream->busy_until), implicit_wait(stream));
-    stream->busy_until = add_saturated(start, nanoseconds);
-    uint64_t *device_busy_until = &sim.devices[stream->device].busy_until;
-    *device_busy_until = later(*device_busy_until, stream->busy_until);
+    uint64_t start = sim_time_join(later(sim.now, stream->busy_until), implicit_wait(stream));
+    stream->busy_until = sim_time_add(start, nanoseconds);
     return stream->busy_until;
 }
 
-/* Behind all that is due no later, so that what was queued first runs first. */
-static void insert(struct sim_action *action)
+/* What was queued first runs first. */
+void sim_action_insert(struct sim_action *action)
 {
     struct sim_action **place = &sim.actions;
     while (*place && (*place)->due <= action->due)
@@ -111,11 +109,30 @@ static int queue_action(struct sim_stream *stream, void *dst, const void *src, u
         free(staged);
         return GPU_OUT_OF_MEMORY;
     }
-    *action = (struct sim_action){ .device = stream->device, .dst = dst, .src = staged ? staged : src, .staged = staged,
+    *action = (struct sim_action){ .fence = -1, .device = stream->device, .dst = dst, .src = staged ? staged : src, .staged = staged,
                                    .byte = byte, .size = size };
     action->due = sim_enqueue(stream, cost(size));
-    insert(action);
+    sim_action_insert(action);
     return 0;
+}
+
+int sim_fence_enqueue(struct sim_stream *stream, int fence)
+{
+    struct sim_action *action = malloc(sizeof(*action));
+    if (!action)
+        return GPU_OUT_OF_MEMORY;
+    *action = (struct sim_action){ .fence = fence, .device = stream->device };
+    action->due = sim_enqueue(stream, 0);
+    sim_action_insert(action);
+    return 0;
+}
+
+uint64_t sim_fence_due(int fence)
+{
+    const struct sim_action *action = sim.actions;
+    while (action && action->fence != fence)
+        action = action->next;
+    return action ? action->due : SIM_NEVER;
 }
 
 int sim_set_async(struct sim_thread *self, void *dst, int byte, size_t size, gpu_stream handle)
@@ -159,7 +176,7 @@ int sim_copy_async(struct sim_thread *self, void *dst, const void *src, size_t s
     }
     code = queue_action(stream, dst, src, staged, 0, size);
     if (!code && to_host) {
-        sim_advance_to(stream->busy_until);
+        sim_wait_until(stream->busy_until);
         code = sim.sticky;
     }
     return code;

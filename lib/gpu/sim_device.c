@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sim_device.c - the simulated devices: what they are, and what they pretend to support. */
-#include "lib/gpu/sim_internal.h"
+#include "lib/gpu/sim_machine.h"
 
 #include <stdio.h>
 
@@ -91,14 +91,27 @@ int sim_versions(struct sim_thread *self, int *driver, int *runtime)
     return 0;
 }
 
+/* The same for every process on the machine, and another one for each name, so that nobody takes one machine's GPU for another's. */
+static uint64_t machine_number(void)
+{
+    uint64_t number = 0;
+    if (sim.settings.name[0])
+        number = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (const char *at = sim.settings.name; *at; at++)
+        number = (number ^ (unsigned char)*at) * UINT64_C(1099511628211);
+    return number;
+}
+
 int sim_device_info(struct sim_thread *self, int device, struct gpu_device_info *info)
 {
     (void)self;
     if (!sim_device_exists(device))
         return GPU_INVALID_DEVICE;
-    *info = (struct gpu_device_info){ .memory = sim.settings.memory, .mig = sim.settings.mig };
+    *info = (struct gpu_device_info){ .memory = sim.settings.memory, .mig = sim.settings.mig, .os_managed = sim.settings.os_managed };
     snprintf(info->name, sizeof(info->name), "simulated GPU %d", device);
-    snprintf(info->uuid, sizeof(info->uuid), "%s-00000000-0000-0000-0000-%012d", info->mig ? "MIG" : "GPU", device);
+    uint64_t number = machine_number();
+    snprintf(info->uuid, sizeof(info->uuid), "%s-%08x-%04x-%04x-0000-%012d", info->mig ? "MIG" : "GPU", (unsigned)(number >> 32),
+             (unsigned)(number >> 16 & 0xffff), (unsigned)(number & 0xffff), device);
     return 0;
 }
 
@@ -116,7 +129,7 @@ int sim_device_memory(struct sim_thread *self, int device, uint64_t *free_bytes,
     (void)self;
     if (!sim_device_exists(device))
         return GPU_INVALID_DEVICE;
-    *free_bytes = sim.settings.memory - sim.devices[device].held;
+    *free_bytes = sim_ledger_free(device);
     *total_bytes = sim.settings.memory;
     return 0;
 }

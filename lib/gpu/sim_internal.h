@@ -9,6 +9,13 @@
  * Time is virtual. Work queued on a stream is not run by anybody: when it is queued, its end is computed from what stands before it
  * (sim_enqueue), and its effect on memory waits in sim.actions until the clock gets there (sim_advance_to). Only calls that block or poll
  * move the clock, so that a program sees the same interleaving in every run.
+ *
+ * A machine with a name, which several processes share (sim_machine.h), has the real clock, CLOCK_MONOTONIC: a GPU goes on working
+ * while the process that gave it work sits in poll(), so something outside the program's calls has to run the work, and a virtual clock
+ * could then only move when all processes agree that nobody is about to do anything, which nobody can know. In each process one thread
+ * (sim_thread.c) runs what is due. Calls that wait really do, and what growing a pool costs is what it costs here.
+ *
+ * When work ends that stands behind another process's event is not known when it is queued: see sim_gate.c.
  */
 #ifndef WEIR_SIM_INTERNAL_H
 #define WEIR_SIM_INTERNAL_H
@@ -26,11 +33,16 @@
 #define SIM_PAGE (UINT64_C(2) << 20)  /* what a growth is rounded to where a whole step has no room */
 #define SIM_ALIGNMENT UINT64_C(512)
 #define SIM_POLL_NS UINT64_C(1000)  /* an event query */
+#define SIM_NEVER UINT64_MAX
+#define SIM_NAME_SIZE 33 /* of a machine */
+#define SIM_SHARED_MAX (UINT64_C(5248) << 20) /* bytes of the largest block that can be imported */
 #define SIM_LAUNCH_NS UINT64_C(1000) /* the shortest copy or set; on top, 1 ns for each KiB */
 
 /* Error numbers of CUDA that only the simulator's inside needs; gpu.h has the others. */
 enum sim_code {
     SIM_INITIALIZATION_ERROR = 3,
+    SIM_UNLOADING = 4,
+    SIM_NO_CONTEXT = 201, /* cudaErrorDeviceUninitialized */
     SIM_ILLEGAL_STATE = 401,
     SIM_CAPTURE_UNMATCHED = 903,
     SIM_CAPTURE_ISOLATION = 905,
@@ -62,8 +74,11 @@ enum sim_code {
     X(pool_get_access, (gpu_pool pool, int device, enum gpu_access *access), (self, pool, device, access)) \
     X(pool_trim, (gpu_pool pool, uint64_t keep), (self, pool, keep)) \
     X(pool_export, (gpu_pool pool, int *fd), (self, pool, fd)) \
+    X(pool_import, (int device, int fd, gpu_pool *pool), (self, device, fd, pool)) \
     X(malloc_async, (void **ptr, size_t size, gpu_pool pool, gpu_stream stream), (self, ptr, size, pool, stream)) \
     X(free_async, (void *ptr, gpu_stream stream), (self, ptr, stream)) \
+    X(block_export, (void *ptr, struct gpu_shared_block *shared), (self, ptr, shared)) \
+    X(block_import, (gpu_pool pool, const struct gpu_shared_block *shared, void **ptr), (self, pool, shared, ptr)) \
     X(copy_async, (void *dst, const void *src, size_t size, gpu_stream stream), (self, dst, src, size, stream)) \
     X(set_async, (void *dst, int byte, size_t size, gpu_stream stream), (self, dst, byte, size, stream)) \
     X(stream_create, (int device, gpu_stream *stream), (self, device, stream)) \
@@ -71,6 +86,7 @@ enum sim_code {
     X(stream_synchronize, (gpu_stream stream), (self, stream)) \
     X(stream_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
     X(stream_capture_status, (gpu_stream stream, enum gpu_capture_status *status), (self, stream, status)) \
+    X(stream_capture_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
     X(stream_wait_event, (gpu_stream stream, gpu_event event), (self, stream, event)) \
     X(delay, (gpu_stream stream, uint64_t nanoseconds), (self, stream, nanoseconds)) \
     X(event_create, (int device, gpu_event *event), (self, device, event)) \
@@ -78,6 +94,8 @@ enum sim_code {
     X(event_record, (gpu_event event, gpu_stream stream), (self, event, stream)) \
     X(event_query, (gpu_event event), (self, event)) \
     X(event_synchronize, (gpu_event event), (self, event)) \
+    X(event_create_shared, (int device, gpu_event *event, struct gpu_shared_event *shared), (self, device, event, shared)) \
+    X(event_open_shared, (int device, const struct gpu_shared_event *shared, gpu_event *event), (self, device, shared, event)) \
     X(exchange_capture_mode, (enum gpu_capture_mode *mode), (self, mode)) \
     X(capture_begin, (gpu_stream stream, enum gpu_capture_mode mode), (self, stream, mode)) \
     X(capture_end, (gpu_stream stream, size_t *nodes), (self, stream, nodes))
@@ -103,13 +121,17 @@ struct sim_settings {
     uint64_t grow, trim;     /* nanoseconds per GiB */
     uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
     uint64_t numa;           /* host NUMA nodes */
-    uint64_t pools, posix_fd, mig; /* 0 or 1 */
+    uint64_t pools, posix_fd, mig, os_managed; /* 0 or 1 */
+    char name[SIM_NAME_SIZE];      /* of the machine; "": it is this process's own */
     bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
     struct sim_fault faults[SIM_OP_COUNT + 1];      /* the last is for any operation */
 };
 
 /* Pure. Returns 0, or -1 and writes into why what is wrong and what to write; *settings is then unspecified. */
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len);
+
+/* The key of the first setting in which two machines differ, or NULL. Faults are no matter of the machine. */
+const char *sim_settings_difference(const struct sim_settings *a, const struct sim_settings *b);
 
 /* The index into faults of the operation: SIM_OP_COUNT for NULL, -1 if there is none of that name. */
 int sim_operation_find(const char *name, size_t len);
@@ -135,7 +157,7 @@ struct sim_stream {
     enum sim_stream_kind kind;
     int device;
     uint64_t id;         /* never used twice */
-    uint64_t busy_until; /* the virtual time at which all that was queued has ended */
+    uint64_t busy_until; /* the time at which all that was queued has ended */
     struct sim_waits waits;
     struct sim_capture *capture; /* the capture that this stream belongs to, or NULL */
 };
@@ -143,8 +165,9 @@ struct sim_stream {
 struct sim_event {
     struct sim_event *next;
     int device;
-    uint64_t done_at;
-    uint64_t stream, sequence; /* where it was recorded: a stream's id, 0 for nowhere */
+    int shared;       /* its number in the machine, -1: of this process alone */
+    uint64_t done_at; /* not of a shared one */
+    uint64_t stream, sequence; /* where this process recorded it: a stream's id, 0 for nowhere */
     struct sim_waits waits;    /* what has ended once the event has; that place is among it */
     uint64_t capture;       /* id of the capture in which it was recorded, 0 for none */
 };
@@ -160,7 +183,10 @@ struct sim_segment {
     struct sim_segment *prev, *next;
     uint64_t offset, size;
     enum sim_segment_state state;
-    uint64_t asked; /* of a block: the bytes asked for, of which `size` is the next multiple of SIM_ALIGNMENT */
+    uint64_t asked; /* of a block: the bytes asked for, of which `size` is the next multiple of the pool's alignment */
+    uint64_t source; /* of an imported block: its offset in the exporter's pool */
+    bool exported; /* some of it was part of an exported block: it never goes back to the device */
+    bool hidden;   /* exported, free, and no longer among the pool's reserved bytes */
     /* Of a free one: */
     bool observed;     /* the host has seen a synchronise behind the free; the rest matters only until then */
     int device;        /* of the stream that freed it */
@@ -169,28 +195,36 @@ struct sim_segment {
     uint64_t done_at;  /* when that stream gets to the free */
 };
 
-/* Identities: used = bytes asked for of live segments; reserved = bytes of live and free segments, which is what the device lacks. */
+/*
+ * Identities: used = bytes asked for of live segments; held = bytes of live and free segments, which is what the device lacks; reserved =
+ * the same without hidden ones; exported = bytes of exported ones. An imported pool's device lacks nothing for it.
+ */
 struct sim_pool {
     struct sim_pool *next;
     int device;
     enum gpu_location location;
     bool is_default, destroyed; /* destroyed: gone for its owner, waiting for its last block */
+    bool imported;
+    bool handle_exported; /* its handle was: now pointers can be */
+    int shared;           /* number in the machine of an exportable or imported one, else -1 */
     uint64_t max_size;
     uint64_t release_threshold;
     uint64_t reuse[3]; /* by attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES */
     enum gpu_access access[SIM_DEVICES_MAX];
     unsigned char *base; /* of the address range, accessible where there is memory */
     uint64_t span;       /* its length */
-    int fd;              /* the memfd behind an exportable pool, else -1 */
+    uint64_t alignment;  /* of its blocks */
+    int fd;              /* the memfd behind an exportable or imported pool, else -1 */
     struct sim_segment *segments;
     size_t blocks, unobserved; /* live segments; free segments not observed yet */
-    uint64_t reserved, reserved_high, used, used_high;
+    uint64_t held, exported, reserved, reserved_high, used, used_high;
 };
 
-/* What the clock does to memory when it gets to `due`. */
+/* What happens when the clock gets to `due`: a copy or a set, or a stream comes to the record of a shared event. */
 struct sim_action {
     struct sim_action *next;
     uint64_t due;
+    int fence; /* of that record, else -1 */
     int device; /* of the stream: it needs access */
     unsigned char *dst;
     const unsigned char *src; /* NULL: set to byte */
@@ -227,10 +261,23 @@ struct sim_thread {
 };
 
 struct sim_device {
-    uint64_t held;       /* bytes that its pools took from settings.memory */
-    uint64_t busy_until; /* the end of all its work, destroyed streams' too */
+    uint64_t gone_until; /* the end of the work of streams that were destroyed */
     struct sim_pool *default_pool, *current_pool;
     struct sim_stream legacy;
+};
+
+/* A time that depends on what another process does; see sim_gate.c. */
+struct sim_gate {
+    bool used;
+    int fence;        /* the fence that it waits for, or -1: for both of these times */
+    uint64_t a, b;
+    uint64_t made_at; /* it is no earlier than that */
+};
+
+/* A call that waits for a time, which may be one that nobody knows yet. On the stack of its thread. */
+struct sim_sleeper {
+    struct sim_sleeper *next;
+    uint64_t until;
 };
 
 struct sim {
@@ -238,6 +285,7 @@ struct sim {
     bool ready;  /* settings and devices are set up */
     bool used;   /* by an operation: a child of fork() is refused then */
     bool forked; /* this process is such a child */
+    bool gone;   /* the process exits, and has left its named machine */
     struct sim_settings settings;
     struct sim_fault faults[SIM_OP_COUNT + 1];
     uint64_t calls[SIM_OP_COUNT];
@@ -250,6 +298,9 @@ struct sim {
     struct sim_action *actions; /* by due, then by age */
     struct sim_capture *captures;
     struct sim_thread *threads;
+    struct sim_gate *gates; /* room for gate_room; those from gate_count on were never used */
+    size_t gate_count, gate_room;
+    struct sim_sleeper *sleepers;
 };
 extern struct sim sim;
 
@@ -266,11 +317,52 @@ bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);
 
 /* sim_clock.c -------------------------------------------------------------------------------------------------------------------------- */
 
+/* Moves the clock and runs what is due by then. Only sim_thread.c may move that of a named machine. */
 void sim_advance_to(uint64_t time);
+/* What a call costs: nothing on a named machine, whose clock runs by itself. */
 void sim_advance_by(uint64_t nanoseconds);
 /* Adds work of so many nanoseconds to the stream and returns when it will have ended. */
 uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds);
+/* Puts the action behind all that is due no later. */
+void sim_action_insert(struct sim_action *action);
+/* Queues the record of a shared event: the fence is done when the stream comes to it. 0 or GPU_OUT_OF_MEMORY. */
+int sim_fence_enqueue(struct sim_stream *stream, int fence);
+/* When that will be; SIM_NEVER if it is not among the actions. */
+uint64_t sim_fence_due(int fence);
 void sim_actions_clear(void);
+
+/* sim_gate.c --------------------------------------------------------------------------------------------------------------------------- */
+
+/* The later of two times. */
+uint64_t sim_time_join(uint64_t a, uint64_t b);
+/* `nanoseconds` after a time. */
+uint64_t sim_time_add(uint64_t time, uint64_t nanoseconds);
+/* Whether it is a time that is not known yet, or never comes. */
+bool sim_time_is_open(uint64_t time);
+/* The time at which another process's fence, which the ledger holds for us, is done. */
+uint64_t sim_gate_of_fence(int fence);
+/* Puts in what has become known. Returns whether anything has. */
+bool sim_gates_settle(void);
+/* Whether any waits for a fence. */
+bool sim_gates_are_closed(void);
+void sim_gates_clear(void);
+
+/* sim_thread.c ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Starts the thread of a named machine. 0 or GPU_OUT_OF_MEMORY. */
+int sim_thread_start(void);
+/* Ends it and waits for it; drops sim.lock meanwhile. */
+void sim_thread_stop(void);
+void sim_thread_after_fork(void);
+/* Of a named machine: brings the clock up to date, runs what is due. */
+void sim_catch_up(void);
+/* Has the thread look at what this process has queued. */
+void sim_thread_notify(void);
+/* Waits until the time, with sim.lock dropped while it really waits. */
+void sim_wait_until(uint64_t time);
+/* Without the lock: lets so much time pass. */
+void sim_sleep(uint64_t nanoseconds);
+uint64_t sim_clock(void);
 
 /* sim_stream.c ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -282,6 +374,21 @@ int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequ
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
 void sim_thread_streams_clear(struct sim_thread *thread);
 void sim_streams_clear(void);
+struct sim_event *sim_event_find(gpu_event handle);
+/* A new event, from the spare ones if there are any, or NULL. */
+struct sim_event *sim_event_make(int device, gpu_event *handle);
+
+/* sim_share.c -------------------------------------------------------------------------------------------------------------------------- */
+
+/* When what the event was last recorded behind has ended: it has if that is not after sim.now. With `wait` the answer for what another
+   process recorded is good for a stream to wait for, else SIM_NEVER. */
+uint64_t sim_event_due(const struct sim_event *event, bool wait);
+/* Puts a new record in place of the shared event's last one. */
+int sim_event_record_shared(struct sim_event *event, struct sim_stream *stream);
+/* This process has destroyed it, and it is not on sim.events any more. */
+void sim_event_leave(const struct sim_event *event);
+/* The pool goes: those that share it are told. */
+void sim_pool_leave(const struct sim_pool *pool);
 
 /* sim_capture.c ------------------------------------------------------------------------------------------------------------------------ */
 
@@ -304,6 +411,8 @@ void sim_captures_clear(void);
 
 /* Maps the address range. 0 or GPU_OUT_OF_MEMORY. */
 int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable);
+/* The same for an imported pool; takes the descriptor over if it succeeds. */
+int sim_memory_open_imported(struct sim_pool *pool, uint64_t span, int fd);
 /* Unmaps it and returns all that the device lacks for it. */
 void sim_memory_close(struct sim_pool *pool);
 /* A block for the stream, which may have to wait for a free of another stream before its later work runs. */
@@ -311,12 +420,18 @@ int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *strea
 /* The live segment that begins at ptr, and its pool; NULL if there is none. */
 struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool);
 void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream);
+/* Maps `size` bytes at that offset of an imported pool's memory, or finds where they are mapped already. */
+int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, void **ptr);
+/* The live segment stays with the pool from now on. */
+void sim_memory_export(struct sim_pool *pool, struct sim_segment *segment);
 /* Gives back at most `want` bytes that are idle and observed. */
 uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want);
 /* A synchronise was seen: frees of stream `id` up to `sequence` (id 0: all of the device's streams) are observed. */
 void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
 /* Whether all frees of the pool have ended. */
 bool sim_memory_is_quiet(const struct sim_pool *pool);
+/* When they will have. */
+uint64_t sim_memory_quiet_at(const struct sim_pool *pool);
 /* The pool whose address range has ptr, or NULL: host memory. */
 struct sim_pool *sim_memory_pool(const void *ptr);
 /* Whether there is memory behind each byte. */
@@ -331,6 +446,9 @@ struct sim_pool *sim_pool_find(gpu_pool handle);
 void sim_pools_enforce_thresholds(void);
 /* Lets go of destroyed pools whose last free has ended. */
 void sim_pools_sweep(void);
+/* When there will be something to sweep; SIM_NEVER if not by time alone. */
+uint64_t sim_pools_next_sweep(void);
+void sim_pool_add(struct sim_pool *pool, gpu_pool *handle);
 void sim_pools_clear(void);
 
 /* sim_errors.c: code_name and code_text. */

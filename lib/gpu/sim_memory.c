@@ -7,7 +7,7 @@
 #include "config.h"
 #endif
 
-#include "lib/gpu/sim_internal.h"
+#include "lib/gpu/sim_machine.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void absorb_next(struct sim_segment *segment)
 /* Whether two neighbours can be one segment without anybody seeing a difference. */
 static bool is_alike(const struct sim_segment *a, const struct sim_segment *b)
 {
-    if (a->state != b->state || a->state == SIM_SEGMENT_LIVE)
+    if (a->state != b->state || a->state == SIM_SEGMENT_LIVE || a->exported != b->exported || a->hidden != b->hidden)
         return false;
     if (a->state == SIM_SEGMENT_ABSENT || (a->observed && b->observed))
         return true;
@@ -97,47 +97,85 @@ static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size, int 
     return mmap(pool->base + begin, size, protection, flags, pool->fd, pool->fd < 0 ? 0 : (off_t)begin) != MAP_FAILED;
 }
 
-int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable)
+/* What is not mapped of an imported pool. */
+static bool map_nothing(const struct sim_pool *pool, uint64_t begin, uint64_t size)
+{
+    int flags = MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS;
+    return mmap(pool->base + begin, size, PROT_NONE, flags, -1, 0) != MAP_FAILED;
+}
+
+static int open_range(struct sim_pool *pool, uint64_t span)
 {
     struct sim_segment *segment = calloc(1, sizeof(*segment));
-    int fd = exportable ? memfd_create("weir-sim-pool", MFD_CLOEXEC) : -1;
     void *base = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!segment || base == MAP_FAILED || (exportable && (fd < 0 || ftruncate(fd, (off_t)span))))
-        goto fail;
+    if (!segment || base == MAP_FAILED) {
+        if (base != MAP_FAILED)
+            munmap(base, span);
+        free(segment);
+        return GPU_OUT_OF_MEMORY;
+    }
     segment->size = span;
     pool->segments = segment;
-    pool->fd = fd;
     pool->base = base;
     pool->span = span;
     return 0;
+}
 
-fail:
-    if (base != MAP_FAILED)
-        munmap(base, span);
-    if (fd >= 0)
+int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable)
+{
+    int fd = exportable ? memfd_create("weir-sim-pool", MFD_CLOEXEC) : -1;
+    int code = exportable && (fd < 0 || ftruncate(fd, (off_t)span)) ? GPU_OUT_OF_MEMORY : open_range(pool, span);
+    if (code && fd >= 0)
         close(fd);
-    free(segment);
-    return GPU_OUT_OF_MEMORY;
+    pool->fd = code ? -1 : fd;
+    /* Another process maps a block by its pages. */
+    pool->alignment = exportable ? (uint64_t)sysconf(_SC_PAGESIZE) : SIM_ALIGNMENT;
+    return code;
 }
 
-static uint64_t *device_held(const struct sim_pool *pool)
+int sim_memory_open_imported(struct sim_pool *pool, uint64_t span, int fd)
 {
-    return pool->location == GPU_LOCATION_DEVICE ? &sim.devices[pool->device].held : NULL;
+    int code = open_range(pool, span);
+    if (!code)
+        pool->fd = fd;
+    pool->alignment = (uint64_t)sysconf(_SC_PAGESIZE);
+    return code;
 }
 
-/* The pool takes memory from its device, or gives it back. */
-static void reserve(struct sim_pool *pool, uint64_t bytes)
+static bool is_on_device(const struct sim_pool *pool)
 {
-    if (device_held(pool))
-        *device_held(pool) += bytes - pool->reserved;
+    return pool->location == GPU_LOCATION_DEVICE && !pool->imported;
+}
+
+static void set_reserved(struct sim_pool *pool, uint64_t bytes)
+{
     pool->reserved = bytes;
     if (pool->reserved_high < bytes)
         pool->reserved_high = bytes;
 }
 
+/* The pool takes memory from its device; false if that has not so much. */
+static bool take_memory(struct sim_pool *pool, uint64_t bytes)
+{
+    if (!sim_ledger_charge(pool, pool->held + bytes))
+        return false;
+    pool->held += bytes;
+    set_reserved(pool, pool->reserved + bytes);
+    return true;
+}
+
+static void give_memory(struct sim_pool *pool, uint64_t bytes)
+{
+    sim_ledger_charge(pool, pool->held - bytes);
+    pool->held -= bytes;
+    set_reserved(pool, pool->reserved - bytes);
+}
+
+/* What the device lacks for a pool that others may have stays with them: see sim_pool_leave(). */
 void sim_memory_close(struct sim_pool *pool)
 {
-    reserve(pool, 0);
+    if (pool->shared < 0)
+        sim_ledger_charge(pool, 0);
     while (pool->segments) {
         struct sim_segment *segment = pool->segments;
         pool->segments = segment->next;
@@ -150,11 +188,11 @@ void sim_memory_close(struct sim_pool *pool)
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whole steps only; at the edge of what the pool holds also the part of a step that a growth was cut to. */
-static void releasable(const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
+/* Whole steps only; at the edge of what the pool holds also the part of a step that a growth was cut to. Of an imported pool, mappings. */
+static void releasable(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
 {
-    bool first = !segment->prev || segment->prev->state == SIM_SEGMENT_ABSENT;
-    bool last = !segment->next || segment->next->state == SIM_SEGMENT_ABSENT;
+    bool first = pool->imported || !segment->prev || segment->prev->state == SIM_SEGMENT_ABSENT;
+    bool last = pool->imported || !segment->next || segment->next->state == SIM_SEGMENT_ABSENT;
     *begin = first ? segment->offset : round_up(segment->offset, SIM_STEP);
     *end = segment->offset + segment->size;
     if (!last)
@@ -178,12 +216,26 @@ static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint
     if (tail)
         split(segment, end - begin, tail);
     segment->state = SIM_SEGMENT_ABSENT;
-    reserve(pool, pool->reserved - (end - begin));
-    if (pool->fd >= 0)
-        fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
-    map(pool, begin, end - begin, PROT_NONE);
+    give_memory(pool, end - begin);
+    if (pool->imported) {
+        map_nothing(pool, begin, end - begin);
+    } else {
+        if (pool->fd >= 0)
+            fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
+        map(pool, begin, end - begin, PROT_NONE);
+    }
     merge_around(pool, segment);
     return true;
+}
+
+/* Measured: the figure falls, the device gets nothing, and the pool does not use the memory again. */
+static uint64_t hide(struct sim_pool *pool, struct sim_segment *segment)
+{
+    uint64_t bytes = segment->hidden ? 0 : segment->size;
+    segment->hidden = true;
+    set_reserved(pool, pool->reserved - bytes);
+    merge_around(pool, segment);
+    return bytes;
 }
 
 static uint64_t release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want)
@@ -191,7 +243,9 @@ static uint64_t release_from(struct sim_pool *pool, struct sim_segment *segment,
     uint64_t begin, end;
     if (segment->state != SIM_SEGMENT_FREE || !segment->observed)
         return 0;
-    releasable(segment, &begin, &end);
+    if (segment->exported)
+        return hide(pool, segment);
+    releasable(pool, segment, &begin, &end);
     if (end <= begin)
         return 0;
     if (end - begin > want)
@@ -222,21 +276,22 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
 static void rescue(int device, uint64_t want)
 {
     for (struct sim_pool *pool = sim.pools; pool && want; pool = pool->next) {
-        if (pool->device != device || pool->location != GPU_LOCATION_DEVICE)
+        if (pool->device != device || !is_on_device(pool))
             continue;
-        uint64_t released = sim_memory_release(pool, round_up(want, SIM_STEP));
-        want -= released < want ? released : want;
+        uint64_t before = pool->held;
+        sim_memory_release(pool, round_up(want, SIM_STEP));
+        want -= before - pool->held < want ? before - pool->held : want;
     }
 }
 
 /* Bytes by which the pool could grow now. */
 static uint64_t room(const struct sim_pool *pool)
 {
-    uint64_t bytes = pool->span - pool->reserved;
+    uint64_t bytes = pool->span - pool->held;
     if (pool->max_size && pool->max_size - pool->reserved < bytes)
         bytes = pool->max_size - pool->reserved;
-    if (device_held(pool)) {
-        uint64_t free_bytes = sim.settings.memory - *device_held(pool);
+    if (is_on_device(pool)) {
+        uint64_t free_bytes = sim_ledger_free(pool->device);
         if (free_bytes < bytes)
             bytes = free_bytes;
     }
@@ -252,21 +307,32 @@ static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
     return segment;
 }
 
-static int fill_gap(struct sim_pool *pool, uint64_t bytes)
+/* So many bytes of a gap as a segment of their own, still absent; NULL if there is none or no host memory. */
+static struct sim_segment *take_gap(struct sim_pool *pool, uint64_t bytes)
 {
     struct sim_segment *gap = find_gap(pool, bytes);
-    if (!gap || !map(pool, gap->offset, bytes, PROT_READ | PROT_WRITE))
+    if (!gap || gap->size == bytes)
+        return gap;
+    struct sim_segment *rest = malloc(sizeof(*rest));
+    if (!rest)
+        return NULL;
+    split(gap, bytes, rest);
+    return gap;
+}
+
+static int fill_gap(struct sim_pool *pool, uint64_t bytes)
+{
+    struct sim_segment *gap = take_gap(pool, bytes);
+    if (!gap)
         return GPU_OUT_OF_MEMORY;
-    if (gap->size > bytes) {
-        struct sim_segment *rest = malloc(sizeof(*rest));
-        if (!rest)
-            return GPU_OUT_OF_MEMORY;
-        split(gap, bytes, rest);
+    /* Another process may have taken the memory since the room was looked at. */
+    if (!map(pool, gap->offset, bytes, PROT_READ | PROT_WRITE) || !take_memory(pool, bytes)) {
+        merge_around(pool, gap);
+        return GPU_OUT_OF_MEMORY;
     }
     gap->state = SIM_SEGMENT_FREE;
     gap->observed = true;
     merge_around(pool, gap);
-    reserve(pool, pool->reserved + bytes);
     sim_advance_by((uint64_t)((double)bytes / (1 << 30) * (double)sim.settings.grow));
     return 0;
 }
@@ -276,14 +342,22 @@ static int grow(struct sim_pool *pool, uint64_t size)
     uint64_t need = round_up(size, SIM_PAGE), bytes = round_up(size, SIM_STEP);
     if (need > pool->span || (pool->max_size && need > pool->max_size))
         return GPU_OUT_OF_MEMORY;
-    if (device_held(pool) && need > sim.settings.memory)
+    if (is_on_device(pool) && need > sim.settings.memory)
         return GPU_OUT_OF_MEMORY;
     if (room(pool) < bytes && pool->max_size)
         sim_memory_release(pool, bytes - room(pool));
-    if (room(pool) < bytes && device_held(pool))
+    if (room(pool) < bytes && is_on_device(pool))
         rescue(pool->device, bytes - room(pool));
-    if (room(pool) < need)
+    if (room(pool) < need) {
+        /* What the device still had stays with the pool that could not grow enough, up to its threshold (measured). */
+        uint64_t rest = round_down(room(pool), SIM_STEP);
+        uint64_t kept = pool->release_threshold > pool->reserved ? round_down(pool->release_threshold - pool->reserved, SIM_STEP) : 0;
+        if (rest > kept)
+            rest = kept;
+        if (rest && is_on_device(pool) && !pool->max_size)
+            fill_gap(pool, rest);
         return GPU_OUT_OF_MEMORY;
+    }
     return fill_gap(pool, room(pool) < bytes ? need : bytes);
 }
 
@@ -297,7 +371,7 @@ static bool is_allowed(const struct sim_pool *pool, enum gpu_pool_attribute reus
 /* Whether the stream may have the memory as it is. */
 static bool is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
-    if (segment->state != SIM_SEGMENT_FREE)
+    if (segment->state != SIM_SEGMENT_FREE || segment->hidden)
         return false;
     if (segment->observed || segment->freed_by == stream->id)
         return true;
@@ -309,7 +383,7 @@ static bool is_usable(const struct sim_pool *pool, const struct sim_segment *seg
 /* Whether the stream may have it once it waits for the free. CUDA calls a wait that it inserts by itself an internal dependency. */
 static bool can_wait_for(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
-    bool is_orderable = segment->state == SIM_SEGMENT_FREE && segment->device == stream->device;
+    bool is_orderable = segment->state == SIM_SEGMENT_FREE && !segment->hidden && segment->device == stream->device;
     return is_usable(pool, segment, stream) || (is_orderable && is_allowed(pool, GPU_POOL_REUSE_INTERNAL_DEPENDENCIES));
 }
 
@@ -360,6 +434,25 @@ static int find_run(struct sim_pool *pool, uint64_t size, struct sim_stream *str
     return wait_for_run(pool, *segment, size, stream);
 }
 
+/* Makes `size` bytes of a run of free segments one live segment. What was exported once makes all of it stay with the pool. */
+static void absorb_run(struct sim_pool *pool, struct sim_segment *segment, uint64_t size)
+{
+    bool exported = segment->exported;
+    pool->unobserved -= !segment->observed;
+    pool->exported -= segment->exported ? segment->size : 0;
+    while (segment->size < size) {
+        const struct sim_segment *next = segment->next;
+        pool->unobserved -= !next->observed;
+        exported = exported || next->exported;
+        pool->exported -= next->exported ? next->size : 0;
+        absorb_next(segment);
+    }
+    segment->state = SIM_SEGMENT_LIVE;
+    segment->exported = false;
+    if (exported)
+        sim_memory_export(pool, segment);
+}
+
 /* Makes the first `size` bytes of a run of free segments one live segment. */
 static int make_live(struct sim_pool *pool, struct sim_segment *segment, uint64_t size)
 {
@@ -374,12 +467,41 @@ static int make_live(struct sim_pool *pool, struct sim_segment *segment, uint64_
         split(last, last->size - (total - size), rest);
         pool->unobserved += !rest->observed;
     }
-    pool->unobserved -= !segment->observed;
-    while (segment->size < size) {
-        pool->unobserved -= !segment->next->observed;
-        absorb_next(segment);
+    absorb_run(pool, segment, size);
+    return 0;
+}
+
+void sim_memory_export(struct sim_pool *pool, struct sim_segment *segment)
+{
+    if (segment->exported)
+        return;
+    segment->exported = true;
+    pool->exported += segment->size;
+    sim_ledger_pool_exported(pool, pool->exported);
+}
+
+int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, void **ptr)
+{
+    struct sim_segment *segment = pool->segments;
+    while (segment && (segment->state != SIM_SEGMENT_LIVE || segment->source != offset || segment->size != size))
+        segment = segment->next;
+    if (!segment) {
+        segment = take_gap(pool, size);
+        if (!segment)
+            return GPU_OUT_OF_MEMORY;
+        void *address = mmap(pool->base + segment->offset, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, pool->fd, (off_t)offset);
+        if (address == MAP_FAILED) {
+            merge_around(pool, segment);
+            return GPU_OUT_OF_MEMORY;
+        }
+        segment->state = SIM_SEGMENT_LIVE;
+        segment->source = offset;
+        segment->asked = size;
+        pool->blocks++;
+        pool->used += size;
+        take_memory(pool, size);
     }
-    segment->state = SIM_SEGMENT_LIVE;
+    *ptr = pool->base + segment->offset;
     return 0;
 }
 
@@ -387,7 +509,7 @@ int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *strea
 {
     if (size > pool->span)
         return GPU_OUT_OF_MEMORY;
-    uint64_t bytes = round_up(size, SIM_ALIGNMENT);
+    uint64_t bytes = round_up(size, pool->alignment);
     struct sim_segment *segment;
     int code = find_run(pool, bytes, stream, &segment);
     if (!code)
@@ -473,11 +595,17 @@ void sim_memory_observe(uint64_t id, uint64_t sequence, int device)
         observe_in(pool, id, sequence, device);
 }
 
-bool sim_memory_is_quiet(const struct sim_pool *pool)
+uint64_t sim_memory_quiet_at(const struct sim_pool *pool)
 {
+    uint64_t time = 0;
     if (pool->unobserved)
         for (const struct sim_segment *segment = pool->segments; segment; segment = segment->next)
-            if (segment->state == SIM_SEGMENT_FREE && !segment->observed && segment->done_at > sim.now)
-                return false;
-    return true;
+            if (segment->state == SIM_SEGMENT_FREE && !segment->observed && segment->done_at > time)
+                time = segment->done_at;
+    return time;
+}
+
+bool sim_memory_is_quiet(const struct sim_pool *pool)
+{
+    return sim_memory_quiet_at(pool) <= sim.now;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sim_pool.c - pools as their owners see them: life, attributes, access, and allocating from them. */
-#include "lib/gpu/sim_internal.h"
+#include "lib/gpu/sim_machine.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -32,6 +32,7 @@ int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool)
     struct sim_pool *made = calloc(1, sizeof(*made));
     if (!made)
         return GPU_OUT_OF_MEMORY;
+    made->shared = -1;
     made->device = spec->device;
     made->location = spec->location;
     made->max_size = spec->max_size;
@@ -43,6 +44,11 @@ int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool)
     if (code) {
         free(made);
         return code;
+    }
+    if (spec->posix_fd && !sim_ledger_pool_add(made)) {
+        sim_memory_close(made);
+        free(made);
+        return GPU_OUT_OF_MEMORY;
     }
     made->next = sim.pools;
     sim.pools = made;
@@ -58,9 +64,23 @@ struct sim_pool *sim_pool_find(gpu_pool handle)
     return pool;
 }
 
+/* The pool of a handle that can be asked something: not an imported one. */
+static struct sim_pool *find_own(gpu_pool handle)
+{
+    struct sim_pool *pool = sim_pool_find(handle);
+    return pool && !pool->imported ? pool : NULL;
+}
+
 static gpu_pool handle_of(struct sim_pool *pool)
 {
     return (gpu_pool)(void *)pool;
+}
+
+void sim_pool_add(struct sim_pool *pool, gpu_pool *handle)
+{
+    pool->next = sim.pools;
+    sim.pools = pool;
+    *handle = handle_of(pool);
 }
 
 int sim_pool_create(struct sim_thread *self, const struct gpu_pool_spec *spec, gpu_pool *handle)
@@ -96,6 +116,7 @@ static void drop(struct sim_pool **place)
     struct sim_pool *pool = *place;
     *place = pool->next;
     sim_memory_close(pool);
+    sim_pool_leave(pool);
     free(pool);
 }
 
@@ -107,6 +128,18 @@ void sim_pools_sweep(void)
         else
             place = &(*place)->next;
     }
+}
+
+uint64_t sim_pools_next_sweep(void)
+{
+    uint64_t next = SIM_NEVER;
+    for (const struct sim_pool *pool = sim.pools; pool; pool = pool->next) {
+        if (!pool->destroyed || pool->blocks)
+            continue;
+        uint64_t time = sim_memory_quiet_at(pool);
+        next = time < next ? time : next;
+    }
+    return next;
 }
 
 void sim_pools_clear(void)
@@ -140,7 +173,7 @@ int sim_pool_get_current(struct sim_thread *self, int device, gpu_pool *handle)
 int sim_pool_set_current(struct sim_thread *self, int device, gpu_pool handle)
 {
     (void)self;
-    struct sim_pool *pool = sim_pool_find(handle);
+    struct sim_pool *pool = find_own(handle);
     if (!sim_device_exists(device))
         return GPU_INVALID_DEVICE;
     if (!pool || pool->device != device || pool->location != GPU_LOCATION_DEVICE)
@@ -159,7 +192,7 @@ static bool needs_usage(enum gpu_pool_attribute attribute)
 int sim_pool_get(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t *value)
 {
     (void)self;
-    const struct sim_pool *pool = sim_pool_find(handle);
+    const struct sim_pool *pool = find_own(handle);
     if (!pool || (unsigned)attribute > GPU_POOL_USED_HIGH)
         return GPU_INVALID_VALUE;
     if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
@@ -206,7 +239,7 @@ static int set_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribut
 
 int sim_pool_set(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
 {
-    struct sim_pool *pool = sim_pool_find(handle);
+    struct sim_pool *pool = find_own(handle);
     if (!pool)
         return GPU_INVALID_VALUE;
     if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
@@ -250,7 +283,7 @@ int sim_pool_get_access(struct sim_thread *self, gpu_pool handle, int device, en
 
 int sim_pool_export(struct sim_thread *self, gpu_pool handle, int *fd)
 {
-    const struct sim_pool *pool = sim_pool_find(handle);
+    struct sim_pool *pool = find_own(handle);
     if (!pool || pool->fd < 0)
         return GPU_INVALID_VALUE;
     int code = sim_capture_check_unsafe(self);
@@ -259,6 +292,7 @@ int sim_pool_export(struct sim_thread *self, gpu_pool handle, int *fd)
     int copy = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
         return GPU_UNKNOWN;
+    pool->handle_exported = true;
     *fd = copy;
     return 0;
 }
@@ -279,7 +313,7 @@ void sim_pools_enforce_thresholds(void)
 
 int sim_pool_trim(struct sim_thread *self, gpu_pool handle, uint64_t keep)
 {
-    struct sim_pool *pool = sim_pool_find(handle);
+    struct sim_pool *pool = find_own(handle);
     if (!pool)
         return GPU_INVALID_VALUE;
     int code = sim_capture_check_unsafe(self);
@@ -290,7 +324,7 @@ int sim_pool_trim(struct sim_thread *self, gpu_pool handle, uint64_t keep)
 
 int sim_malloc_async(struct sim_thread *self, void **ptr, size_t size, gpu_pool handle, gpu_stream stream_handle)
 {
-    struct sim_pool *pool = sim_pool_find(handle);
+    struct sim_pool *pool = find_own(handle);
     struct sim_stream *stream;
     struct sim_capture *capture = NULL;
     if (!pool)

@@ -111,6 +111,7 @@ static const struct setting {
     SETTING(pools, parse_yes_no, 0, 1, 1, "yes or no, as in pools=yes"),
     SETTING(posix_fd, parse_yes_no, 0, 1, 1, "yes or no, as in posix_fd=no"),
     SETTING(mig, parse_yes_no, 0, 1, 0, "yes or no, as in mig=no"),
+    SETTING(os_managed, parse_yes_no, 0, 1, 0, "yes or no, as in os_managed=no"),
 #undef SETTING
 };
 
@@ -170,6 +171,18 @@ static int refuse(struct span setting, const char *help, char *why, size_t len)
     return -1;
 }
 
+static bool set_name(struct sim_settings *settings, struct span value)
+{
+    if (!value.len || value.len >= sizeof(settings->name))
+        return false;
+    for (size_t i = 0; i < value.len; i++)
+        if (!isalnum((unsigned char)value.text[i]) && value.text[i] != '-' && value.text[i] != '_')
+            return false;
+    memset(settings->name, 0, sizeof(settings->name));
+    memcpy(settings->name, value.text, value.len);
+    return true;
+}
+
 static const char fault_help[] =
     "an operation of gpu.h or any, the number of the call, and an error number, as in fail=malloc_async:3:2";
 
@@ -186,8 +199,10 @@ static int set_one(struct sim_settings *settings, struct span setting, char *why
         return set_peers(settings, value) ? 0 : refuse(setting, "all, none or pairs of devices, as in peers=0-1+1-2", why, len);
     if (span_is(key, "fail"))
         return set_fault(settings, value) ? 0 : refuse(setting, fault_help, why, len);
-    return refuse(setting, "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig= and fail=, with commas "
-                           "between them", why, len);
+    if (span_is(key, "name"))
+        return set_name(settings, value) ? 0 : refuse(setting, "1 to 32 letters, digits, '-' and '_', as in name=test-1", why, len);
+    return refuse(setting, "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, name= and "
+                           "fail=, with commas between them", why, len);
 }
 
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len)
@@ -203,4 +218,14 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
             return -1;
     }
     return 0;
+}
+
+const char *sim_settings_difference(const struct sim_settings *a, const struct sim_settings *b)
+{
+    for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++) {
+        size_t offset = settings_table[i].offset;
+        if (memcmp((const char *)a + offset, (const char *)b + offset, sizeof(uint64_t)) != 0)
+            return settings_table[i].key;
+    }
+    return memcmp(a->reaches, b->reaches, sizeof(a->reaches)) != 0 ? "peers" : NULL;
 }

@@ -53,8 +53,8 @@ uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other)
 int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at)
 {
     int code = waits_add(&stream->waits, other, sequence);
-    if (!code && stream->busy_until < done_at)
-        stream->busy_until = done_at;
+    if (!code)
+        stream->busy_until = sim_time_join(stream->busy_until, done_at);
     return code;
 }
 
@@ -83,8 +83,11 @@ static struct sim_stream *add_stream(enum sim_stream_kind kind, int device)
     return stream;
 }
 
+/* Its work goes on. */
 static void unlink_stream(struct sim_stream *stream)
 {
+    uint64_t *gone_until = &sim.devices[stream->device].gone_until;
+    *gone_until = sim_time_join(*gone_until, stream->busy_until);
     struct sim_stream **place = &sim.streams;
     while (*place != stream)
         place = &(*place)->next;
@@ -222,12 +225,23 @@ int sim_stream_synchronize(struct sim_thread *self, gpu_stream handle)
     code = sim_capture_check_unsafe(self);
     if (code)
         return code;
-    sim_advance_to(stream->busy_until);
+    uint64_t id = stream->id, sequence = sim.sequence;
+    int device = stream->device;
+    sim_wait_until(stream->busy_until);
     if (sim.sticky)
         return sim.sticky;
-    sim_memory_observe(stream->id, UINT64_MAX, stream->device);
+    sim_memory_observe(id, sequence, device);
     sim_pools_enforce_thresholds();
     return 0;
+}
+
+static uint64_t device_busy_until(int device)
+{
+    uint64_t time = sim_time_join(sim.devices[device].gone_until, sim.devices[device].legacy.busy_until);
+    for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
+        if (stream->device == device)
+            time = sim_time_join(time, stream->busy_until);
+    return time;
 }
 
 int sim_device_synchronize(struct sim_thread *self, int device)
@@ -237,21 +251,37 @@ int sim_device_synchronize(struct sim_thread *self, int device)
         return GPU_INVALID_DEVICE;
     if (sim_capture_invalidate_device(device))
         return GPU_CAPTURE_UNSUPPORTED;
-    sim_advance_to(sim.devices[device].busy_until);
+    uint64_t sequence = sim.sequence;
+    sim_wait_until(device_busy_until(device));
     if (sim.sticky)
         return sim.sticky;
-    sim_memory_observe(0, UINT64_MAX, device);
+    sim_memory_observe(0, sequence, device);
     sim_pools_enforce_thresholds();
     return 0;
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
-static struct sim_event *find_event(gpu_event handle)
+struct sim_event *sim_event_find(gpu_event handle)
 {
     struct sim_event *event = sim.events;
     while (event && event != (void *)handle)
         event = event->next;
+    return event;
+}
+
+struct sim_event *sim_event_make(int device, gpu_event *handle)
+{
+    struct sim_event *event = sim.spare_events;
+    if (event)
+        sim.spare_events = event->next;
+    else
+        event = calloc(1, sizeof(*event));
+    if (!event)
+        return NULL;
+    *event = (struct sim_event){ .next = sim.events, .device = device, .shared = -1 };
+    sim.events = event;
+    *handle = (gpu_event)(void *)event;
     return event;
 }
 
@@ -260,17 +290,7 @@ int sim_event_create(struct sim_thread *self, int device, gpu_event *handle)
     (void)self;
     if (!sim_device_exists(device))
         return GPU_INVALID_DEVICE;
-    struct sim_event *event = sim.spare_events;
-    if (event)
-        sim.spare_events = event->next;
-    else
-        event = calloc(1, sizeof(*event));
-    if (!event)
-        return GPU_OUT_OF_MEMORY;
-    *event = (struct sim_event){ .next = sim.events, .device = device };
-    sim.events = event;
-    *handle = (gpu_event)(void *)event;
-    return 0;
+    return sim_event_make(device, handle) ? 0 : GPU_OUT_OF_MEMORY;
 }
 
 int sim_event_destroy(struct sim_thread *self, gpu_event handle)
@@ -284,6 +304,8 @@ int sim_event_destroy(struct sim_thread *self, gpu_event handle)
         return GPU_INVALID_HANDLE;
     *place = event->next;
     waits_clear(&event->waits);
+    if (event->shared >= 0)
+        sim_event_leave(event);
     event->next = sim.spare_events;
     sim.spare_events = event;
     return 0;
@@ -291,7 +313,7 @@ int sim_event_destroy(struct sim_thread *self, gpu_event handle)
 
 int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream stream_handle)
 {
-    struct sim_event *event = find_event(handle);
+    struct sim_event *event = sim_event_find(handle);
     struct sim_stream *stream;
     struct sim_capture *capture = NULL;
     int code = event ? sim_stream_find(self, stream_handle, &stream) : GPU_INVALID_HANDLE;
@@ -310,6 +332,8 @@ int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream strea
     code = waits_merge(&waits, &stream->waits);
     if (!code)
         code = waits_add(&waits, stream->id, ++sim.sequence);
+    if (!code && event->shared >= 0)
+        code = sim_event_record_shared(event, stream);
     if (code) {
         waits_clear(&waits);
         return code;
@@ -325,7 +349,7 @@ int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream strea
 
 int sim_stream_wait_event(struct sim_thread *self, gpu_stream stream_handle, gpu_event handle)
 {
-    struct sim_event *event = find_event(handle);
+    struct sim_event *event = sim_event_find(handle);
     struct sim_stream *stream;
     int code = event ? sim_stream_find(self, stream_handle, &stream) : GPU_INVALID_HANDLE;
     if (code)
@@ -335,15 +359,15 @@ int sim_stream_wait_event(struct sim_thread *self, gpu_stream stream_handle, gpu
     code = sim_capture_enter(stream, &(struct sim_capture *){ NULL });
     if (!code)
         code = waits_merge(&stream->waits, &event->waits);
-    if (!code && stream->busy_until < event->done_at)
-        stream->busy_until = event->done_at;
+    if (!code)
+        stream->busy_until = sim_time_join(stream->busy_until, sim_event_due(event, true));
     return code;
 }
 
 /* What query and synchronise have in common: neither may touch an event from inside a capture. */
 static int check_event(struct sim_thread *self, gpu_event handle, struct sim_event **event)
 {
-    *event = find_event(handle);
+    *event = sim_event_find(handle);
     if (!*event)
         return GPU_INVALID_HANDLE;
     if ((*event)->capture) {
@@ -359,7 +383,7 @@ int sim_event_query(struct sim_thread *self, gpu_event handle)
     int code = check_event(self, handle, &event);
     if (code)
         return code;
-    bool done = event->done_at <= sim.now;
+    bool done = sim_event_due(event, false) <= sim.now;
     sim_advance_by(SIM_POLL_NS);
     if (sim.sticky)
         return sim.sticky;
@@ -372,11 +396,13 @@ int sim_event_synchronize(struct sim_thread *self, gpu_event handle)
     int code = check_event(self, handle, &event);
     if (code)
         return code;
-    sim_advance_to(event->done_at);
+    uint64_t stream = event->stream, sequence = event->sequence;
+    int device = event->device;
+    sim_wait_until(sim_event_due(event, true));
     if (sim.sticky)
         return sim.sticky;
-    if (event->stream)
-        sim_memory_observe(event->stream, event->sequence, event->device);
+    if (stream)
+        sim_memory_observe(stream, sequence, device);
     sim_pools_enforce_thresholds();
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/gpu/sim.h"
+#include "tests/gpu/peer.h"
 
 const struct gpu *g;
 struct rig rig;
@@ -219,11 +220,26 @@ static void close_rig(void)
     check_census();
 }
 
-TCase *rig_case(Suite *suite, const char *name)
+TCase *rig_case_within(Suite *suite, const char *name, void (*before)(void), void (*after)(void))
 {
     TCase *tcase = suite_case(suite, name, 60);
+    if (before)
+        tcase_add_checked_fixture(tcase, before, after);
     tcase_add_checked_fixture(tcase, open_rig, close_rig);
     return tcase;
+}
+
+TCase *rig_case(Suite *suite, const char *name)
+{
+    return rig_case_within(suite, name, NULL, NULL);
+}
+
+void add_if(TCase *tcase, const struct probe *probe, enum gpu_feature feature, const TTest *test)
+{
+    if (probe->supports[feature])
+        tcase_add_test(tcase, test);
+    else
+        printf("# left out: %s: %s\n", test->name, probe->why[feature]);
 }
 
 /* Main --------------------------------------------------------------------------------------------------------------------------------- */
@@ -258,7 +274,7 @@ static struct probe probe_devices(void)
     return probe;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const char *why;
     char reason[256];
@@ -266,6 +282,8 @@ int main(void)
     g = gpu_find(getenv("WEIR_GPU"), &why);
     if (!g)
         return suite_skip(why);
+    if (peer_main(g, argc, argv))
+        return 0;
     struct probe probe = probe_devices();
     if (probe.code) {
         snprintf(reason, sizeof(reason), "%s has no device: %s", g->name, g->code_text(probe.code));
@@ -279,5 +297,6 @@ int main(void)
     add_pool_tests(suite, &probe);
     add_stream_tests(suite);
     add_capture_tests(suite);
+    add_share_tests(suite, &probe);
     return suite_run(suite);
 }

@@ -72,8 +72,13 @@ void add_memory_tests(Suite *suite);
 void add_pool_tests(Suite *suite, const struct probe *probe);
 void add_stream_tests(Suite *suite);
 void add_capture_tests(Suite *suite);
+void add_share_tests(Suite *suite, const struct probe *probe);
 
 /* A test case with the rig around each of its tests. */
 TCase *rig_case(Suite *suite, const char *name);
+/* The same, with something else done before the rig is there and after it is gone. */
+TCase *rig_case_within(Suite *suite, const char *name, void (*before)(void), void (*after)(void));
+/* Adds the test if the device has the feature, else says in a TAP comment what is left out and why. */
+void add_if(TCase *tcase, const struct probe *probe, enum gpu_feature feature, const TTest *test);
 
 #endif

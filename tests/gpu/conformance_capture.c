@@ -35,6 +35,48 @@ START_TEST(capturing_stream_says_so)
 }
 END_TEST
 
+static uint64_t capture_of(gpu_stream stream)
+{
+    uint64_t id;
+    ck_assert_gpu(g->stream_capture_id(stream, &id));
+    return id;
+}
+
+START_TEST(streams_of_one_capture_have_its_number_and_no_other_capture_has_it)
+{
+    ck_assert_uint_eq(capture_of(rig.a), 0);
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_RELAXED));
+    uint64_t first = capture_of(rig.a);
+    ck_assert_uint_ne(first, 0);
+    ck_assert_uint_eq(capture_of(rig.b), 0);
+    ck_assert_gpu(g->event_record(rig.event, rig.a));
+    ck_assert_gpu(g->stream_wait_event(rig.b, rig.event));
+    ck_assert_uint_eq(capture_of(rig.b), first);
+    ck_assert_gpu(g->event_record(rig.event, rig.b)); /* what joined has to come back before the end */
+    ck_assert_gpu(g->stream_wait_event(rig.a, rig.event));
+    end_capture();
+    ck_assert_uint_eq(capture_of(rig.a), 0);
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_RELAXED));
+    ck_assert_uint_ne(capture_of(rig.a), first);
+    end_capture();
+}
+END_TEST
+
+static int ask_capture(void *stream)
+{
+    uint64_t id;
+    return g->stream_capture_id(stream, &id);
+}
+
+START_TEST(asking_for_the_number_harms_no_capture)
+{
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_GLOBAL));
+    ck_assert_gpu(in_other_thread(GPU_CAPTURE_MODE_GLOBAL, ask_capture, rig.a));
+    ck_assert_uint_ne(capture_of(rig.a), 0);
+    end_capture();
+}
+END_TEST
+
 START_TEST(captured_malloc_and_free_become_nodes)
 {
     void *ptr;
@@ -352,6 +394,8 @@ void add_capture_tests(Suite *suite)
 {
     TCase *tcase = rig_case(suite, "capture");
     tcase_add_test(tcase, capturing_stream_says_so);
+    tcase_add_test(tcase, streams_of_one_capture_have_its_number_and_no_other_capture_has_it);
+    tcase_add_test(tcase, asking_for_the_number_harms_no_capture);
     tcase_add_test(tcase, captured_malloc_and_free_become_nodes);
     tcase_add_test(tcase, captured_malloc_takes_nothing_from_the_pool);
     tcase_add_test(tcase, captured_free_of_an_older_block_is_refused);

@@ -65,6 +65,57 @@ START_TEST(request_beyond_the_device_fails)
 }
 END_TEST
 
+/* A request that fails, as most of the device is another pool's: that one's block. Measured: the request takes all that is left, fails, and
+   gives back what is above the threshold. */
+static void *fail_beside_a_large_block(void)
+{
+    gpu_pool other = make_pool(&(struct gpu_pool_spec){ .device = 0 });
+    void *live = take(other, percent_of_device(60), rig.b);
+    ck_assert_gpu_code(try_take(rig.pool, percent_of_device(60), rig.a), GPU_OUT_OF_MEMORY);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), 0);
+    return live;
+}
+
+START_TEST(request_that_does_not_fit_leaves_nothing_with_threshold_0)
+{
+    void *live = fail_beside_a_large_block();
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_RESERVED), 0);
+    give(live, rig.b);
+}
+END_TEST
+
+START_TEST(request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold)
+{
+    uint64_t threshold = percent_of_device(10);
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, threshold);
+    void *live = fail_beside_a_large_block();
+    ck_assert_uint_le(figure(rig.pool, GPU_POOL_RESERVED), threshold);
+    ck_assert_uint_gt(figure(rig.pool, GPU_POOL_RESERVED) + STEP, threshold);
+    give(live, rig.b);
+}
+END_TEST
+
+START_TEST(request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all)
+{
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    void *live = fail_beside_a_large_block();
+    ck_assert_uint_ge(figure(rig.pool, GPU_POOL_RESERVED), percent_of_device(30));
+    give(live, rig.b);
+    ck_assert_gpu(g->stream_synchronize(rig.b));
+    give(take(rig.pool, percent_of_device(90), rig.a), rig.a);
+}
+END_TEST
+
+START_TEST(free_memory_of_the_device_is_what_a_pool_can_grow_by)
+{
+    uint64_t free_bytes, total;
+    ck_assert_gpu(g->device_memory(0, &free_bytes, &total));
+    free_bytes = free_bytes / STEP * STEP;
+    ck_assert_gpu_code(try_take(rig.pool, free_bytes + STEP, rig.a), GPU_OUT_OF_MEMORY);
+    give(take(rig.pool, free_bytes - STEP, rig.a), rig.a);
+}
+END_TEST
+
 START_TEST(used_falls_at_the_call_of_free)
 {
     free_behind_kernel(MIB);
@@ -392,6 +443,10 @@ void add_memory_tests(Suite *suite)
     tcase_add_test(tcase, freeing_foreign_memory_is_refused);
     tcase_add_test(tcase, freeing_the_middle_of_a_block_is_refused_and_harmless);
     tcase_add_test(tcase, request_beyond_the_device_fails);
+    tcase_add_test(tcase, request_that_does_not_fit_leaves_nothing_with_threshold_0);
+    tcase_add_test(tcase, request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold);
+    tcase_add_test(tcase, request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all);
+    tcase_add_test(tcase, free_memory_of_the_device_is_what_a_pool_can_grow_by);
     tcase_add_test(tcase, used_falls_at_the_call_of_free);
     tcase_add_test(tcase, high_marks_restart_at_the_current_figures);
     tcase_add_test(tcase, pending_free_serves_the_same_stream);

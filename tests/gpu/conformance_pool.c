@@ -248,15 +248,6 @@ START_TEST(destroyed_exportable_pool_gives_all_back)
 }
 END_TEST
 
-/* Adds the test if the device has the feature, else says in a TAP comment what is left out and why. */
-static void add_if(TCase *tcase, const struct probe *probe, enum gpu_feature feature, const TTest *test)
-{
-    if (probe->supports[feature])
-        tcase_add_test(tcase, test);
-    else
-        printf("# left out: %s: %s\n", test->name, probe->why[feature]);
-}
-
 static void add_peer_tests(Suite *suite, const struct probe *probe)
 {
     if (!probe->peers) {

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/gpu/sim_test.h"
+#include "tests/gpu/sim_named.h"
 
 const struct gpu *g;
 gpu_pool pool;
@@ -100,6 +100,7 @@ static const struct {
     { "posix_fd=maybe", "yes or no" },
     { "pools=1", "yes or no" },
     { "mig=", "yes or no" },
+    { "os_managed=2", "yes or no" },
     { "peers=some", "peers=0-1" },
     { "peers=0", "peers=0-1" },
     { "peers=0-0", "peers=0-1" },
@@ -114,6 +115,10 @@ static const struct {
     { "devises=2", "devices=" },
     { ",", "devices=" },
     { "memory=8GiB,,devices=2", "''" },
+    { "name=", "name=test-1" },
+    { "name=a/b", "'name=a/b'" },
+    { "name=a b", "letters" },
+    { "name=123456789012345678901234567890123", "1 to 32" },
 };
 
 START_TEST(bad_setting_is_named_with_its_remedy)
@@ -281,7 +286,7 @@ static int exec_self(void)
 }
 
 /* What main() answers to the argument under that $WEIR_SIM. */
-static int ask_fresh_process(const char *argument, const char *setting)
+int ask_fresh_process(const char *argument, const char *setting)
 {
     environment_argument = argument;
     environment_setting = setting;
@@ -292,6 +297,12 @@ static int answer_find(void)
 {
     const char *why = NULL;
     return !gpu_find("sim", &why) && strstr(why, "$WEIR_SIM") && strstr(why, getenv("WEIR_SIM"));
+}
+
+static int answer_differs(void)
+{
+    const char *why = NULL;
+    return !gpu_find("sim", &why) && strstr(why, "$WEIR_SIM") && strstr(why, "another peers=");
 }
 
 static int answer_count(void)
@@ -606,14 +617,31 @@ static void add_faults_tests(Suite *suite)
     tcase_add_test(tcase, child_that_starts_anew_is_served);
 }
 
+static const struct {
+    const char *argument;
+    int (*answer)(void);
+} answers[] = {
+    { "find", answer_find },
+    { "differs", answer_differs },
+    { "count", answer_count },
+    { "contact", answer_contact },
+};
+
 int main(int argc, char **argv)
 {
-    if (argc > 1) /* by exec_self() */
-        return !strcmp(argv[1], "find") ? answer_find() : !strcmp(argv[1], "count") ? answer_count() : answer_contact();
+    if (peer_main(gpu_find("sim", &(const char *){ NULL }), argc, argv))
+        return 0;
+    if (argc > 2) /* by start_actor() */
+        return act_named(argv[1], (int)strtol(argv[2], NULL, 10));
+    for (size_t i = 0; argc > 1 && i < sizeof(answers) / sizeof(*answers); i++) /* by exec_self() */
+        if (!strcmp(argv[1], answers[i].argument))
+            return answers[i].answer();
     Suite *suite = suite_create("simulator");
     add_settings_tests(suite);
     add_environment_tests(suite);
     add_faults_tests(suite);
     add_work_tests(suite);
+    add_named_tests(suite);
+    add_named_clock_tests(suite);
     return suite_run(suite);
 }

@@ -23,10 +23,15 @@ void *take(uint64_t size, gpu_stream stream);
 uint64_t figure(enum gpu_pool_attribute attribute);
 /* Runs act in a child process and returns its result. */
 int in_child(int (*act)(void));
+/* What main() answers to the argument in a process of its own under that $WEIR_SIM. */
+int ask_fresh_process(const char *argument, const char *setting);
 /* A test case with a fresh simulator for each of its tests. */
 TCase *sim_case(Suite *suite, const char *name);
 
 /* sim_work.c: the clock, memory, capture and threads. */
 void add_work_tests(Suite *suite);
+/* sim_named.c: machines that several processes share; what main() does in a process of such a test. */
+void add_named_tests(Suite *suite);
+int act_named(const char *role, int socket);
 
 #endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/* sim_machine.c - the shared part of a simulated machine as a file: joining, leaving, its lock, and who in it is alive. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "lib/gpu/sim_machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Of this process; guarded by sim.lock. */
+static struct {
+    struct sim_machine *shared;
+    int fd;   /* of the file; its OFD lock is the process's sign of life. -1: the machine is this process's own */
+    int self; /* slot */
+    char path[64];
+} machine = { .fd = -1 };
+
+bool sim_machine_is_named(void)
+{
+    return machine.shared && machine.fd >= 0;
+}
+
+int sim_machine_self(void)
+{
+    return machine.self;
+}
+
+/* The lock ----------------------------------------------------------------------------------------------------------------------------- */
+
+static int init_lock(struct sim_machine *shared)
+{
+    pthread_mutexattr_t attributes;
+    int code = pthread_mutexattr_init(&attributes);
+    if (code)
+        return code;
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    code = pthread_mutex_init(&shared->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return code;
+}
+
+struct sim_machine *sim_machine_lock(void)
+{
+    if (pthread_mutex_lock(&machine.shared->lock) == EOWNERDEAD) {
+        sim_ledger_recover(machine.shared);
+        pthread_mutex_consistent(&machine.shared->lock);
+    }
+    return machine.shared;
+}
+
+void sim_machine_unlock(void)
+{
+    pthread_mutex_unlock(&machine.shared->lock);
+}
+
+uint32_t *sim_machine_wake_word(void)
+{
+    return &machine.shared->processes[machine.self].wake;
+}
+
+void sim_machine_wake(int process)
+{
+    uint32_t *word = &machine.shared->processes[process].wake;
+    if (machine.fd < 0)
+        return;
+    __atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Life and death of processes ---------------------------------------------------------------------------------------------------------- */
+
+static struct flock slot_lock(int process)
+{
+    return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = process, .l_len = 1 };
+}
+
+/* Whether somebody else holds one of these locks. */
+static bool is_locked(int fd, struct flock lock)
+{
+    return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+static bool is_anybody_alive(int fd)
+{
+    struct flock all = slot_lock(0);
+    all.l_len = SIM_PROCESSES_MAX;
+    return is_locked(fd, all);
+}
+
+void sim_machine_reap(struct sim_machine *shared)
+{
+    if (machine.fd < 0)
+        return;
+    for (int process = 0; process < SIM_PROCESSES_MAX; process++) {
+        if (!shared->processes[process].used || process == machine.self)
+            continue;
+        if (!is_locked(machine.fd, slot_lock(process)))
+            sim_ledger_forget(shared, process);
+    }
+}
+
+/* The file ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void path_of(const char *name, char *path, size_t len)
+{
+    snprintf(path, len, "/dev/shm/weir-sim-%lu-%s", (unsigned long)geteuid(), name);
+}
+
+static int refuse(const struct sim_settings *settings, const char *text, char *why, size_t len)
+{
+    snprintf(why, len, "simulator setting 'name=%s': %s", settings->name, text);
+    return -1;
+}
+
+/* Opens the file with its flock() held, whoever removed or made it meanwhile. flags: O_CREAT or 0. -1 with errno. */
+static int open_file(const char *path, int flags)
+{
+    for (;;) {
+        struct stat status, named;
+        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+        if (fd < 0)
+            return -1;
+        if (flock(fd, LOCK_EX) == 0 && fstat(fd, &status) == 0) {
+            bool is_the_one = stat(path, &named) == 0 && named.st_ino == status.st_ino && named.st_dev == status.st_dev;
+            if (is_the_one && status.st_uid == geteuid())
+                return fd;
+            errno = is_the_one ? EPERM : 0;
+        }
+        int error = errno;
+        close(fd);
+        if (error && error != EINTR) {
+            errno = error;
+            return -1;
+        }
+    }
+}
+
+static struct sim_machine *map(int fd)
+{
+    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    void *address = mmap(NULL, sizeof(struct sim_machine), PROT_READ | PROT_WRITE, flags, fd, 0);
+    return address == MAP_FAILED ? NULL : address;
+}
+
+/* A machine with nothing in it. */
+static int make(struct sim_machine *shared, const struct sim_settings *settings)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    shared->settings = *settings;
+    memset(shared->settings.faults, 0, sizeof(shared->settings.faults));
+    shared->id = ((uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec) << 16 ^ (uint64_t)getpid();
+    int code = init_lock(shared);
+    shared->layout = sizeof(*shared);
+    return code;
+}
+
+/* Whether the machine in the file is of this build and has these settings. */
+static int check(const struct sim_machine *shared, const struct sim_settings *settings, char *why, size_t len)
+{
+    char text[160];
+    if (shared->layout != sizeof(*shared))
+        return refuse(settings, "another build of Weir runs a machine of that name: choose another name", why, len);
+    const char *key = sim_settings_difference(&shared->settings, settings);
+    if (!key)
+        return 0;
+    snprintf(text, sizeof(text), "that machine runs in another process with another %s=: write the same settings in every process, "
+             "or choose another name", key);
+    return refuse(settings, text, why, len);
+}
+
+/* The machine of a file whose flock is held: the one that processes live in, or a new one. */
+static struct sim_machine *enter(int fd, const struct sim_settings *settings, char *why, size_t len)
+{
+    struct stat status;
+    bool runs = is_anybody_alive(fd);
+    bool is_whole = fstat(fd, &status) == 0 && status.st_size == (off_t)sizeof(struct sim_machine);
+    if (runs && !is_whole) {
+        refuse(settings, "another build of Weir runs a machine of that name: choose another name", why, len);
+        return NULL;
+    }
+    struct sim_machine *shared = NULL;
+    /* With all its pages, which would else be missed when they are touched. */
+    if (runs || (ftruncate(fd, 0) == 0 && posix_fallocate(fd, 0, (off_t)sizeof(struct sim_machine)) == 0))
+        shared = map(fd);
+    if (!shared) {
+        refuse(settings, "its file in /dev/shm cannot be mapped: make room there", why, len);
+        return NULL;
+    }
+    if (runs ? check(shared, settings, why, len) != 0 : make(shared, settings) != 0) {
+        munmap(shared, sizeof(*shared));
+        return NULL;
+    }
+    return shared;
+}
+
+static int take_slot(int fd)
+{
+    for (int process = 0; process < SIM_PROCESSES_MAX; process++) {
+        struct flock lock = slot_lock(process);
+        if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+            return process;
+    }
+    return -1;
+}
+
+static int join(int fd, const struct sim_settings *settings, char *why, size_t len)
+{
+    struct sim_machine *shared = enter(fd, settings, why, len);
+    if (!shared)
+        return -1;
+    int self = take_slot(fd);
+    if (self < 0) {
+        munmap(shared, sizeof(*shared));
+        return refuse(settings, "64 processes are there already, the most there can be", why, len);
+    }
+    machine.shared = shared;
+    machine.fd = fd;
+    machine.self = self;
+    sim_machine_lock();
+    sim_ledger_forget(shared, self); /* what a dead one left in the slot */
+    shared->processes[self].used = true;
+    sim_machine_unlock();
+    return 0;
+}
+
+static int open_own(const struct sim_settings *settings, char *why, size_t len)
+{
+    struct sim_machine *shared = map(-1);
+    if (!shared || make(shared, settings)) {
+        if (shared)
+            munmap(shared, sizeof(*shared));
+        snprintf(why, len, "the simulator found no host memory to start");
+        return -1;
+    }
+    machine.shared = shared;
+    machine.shared->processes[0].used = true;
+    machine.self = 0;
+    return 0;
+}
+
+int sim_machine_open(const struct sim_settings *settings, char *why, size_t len)
+{
+    char text[128];
+    if (!*settings->name)
+        return open_own(settings, why, len);
+    path_of(settings->name, machine.path, sizeof(machine.path));
+    int fd = open_file(machine.path, O_CREAT);
+    if (fd < 0) {
+        snprintf(text, sizeof(text), "%s cannot be opened: %s", machine.path, strerror(errno));
+        return refuse(settings, text, why, len);
+    }
+    int code = join(fd, settings, why, len);
+    flock(fd, LOCK_UN);
+    if (code)
+        close(fd);
+    return code;
+}
+
+int sim_machine_check(const struct sim_settings *settings, char *why, size_t len)
+{
+    char path[sizeof(machine.path)];
+    int code = 0;
+    if (!*settings->name)
+        return 0;
+    path_of(settings->name, path, sizeof(path));
+    int fd = open_file(path, 0);
+    if (fd < 0)
+        return 0; /* there is none, or joining it will say why not */
+    struct stat status;
+    if (is_anybody_alive(fd) && fstat(fd, &status) == 0 && status.st_size == (off_t)sizeof(struct sim_machine)) {
+        struct sim_machine *shared = map(fd);
+        if (shared) {
+            code = check(shared, settings, why, len);
+            munmap(shared, sizeof(*shared));
+        }
+    }
+    close(fd);
+    return code;
+}
+
+/* The lock of the slot goes last: without it the process counts as dead. */
+static void leave_file(void)
+{
+    struct flock unlock = slot_lock(machine.self);
+    unlock.l_type = F_UNLCK;
+    sim_machine_lock();
+    sim_ledger_forget(machine.shared, machine.self);
+    sim_machine_unlock();
+    flock(machine.fd, LOCK_EX);
+    fcntl(machine.fd, F_OFD_SETLK, &unlock);
+    if (!is_anybody_alive(machine.fd))
+        unlink(machine.path);
+    close(machine.fd);
+    machine.fd = -1;
+}
+
+void sim_machine_close(void)
+{
+    if (!machine.shared)
+        return;
+    if (machine.fd >= 0)
+        leave_file();
+    munmap(machine.shared, sizeof(*machine.shared));
+    machine.shared = NULL;
+}
+
+/* In place of the shared memory, so that whatever is still done to it, nobody sees it. Zeros are a free mutex and empty tables. */
+static void replace_by_own(void)
+{
+    /* If there are not even pages for this, there is nothing better to do either. */
+    (void)mmap(machine.shared, sizeof(*machine.shared), PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+void sim_machine_leave(void)
+{
+    if (machine.fd < 0)
+        return;
+    leave_file();
+    replace_by_own();
+}
+
+void sim_machine_after_fork(void)
+{
+    if (machine.fd < 0)
+        return;
+    close(machine.fd);
+    machine.fd = -1;
+    replace_by_own();
+}
