@@ -28,7 +28,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/small.c \
 	%reldir%/threads.c
 bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-bench_weir_bench_LDADD = bench/libbench.la lib/libcore.la
+bench_weir_bench_LDADD = bench/libbench.la share/libshare.la
 CLEANFILES += bench/weir-bench bench/libbench.la
 if HAVE_CUDA
 gpu_bundle_programs += bench/weir-bench
@@ -37,7 +37,7 @@ endif
 ## Cached pairs on the simulator, to be counted by callgrind: tests/build/instructions.sh.
 check_PROGRAMS += bench/weir-count
 bench_weir_count_SOURCES = %reldir%/count.c
-bench_weir_count_LDADD = lib/libcore.la
+bench_weir_count_LDADD = share/libshare.la
 
 ## The plot of its figures, and the test of the plot, which needs no libcheck.
 EXTRA_DIST += %reldir%/plot.py tests/bench/threads.json

@@ -116,6 +116,7 @@ static void write_entry(struct weir__entry *entry, const struct weir__block *blo
     entry->pool = block->pool;
     entry->class = block->class;
     entry->graph = block->graph;
+    entry->is_lent = false;
     atomic_store_explicit(&entry->live, live, memory_order_release);
 }
 
@@ -134,14 +135,14 @@ static struct weir__block read_entry(const struct weir__entry *entry)
 /* Takes an entry from its user, under its guard's lock. The shard's is held; cache locks come after it. */
 static bool claim_in(struct weir__entry *entry, void *ptr)
 {
-    weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
     if (guard)
-        weir__spin_lock(guard);
+        weir__bias_lock(guard);
     bool is = weir__entry_is(entry, ptr, guard);
     if (is)
         atomic_store_explicit(&entry->live, false, memory_order_relaxed);
     if (guard)
-        weir__spin_unlock(guard);
+        weir__bias_unlock(guard);
     return is;
 }
 
@@ -230,14 +231,15 @@ bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *blo
     return room;
 }
 
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed)
+enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed)
 {
     uint64_t hashed = weir__blocks_hash(ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
     struct weir__slot *slot = weir__slots_find(slots_of(shard), ptr, hashed);
     struct weir__entry *entry = entry_of(slot);
-    bool found = entry && claim_in(entry, ptr);
+    bool is_lent = entry && entry->is_lent;
+    bool found = entry && !is_lent && claim_in(entry, ptr);
     *claimed = found && atomic_load_explicit(&entry->guard, memory_order_relaxed) ? entry : NULL;
     if (found && !*claimed) {
         *block = read_entry(entry);
@@ -246,7 +248,46 @@ bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__bloc
         count_free(counts_of(blocks, shard, block->pool), block, 1);
     }
     weir__spin_unlock(&shard->lock);
-    return found;
+    return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
+}
+
+/* The entry of the live block at ptr, or NULL. Called with the shard's lock. */
+static struct weir__entry *find_live(struct weir__shard *shard, const void *ptr, uint64_t hashed)
+{
+    struct weir__entry *entry = entry_of(weir__slots_find(slots_of(shard), ptr, hashed));
+    return entry && atomic_load_explicit(&entry->live, memory_order_acquire) ? entry : NULL;
+}
+
+weir_status weir__blocks_lend(struct weir__blocks *blocks, const weir_pool *pool, void *ptr, struct weir__block *block)
+{
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    weir_status status = WEIR_OK;
+    weir__spin_lock(&shard->lock);
+    struct weir__entry *entry = find_live(shard, ptr, hashed);
+    if (!entry)
+        status = WEIR_NOT_A_BLOCK;
+    else if (atomic_load_explicit(&entry->guard, memory_order_relaxed) || entry->pool != pool || entry->graph)
+        status = WEIR_INVALID;
+    else if (entry->is_lent)
+        status = WEIR_BUSY;
+    else
+        entry->is_lent = true;
+    if (entry && status == WEIR_OK)
+        *block = read_entry(entry);
+    weir__spin_unlock(&shard->lock);
+    return status;
+}
+
+void weir__blocks_return(struct weir__blocks *blocks, const weir_pool *pool, void *ptr)
+{
+    uint64_t hashed = weir__blocks_hash(ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    weir__spin_lock(&shard->lock);
+    struct weir__entry *entry = find_live(shard, ptr, hashed);
+    if (entry && !atomic_load_explicit(&entry->guard, memory_order_relaxed) && entry->pool == pool)
+        entry->is_lent = false;
+    weir__spin_unlock(&shard->lock);
 }
 
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block)
@@ -294,4 +335,26 @@ struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_p
         weir__spin_unlock(&shard->lock);
     }
     return sum;
+}
+
+void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data)
+{
+    for (size_t i = 0; i < WEIR__SHARDS; i++) {
+        struct weir__shard *shard = &blocks->shards[i];
+        weir__spin_lock(&shard->lock);
+        struct weir__slots *slots = slots_of(shard);
+        for (size_t at = 0; at < capacity_of(slots); at++) {
+            struct weir__entry *entry = entry_of(&slots->slots[at]);
+            weir__bias *guard = entry ? atomic_load_explicit(&entry->guard, memory_order_acquire) : NULL;
+            if (guard)
+                weir__bias_visit(guard);
+            bool is_live = entry && weir__entry_is(entry, ptr_of(&slots->slots[at]), guard);
+            struct weir__block block = is_live ? read_entry(entry) : (struct weir__block){ .ptr = NULL };
+            if (guard)
+                weir__bias_unlock(guard);
+            if (is_live)
+                use(&block, data);
+        }
+        weir__spin_unlock(&shard->lock);
+    }
 }

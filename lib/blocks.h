@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/spin.h"
+#include "lib/bias.h"
 #include "lib/weir.h"
 
 #define WEIR__SHARDS 16 /* few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more */
@@ -27,20 +27,21 @@ struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
-    weir__spin *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
+    weir__bias *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
     uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
     bool graph;        /* allocated during a capture: the memory belongs to the graph, not to the pool */
 };
 
 struct weir__entry {
     void *_Atomic ptr;
-    weir__spin *_Atomic guard;
+    weir__bias *_Atomic guard;
     uint64_t size;
     weir_pool *pool;
     struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
     uint64_t stamp;           /* a cache's: later blocks have higher ones */
     uint8_t class;
     bool graph;
+    bool is_lent; /* its user cannot free it now. Guarded by the shard's lock, and never of a block with a guard */
     atomic_bool live;
 } __attribute__((aligned(64))); /* a cache line: threads share none of each other's blocks */
 
@@ -103,7 +104,7 @@ static inline struct weir__entry *weir__blocks_look(struct weir__blocks *blocks,
 
 /* Whether the entry is the live block at ptr and `guard` guards it. Called with that lock; true: it can be taken from its user. What was
    read of `live` decides what `guard` and the rest mean, so it is read first. */
-static inline bool weir__entry_is(const struct weir__entry *entry, const void *ptr, const weir__spin *guard)
+static inline bool weir__entry_is(const struct weir__entry *entry, const void *ptr, const weir__bias *guard)
 {
     return atomic_load_explicit(&entry->live, memory_order_acquire) &&
            atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
@@ -120,11 +121,16 @@ void weir__blocks_destroy(struct weir__blocks *blocks);
  */
 bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
+enum weir__take {
+    WEIR__TAKE_NONE, /* there is no such block */
+    WEIR__TAKE_DONE,
+    WEIR__TAKE_LENT, /* it is lent: nothing was done */
+};
 /*
- * Takes the live block that starts at ptr from its user; false if there is none. A block that a cache may keep is claimed: it stays in the
- * table, no longer live, and *claimed is its entry. Any other leaves the table; *claimed is NULL, and *block is a copy.
+ * Takes the live block that starts at ptr from its user. A block that a cache may keep is claimed: it stays in the table, no longer live, and
+ * *claimed is its entry. Any other leaves the table; *claimed is NULL, and *block is a copy.
  */
-bool weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
+enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
 
 /* Takes a claimed entry that is in no cache, or no longer, out of the table. count: the free of its user is counted now. */
 void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry, bool count, struct weir__block *block);
@@ -133,10 +139,20 @@ void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry,
    no host memory and no slot left, which needs as many frees to fail at the same moment as a quarter of a shard has slots. */
 struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const struct weir__block *block, bool live);
 
+/*
+ * Lends a live block that no cache may keep: it stays its user's, who cannot free it until it is returned. *block gets a copy.
+ * WEIR_NOT_A_BLOCK, WEIR_INVALID (not of this pool, a graph's, or a cache's), WEIR_BUSY (lent already).
+ */
+weir_status weir__blocks_lend(struct weir__blocks *blocks, const weir_pool *pool, void *ptr, struct weir__block *block);
+void weir__blocks_return(struct weir__blocks *blocks, const weir_pool *pool, void *ptr);
+
 /* How many blocks of the pool were added and taken, those aside that caches served and kept; graph blocks are counted apart. */
 struct weir__counts {
     uint64_t mallocs, frees, graph_mallocs, graph_frees;
 };
 struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_pool *pool);
+
+/* Calls `use` with each live block, under its shard's lock. */
+void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data);
 
 #endif

@@ -16,7 +16,9 @@ static bool grant(weir_pool *pool, struct weir__cache *cache, uint64_t bytes, ui
 {
     uint64_t limit = atomic_load_explicit(&pool->cache.per_device, memory_order_relaxed);
     uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
-    /* Caches that fill a pool up to its cap make every request of another size a matter of recovery. */
+    if (!max_size && !pool->is_host)
+        max_size = pool->device->info.memory;
+    /* Caches that fill a pool up to its cap, or the device, make every request of another size a matter of recovery. */
     if (max_size && limit > max_size / CAP_SHARE)
         limit = max_size / CAP_SHARE;
     uint64_t granted = atomic_load_explicit(&pool->cache_granted, memory_order_relaxed);
@@ -122,9 +124,9 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
                                           void **ptr)
 {
-    weir__spin_lock(&stream->cache.lock);
+    weir__bias_lock(&stream->cache.lock);
     enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, !id, class, size, ptr) : WEIR__CACHE_CLOSED;
-    weir__spin_unlock(&stream->cache.lock);
+    weir__bias_unlock(&stream->cache.lock);
     return answer;
 }
 
@@ -138,7 +140,8 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
     atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
     weir__cache_put(cache, entry, entry->class);
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
-    atomic_store_explicit(&cache->state, WEIR__CACHE_OPEN, memory_order_relaxed);
+    if (*wake)
+        weir__cache_set_state(cache, WEIR__CACHE_OPEN);
     return WEIR__CACHE_DONE;
 }
 
@@ -146,11 +149,10 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
 {
     struct weir__entry *victims = NULL;
     bool wake = false;
-    weir__spin_lock(&stream->cache.lock);
+    weir__bias_lock(&stream->cache.lock);
     enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, !id, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
-    if (victims)
-        atomic_fetch_add(&stream->pins, 1);
-    weir__spin_unlock(&stream->cache.lock);
+    stream->cache.calls += victims != NULL;
+    weir__bias_unlock(&stream->cache.lock);
     if (wake)
         weir__keeper_wake(stream->w);
     if (victims)
@@ -176,7 +178,7 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *drained = NULL, **end = &drained;
-    weir__spin_lock(&cache->lock);
+    weir__bias_visit(&cache->lock);
     bool may = cache->bytes && !(ask && is_barred(stream));
     for (unsigned i = 1; i < WEIR__CLASS_COUNT && may; i++) {
         uint64_t bytes = 0;
@@ -186,17 +188,17 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
             end = &(*end)->next;
     }
     give_grant_back(stream->pool, cache, cache->bytes);
-    weir__spin_unlock(&cache->lock);
+    weir__bias_unlock(&cache->lock);
     return drained;
 }
 
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
 {
-    weir__spin *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
     if (!guard)
         return false;
     struct weir__cache *cache = (struct weir__cache *)((char *)guard - offsetof(struct weir__cache, lock));
-    weir__spin_lock(guard);
+    weir__bias_visit(guard);
     bool is_dead = atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
                    atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr && !atomic_load(&entry->live);
     struct weir__entry **link = is_dead ? &cache->classes[entry->class].first : NULL;
@@ -207,41 +209,42 @@ bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
         *link = entry->next;
         cache->bytes -= weir__class_bytes[entry->class];
     }
-    weir__spin_unlock(guard);
+    weir__bias_unlock(guard);
     return found;
 }
 
 bool weir__cache_holds(weir_stream *stream)
 {
-    weir__spin_lock(&stream->cache.lock);
+    weir__bias_visit(&stream->cache.lock);
     bool holds = stream->cache.bytes || stream->cache.granted;
-    weir__spin_unlock(&stream->cache.lock);
+    weir__bias_unlock(&stream->cache.lock);
     return holds;
 }
 
 void weir__cache_init(struct weir__cache *cache)
 {
     *cache = (struct weir__cache){ .state = WEIR__CACHE_SHUT };
-    weir__spin_init(&cache->lock);
+    weir__bias_init(&cache->lock);
+    weir__bias_bar(&cache->lock, true);
 }
 
 void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__spin_lock(&cache->lock);
+    weir__bias_visit(&cache->lock);
     stream->id = id;
     stream->pool = pool;
     cache->hits = cache->keeps = 0;
     memset(cache->marks, 0, sizeof cache->marks);
     cache->marked = 0;
     cache->live = 0;
-    atomic_store(&cache->state, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
-    weir__spin_unlock(&cache->lock);
+    weir__cache_set_state(cache, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
+    weir__bias_unlock(&cache->lock);
 }
 
 void weir__cache_close(weir_stream *stream)
 {
-    weir__spin_lock(&stream->cache.lock);
-    atomic_store(&stream->cache.state, WEIR__CACHE_SHUT);
-    weir__spin_unlock(&stream->cache.lock);
+    weir__bias_visit(&stream->cache.lock);
+    weir__cache_set_state(&stream->cache, WEIR__CACHE_SHUT);
+    weir__bias_unlock(&stream->cache.lock);
 }

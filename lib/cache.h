@@ -6,8 +6,10 @@
  * wait is needed. It holds blocks of the stream's own pool only, a list for each size class: the last block to come is the first to go.
  * Where there is no room, the class that has gone longest without a new block gives one up.
  *
- * `lock` guards everything here and is a leaf. It is not held over CUDA calls, with one exception: whether the stream captures is asked
- * under it, so that the stream can be neither closed nor destroyed between the question and what follows from it.
+ * `lock` guards everything here and is a leaf. It is biased to the thread that uses the stream (bias.h), and only while the cache is
+ * open; who looks at the cache for another reason, such as the keeper, is a visitor. It is not held over CUDA calls, with one exception:
+ * whether the stream captures is asked under it, so that the stream can be neither closed nor destroyed between the question and what
+ * follows from it.
  */
 #ifndef WEIR_LIB_CACHE_H
 #define WEIR_LIB_CACHE_H
@@ -24,20 +26,21 @@ enum weir__cache_state {
 };
 
 struct weir__cache {
-    weir__spin lock;
+    weir__bias lock; /* what follows shares a cache line with its spin lock, as far as `keeps` */
     _Atomic unsigned char state; /* enum weir__cache_state. Changed under lock */
     uint64_t bytes;
     uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
     int64_t live;          /* bytes handed out less bytes taken back that the pool does not know of yet */
     uint64_t hits;         /* requests served */
     uint64_t keeps;        /* frees that entered; the stamp of the next */
+    unsigned calls;        /* in progress, that use the stream's handle beyond the lock; see weir__stream_enter() */
     uint64_t marks[WEIR__CACHE_MARKS]; /* the keeper's: `keeps` at its last looks, the latest first */
     uint64_t marked;                   /* when it last looked */
     struct weir__class_list {
         struct weir__entry *first;
         uint64_t stamp; /* of the last that came */
     } classes[WEIR__CLASS_COUNT];
-};
+} WEIR__BIAS_ALIGNED;
 
 enum weir__cache_answer {
     WEIR__CACHE_DONE,

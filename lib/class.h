@@ -25,6 +25,6 @@ static inline unsigned weir__class_of(uint64_t size)
 }
 
 /* Bytes of each class; 0 of class 0. */
-extern const uint64_t weir__class_bytes[WEIR__CLASS_COUNT];
+extern const uint64_t weir__class_bytes[WEIR__CLASS_COUNT] __attribute__((visibility("hidden")));
 
 #endif

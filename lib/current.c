@@ -29,6 +29,26 @@ weir_status weir__current_pool_set(weir_pool *pool, weir_error *error)
     return weir__fail_gpu(error, gpu, code, "pool '%s' cannot be made the current pool of device %d", pool->name, pool->device->index);
 }
 
+int weir__current_pool_replace(weir_pool *pool, gpu_pool made)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_pool current;
+    int code = GPU_SUCCESS;
+    pthread_mutex_lock(&currents_lock);
+    if (pool->is_current) {
+        code = gpu->pool_get_current(pool->device->index, &current);
+        if (code == GPU_SUCCESS && current == pool->handle)
+            code = gpu->pool_set_current(pool->device->index, made);
+        for (weir_pool *other = currents; other && code == GPU_SUCCESS; other = other->next_current)
+            if (other->former == pool->handle)
+                other->former = made;
+    }
+    pthread_mutex_unlock(&currents_lock);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code;
+}
+
 void weir__current_pool_restore(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;

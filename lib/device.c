@@ -14,6 +14,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
         return weir__fail_gpu(error, w->gpu, code, "device %d", index);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
+    pthread_mutex_init(&device->quiet, NULL);
     weir__spin_init(&device->orphan_lock);
     weir__streams_init(device);
     weir__pending_init(&device->pending, device->info.memory);
@@ -27,6 +28,7 @@ void weir__device_destroy(struct weir__device *device)
     weir__recovery_destroy(&device->recovery);
     weir__pending_destroy(&device->pending, device->w->gpu);
     pthread_rwlock_destroy(&device->lock);
+    pthread_mutex_destroy(&device->quiet);
 }
 
 bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list)
@@ -96,4 +98,13 @@ weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after)
     if (after)
         weir__pool_release(after);
     return pool;
+}
+
+uint64_t weir__device_idle(struct weir__device *device)
+{
+    uint64_t idle = 0;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (!pool->is_host && !weir__pool_is_stuck(pool))
+            idle += weir__pool_idle(pool);
+    return idle;
 }

@@ -36,6 +36,8 @@ struct weir__device {
     struct weir__entry *orphans; /* cached blocks whose stream is gone (flush.h), a list by `next` */
     struct weir__entry *late;    /* the same of streams that captured when they were closed */
 
+    unsigned captures;           /* of which only a host knows (attach.h): while there are any the device is not synchronised. Guarded by */
+    pthread_mutex_t quiet;       /* held from the question whether anything captures to the end of the synchronise */
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
 
     struct weir__pending pending;
@@ -56,6 +58,9 @@ weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)
 
 void weir__device_add_pool(struct weir__device *device, weir_pool *pool);
 void weir__device_remove_pool(struct weir__device *device, weir_pool *pool);
+
+/* Bytes that its pools have reserved, that nobody uses, and that could go back. */
+uint64_t weir__device_idle(struct weir__device *device);
 
 /* The first pool (after NULL), or the one behind `after`, held; releases `after`. NULL at the end. */
 weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after);

@@ -2,6 +2,7 @@
 #include "lib/flush.h"
 
 #include "lib/event.h"
+#include "lib/retired.h"
 
 #define BATCH 64                         /* streams that are pinned at a time */
 #define SETTLE (UINT64_C(1000) * 1000)   /* nanoseconds that an idle stream may take to come to its last free */
@@ -46,12 +47,18 @@ static bool has_orphans(struct weir__device *device)
     return any;
 }
 
+/* What CUDA gave for a block of that class, which may be none, and size. */
+static uint64_t taken_for(unsigned class, uint64_t size)
+{
+    return class == WEIR__CLASS_NONE ? size : weir__class_bytes[class];
+}
+
 static uint64_t bytes_of(const struct weir__entry *entries, const weir_pool *pool)
 {
     uint64_t bytes = 0;
     for (; entries; entries = entries->next)
         if (entries->pool == pool)
-            bytes += weir__class_bytes[entries->class];
+            bytes += taken_for(entries->class, entries->size);
     return bytes;
 }
 
@@ -61,6 +68,16 @@ uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
     uint64_t bytes = bytes_of(device->orphans, pool) + bytes_of(device->late, pool);
     weir__spin_unlock(&device->orphan_lock);
     return bytes;
+}
+
+bool weir__orphans_add(struct weir__device *device, const struct weir__block *block)
+{
+    struct weir__entry *entry = weir__blocks_put_back(&device->w->blocks, block, false);
+    if (!entry)
+        return false;
+    entry->next = NULL;
+    add_orphans(device, &device->orphans, entry);
+    return true;
 }
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
@@ -79,20 +96,17 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
         weir__blocks_remove(&w->blocks, entry, false, &block);
         int code = w->gpu->free_async(block.ptr, handle);
         if (code == GPU_SUCCESS) {
-            bytes += weir__class_bytes[block.class];
-            weir__pool_count_spare_gone(block.pool, weir__class_bytes[block.class]);
+            bytes += taken_for(block.class, block.size);
+            if (block.pool->is_exportable)
+                weir__retired_note(block.pool->retired, w->gpu, device->index, handle);
+            weir__pool_count_spare_gone(block.pool, taken_for(block.class, block.size));
             weir__pool_left(block.pool);
             weir__pool_release(block.pool);
             continue;
         }
         w->gpu->forget_error(code);
-        entry = weir__blocks_put_back(&w->blocks, &block, false);
-        if (entry) {
-            entry->next = NULL;
-            add_orphans(device, &device->orphans, entry);
-        } else {
+        if (!weir__orphans_add(device, &block))
             weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
-        }
     }
     weir__current_end(w->gpu, former);
     return bytes;
@@ -103,7 +117,7 @@ void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
     enum gpu_capture_mode mode = weir__plain_begin(stream->w);
     atomic_fetch_add_explicit(&stream->freed, give_back(stream->device, stream->handle, victims), memory_order_relaxed);
     weir__plain_end(stream->w, mode);
-    weir__stream_unpin(stream);
+    weir__stream_leave(stream);
 }
 
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
@@ -142,13 +156,14 @@ static void settle(const weir_stream *stream)
     weir__event_destroy(gpu, event);
 }
 
-/* Whether nothing captures, as far as can be known: no opened stream, and no blocking stream, of which the legacy one tells. */
+/* Whether nothing captures, as far as can be known: no opened stream, and no blocking stream, of which the legacy one tells. Called with
+   device->quiet. */
 static bool is_quiet(struct weir__device *device)
 {
     weir_stream *streams[BATCH];
     uint64_t below = UINT64_MAX;
     size_t count;
-    bool quiet = !weir__handle_captures(device, GPU_STREAM_LEGACY);
+    bool quiet = !device->captures && !weir__handle_captures(device, GPU_STREAM_LEGACY);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             quiet = quiet && (atomic_load(&streams[i]->is_gone) || !weir__stream_captures(streams[i]));
@@ -157,17 +172,36 @@ static bool is_quiet(struct weir__device *device)
     return quiet;
 }
 
-/* The streams that the orphans were freed on are gone: only the device as a whole can say that their work is done. */
+/* Takes the orphans whose work is done, as the device as a whole says: the streams that they were freed on are gone. NULL: there are none, or
+   something captures. */
+static struct weir__entry *take_ready_orphans(struct weir__device *device)
+{
+    const struct gpu *gpu = device->w->gpu;
+    struct weir__entry *orphans = NULL;
+    if (!has_orphans(device))
+        return NULL;
+    pthread_mutex_lock(&device->quiet);
+    if (is_quiet(device)) {
+        orphans = take_orphans(device);
+        int code = gpu->device_synchronize(device->index);
+        if (code != GPU_SUCCESS) {
+            gpu->forget_error(code);
+            add_orphans(device, &device->orphans, orphans);
+            orphans = NULL;
+        }
+    }
+    pthread_mutex_unlock(&device->quiet);
+    return orphans;
+}
+
 static uint64_t free_orphans(struct weir__device *device)
 {
     const struct gpu *gpu = device->w->gpu;
     gpu_stream stream;
-    if (!has_orphans(device) || !is_quiet(device))
+    struct weir__entry *orphans = take_ready_orphans(device);
+    if (!orphans)
         return 0;
-    struct weir__entry *orphans = take_orphans(device);
-    int code = gpu->device_synchronize(device->index);
-    if (code == GPU_SUCCESS)
-        code = gpu->stream_create(device->index, &stream);
+    int code = gpu->stream_create(device->index, &stream);
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);
         add_orphans(device, &device->orphans, orphans);
@@ -179,6 +213,18 @@ static uint64_t free_orphans(struct weir__device *device)
         gpu->forget_error(code);
     gpu->stream_destroy(stream);
     return bytes;
+}
+
+void weir__flush_caches(struct weir__device *device)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            weir__flush_stream(streams[i], UINT64_MAX);
+            weir__stream_unpin(streams[i]);
+        }
 }
 
 uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled)

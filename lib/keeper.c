@@ -35,7 +35,7 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
 {
     struct weir__cache *cache = &stream->cache;
     uint64_t before = 0;
-    weir__spin_lock(&cache->lock);
+    weir__bias_visit(&cache->lock);
     if (now - cache->marked >= atomic_load(&stream->pool->cache.idle) / WEIR__CACHE_MARKS) {
         before = cache->marks[WEIR__CACHE_MARKS - 1];
         for (size_t i = WEIR__CACHE_MARKS - 1; i > 0; i--)
@@ -43,7 +43,7 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
         cache->marks[0] = cache->keeps;
         cache->marked = now;
     }
-    weir__spin_unlock(&cache->lock);
+    weir__bias_unlock(&cache->lock);
     return before;
 }
 
@@ -51,11 +51,11 @@ static uint64_t mark(weir_stream *stream, uint64_t now)
 static bool is_left(weir_stream *stream)
 {
     struct weir__cache *cache = &stream->cache;
-    weir__spin_lock(&cache->lock);
+    weir__bias_visit(&cache->lock);
     bool left = cache->bytes;
     if (!left && weir__cache_state(cache) == WEIR__CACHE_OPEN)
-        atomic_store(&cache->state, WEIR__CACHE_UNSEEN);
-    weir__spin_unlock(&cache->lock);
+        weir__cache_set_state(cache, WEIR__CACHE_UNSEEN);
+    weir__bias_unlock(&cache->lock);
     return left;
 }
 

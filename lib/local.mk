@@ -1,9 +1,13 @@
 ## SPDX-License-Identifier: MIT
-include_HEADERS = %reldir%/weir.h
+include_HEADERS += %reldir%/weir.h
 
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
+	%reldir%/attach.c \
+	%reldir%/attach.h \
+	%reldir%/bias.c \
+	%reldir%/bias.h \
 	%reldir%/blocks.c \
 	%reldir%/blocks.h \
 	%reldir%/cache.c \
@@ -21,10 +25,13 @@ lib_libcore_la_SOURCES = \
 	%reldir%/event.c \
 	%reldir%/event.h \
 	%reldir%/fast.h \
+	%reldir%/fence.c \
+	%reldir%/fence.h \
 	%reldir%/flush.c \
 	%reldir%/flush.h \
 	%reldir%/format.c \
 	%reldir%/format.h \
+	%reldir%/give.c \
 	%reldir%/keeper.c \
 	%reldir%/keeper.h \
 	%reldir%/malloc.c \
@@ -46,15 +53,17 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats.c \
 	%reldir%/stream.c \
 	%reldir%/stream.h \
+	%reldir%/waits.c \
+	%reldir%/waits.h \
 	%reldir%/weir.c \
 	%reldir%/weir.h \
 	%reldir%/weir_internal.h
 lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
 
-## The same with the map: what is installed.
+## The same with share/ and the map: what is installed.
 lib_LTLIBRARIES += lib/libweir.la
 lib_libweir_la_SOURCES =
-lib_libweir_la_LIBADD = lib/libcore.la
+lib_libweir_la_LIBADD = share/libshare.la
 lib_libweir_la_LDFLAGS = $(AM_LDFLAGS) $(WEIR_LIB_LDFLAGS) -no-undefined -version-info $(WEIR_LT_VERSION)
 if HAVE_VERSION_MAP
 lib_libweir_la_LDFLAGS += -Wl,--version-script=$(top_srcdir)/%reldir%/libweir.map

@@ -3,10 +3,15 @@
 
 #include <stdlib.h>
 
+#include "lib/attach.h"
 #include "lib/event.h"
 #include "lib/fast.h"
 #include "lib/flush.h"
+#include "lib/format.h"
+#include "lib/retired.h"
 #include "lib/settings.h"
+
+#define BLOCK_STEP 512 /* CUDA gives blocks in multiples of so many bytes */
 
 /* Counting ----------------------------------------------------------------------------------------------------------------------------- */
 
@@ -28,8 +33,24 @@ static void count_free(weir_pool *pool, const struct weir__block *block)
 {
     if (block->graph)
         return;
-    atomic_fetch_sub_explicit(&pool->taken, bytes_of(block), memory_order_relaxed);
+    /* Whoever finds nothing taken finds the notes of all frees, too. */
+    atomic_fetch_sub_explicit(&pool->taken, bytes_of(block), memory_order_release);
     count_rounding(pool, bytes_of(block), block->size, -1);
+    weir__pool_count_exactly(pool, -(int64_t)block->size);
+}
+
+/* Gives a block to CUDA, on a stream of that device. A pool is not destroyed before its frees are complete, of which CUDA's figures do not
+   tell where the pool is exportable. */
+static int return_block(weir_pool *pool, void *ptr, int device, gpu_stream stream)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    int code = gpu->free_async(ptr, stream);
+    if (code == GPU_SUCCESS && pool->is_exportable) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        weir__retired_note(pool->retired, gpu, device, stream);
+        weir__relaxed_end(gpu, mode);
+    }
+    return code;
 }
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
@@ -93,7 +114,7 @@ static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, uint64_t *t
     return true;
 }
 
-bool weir__attempt(struct weir__request *request, void **ptr)
+static bool attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
@@ -105,7 +126,8 @@ bool weir__attempt(struct weir__request *request, void **ptr)
         return false;
     request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
     /* A block that cannot be given back is better served above the cap than lost. */
-    if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) && gpu->free_async(block, request->stream) == GPU_SUCCESS) {
+    if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) &&
+        return_block(pool, block, pool->device->index, request->stream) == GPU_SUCCESS) {
         undo_growth(request, max_size);
         request->at_cap = true;
         request->code = GPU_OUT_OF_MEMORY;
@@ -114,6 +136,7 @@ bool weir__attempt(struct weir__request *request, void **ptr)
         if (!max_size)
             taken = atomic_fetch_add_explicit(&pool->taken, request->size, memory_order_relaxed) + request->size;
         count_rounding(pool, request->size, request->asked, 1);
+        weir__pool_count_exactly(pool, (int64_t)request->asked);
         weir__pool_raise_high(pool, taken);
         if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
             weir__settings_rebalance(pool);
@@ -128,12 +151,28 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     return false;
 }
 
+bool weir__attempt(struct weir__request *request, void **ptr)
+{
+    request->untried = !request->insist && weir__request_is_vain(request);
+    if (request->untried) {
+        request->code = GPU_OUT_OF_MEMORY;
+        request->at_cap = false;
+        return false;
+    }
+    weir__pool_handle_begin(request->pool);
+    bool is_served = attempt(request, ptr);
+    weir__pool_handle_end(request->pool);
+    return is_served;
+}
+
 /* On a stream that captures: CUDA decides, nothing is recovered, and the pool's figures stay out of it. */
 static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
+    weir__pool_handle_begin(pool);
     int code = gpu->malloc_async(ptr, request->size, request->small ? pool->small : pool->handle, request->stream);
+    weir__pool_handle_end(pool);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     gpu->forget_error(code);
@@ -165,6 +204,9 @@ static weir_status ask(struct weir__request *request, void **ptr)
 /* The address was in the table: its block was freed with cudaFreeAsync() behind our back, or belonged to a graph that is gone. */
 static void forget_former(const struct weir__block *former)
 {
+    /* First, as a shared pool of which nothing is taken may be made anew at any moment. */
+    if (former->pool->is_exportable && !former->graph)
+        weir__retired_note_unknown(former->pool->retired);
     count_free(former->pool, former);
     if (!former->graph)
         weir__log(former->pool->w, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed without Weir: use weir_free()", former->ptr,
@@ -194,7 +236,7 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
         atomic_load_explicit(&stale->ptr, memory_order_relaxed) == block->ptr)
         forget_cached(pool->w, stale, block->ptr);
     if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
-        pool->w->gpu->free_async(block->ptr, stream);
+        return_block(pool, block->ptr, pool->device->index, stream);
         count_free(pool, block);
         return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %llu bytes",
                           (unsigned long long)block->size);
@@ -222,6 +264,25 @@ static void choose_size(struct weir__request *request, struct weir__block *block
     request->small = request->asked < pool->small_below;
 }
 
+/* Clears a block that is to be shared. If that fails the block goes back. */
+static weir_status scrub(const struct weir__block *block, gpu_stream stream)
+{
+    weir_pool *pool = block->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    int code = gpu->set_async(block->ptr, 0, block->size, stream);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    gpu->forget_error(code);
+    int freed = return_block(pool, block->ptr, pool->device->index, stream);
+    if (freed != GPU_SUCCESS)
+        gpu->forget_error(freed);
+    count_free(pool, block);
+    weir__pool_left(pool);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "clearing %llu bytes of pool '%s' on device %d for share.scrub",
+                          (unsigned long long)block->size, pool->name,
+                          pool->device->index);
+}
+
 /* With the block's device current where that matters. */
 static weir_status serve(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
@@ -235,13 +296,28 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
                               block->pool->name);
     }
     block->graph = capture != GPU_CAPTURE_STATUS_NONE;
+    if (block->graph && w->refuses_graphs)
+        return weir__fail(weir__last_error_reset(), WEIR_CAPTURING, "%zu bytes from pool '%s': the stream is being captured",
+                          request->asked, block->pool->name);
     choose_size(request, block, opened);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
+    if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->scrub, memory_order_relaxed))
+        status = scrub(block, request->stream);
     if (status == WEIR_OK)
         status = enter(block, request->stream);
     weir__plain_end(w, mode);
     return status;
+}
+
+/* Whoever got such a block could not share it. */
+static weir_status refuse_size(const weir_pool *pool, size_t size)
+{
+    char asked[WEIR__BYTES_LEN], most[WEIR__BYTES_LEN];
+    return weir__fail(weir__last_error_reset(), WEIR_INVALID,
+                      "%s is above pools.%s.ipc_max_block (%s), the largest block that can be shared: CUDA crashes a process that imports more "
+                      "than 5.125 GiB in one block; use several blocks, or another pool for what stays in this process",
+                      weir__bytes(asked, size), pool->name, weir__bytes(most, pool->max_block));
 }
 
 weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened)
@@ -250,6 +326,11 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream str
         *ptr = NULL;
         return WEIR_OK;
     }
+    if (size > pool->max_block)
+        return refuse_size(pool, size);
+    /* CUDA gives multiples of this, and sets only what was asked for (measured): nothing is to stay behind the end. */
+    if (atomic_load_explicit(&pool->scrub, memory_order_relaxed) && size <= SIZE_MAX - BLOCK_STEP)
+        size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
     struct weir__request request = { .pool = pool, .asked = size, .stream = stream };
     struct weir__block block = { .size = size, .pool = pool };
     int former = weir__current_begin(pool->w->gpu, pool->device->index, stream);
@@ -366,7 +447,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     int device = opened ? opened->device->index : pool->device->index;
     int former = weir__current_begin(gpu, device, stream);
     enum gpu_capture_mode mode = weir__plain_begin(w);
-    int code = gpu->free_async(block->ptr, stream);
+    int code = block->graph ? gpu->free_async(block->ptr, stream) : return_block(pool, block->ptr, device, stream);
     if (code == GPU_SUCCESS) {
         count_free(pool, block);
         if (!block->graph) {
@@ -393,7 +474,7 @@ static weir_status give_back(weir *w, const struct weir__block *block, gpu_strea
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_free");
     }
     weir_status status = free_block(w, block, stream, opened);
-    weir__stream_unpin(opened);
+    weir__stream_leave(opened);
     return status;
 }
 
@@ -409,9 +490,14 @@ weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *
 {
     struct weir__block block;
     struct weir__entry *claimed;
-    if (!weir__blocks_take(&w->blocks, ptr, &block, &claimed))
+    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed);
+    if (taken == WEIR__TAKE_NONE)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
                           "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
+    if (taken == WEIR__TAKE_LENT)
+        return weir__fail(weir__last_error_reset(), WEIR_BUSY,
+                          "the block %p is published, and its export frees it once nobody uses it: withdraw it with "
+                          "weir_export_withdraw(), or close its ring", ptr);
     if (claimed) {
         if (opened ? weir__cache_keep(opened, NULL, claimed) == WEIR__CACHE_DONE : keep_raw(claimed, stream))
             return WEIR_OK;
@@ -429,4 +515,28 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
     if (!w)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
     return weir__give_back(w, ptr, stream, NULL);
+}
+
+weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
+{
+    struct weir__block block;
+    struct weir__entry *claimed;
+    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed);
+    if (taken == WEIR__TAKE_NONE)
+        return weir__fail(error, WEIR_NOT_A_BLOCK, "%p is not a live block", ptr);
+    if (taken == WEIR__TAKE_LENT)
+        return weir__fail(error, WEIR_BUSY, "the block %p is published", ptr);
+    if (claimed)
+        weir__blocks_remove(&w->blocks, claimed, true, &block);
+    if (block.graph) {
+        put_back(w, &block);
+        return weir__fail(error, WEIR_INVALID, "the block %p belongs to a graph", ptr);
+    }
+    /* What is live no more is spare before it can be freed. */
+    weir__pool_count_live(block.pool, -(int64_t)block.size);
+    if (weir__orphans_add(block.pool->device, &block))
+        return WEIR_OK;
+    weir__pool_count_live(block.pool, (int64_t)block.size);
+    put_back(w, &block);
+    return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep the block %p", ptr);
 }

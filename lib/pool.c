@@ -143,8 +143,15 @@ void weir__pool_raise_high(weir_pool *pool, uint64_t taken)
         raise_to(&pool->live_high, (uint64_t)live);
 }
 
+void weir__pool_count_exactly(weir_pool *pool, int64_t bytes)
+{
+    if (pool->is_exact)
+        raise_to(&pool->live_high, atomic_fetch_add_explicit(&pool->live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
+}
+
 void weir__pool_count_live(weir_pool *pool, int64_t bytes)
 {
+    weir__pool_count_exactly(pool, bytes);
     atomic_fetch_sub_explicit(&pool->spare, bytes, memory_order_relaxed);
     weir__pool_raise_high(pool, atomic_load_explicit(&pool->taken, memory_order_relaxed));
 }
@@ -158,6 +165,21 @@ struct weir__held weir__pool_held(weir_pool *pool)
         .hits = cached.hits,
         .keeps = cached.keeps,
     };
+}
+
+int weir__pool_reset_peaks(weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    atomic_store(&pool->taken_high, atomic_load(&pool->taken));
+    atomic_store(&pool->live_high, pool->is_exact ? atomic_load(&pool->live_now) : weir__pool_held(pool).live);
+    if (!gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
+        return GPU_SUCCESS;
+    weir__pool_handle_begin(pool);
+    int code = gpu->pool_set(pool->handle, GPU_POOL_RESERVED_HIGH, 0);
+    if (code == GPU_SUCCESS && pool->small)
+        code = gpu->pool_set(pool->small, GPU_POOL_RESERVED_HIGH, 0);
+    weir__pool_handle_end(pool);
+    return code;
 }
 
 uint64_t weir__pool_live_blocks(weir_pool *pool)
@@ -186,11 +208,14 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
         return NULL;
     }
     pthread_mutex_init(&pool->lock, NULL);
+    pthread_rwlock_init(&pool->exchange, NULL);
     pool->is_private = is_private;
+    pool->is_exact = device->w->policy->exact_peaks;
     pool->is_default = entry->backing == POLICY_BACKING_DEFAULT;
     pool->is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
     pool->is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
     pool->small_below = pool->is_exportable ? 0 : entry->small_below;
+    pool->max_block = pool->is_exportable ? entry->ipc_max_block : UINT64_MAX;
     pool->max_size = policy_size_bytes(entry->max_size, device->info.memory);
     atomic_init(&pool->references, 1);
     return pool;
@@ -231,7 +256,9 @@ static void destroy_handles(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
     gpu_pool own = pool->is_default ? NULL : pool->handle;
-    int code = weir__retired_add(pool->retired, gpu, own, pool->small);
+    /* What lives on is freed where no note is taken, and so is what others took from the device's current pool. */
+    bool are_noted = pool->is_exportable && !pool->former && !atomic_load(&pool->taken);
+    int code = weir__retired_add(pool->retired, gpu, own, pool->small, are_noted);
     if (code != GPU_SUCCESS && !pool->is_silent)
         weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
                   gpu->code_name(code));
@@ -263,6 +290,7 @@ void weir__pool_free(weir_pool *pool)
         weir__settings_restore(pool);
     destroy_handles(pool);
     weir__relaxed_end(gpu, mode);
+    pthread_rwlock_destroy(&pool->exchange);
     pthread_mutex_destroy(&pool->lock);
     free(pool->peers);
     free(pool->name);
@@ -275,19 +303,22 @@ void weir__pool_hold(weir_pool *pool)
         atomic_fetch_add_explicit(&pool->references, 1, memory_order_relaxed);
 }
 
-/* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. */
+/* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. One that is parked already was only looked
+   at, by the keeper too: that is no reason for it to look again. */
 static void park(weir_pool *pool)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
-    if (atomic_load(&pool->references) == 0 && !pool->is_parked) {
+    bool is_left = atomic_load(&pool->references) == 0 && !pool->is_parked;
+    if (is_left) {
         pool->is_parked = true;
         if (!pool->is_exportable)
             weir__settings_write_threshold(pool, 0);
     }
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
-    weir__pool_left(pool);
+    if (is_left)
+        weir__pool_left(pool);
 }
 
 void weir__pool_release(weir_pool *pool)
@@ -326,7 +357,9 @@ int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, ui
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t main = 0, small = 0;
+    weir__pool_handle_begin(pool);
     int code = gpu->pool_get(pool->handle, attribute, &main);
+    weir__pool_handle_end(pool);
     if (code == GPU_SUCCESS && pool->small)
         code = gpu->pool_get(pool->small, attribute, &small);
     if (code != GPU_SUCCESS)
@@ -353,6 +386,20 @@ static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
     return reserved;
 }
 
+uint64_t weir__pool_idle(const weir_pool *pool)
+{
+    uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return reserved > used ? reserved - used : 0;
+}
+
+bool weir__pool_is_stuck(weir_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool is_stuck = pool->was_lent;
+    pthread_mutex_unlock(&pool->lock);
+    return is_stuck;
+}
+
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -360,7 +407,9 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     pthread_mutex_lock(&pool->lock);
     uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
     int code = GPU_SUCCESS;
-    if (pool->small) {
+    if (pool->was_lent) {
+        /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
+    } else if (pool->small) {
         /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
         uint64_t small = reserved_by(gpu, pool->small);
         code = gpu->pool_trim(pool->handle, keep > small ? keep - small : 0);
@@ -416,7 +465,12 @@ weir_status weir_pool_get(weir *w, const char *name, int device, weir_error *err
 
 weir_cuda_pool weir_pool_handle(const weir_pool *pool)
 {
-    return pool ? pool->handle : NULL;
+    if (!pool)
+        return NULL;
+    weir__pool_handle_begin(pool);
+    gpu_pool handle = pool->handle;
+    weir__pool_handle_end(pool);
+    return handle;
 }
 
 weir_cuda_pool weir_pool_small_handle(const weir_pool *pool)
@@ -439,6 +493,8 @@ bool weir__pool_has_pending_frees(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     if (weir__pool_live_blocks(pool) || pool->is_default)
         return false;
-    bool is_settled = weir__retired_is_settled(gpu, pool->handle);
+    weir__pool_handle_begin(pool);
+    bool is_settled = pool->is_exportable ? weir__retired_is_free(pool->retired, gpu) : weir__retired_is_settled(gpu, pool->handle);
+    weir__pool_handle_end(pool);
     return (pool->small && !weir__retired_is_settled(gpu, pool->small)) || !is_settled;
 }

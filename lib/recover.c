@@ -2,6 +2,7 @@
 #include "lib/recover.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,10 @@
 #include "lib/event.h"
 #include "lib/flush.h"
 #include "lib/format.h"
+#include "lib/waits.h"
 
-#define CAP_ROUNDS 8    /* times that the caches of a pool at its cap are emptied for one request */
-#define STREAMS_MAX 256 /* opened streams that the wait rung looks at, most freed bytes first */
+#define FLUSH_ROUNDS 8 /* times that caches are emptied for one request */
+#define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
 /* A callback's own requests must not climb the ladder that waits for it. */
 static __thread bool is_in_callback;
@@ -22,6 +24,7 @@ static const char *const rung_names[WEIR_RUNG_COUNT] = {
     [WEIR_RUNG_WAIT] = "wait",
     [WEIR_RUNG_TRIM] = "trim",
     [WEIR_RUNG_CALLBACKS] = "callbacks",
+    [WEIR_RUNG_NEIGHBOURS] = "neighbours",
 };
 
 /* One climb. Lives on the stack of the requesting thread. */
@@ -35,6 +38,7 @@ struct climb {
         uint64_t gave; /* bytes, as far as Weir knows them */
         uint64_t took; /* nanoseconds */
     } rungs[WEIR_RUNG_COUNT];
+    char note[sizeof(((struct weir__plea *)NULL)->note)]; /* of the neighbours rung, for the report */
     const char *why; /* the ladder was not climbed to its end, and why */
 };
 
@@ -93,6 +97,8 @@ static void report_rungs(const struct climb *climb, weir_error *error)
         if (climb->rungs[rung].ran)
             append(error, "\n  %s: gave %s in %.1f ms", rung_names[rung], weir__bytes(gave, climb->rungs[rung].gave),
                    (double)climb->rungs[rung].took / 1e6);
+    if (climb->note[0])
+        append(error, "\n  %s", climb->note);
     if (climb->why)
         append(error, "\n  %s", climb->why);
 }
@@ -119,50 +125,36 @@ static weir_status report(const struct climb *climb)
     return WEIR_OUT_OF_MEMORY;
 }
 
-/* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
+/* Vain requests ------------------------------------------------------------------------------------------------------------------------ */
 
-/* Something to wait for: an event of Weir's own behind the frees of one stream. */
-struct wait {
-    gpu_event event;
-    struct weir__pending_entry *entry; /* the event is this entry's; NULL: it is ours to destroy */
-    const weir_stream *stream;         /* the opened stream of the event, by name only: it may be closed meanwhile. Or NULL */
-    uint64_t bytes;                    /* freed before it, as far as Weir knows */
-};
-
-/* Puts an event behind the opened streams and, if there is a request, behind its stream. */
-static size_t collect_streams(struct climb *climb, struct wait waits[static STREAMS_MAX + 1])
+/* Bytes that the device could have for one pool if every other one of this weir gave all that it has idle. UINT64_MAX: that is not known. */
+static uint64_t obtainable(struct weir__device *device)
 {
-    weir_stream *streams[STREAMS_MAX];
-    size_t count = 0;
-    size_t opened = weir__streams_pin(climb->device, streams, STREAMS_MAX);
-    bool is_opened = !climb->request;
-    for (size_t i = 0; i < opened; i++) {
-        is_opened = is_opened || streams[i]->handle == climb->request->stream;
-        waits[count] = (struct wait){ .stream = streams[i], .bytes = atomic_load(&streams[i]->freed) };
-        count += weir__event_behind(climb->gpu, climb->device->index, streams[i]->handle, &waits[count].event);
-        weir__stream_unpin(streams[i]);
+    const struct gpu *gpu = device->w->gpu;
+    if (device->info.os_managed)
+        return UINT64_MAX;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    /* In this order, so that what goes back to the device meanwhile is not missed. */
+    uint64_t idle = weir__device_idle(device), bytes = 0, total;
+    int code = gpu->device_memory(device->index, &bytes, &total);
+    weir__relaxed_end(gpu, mode);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return UINT64_MAX;
     }
-    waits[count] = (struct wait){ .entry = NULL };
-    if (!is_opened && weir__event_behind(climb->gpu, climb->device->index, climb->request->stream, &waits[count].event))
-        count++;
-    return count;
+    return bytes + idle;
 }
 
-/* All that can be waited for: these, and the large frees on other streams, which nobody else can wait for meanwhile. */
-static size_t collect(struct climb *climb, struct wait waits[static STREAMS_MAX + WEIR__PENDING_MAX + 1])
+bool weir__request_is_vain(const struct weir__request *request)
 {
-    size_t count = collect_streams(climb, waits);
-    uint64_t seen = 0;
-    struct weir__pending_entry *entry;
-    while ((entry = weir__pending_claim(&climb->device->pending, &seen)))
-        waits[count++] = (struct wait){ .event = entry->event, .entry = entry, .bytes = entry->bytes };
-    return count;
-}
-
-static int compare_waits(const void *a, const void *b)
-{
-    uint64_t first = ((const struct wait *)a)->bytes, second = ((const struct wait *)b)->bytes;
-    return first > second ? -1 : first < second;
+    weir_pool *pool = request->pool;
+    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    if (request->size < pool->device->info.memory / LARGE_SHARE || pool->is_host || is_in_callback)
+        return false;
+    /* At a cap, what the device has does not count; and only CUDA knows whether it is at one of its own. */
+    if (pool->native_max || (max_size && atomic_load_explicit(&pool->taken, memory_order_relaxed) + request->size > max_size))
+        return false;
+    return weir__pool_idle(pool) < request->size && obtainable(pool->device) < request->size;
 }
 
 /* Another error than out-of-memory ends the climb: no rung helps against it. */
@@ -176,27 +168,44 @@ static bool retry(struct climb *climb, void **ptr)
     return !is_over(climb) && weir__attempt(climb->request, ptr);
 }
 
-static void release_wait(const struct climb *climb, const struct wait *wait, bool done)
+/* What seemed vain was not tried: to the end, only CUDA can say that there is no memory. */
+static bool insist(struct climb *climb, void **ptr)
 {
-    if (wait->entry)
-        weir__pending_unclaim(&climb->device->pending, wait->entry, done);
-    else
-        weir__event_destroy(climb->gpu, wait->event);
-    if (wait->stream && done)
-        weir__stream_settle(climb->device, wait->stream, wait->bytes);
+    climb->request->insist = climb->request->untried;
+    return climb->request->insist && retry(climb, ptr);
+}
+
+/* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* All that can be waited for: these, and the large frees on other streams, which nobody else can wait for meanwhile. */
+static size_t collect(struct climb *climb, struct weir__wait waits[static WEIR__WAITS_MAX])
+{
+    size_t count = weir__waits_collect(climb->device, &climb->request->stream, waits);
+    uint64_t seen = 0;
+    struct weir__pending_entry *entry;
+    while ((entry = weir__pending_claim(&climb->device->pending, &seen)))
+        waits[count++] = (struct weir__wait){ .event = entry->event, .entry = entry, .bytes = entry->bytes };
+    return count;
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+    uint64_t first = ((const struct weir__wait *)a)->bytes, second = ((const struct weir__wait *)b)->bytes;
+    return first > second ? -1 : first < second;
 }
 
 static bool rung_flush(struct climb *climb, void **ptr)
 {
     /* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. But other threads,
-       whose caches are empty now too, may be faster to take what came free. */
-    for (unsigned round = 0; round < CAP_ROUNDS; round++) {
+       whose caches are empty now too, may be faster to take what came free; elsewhere, where an attempt can be dear, that is assumed only if
+       it was enough. */
+    for (unsigned round = 0; round < FLUSH_ROUNDS; round++) {
         bool at_cap = climb->request->at_cap;
         uint64_t flushed = weir__flush(climb->device, at_cap ? climb->request->pool : NULL, !at_cap || climb->request->pool->native_max);
         climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
         if (flushed > 0 && retry(climb, ptr))
             return true;
-        if (flushed == 0 || !at_cap || is_over(climb))
+        if (flushed == 0 || (!at_cap && flushed < climb->request->size) || is_over(climb) || climb->gpu->now() > climb->deadline)
             break;
     }
     return false;
@@ -204,20 +213,20 @@ static bool rung_flush(struct climb *climb, void **ptr)
 
 static bool rung_wait(struct climb *climb, void **ptr)
 {
-    struct wait waits[STREAMS_MAX + WEIR__PENDING_MAX + 1];
+    struct weir__wait waits[WEIR__WAITS_MAX];
     size_t count = collect(climb, waits);
     uint64_t untried = 0; /* bytes that came free since the last attempt */
     bool any = false, rescued = false;
     qsort(waits, count, sizeof *waits, compare_waits);
     for (size_t i = 0; i < count; i++) {
         bool done = !rescued && !is_over(climb) && weir__event_wait(climb->gpu, waits[i].event, climb->deadline);
-        release_wait(climb, &waits[i], done);
+        weir__wait_release(climb->device, &waits[i], done);
         if (!done)
             continue;
         any = true;
         untried += waits[i].bytes;
         climb->rungs[WEIR_RUNG_WAIT].gave += waits[i].bytes;
-        /* A failed attempt at a large size costs the driver up to 50 ms, so there is none before enough came free, or before a wait that
+        /* A failed attempt at a large size is dear, so there is none before enough came free, or before a wait that
            promises nothing. */
         if (untried >= climb->request->size || (untried && i + 1 < count && waits[i + 1].bytes == 0)) {
             rescued = retry(climb, ptr);
@@ -230,29 +239,24 @@ static bool rung_wait(struct climb *climb, void **ptr)
 
 bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline)
 {
-    struct climb climb = { .device = device, .gpu = device->w->gpu, .deadline = deadline };
-    struct wait waits[STREAMS_MAX + 1];
-    struct weir__pending_entry *entry;
-    uint64_t seen = 0;
-    bool all = true;
-    enum gpu_capture_mode mode = weir__relaxed_begin(climb.gpu);
-    size_t count = collect_streams(&climb, waits);
-    /* One at a time and, but for weir_close(), without waiting: a recovery may need them. */
-    while ((entry = weir__pending_claim(&device->pending, &seen))) {
-        bool done = weir__event_wait(climb.gpu, entry->event, deadline == UINT64_MAX ? deadline : 0);
-        weir__pending_unclaim(&device->pending, entry, done);
-        all = all && done;
-    }
+    const struct gpu *gpu = device->w->gpu;
+    struct weir__wait waits[WEIR__WAITS_STREAMS + 1];
+    bool seen = false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    size_t count = weir__waits_collect(device, NULL, waits);
+    /* Those that a recovery may need are waited for only by weir_close(). */
+    bool all = weir__waits_look_at_pending(device, deadline, &seen) == 0;
     for (size_t i = 0; i < count; i++) {
-        bool done = weir__event_wait(climb.gpu, waits[i].event, deadline);
-        release_wait(&climb, &waits[i], done);
+        bool done = weir__event_wait(gpu, waits[i].event, deadline);
+        weir__wait_release(device, &waits[i], done);
         all = all && done;
     }
-    weir__relaxed_end(climb.gpu, mode);
+    weir__relaxed_end(gpu, mode);
     return all;
 }
 
-static bool rung_trim(struct climb *climb, void **ptr)
+/* Gives back what is idle. Returns the bytes. */
+static uint64_t trim(struct climb *climb)
 {
     uint64_t released, all = 0;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
@@ -261,8 +265,16 @@ static bool rung_trim(struct climb *climb, void **ptr)
         if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
             all += released;
     }
-    climb->rungs[WEIR_RUNG_TRIM].gave = all;
-    return all > 0 && retry(climb, ptr);
+    climb->rungs[WEIR_RUNG_TRIM].gave += all;
+    return all;
+}
+
+/* Needless where all of it is too little. */
+static bool rung_trim(struct climb *climb, void **ptr)
+{
+    if (!climb->request->at_cap && !climb->request->pool->is_host && obtainable(climb->device) < climb->request->size)
+        return false;
+    return trim(climb) > 0 && retry(climb, ptr);
 }
 
 static bool rung_callbacks(struct climb *climb, void **ptr)
@@ -287,12 +299,59 @@ static bool rung_callbacks(struct climb *climb, void **ptr)
     return false;
 }
 
+/* The neighbours' side of a climb: what share/ gets to see of it. */
+struct neighbours {
+    struct weir__plea plea;
+    struct climb *climb;
+    void **ptr;
+    bool rescued;
+};
+
+static struct neighbours *neighbours_of(struct weir__plea *plea)
+{
+    return (struct neighbours *)((char *)plea - offsetof(struct neighbours, plea));
+}
+
+/* With what they give, this weir's own idle memory may be enough, and the trim rung left it alone. CUDA would take it for the retry, but
+   only after an attempt that fails. */
+static void prepare_plea(struct weir__plea *plea)
+{
+    struct climb *climb = neighbours_of(plea)->climb;
+    if ((atomic_load(&climb->request->pool->steps) >> WEIR_RUNG_TRIM & 1) && weir__device_idle(climb->device))
+        trim(climb);
+}
+
+static bool retry_plea(struct weir__plea *plea)
+{
+    struct neighbours *neighbours = neighbours_of(plea);
+    neighbours->rescued = retry(neighbours->climb, neighbours->ptr);
+    return neighbours->rescued || is_over(neighbours->climb);
+}
+
+static bool rung_neighbours(struct climb *climb, void **ptr)
+{
+    weir__rescue_fn rescue = climb->device->w->neighbours;
+    uint64_t now = climb->gpu->now();
+    struct neighbours neighbours = { .climb = climb, .ptr = ptr };
+    neighbours.plea = (struct weir__plea){ .device = climb->device, .size = climb->request->size };
+    neighbours.plea.prepare = prepare_plea;
+    neighbours.plea.retry = retry_plea;
+    neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
+    if (!rescue || climb->request->pool->is_host)
+        return false;
+    rescue(&neighbours.plea);
+    climb->rungs[WEIR_RUNG_NEIGHBOURS].gave = neighbours.plea.gave;
+    memcpy(climb->note, neighbours.plea.note, sizeof climb->note);
+    return neighbours.rescued;
+}
+
 /* By weir_rung. */
 static bool (*const rungs[WEIR_RUNG_COUNT])(struct climb *climb, void **ptr) = {
     [WEIR_RUNG_FLUSH] = rung_flush,
     [WEIR_RUNG_WAIT] = rung_wait,
     [WEIR_RUNG_TRIM] = rung_trim,
     [WEIR_RUNG_CALLBACKS] = rung_callbacks,
+    [WEIR_RUNG_NEIGHBOURS] = rung_neighbours,
 };
 
 /* The climb ---------------------------------------------------------------------------------------------------------------------------- */
@@ -301,8 +360,9 @@ static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
 {
     unsigned steps = atomic_load(&climb->request->pool->steps);
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
-        bool at_cap = climb->request->at_cap && rung == WEIR_RUNG_CALLBACKS;
-        if (!(steps >> rung & 1) || at_cap)
+        /* What the application and other processes have does not count there. */
+        bool is_beside = climb->request->at_cap && (rung == WEIR_RUNG_CALLBACKS || rung == WEIR_RUNG_NEIGHBOURS);
+        if (!(steps >> rung & 1) || is_beside)
             continue;
         uint64_t begin = climb->gpu->now();
         if (begin > climb->deadline) {
@@ -427,9 +487,15 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
 
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     bool rescued = false;
-    if (!joined(&climb, recovery, &rescued, ptr)) {
+    if (joined(&climb, recovery, &rescued, ptr)) {
+        rescued = rescued || insist(&climb, ptr);
+    } else {
         weir_rung rung = WEIR_RUNG_FLUSH;
         rescued = climb_rungs(&climb, &rung, ptr);
+        if (!rescued && insist(&climb, ptr)) {
+            rescued = true;
+            rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
+        }
         end_recovery(recovery, &climb, rescued, rung);
     }
     weir__relaxed_end(gpu, mode);

@@ -17,6 +17,13 @@
 
 struct weir__device;
 
+/* What the neighbours rung remembers of requests in vain: nobody is asked for `size` bytes or more before `until`. Only the thread whose
+   recovery runs touches it. */
+struct weir__rest {
+    uint64_t until, pause; /* weir__service_now(), and nanoseconds */
+    uint64_t size;
+};
+
 struct weir__recovery {
     pthread_mutex_t lock;
     pthread_cond_t ended; /* on CLOCK_MONOTONIC */
@@ -29,7 +36,24 @@ struct weir__recovery {
     const weir_pool *failed_pool; /* and for which pool, if it failed at that pool's cap (NULL: at the device) */
     _Atomic uint64_t recoveries;
     _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
+    _Atomic uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */
+    struct weir__rest rest;
 };
+
+/*
+ * What the neighbours rung asks of whoever knows other processes (share/): `rescue` in weir.neighbours, set once before weir_open() returns.
+ * It runs on the requesting thread with no lock held, until a retry succeeds or it has asked everybody who could help.
+ */
+struct weir__plea {
+    struct weir__device *device;
+    uint64_t size;        /* bytes that the request needs */
+    uint64_t time_left;   /* nanoseconds */
+    uint64_t gave;        /* bytes that neighbours gave: the rung's to fill */
+    char note[256];       /* what there is to say of it in the report; "" */
+    void (*prepare)(struct weir__plea *plea); /* to be called before each retry, best while somebody gives: it can take long */
+    bool (*retry)(struct weir__plea *plea); /* true: the request is served or cannot be: ask nobody else */
+};
+typedef void (*weir__rescue_fn)(struct weir__plea *plea);
 
 void weir__recovery_init(struct weir__recovery *recovery);
 void weir__recovery_destroy(struct weir__recovery *recovery);
@@ -42,10 +66,20 @@ struct weir__request {
     gpu_stream stream; /* not capturing */
     bool small;        /* from the small twin */
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
+    bool insist;       /* CUDA is to be asked even where that seems vain */
+    bool untried;      /* at the last attempt it was not asked for that reason */
     int code;          /* of the last attempt */
 };
 
-/* Asks CUDA once, within the cap. On success the pool's counters have the block; else request->code and at_cap say why not. */
+/*
+ * Whether CUDA would be asked in vain: for a part of the device that is worth a look, where all that the device has free and this weir's pools
+ * have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the device had left. CUDA
+ * may still know better, as of idle memory of pools that are not Weir's: recovery insists at its end.
+ */
+bool weir__request_is_vain(const struct weir__request *request);
+
+/* Asks CUDA once, within the cap, unless that is vain. On success the pool's counters have the block; else request->code and at_cap say why
+   not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
 
 /* After an attempt that found no memory: climbs the ladder. On failure the thread's last error has the report. */

@@ -5,12 +5,28 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "lib/event.h"
 #include "lib/weir_internal.h"
+
+#define NOTES_FEW 16
+
+/* A free that CUDA's figures leave out. */
+struct note {
+    struct note *next;
+    gpu_event event;
+};
 
 struct weir__retired {
     struct weir__retired *next;
     const struct gpu *gpu;
     gpu_pool handles[2]; /* NULL: gone, or there was none */
+    bool are_noted;      /* the notes below tell whether all frees are complete */
+    weir__spin lock;     /* a leaf, guards the rest */
+    struct note *notes;
+    struct note spare; /* for the free that finds no host memory */
+    bool is_spare_used;
+    size_t note_count, note_limit; /* beyond the limit those that are complete are looked for */
+    bool is_unknown;               /* some free has no event, so that the pool stays for good */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,6 +44,110 @@ bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle)
     return code != GPU_SUCCESS || reserved == 0;
 }
 
+/* Frees that CUDA's figures leave out -------------------------------------------------------------------------------------------------- */
+
+static struct note *take_notes(struct weir__retired *retired)
+{
+    weir__spin_lock(&retired->lock);
+    struct note *notes = retired->notes;
+    retired->notes = NULL;
+    retired->note_count = 0;
+    weir__spin_unlock(&retired->lock);
+    return notes;
+}
+
+static void add_note(struct weir__retired *retired, struct note *note)
+{
+    weir__spin_lock(&retired->lock);
+    note->next = retired->notes;
+    retired->notes = note;
+    retired->note_count++;
+    weir__spin_unlock(&retired->lock);
+}
+
+void weir__retired_note_unknown(struct weir__retired *retired)
+{
+    weir__spin_lock(&retired->lock);
+    retired->is_unknown = true;
+    weir__spin_unlock(&retired->lock);
+}
+
+static struct note *new_note(struct weir__retired *retired)
+{
+    struct note *note = malloc(sizeof *note);
+    if (note)
+        return note;
+    weir__spin_lock(&retired->lock);
+    if (!retired->is_spare_used)
+        note = &retired->spare;
+    retired->is_spare_used = true;
+    weir__spin_unlock(&retired->lock);
+    return note;
+}
+
+static void free_note(struct weir__retired *retired, struct note *note)
+{
+    if (note != &retired->spare) {
+        free(note);
+        return;
+    }
+    weir__spin_lock(&retired->lock);
+    retired->is_spare_used = false;
+    weir__spin_unlock(&retired->lock);
+}
+
+bool weir__retired_is_free(struct weir__retired *retired, const struct gpu *gpu)
+{
+    for (struct note *note = take_notes(retired), *next; note; note = next) {
+        next = note->next;
+        if (weir__event_wait(gpu, note->event, 0)) {
+            weir__event_destroy(gpu, note->event);
+            free_note(retired, note);
+        } else {
+            add_note(retired, note);
+        }
+    }
+    weir__spin_lock(&retired->lock);
+    bool is_free = !retired->notes && !retired->is_unknown;
+    size_t twice = 2 * retired->note_count;
+    retired->note_limit = twice > NOTES_FEW ? twice : NOTES_FEW;
+    weir__spin_unlock(&retired->lock);
+    return is_free;
+}
+
+/* An event records streams of its own device only. If the stream is of another than its caller believes, one of the others is right; but a
+   fixed handle is a stream of each device, and then the caller knows which. */
+static bool record_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
+{
+    bool is_fixed = (uintptr_t)stream <= (uintptr_t)GPU_STREAM_PER_THREAD;
+    int count = 0;
+    bool is_recorded = weir__event_behind(gpu, device, stream, event);
+    if (!is_recorded && gpu->device_count(&count) != GPU_SUCCESS)
+        return false;
+    for (int other = 0; other < count && !is_recorded; other++)
+        is_recorded = (!is_fixed || other == device) && weir__event_behind(gpu, other, stream, event);
+    return is_recorded;
+}
+
+void weir__retired_note(struct weir__retired *retired, const struct gpu *gpu, int device, gpu_stream stream)
+{
+    struct note *note = new_note(retired);
+    if (note && record_behind(gpu, device, stream, &note->event)) {
+        add_note(retired, note);
+    } else {
+        if (note)
+            free_note(retired, note);
+        weir__retired_note_unknown(retired);
+    }
+    weir__spin_lock(&retired->lock);
+    bool is_full = retired->note_count > retired->note_limit;
+    weir__spin_unlock(&retired->lock);
+    if (is_full)
+        weir__retired_is_free(retired, gpu);
+}
+
+/* Destroying --------------------------------------------------------------------------------------------------------------------------- */
+
 static bool is_gone(const struct weir__retired *retired)
 {
     return !retired->handles[0] && !retired->handles[1];
@@ -38,8 +158,10 @@ static int try_destroy(struct weir__retired *retired)
 {
     const struct gpu *gpu = retired->gpu;
     int code = GPU_SUCCESS;
+    if (!weir__retired_is_free(retired, gpu))
+        return code;
     for (size_t i = 0; i < 2; i++) {
-        if (!retired->handles[i] || !weir__retired_is_settled(gpu, retired->handles[i]))
+        if (!retired->handles[i] || (!retired->are_noted && !weir__retired_is_settled(gpu, retired->handles[i])))
             continue;
         int destroyed = gpu->pool_destroy(retired->handles[i]);
         if (destroyed != GPU_SUCCESS)
@@ -59,12 +181,20 @@ static void push(struct weir__retired *retired)
 
 struct weir__retired *weir__retired_reserve(void)
 {
-    return calloc(1, sizeof(struct weir__retired));
+    struct weir__retired *retired = calloc(1, sizeof *retired);
+    if (retired) {
+        weir__spin_init(&retired->lock);
+        retired->note_limit = NOTES_FEW;
+    }
+    return retired;
 }
 
-int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small)
+int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_pool handle, gpu_pool small, bool are_noted)
 {
-    *retired = (struct weir__retired){ .gpu = gpu, .handles = { handle, small } };
+    retired->are_noted = are_noted;
+    retired->gpu = gpu;
+    retired->handles[0] = handle;
+    retired->handles[1] = small;
     int code = try_destroy(retired);
     for (size_t i = 0; i < 2; i++) {
         int set = retired->handles[i] ? gpu->pool_set(retired->handles[i], GPU_POOL_RELEASE_THRESHOLD, 0) : GPU_SUCCESS;

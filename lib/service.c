@@ -4,17 +4,19 @@
 #include "lib/service.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/weir_internal.h"
+
+#define TIMER_SLACK 1000UL /* nanoseconds */
 
 /*
  * STOPPED -> RUNNING by the first job; RUNNING -> STOPPING by the last one or by exit; STOPPING -> STOPPED by the same thread, once it has
@@ -29,10 +31,16 @@ static struct {
     bool has_exit_handler;
     bool exiting;           /* no thread is started any more */
     struct weir__job *jobs; /* in the order of their turns */
-    uint64_t wakes_at;      /* when the thread will look at the jobs by itself; 0: it is not asleep */
+    size_t job_count, watch_count;
+    uint64_t changes;  /* of the list of jobs and of what they watch */
+    uint64_t wakes_at; /* when the thread will look at the jobs by itself; 0: it is not asleep */
     uint64_t wakeups;
     int eventfd; /* ends the thread's sleep; open while state is not STOPPED */
     pthread_t thread;
+    /* What the thread sleeps on: the eventfd, then what jobs watch, in their order. `polled` is the thread's own, which it uses without the
+       lock; there is always room for all jobs, in `larger` if that is not NULL, so that to watch cannot fail. */
+    struct pollfd *polled, *larger;
+    size_t room;
 } service = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .eventfd = -1 };
 
 static __thread bool is_service_thread;
@@ -73,44 +81,84 @@ static bool run_one(void)
     return true;
 }
 
-/* A time limit for poll(), rounded up: waking too early would mean to poll again and again until it is time. */
-static int milliseconds_until(uint64_t due)
+/* How long ppoll() may sleep; NULL: for ever. */
+static const struct timespec *time_until(uint64_t due, struct timespec *limit)
 {
     uint64_t now = weir__service_now();
+    uint64_t left = due > now ? due - now : 0;
     if (due == WEIR__SERVICE_NEVER)
-        return -1;
-    if (due <= now)
-        return 0;
-    uint64_t milliseconds = (due - now) / 1000000 + 1;
-    return milliseconds < INT_MAX ? (int)milliseconds : INT_MAX;
+        return NULL;
+    limit->tv_sec = (time_t)(left / UINT64_C(1000000000));
+    limit->tv_nsec = (long)(left % UINT64_C(1000000000));
+    return limit;
 }
 
+/* Fills `polled`. Returns how many descriptors there are. */
+static size_t gather(void)
+{
+    if (service.larger) {
+        free(service.polled);
+        service.polled = service.larger;
+        service.larger = NULL;
+    }
+    size_t count = 0;
+    service.polled[count++] = (struct pollfd){ .fd = service.eventfd, .events = POLLIN };
+    for (const struct weir__job *job = service.jobs; job; job = job->next)
+        if (job->watched >= 0)
+            service.polled[count++] = (struct pollfd){ .fd = job->watched, .events = POLLIN };
+    return count;
+}
+
+/* The jobs whose descriptors have something are due. Nothing of the list has changed since gather(). */
+static void make_due(void)
+{
+    size_t at = 1;
+    for (struct weir__job *job = service.jobs; job; job = job->next)
+        if (job->watched >= 0 && service.polled[at++].revents)
+            job->due = 0;
+}
+
+/* Sleeps until a job is due. Where one is already, what the others watch is looked at all the same, so that they get their turns. */
 static void sleep_until_due(void)
 {
-    service.wakes_at = WEIR__SERVICE_NEVER;
+    uint64_t due = WEIR__SERVICE_NEVER;
     for (const struct weir__job *job = service.jobs; job; job = job->next)
-        if (job->due < service.wakes_at)
-            service.wakes_at = job->due;
-    struct pollfd wake = { .fd = service.eventfd, .events = POLLIN };
-    int limit = milliseconds_until(service.wakes_at);
+        if (job->due < due)
+            due = job->due;
+    struct timespec limit;
+    const struct timespec *left = time_until(due, &limit);
+    bool sleeps = !left || left->tv_sec || left->tv_nsec;
+    uint64_t changes = service.changes;
+    size_t count = gather();
+    service.wakes_at = sleeps ? due : 0;
     pthread_mutex_unlock(&service.lock);
-    poll(&wake, 1, limit);
+    int ready = ppoll(service.polled, count, left, NULL);
     pthread_mutex_lock(&service.lock);
+    /* Whoever ended the sleep has set wakes_at to 0. The eventfd is emptied under the lock, and even if poll() saw nothing of it: a wake-up
+       that came a moment later must not end the next sleep. */
+    eventfd_t wakes;
+    if (sleeps && service.wakes_at == 0)
+        eventfd_read(service.eventfd, &wakes);
     service.wakes_at = 0;
-    service.wakeups++;
-    /* Emptied under the lock, and even if poll() saw nothing: a wake-up that came a moment later must not end the next sleep. */
-    eventfd_t count;
-    eventfd_read(service.eventfd, &count);
+    service.wakeups += sleeps;
+    /* After a change the answers may be of other jobs' descriptors. What is there still is seen at the next look. */
+    if (ready > 0 && changes == service.changes)
+        make_due();
 }
 
 static void *serve(void *unused)
 {
     pthread_setname_np(pthread_self(), "weir");
+    /* The kernel may let sleepers lie for 50 us longer, to wake several at a time; shared memory is waited for in less. */
+    prctl(PR_SET_TIMERSLACK, TIMER_SLACK);
     is_service_thread = true;
     pthread_mutex_lock(&service.lock);
-    while (service.state == RUNNING)
-        if (!run_one())
+    while (service.state == RUNNING) {
+        bool has_run = run_one();
+        /* A run lets go of the lock, so that the thread may have been stopped meanwhile. */
+        if (service.state == RUNNING && (!has_run || service.watch_count > 0))
             sleep_until_due();
+    }
     pthread_mutex_unlock(&service.lock);
     return unused;
 }
@@ -125,6 +173,29 @@ static void end_sleep(void)
     service.wakes_at = 0;
 }
 
+/* Makes room for the descriptors of so many jobs. */
+static bool reserve(size_t jobs)
+{
+    if (jobs + 1 <= service.room)
+        return true;
+    size_t room = 2 * (jobs + 1);
+    struct pollfd *larger = calloc(room, sizeof *larger);
+    if (!larger)
+        return false;
+    free(service.larger);
+    service.larger = larger;
+    service.room = room;
+    return true;
+}
+
+static void drop_room(void)
+{
+    free(service.polled);
+    free(service.larger);
+    service.polled = service.larger = NULL;
+    service.room = 0;
+}
+
 /* Stops the thread, or waits for whoever is at it. The lock is let go meanwhile. */
 static void stop(void)
 {
@@ -136,6 +207,7 @@ static void stop(void)
         pthread_mutex_lock(&service.lock);
         close(service.eventfd);
         service.eventfd = -1;
+        drop_room();
         service.state = STOPPED;
         pthread_cond_broadcast(&service.changed);
     }
@@ -204,16 +276,34 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error)
         pthread_cond_wait(&service.changed, &service.lock);
     if (service.exiting)
         status = weir__fail(error, WEIR_BUSY, "the process is exiting, so that no service thread can be had: open weirs before exit()");
+    else if (!reserve(service.job_count + 1))
+        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for one more job of the service thread");
     else if (service.state == STOPPED)
         status = start(error);
     if (status == WEIR_OK) {
         job->due = WEIR__SERVICE_NEVER;
         job->running = false;
+        job->watched = -1;
         job->next = service.jobs;
         service.jobs = job;
+        service.job_count++;
+        service.changes++;
+    } else if (service.state == STOPPED) {
+        drop_room();
     }
     pthread_mutex_unlock(&service.lock);
     return status;
+}
+
+/* With the lock held. A thread that sleeps holds on to what it sleeps on, even if that is closed meanwhile, so it is made to begin anew. */
+static void watch(struct weir__job *job, int fd)
+{
+    if (job->watched == fd)
+        return;
+    service.changes++;
+    service.watch_count += (fd >= 0) - (job->watched >= 0);
+    job->watched = fd;
+    end_sleep();
 }
 
 void weir__service_remove(struct weir__job *job)
@@ -225,6 +315,9 @@ void weir__service_remove(struct weir__job *job)
     while (*link != job)
         link = &(*link)->next;
     *link = job->next;
+    service.job_count--;
+    service.changes++;
+    watch(job, -1);
     if (!is_service_thread) {
         while (job->running)
             pthread_cond_wait(&service.changed, &service.lock);
@@ -243,6 +336,15 @@ void weir__service_wake(struct weir__job *job, uint64_t when)
         job->due = when;
     if (when < service.wakes_at)
         end_sleep();
+    pthread_mutex_unlock(&service.lock);
+}
+
+void weir__service_watch(struct weir__job *job, int fd)
+{
+    if (weir__is_forked())
+        return;
+    pthread_mutex_lock(&service.lock);
+    watch(job, fd);
     pthread_mutex_unlock(&service.lock);
 }
 

@@ -23,8 +23,9 @@ struct weir__job {
     struct weir__job *next;
     uint64_t due; /* CLOCK_MONOTONIC in nanoseconds, or WEIR__SERVICE_NEVER */
     bool running;
+    int watched; /* a descriptor, or -1 */
     /* Called on the service thread. Returns when it wants to run next, by the same clock: 0 is at once, WEIR__SERVICE_NEVER when woken. It
-       may add and wake jobs, but not remove any, and nothing that it waits for may wait for the removal of a job. */
+       may add and wake jobs and remove others, but not itself, and nothing that it waits for may wait for the removal of a job. */
     uint64_t (*run)(struct weir__job *job);
 };
 
@@ -40,7 +41,8 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error);
 
 /*
  * Removes a job that was added. Once it returned, the job neither runs nor will run. Waits for a run of it in progress; the last removal
- * stops and joins the thread. Not from within a job; but code that runs because a job called exit() may, and does not wait then.
+ * stops and joins the thread. A job may remove others, which do not run while it does: there is nothing to wait for. It may not remove
+ * itself, whose run the thread is to come back from; but code that runs because a job called exit() may remove any.
  */
 void weir__service_remove(struct weir__job *job);
 
@@ -49,6 +51,13 @@ void weir__service_remove(struct weir__job *job);
  * run returns. Takes the lock, and makes a system call only if the thread would sleep too long; never waits for a run.
  */
 void weir__service_wake(struct weir__job *job, uint64_t when);
+
+/*
+ * The job is due whenever `fd` is readable, or the other side has hung up; -1: it watches nothing any more, as at first. The descriptor stays
+ * the caller's, who ends the watch before closing it, or removes the job. An epoll descriptor stands for any number of others. While the job
+ * runs it is not looked at. Takes effect at once, also on a thread that sleeps; from within the job itself it needs no system call.
+ */
+void weir__service_watch(struct weir__job *job, int fd);
 
 /* How often the thread has woken up since the process began. A process in which nothing is due adds none. */
 uint64_t weir__service_wakeups(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/settings.h"
 
+#include "lib/attach.h"
 #include "lib/class.h"
 #include "lib/format.h"
 #include "lib/weir_internal.h"
@@ -56,6 +57,8 @@ static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
 {
     const struct gpu *gpu = pool->w->gpu;
+    if (pool->was_lent)
+        threshold = UINT64_MAX;
     uint64_t share = threshold, rest = threshold;
     if (pool->small && shares_threshold(threshold)) {
         uint64_t reserved = 0;
@@ -205,6 +208,21 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     return check_peers(pool, policy, entry, error);
 }
 
+/* Called with pool->lock held. */
+static void apply_cap(weir_pool *pool)
+{
+    uint64_t cap = pool->policy_max;
+    atomic_store(&pool->max_size, pool->limit && (!cap || pool->limit < cap) ? pool->limit : cap);
+}
+
+void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->limit = bytes;
+    apply_cap(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
 {
     /* The largest class that is not above cache.largest. */
@@ -214,7 +232,8 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.idle, entry->cache_idle);
     atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
     uint64_t largest = weir__class_bytes[classes];
-    atomic_store(&pool->cache.live_step, largest > LIVE_STEP ? largest : LIVE_STEP);
+    /* With 0 no call is an ordinary one (fast.h), so that each of them is counted by the pool. */
+    atomic_store(&pool->cache.live_step, pool->is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
     unsigned former = atomic_load(&pool->device->cache_classes);
@@ -229,6 +248,7 @@ static unsigned steps_mask(const struct policy_steps *steps)
         [POLICY_STEP_WAIT] = WEIR_RUNG_WAIT,
         [POLICY_STEP_TRIM] = WEIR_RUNG_TRIM,
         [POLICY_STEP_CALLBACKS] = WEIR_RUNG_CALLBACKS,
+        [POLICY_STEP_NEIGHBOURS] = WEIR_RUNG_NEIGHBOURS,
     };
     unsigned mask = 0;
     for (size_t i = 0; i < steps->count; i++)
@@ -280,8 +300,11 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
                                     policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
     }
     if (status == WEIR_OK) {
-        atomic_store(&pool->max_size, policy_size_bytes(entry->max_size, pool->device->info.memory));
+        pool->policy_max = policy_size_bytes(entry->max_size, pool->device->info.memory);
+        apply_cap(pool);
+        atomic_store(&pool->keep, policy_size_bytes(entry->keep, pool->device->info.memory));
         atomic_store(&pool->deadline, entry->on_oom_deadline);
+        atomic_store(&pool->scrub, entry->share_scrub);
         atomic_store(&pool->steps, steps_mask(&entry->on_oom_steps));
         apply_cache(pool, entry);
     }
@@ -297,6 +320,29 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
         weir__settings_write_threshold(pool, pool->threshold_before);
     pthread_mutex_unlock(&pool->lock);
     return WEIR_OK;
+}
+
+int weir__settings_copy(weir_pool *pool, gpu_pool made)
+{
+    static const enum gpu_pool_attribute attributes[] = {
+        GPU_POOL_REUSE_EVENT_DEPENDENCIES,
+        GPU_POOL_REUSE_OPPORTUNISTIC,
+        GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
+    };
+    const struct gpu *gpu = pool->w->gpu;
+    int code = GPU_SUCCESS;
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && code == GPU_SUCCESS; i++) {
+        uint64_t value;
+        code = gpu->pool_get(pool->handle, attributes[i], &value);
+        if (code == GPU_SUCCESS)
+            code = gpu->pool_set(made, attributes[i], value);
+    }
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    for (size_t d = 0; d < pool->w->device_count && code == GPU_SUCCESS; d++)
+        if (pool->peers[d])
+            code = set_access(gpu, made, (int)d, GPU_ACCESS_READ_WRITE);
+    return code;
 }
 
 /* What a default pool was -------------------------------------------------------------------------------------------------------------- */

@@ -24,6 +24,9 @@ void weir__settings_rebalance(weir_pool *pool);
 /* Takes all peers' access back, before the pool is destroyed. Whoever calls it alone knows the pool. */
 void weir__settings_withdraw(weir_pool *pool);
 
+/* Gives a new handle of an exportable pool what the present one has: reuse attributes and peers. Called with pool->lock held. */
+int weir__settings_copy(weir_pool *pool, gpu_pool made);
+
 /* Of a default pool: remembers its attributes before they are changed, and puts those back that are still as Weir set them. */
 int weir__settings_save(weir_pool *pool);
 void weir__settings_restore(const weir_pool *pool);

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#define SHORTEST 4   /* pauses before the second look */
 #define LONGEST 1024 /* pauses between two looks: about 30 µs, in which the holder does hundreds of such pieces of work */
 
 /* Tells the processor that this is a loop that waits. */
@@ -15,15 +16,20 @@ static void pause_once(void)
 #endif
 }
 
+void weir__spin_back_off(unsigned *pauses)
+{
+    if (*pauses < LONGEST)
+        *pauses = *pauses ? *pauses * 2 : SHORTEST;
+    else
+        sched_yield();
+    for (unsigned i = 0; i < *pauses; i++)
+        pause_once();
+}
+
 void weir__spin_wait(weir__spin *spin)
 {
-    unsigned pauses = 4;
-    do {
-        for (unsigned i = 0; i < pauses; i++)
-            pause_once();
-        if (pauses < LONGEST)
-            pauses *= 2;
-        else
-            sched_yield();
-    } while (atomic_load_explicit(&spin->taken, memory_order_relaxed) || !weir__spin_try(spin));
+    unsigned pauses = 0;
+    do
+        weir__spin_back_off(&pauses);
+    while (atomic_load_explicit(&spin->taken, memory_order_relaxed) || !weir__spin_try(spin));
 }

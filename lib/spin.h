@@ -30,6 +30,9 @@ static inline bool weir__spin_try(weir__spin *spin)
 /* Takes a lock that somebody has. */
 void weir__spin_wait(weir__spin *spin);
 
+/* Waits a little between two looks at what another thread is about to do, longer each time. *pauses begins at 0. */
+void weir__spin_back_off(unsigned *pauses);
+
 static inline void weir__spin_lock(weir__spin *spin)
 {
     if (!weir__spin_try(spin))

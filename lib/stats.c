@@ -40,6 +40,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->live_high = larger(live_high < taken_high ? live_high : taken_high, stats->live);
     stats->max_size = atomic_load(&pool->max_size);
     stats->release_threshold = atomic_load(&pool->release_threshold);
+    stats->keep = atomic_load(&pool->keep);
 
     stats->used = stats->live + stats->cached;
     int code = weir__pool_read(pool, GPU_POOL_USED, &stats->used);
@@ -67,6 +68,10 @@ static weir_status read_device(struct weir__device *device, weir_device_stats *s
     stats->recoveries = atomic_load(&device->recovery.recoveries);
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
         stats->rescues[rung] = atomic_load(&device->recovery.rescues[rung]);
+    stats->asks_sent = atomic_load(&device->recovery.asks_sent);
+    stats->bytes_got = atomic_load(&device->recovery.bytes_got);
+    stats->asks_received = atomic_load(&device->recovery.asks_received);
+    stats->bytes_given = atomic_load(&device->recovery.bytes_given);
     return WEIR_OK;
 }
 
@@ -120,6 +125,32 @@ weir_status weir_stats_take(weir *w, weir_error *error, weir_stats **stats)
         *stats = taken;
     else
         weir_stats_free(taken);
+    return status;
+}
+
+weir_status weir_stats_reset_peaks(weir *w, int device, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w)
+        return weir__fail(error, WEIR_INVALID, "weir_stats_reset_peaks: w must not be NULL");
+    if (device < -1 || (device >= 0 && (size_t)device >= w->device_count))
+        return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0; -1 is all of them", device,
+                          w->device_count);
+    weir_status status = WEIR_OK;
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    for (size_t d = 0; d < w->device_count; d++) {
+        if (device >= 0 && (size_t)device != d)
+            continue;
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
+            int code = weir__pool_reset_peaks(pool);
+            if (code == GPU_SUCCESS)
+                continue;
+            w->gpu->forget_error(code);
+            status = weir__fail_gpu(error, w->gpu, code, "the highest figures of pool '%s' on device %zu", pool->name, d);
+        }
+    }
+    weir__relaxed_end(w->gpu, mode);
     return status;
 }
 

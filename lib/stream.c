@@ -172,12 +172,12 @@ struct weir__cached weir__streams_cached(struct weir__device *device, const weir
         struct weir__cache *cache = &stream->cache;
         if (stream->pool != pool)
             continue;
-        weir__spin_lock(&cache->lock);
+        weir__bias_visit(&cache->lock);
         sum.bytes += cache->bytes;
         sum.hits += cache->hits;
         sum.keeps += cache->keeps;
         sum.live += cache->live;
-        weir__spin_unlock(&cache->lock);
+        weir__bias_unlock(&cache->lock);
     }
     pthread_rwlock_unlock(&device->lock);
     return sum;
@@ -222,6 +222,23 @@ weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle)
 void weir__stream_unpin(weir_stream *stream)
 {
     atomic_fetch_sub(&stream->pins, 1);
+}
+
+bool weir__stream_enter(weir_stream *stream)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__bias_lock(&cache->lock);
+    bool is_open = weir__cache_state(cache) != WEIR__CACHE_SHUT;
+    cache->calls += is_open;
+    weir__bias_unlock(&cache->lock);
+    return is_open;
+}
+
+void weir__stream_leave(weir_stream *stream)
+{
+    weir__bias_lock(&stream->cache.lock);
+    stream->cache.calls--;
+    weir__bias_unlock(&stream->cache.lock);
 }
 
 void weir__stream_settle(struct weir__device *device, const weir_stream *settled, uint64_t bytes)
@@ -307,7 +324,8 @@ static weir_stream *dig_up_stream(struct weir__device *device)
             device->closed_end = &device->closed;
     }
     pthread_rwlock_unlock(&device->lock);
-    if (!stream && (stream = calloc(1, sizeof *stream))) {
+    if (!stream && (stream = aligned_alloc(_Alignof(weir_stream), sizeof *stream))) {
+        memset(stream, 0, sizeof *stream);
         stream->w = device->w;
         stream->device = device;
         weir__cache_init(&stream->cache);
@@ -421,11 +439,19 @@ static weir_status synchronize(const weir_stream *s, weir_error *error)
     return WEIR_OK;
 }
 
+static bool is_used(weir_stream *s)
+{
+    weir__bias_visit(&s->cache.lock);
+    bool has_calls = s->cache.calls;
+    weir__bias_unlock(&s->cache.lock);
+    return has_calls || atomic_load(&s->pins);
+}
+
 /* Until nobody uses the stream's handle any more: recovery and flushes take microseconds, a request that recovers as long as its deadline. */
-static void wait_for_pins(const weir_stream *s)
+static void wait_for_users(weir_stream *s)
 {
     unsigned rounds = 0;
-    while (atomic_load(&s->pins))
+    while (is_used(s))
         if (++rounds < 100)
             sched_yield();
         else
@@ -460,10 +486,10 @@ void weir_stream_close(weir_stream *s)
     const struct gpu *gpu = s->w->gpu;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__cache_close(s);
-    wait_for_pins(s);
+    wait_for_users(s);
     weir__flush_closed(s);
     unlist_stream(s);
-    wait_for_pins(s);
+    wait_for_users(s);
     if (s->is_own) {
         synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
@@ -500,23 +526,8 @@ static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void 
     if (!weir__stream_enter(s))
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
     weir_status status = weir__serve(s->pool, ptr, size, s->handle, s);
-    weir__stream_unpin(s);
+    weir__stream_leave(s);
     return status;
-}
-
-static __attribute__((noinline)) weir_status malloc_checked(weir_stream *s, void **ptr, size_t size, unsigned class)
-{
-    if (!weir__is_forked() && s && ptr && !weir__fast_classes(s->pool, false) && weir__fast_serve(s, class, size, ptr, true))
-        return WEIR_OK;
-    return malloc_slowly(s, ptr, size, class);
-}
-
-weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
-{
-    unsigned class = weir__class_of(size);
-    if (!weir__is_forked() && s && ptr && weir__fast_serve(s, class, size, ptr, false))
-        return WEIR_OK;
-    return malloc_checked(s, ptr, size, class);
 }
 
 /* What a free needs that does not enter the cache in the ordinary way. */
@@ -531,19 +542,67 @@ static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *p
     return weir__give_back(s->w, ptr, s->handle, s);
 }
 
-static __attribute__((noinline)) weir_status free_checked(weir_stream *s, void *ptr)
+/* The kinds of the ordinary case that are not inline, each without the instructions of the others. */
+#define KIND(kind, check, way)                                                                                                          \
+    static __attribute__((noinline)) weir_status malloc_##kind(weir_stream *s, void **ptr, size_t size, unsigned class)                 \
+    {                                                                                                                                   \
+        return weir__fast_serve(s, class, size, ptr, check, way) ? WEIR_OK : malloc_slowly(s, ptr, size, class);                        \
+    }                                                                                                                                   \
+    static __attribute__((noinline)) weir_status free_##kind(weir_stream *s, void *ptr)                                                 \
+    {                                                                                                                                   \
+        return weir__fast_keep(s, ptr, check, way) ? WEIR_OK : free_slowly(s, ptr);                                                     \
+    }
+
+KIND(home_checked, true, WEIR__BIAS_HOME)
+KIND(plain, false, WEIR__BIAS_PLAIN)
+KIND(plain_checked, true, WEIR__BIAS_PLAIN)
+KIND(any, false, WEIR__BIAS_ANY)
+KIND(any_checked, true, WEIR__BIAS_ANY)
+
+static __attribute__((noinline)) weir_status malloc_otherwise(weir_stream *s, void **ptr, size_t size, unsigned class)
 {
-    if (!weir__is_forked() && s && ptr && !weir__fast_classes(s->pool, false) && weir__fast_keep(s, ptr, true))
+    if (weir__is_forked() || !s || !ptr || !weir__pool_caches(s->pool, class))
+        return malloc_slowly(s, ptr, size, class);
+    bool check = !weir__fast_classes(s->pool, false);
+    switch (weir__bias_way(&s->cache.lock)) {
+    case WEIR__BIAS_HOME:
+        return check ? malloc_home_checked(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
+    case WEIR__BIAS_PLAIN:
+        return check ? malloc_plain_checked(s, ptr, size, class) : malloc_plain(s, ptr, size, class);
+    default:
+        return check ? malloc_any_checked(s, ptr, size, class) : malloc_any(s, ptr, size, class);
+    }
+}
+
+weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size)
+{
+    unsigned class = weir__class_of(size);
+    if (!weir__is_forked() && s && ptr && weir__fast_serve(s, class, size, ptr, false, WEIR__BIAS_HOME))
         return WEIR_OK;
-    return free_slowly(s, ptr);
+    return malloc_otherwise(s, ptr, size, class);
+}
+
+static __attribute__((noinline)) weir_status free_otherwise(weir_stream *s, void *ptr)
+{
+    if (weir__is_forked() || !s || !ptr)
+        return free_slowly(s, ptr);
+    bool check = !weir__fast_classes(s->pool, false);
+    switch (weir__bias_way(&s->cache.lock)) {
+    case WEIR__BIAS_HOME:
+        return check ? free_home_checked(s, ptr) : free_slowly(s, ptr);
+    case WEIR__BIAS_PLAIN:
+        return check ? free_plain_checked(s, ptr) : free_plain(s, ptr);
+    default:
+        return check ? free_any_checked(s, ptr) : free_any(s, ptr);
+    }
 }
 
 weir_status weir_stream_free(weir_stream *s, void *ptr)
 {
     /* NULL is in no table. */
-    if (!weir__is_forked() && s && weir__fast_keep(s, ptr, false))
+    if (!weir__is_forked() && s && weir__fast_keep(s, ptr, false, WEIR__BIAS_HOME))
         return WEIR_OK;
-    return free_checked(s, ptr);
+    return free_otherwise(s, ptr);
 }
 
 weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
@@ -555,7 +614,7 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
     if (!weir__stream_enter(s))
         return weir__stream_closed(error, "weir_stream_synchronize");
     weir_status status = synchronize(s, error);
-    weir__stream_unpin(s);
+    weir__stream_leave(s);
     return status;
 }
 

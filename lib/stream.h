@@ -3,8 +3,8 @@
  * stream.h - an opened stream: a CUDA stream that Weir was told of and may therefore touch until it is closed.
  *
  * Owned by the application, from open to close. Listed in its device under device->lock. Its members are fixed after open, but for the
- * cache, which has a lock of its own, and counters. Whoever uses the handle of a stream beyond the cache's lock pins it, and close waits for
- * the pins. The memory of a closed stream is used again only after many others were closed.
+ * cache, which has a lock of its own, and counters. Whoever uses the handle of a stream beyond the cache's lock pins it, or is a
+ * call on it that was counted, and close waits for both. The memory of a closed stream is used again only after many others were closed.
  */
 #ifndef WEIR_LIB_STREAM_H
 #define WEIR_LIB_STREAM_H
@@ -17,7 +17,7 @@
 
 struct weir_stream {
     weir_stream *next; /* device->streams, or device->closed; guarded by device->lock */
-    _Atomic unsigned pins;
+    _Atomic unsigned pins; /* of those that found it in the list */
     uint64_t number; /* later streams have higher ones, and stand before it in the list */
     weir *w;
     struct weir__device *device;
@@ -41,15 +41,12 @@ weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
    place, at any moment, which the functions of cache.h see by the id. */
 weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id);
 
-/* Pins an opened stream for a call that uses its handle; unpin it. false: it is closed. */
-static inline bool weir__stream_enter(weir_stream *stream)
-{
-    atomic_fetch_add(&stream->pins, 1);
-    if (atomic_load(&stream->cache.state) != WEIR__CACHE_SHUT)
-        return true;
-    atomic_fetch_sub(&stream->pins, 1);
-    return false;
-}
+/*
+ * Begins a call that uses the handle of an opened stream beyond the cache's lock; leave ends it. false: the stream is closed. As good as a
+ * pin, and counted under the lock instead of by a locked instruction, since who calls mostly has the bias.
+ */
+bool weir__stream_enter(weir_stream *stream);
+void weir__stream_leave(weir_stream *stream);
 
 /* Whether a stream of the device captures, or cannot say. */
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "config.h"
+
 #include "lib/weir.h"
 
 #include <pthread.h>
@@ -7,8 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "lib/attach.h"
 #include "lib/current.h"
+#include "lib/fence.h"
 #include "lib/flush.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
@@ -132,18 +137,46 @@ static weir_status read_policy(const char *file, const char *text, weir_error *e
     return status;
 }
 
+static weir_status override_policy(const struct policy *before, const char *assignments, weir_error *error, struct policy **after)
+{
+    struct policy_errors errors = { 0 };
+    weir_status status = fail_with(error, policy_override(before, assignments, &errors, after), &errors);
+    policy_errors_clear(&errors);
+    return status;
+}
+
+/* Remembers where the policy comes from, whatever directory the program changes to. false: no host memory. */
+static bool remember_policy(weir *w, const weir_options *options)
+{
+    const char *file = options->policy_file;
+    w->has_policy_text = options->policy_text;
+    if (!file && !w->has_policy_text)
+        file = secure_getenv("WEIR_POLICY");
+    if (!file || !file[0])
+        return true;
+    char *directory = file[0] == '/' ? NULL : getcwd(NULL, 0);
+    if (!directory) /* or it has none any more, so that the relative path is as good as any */
+        w->policy_file = strdup(file);
+    else if (asprintf(&w->policy_file, "%s/%s", directory, file) < 0)
+        w->policy_file = NULL;
+    free(directory);
+    return w->policy_file;
+}
+
 /* Open --------------------------------------------------------------------------------------------------------------------------------- */
 
 static weir_status find_gpu(const char *name, weir_error *error, const struct gpu **gpu)
 {
     const char *why = "";
+    const char *place = name ? "weir_options.gpu" : "$WEIR_GPU";
     if (!name)
         name = getenv("WEIR_GPU");
     *gpu = gpu_find(name, &why);
     if (*gpu)
         return WEIR_OK;
-    bool is_known = !name || !*name || strcmp(name, "cuda") == 0;
-    return weir__fail(error, is_known ? WEIR_NO_GPU : WEIR_INVALID, "%s", why);
+    if (!name || !*name || strcmp(name, "cuda") == 0)
+        return weir__fail(error, WEIR_NO_GPU, "%s", why);
+    return weir__fail(error, WEIR_INVALID, "%s is '%s': %s", place, name, why);
 }
 
 static weir_status find_devices(weir *w, weir_error *error)
@@ -165,6 +198,8 @@ static weir_status find_devices(weir *w, weir_error *error)
         if (status != WEIR_OK)
             return status;
     }
+    if (w->only_device >= count)
+        return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %d, counted from 0", w->only_device, count);
     return WEIR_OK;
 }
 
@@ -176,7 +211,7 @@ static weir_status open_pools(weir *w, weir_error *error)
         status = weir__devices_check(w, &entry->devices, policy_pool_place(w->policy, entry, "devices"), error);
         for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++) {
             weir_pool *pool;
-            if (!weir__device_is_in(&w->devices[d], &entry->devices))
+            if (!weir__device_is_in(&w->devices[d], &entry->devices) || (w->only_device >= 0 && w->only_device != (int)d))
                 continue;
             status = weir__pool_new(&w->devices[d], w->policy, entry, false, error, &pool);
             if (status == WEIR_OK && i == w->policy->default_pool)
@@ -216,7 +251,20 @@ static weir_status check_options(const weir_options *options, weir_error *error)
     return WEIR_OK;
 }
 
-weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
+weir_status weir__policy_check(const weir_options *options, weir_error *error)
+{
+    struct policy *policy = NULL;
+    weir_status status = check_options(options, error);
+    const struct gpu *gpu;
+    if (status == WEIR_OK)
+        status = find_gpu(options ? options->gpu : NULL, error, &gpu);
+    if (status == WEIR_OK)
+        status = read_policy(options ? options->policy_file : NULL, options ? options->policy_text : NULL, error, &policy);
+    policy_free(policy);
+    return status;
+}
+
+weir_status weir__open(const weir_options *options, int device, weir_error *error, weir **w)
 {
     static const weir_options defaults = WEIR_OPTIONS_INIT;
     pthread_once(&fork_once, watch_forks);
@@ -231,19 +279,27 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
     if (!options)
         options = &defaults;
 
+    /* Before there are streams, whose locks ask whether the fence is ready. */
+    weir__fence_prepare();
     weir *opened = aligned_alloc(_Alignof(weir), sizeof *opened);
     if (!opened)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
     memset(opened, 0, sizeof *opened);
+    opened->only_device = device;
     opened->log = options->log;
     opened->log_data = options->log_data;
     pthread_mutex_init(&opened->config, NULL);
+    weir__spin_init(&opened->attached_lock);
     bool has_table = weir__blocks_init(&opened->blocks);
     weir__callbacks_init(&opened->callbacks);
     if (!has_table)
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
+    else if (!remember_policy(opened, options))
+        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
     if (status == WEIR_OK)
         status = read_policy(options->policy_file, options->policy_text, error, &opened->policy);
+    if (status == WEIR_OK)
+        opened->is_controlled = opened->policy->control;
     if (status == WEIR_OK)
         status = find_gpu(options->gpu, error, &opened->gpu);
     if (status == WEIR_OK) {
@@ -303,6 +359,7 @@ void weir_close(weir *w)
 {
     if (!w || weir__is_forked())
         return;
+    weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
     if (w->device_count)
         close_pools(w);
@@ -310,6 +367,7 @@ void weir_close(weir *w)
     weir__callbacks_destroy(&w->callbacks);
     weir__blocks_destroy(&w->blocks);
     policy_free(w->policy);
+    free(w->policy_file);
     pthread_mutex_destroy(&w->config);
     free(w);
 }
@@ -328,28 +386,29 @@ static weir_status each_pool(weir *w, const struct policy *policy, weir_error *e
     return status;
 }
 
-weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
+/* Whether the policy can take the place of the one in force; what may fail before anything changes is done. */
+static weir_status prepare(weir *w, const struct policy *after, weir_error *error)
 {
-    weir_status status = weir__check_fork(error);
-    if (status != WEIR_OK)
-        return status;
-    if (!w)
-        return weir__fail(error, WEIR_INVALID, "weir_reload: w must not be NULL");
-    struct policy *after;
-    status = read_policy(policy_file, NULL, error, &after);
-    if (status != WEIR_OK)
-        return status;
-
     struct policy_errors errors = { 0 };
-    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
-    pthread_mutex_lock(&w->config);
-    status = fail_with(error, policy_compare(w->policy, after, &errors), &errors);
+    weir_status status = fail_with(error, policy_compare(w->policy, after, &errors), &errors);
     policy_errors_clear(&errors);
     if (status == WEIR_OK)
         status = each_pool(w, after, error, weir__settings_check);
     /* Switching it on can fail, switching it off cannot. */
     if (status == WEIR_OK && after->keeper)
         status = weir__keeper_set(w, true, error);
+    return status;
+}
+
+/* Puts a policy in place of the one in force: `after`, which is taken over, or, with assignments, the one in force with these on top.
+   is_outside: on the service thread, where the GPU is not waited for. */
+static weir_status apply(weir *w, struct policy *after, const char *assignments, bool is_outside, weir_error *error)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    pthread_mutex_lock(&w->config);
+    weir_status status = assignments ? override_policy(w->policy, assignments, error, &after) : WEIR_OK;
+    if (status == WEIR_OK)
+        status = prepare(w, after, error);
     bool applied = status == WEIR_OK;
     if (applied) {
         status = each_pool(w, after, error, weir__settings_apply);
@@ -363,11 +422,44 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
     }
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);
-    /* What the caches hold was kept under other rules, if only for a moment where the reload failed half-way. */
+    /* What the caches hold was kept under other rules, if only for a moment where the change failed half-way. */
     for (size_t d = 0; d < w->device_count && applied; d++)
-        weir__flush(&w->devices[d], NULL, true);
+        if (is_outside)
+            weir__flush_caches(&w->devices[d]);
+        else
+            weir__flush(&w->devices[d], NULL, true);
     weir__keeper_look(w);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);
     return status;
+}
+
+static weir_status reload(weir *w, const char *policy_file, bool is_outside, weir_error *error)
+{
+    struct policy *after;
+    weir_status status = read_policy(policy_file, NULL, error, &after);
+    return status == WEIR_OK ? apply(w, after, NULL, is_outside, error) : status;
+}
+
+weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
+{
+    weir_status status = weir__check_fork(error);
+    if (status != WEIR_OK)
+        return status;
+    if (!w)
+        return weir__fail(error, WEIR_INVALID, "weir_reload: w must not be NULL");
+    return reload(w, policy_file, false, error);
+}
+
+weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error)
+{
+    return apply(w, NULL, assignments, true, error);
+}
+
+weir_status weir__policy_again(weir *w, weir_error *error)
+{
+    if (w->has_policy_text)
+        return weir__fail(error, WEIR_INVALID, "the program has its policy from a text of its own (weir_options.policy_text), which cannot "
+                                               "have changed: set single keys, or have it open a policy_file");
+    return reload(w, w->policy_file, true, error);
 }

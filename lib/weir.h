@@ -74,7 +74,15 @@ WEIR_API const char *weir_version(void);
     /* This process is the child of a fork() after weir_open(). Only exec, or a weir_open() before any fork, helps. */ \
     X(WEIR_FORKED, 12, "not usable after fork()") \
     /* CUDA failed for another reason; cuda_code in the error has it. If CUDA calls it sticky, the process needs a restart. */ \
-    X(WEIR_CUDA_ERROR, 13, "CUDA failed")
+    X(WEIR_CUDA_ERROR, 13, "CUDA failed") \
+    /* What was waited for did not come in the time given. Nothing was done; trying again is fine. */ \
+    X(WEIR_TIMEOUT, 14, "timed out") \
+    /* The other process, or what it shared, is there no more. What is leased from it can be used on and released. */ \
+    X(WEIR_GONE, 15, "no longer there") \
+    /* The other side, or a check of who it is, said no; the error says why. */ \
+    X(WEIR_REFUSED, 16, "refused") \
+    /* The other side sent what the protocol does not allow, and was cut off. */ \
+    X(WEIR_PROTOCOL, 17, "protocol error")
 
 typedef enum weir_status {
 #define WEIR_STATUS_ENTRY(name, number, text) name = number,
@@ -134,9 +142,12 @@ typedef struct weir_options {
 /*
  * Reads the policy, checks it against the devices, creates and configures every pool that it names and grows them to initial_size.
  * options: NULL means all defaults. *w: close it with weir_close(). Waits for the device only where initial_size is set.
- * `keeper: true` starts a thread, one for all weirs of the process. It blocks all signals, and ends with the last of them or at exit.
+ * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last of them
+ * or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and have the policy
+ * read again at any time, on that thread, which also calls the log function.
  * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size), WEIR_NO_HOST_MEMORY (also the
- * keeper's thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both), WEIR_BUSY (`keeper: true` while the
+ * thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both; the directory of control sockets is too long
+ * or cannot be made), WEIR_REFUSED (the directory of control sockets is not this user's alone), WEIR_BUSY (`keeper` or `control` while the
  * process exits), WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_error *error, weir **w);
@@ -173,7 +184,8 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
  * On an opened stream the block may come from the stream's cache (see Streams), and then CUDA is not asked for it.
  * When CUDA has no memory left the recovery ladder runs (weir-policy(5), on_oom): the call can then take as long as its deadline plus one
  * driver call, and callbacks run on this thread. On a capturing stream the block belongs to the graph and nothing is recovered.
- * WEIR_OUT_OF_MEMORY, WEIR_NOT_FOUND (device without that pool), WEIR_INVALID, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * WEIR_OUT_OF_MEMORY, WEIR_NOT_FOUND (device without that pool), WEIR_INVALID (also a size above pools.P.ipc_max_block of an exportable
+ * pool), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream);
 
@@ -182,7 +194,7 @@ WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, in
  * block's device). Stream order: the caller has ordered every use of the block before this point of `stream`. An opened stream may keep the
  * block in its cache (see Streams) instead of giving it to CUDA.
  * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
- * live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
+ * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 
@@ -269,18 +281,20 @@ WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, si
  * Only memory whose free CUDA has seen complete can go back. For each stream whose cache had something in it, up to 1 ms is spent on that,
  * which is enough for a stream that has nothing else to do; one that captures keeps its cache. What else was freed is the caller's to
  * synchronise first (measured: without it nothing returns).
+ * Does nothing on a pool of which a block was published: its memory goes back when it is made anew (see Sharing).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, uint64_t *released);
 
 /*
  * Changes the release threshold of the pool and its small twin together: bytes kept over a synchronise, UINT64_MAX for all. Holds until
- * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, where no threshold could be kept: memory of blocks
- * that were exported never goes back while the pool lives. WEIR_CUDA_ERROR, WEIR_FORKED.
+ * changed again or until the next reload. WEIR_NOT_SUPPORTED for an exportable pool, which keeps nothing until its first block is
+ * published, and all from then on. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error);
 
-/* CUDA's handle of the pool, and of its small twin (NULL without one). Borrowed: never destroy them. */
+/* CUDA's handle of the pool, and of its small twin (NULL without one). Borrowed: never destroy them. That of a shared pool changes where the
+   pool is made anew (share.retire_after). */
 WEIR_API weir_cuda_pool weir_pool_handle(const weir_pool *pool);
 WEIR_API weir_cuda_pool weir_pool_small_handle(const weir_pool *pool);
 WEIR_API const char *weir_pool_name(const weir_pool *pool);
@@ -289,9 +303,16 @@ WEIR_API int weir_pool_device(const weir_pool *pool);
 /* Statistics --------------------------------------------------------------------------------------------------------------------------- */
 
 /* The steps of the recovery ladder. */
-typedef enum weir_rung { WEIR_RUNG_FLUSH, WEIR_RUNG_WAIT, WEIR_RUNG_TRIM, WEIR_RUNG_CALLBACKS, WEIR_RUNG_COUNT } weir_rung;
+typedef enum weir_rung {
+    WEIR_RUNG_FLUSH,
+    WEIR_RUNG_WAIT,
+    WEIR_RUNG_TRIM,
+    WEIR_RUNG_CALLBACKS,
+    WEIR_RUNG_NEIGHBOURS,
+    WEIR_RUNG_COUNT
+} weir_rung;
 
-/* "flush", "wait", "trim", "callbacks". Never NULL. */
+/* "flush", "wait", "trim", "callbacks", "neighbours". Never NULL. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
@@ -303,17 +324,20 @@ typedef struct weir_pool_stats {
     const char *name;
     int device;
     int is_private;     /* belongs to one stream */
-    int is_exportable;  /* then CUDA's figures, and so these, leave out free blocks whose pointer was exported (measured) */
+    int is_exportable;  /* if other code than Weir's exports its blocks, CUDA lets go of them once they are free, and they are in no figure,
+                           although the device lacks them (measured). Weir's exports keep theirs, as `idle` */
     uint64_t live;      /* bytes asked for and not freed */
     uint64_t cached;    /* bytes of freed blocks that caches keep, in their size classes */
     uint64_t slack;
     uint64_t used;
     uint64_t idle;      /* reserved, and used by nobody */
     uint64_t reserved;  /* bytes of the device that the pool holds */
-    uint64_t live_high; /* the highest `live` since open; with caches exact to 1 MiB (cache.largest, if that is more) for each opened stream */
+    uint64_t live_high; /* the highest `live` since open or weir_stats_reset_peaks(); with caches exact to 1 MiB (cache.largest, if that is
+                           more) for each opened stream, with `exact_peaks: true` to the byte */
     uint64_t reserved_high;
     uint64_t max_size;          /* the cap in bytes, for cached blocks too; 0: none */
     uint64_t release_threshold; /* bytes; UINT64_MAX: all */
+    uint64_t keep;              /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
     uint64_t live_blocks;
     uint64_t graph_blocks; /* allocated during a capture; not part of `live`, since they do not come from the pool */
     uint64_t mallocs;      /* requests served, since open */
@@ -329,6 +353,10 @@ typedef struct weir_device_stats {
     uint64_t memory_free; /* bytes free for all processes */
     uint64_t recoveries;  /* times that the ladder ran */
     uint64_t rescues[WEIR_RUNG_COUNT]; /* requests that succeeded after this rung */
+    uint64_t asks_sent;     /* times that a neighbour was asked for memory of this device, */
+    uint64_t bytes_got;     /* and what they gave */
+    uint64_t asks_received; /* times that a neighbour asked this weir for some, */
+    uint64_t bytes_given;   /* and what it gave */
 } weir_device_stats;
 
 /* Takes a snapshot. *stats: the caller's; weir_stats_free() it before or after weir_close(). WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR,
@@ -340,6 +368,13 @@ WEIR_API size_t weir_stats_pool_count(const weir_stats *stats);
 WEIR_API const weir_pool_stats *weir_stats_pool(const weir_stats *stats, size_t index);
 WEIR_API size_t weir_stats_device_count(const weir_stats *stats);
 WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index);
+
+/*
+ * Makes live_high and reserved_high of the pools of a device (-1: of every device) start anew from what is live and reserved now. The
+ * highest reserved figure of a pool that others use too (backing: default, current) starts anew for them as well.
+ * Every pool is tried, also after one that failed. WEIR_NOT_FOUND (device), WEIR_INVALID, WEIR_CUDA_ERROR, WEIR_FORKED.
+ */
+WEIR_API weir_status weir_stats_reset_peaks(weir *w, int device, weir_error *error);
 
 /* Callbacks ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -358,6 +393,221 @@ WEIR_API WEIR_CHECK weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data
 /* Once it returned, the callback neither runs nor will run; so it must not be called from within one. WEIR_NOT_FOUND, WEIR_FORKED. */
 WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
 
+/* Sharing between processes ------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * An exporter publishes blocks of a pool with `ipc: posix_fd` and a `share:` section; importers, other processes on the same GPU, use them
+ * through mappings of the same memory, without copies and without a host that waits: the stream of the importer waits for the stream of
+ * the exporter. weir-share(7) has a tour, doc/protocol.md the protocol.
+ *
+ * Trust. Whoever may connect gets the pool's descriptor, and with it can read and write every block that the pool ever exports, for as long
+ * as he likes: CUDA has no read-only imports and no way to take a descriptor back. Use one pool for each group of processes that trust
+ * each other, let `share.allow` name them, and use `share.scrub` where former contents are nobody's business.
+ *
+ *  - A *lease* is the use of one block by one importer, from its acquisition to its release. Until every lease ended and every importer
+ *    unmapped a block, its memory is not used again.
+ *  - An importer that dies loses its leases and mappings once its process is gone. One that hangs gets no new leases, and can be evicted;
+ *    what it had mapped stays out of use until its process is gone. No client can stall the exporter beyond the time-outs given here, or
+ *    another client.
+ *  - When the exporter dies or closes, importers keep reading what they have leased, and release it as ever. New requests fail with
+ *    WEIR_GONE until there is an exporter again; then they connect anew by themselves.
+ *  - From its first publication on a pool keeps all of its memory: that of blocks that were published serves the same pool again, but goes
+ *    back to the device only when the empty pool is made anew, as share.retire_after says (CUDA gives none of it back before, measured).
+ *  - The service thread (see weir_open) answers importers and exporters. It is started by the first export or import.
+ */
+
+typedef struct weir_export weir_export; /* one pool that is shared; owned by whoever opened it */
+typedef struct weir_ring weir_ring;     /* a bounded sequence of blocks, the frames, that an export publishes */
+typedef struct weir_import weir_import; /* a connection to the export of another process */
+typedef struct weir_reader weir_reader; /* an import's place in a ring */
+typedef struct weir_lease weir_lease;   /* the use of one block of another process */
+
+#define WEIR_METADATA_MAX 256 /* bytes that the user can send along with a block */
+
+/* Exporting */
+
+/*
+ * Listens at the socket that the policy names (pools.P.share.socket). pool: exportable, with a `share:` section; one export for each pool and
+ * process. *e: close it with weir_export_close(). A reload applies changed share.* keys to connections from then on, but moves
+ * the socket nowhere, and leaves its mode: name some other user in share.allow from the start where others are to come.
+ * WEIR_INVALID (pool without ipc or share; the socket's directory), WEIR_BUSY (another process, or this one, listens there already),
+ * WEIR_REFUSED (the socket's directory is not safe), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **e);
+
+/*
+ * Ends the export and its rings: readers get what is queued, importers are told to unmap everything, and both are waited for, timeout_ms at
+ * most; then what is queued is dropped. Blocks that nobody maps any more are freed; those that an importer still maps stay reserved until
+ * weir_close(), and are logged. NULL does nothing. weir_close() does this for exports still open, without waiting.
+ * Threads: no other call on this export or its rings may run or follow.
+ */
+WEIR_API void weir_export_close(weir_export *e, unsigned timeout_ms);
+
+/*
+ * Publishes a block under a name, for any number of importers at once. name: at most 63 letters, digits, '_', '-' and '.', not one that is
+ * published already. ptr: the start of a live block of the pool; from now on it is the export's, and weir_free() refuses it. size: how
+ * many bytes of it importers shall use; 0: all. metadata: metadata_size bytes (at most WEIR_METADATA_MAX) that go with it.
+ * Stream order: importers' streams wait for what is on `stream` before this call. Nothing may write to the block afterwards.
+ * WEIR_NOT_A_BLOCK, WEIR_INVALID (a block of another pool, or of a graph; name, sizes), WEIR_BUSY (the name, or the block, is published
+ * already), WEIR_CAPTURING, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED. The block stays the caller's then.
+ */
+WEIR_API WEIR_CHECK weir_status weir_export_publish(weir_export *e, const char *name, void *ptr, size_t size, const void *metadata,
+                                                    size_t metadata_size, weir_cuda_stream stream, weir_error *error);
+
+/* The name is no longer published. The export frees the block once every lease has ended and every importer has unmapped it; nobody waits.
+   WEIR_NOT_FOUND, WEIR_FORKED. */
+WEIR_API weir_status weir_export_withdraw(weir_export *e, const char *name, weir_error *error);
+
+/*
+ * Evicts the importers that process `pid` is: they are cut off and get nothing more. What they have leased and mapped stays out of use until
+ * the process is dead. WEIR_NOT_FOUND (it imports nothing here, or is cut off already), WEIR_FORKED.
+ */
+WEIR_API weir_status weir_export_evict(weir_export *e, int pid, weir_error *error);
+
+typedef struct weir_export_info {
+    size_t size;        /* in: sizeof(weir_export_info) */
+    uint64_t epoch;     /* how often the pool was made anew (share.retire_after), from 1 */
+    unsigned importers; /* processes connected; those below among them */
+    unsigned hung, evicted;
+    uint64_t blocks;    /* published, slots of rings, and those withdrawn that somebody still maps */
+    uint64_t leases;    /* not ended; released ones whose stream has not come to the release among them */
+    uint64_t mappings;
+} weir_export_info;
+
+/* WEIR_INVALID (size), WEIR_FORKED. */
+WEIR_API weir_status weir_export_get_info(weir_export *e, weir_export_info *info);
+
+/* What happens when every slot of a ring is in use. A slot that an importer has leased is never taken from it. */
+typedef enum weir_overflow {
+    WEIR_OVERFLOW_BLOCK,       /* weir_ring_take() waits until every reader has released the oldest frame; no frame is lost */
+    WEIR_OVERFLOW_DROP_OLDEST, /* the oldest frame that nobody has leased is dropped; WEIR_BUSY if all are leased */
+    WEIR_OVERFLOW_FAIL         /* WEIR_BUSY */
+} weir_overflow;
+
+typedef struct weir_ring_options {
+    size_t size;      /* sizeof(weir_ring_options) */
+    size_t slot_size; /* bytes of a frame at most */
+    unsigned depth;   /* slots, 2 to 1024. A reader can lease at most depth - 1 frames at a time */
+    weir_overflow overflow;
+} weir_ring_options;
+
+/*
+ * Publishes a ring under a name, and allocates its slots from the pool, in the order of `stream`. Every reader gets every frame that is pushed
+ * while it is there, in order, unless it is dropped. *ring: close it, or weir_export_close() does.
+ * WEIR_INVALID (also slot_size above pools.P.ipc_max_block), WEIR_BUSY (the name is published), WEIR_OUT_OF_MEMORY, WEIR_CAPTURING,
+ * WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_ring_open(weir_export *e, const char *name, const weir_ring_options *options, weir_cuda_stream stream,
+                                               weir_error *error, weir_ring **ring);
+
+/*
+ * No more frames. Never waits: readers still get those that are queued, and are told behind the last; then the slots are freed as withdrawn
+ * blocks are. Of slots that were taken and not pushed, all work must be complete. NULL does nothing.
+ * Threads: no other call on this ring may run or follow.
+ */
+WEIR_API void weir_ring_close(weir_ring *ring);
+
+/*
+ * Takes a free slot to be written by work on `stream`. Its bytes are those of an earlier frame, or undefined. *ptr: the slot, until
+ * weir_ring_push() or weir_ring_drop(). Several can be taken at a time. timeout_ms: how long WEIR_OVERFLOW_BLOCK waits for readers; those
+ * that hold up the oldest frame by then, by not taking or not releasing it, count as hung: they keep what they have leased, miss what is
+ * queued, and are not waited for until they take up again.
+ * WEIR_BUSY (see weir_overflow; all slots taken and not pushed), WEIR_TIMEOUT, WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_ring_take(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, void **ptr);
+
+/*
+ * Publishes a slot that was taken as the next frame. size: bytes of it that readers shall use, 0: all. Never waits.
+ * Stream order: readers' streams wait for what is on `stream` before this call. Nothing may write to the slot afterwards.
+ * WEIR_INVALID (not a slot that was taken; sizes), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. The slot stays taken then.
+ */
+WEIR_API WEIR_CHECK weir_status weir_ring_push(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size,
+                                               weir_cuda_stream stream, weir_error *error);
+
+/* Gives a slot back that was taken, without a frame; as if all on `stream` had written to it. Statuses as weir_ring_push(). */
+WEIR_API weir_status weir_ring_drop(weir_ring *ring, void *ptr, weir_cuda_stream stream, weir_error *error);
+
+/* How many readers the ring has now, hung ones among them. */
+WEIR_API unsigned weir_ring_readers(weir_ring *ring);
+
+/* Importing */
+
+typedef struct weir_import_options {
+    size_t size;         /* sizeof(weir_import_options) */
+    unsigned timeout_ms; /* to connect, and for each answer of the exporter; 0: 5000 */
+    int host_waits;      /* not 0: a lease is given out only once the exporter's work on the block is complete, which this thread waits for,
+                            instead of `stream`. A stream that waits for an exporter that is killed before it came so far waits for ever
+                            (measured): choose this where exporters may be killed at any time and their importers must survive */
+} weir_import_options;
+
+#define WEIR_IMPORT_OPTIONS_INIT { sizeof(weir_import_options), 0, 0 }
+
+/*
+ * Connects to an export. socket: what the exporter's policy has as share.socket, a name or a path. options: NULL means all defaults. The
+ * exporter's device is found here by its UUID, whatever its number. *i: close it with weir_import_close(). When the exporter dies
+ * later, the next request connects to the one that it finds then.
+ * WEIR_GONE (nobody listens there), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this process imports the pool
+ * already, or was evicted or cut off, and has to end first), WEIR_INVALID (also: it is this process that exports), WEIR_TIMEOUT, WEIR_PROTOCOL,
+ * WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error,
+                                                 weir_import **i);
+
+/*
+ * Unmaps everything and disconnects, and waits for what was released last, timeout_ms at most. Release leases before: blocks of those that
+ * are not released stay mapped, and out of the exporter's use, until this process ends, as nobody can tell when their use ends; they are
+ * logged. NULL does nothing. weir_close() does this for imports still open.
+ * Threads: no other call on this import, its readers and leases may run or follow.
+ */
+WEIR_API void weir_import_close(weir_import *i);
+
+/*
+ * Leases the block of a name. timeout_ms: how long to wait until it is published; 0: not at all. *lease: release it.
+ * Stream order: work behind this call on `stream` sees what the exporter wrote. No host waits for that (see host_waits).
+ * WEIR_NOT_FOUND (no such name), WEIR_TIMEOUT (the same, after timeout_ms; or the exporter does not answer), WEIR_BUSY (too many leases
+ * at a time), WEIR_GONE, WEIR_REFUSED, WEIR_PROTOCOL, WEIR_CAPTURING, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_import_acquire(weir_import *i, const char *name, unsigned timeout_ms, weir_cuda_stream stream,
+                                                    weir_error *error, weir_lease **lease);
+
+/*
+ * Reads a ring from the next frame on that is pushed. leases: how many frames to hold at a time, those that are on their way among them; 2
+ * lets one come while another is used, 1 always gets the oldest that is queued when it is released. 0: as many as may be. *reader: close
+ * it. Statuses as weir_import_acquire().
+ */
+WEIR_API WEIR_CHECK weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error, weir_reader **reader);
+
+/* Frames that were not taken are given back; leases stay. NULL does nothing. Threads: as weir_import_close(). */
+WEIR_API void weir_reader_close(weir_reader *reader);
+
+/*
+ * Leases the next frame. timeout_ms: how long to wait for one; 0: not at all. Stream order and statuses as weir_import_acquire(), WEIR_TIMEOUT
+ * (no frame came), WEIR_BUSY (all leases of this reader are in use by this process: release one first), WEIR_GONE (the ring was closed, or
+ * the exporter is gone).
+ */
+WEIR_API WEIR_CHECK weir_status weir_reader_next(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
+                                                 weir_lease **lease);
+
+/* What is leased. Borrowed from the lease until its release. */
+typedef struct weir_lease_info {
+    void *ptr;         /* in this process. Not to be written to, unless all who map it agree */
+    size_t size;       /* bytes that were published */
+    int device;        /* in this process */
+    uint64_t sequence; /* of a frame, from 1: frames that were dropped leave gaps. 0: the block of a name */
+    size_t metadata_size;
+    const void *metadata;
+} weir_lease_info;
+
+WEIR_API const weir_lease_info *weir_lease_get_info(const weir_lease *lease);
+
+/*
+ * Ends a lease: the exporter may use the block again once `stream` has come to this point. NULL does nothing. The lease is gone also if
+ * this fails: then the exporter waits until this process unmaps the block, or dies. WEIR_CAPTURING alone leaves it as it was.
+ * Stream order: every use of the block comes before this point of `stream`.
+ * WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. WEIR_OK also where the exporter is gone.
+ */
+WEIR_API weir_status weir_lease_release(weir_lease *lease, weir_cuda_stream stream, weir_error *error);
+
 /* Per-thread default streams ----------------------------------------------------------------------------------------------------------- */
 
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
@@ -371,6 +621,18 @@ static inline weir_cuda_stream weir_default_stream_(weir_cuda_stream stream)
 #define weir_pool_malloc(pool, ptr, size, stream) weir_pool_malloc(pool, ptr, size, weir_default_stream_(stream))
 #define weir_stream_open(w, device, stream, name, error, s) \
     weir_stream_open(w, device, weir_default_stream_(stream), name, error, s)
+#define weir_export_publish(e, name, ptr, size, metadata, metadata_size, stream, error) \
+    weir_export_publish(e, name, ptr, size, metadata, metadata_size, weir_default_stream_(stream), error)
+#define weir_ring_open(e, name, options, stream, error, ring) weir_ring_open(e, name, options, weir_default_stream_(stream), error, ring)
+#define weir_ring_take(ring, timeout_ms, stream, error, ptr) weir_ring_take(ring, timeout_ms, weir_default_stream_(stream), error, ptr)
+#define weir_ring_push(ring, ptr, size, metadata, metadata_size, stream, error) \
+    weir_ring_push(ring, ptr, size, metadata, metadata_size, weir_default_stream_(stream), error)
+#define weir_ring_drop(ring, ptr, stream, error) weir_ring_drop(ring, ptr, weir_default_stream_(stream), error)
+#define weir_import_acquire(i, name, timeout_ms, stream, error, lease) \
+    weir_import_acquire(i, name, timeout_ms, weir_default_stream_(stream), error, lease)
+#define weir_reader_next(reader, timeout_ms, stream, error, lease) \
+    weir_reader_next(reader, timeout_ms, weir_default_stream_(stream), error, lease)
+#define weir_lease_release(lease, stream, error) weir_lease_release(lease, weir_default_stream_(stream), error)
 #endif
 
 #ifdef __cplusplus

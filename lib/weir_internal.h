@@ -7,11 +7,17 @@
  * Lock order, outermost first; a thread takes them in this order only and may skip any:
  *   weir.config           the policy: reload, opening of streams
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
+ *   device.quiet          CUDA is asked and the device synchronised under it
  *   device.lock           a registry lock: no CUDA call under it
+ *   pool.exchange         of exportable pools, for reading: CUDA calls are made under it. Who writes has pool.lock and only tries
  *   pool.lock             settings of one pool: CUDA calls are made under it
  *   shards                of the block table
- *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, the process's lists of current and retired
- *                         pools, the service thread's jobs
+ *   import->mapping_lock  of share/: CUDA calls are made under it
+ *   what a forked child closes   of share/: held over fork(), and while a connection is accepted or closed
+ *   export->lock, import->lock   of share/: no CUDA call under them
+ *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, weir.attached_lock, the process's lists of
+ *                         current and retired pools and what was noted of each of the latter, the service thread's jobs, which may be
+ *                         woken under any of the others, what share/neighbours.c remembers
  * The log function and the application's callbacks are called with none of them held.
  */
 #ifndef WEIR_LIB_WEIR_INTERNAL_H
@@ -22,6 +28,9 @@
 #include "lib/device.h"
 #include "lib/error.h"
 #include "lib/keeper.h"
+#include "lib/recover.h"
+
+#define WEIR__EVERY_DEVICE (-1)
 
 struct weir {
     struct weir__blocks blocks;
@@ -30,15 +39,27 @@ struct weir {
     void *log_data;
     pthread_mutex_t config;
     struct policy *policy; /* guarded by config */
-    bool relaxed;          /* plain calls run in relaxed capture mode */
+    bool relaxed;          /* plain calls run in relaxed capture mode. Fixed after open */
+    bool refuses_graphs;   /* weir__captures_refuse(). Fixed before the first request */
     size_t device_count;
     struct weir__device *devices;
+    int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each. Fixed after open */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
+    weir__spin attached_lock; /* a leaf */
+    struct weir__attached *attached; /* the latest first (attach.h) */
+    weir__rescue_fn neighbours;      /* NULL: there is nobody who could ask any. Fixed after open */
+    bool is_controlled;              /* `control: true` */
+    const char *control_path;        /* of its control socket; NULL: it has none. Fixed after open */
+    char *policy_file;               /* of weir_options or $WEIR_POLICY, to be read again; NULL: to be searched for. Fixed after open */
+    bool has_policy_text;            /* there is nothing to be read again */
 };
 
+/* weir_open() but for what the folders above lib/ add. device: the only one to get pools, or WEIR__EVERY_DEVICE. */
+weir_status weir__open(const weir_options *options, int device, weir_error *error, weir **w);
+
 /* True in the child of a fork of a process that had a weir open: CUDA is dead there, and locks may be held for ever. */
-extern atomic_bool weir__forked;
+extern atomic_bool weir__forked __attribute__((visibility("hidden")));
 static inline bool weir__is_forked(void)
 {
     return atomic_load_explicit(&weir__forked, memory_order_relaxed);

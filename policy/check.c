@@ -48,6 +48,30 @@ static void check_ipc(const struct policy_pool *pool, struct policy_report *repo
         fail(report, pool, "location", "does not go with ipc: only device memory can be exported; write device, or remove ipc");
 }
 
+/* Keys that mean nothing without another. */
+static void check_needs(const struct policy_pool *pool, struct policy_report *report)
+{
+    size_t count;
+    const struct policy_key *keys = policy_keys(POLICY_SCOPE_POOL, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_POOL, pool->origins, &keys[i]);
+        if (!origin->file || policy_key_is_served(pool, &keys[i]) || pool_origin(pool, keys[i].needs)->refused)
+            continue;
+        bool is_ipc = strcmp(keys[i].needs, "ipc") == 0;
+        policy_report_add(report, mark_of(origin), origin->path, "does nothing without %s; add %s, or remove this key",
+                          is_ipc ? "ipc: posix_fd" : keys[i].needs, is_ipc ? "that" : "the socket");
+    }
+}
+
+/* A socket is for one pool, and a policy entry is a pool on each of its devices and for each private stream. */
+static void check_share(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->share_socket && pool->ipc != POLICY_IPC_NONE && (pool->devices.all || pool->devices.count != 1) &&
+        !pool_origin(pool, "devices")->refused)
+        fail(report, pool, "share.socket",
+             "is one socket for a pool on each of several devices; let devices name exactly one, as in devices: [0]");
+}
+
 /* The driver's own pool is what it is. */
 static void check_backing(const struct policy_pool *pool, struct policy_report *report)
 {
@@ -75,6 +99,8 @@ static void check_location(const struct policy_pool *pool, struct policy_report 
         fail(report, pool, "initial_size", percent);
     if (pool->max_size.kind == POLICY_SIZE_PERCENT)
         fail(report, pool, "max_size", percent);
+    if (pool->keep.kind == POLICY_SIZE_PERCENT)
+        fail(report, pool, "keep", percent);
     if (pool->current)
         fail(report, pool, "current",
              "does not go with host memory: a device's current pool must live on it; write current: false, or location: device");
@@ -181,6 +207,22 @@ static void check_exclusive(const struct policy *policy, struct policy_report *r
     }
 }
 
+static void check_sockets(const struct policy *policy, struct policy_report *report)
+{
+    for (size_t i = 1; i < policy->pool_count; i++) {
+        const char *socket = policy->pools[i].share_socket;
+        for (size_t j = 0; socket && j < i; j++) {
+            const char *other = policy->pools[j].share_socket;
+            if (!other || strcmp(socket, other) != 0)
+                continue;
+            const struct policy_origin *origin = pool_origin(&policy->pools[i], "share.socket");
+            policy_report_add(report, mark_of(origin), origin->path, "is the socket of pool '%s' already; write another name here or there",
+                              policy_quote(policy->pools[j].name).text);
+            break;
+        }
+    }
+}
+
 static void check_streams(const struct policy *policy, struct policy_report *report)
 {
     const struct policy_key *own = policy_key_find(POLICY_SCOPE_STREAM, "private");
@@ -193,6 +235,12 @@ static void check_streams(const struct policy *policy, struct policy_report *rep
                 "does not go with pool '%s': its backing is the driver's pool, which cannot belong to one stream; name a pool "
                 "with backing: new, or write private: false",
                 policy_quote(policy->pools[stream->pool].name).text);
+        if (stream->own_pool && policy->pools[stream->pool].share_socket)
+            policy_report_add(
+                report, mark_of(origin), origin->path,
+                "does not go with pool '%s': its share.socket is for one pool, and each private stream has one of its own; name a pool "
+                "that is not shared, or write private: false",
+                policy_quote(policy->pools[stream->pool].name).text);
     }
 }
 
@@ -203,6 +251,8 @@ void policy_check(const struct policy *policy, struct policy_report *report)
     for (size_t i = 0; i < policy->pool_count; i++) {
         const struct policy_pool *pool = &policy->pools[i];
         check_ipc(pool, report);
+        check_needs(pool, report);
+        check_share(pool, report);
         check_backing(pool, report);
         check_location(pool, report);
         check_sizes(pool, report);
@@ -211,5 +261,6 @@ void policy_check(const struct policy *policy, struct policy_report *report)
     }
     check_exclusive(policy, report, is_current, "current", "the current pool", "write current: false here or there");
     check_exclusive(policy, report, is_default, "backing", "the default pool", "write backing: new here or there");
+    check_sockets(policy, report);
     check_streams(policy, report);
 }

@@ -7,6 +7,7 @@
 #define BYTES_MAX INT64_MAX /* 8 EiB, so that sums of a few sizes cannot overflow */
 #define CACHE_MIN 512       /* CUDA's smallest block, which is the smallest size class */
 #define SECOND UINT64_C(1000000000)
+#define IPC_BLOCK_MAX (UINT64_C(5248) << 20) /* importing more crashes the importer (measured) */
 
 /* Enums are stored through an int. */
 _Static_assert(sizeof(enum policy_backing) == sizeof(int) && sizeof(enum policy_ipc) == sizeof(int) &&
@@ -16,8 +17,6 @@ _Static_assert(sizeof(enum policy_backing) == sizeof(int) && sizeof(enum policy_
 static const char *const backing_words[] = {"new", "default", NULL};
 static const char *const ipc_words[] = {"none", "posix_fd", NULL};
 static const char *const capture_words[] = {"caller", "relaxed", NULL};
-
-const char *const policy_later_steps[] = {"neighbours", NULL};
 
 const struct policy_unit policy_size_units[] = {
     {"KiB", UINT64_C(1) << 10},
@@ -92,13 +91,24 @@ static const struct policy_key file_keys[] = {
     },
     {
         .name = "exact_peaks",
-        .type = POLICY_TYPE_LATER,
-        .help = "Peaks exact to the byte.",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy, exact_peaks),
+        .initial = "false",
+        .write = "true or false",
+        .help = "Whether the highest live figure of a pool is exact to the byte. Else it may be wrong by 1 MiB (cache.largest, if that is more) "
+                "for each opened stream. For it each allocation and each free counts on one word of the pool that all threads write to, also "
+                "those that a cache serves.",
     },
     {
         .name = "control",
-        .type = POLICY_TYPE_LATER,
-        .help = "Whether neighbouring processes can see this one and ask it for memory.",
+        .type = POLICY_TYPE_BOOL,
+        .offset = offsetof(struct policy, control),
+        .initial = "false",
+        .write = "true or false",
+        .help = "Whether other processes of this user, and root, can see this one (weir ps, weir top, weir metrics), control it (weir trim, "
+                "weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). It listens on a socket in "
+                "weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control, by one thread that sleeps while "
+                "nobody asks.",
     },
 };
 
@@ -242,11 +252,12 @@ static const struct policy_key pool_keys[] = {
         .type = POLICY_TYPE_STEPS,
         .offset = offsetof(struct policy_pool, on_oom_steps),
         .live = true,
-        .initial = "[flush, wait, trim, callbacks]",
+        .initial = "[flush, wait, trim, callbacks, neighbours]",
         .write = "a list of steps as in [flush, wait]",
         .help = "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees that "
-                "the driver does not wait for by itself, trim takes idle memory from other pools, callbacks asks the application. Steps "
-                "can be left out but not reordered; [] tries nothing.",
+                "the driver does not wait for by itself, trim takes idle memory from other pools, callbacks asks the application, "
+                "neighbours asks other processes on the same GPU that have control: true for what they do not use. Steps can be left out but "
+                "not reordered; [] tries nothing.",
     },
     {
         .name = "on_oom.deadline",
@@ -290,8 +301,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
-        .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size. Less than "
-                "per_stream is refused.",
+        .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size, or of "
+                "the device's memory. Less than per_stream is refused.",
     },
     {
         .name = "cache.largest",
@@ -336,49 +347,103 @@ static const struct policy_key pool_keys[] = {
         .write = "none or posix_fd",
         .help =
             "Whether the pool can be exported to other processes, as a file descriptor. Memory of blocks that were exported never goes "
-            "back while the pool lives, so no threshold could be kept: release_threshold, initial_size and small_below cannot be set "
-            "with it, and what was not exported goes back at each synchronise. Its blocks are never cached, so cache can only be off. The "
+            "back while the pool lives, so release_threshold, initial_size and small_below cannot be set with it: until its first block is "
+            "published the pool keeps nothing over a synchronise, and from then on all. Its blocks are never cached, so cache can only be off. The "
             "memory must be on the device.",
     },
     {
         .name = "ipc_max_block",
-        .type = POLICY_TYPE_LATER,
-        .help = "The largest block that may be shared.",
+        .type = POLICY_TYPE_BYTES,
+        .min = 1,
+        .max = IPC_BLOCK_MAX,
+        .needs = "ipc",
+        .offset = offsetof(struct policy_pool, ipc_max_block),
+        .initial = "5248MiB",
+        .write = "bytes as in 256MiB, from 1 to 5248MiB",
+        .help = "The largest block of an exportable pool; a larger request is refused with the reason. More than the default cannot be "
+                "allowed: the driver crashes a process that imports a larger block (measured).",
     },
     {
         .name = "share.socket",
-        .type = POLICY_TYPE_LATER,
-        .help = "The name of the socket at which the pool is shared.",
+        .type = POLICY_TYPE_SOCKET,
+        .needs = "ipc",
+        .offset = offsetof(struct policy_pool, share_socket),
+        .otherwise = "the pool is not shared",
+        .write = "a name as in frames, of letters, digits, _, - and ., or an absolute path of at most 99 bytes as in /run/app/frames",
+        .help = "Where other processes connect to import blocks of the pool, once the program opens an export of it. A name lies in "
+                "$XDG_RUNTIME_DIR/weir/share, or in /run/weir/share if allow names others than the user of the process. A socket is for "
+                "one pool: devices must name exactly one device, and no private stream can have such a pool. Needs ipc: posix_fd.",
     },
     {
         .name = "share.allow.users",
-        .type = POLICY_TYPE_LATER,
-        .help = "Users that may import.",
+        .type = POLICY_TYPE_NAMES,
+        .needs = "share.socket",
+        .offset = offsetof(struct policy_pool, share_users),
+        .live = true,
+        .initial = "[]",
+        .write = "a list of user names or numbers as in [camera, 1001]",
+        .help = "Users that may import, beside root and the user of the process. Whoever may import can read and write all of the pool "
+                "that is ever exported: see SECURITY CONSIDERATIONS.",
     },
     {
         .name = "share.allow.groups",
-        .type = POLICY_TYPE_LATER,
-        .help = "Groups that may import.",
+        .type = POLICY_TYPE_NAMES,
+        .needs = "share.socket",
+        .offset = offsetof(struct policy_pool, share_groups),
+        .live = true,
+        .initial = "[]",
+        .write = "a list of group names or numbers as in [video]",
+        .help = "Groups whose members may import, by their first group or a supplementary one.",
     },
     {
         .name = "share.max_importers",
-        .type = POLICY_TYPE_LATER,
-        .help = "How many processes may import at a time.",
+        .type = POLICY_TYPE_NUMBER,
+        .min = 1,
+        .max = 64,
+        .needs = "share.socket",
+        .offset = offsetof(struct policy_pool, share_max_importers),
+        .live = true,
+        .initial = "16",
+        .write = "a number from 1 to 64",
+        .help = "How many processes may import at a time; the next one is refused. A lower number at reload disconnects nobody.",
     },
     {
         .name = "share.retire_after",
-        .type = POLICY_TYPE_LATER,
-        .help = "After which time an empty pool is retired.",
+        .type = POLICY_TYPE_TIME,
+        .accepts = POLICY_ACCEPTS_NEVER,
+        .min = SECOND / 100,
+        .max = 24 * 60 * 60 * SECOND,
+        .needs = "share.socket",
+        .offset = offsetof(struct policy_pool, share_retire_after),
+        .live = true,
+        .initial = "never",
+        .write = "a time as in 30s, from 10ms to 1440m, or never",
+        .help = "How long a pool of which nothing is in use is kept before it is made anew: memory of blocks that were exported goes back "
+                "to the device only when the exporter and every importer have destroyed their pool (measured). Importers are asked to do "
+                "so, and connect again by themselves.",
     },
     {
         .name = "share.scrub",
-        .type = POLICY_TYPE_LATER,
-        .help = "Whether blocks are cleared before they are shared.",
+        .type = POLICY_TYPE_BOOL,
+        .needs = "share.socket",
+        .offset = offsetof(struct policy_pool, share_scrub),
+        .live = true,
+        .initial = "false",
+        .write = "true or false",
+        .help = "Whether blocks of the pool are set to zero before the program gets them, in the order of the stream, so that importers "
+                "see nothing of what was there before. This costs the time to write each block once.",
     },
     {
         .name = "keep",
-        .type = POLICY_TYPE_LATER,
-        .help = "What a neighbour's request leaves to the pool.",
+        .type = POLICY_TYPE_SIZE,
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
+        .max = BYTES_MAX,
+        .offset = offsetof(struct policy_pool, keep),
+        .live = true,
+        .initial = "none",
+        .write = SIZES_WRITE ", none or all",
+        .help = "How many bytes stay reserved by the pool when a neighbouring process asks for memory (control: true), as long as the pool "
+                "has so many; all gives nothing away.",
     },
 };
 
@@ -427,19 +492,13 @@ const struct policy_key *policy_key_find(enum policy_scope scope, const char *na
     return NULL;
 }
 
-enum policy_group policy_key_group(enum policy_scope scope, const char *name)
+bool policy_key_is_group(enum policy_scope scope, const char *name)
 {
-    enum policy_group group = POLICY_GROUP_NONE;
     size_t len = strlen(name);
-    for (size_t i = 0; i < scopes[scope].count; i++) {
-        const struct policy_key *key = &scopes[scope].keys[i];
-        if (strncmp(key->name, name, len) != 0 || key->name[len] != '.')
-            continue;
-        if (key->type != POLICY_TYPE_LATER)
-            return POLICY_GROUP_HERE;
-        group = POLICY_GROUP_LATER;
-    }
-    return group;
+    for (size_t i = 0; i < scopes[scope].count; i++)
+        if (strncmp(scopes[scope].keys[i].name, name, len) == 0 && scopes[scope].keys[i].name[len] == '.')
+            return true;
+    return false;
 }
 
 const struct policy_key *policy_key_switch(enum policy_scope scope, const struct policy_key *key)
@@ -451,6 +510,13 @@ const struct policy_key *policy_key_switch(enum policy_scope scope, const struct
             return above;
     }
     return NULL;
+}
+
+bool policy_key_is_served(const struct policy_pool *pool, const struct policy_key *key)
+{
+    if (!key->needs)
+        return true;
+    return strcmp(key->needs, "ipc") == 0 ? pool->ipc != POLICY_IPC_NONE : pool->share_socket != NULL;
 }
 
 bool policy_name_is_valid(const char *name)

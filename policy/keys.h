@@ -25,7 +25,9 @@ enum policy_type {
     POLICY_TYPE_DEVICES,  /* struct policy_devices */
     POLICY_TYPE_LOCATION, /* struct policy_location */
     POLICY_TYPE_STEPS,    /* struct policy_steps */
-    POLICY_TYPE_LATER,    /* of a later version: known, and refused */
+    POLICY_TYPE_NUMBER,   /* uint64_t */
+    POLICY_TYPE_NAMES,    /* struct policy_names */
+    POLICY_TYPE_SOCKET,   /* char *, NULL if it is not written */
 };
 
 /* Which words stand in for a value. */
@@ -33,6 +35,7 @@ enum policy_accepts {
     POLICY_ACCEPTS_PERCENT = 1,
     POLICY_ACCEPTS_NONE = 2,
     POLICY_ACCEPTS_ALL = 4,
+    POLICY_ACCEPTS_NEVER = 8, /* of a time: UINT64_MAX */
 };
 
 struct policy_key {
@@ -41,6 +44,7 @@ struct policy_key {
     unsigned accepts;         /* enum policy_accepts */
     uint64_t min, max;        /* of numbers, in the unit that is stored */
     const char *const *words; /* of POLICY_TYPE_WORD, NULL at the end */
+    const char *needs;        /* of a pool's key: the key that must be set beside it; it is not shown where that is not. Or NULL */
     size_t offset;            /* in the struct of its scope */
     bool live;                /* can change at reload */
     const char *initial;      /* the default as one would write it; NULL: it follows from other keys, as `otherwise` says */
@@ -54,19 +58,14 @@ const struct policy_key *policy_keys(enum policy_scope scope, size_t *count);
 /* NULL if there is none of that name. */
 const struct policy_key *policy_key_find(enum policy_scope scope, const char *name);
 
-enum policy_group {
-    POLICY_GROUP_NONE,  /* no key begins with it */
-    POLICY_GROUP_HERE,  /* as in "on_oom", which holds on_oom.steps */
-    POLICY_GROUP_LATER, /* all its keys are of later versions */
-};
-/* Whether name, "on_oom", is the mapping that holds keys. */
-enum policy_group policy_key_group(enum policy_scope scope, const char *name);
+/* Whether name is the mapping that holds keys, as "on_oom" holds on_oom.steps. */
+bool policy_key_is_group(enum policy_scope scope, const char *name);
 
 /* The switch that the key stands below, as "cache" of "cache.idle"; NULL if it stands below none. */
 const struct policy_key *policy_key_switch(enum policy_scope scope, const struct policy_key *key);
 
-/* Rungs that later versions have, NULL at the end. */
-extern const char *const policy_later_steps[];
+/* Whether the pool has what the key needs, if it needs anything. */
+bool policy_key_is_served(const struct policy_pool *pool, const struct policy_key *key);
 
 /* Names of pools and streams. */
 #define POLICY_NAME_MAX 63
@@ -78,6 +77,12 @@ bool policy_name_is_valid(const char *name);
 #define POLICY_STREAMS_MAX 4096
 #define POLICY_DEVICES_MAX 1024
 #define POLICY_INDEX_MAX 1023 /* of a device or a NUMA node */
+#define POLICY_NAMES_MAX 64   /* of a list of names */
+
+/* Names of users and groups, as systems have them, and of sockets. */
+#define POLICY_USER_PATTERN "[A-Za-z0-9_][A-Za-z0-9_.@$+-]*"
+#define POLICY_SOCKET_PATTERN "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
+#define POLICY_SOCKET_PATH_MAX 99 /* bytes: what the system allows, less room for the lock file's suffix */
 
 struct policy_unit {
     const char *name;

@@ -19,10 +19,14 @@ struct policy_origin {
     bool refused;     /* what was set is no value, and reported: the default holds, but nothing follows from it */
 };
 
-/* A policy with the arena that holds its parts. */
+/* A policy with the arena that holds its parts, among them what it was read from, for policy_override(). */
 struct policy_box {
     struct policy policy;
     struct policy_arena arena;
+    const char *text;
+    size_t len;
+    size_t layer_count;
+    struct policy_layer *layers; /* of the environment, then those that were set later */
 };
 
 /* One object of a scope, with its values and its origins. */

@@ -33,8 +33,8 @@ static const char *keep_text(struct parse *parse, const char *text)
 
 static void set_origin(struct parse *parse, struct policy_origin *origin, struct policy_mark mark)
 {
-    bool own = strcmp(mark.file, POLICY_OVERRIDES) == 0;
-    origin->file = own ? POLICY_OVERRIDES : parse->box->policy.file;
+    bool own = mark.file != parse->box->policy.file;
+    origin->file = mark.file;
     if (!parse->builtin || own) {
         origin->line = mark.line;
         origin->column = mark.column;
@@ -119,15 +119,16 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
     size_t count, skip = strlen(prefix);
     const struct policy_key *keys = policy_keys(scope, &count);
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(keys[i].name, prefix, skip) != 0 || keys[i].type == POLICY_TYPE_LATER)
+        if (strncmp(keys[i].name, prefix, skip) != 0)
             continue;
         snprintf(part, sizeof(part), "%.*s", (int)strcspn(keys[i].name + skip, "."), keys[i].name + skip);
         policy_guess_try(&guess, part);
         if (guess.best == part)
             guess.best = memcpy(best, part, sizeof(best));
     }
-    for (unsigned other = 0; other < POLICY_SCOPE_COUNT && !guess.best; other++) {
-        if (other != scope && (policy_key_find(other, node->name) || policy_key_group(other, node->name))) {
+    /* A key that is spelt right elsewhere is meant, but for one letter that is missing here. */
+    for (unsigned other = 0; other < POLICY_SCOPE_COUNT && !(guess.best && guess.distance <= 1); other++) {
+        if (other != scope && (policy_key_find(other, node->name) || policy_key_is_group(other, node->name))) {
             policy_fail_name(&parse->reading, node, "does not belong here; write it %s", scope_places[other]);
             return;
         }
@@ -209,9 +210,6 @@ static void read_value(struct parse *parse, const struct target *target, const s
     struct policy_origin *origin = (struct policy_origin *)policy_origin_of(target->scope, target->origins, key);
     set_origin(parse, origin, node->mark);
     switch (key->type) {
-    case POLICY_TYPE_LATER:
-        policy_fail_name(&parse->reading, node, "is not in this version of Weir; remove it");
-        break;
     case POLICY_TYPE_POOLS:
         read_pools(parse, node, key);
         break;
@@ -243,14 +241,11 @@ static void read_keys(struct parse *parse, const struct target *target, const ch
         snprintf(name, sizeof(name), "%s%s", prefix, node->name);
         bool dotted = strchr(node->name, '.') != NULL;
         const struct policy_key *key = dotted ? NULL : policy_key_find(target->scope, name);
-        enum policy_group group = dotted ? POLICY_GROUP_NONE : policy_key_group(target->scope, name);
         if (key && key->type == POLICY_TYPE_SWITCH && node->kind == POLICY_NODE_MAPPING) {
             read_switched(parse, target, key, node);
         } else if (key) {
             read_value(parse, target, key, node);
-        } else if (group == POLICY_GROUP_LATER) {
-            policy_fail_name(&parse->reading, node, "is not in this version of Weir; remove it");
-        } else if (group == POLICY_GROUP_HERE) {
+        } else if (!dotted && policy_key_is_group(target->scope, name)) {
             if (mapping_of(parse, node, "a mapping of its keys, or leave it out")) {
                 snprintf(name, sizeof(name), "%s%s.", prefix, node->name);
                 read_keys(parse, target, name, node);
@@ -304,9 +299,12 @@ static void resolve(struct policy *policy)
     }
 }
 
-/* A switch that is on shows as the keys below it, one that is off as itself alone: so it is written, and never both. */
+/* A switch that is on shows as the keys below it, one that is off as itself alone: so it is written, and never both. What cannot be written
+   beside the others is not shown either. */
 static bool is_shown(const struct policy_object *object, const struct policy_key *key)
 {
+    if (object->scope == POLICY_SCOPE_POOL && !policy_key_is_served(object->values, key))
+        return false;
     const struct policy_key *above = policy_key_switch(object->scope, key);
     if (above)
         return *(const bool *)((const char *)object->values + above->offset);
@@ -321,7 +319,7 @@ static void write_texts(struct parse *parse)
         size_t count;
         const struct policy_key *keys = policy_keys(object.scope, &count);
         for (size_t i = 0; i < count; i++) {
-            bool value = keys[i].type != POLICY_TYPE_LATER && keys[i].type != POLICY_TYPE_POOLS && keys[i].type != POLICY_TYPE_STREAMS;
+            bool value = keys[i].type != POLICY_TYPE_POOLS && keys[i].type != POLICY_TYPE_STREAMS;
             struct policy_origin *origin = (struct policy_origin *)&object.origins[i];
             if (value && is_shown(&object, &keys[i]))
                 origin->text = policy_value_text(&parse->reading, &keys[i], (const char *)object.values + keys[i].offset);
@@ -361,18 +359,21 @@ static void read_root(struct parse *parse)
     policy_check(policy, &parse->report);
 }
 
-static void parse_text(struct parse *parse, const char *text, size_t len, const char *overrides)
+static void parse_text(struct parse *parse)
 {
-    if (len > POLICY_FILE_MAX) {
+    struct policy_box *box = parse->box;
+    if (box->len > POLICY_FILE_MAX) {
         policy_report_add(&parse->report, (struct policy_mark){parse->box->policy.file, 0, 0}, "",
                           "is larger than %d bytes, which no policy needs; check that this is the right file", POLICY_FILE_MAX);
         return;
     }
-    parse->builtin = text == policy_builtin_text();
+    parse->builtin = box->text == policy_builtin_text();
     parse->tree.report = &parse->report;
-    policy_tree_read(&parse->tree, text, len, parse->box->policy.file);
-    if (overrides && !parse->report.no_memory)
-        policy_apply_overrides(&parse->tree, overrides);
+    policy_tree_read(&parse->tree, box->text, box->len, box->policy.file);
+    for (size_t i = 0; i < box->layer_count && !parse->report.no_memory; i++)
+        policy_apply_overrides(&parse->tree, &box->layers[i]);
+    if (parse->tree.root)
+        policy_mark_used(parse->tree.root, box->layers, box->layer_count);
     if (!parse->report.no_memory) {
         parse->reading = (struct policy_reading){&parse->box->arena, &parse->report, &parse->box->policy, parse->tree.cut};
         read_root(parse);
@@ -381,8 +382,31 @@ static void parse_text(struct parse *parse, const char *text, size_t len, const 
         write_texts(parse);
 }
 
-enum policy_status policy_parse(const char *text, size_t len, const char *file, const char *overrides, struct policy_errors *errors,
-                                struct policy **policy)
+/* Keeps what a policy is read from in its box, with room for one more layer, which goes behind the others. */
+static bool keep_source(struct policy_box *box, const struct policy_box *source, const char *label, const char *assignments)
+{
+    box->policy.file = policy_arena_text(&box->arena, source->policy.file, strlen(source->policy.file));
+    box->len = source->len;
+    /* What is too long is refused without being read. */
+    bool is_kept = source->text == policy_builtin_text() || source->len > POLICY_FILE_MAX;
+    box->text = is_kept ? source->text : policy_arena_text(&box->arena, source->text, source->len);
+    box->layers = policy_arena_alloc(&box->arena, source->layer_count + 1, sizeof(*box->layers));
+    for (size_t i = 0; i < source->layer_count + 1 && box->layers; i++) {
+        const struct policy_layer *layer = i < source->layer_count ? &source->layers[i] : NULL;
+        const char *text = layer ? layer->text : assignments;
+        /* One that is of no use any more is left behind, so that setting a key again and again takes no memory. */
+        if (!text || (layer && !layer->is_used))
+            continue;
+        struct policy_layer *kept = &box->layers[box->layer_count++];
+        snprintf(kept->label, sizeof(kept->label), "%s", layer ? layer->label : label);
+        kept->text = policy_arena_text(&box->arena, text, strlen(text));
+    }
+    return !box->arena.exhausted;
+}
+
+/* Parses what `source` was read from, or is to be read from, with one more layer of assignments (NULL: none). */
+static enum policy_status parse_source(const struct policy_box *source, const char *label, const char *assignments,
+                                       struct policy_errors *errors, struct policy **policy)
 {
     struct policy_arena nodes = {0};
     struct parse parse = {.tree = {.arena = &nodes}};
@@ -390,9 +414,8 @@ enum policy_status policy_parse(const char *text, size_t len, const char *file, 
     parse.box = calloc(1, sizeof(*parse.box));
     if (!parse.box)
         return POLICY_NO_MEMORY;
-    parse.box->policy.file = policy_arena_text(&parse.box->arena, file, strlen(file));
-    if (parse.box->policy.file)
-        parse_text(&parse, text, len, overrides);
+    if (keep_source(parse.box, source, label, assignments))
+        parse_text(&parse);
     if (parse.box->arena.exhausted || nodes.exhausted)
         parse.report.no_memory = true;
     policy_arena_free(&nodes);
@@ -403,6 +426,32 @@ enum policy_status policy_parse(const char *text, size_t len, const char *file, 
     else
         policy_free(&parse.box->policy);
     return status;
+}
+
+enum policy_status policy_parse(const char *text, size_t len, const char *file, const char *overrides, struct policy_errors *errors,
+                                struct policy **policy)
+{
+    const struct policy_box source = {.policy.file = (char *)file, .text = text, .len = len};
+    return parse_source(&source, POLICY_OVERRIDES, overrides, errors, policy);
+}
+
+enum policy_status policy_override(const struct policy *before, const char *assignments, struct policy_errors *errors,
+                                   struct policy **policy)
+{
+    const struct policy_box *source = (const struct policy_box *)before; /* policy is its first member */
+    size_t len = strlen(assignments);
+    for (size_t i = 0; i < source->layer_count; i++)
+        if (source->layers[i].is_used && strcmp(source->layers[i].label, POLICY_SET) == 0)
+            len += strlen(source->layers[i].text);
+    if (len <= POLICY_SET_MAX)
+        return parse_source(source, POLICY_SET, assignments, errors, policy);
+    struct policy_report report;
+    policy_report_begin(&report, errors);
+    policy_report_add(&report, (struct policy_mark){POLICY_SET, 0, 0}, "",
+                      "all that was set since the policy was read is %zu bytes long, more than %d; write it into the policy and reload "
+                      "that",
+                      len, POLICY_SET_MAX);
+    return policy_report_status(&report);
 }
 
 void policy_free(struct policy *policy)

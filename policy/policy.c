@@ -151,12 +151,16 @@ static void compare_keys(const struct policy_object *before, const struct policy
     const struct policy_key *keys = policy_keys(after->scope, &count);
     for (size_t i = 0; i < count; i++) {
         const char *was = before->origins[i].text, *is = after->origins[i].text;
-        if (!was || !is || keys[i].live || strcmp(was, is) == 0)
+        if (keys[i].live || was == is || (was && is && strcmp(was, is) == 0))
+            continue;
+        /* A key with a default that comes or goes does so because another key changed, which is reported. */
+        if ((!was || !is) && keys[i].initial)
             continue;
         struct policy_place place = place_of(policy, after->scope, after->origins, &keys[i]);
         policy_report_add(report, mark_of(place), place.path,
-                          "cannot change while the policy is open: it was %s and is now %s; write %s again, or open the policy anew",
-                          policy_quote(was).text, policy_quote(is).text, policy_quote(was).text);
+                          "cannot change while the policy is open: it was %s and is now %s; %s%s again, or open the policy anew",
+                          policy_quote(was ? was : "not set").text, policy_quote(is ? is : "not set").text, was ? "write " : "leave it out",
+                          was ? policy_quote(was).text : "");
     }
 }
 

@@ -14,6 +14,7 @@
 
 #define POLICY_FILE_MAX (1024 * 1024) /* bytes */
 #define POLICY_DEPTH_MAX 16
+#define POLICY_SET_MAX (64 * 1024) /* bytes of all assignments that policy_override() keeps */
 
 enum policy_status {
     POLICY_OK,
@@ -60,11 +61,24 @@ struct policy_location {
 };
 
 /* The rungs of the recovery ladder that this version has, in the order in which they stand here when all are used. */
-enum policy_step { POLICY_STEP_FLUSH, POLICY_STEP_WAIT, POLICY_STEP_TRIM, POLICY_STEP_CALLBACKS, POLICY_STEP_COUNT };
+enum policy_step {
+    POLICY_STEP_FLUSH,
+    POLICY_STEP_WAIT,
+    POLICY_STEP_TRIM,
+    POLICY_STEP_CALLBACKS,
+    POLICY_STEP_NEIGHBOURS,
+    POLICY_STEP_COUNT
+};
 
 struct policy_steps {
     size_t count; /* 0: no recovery */
     enum policy_step items[POLICY_STEP_COUNT];
+};
+
+/* A list of names as they are written; whether they exist is for whoever uses them to find out. */
+struct policy_names {
+    size_t count;
+    char **items;
 };
 
 /* The policy --------------------------------------------------------------------------------------------------------------------------- */
@@ -92,6 +106,14 @@ struct policy_pool {
     uint64_t cache_largest;
     uint64_t cache_idle; /* nanoseconds */
     bool cache_capture_check;
+    uint64_t ipc_max_block;      /* bytes; the largest block of an ipc pool */
+    char *share_socket;          /* a name, or a path that begins with '/'; NULL: the pool is not shared */
+    struct policy_names share_users; /* beside the user of the process; names or numbers */
+    struct policy_names share_groups;
+    uint64_t share_max_importers;
+    uint64_t share_retire_after; /* nanoseconds; UINT64_MAX: never */
+    bool share_scrub;
+    struct policy_size keep; /* what stays reserved when a neighbour asks */
     struct policy_origin *origins; /* policy's own: one for each key, for policy_each_value() and error places */
 };
 
@@ -107,6 +129,8 @@ struct policy {
     size_t default_pool; /* index into pools */
     enum policy_capture capture;
     bool keeper;
+    bool exact_peaks;
+    bool control;
     size_t pool_count; /* at least 1 */
     struct policy_pool *pools;
     size_t stream_count;
@@ -117,7 +141,7 @@ struct policy {
 /* Errors ------------------------------------------------------------------------------------------------------------------------------- */
 
 struct policy_error {
-    char *file;            /* a path, "built-in" or "WEIR_CONF" */
+    char *file;            /* a path, "built-in", "WEIR_CONF" or "weir set" */
     unsigned line, column; /* from 1; 0, 0 when the file as a whole is meant */
     char *path;            /* "pools.frames.ipc", or "" */
     char *message;         /* what is wrong, and what to write instead */
@@ -149,6 +173,14 @@ enum policy_status policy_parse(const char *text, size_t len, const char *file, 
  * and cannot be read is POLICY_UNREADABLE; the others are skipped only if they do not exist.
  */
 enum policy_status policy_load(const char *argument, struct policy_errors *errors, struct policy **policy);
+
+/*
+ * The policy as it would be with these assignments (as in $WEIR_CONF) on top of the text and the assignments that it was read from: files
+ * and the environment are not looked at again. A key that was set by earlier ones is set anew. Their errors have the file "weir set"; it is
+ * one of them if all that is still in force comes to more than POLICY_SET_MAX. `before` stays the caller's.
+ */
+enum policy_status policy_override(const struct policy *before, const char *assignments, struct policy_errors *errors,
+                                   struct policy **policy);
 
 /* The text of the built-in default policy. */
 const char *policy_builtin_text(void);

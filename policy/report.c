@@ -73,13 +73,17 @@ void policy_report_add(struct policy_report *report, struct policy_mark mark, co
     report->errors->items[report->errors->count++] = error;
 }
 
+static int height(const struct policy_error *error)
+{
+    return strcmp(error->file, POLICY_SET) == 0 ? 2 : strcmp(error->file, POLICY_OVERRIDES) == 0;
+}
+
 /* The file first, what stands on top of it behind; errors of one place in a fixed order, so that a report is always the same. */
 static int by_place(const void *left, const void *right)
 {
     const struct policy_error *a = left, *b = right;
-    bool a_on_top = strcmp(a->file, POLICY_OVERRIDES) == 0, b_on_top = strcmp(b->file, POLICY_OVERRIDES) == 0;
-    if (a_on_top != b_on_top)
-        return a_on_top ? 1 : -1;
+    if (height(a) != height(b))
+        return height(a) - height(b);
     if (a->line != b->line)
         return a->line < b->line ? -1 : 1;
     if (a->column != b->column)

@@ -10,8 +10,9 @@
 
 #include "policy/policy.h"
 
-/* What places in the overrides have for a file name. */
+/* What places in assignments have for a file name: those of the environment, and those that a process was given later. */
 #define POLICY_OVERRIDES "WEIR_CONF"
+#define POLICY_SET "weir set"
 
 /* A place in a text: file is borrowed from whoever named it. Line and column count from 1, columns in characters. */
 struct policy_mark {

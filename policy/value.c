@@ -18,6 +18,7 @@ static const char *const step_names[POLICY_STEP_COUNT] = {
     [POLICY_STEP_WAIT] = "wait",
     [POLICY_STEP_TRIM] = "trim",
     [POLICY_STEP_CALLBACKS] = "callbacks",
+    [POLICY_STEP_NEIGHBOURS] = "neighbours",
 };
 
 const char *policy_step_name(enum policy_step step)
@@ -402,15 +403,23 @@ static bool read_bytes(const struct policy_reading *reading, const struct policy
 
 static bool read_time(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
-    return is_plain(reading, key, node) && read_quantity(reading, key, node, policy_time_units, 0, "nanoseconds", value) &&
-           is_enough(reading, key, node, value);
+    if (!is_plain(reading, key, node))
+        return false;
+    if ((key->accepts & POLICY_ACCEPTS_NEVER) && strcmp(node->text, "never") == 0) {
+        *(uint64_t *)value = UINT64_MAX;
+        return true;
+    }
+    return read_quantity(reading, key, node, policy_time_units, 0, "nanoseconds", value) && is_enough(reading, key, node, value);
 }
 
 /* The largest unit that divides it; else milliseconds with as many decimals as it takes. */
 static void put_time(const struct policy_key *key, const void *value, struct text_out *out)
 {
-    (void)key;
     uint64_t time = *(const uint64_t *)value;
+    if ((key->accepts & POLICY_ACCEPTS_NEVER) && time == UINT64_MAX) {
+        put(out, "never");
+        return;
+    }
     const struct policy_unit *best = policy_time_units;
     for (const struct policy_unit *unit = policy_time_units; unit->name; unit++) {
         if (time % unit->factor == 0 && (time > 0 || unit->factor == UINT64_C(1000000000)))
@@ -424,6 +433,28 @@ static void put_time(const struct policy_key *key, const void *value, struct tex
     if (fraction)
         put(out, ".%0*" PRIu64, digits, fraction);
     put(out, "%s", best->name);
+}
+
+static bool read_number(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+{
+    if (!is_plain(reading, key, node))
+        return false;
+    struct policy_number number;
+    enum policy_number_status status = policy_number_read(node->text, &number);
+    if (status == POLICY_NUMBER_OK && (number.unit[0] != '\0' || number.scale != 1))
+        status = POLICY_NUMBER_NONE;
+    if (status == POLICY_NUMBER_OK && number.whole > key->max)
+        status = POLICY_NUMBER_TOO_LARGE;
+    if (status != POLICY_NUMBER_OK)
+        return fail_number(reading, key, node, status, "1");
+    *(uint64_t *)value = number.whole;
+    return is_enough(reading, key, node, value);
+}
+
+static void put_number(const struct policy_key *key, const void *value, struct text_out *out)
+{
+    (void)key;
+    put(out, "%" PRIu64, *(const uint64_t *)value);
 }
 
 static bool read_location(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
@@ -626,13 +657,7 @@ static enum policy_step read_step(const struct policy_reading *reading, const st
             return step;
         policy_guess_try(&guess, step_names[step]);
     }
-    for (size_t i = 0; policy_later_steps[i]; i++) {
-        if (strcmp(node->text, policy_later_steps[i]) == 0) {
-            policy_fail(reading, node, "step %s is not in this version; remove it", node->text);
-            return POLICY_STEP_COUNT;
-        }
-    }
-    policy_fail(reading, node, "'%s' is not a step; the steps are flush, wait, trim, callbacks%s", policy_quote(node->text).text,
+    policy_fail(reading, node, "'%s' is not a step; the steps are flush, wait, trim, callbacks, neighbours%s", policy_quote(node->text).text,
                 policy_guess_text(&guess).text);
     return POLICY_STEP_COUNT;
 }
@@ -653,7 +678,7 @@ static bool read_steps(const struct policy_reading *reading, const struct policy
         if (seen[step] || (int)step < last) {
             policy_fail(reading, item,
                         seen[step] ? "step %s is listed twice; remove one"
-                                   : "step %s is out of order; the order is always flush, wait, trim, callbacks",
+                                   : "step %s is out of order; the order is always flush, wait, trim, callbacks, neighbours",
                         step_names[step]);
             good = false;
         } else {
@@ -675,6 +700,97 @@ static void put_steps(const struct policy_key *key, const void *value, struct te
     for (size_t i = 0; i < steps->count; i++)
         put(out, "%s%s", i ? ", " : "", policy_step_name(steps->items[i]));
     put(out, "]");
+}
+
+/* Names -------------------------------------------------------------------------------------------------------------------------------- */
+
+#define LETTERS_AND_DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+/* POLICY_USER_PATTERN. */
+static bool is_user(const char *text)
+{
+    return strspn(text, LETTERS_AND_DIGITS "_") > 0 && strspn(text, LETTERS_AND_DIGITS "_.@$+-") == strlen(text);
+}
+
+/* Reads one item into the list; false: reported, or no memory. */
+static bool read_name(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node,
+                      struct policy_names *names)
+{
+    if (!is_text(reading, key, node))
+        return false;
+    if (!is_user(node->text)) {
+        policy_fail(reading, node, "'%s' can be no name; write a name as the system has it, or a number", policy_quote(node->text).text);
+        return false;
+    }
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->items[i], node->text) == 0) {
+            policy_fail(reading, node, "'%s' is listed twice; remove one", policy_quote(node->text).text);
+            return false;
+        }
+    }
+    char *copy = policy_arena_text(reading->arena, node->text, strlen(node->text));
+    if (copy)
+        names->items[names->count++] = copy;
+    return copy;
+}
+
+static bool read_names(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+{
+    if (node->kind != POLICY_NODE_LIST)
+        return fail_kind(reading, key, node);
+    size_t count = 0;
+    for (const struct policy_node *item = node->first; item; item = item->next)
+        count++;
+    if (count > POLICY_NAMES_MAX) {
+        policy_fail(reading, node, "lists %zu names; write at most %d, or a group that has them all", count, POLICY_NAMES_MAX);
+        return false;
+    }
+    struct policy_names names = {.items = policy_arena_alloc(reading->arena, count, sizeof(*names.items))};
+    bool good = names.items;
+    for (const struct policy_node *item = node->first; item && names.items; item = item->next)
+        good = read_name(reading, key, item, &names) && good;
+    if (good)
+        *(struct policy_names *)value = names;
+    return good;
+}
+
+static void put_names(const struct policy_key *key, const void *value, struct text_out *out)
+{
+    (void)key;
+    const struct policy_names *names = value;
+    put(out, "[");
+    for (size_t i = 0; i < names->count; i++)
+        put(out, "%s%s", i ? ", " : "", names->items[i]);
+    put(out, "]");
+}
+
+/* POLICY_SOCKET_PATTERN, or a path to a file. */
+static bool is_socket(const char *text)
+{
+    size_t len = strlen(text);
+    if (text[0] == '/')
+        return len <= POLICY_SOCKET_PATH_MAX && text[len - 1] != '/';
+    return len > 0 && len <= POLICY_NAME_MAX && text[0] != '.' && strspn(text, LETTERS_AND_DIGITS "_.-") == len;
+}
+
+static bool read_socket(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+{
+    if (!is_text(reading, key, node))
+        return false;
+    if (!is_socket(node->text)) {
+        policy_fail(reading, node, "'%s' can be no socket; write %s", policy_quote(node->text).text, key->write);
+        return false;
+    }
+    char *copy = policy_arena_text(reading->arena, node->text, strlen(node->text));
+    if (copy)
+        *(char **)value = copy;
+    return copy;
+}
+
+static void put_socket(const struct policy_key *key, const void *value, struct text_out *out)
+{
+    (void)key;
+    put(out, "%s", *(char *const *)value);
 }
 
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
@@ -718,6 +834,9 @@ static const struct type types[] = {
     [POLICY_TYPE_DEVICES] = {read_devices, put_devices},
     [POLICY_TYPE_LOCATION] = {read_location, put_location},
     [POLICY_TYPE_STEPS] = {read_steps, put_steps},
+    [POLICY_TYPE_NUMBER] = {read_number, put_number},
+    [POLICY_TYPE_NAMES] = {read_names, put_names},
+    [POLICY_TYPE_SOCKET] = {read_socket, put_socket},
 };
 
 bool policy_value_read(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
@@ -735,6 +854,10 @@ bool policy_value_default(const struct policy_reading *reading, const struct pol
             steps->items[steps->count] = (enum policy_step)steps->count;
         return true;
     }
+    if (key->type == POLICY_TYPE_NAMES) {
+        *(struct policy_names *)value = (struct policy_names){0};
+        return true;
+    }
     char text[32];
     snprintf(text, sizeof(text), "%s", key->initial);
     const struct policy_node node = {.kind = POLICY_NODE_SCALAR, .mark = {"default", 0, 0}, .text = text, .plain = true};
@@ -743,6 +866,8 @@ bool policy_value_default(const struct policy_reading *reading, const struct pol
 
 const char *policy_value_text(const struct policy_reading *reading, const struct policy_key *key, const void *value)
 {
+    if (key->type == POLICY_TYPE_SOCKET && !*(char *const *)value)
+        return NULL;
     if (key->type == POLICY_TYPE_POOL)
         return reading->policy->pools[*(const size_t *)value].name;
     struct text_out measure = {0};

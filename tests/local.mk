@@ -4,10 +4,13 @@ LOG_DRIVER = $(TEST_LOG_DRIVER)
 TEST_EXTENSIONS = .sh
 SH_LOG_DRIVER = $(TEST_LOG_DRIVER)
 SH_LOG_COMPILER = $(SHELL)
+## Whoever runs out of memory in a test asks no neighbour but those of that test, which then says where they lie.
 AM_TESTS_ENVIRONMENT = \
 	CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
+	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-4}; export CK_TIMEOUT_MULTIPLIER; \
 	WEIR_GPU=$${WEIR_TEST_GPU:-sim}; export WEIR_GPU; \
 	unset WEIR_POLICY WEIR_CONF WEIR_SIM XDG_CONFIG_HOME; \
+	WEIR_CONTROL_DIR=/nonexistent; export WEIR_CONTROL_DIR; \
 	top_srcdir='$(top_srcdir)' top_builddir='$(top_builddir)'; export top_srcdir top_builddir;
 
 if HAVE_CHECK
@@ -19,6 +22,7 @@ tests_support_libsuite_la_LIBADD = $(CHECK_LIBS)
 include tests/unit/local.mk
 include tests/gpu/local.mk
 include tests/api/local.mk
+include tests/share/local.mk
 include tests/tools/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk

@@ -64,6 +64,8 @@ static void quantity(const struct policy_key *key, const struct policy_unit *uni
         len += (size_t)snprintf(pattern + len, sizeof(pattern) - len, "|none");
     if (key->accepts & POLICY_ACCEPTS_ALL)
         len += (size_t)snprintf(pattern + len, sizeof(pattern) - len, "|all");
+    if (key->accepts & POLICY_ACCEPTS_NEVER)
+        len += (size_t)snprintf(pattern + len, sizeof(pattern) - len, "|never");
     snprintf(pattern + len, sizeof(pattern) - len, ")$");
     if (units == policy_time_units) {
         string("type", "string", true);
@@ -119,6 +121,43 @@ static void steps(void)
     close_object(false);
 }
 
+/* A number of a user is an integer to YAML. */
+static void names(void)
+{
+    string("type", "array", true);
+    line("\"uniqueItems\": true,");
+    line("\"maxItems\": %d,", POLICY_NAMES_MAX);
+    open_object("items");
+    line("\"anyOf\": [");
+    depth++;
+    line("{ \"type\": \"integer\", \"minimum\": 0 },");
+    open_object(NULL);
+    string("type", "string", true);
+    string("pattern", "^" POLICY_USER_PATTERN "$", false);
+    close_object(false);
+    depth--;
+    line("]");
+    close_object(false);
+}
+
+static void socket_name(void)
+{
+    line("\"anyOf\": [");
+    depth++;
+    open_object(NULL);
+    string("type", "string", true);
+    string("pattern", "^" POLICY_SOCKET_PATTERN "$", true);
+    line("\"maxLength\": %d", POLICY_NAME_MAX);
+    close_object(true);
+    open_object(NULL);
+    string("type", "string", true);
+    string("pattern", "^/.*[^/]$", true);
+    line("\"maxLength\": %d", POLICY_SOCKET_PATH_MAX);
+    close_object(false);
+    depth--;
+    line("]");
+}
+
 /* The constraints of one value. */
 static void value(const struct policy_key *key)
 {
@@ -156,6 +195,17 @@ static void value(const struct policy_key *key)
         break;
     case POLICY_TYPE_STEPS:
         steps();
+        break;
+    case POLICY_TYPE_NUMBER:
+        string("type", "integer", true);
+        line("\"minimum\": %" PRIu64 ",", key->min);
+        line("\"maximum\": %" PRIu64, key->max);
+        break;
+    case POLICY_TYPE_NAMES:
+        names();
+        break;
+    case POLICY_TYPE_SOCKET:
+        socket_name();
         break;
     default:
         break;
@@ -200,7 +250,7 @@ static void member(enum policy_scope which, const struct policy_key *key)
     bool bare = key->type == POLICY_TYPE_BOOL || (key->initial && strspn(key->initial, "0123456789") == strlen(key->initial));
     if (key->initial && bare)
         line("\"default\": %s,", key->initial);
-    else if (key->initial && key->type != POLICY_TYPE_STEPS)
+    else if (key->initial && key->type != POLICY_TYPE_STEPS && key->type != POLICY_TYPE_NAMES)
         string("default", key->initial, true);
     snprintf(text, sizeof(text), "%s.", key->name);
     if (key->type == POLICY_TYPE_POOLS)
@@ -226,7 +276,7 @@ static bool is_repeated(const struct policy_key *keys, size_t index, const char 
     char part[64], other[64];
     part_of(&keys[index], prefix, part, sizeof(part));
     for (size_t i = 0; i < index; i++) {
-        if (strncmp(keys[i].name, prefix, strlen(prefix)) != 0 || keys[i].type == POLICY_TYPE_LATER)
+        if (strncmp(keys[i].name, prefix, strlen(prefix)) != 0)
             continue;
         part_of(&keys[i], prefix, other, sizeof(other));
         if (strcmp(part, other) == 0)
@@ -238,8 +288,7 @@ static bool is_repeated(const struct policy_key *keys, size_t index, const char 
 /* Whether a member of this mapping begins with the key at the index. */
 static bool is_member(const struct policy_key *keys, size_t index, const char *prefix)
 {
-    return keys[index].type != POLICY_TYPE_LATER && strncmp(keys[index].name, prefix, strlen(prefix)) == 0 &&
-           !is_repeated(keys, index, prefix);
+    return strncmp(keys[index].name, prefix, strlen(prefix)) == 0 && !is_repeated(keys, index, prefix);
 }
 
 /* The members of a scope, or of the group of keys in it that prefix ("on_oom.") names. */
@@ -355,10 +404,8 @@ static void man(void)
         size_t count;
         const struct policy_key *keys = policy_keys(which, &count);
         printf(".Ss %s\n.Bl -tag -width Ds\n", parts[which].title);
-        for (size_t i = 0; i < count; i++) {
-            if (keys[i].type != POLICY_TYPE_LATER)
-                man_key(parts[which].before, &keys[i]);
-        }
+        for (size_t i = 0; i < count; i++)
+            man_key(parts[which].before, &keys[i]);
         printf(".El\n");
     }
 }

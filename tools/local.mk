@@ -29,7 +29,7 @@ tools_weir_SOURCES = \
 	%reldir%/try_report.c \
 	%reldir%/try_setup.c \
 	%reldir%/try_work.c
-tools_weir_LDADD = lib/libcore.la
+tools_weir_LDADD = share/libshare.la
 
 ## Prints the JSON schema (committed as config/weir.schema.json) and the KEYS section of weir-policy(5); not installed.
 noinst_PROGRAMS += tools/generate

@@ -32,6 +32,7 @@ struct try_pool {
     weir_pool *pool;
     int device;
     uint64_t max_size; /* bytes; 0: no cap */
+    uint64_t largest;  /* bytes of a block at most, by ipc_max_block */
     uint64_t budget;   /* bytes that one worker holds at most */
     unsigned workers;  /* how many of them use it: fewer than all if the cap is tiny */
     bool is_reachable; /* by streams that the policy does not name: the device has a default pool for them to be opened with */

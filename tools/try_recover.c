@@ -114,11 +114,12 @@ static bool request(struct try_run *run, struct try_step *step, const struct try
 /* The rest of the sentence about a rung that has helped, for "Weir …". */
 static const char *rung_deed(int rung)
 {
-    static const char *const deeds[] = {
+    static const char *const deeds[WEIR_RUNG_COUNT] = {
         [WEIR_RUNG_FLUSH] = "returned cached blocks",
         [WEIR_RUNG_WAIT] = "waited for the pending free",
         [WEIR_RUNG_TRIM] = "trimmed idle memory from its pools",
         [WEIR_RUNG_CALLBACKS] = "had the application's callback free the reserve",
+        [WEIR_RUNG_NEIGHBOURS] = "had other processes give what they did not use",
     };
     return deeds[rung];
 }
@@ -242,6 +243,11 @@ static void wait_step(struct try_run *run, const struct try_pool *pool)
     }
     if (capacity < 2 * TRY_SMALLEST) {
         conclude(step, TRY_SKIPPED, "There are only %s to have.", SIZE_TEXT(capacity));
+        return;
+    }
+    if (pool->largest < capacity / 2 + 1) {
+        conclude(step, TRY_SKIPPED, "No block of this pool may be larger than %s (ipc_max_block), so that two fit into the %s that it can have.",
+                 SIZE_TEXT(pool->largest), SIZE_TEXT(capacity));
         return;
     }
     struct try_stream a, b;
@@ -370,10 +376,12 @@ static void callbacks_step(struct try_run *run, const struct try_pool *first)
     /* Below the cap, since at a cap no callback is asked: it is the device that shall be full. */
     if (pool->max_size && step->bytes > pool->max_size / 10 * 8)
         step->bytes = pool->max_size / 10 * 8;
+    if (step->bytes > pool->largest)
+        step->bytes = pool->largest;
     step->bytes -= step->bytes % TRY_POOL_STEP;
     if (step->bytes < RESERVE_LEAST) {
         conclude(step, TRY_SKIPPED, "The pool can have too little (%s) for the device to run out of memory first.",
-                 SIZE_TEXT(pool->max_size ? pool->max_size : free_bytes));
+                 SIZE_TEXT(pool->largest < RESERVE_LEAST ? pool->largest : pool->max_size ? pool->max_size : free_bytes));
         step->bytes = 0;
         return;
     }

@@ -157,7 +157,9 @@ static void report_rescues(const struct try_run *run)
 {
     if (!run->final || run->step_count == 0)
         return;
-    struct table table = TABLE_INIT("rrrrrr");
+    static const char alignment[] = "rrrrrrr";
+    _Static_assert(sizeof alignment - 1 == 2 + WEIR_RUNG_COUNT, "each rung has a column");
+    struct table table = TABLE_INIT(alignment);
     table_cell(&table, "DEVICE");
     table_cell(&table, "RECOVERIES");
     for (int rung = 0; rung < WEIR_RUNG_COUNT; rung++)

@@ -61,6 +61,7 @@ static bool list_pools(struct try_run *run, const weir_stats *stats)
         }
         pool->device = figures->device;
         pool->max_size = figures->max_size;
+        pool->largest = pool->policy->ipc == POLICY_IPC_NONE ? UINT64_MAX : pool->policy->ipc_max_block;
         pool->is_reachable = weir_pool_get(run->weir, NULL, figures->device, NULL, &unused) == WEIR_OK;
         run->pool_count++;
     }

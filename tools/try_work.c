@@ -40,7 +40,7 @@ static bool one_in(struct try_worker *worker, unsigned n)
 }
 
 /* Many small requests, some medium, few large; within a class each doubling is as likely as the next. Odd sizes too, as programs have. */
-static size_t pick_size(struct try_worker *worker, uint64_t budget)
+static size_t pick_size(struct try_worker *worker, const struct try_pool *pool)
 {
     static const struct {
         unsigned share; /* of 100 */
@@ -56,7 +56,9 @@ static size_t pick_size(struct try_worker *worker, uint64_t budget)
         dice -= classes[at++].share;
     size_t size = classes[at].low << next_random(worker) % classes[at].doublings;
     size += next_random(worker) % size;
-    uint64_t most = budget / 3 < TRY_SMALLEST ? budget : budget / 3;
+    uint64_t most = pool->budget / 3 < TRY_SMALLEST ? pool->budget : pool->budget / 3;
+    if (most > pool->largest)
+        most = pool->largest;
     return size < most ? size : (size_t)most;
 }
 
@@ -196,7 +198,7 @@ static bool operate(struct try_worker *worker)
     }
     if (slot->ptr)
         return give(worker, berth, slot);
-    size_t size = pick_size(worker, berth->pool->budget);
+    size_t size = pick_size(worker, berth->pool);
     if (berth->live + size <= berth->pool->budget)
         return take(worker, berth, slot, size);
     /* No room for it: the next block in use goes instead. */

@@ -3,6 +3,7 @@
  * cache_sim.c - caches where the simulator is needed: calls of CUDA are counted and made to fail, streams are destroyed under Weir's feet,
  * and the driver is an old one.
  */
+#include "lib/attach.h"
 #include "lib/stream.h"
 #include "tests/api/cache.h"
 
@@ -184,25 +185,28 @@ END_TEST
 
 START_TEST(flush_rung_rescues_a_request_on_a_full_device)
 {
-    scene_simulate("memory=1GiB");
     scene_open("weir: 1\npools: { main: { small_below: 0, cache: { per_stream: 768MiB, per_device: 768MiB, largest: 64MiB }, "
                "on_oom: { steps: [flush] } } }\n");
     weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 7 * GIB);
     cache_fill_many(s, 64 * MIB, 12);
     scene_free(s, scene_malloc(s, 512 * MIB));
     scene_rescues(WEIR_RUNG_FLUSH, 1, 1);
+    scene_free(s, held);
 }
 END_TEST
 
 START_TEST(device_without_a_shortage_keeps_its_caches)
 {
-    scene_simulate("devices=2,memory=1GiB");
+    scene_simulate("devices=2,memory=8GiB");
     scene_open("weir: 1\npools: { main: { small_below: 0, cache: { per_stream: 768MiB, per_device: 768MiB, largest: 64MiB } } }\n");
     weir_stream *near = scene_create(NULL), *far;
     scene_ok(weir_stream_create(scene.w, 1, NULL, NULL, &far), "weir_stream_create");
+    void *held = scene_malloc(near, 7 * GIB);
     cache_fill_many(near, 64 * MIB, 12);
     void *ptr = cache_fill(far, 64 * KIB);
     scene_free(near, scene_malloc(near, 512 * MIB));
+    scene_free(near, held);
     ck_assert_ptr_eq(scene_malloc(far, 64 * KIB), ptr);
     scene_free(far, ptr);
 }
@@ -308,6 +312,23 @@ START_TEST(trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device)
     ck_assert_uint_eq(sim_calls("device_synchronize"), before + 1);
     ck_assert_uint_eq(cache_bytes("main"), 0);
     ck_assert_uint_eq(scene_pool_stats("main").used, 0);
+    weir_stream_close(s);
+}
+END_TEST
+
+/* That is the service thread's, which exports wait for. */
+START_TEST(change_of_the_policy_from_outside_waits_for_no_device)
+{
+    weir_stream *s;
+    weir_error error = WEIR_ERROR_INIT;
+    cache_open("on");
+    recycle_and_open(&s);
+    scene_free(s, scene_malloc(s, 64 * KIB));
+    uint64_t devices = sim_calls("device_synchronize"), events = sim_calls("event_query");
+    ck_assert_msg(weir__policy_set(scene.w, "pools.main.keep=16MiB", &error) == WEIR_OK, "%s", error.text);
+    ck_assert_uint_eq(sim_calls("device_synchronize"), devices);
+    ck_assert_uint_eq(sim_calls("event_query"), events);
+    ck_assert_uint_eq(cache_bytes("main"), 64 * KIB); /* the former stream's */
     weir_stream_close(s);
 }
 END_TEST
@@ -446,6 +467,7 @@ static void add_handle_cases(Suite *suite)
     tcase_add_test(handles, recycled_handle_can_be_opened_beside_its_predecessor);
     tcase_add_test(handles, call_for_a_stream_that_was_replaced_meanwhile_is_not_served);
     tcase_add_test(handles, trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device);
+    tcase_add_test(handles, change_of_the_policy_from_outside_waits_for_no_device);
     tcase_add_test(handles, blocks_of_a_destroyed_stream_wait_for_the_end_of_a_capture);
     tcase_add_test(handles, stream_closed_after_its_handle_was_recycled_leaves_orphans);
     tcase_add_test(handles, closing_the_weir_frees_the_blocks_of_a_destroyed_stream);

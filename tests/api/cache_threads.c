@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/bias.h"
 #include "tests/api/scene.h"
 #include "tests/support/ownership.h"
 
@@ -348,6 +349,7 @@ END_TEST
 /* Uses a stream until it is closed. */
 struct user {
     weir_stream *s;
+    uint64_t size;     /* of its requests */
     gpu_stream refuge; /* where it frees what it has left then */
     atomic_uint pairs;
     weir_status last;
@@ -357,7 +359,7 @@ static void *use_until_closed(void *data)
 {
     struct user *user = data;
     void *ptr;
-    while ((user->last = weir_stream_malloc(user->s, &ptr, 64 * KIB)) == WEIR_OK) {
+    while ((user->last = weir_stream_malloc(user->s, &ptr, user->size)) == WEIR_OK) {
         user->last = weir_stream_free(user->s, ptr);
         if (user->last != WEIR_OK) {
             weir_status status = weir_free(scene.w, ptr, user->refuge);
@@ -378,7 +380,7 @@ START_TEST(calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_not
         struct user users[2];
         weir_stream *s = scene_create(NULL);
         for (size_t i = 0; i < 2; i++) {
-            users[i] = (struct user){ .s = s, .refuge = refuge };
+            users[i] = (struct user){ .s = s, .size = 64 * KIB, .refuge = refuge };
             ck_assert_int_eq(pthread_create(&threads[i], NULL, use_until_closed, &users[i]), 0);
         }
         while (atomic_load(&users[0].pairs) + atomic_load(&users[1].pairs) < 1 + round % 50)
@@ -392,6 +394,28 @@ START_TEST(calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_not
         weir_pool_stats stats = scene_pool_stats("main");
         ck_assert_uint_eq(stats.live_blocks, 0);
         ck_assert_uint_eq(stats.used, 0);
+    }
+}
+END_TEST
+
+/* With calls enough for the stream's lock to be biased to that thread. Of one size its cache serves all, of the other none. */
+START_TEST(stream_that_a_thread_has_to_itself_can_be_closed_by_another)
+{
+    static const uint64_t sizes[] = { 64 * KIB, 4 * MIB };
+    scene_open("weir: 1\npools: { main: { release_threshold: 64MiB, cache: { per_stream: 1MiB } } }\n");
+    gpu_stream refuge = scene_stream(0);
+    for (unsigned round = 0; round < 100; round++) {
+        pthread_t thread;
+        struct user user = { .s = scene_create(NULL), .size = sizes[_i], .refuge = refuge };
+        ck_assert_int_eq(pthread_create(&thread, NULL, use_until_closed, &user), 0);
+        while (atomic_load(&user.pairs) < 2 * WEIR__BIAS_NEED + round)
+            sched_yield();
+        weir_stream_close(user.s);
+        pthread_join(thread, NULL);
+        ck_assert_int_eq(user.last, WEIR_INVALID);
+        scene_sync(refuge);
+        ck_assert_uint_eq(scene_pool_stats("main").live_blocks, 0);
+        ck_assert_uint_eq(scene_pool_stats("main").used, 0);
     }
 }
 END_TEST
@@ -524,6 +548,7 @@ int main(void)
     tcase_add_loop_test(crowd, blocks_never_overlap_and_figures_add_up_under_eight_threads, 0, 3);
     tcase_add_loop_test(crowd, blocks_never_overlap_and_figures_add_up_beside_the_keeper, 0, 2);
     tcase_add_test(close, calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_nothing);
+    tcase_add_loop_test(close, stream_that_a_thread_has_to_itself_can_be_closed_by_another, 0, 2);
     tcase_add_test(close, close_waits_for_a_flush_that_is_in_progress);
     tcase_add_test(close, counts_never_fall_while_streams_are_closed);
     tcase_add_test(close, raw_handle_works_while_its_stream_is_opened_and_closed);

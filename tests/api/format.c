@@ -164,7 +164,7 @@ END_TEST
 
 START_TEST(every_rung_has_a_name)
 {
-    static const char *const names[WEIR_RUNG_COUNT] = { "flush", "wait", "trim", "callbacks" };
+    static const char *const names[WEIR_RUNG_COUNT] = { "flush", "wait", "trim", "callbacks", "neighbours" };
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
         ck_assert_str_eq(weir_rung_name((weir_rung)rung), names[rung]);
     ck_assert_ptr_nonnull(weir_rung_name(WEIR_RUNG_COUNT));

@@ -329,6 +329,18 @@ START_TEST(wake_ups_end_although_a_live_block_pins_memory)
 }
 END_TEST
 
+START_TEST(wake_ups_end_although_a_private_pool_is_parked)
+{
+    scene_open("weir: 1\nkeeper: true\npools: { main: { small_below: 0, cache: " QUICK " } }\n"
+               "streams: { own: { pool: main, private: true } }\n");
+    weir_stream *s = NULL;
+    scene_ok(weir_stream_create(scene.w, 0, "own", NULL, &s), "weir_stream_create");
+    fill(s, 64 * MIB, 1);
+    weir_stream_close(s);
+    await_rest();
+}
+END_TEST
+
 START_TEST(pairs_that_the_cache_serves_wake_nobody_but_for_what_is_due)
 {
     open_policy("true", "all", "{ idle: 60m }");
@@ -574,6 +586,7 @@ static void add_process_cases(Suite *suite)
     tcase_add_test(rest, wake_ups_end_once_everything_went_back);
     tcase_add_test(rest, wake_ups_end_although_memory_below_the_threshold_stays);
     tcase_add_test(rest, wake_ups_end_although_a_live_block_pins_memory);
+    tcase_add_test(rest, wake_ups_end_although_a_private_pool_is_parked);
     tcase_add_test(rest, pairs_that_the_cache_serves_wake_nobody_but_for_what_is_due);
     tcase_add_test(capture, capturing_stream_keeps_its_cache_and_its_capture);
     tcase_add_test(capture, pool_memory_goes_back_beside_a_global_capture);

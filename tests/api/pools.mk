@@ -3,19 +3,31 @@
 check_LTLIBRARIES += tests/api/libfixture.la
 tests_api_libfixture_la_SOURCES = tests/api/fixture.c tests/api/fixture.h
 tests_api_libfixture_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_libfixture_la_LIBADD = tests/support/libsuite.la lib/libcore.la
+tests_api_libfixture_la_LIBADD = tests/support/libsuite.la share/libshare.la
+
+check_PROGRAMS += tests/api/attach
+TESTS += tests/api/attach
+tests_api_attach_SOURCES = tests/api/attach.c
+tests_api_attach_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_attach_LDADD = tests/api/libfixture.la
 
 check_PROGRAMS += tests/api/blocks
 TESTS += tests/api/blocks
 tests_api_blocks_SOURCES = tests/api/blocks.c
 tests_api_blocks_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_blocks_LDADD = tests/support/libsuite.la lib/libcore.la
+tests_api_blocks_LDADD = tests/support/libsuite.la share/libshare.la
 
 check_PROGRAMS += tests/api/format
 TESTS += tests/api/format
 tests_api_format_SOURCES = tests/api/format.c
 tests_api_format_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_format_LDADD = tests/support/libsuite.la lib/libcore.la
+tests_api_format_LDADD = tests/support/libsuite.la share/libshare.la
+
+check_PROGRAMS += tests/api/host
+TESTS += tests/api/host
+tests_api_host_SOURCES = tests/api/host.c
+tests_api_host_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_host_LDADD = tests/api/libfixture.la
 
 check_PROGRAMS += tests/api/open
 TESTS += tests/api/open
@@ -28,6 +40,12 @@ TESTS += tests/api/pools
 tests_api_pools_SOURCES = tests/api/pools.c
 tests_api_pools_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_pools_LDADD = tests/api/libfixture.la
+
+check_PROGRAMS += tests/api/set
+TESTS += tests/api/set
+tests_api_set_SOURCES = tests/api/set.c
+tests_api_set_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_set_LDADD = tests/api/libfixture.la
 
 check_PROGRAMS += tests/api/settings
 TESTS += tests/api/settings

@@ -199,10 +199,25 @@ START_TEST(exportable_pools_are_trimmed_by_recovery)
     void *ptr;
     scene_open("weir: 1\npools: { main: { ipc: posix_fd, on_oom: { steps: [trim] } } }\n");
     weir_stream *s = scene_create(NULL);
-    void *held = scene_malloc(s, 7 * GIB);
     uint64_t trims = sim_calls("pool_trim");
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    sim_fail("malloc_async", 1, GPU_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, GIB), WEIR_OUT_OF_MEMORY);
     ck_assert_uint_eq(sim_calls("pool_trim"), trims + 1);
+}
+END_TEST
+
+START_TEST(trim_that_cannot_be_enough_is_left_out)
+{
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [trim] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 4 * GIB);
+    scene_free(s, scene_malloc(s, 2 * GIB));
+    scene_sync(weir_stream_handle(s));
+    uint64_t trims = sim_calls("pool_trim"), mallocs = sim_calls("malloc_async");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 6 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(sim_calls("pool_trim"), trims);
+    ck_assert_uint_eq(sim_calls("malloc_async"), mallocs + 1);
     scene_free(s, held);
 }
 END_TEST
@@ -218,6 +233,135 @@ START_TEST(at_the_cap_only_the_pool_itself_is_trimmed)
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, 768 * MIB), WEIR_OUT_OF_MEMORY);
     ck_assert_uint_eq(sim_calls("pool_trim"), trims + 1);
     scene_free(s, held);
+}
+END_TEST
+
+/* Vain requests ------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t free_held(void *data, int device, uint64_t needed)
+{
+    void **held = data;
+    (void)device;
+    (void)needed;
+    if (!*held)
+        return 0;
+    scene_ok(weir_free(scene.w, *held, NULL), "weir_free");
+    *held = NULL;
+    return 7 * GIB;
+}
+
+/* Has a callback rescue a request. Returns how often CUDA was asked for it. */
+static uint64_t asked_until_rescued(void)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc_on(NULL, 7 * GIB);
+    add(free_held, &held);
+    uint64_t mallocs = sim_calls("malloc_async");
+    void *ptr = scene_malloc(s, 2 * GIB);
+    mallocs = sim_calls("malloc_async") - mallocs;
+    scene_rescues(WEIR_RUNG_CALLBACKS, 1, 1);
+    scene_free(s, ptr);
+    return mallocs;
+}
+
+START_TEST(cuda_is_asked_only_once_there_is_room)
+{
+    ck_assert_uint_eq(asked_until_rescued(), 1);
+}
+END_TEST
+
+START_TEST(request_that_stays_vain_is_tried_once_before_it_is_refused)
+{
+    void *ptr;
+    atomic_uint calls = 0;
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 7 * GIB);
+    add(count_call, &calls);
+    uint64_t mallocs = sim_calls("malloc_async");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 2 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(calls, 1);
+    ck_assert_uint_eq(sim_calls("malloc_async"), mallocs + 1);
+    scene_free(s, held);
+}
+END_TEST
+
+/* What other pools of the process have idle CUDA takes by itself. Weir does not know of them, so it tries its own means first. */
+START_TEST(idle_memory_of_a_pool_that_is_not_weirs_is_found_in_the_end)
+{
+    struct gpu_pool_spec spec = { .device = 0 };
+    gpu_pool foreign;
+    void *block;
+    atomic_uint calls = 0;
+    scene_open(plain);
+    add(count_call, &calls);
+    gpu_stream s = scene_stream(0);
+    ck_assert_int_eq(scene.gpu->pool_create(&spec, &foreign), 0);
+    ck_assert_int_eq(scene.gpu->pool_set(foreign, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX), 0);
+    ck_assert_int_eq(scene.gpu->malloc_async(&block, 6 * GIB, foreign, s), 0);
+    ck_assert_int_eq(scene.gpu->free_async(block, s), 0);
+    scene_sync(s);
+    void *ptr = scene_malloc_on(s, 4 * GIB);
+    ck_assert_uint_eq(calls, 1);
+    scene_rescues(WEIR_RUNG_TRIM, 1, 1);
+    scene_free_on(s, ptr);
+    scene_sync(s);
+    ck_assert_int_eq(scene.gpu->pool_destroy(foreign), 0);
+}
+END_TEST
+
+START_TEST(small_part_of_the_device_is_asked_for_without_a_look)
+{
+    scene_open("weir: 1\npools: { main: { small_below: 0, cache: off } }\n");
+    weir_stream *s = scene_create(NULL);
+    uint64_t looks = sim_calls("device_memory");
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    ck_assert_uint_eq(sim_calls("device_memory"), looks);
+}
+END_TEST
+
+START_TEST(what_the_pool_has_idle_is_asked_for_without_a_look_at_the_device)
+{
+    scene_open("weir: 1\npools: { main: { small_below: 0, cache: off, release_threshold: all } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, GIB));
+    scene_sync(weir_stream_handle(s));
+    uint64_t looks = sim_calls("device_memory");
+    scene_free(s, scene_malloc(s, GIB));
+    ck_assert_uint_eq(sim_calls("device_memory"), looks);
+}
+END_TEST
+
+START_TEST(where_the_os_manages_the_memory_cuda_is_asked_at_once)
+{
+    scene_simulate("os_managed=yes");
+    ck_assert_uint_gt(asked_until_rescued(), 1);
+}
+END_TEST
+
+/* As trim_that_cannot_be_enough_is_left_out, where nobody knows that it cannot. */
+START_TEST(where_the_os_manages_the_memory_trim_is_tried)
+{
+    void *ptr;
+    scene_simulate("os_managed=yes");
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { steps: [trim] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 4 * GIB);
+    uint64_t trims = sim_calls("pool_trim");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 6 * GIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_gt(sim_calls("pool_trim"), trims);
+    scene_free(s, held);
+}
+END_TEST
+
+START_TEST(where_the_device_does_not_say_what_it_has_cuda_is_asked)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    sim_fail("device_memory", 1, GPU_NOT_SUPPORTED);
+    scene_free(s, scene_malloc(s, 4 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 0, 0);
 }
 END_TEST
 
@@ -618,7 +762,16 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(calls, trim_that_gave_nothing_is_followed_by_no_retry);
     tcase_add_test(calls, callback_that_freed_nothing_is_followed_by_no_retry);
     tcase_add_test(calls, exportable_pools_are_trimmed_by_recovery);
+    tcase_add_test(calls, trim_that_cannot_be_enough_is_left_out);
     tcase_add_test(calls, at_the_cap_only_the_pool_itself_is_trimmed);
+    tcase_add_test(calls, cuda_is_asked_only_once_there_is_room);
+    tcase_add_test(calls, request_that_stays_vain_is_tried_once_before_it_is_refused);
+    tcase_add_test(calls, idle_memory_of_a_pool_that_is_not_weirs_is_found_in_the_end);
+    tcase_add_test(calls, small_part_of_the_device_is_asked_for_without_a_look);
+    tcase_add_test(calls, what_the_pool_has_idle_is_asked_for_without_a_look_at_the_device);
+    tcase_add_test(calls, where_the_os_manages_the_memory_cuda_is_asked_at_once);
+    tcase_add_test(calls, where_the_os_manages_the_memory_trim_is_tried);
+    tcase_add_test(calls, where_the_device_does_not_say_what_it_has_cuda_is_asked);
     tcase_add_test(calls, refusal_leaves_no_last_error_to_the_application);
     tcase_add_test(calls, rescue_leaves_no_last_error_to_the_application);
     tcase_add_test(calls, last_error_of_the_application_is_left_alone);

@@ -11,6 +11,7 @@
 #include "tests/support/suite.h"
 
 static const char policy_format[] = "weir: 1\n"
+                                    "exact_peaks: %2$s\n"
                                     "defaults: { pool: main }\n"
                                     "pools:\n"
                                     "  main: { release_threshold: 128MiB, peer_access: all, cache: %1$s }\n"
@@ -27,12 +28,14 @@ static const char policy_format[] = "weir: 1\n"
 struct caches {
     const char *text;
     uint64_t per_stream, per_device, largest; /* largest: 0 means off */
+    bool exact;                               /* exact_peaks */
 };
 
-static const struct caches defaults = { "{}", MIB(64), MIB(512), MIB(1) };
-static const struct caches roomy = { "{ per_stream: 128MiB, largest: 16MiB, capture_check: false }", MIB(128), MIB(512), MIB(16) };
-static const struct caches tight = { "{ per_stream: 200KiB, per_device: 300KiB, largest: 100KiB }", KIB(200), KIB(300), KIB(100) };
-static const struct caches off = { "off", 0, 0, 0 };
+static const struct caches defaults = { "{}", MIB(64), MIB(512), MIB(1), false };
+static const struct caches roomy = { "{ per_stream: 128MiB, largest: 16MiB, capture_check: false }", MIB(128), MIB(512), MIB(16), false };
+static const struct caches tight = { "{ per_stream: 200KiB, per_device: 300KiB, largest: 100KiB }", KIB(200), KIB(300), KIB(100), false };
+static const struct caches off = { "off", 0, 0, 0, false };
+static const struct caches exact = { "{}", MIB(64), MIB(512), MIB(1), true };
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -324,7 +327,7 @@ static void digest(uint64_t value)
 static void check_live_high(const struct account *account, uint64_t live_high)
 {
     uint64_t step = world.caches->largest > MIB(1) ? world.caches->largest : MIB(1);
-    uint64_t tolerance = world.caches->largest ? STREAMS * step : 0;
+    uint64_t tolerance = world.caches->largest && !world.caches->exact ? STREAMS * step : 0;
     ck_assert_uint_le(live_high, account->live_high + tolerance);
     ck_assert_uint_le(account->live_high, live_high + tolerance);
 }
@@ -399,7 +402,7 @@ static void begin(uint64_t seed, const struct caches *caches)
     for (size_t i = 0; i < ACCOUNTS; i++)
         accounts[i] = (struct account){ .name = accounts[i].name, .device = accounts[i].device, .is_private = accounts[i].is_private };
     world.random = seed;
-    snprintf(policy, sizeof policy, policy_format, caches->text);
+    snprintf(policy, sizeof policy, policy_format, caches->text, caches->exact ? "true" : "false");
     world.w = fixture_open(policy);
     for (int device = 0; device < DEVICES; device++)
         ck_assert_int_eq(fixture_gpu()->event_create(device, &world.events[device]), GPU_SUCCESS);
@@ -445,7 +448,7 @@ static void end(void)
     fixture_expect_empty();
 }
 
-static const struct caches *const variants[] = { &defaults, &tight, &off, &roomy };
+static const struct caches *const variants[] = { &defaults, &tight, &off, &roomy, &exact };
 
 START_TEST(figures_agree_with_a_model_over_100000_steps)
 {
@@ -475,6 +478,71 @@ START_TEST(same_seed_gives_the_same_figures)
     run(5000);
     end();
     ck_assert_uint_eq(world.digest, first);
+}
+END_TEST
+
+/* The highest figures ------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(reset_makes_the_highest_figures_start_from_what_there_is)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { release_threshold: none, small_below: 0 } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    void *kept = fixture_malloc(s, MIB(40)), *gone = fixture_malloc(s, MIB(100));
+    ck_assert_int_eq(weir_stream_free(s, gone), WEIR_OK);
+    fixture_synchronize(s);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, MIB(140));
+    ck_assert_uint_ge(fixture_figures(w, "a", 0).reserved_high, MIB(140));
+    ck_assert_int_eq(weir_stats_reset_peaks(w, 0, NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, MIB(40));
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).reserved_high, fixture_figures(w, "a", 0).reserved);
+    fixture_malloc(s, MIB(10));
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, MIB(50));
+    ck_assert_int_eq(weir_stream_free(s, kept), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, MIB(50));
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(reset_of_one_device_leaves_the_others)
+{
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    for (int device = 0; device < 2; device++) {
+        weir_stream *s = fixture_stream(w, device, NULL);
+        ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(40))), WEIR_OK);
+    }
+    ck_assert_int_eq(weir_stats_reset_peaks(w, 1, NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, MIB(40));
+    ck_assert_uint_eq(fixture_figures(w, "a", 1).live_high, 0);
+    ck_assert_int_eq(weir_stats_reset_peaks(w, -1, NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, 0);
+    ck_assert_int_eq(weir_stats_reset_peaks(w, 2, NULL), WEIR_NOT_FOUND);
+    ck_assert_int_eq(weir_stats_reset_peaks(w, -2, NULL), WEIR_NOT_FOUND);
+    weir_close(w);
+}
+END_TEST
+
+/* Below the megabyte that a stream may keep to itself. */
+START_TEST(exact_peaks_count_what_caches_serve_to_the_byte)
+{
+    void *ptrs[10];
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\nexact_peaks: true\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 10; i++)
+            ptrs[i] = fixture_malloc(s, 1001);
+        for (unsigned i = 0; i < 10; i++)
+            ck_assert_int_eq(weir_stream_free(s, ptrs[i]), WEIR_OK);
+    }
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, 10010);
+    ck_assert_int_eq(weir_stats_reset_peaks(w, 0, NULL), WEIR_OK);
+    for (unsigned i = 0; i < 7; i++)
+        ptrs[i] = fixture_malloc(s, 1002);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).live_high, 7014);
+    ck_assert_uint_gt(fixture_figures(w, "a", 0).cache_hits, 20);
+    weir_close(w);
 }
 END_TEST
 
@@ -633,6 +701,9 @@ int main(void)
     Suite *suite = suite_create("stats");
     TCase *tcase = suite_case(suite, "figures", 0);
     tcase_add_test(tcase, slack_is_what_size_classes_round_up);
+    tcase_add_test(tcase, reset_makes_the_highest_figures_start_from_what_there_is);
+    tcase_add_test(tcase, reset_of_one_device_leaves_the_others);
+    tcase_add_test(tcase, exact_peaks_count_what_caches_serve_to_the_byte);
     tcase_add_test(tcase, blocks_on_streams_that_were_not_opened_make_no_slack);
     tcase_add_test(tcase, freed_block_moves_from_live_and_slack_to_cached);
     tcase_add_test(tcase, request_served_by_a_cache_counts_as_malloc_and_as_hit);

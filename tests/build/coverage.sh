@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# coverage.sh SRCDIR MINIMUM - line coverage of policy/ and lib/ from the .gcda files under the current folder; one line for each file, then
+# coverage.sh SRCDIR MINIMUM - line coverage of policy/, lib/, share/ and plugin/ from the .gcda files under the current folder; one line for each file, then
 # the sum. Exits 1 if the sum is below MINIMUM per cent.
 #
 # Programs of the build (generate*.c) are left out. Files that only a GPU can run (lib/gpu/cuda*.c) are listed and not summed: without one no test can reach them.
@@ -11,7 +11,7 @@ minimum=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-find "$PWD/policy" "$PWD/lib" -name '*.gcno' | sort >"$work/notes"
+find "$PWD/policy" "$PWD/lib" "$PWD/share" "$PWD/plugin" -name '*.gcno' | sort >"$work/notes"
 [ -s "$work/notes" ] || {
     echo "coverage: no .gcno files here: configure with --enable-coverage" >&2
     exit 1
@@ -26,8 +26,8 @@ awk -F: -v root="$srcdir/" -v minimum="$minimum" '
         file = $4
         sub("^(\\./)+", "", file)
         if (index(file, root) == 1) file = substr(file, length(root) + 1)
-        else if (match(file, /\.\.\/(policy|lib)\//)) file = substr(file, RSTART + 3)
-        mine = file ~ /^(policy|lib)\/.*\.[ch]$/ && file !~ /\/generate[^\/]*$/
+        else if (match(file, /\.\.\/(policy|lib|share|plugin)\//)) file = substr(file, RSTART + 3)
+        mine = file ~ /^(policy|lib|share|plugin)\/.*\.[ch]$/ && file !~ /\/generate[^\/]*$/
         next
     }
     mine && $2 + 0 > 0 {
@@ -44,7 +44,7 @@ awk -F: -v root="$srcdir/" -v minimum="$minimum" '
             if (note == "") { all += total[file]; good += run[file] }
         }
         close("sort -k5")
-        if (!all) { print "coverage: no lines of policy/ and lib/ found"; exit 1 }
-        printf "line coverage of policy/ and lib/: %.1f %% (%d of %d lines), wanted: %s %%\n", 100 * good / all, good, all, minimum
+        if (!all) { print "coverage: no lines of policy/, lib/, share/ and plugin/ found"; exit 1 }
+        printf "line coverage of policy/, lib/, share/ and plugin/: %.1f %% (%d of %d lines), wanted: %s %%\n", 100 * good / all, good, all, minimum
         exit (100 * good / all < minimum)
     }' "$work/lines"

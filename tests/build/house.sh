@@ -25,7 +25,7 @@ calls_nothing() {
 }
 
 has_license() {
-    for file in $(git ls-files 2>/dev/null || find . -name '*.[ch]' -o -name '*.mk'); do
+    for file in $(git ls-files 2>/dev/null || find . -name _build -prune -o '(' -name '*.[ch]' -o -name '*.mk' ')' -print); do
         case $file in
         *.c | *.h | *.mk | *.m4 | *.sh | *.py | *.ac | *.am | *.map)
             [ ! -f "$file" ] || head -n 2 "$file" | grep -q 'SPDX-License-Identifier: MIT' || echo "$file" ;;
@@ -35,20 +35,19 @@ has_license() {
 }
 
 is_short() {
-    find policy lib tools examples bench tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; >"$tap_dir/found"
+    find policy lib share plugin tools examples bench tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; >"$tap_dir/found"
     is_empty "$tap_dir/found"
 }
 
 policy_files=$(find policy -name '*.[ch]')
 gpu_files=$(find lib/gpu -name '*.[ch]')
 lib_files=$(find lib -name '*.[ch]' ! -path 'lib/gpu/*')
+share_files=$(find share -name '*.[ch]')
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
-cuda_free=$(find policy lib tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
+cuda_free=$(find policy lib share plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
 # generate*.c are programs of the build, not parts of the library.
-library_files=$(find policy lib -name '*.c' ! -name 'generate*.c')
-for file in share plugin; do
-    [ ! -d $file ] || cuda_free="$cuda_free $(find $file -name '*.[ch]')"
-done
+library_files=$(find policy lib share plugin/torch -name '*.c' ! -name 'generate*.c')
+plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
 
 # The lists are words without spaces, by the naming of the tree.
 # shellcheck disable=SC2086
@@ -56,6 +55,9 @@ done
     check "policy_includes_only_policy" includes_only 'policy/|config\.h"' $policy_files
     check "gpu_includes_only_gpu" includes_only 'lib/gpu/|config\.h"' $gpu_files
     check "lib_includes_only_what_is_below_it" includes_only 'lib/|policy/|config\.h"' $lib_files
+    check "share_includes_only_what_is_below_it" includes_only 'share/|lib/|policy/|config\.h"' $share_files
+    # weir_torch.h is installed beside weir.h.
+    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|config\.h"|weir\.h"' $plugin_files
     check "public_header_includes_no_other_file_of_ours" includes_only '<' lib/weir.h
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \

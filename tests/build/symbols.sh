@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The header, the version map and the built library name the same functions, and the versions agree everywhere.
+# The headers, the version maps and the built libraries name the same functions, and the versions agree everywhere.
 # shellcheck source=tests/build/tap.sh
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
@@ -10,14 +10,40 @@ header=$top_srcdir/lib/weir.h
 command -v nm >/dev/null || skip_all "nm is missing: install binutils"
 
 # Declarations may span lines, so the name is the first weir_word before a parenthesis after each WEIR_API.
-tr '\n' ' ' <"$header" | grep -o 'WEIR_API [^;{]*' | sed -n 's/^[^(]*[ *]\(weir_[a-z0-9_]*\)(.*/\1/p' | sort >"$tap_dir/header"
-sed -n 's/^ *\(weir_[a-z0-9_]*\);$/\1/p' "$top_srcdir/lib/libweir.map" | sort >"$tap_dir/map"
-nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$tap_dir/library"
+declared() {
+    tr '\n' ' ' <"$1" | grep -o 'WEIR_API [^;{]*' | sed -n 's/^[^(]*[ *]\(weir_[a-z0-9_]*\)(.*/\1/p' | sort
+}
+
+mapped() {
+    sed -n 's/^ *\(weir_[a-z0-9_]*\);$/\1/p' "$1" | sort
+}
+
+exported() {
+    nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
+}
+
+declared "$header" >"$tap_dir/header"
+mapped "$top_srcdir/lib/libweir.map" >"$tap_dir/map"
+exported "$library" >"$tap_dir/library"
 
 check "header_declares_functions" test -s "$tap_dir/header"
 check "map_lists_what_the_header_declares" diff "$tap_dir/header" "$tap_dir/map"
 check "library_exports_exactly_the_map" diff "$tap_dir/map" "$tap_dir/library"
 check "every_export_has_a_version" sh -c "! nm -D --defined-only '$library' | grep -v ' A ' | grep -v '@@WEIR_'"
+
+# libweir-torch exports what weir.h has as well.
+module=$top_builddir/plugin/torch/.libs/libweir-torch.so
+if [ -e "$module" ]; then
+    declared "$top_srcdir/plugin/torch/weir_torch.h" >"$tap_dir/torch_header"
+    mapped "$top_srcdir/plugin/torch/libweir-torch.map" >"$tap_dir/torch_map"
+    sort "$tap_dir/header" "$tap_dir/torch_header" >"$tap_dir/both"
+    exported "$module" >"$tap_dir/module"
+    check "torch_map_lists_what_its_header_declares" diff "$tap_dir/torch_header" "$tap_dir/torch_map"
+    check "torch_module_exports_both_headers" diff "$tap_dir/both" "$tap_dir/module"
+else
+    skip "torch_map_lists_what_its_header_declares" "there is no libweir-torch in this build"
+    skip "torch_module_exports_both_headers" "there is no libweir-torch in this build"
+fi
 
 header_version=$(awk '/^#define WEIR_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' "$header")
 built_version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' "$top_builddir/config.h")

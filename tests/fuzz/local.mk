@@ -1,18 +1,21 @@
 ## SPDX-License-Identifier: MIT
 
 ## Without libFuzzer: the seeds through the same entry. (The script is not called corpus.sh, as make would build `corpus` from it.)
-check_PROGRAMS += tests/fuzz/policy_corpus
+check_PROGRAMS += tests/fuzz/policy_corpus tests/fuzz/wire_corpus
 tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c
 tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
+tests_fuzz_wire_corpus_SOURCES = %reldir%/wire_fuzz.c
+tests_fuzz_wire_corpus_LDADD = tests/unit/libwiredata.la share/libshare.la
 dist_check_SCRIPTS += %reldir%/seeds.sh
 TESTS += %reldir%/seeds.sh
 EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 
-## With libFuzzer, which is clang's, whatever the compiler of the rest: `make policy-fuzz`, and `make fuzz FUZZ_SECONDS=60`.
+## With libFuzzer, which is clang's, whatever the compiler of the rest: `make policy-fuzz`, `make wire-fuzz`, and
+## `make fuzz FUZZ_SECONDS=60`, which runs both, so long each.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_SECONDS = 60
-FUZZ_FLAGS = -max_len=4096 -timeout=10 -rss_limit_mb=2048
+FUZZ_FLAGS = -timeout=10 -rss_limit_mb=2048 -artifact_prefix=tests/fuzz/ -print_final_stats=1
 
 tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolicy_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(YAML_CFLAGS) \
@@ -20,11 +23,27 @@ tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolic
 		`for file in $(policy_libpolicy_la_SOURCES); do case $$file in *.c) echo $(top_srcdir)/$$file;; esac; done` $(YAML_LIBS)
 CLEANFILES += tests/fuzz/policy_fuzz
 
+## The codec is pure, and needs no other file.
+tests/fuzz/wire_fuzz: $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire.c $(top_srcdir)/share/wire.h config.h
+	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) \
+		-o $@ $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire.c
+CLEANFILES += tests/fuzz/wire_fuzz
+
 policy-fuzz: tests/fuzz/policy_fuzz
+wire-fuzz: tests/fuzz/wire_fuzz
 
 ## New inputs go into the build tree; the seeds stay as they are. What it finds is written to tests/fuzz/ there.
-fuzz: tests/fuzz/policy_fuzz
+fuzz: fuzz-policy fuzz-wire
+fuzz-policy: tests/fuzz/policy_fuzz
 	$(MKDIR_P) tests/fuzz/found
-	tests/fuzz/policy_fuzz $(FUZZ_FLAGS) -max_total_time=$(FUZZ_SECONDS) -dict=$(top_srcdir)/tests/fuzz/policy.dict \
-		-artifact_prefix=tests/fuzz/ -print_final_stats=1 tests/fuzz/found $(top_srcdir)/tests/fuzz/corpus/policy \
-		$(top_srcdir)/tests/unit/policies/good $(top_srcdir)/tests/unit/policies/bad
+	tests/fuzz/policy_fuzz $(FUZZ_FLAGS) -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -dict=$(top_srcdir)/tests/fuzz/policy.dict \
+		tests/fuzz/found $(top_srcdir)/tests/fuzz/corpus/policy $(top_srcdir)/tests/unit/policies/good $(top_srcdir)/tests/unit/policies/bad
+fuzz-wire: tests/fuzz/wire_fuzz
+	$(MKDIR_P) tests/fuzz/found-wire
+	tests/fuzz/wire_fuzz $(FUZZ_FLAGS) -max_len=1100 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-wire \
+		$(top_srcdir)/tests/fuzz/corpus/wire
+
+## The seeds of the codec, after a change of the messages.
+wire-seeds: tests/fuzz/wire_corpus
+	rm -rf $(top_srcdir)/tests/fuzz/corpus/wire && $(MKDIR_P) $(top_srcdir)/tests/fuzz/corpus/wire
+	tests/fuzz/wire_corpus --write $(top_srcdir)/tests/fuzz/corpus/wire

@@ -24,4 +24,4 @@ gpu_bundle_programs += tests/gpu/stress
 tests_gpu_stress_SOURCES = %reldir%/stress.c %reldir%/marks.c %reldir%/marks.h tests/support/ownership.c tests/support/ownership.h \
 	tests/api/scene.c tests/api/scene.h
 tests_gpu_stress_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_gpu_stress_LDADD = lib/libcore.la tests/support/libsuite.la
+tests_gpu_stress_LDADD = share/libshare.la tests/support/libsuite.la

@@ -5,7 +5,11 @@ set -u
 src=${top_srcdir:-.}
 weir=${top_builddir:-.}/tools/weir
 said=$(mktemp) || exit 99
-trap 'rm -f "$said"' EXIT
+# Policies with a socket have it there.
+XDG_RUNTIME_DIR=$(mktemp -d) || exit 99
+WEIR_CONTROL_DIR=$XDG_RUNTIME_DIR
+export XDG_RUNTIME_DIR WEIR_CONTROL_DIR
+trap 'rm -rf "$said" "$XDG_RUNTIME_DIR"' EXIT
 number=0
 
 # result STATUS NAME: one TAP line; what the command said follows a failure as a comment.

@@ -21,6 +21,7 @@ check "report_says_what_cuda_did_about_a_free_behind_a_kernel" says "$out" "step
     "CUDA served it by itself: it made the requesting stream wait"
 check "callback_that_frees_a_reserve_rescues" says "$out" "Weir had the application's" "(rung: callbacks)"
 check "report_has_pools_times_and_rescues" says "$out" "RESERVED" "GROWTHS" "P99" "RECOVERIES"
+check "report_has_a_column_for_each_rung" says "$out" "DEVICE  RECOVERIES  flush  wait  trim  callbacks  neighbours"
 
 policy alone.yaml <<'YAML'
 weir: 1

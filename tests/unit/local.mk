@@ -15,6 +15,8 @@ policy_tests = \
 	tests/unit/policy_load \
 	tests/unit/policy_memory \
 	tests/unit/policy_overrides \
+	tests/unit/policy_set \
+	tests/unit/policy_share \
 	tests/unit/policy_values
 check_PROGRAMS += $(policy_tests)
 TESTS += $(policy_tests)
@@ -29,13 +31,22 @@ tests_unit_policy_memory_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_memory_LDADD = tests/unit/libpolicydata.la tests/support/libfail.la
 tests_unit_policy_overrides_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_overrides_LDADD = tests/unit/libpolicydata.la
+tests_unit_policy_set_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_set_LDADD = tests/unit/libpolicydata.la
+tests_unit_policy_share_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_share_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_values_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_values_LDADD = tests/unit/libpolicydata.la
 
 check_PROGRAMS += tests/unit/service
 TESTS += tests/unit/service
 tests_unit_service_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_service_LDADD = tests/support/libsuite.la tests/support/libfail.la lib/libcore.la
+tests_unit_service_LDADD = tests/support/libsuite.la tests/support/libfail.la share/libshare.la
+
+check_PROGRAMS += tests/unit/service_remove
+TESTS += tests/unit/service_remove
+tests_unit_service_remove_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_service_remove_LDADD = tests/support/libsuite.la share/libshare.la
 
 EXTRA_DIST += %reldir%/policies
 
@@ -45,4 +56,18 @@ TESTS += %reldir%/schema.sh
 check_PROGRAMS += tests/unit/class
 TESTS += tests/unit/class
 tests_unit_class_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_unit_class_LDADD = tests/support/libsuite.la lib/libcore.la
+tests_unit_class_LDADD = tests/support/libsuite.la share/libshare.la
+
+## The messages of each type and their bytes, for the codec's tests and as seeds of its fuzzer.
+check_LTLIBRARIES += tests/unit/libwiredata.la
+tests_unit_libwiredata_la_SOURCES = %reldir%/wire_data.c %reldir%/wire_data.h
+
+check_PROGRAMS += tests/unit/wire
+TESTS += tests/unit/wire
+tests_unit_wire_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_wire_LDADD = tests/unit/libwiredata.la tests/support/libsuite.la share/libshare.la
+
+check_PROGRAMS += tests/unit/bias
+TESTS += tests/unit/bias
+tests_unit_bias_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_bias_LDADD = tests/support/libsuite.la share/libshare.la

@@ -21,7 +21,7 @@ static const char broken[] = "weir: 1\npools: {a: {devices: [0, 1\n";
 static const char overrides[] = "capture=caller,pools.a.devices=[0,1],pools.a.reuse={opportunistic: false},pools.b.cache.idle=5s";
 static const char bad_overrides[] = "capture=caller,capture=caller,x,pools.z.ipc=none,pools.a.devices=[0,&x y],pools.a.ipc=";
 
-/* One call that allocates: policy_parse(), or policy_compare() of two policies that were parsed before. */
+/* One call that allocates: policy_parse(), or policy_compare() of two policies that were parsed before, or policy_override() of one. */
 struct subject {
     const char *text, *overrides;
     enum policy_status status; /* without failures */
@@ -31,6 +31,8 @@ struct subject {
 
 static enum policy_status call(const struct subject *subject, struct policy_errors *errors, struct policy **policy)
 {
+    if (subject->before && subject->overrides)
+        return policy_override(subject->before, subject->overrides, errors, policy);
     if (subject->before)
         return policy_compare(subject->before, subject->after, errors);
     if (subject->file)
@@ -69,6 +71,14 @@ START_TEST(good_policy_survives_any_allocation_failing)
 }
 END_TEST
 
+START_TEST(shared_pool_survives_any_allocation_failing)
+{
+    static const char shared[] = "weir: 1\npools:\n  a:\n    devices: [0]\n    ipc: posix_fd\n    share:\n      socket: frames\n"
+                                 "      allow: {users: [camera, lidar, 1001], groups: [video, render]}\n      retire_after: 30s\n";
+    sweep(&(struct subject){.text = shared, .status = POLICY_OK});
+}
+END_TEST
+
 START_TEST(bad_policy_survives_any_allocation_failing)
 {
     sweep(&(struct subject){.text = bad, .status = POLICY_BAD});
@@ -91,6 +101,15 @@ START_TEST(overrides_survive_any_allocation_failing)
 {
     sweep(&(struct subject){.text = good, .overrides = overrides, .status = POLICY_OK});
     sweep(&(struct subject){.text = good, .overrides = bad_overrides, .status = POLICY_BAD});
+}
+END_TEST
+
+START_TEST(setting_survives_any_allocation_failing)
+{
+    struct policy *before = data_parse(good, overrides);
+    sweep(&(struct subject){.before = before, .overrides = overrides, .status = POLICY_OK});
+    sweep(&(struct subject){.before = before, .overrides = bad_overrides, .status = POLICY_BAD});
+    policy_free(before);
 }
 END_TEST
 
@@ -128,10 +147,12 @@ int main(void)
     Suite *suite = suite_create("policy memory");
     TCase *memory = suite_case(suite, "memory", 120);
     tcase_add_test(memory, good_policy_survives_any_allocation_failing);
+    tcase_add_test(memory, shared_pool_survives_any_allocation_failing);
     tcase_add_test(memory, bad_policy_survives_any_allocation_failing);
     tcase_add_test(memory, broken_policy_survives_any_allocation_failing);
     tcase_add_test(memory, empty_policy_survives_any_allocation_failing);
     tcase_add_test(memory, overrides_survive_any_allocation_failing);
+    tcase_add_test(memory, setting_survives_any_allocation_failing);
     tcase_add_test(memory, loading_survives_any_allocation_failing);
     tcase_add_test(memory, comparing_survives_any_allocation_failing);
     return suite_run(suite);

@@ -146,13 +146,6 @@ START_TEST(unknown_key_is_refused_with_the_nearest_name)
 }
 END_TEST
 
-START_TEST(key_of_a_later_version_is_refused)
-{
-    refuse("control=true", "WEIR_CONF:1:1: control: ", "not in this version");
-    refuse("pools.frames.share.socket=x", "WEIR_CONF:1:1: pools.frames.share: ", "not in this version");
-}
-END_TEST
-
 START_TEST(combinations_are_checked_with_overrides)
 {
     refuse("pools.activations.ipc=posix_fd,pools.activations.small_below=0",
@@ -281,7 +274,6 @@ int main(void)
     tcase_add_test(bad, columns_count_characters);
     tcase_add_test(bad, unknown_pool_or_stream_is_refused_with_the_nearest_name);
     tcase_add_test(bad, unknown_key_is_refused_with_the_nearest_name);
-    tcase_add_test(bad, key_of_a_later_version_is_refused);
     tcase_add_test(bad, combinations_are_checked_with_overrides);
     tcase_add_test(bad, what_is_no_assignment_is_refused);
     tcase_add_test(bad, whole_objects_are_refused);

@@ -468,6 +468,259 @@ START_TEST(failed_thread_leaves_nothing)
 }
 END_TEST
 
+/* Watching ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* A job that reads one byte of what it watches. */
+struct reader {
+    struct weir__job job;
+    int fds[2]; /* what is watched, and the other end */
+    atomic_int reads;
+    sem_t ran;
+};
+
+static uint64_t read_one(struct weir__job *job)
+{
+    struct reader *reader = (struct reader *)job;
+    char byte;
+    if (read(reader->fds[0], &byte, 1) == 1)
+        atomic_fetch_add(&reader->reads, 1);
+    sem_post(&reader->ran);
+    return WEIR__SERVICE_NEVER;
+}
+
+static void reader_add(struct reader *reader)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    reader->job.run = read_one;
+    sem_init(&reader->ran, 0, 0);
+    ck_assert_int_eq(pipe(reader->fds), 0);
+    ck_assert_msg(weir__service_add(&reader->job, &error) == WEIR_OK, "%s", error.text);
+}
+
+static void reader_write(struct reader *reader)
+{
+    ck_assert_int_eq(write(reader->fds[1], "x", 1), 1);
+}
+
+static void reader_await(struct reader *reader)
+{
+    while (sem_wait(&reader->ran) != 0)
+        ck_assert_int_eq(errno, EINTR);
+}
+
+static void reader_remove(struct reader *reader)
+{
+    weir__service_remove(&reader->job);
+    close(reader->fds[0]);
+    close(reader->fds[1]);
+}
+
+/* Returns once the thread sleeps: a wake-up ends a sleep, and the next begins when the job of it has run and no other is due. */
+static void await_sleep(void)
+{
+    struct probe probe = { 0 };
+    probe_add(&probe);
+    for (uint64_t before = weir__service_wakeups(); weir__service_wakeups() == before;) {
+        pass_time(MS);
+        weir__service_wake(&probe.job, 0);
+        await(&probe);
+    }
+    weir__service_remove(&probe.job);
+    pass_time(MS);
+}
+
+START_TEST(watched_descriptor_makes_its_job_run)
+{
+    struct reader reader = { 0 };
+    reader_add(&reader);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    reader_write(&reader);
+    reader_await(&reader);
+    reader_remove(&reader);
+    ck_assert_int_eq(reader.reads, 1);
+}
+END_TEST
+
+START_TEST(watch_begun_while_the_thread_sleeps_takes_effect)
+{
+    struct reader reader = { 0 };
+    reader_add(&reader);
+    reader_write(&reader);
+    await_sleep();
+    weir__service_watch(&reader.job, reader.fds[0]);
+    reader_await(&reader);
+    reader_remove(&reader);
+    ck_assert_int_eq(reader.reads, 1);
+}
+END_TEST
+
+START_TEST(what_a_run_leaves_unread_makes_it_run_again)
+{
+    struct reader reader = { 0 };
+    reader_add(&reader);
+    for (int i = 0; i < 3; i++)
+        reader_write(&reader);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    for (int i = 0; i < 3; i++)
+        reader_await(&reader);
+    reader_remove(&reader);
+    ck_assert_int_eq(reader.reads, 3);
+}
+END_TEST
+
+START_TEST(hang_up_of_the_other_side_makes_its_job_run)
+{
+    struct reader reader = { 0 };
+    reader_add(&reader);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    await_sleep();
+    close(reader.fds[1]);
+    reader_await(&reader);
+    weir__service_watch(&reader.job, -1);
+    reader.fds[1] = dup(reader.fds[0]);
+    reader_remove(&reader);
+    ck_assert_int_eq(reader.reads, 0);
+}
+END_TEST
+
+START_TEST(ended_watch_makes_no_job_run)
+{
+    struct reader reader = { 0 }, other = { 0 };
+    reader_add(&reader);
+    reader_add(&other);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    weir__service_watch(&other.job, other.fds[0]);
+    await_sleep();
+    weir__service_watch(&reader.job, -1);
+    reader_write(&reader);
+    reader_write(&other);
+    reader_await(&other);
+    await_sleep();
+    int reads = reader.reads;
+    reader_remove(&reader);
+    reader_remove(&other);
+    ck_assert_int_eq(reads, 0);
+}
+END_TEST
+
+/* To a reader at the other end a closed descriptor is open for as long as somebody polls it. */
+START_TEST(descriptor_is_let_go_of_while_the_thread_sleeps)
+{
+    struct reader reader = { 0 };
+    struct probe other = { 0 };
+    signal(SIGPIPE, SIG_IGN);
+    reader_add(&reader);
+    probe_add(&other);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    await_sleep();
+    weir__service_watch(&reader.job, -1);
+    close(reader.fds[0]);
+    while (write(reader.fds[1], "x", 1) == 1)
+        pass_time(MS);
+    ck_assert_int_eq(errno, EPIPE);
+    reader.fds[0] = dup(reader.fds[1]);
+    reader_remove(&reader);
+    weir__service_remove(&other.job);
+}
+END_TEST
+
+#define MANY 200
+
+START_TEST(each_of_many_jobs_runs_for_its_own_descriptor)
+{
+    static struct reader readers[MANY];
+    for (int i = 0; i < MANY; i++) {
+        reader_add(&readers[i]);
+        weir__service_watch(&readers[i].job, readers[i].fds[0]);
+    }
+    for (int i = 0; i < MANY; i += 3)
+        reader_write(&readers[i]);
+    for (int i = 0; i < MANY; i += 3)
+        reader_await(&readers[i]);
+    await_sleep();
+    int runs = 0;
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_eq(readers[i].reads, i % 3 == 0);
+        runs += sem_trywait(&readers[i].ran) == 0;
+        reader_remove(&readers[i]);
+    }
+    ck_assert_int_eq(runs, 0);
+}
+END_TEST
+
+START_TEST(job_that_always_wants_to_run_leaves_watchers_their_turn)
+{
+    struct probe greedy = { .agains = UINT32_MAX };
+    struct reader reader = { 0 };
+    probe_add(&greedy);
+    reader_add(&reader);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    weir__service_wake(&greedy.job, 0);
+    await(&greedy);
+    reader_write(&reader);
+    reader_await(&reader);
+    weir__service_remove(&greedy.job);
+    reader_remove(&reader);
+    ck_assert_int_eq(reader.reads, 1);
+}
+END_TEST
+
+START_TEST(watcher_that_is_never_done_leaves_other_jobs_their_turn)
+{
+    struct reader reader = { 0 };
+    struct probe other = { 0 };
+    probe_add(&other);
+    reader_add(&reader);
+    close(reader.fds[1]);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    reader_await(&reader);
+    weir__service_wake(&other.job, 0);
+    await(&other);
+    reader.fds[1] = dup(reader.fds[0]);
+    reader_remove(&reader);
+    weir__service_remove(&other.job);
+}
+END_TEST
+
+START_TEST(silent_descriptor_makes_no_wakeups)
+{
+    struct reader reader = { 0 };
+    reader_add(&reader);
+    weir__service_watch(&reader.job, reader.fds[0]);
+    await_sleep();
+    uint64_t before = weir__service_wakeups();
+    pass_time(30 * MS);
+    ck_assert_uint_eq(weir__service_wakeups(), before);
+    reader_remove(&reader);
+}
+END_TEST
+
+/* While the thread sleeps and wakes, others add and remove jobs and what they watch: no job may see another's descriptor. */
+static void *watch_and_unwatch(void *unused)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        struct reader reader = { 0 };
+        reader_add(&reader);
+        weir__service_watch(&reader.job, reader.fds[0]);
+        reader_write(&reader);
+        reader_await(&reader);
+        reader_remove(&reader);
+        ck_assert_int_eq(reader.reads, 1);
+    }
+    return unused;
+}
+
+START_TEST(watches_that_come_and_go_reach_their_own_jobs)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, watch_and_unwatch, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    await_no_thread();
+}
+END_TEST
+
 /* Exit --------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct probe last; /* the job of a child that exits */
@@ -694,6 +947,18 @@ int main(void)
     tcase_add_test(thread, job_added_while_the_thread_stops_runs);
     tcase_add_test(thread, failed_eventfd_leaves_nothing);
     tcase_add_test(thread, failed_thread_leaves_nothing);
+    TCase *watching = suite_case(suite, "watching", 0);
+    tcase_add_test(watching, watched_descriptor_makes_its_job_run);
+    tcase_add_test(watching, watch_begun_while_the_thread_sleeps_takes_effect);
+    tcase_add_test(watching, what_a_run_leaves_unread_makes_it_run_again);
+    tcase_add_test(watching, hang_up_of_the_other_side_makes_its_job_run);
+    tcase_add_test(watching, ended_watch_makes_no_job_run);
+    tcase_add_test(watching, descriptor_is_let_go_of_while_the_thread_sleeps);
+    tcase_add_test(watching, each_of_many_jobs_runs_for_its_own_descriptor);
+    tcase_add_test(watching, job_that_always_wants_to_run_leaves_watchers_their_turn);
+    tcase_add_test(watching, watcher_that_is_never_done_leaves_other_jobs_their_turn);
+    tcase_add_test(watching, silent_descriptor_makes_no_wakeups);
+    tcase_add_test(watching, watches_that_come_and_go_reach_their_own_jobs);
     TCase *end = suite_case(suite, "exit and fork", 0);
     tcase_add_test(end, exit_with_a_running_job_ends);
     tcase_add_test(end, adding_is_refused_once_exit_began);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* census.c - who holds what of an export, as messages for an observer. */
+#include "config.h"
+
+#include <stdio.h>
+
+#include "share/ring.h"
+
+#define MILLISECOND UINT64_C(1000000)
+
+struct census {
+    struct share_outbox outbox;
+    bool is_short; /* of host memory */
+};
+
+static void add(struct census *census, const struct wire_message *message)
+{
+    census->is_short = census->is_short || !share_outbox_add(&census->outbox, message);
+}
+
+static uint16_t state_of(const struct share_client *client)
+{
+    if (client->fd < 0)
+        return WIRE_STATE_EVICTED;
+    return share_client_is_hung(client) ? WIRE_STATE_HUNG : WIRE_STATE_CONNECTED;
+}
+
+static unsigned count_leases(const struct share_client *client)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < client->lease_count; i++)
+        count += client->leases[i]->mapping != NULL;
+    return count;
+}
+
+static unsigned count_mappings(const struct share_client *client)
+{
+    unsigned count = 0;
+    for (const struct share_mapping *mapping = client->mappings; mapping; mapping = mapping->next_of_client)
+        count++;
+    return count;
+}
+
+static void add_client(struct census *census, const struct share_client *client, uint32_t request, uint64_t now)
+{
+    struct wire_message message = { .type = WIRE_IMPORTER, .request = request };
+    message.u.importer.pid = client->process.pid;
+    message.u.importer.uid = client->process.uid;
+    message.u.importer.state = state_of(client);
+    message.u.importer.leases = count_leases(client);
+    message.u.importer.mappings = count_mappings(client);
+    message.u.importer.idle_ms = (now - client->last) / MILLISECOND;
+    snprintf(message.u.importer.name, sizeof message.u.importer.name, "%s", client->name);
+    add(census, &message);
+}
+
+static void add_hold(struct census *census, const struct share_mapping *mapping, const struct share_lease *lease, uint32_t request,
+                     uint64_t now)
+{
+    static const uint16_t holds[] = { [SHARE_LEASE_HELD] = WIRE_HOLD_LEASED, [SHARE_LEASE_RELEASING] = WIRE_HOLD_RELEASING };
+    const struct share_block *block = mapping->block;
+    struct wire_message message = { .type = WIRE_HOLDS, .request = request };
+    message.u.holds.pid = mapping->client->process.pid;
+    message.u.holds.hold = lease ? holds[lease->state] : WIRE_HOLD_MAPPED;
+    message.u.holds.ring = block->ring ? block->ring->id : 0;
+    message.u.holds.sequence = lease ? lease->sequence : 0;
+    message.u.holds.block = block->id;
+    message.u.holds.size = block->bytes;
+    message.u.holds.held_ms = lease ? (now - lease->since) / MILLISECOND : 0;
+    snprintf(message.u.holds.name, sizeof message.u.holds.name, "%s", block->name);
+    add(census, &message);
+}
+
+static void add_holds(struct census *census, const struct share_client *client, uint32_t request, uint64_t now)
+{
+    for (unsigned i = 0; i < client->lease_count; i++)
+        if (client->leases[i]->mapping)
+            add_hold(census, client->leases[i]->mapping, client->leases[i], request, now);
+    for (const struct share_mapping *mapping = client->mappings; mapping; mapping = mapping->next_of_client)
+        if (!mapping->leases)
+            add_hold(census, mapping, NULL, request, now);
+}
+
+bool share_census_take(struct share_client *observer, uint32_t request)
+{
+    struct census census = { 0 };
+    uint64_t now = weir__service_now();
+    for (const struct share_client *client = observer->e->clients; client; client = client->next)
+        if (client->has_pool) {
+            add_client(&census, client, request, now);
+            add_holds(&census, client, request, now);
+        }
+    struct wire_message end = { .type = WIRE_DONE, .request = request };
+    add(&census, &end);
+    if (census.is_short)
+        share_outbox_clear(&census.outbox);
+    else
+        observer->outbox = census.outbox;
+    return !census.is_short;
+}

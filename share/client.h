@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * client.h - a connection to an export, and the process behind it.
+ *
+ * Made, served and destroyed by the service thread; guarded by export->lock. A client whose connection has ended is *cut*: it stays, with
+ * what it had mapped, until its process is dead. Only one that has given everything back goes at once.
+ */
+#ifndef WEIR_SHARE_CLIENT_H
+#define WEIR_SHARE_CLIENT_H
+
+#include "share/export.h"
+#include "share/outbox.h"
+#include "share/process.h"
+
+#define SHARE_WAITS_MAX 16
+#define SHARE_OUTBOX_MAX 65536 /* bytes of answers to who does not read them */
+#define SHARE_GREETING_MAX 32 /* connections that have not said HELLO, */
+#define SHARE_GREETING_EACH 8 /* and those of one process among them */
+#define SHARE_GREETING_TIME (5 * SHARE_SECOND)
+
+enum share_client_state {
+    SHARE_CLIENT_GREETING, /* no HELLO yet */
+    SHARE_CLIENT_HELD,     /* said HELLO while the pool is being retired */
+    SHARE_CLIENT_IMPORTER,
+    SHARE_CLIENT_OBSERVER,
+    SHARE_CLIENT_CUT,
+    SHARE_CLIENT_GONE,
+};
+
+enum share_lease_state {
+    SHARE_LEASE_IDLE,
+    SHARE_LEASE_WANTED, /* kept for a request that waits */
+    SHARE_LEASE_HELD,
+    SHARE_LEASE_RELEASING, /* until the event is complete */
+};
+
+/* What a client needs to hold a block: a number, and an event that it records when it is done. Its number is its place in the table. */
+struct share_lease {
+    enum share_lease_state state;
+    bool is_told;                /* the importer has the event */
+    struct share_mapping *mapping; /* unless IDLE or WANTED */
+    struct share_reader *reader; /* whose frames it is for; NULL: for blocks with a name */
+    struct share_lease *later; /* client->releasing */
+    uint64_t since, sequence;
+    gpu_event event;
+    struct gpu_shared_event handle;
+};
+
+/* An importer's place in a ring. */
+struct share_reader {
+    struct share_reader *next; /* client->readers */
+    struct share_client *client;
+    weir_ring *ring; /* NULL: the ring is closed */
+    uint32_t number; /* of the subscription, on its connection; not 0 */
+    unsigned index;  /* among the ring's readers */
+    unsigned limit;  /* leases at a time */
+    unsigned leases;
+    bool is_hung;
+    bool is_ended; /* ENDED is to be sent */
+};
+
+/* An ACQUIRE that waits for its name to be published. */
+struct share_wait {
+    struct share_wait *next; /* client->waits */
+    uint32_t request;
+    char name[WIRE_NAME_SIZE];
+    struct share_lease *lease;
+};
+
+struct share_client {
+    struct share_client *next; /* export->clients, or export->gone */
+    weir_export *e;
+    enum share_client_state state;
+    int fd; /* -1: cut */
+    struct share_process process;
+    struct share_watch socket_watch, death_watch;
+    char name[WIRE_NAME_SIZE];
+    uint32_t greeting;   /* the request of the HELLO that is held */
+    uint64_t since, last; /* connected, and last heard of; nanoseconds */
+    bool has_pool;  /* it was given the pool, and has not said that it let go of it */
+    bool is_asked;  /* to let go of it: it gets nothing any more, and connects again when it wants something */
+    bool has_left;  /* it said so, in good order */
+    bool is_broken; /* its socket failed: to be cut off */
+    bool is_blocked; /* its socket is full: epoll tells when it is not */
+    unsigned lease_count, wait_count;
+    uint32_t last_reader;
+    struct share_lease *leases[WIRE_LEASES_MAX];
+    struct share_lease *releasing; /* oldest first, a list by `later` */
+    struct share_mapping *mappings; /* a list by next_of_client */
+    struct share_reader *readers;
+    struct share_wait *waits;
+    struct share_outbox outbox; /* answers that did not fit; while there are any, is_blocked */
+};
+
+/* On the service thread, without the lock. */
+void share_clients_accept(weir_export *e);
+/* Accepts again, if it is time to. Returns when to look. */
+uint64_t share_clients_resume(weir_export *e, uint64_t now);
+void share_client_serve(struct share_client *client, uint32_t events);
+void share_client_died(struct share_client *client);
+/* Cuts off who broke the rules or is too slow. Returns when to look again. */
+uint64_t share_clients_check(weir_export *e, uint64_t now);
+/* Ends the leases whose release has come to pass; *progress becomes true if there are any. Returns whether some are still to come. */
+bool share_clients_poll(weir_export *e, uint64_t now, bool *progress);
+void share_clients_destroy_gone(weir_export *e);
+/* At the end of an export: closes all connections. */
+void share_clients_destroy(weir_export *e);
+
+/* With the lock. */
+enum share_io share_client_send(struct share_client *client, const struct wire_message *message, int passed);
+/* Leases the block and tells the client. Anything but SHARE_DONE: it could not be told, and has no lease. */
+enum share_io share_client_grant(struct share_client *client, struct share_block *block, struct share_lease *lease, uint32_t request);
+/* A name was published: tells the clients that wait for it. */
+void share_clients_offer(weir_export *e);
+/* Cuts off the importers of that process; returns whether there was one. */
+bool share_clients_evict(weir_export *e, pid_t pid);
+/* Sends on what is in the outbox. */
+void share_client_flush(struct share_client *client);
+/* An ACQUIRE waits no more. */
+void share_wait_end(struct share_client *client, struct share_wait *wait);
+void share_mapping_end(struct share_mapping *mapping);
+void share_reader_leave(struct share_reader *reader);
+bool share_client_is_hung(const struct share_client *client);
+
+/* Leases (lease.c). The first without the lock: makes leases until so many belong to no reader and are idle, or no more can be had. */
+void share_leases_make(struct share_client *client, unsigned wanted);
+/* One that is idle and belongs to no reader, or NULL. */
+struct share_lease *share_lease_spare(struct share_client *client);
+/* Gives the reader so many of them; returns how many there were. */
+unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count);
+void share_leases_unassign(struct share_client *client, const struct share_reader *reader);
+/* How many frames a reader may lease at a time. */
+unsigned share_reader_limit(const weir_ring *ring, uint32_t wanted);
+/* It was released: it ends once its event is complete. */
+void share_lease_await(struct share_client *client, struct share_lease *lease);
+void share_lease_end(struct share_client *client, struct share_lease *lease);
+
+/* Listing (census.c): fills the outbox of an observer. false: no host memory. */
+bool share_census_take(struct share_client *observer, uint32_t request);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * control_answer.h - the connections of a control socket, and what is answered to which question.
+ *
+ * Everything here is the service thread's, which serves one connection after the other and waits for none: memory is given in steps, over as
+ * many runs of the job as that takes, and who does not read what it is sent is asked nothing more until it does.
+ */
+#ifndef WEIR_SHARE_CONTROL_ANSWER_H
+#define WEIR_SHARE_CONTROL_ANSWER_H
+
+#include "lib/attach.h"
+#include "lib/service.h"
+#include "share/forked.h"
+#include "share/outbox.h"
+#include "share/socket.h"
+
+/* Neighbours that run out again and again shall not keep this process busy with trimming: so many GIVEs at once, so many a second. */
+#define SHARE_GIVES_AT_ONCE 512
+#define SHARE_GIVES_A_SECOND 512
+
+struct share_control {
+    struct weir__attached attached;
+    struct share_forked forked;
+    struct weir__job job;
+    weir *w;
+    struct share_listener listener;
+    int epoll_fd;       /* what the job watches */
+    uint64_t opened_at; /* nanoseconds, by weir__service_now() as all below */
+    uint64_t accept_again; /* 0: the listener is watched */
+    uint64_t gives_until;  /* the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
+    unsigned count;
+    struct share_asker *askers;
+};
+
+/* One connection of a controller, which may be a neighbour that ran out. */
+struct share_asker {
+    struct share_asker *next;
+    struct share_control *control;
+    int fd, pid;   /* pid 0: in a PID namespace that this process cannot see */
+    bool is_over;  /* to be closed */
+    bool is_blocked; /* its socket is full */
+    uint64_t last; /* its last question, or when it last read or was given something */
+    struct share_outbox outbox;
+    struct weir__give *give; /* GIVE or TRIM in progress, or NULL */
+    enum wire_type give_type;
+    uint32_t give_request;
+    uint64_t give_since, give_due;
+};
+
+/* Answers one packet, at once or by share_asker_go_on(). */
+void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len);
+/* Goes on giving if it is time. Returns when to call it again; WEIR__SERVICE_NEVER: nothing is being given. */
+uint64_t share_asker_go_on(struct share_asker *asker, uint64_t now);
+/* Ends what is being given. */
+void share_asker_stop(struct share_asker *asker);
+
+/* A refusal, with as much of the text as fits and may be sent. request 0: the connection's. */
+void share_deny(struct wire_message *message, uint32_t request, weir_status status, const char *text);
+/* Sends the message as soon as what came before it is sent (control.c). */
+void share_asker_send(struct share_asker *asker, const struct wire_message *message);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/import.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "share/ask.h"
+
+#define TIMEOUT_MS 5000 /* of the exporter's answers, unless the application says otherwise */
+
+/* The service thread --------------------------------------------------------------------------------------------------------------------- */
+
+static weir_import *import_of(struct weir__job *job)
+{
+    return (weir_import *)((char *)job - offsetof(weir_import, job));
+}
+
+/* Reads what nobody waits for, and watches the socket unless somebody has waited lately. Returns when to look again. */
+static uint64_t take_over(weir_import *i)
+{
+    uint64_t due = WEIR__SERVICE_NEVER;
+    pthread_mutex_lock(&i->lock);
+    bool was_pumped = i->pumps != i->seen;
+    i->seen = i->pumps;
+    i->is_handed_over = was_pumped && !i->is_pumping; /* who pumps hands over when it is done */
+    if (i->is_handed_over) {
+        due = weir__service_now() + SHARE_TAKE_OVER;
+    } else if (!i->is_pumping) {
+        if (i->session)
+            share_session_drain(i->session);
+        if (i->session && !i->session->farewell && !i->is_watched) {
+            i->is_watched = true;
+            weir__service_watch(&i->job, i->session->fd);
+        }
+    }
+    pthread_mutex_unlock(&i->lock);
+    return due;
+}
+
+static uint64_t run(struct weir__job *job)
+{
+    weir_import *i = import_of(job);
+    uint64_t due = take_over(i);
+    if (!share_sessions_tidy(i) && due > weir__service_now() + SHARE_TIDY_AGAIN)
+        due = weir__service_now() + SHARE_TIDY_AGAIN;
+    share_news_tell(&i->news, &i->lock, i->w);
+    return due;
+}
+
+/* Opening and closing -------------------------------------------------------------------------------------------------------------------- */
+
+static void close_in_child(struct share_forked *forked)
+{
+    weir_import *i = (weir_import *)((char *)forked - offsetof(weir_import, forked));
+    for (struct share_session *session = i->sessions; session; session = session->next) {
+        if (session->fd >= 0)
+            close(session->fd);
+        close(session->exporter.pidfd);
+    }
+}
+
+static void destroy(weir_import *i)
+{
+    if (i->wake_fd >= 0)
+        close(i->wake_fd);
+    pthread_cond_destroy(&i->changed);
+    pthread_mutex_destroy(&i->mapping_lock);
+    pthread_mutex_destroy(&i->lock);
+    free(i);
+}
+
+/* What nobody uses any more is given back. Sessions with leases stay: the blocks may be in use on any stream, and nobody can tell. */
+static void end(weir_import *i)
+{
+    share_forked_remove(&i->forked);
+    weir__service_remove(&i->job);
+    while (i->readers)
+        weir_reader_close(i->readers);
+    pthread_mutex_lock(&i->lock);
+    if (i->session)
+        i->session->farewell = WIRE_GOODBYE;
+    pthread_mutex_unlock(&i->lock);
+    uint64_t deadline = share_deadline(i->timeout_ms);
+    while (!share_sessions_tidy(i) && weir__service_now() < deadline)
+        i->gpu->pause(1000000);
+    share_news_tell(&i->news, &i->lock, i->w);
+    unsigned leases = 0;
+    for (struct share_session *session = i->sessions; session; session = session->next) {
+        leases += session->leases;
+        if (session->fd >= 0)
+            close(session->fd);
+        session->fd = -1;
+    }
+    if (i->sessions)
+        weir__log(i->w, WEIR_LOG_WARNING,
+                  "import '%s' is closed with %u leases that were not released, or whose work has not ended: their blocks stay "
+                  "mapped until this process ends",
+                  i->socket, leases);
+    else
+        destroy(i);
+}
+
+static void close_with_weir(struct weir__attached *attached)
+{
+    end((weir_import *)((char *)attached - offsetof(weir_import, attached)));
+}
+
+static weir_import *new_import(weir *w, const char *socket, const weir_import_options *options)
+{
+    weir_import *i = calloc(1, sizeof *i);
+    if (!i)
+        return NULL;
+    share_cond_init(&i->changed);
+    pthread_mutex_init(&i->mapping_lock, NULL);
+    pthread_mutex_init(&i->lock, NULL);
+    i->w = w;
+    i->gpu = w->gpu;
+    i->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    snprintf(i->socket, sizeof i->socket, "%s", socket);
+    i->timeout_ms = options && options->timeout_ms ? options->timeout_ms : TIMEOUT_MS;
+    i->host_waits = options && options->host_waits;
+    i->job.run = run;
+    i->attached.close = close_with_weir;
+    return i;
+}
+
+weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error, weir_import **out)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w || !socket || !out)
+        return weir__fail(error, WEIR_INVALID, "weir_import_open: w, socket and i must not be NULL");
+    if (options && options->size != sizeof *options)
+        return weir__fail(error, WEIR_INVALID, "weir_import_open: options->size is %zu, not sizeof(weir_import_options)", options->size);
+    if (strlen(socket) >= SHARE_PATH_SIZE)
+        return weir__fail(error, WEIR_INVALID, "weir_import_open: the socket's name has %zu bytes: at most %zu", strlen(socket),
+                          SHARE_PATH_SIZE - 1);
+    weir_import *i = new_import(w, socket, options);
+    if (!i)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to import '%s'", socket);
+    weir_status status = i->wake_fd >= 0 ? share_session_ensure(i, share_deadline(i->timeout_ms), error)
+                                         : weir__fail(error, WEIR_NO_HOST_MEMORY, "import '%s': no eventfd: raise ulimit -n", socket);
+    if (status != WEIR_OK) {
+        destroy(i);
+        return status;
+    }
+    /* Only now, as the thread may call CUDA, which is to go after it at exit. */
+    status = weir__service_add(&i->job, error);
+    if (status != WEIR_OK) {
+        i->session->farewell = WIRE_GOODBYE;
+        share_sessions_tidy(i);
+        destroy(i);
+        return status;
+    }
+    weir__attach(w, &i->attached);
+    share_forked_add(&i->forked, close_in_child);
+    weir__service_wake(&i->job, 0);
+    *out = i;
+    return WEIR_OK;
+}
+
+void weir_import_close(weir_import *i)
+{
+    if (!i || weir__is_forked())
+        return;
+    weir__detach(i->w, &i->attached);
+    end(i);
+}
+
+/* Blocks with a name --------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status ask_for_block(weir_import *i, const char *name, unsigned timeout_ms, weir_error *error, weir_lease **lease)
+{
+    struct wire_message message = { .type = WIRE_ACQUIRE, .u.acquire.flags = timeout_ms ? WIRE_WAIT : 0 };
+    struct share_request request = { .can_be_leased = true };
+    uint64_t patience = share_deadline(timeout_ms), answer_by = share_deadline(i->timeout_ms);
+    snprintf(message.u.acquire.name, sizeof message.u.acquire.name, "%s", name);
+    for (;;) {
+        weir_status status = share_session_ensure(i, answer_by, error);
+        if (status != WEIR_OK)
+            return status;
+        pthread_mutex_lock(&i->lock);
+        enum share_answer answer =
+            timeout_ms ? share_ask_and_wait(i, &message, &request, patience) : share_ask(i, &message, &request, answer_by);
+        pthread_mutex_unlock(&i->lock);
+        *lease = request.lease;
+        if (answer == SHARE_ANSWERED)
+            return request.lease ? WEIR_OK : share_refusal(i, &request, error);
+        uint64_t now = weir__service_now();
+        if (answer == SHARE_LATE || (now >= patience && now >= answer_by))
+            return weir__fail(error, WEIR_TIMEOUT, "import '%s': the exporter does not answer", i->socket);
+    }
+}
+
+weir_status(weir_import_acquire)(weir_import *i, const char *name, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
+                                 weir_lease **lease)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!i || !name || !lease)
+        return weir__fail(error, WEIR_INVALID, "weir_import_acquire: i, name and lease must not be NULL");
+    if (!wire_is_name(name))
+        return weir__fail(error, WEIR_INVALID, "weir_import_acquire: '%s' cannot be the name of a block", name);
+    weir_lease *fresh;
+    weir_status status = ask_for_block(i, name, timeout_ms, error, &fresh);
+    if (status != WEIR_OK)
+        return status;
+    status = share_lease_deliver(fresh, stream, share_deadline(timeout_ms > i->timeout_ms ? timeout_ms : i->timeout_ms), error);
+    if (status == WEIR_OK) {
+        *lease = fresh;
+        return WEIR_OK;
+    }
+    pthread_mutex_lock(&i->lock);
+    share_lease_return(fresh);
+    pthread_mutex_unlock(&i->lock);
+    return status;
+}

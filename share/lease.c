@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "share/ring.h"
+
+/* Only the service thread makes leases and gives them to readers, so there are as many until it does. */
+static unsigned count_spare(struct share_client *client, bool *is_releasing)
+{
+    unsigned count = 0;
+    pthread_mutex_lock(&client->e->lock);
+    for (unsigned i = 0; i < client->lease_count; i++)
+        count += !client->leases[i]->reader && client->leases[i]->state == SHARE_LEASE_IDLE;
+    *is_releasing = client->releasing;
+    pthread_mutex_unlock(&client->e->lock);
+    return count;
+}
+
+void share_leases_make(struct share_client *client, unsigned wanted)
+{
+    weir_export *e = client->e;
+    bool progress, is_releasing;
+    unsigned spare = count_spare(client, &is_releasing);
+    /* Those that are complete by now serve again, so that there are no more than are in use at a time. */
+    if (spare < wanted && is_releasing) {
+        share_clients_poll(e, weir__service_now(), &progress);
+        spare = count_spare(client, &is_releasing);
+    }
+    for (; spare < wanted && client->lease_count < WIRE_LEASES_MAX; spare++) {
+        struct share_lease *lease = calloc(1, sizeof *lease);
+        if (!lease)
+            return;
+        int code = e->gpu->event_create_shared(e->device, &lease->event, &lease->handle);
+        if (code != GPU_SUCCESS) {
+            e->gpu->forget_error(code);
+            weir__log(e->w, WEIR_LOG_ERROR, "pool '%s': no event for a lease: %s", e->pool->name, e->gpu->code_text(code));
+            free(lease);
+            return;
+        }
+        pthread_mutex_lock(&e->lock);
+        client->leases[client->lease_count++] = lease;
+        pthread_mutex_unlock(&e->lock);
+    }
+}
+
+struct share_lease *share_lease_spare(struct share_client *client)
+{
+    for (unsigned i = 0; i < client->lease_count; i++)
+        if (!client->leases[i]->reader && client->leases[i]->state == SHARE_LEASE_IDLE)
+            return client->leases[i];
+    return NULL;
+}
+
+unsigned share_reader_limit(const weir_ring *ring, uint32_t wanted)
+{
+    unsigned most = ring->depth - 1;
+    return wanted && wanted < most ? wanted : most;
+}
+
+unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count)
+{
+    unsigned assigned = 0;
+    for (struct share_lease *lease; assigned < count && (lease = share_lease_spare(client)); assigned++)
+        lease->reader = reader;
+    return assigned;
+}
+
+void share_leases_unassign(struct share_client *client, const struct share_reader *reader)
+{
+    for (unsigned i = 0; i < client->lease_count; i++)
+        if (reader && client->leases[i]->reader == reader)
+            client->leases[i]->reader = NULL;
+}
+
+void share_lease_await(struct share_client *client, struct share_lease *lease)
+{
+    struct share_lease **link = &client->releasing;
+    while (*link)
+        link = &(*link)->later;
+    *link = lease;
+    lease->state = SHARE_LEASE_RELEASING;
+    client->e->waits_since = 0; /* that is news */
+}
+
+void share_lease_end(struct share_client *client, struct share_lease *lease)
+{
+    struct share_block *block = lease->mapping->block;
+    struct share_reader *reader = lease->reader;
+    struct share_lease **link = &client->releasing;
+    while (*link && *link != lease)
+        link = &(*link)->later;
+    if (*link)
+        *link = lease->later;
+    lease->later = NULL;
+    lease->state = SHARE_LEASE_IDLE;
+    lease->mapping->leases--;
+    lease->mapping = NULL;
+    block->leases--;
+    if (reader)
+        reader->leases--;
+    share_block_settle(client->e, block);
+    if (reader && client->state == SHARE_CLIENT_IMPORTER)
+        share_ring_feed(reader);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* open.c - weir_open(): what lib/ opens, with the ties to other processes. */
+#include "config.h"
+
+#include "lib/attach.h"
+#include "share/control.h"
+#include "share/neighbours.h"
+
+static weir_status open_ties(weir *w, weir_error *error)
+{
+    w->neighbours = share_neighbours_rescue;
+    return w->is_controlled ? share_control_open(w, error) : WEIR_OK;
+}
+
+weir_status weir__open_on(const weir_options *options, int device, weir_error *error, weir **w)
+{
+    weir *opened = NULL;
+    weir_status status = weir__open(options, device, error, w ? &opened : NULL);
+    if (status != WEIR_OK || !opened)
+        return status;
+    status = open_ties(opened, error);
+    if (status == WEIR_OK)
+        *w = opened;
+    else
+        weir_close(opened);
+    return status;
+}
+
+weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
+{
+    return weir__open_on(options, WEIR__EVERY_DEVICE, error, w);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/error.h"
+
+/* Newer than the headers of many systems. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* Who it is ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The supplementary groups that the process had when it connected. */
+static bool read_groups(int socket, struct share_process *process)
+{
+    socklen_t len = 0;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0 || errno != ERANGE)
+        return true;
+    process->groups = malloc(len);
+    if (!process->groups)
+        return false;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, process->groups, &len) == 0)
+        process->group_count = len / sizeof process->groups[0];
+    return true;
+}
+
+/* When the process started, in nanoseconds since boot. false: there is no such process. */
+static bool read_start(pid_t pid, uint64_t *start)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    /* The second field is the command's name in parentheses, and may have any character; the start time is the twentieth after it. */
+    const char *field = strrchr(text, ')');
+    for (int i = 0; i < 20 && field; i++)
+        field = strchr(field + 1, ' ');
+    if (!field)
+        return false;
+    *start = strtoull(field, NULL, 10) * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
+    return true;
+}
+
+static uint64_t since_boot(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static bool has_hung_up(int socket)
+{
+    struct pollfd look = { .fd = socket, .events = 0 };
+    return poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+/*
+ * For kernels before 6.5, from the pid alone. Between the connection and pidfd_open() the process may have died and its pid be another
+ * process's. A death closes the socket, so one that is still connected afterwards says that the process is the one that connected, unless a
+ * child of it has the socket too. For that case a process is refused that started after this call began.
+ */
+static int open_by_pid(int socket, const struct share_process *process, uint64_t asked_at)
+{
+    uint64_t start;
+    int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+    if (pidfd < 0)
+        return -1;
+    fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+    if (read_start(process->pid, &start) && start <= asked_at && !has_hung_up(socket))
+        return pidfd;
+    close(pidfd);
+    errno = ESRCH;
+    return -1;
+}
+
+static int open_pidfd(int socket, const struct share_process *process, uint64_t asked_at)
+{
+    int pidfd;
+    socklen_t len = sizeof pidfd;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0) {
+        fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+        return pidfd;
+    }
+    return errno == ENOPROTOOPT ? open_by_pid(socket, process, asked_at) : -1;
+}
+
+static weir_status fail_pidfd(weir_error *error, pid_t pid, int code)
+{
+    if (code == EMFILE || code == ENFILE || code == ENOMEM)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no pidfd for process %ld: %s: close descriptors or raise ulimit -n", (long)pid,
+                          strerror(code));
+    if (code == ENOSYS || code == EPERM)
+        return weir__fail(error, WEIR_REFUSED,
+                          "this system gives no pidfd (%s), so the death of process %ld could not be seen: Linux 5.3 or "
+                          "later is needed, and a sandbox that allows pidfd_open",
+                          strerror(code), (long)pid);
+    return weir__fail(error, WEIR_REFUSED, "process %ld is dead already", (long)pid);
+}
+
+weir_status share_process_of(int socket, weir_error *error, struct share_process *process)
+{
+    uint64_t asked_at = since_boot();
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+        return weir__fail(error, WEIR_REFUSED, "who is at the other end of the socket cannot be known: %s", strerror(errno));
+    if (peer.pid <= 0)
+        return weir__fail(error, WEIR_REFUSED, "the process is in a PID namespace that this one cannot see, so its death could not be seen "
+                                               "either: run both in one PID namespace (containers: --pid)");
+    struct share_process found = { .pid = peer.pid, .uid = peer.uid, .gid = peer.gid };
+    found.pidfd = open_pidfd(socket, &found, asked_at);
+    if (found.pidfd < 0)
+        return fail_pidfd(error, peer.pid, errno);
+    if (!read_groups(socket, &found)) {
+        share_process_close(&found);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the groups of process %ld", (long)peer.pid);
+    }
+    *process = found;
+    return WEIR_OK;
+}
+
+void share_process_close(struct share_process *process)
+{
+    if (process->pidfd >= 0)
+        close(process->pidfd);
+    free(process->groups);
+    process->pidfd = -1;
+    process->groups = NULL;
+    process->group_count = 0;
+}
+
+/* Whether it is allowed ---------------------------------------------------------------------------------------------------------------- */
+
+/* Whether the name is a number, as ids may be written. */
+static bool is_number(const char *name, unsigned long *id)
+{
+    if (!name[0] || name[strspn(name, "0123456789")])
+        return false;
+    errno = 0;
+    *id = strtoul(name, NULL, 10);
+    return errno == 0;
+}
+
+/* A buffer for an entry of the user database, enlarged for as long as the system finds it too small. */
+static bool find_id(const char *name, bool is_group, unsigned long *id)
+{
+    bool found = false;
+    int code = ERANGE;
+    for (size_t size = 1024; code == ERANGE && size <= 1 << 20; size *= 4) {
+        char *buffer = malloc(size);
+        struct passwd user, *user_found = NULL;
+        struct group group, *group_found = NULL;
+        if (!buffer)
+            return false;
+        code = is_group ? getgrnam_r(name, &group, buffer, size, &group_found) : getpwnam_r(name, &user, buffer, size, &user_found);
+        if (code == 0 && (user_found || group_found)) {
+            *id = is_group ? group.gr_gid : user.pw_uid;
+            found = true;
+        }
+        free(buffer);
+    }
+    return found;
+}
+
+static bool is_in_group(const struct share_process *process, unsigned long gid)
+{
+    bool is_in = process->gid == gid;
+    for (size_t i = 0; i < process->group_count && !is_in; i++)
+        is_in = process->groups[i] == gid;
+    return is_in;
+}
+
+bool share_process_is_allowed(const struct share_process *process, const struct policy_names *users, const struct policy_names *groups)
+{
+    unsigned long id;
+    bool is_allowed = process->uid == geteuid() || process->uid == 0;
+    for (size_t i = 0; i < users->count && !is_allowed; i++)
+        is_allowed = (is_number(users->items[i], &id) || find_id(users->items[i], false, &id)) && process->uid == id;
+    for (size_t i = 0; i < groups->count && !is_allowed; i++)
+        is_allowed = (is_number(groups->items[i], &id) || find_id(groups->items[i], true, &id)) && is_in_group(process, id);
+    return is_allowed;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * process.h - the process at the other end of a socket: who it is, and how its death is seen.
+ *
+ * Death is decided by a pidfd, never by the socket, since a process may close that while its kernels still run.
+ */
+#ifndef WEIR_SHARE_PROCESS_H
+#define WEIR_SHARE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "lib/weir.h"
+#include "policy/policy.h"
+
+/* Owned by whoever called share_process_of(), until share_process_close(). */
+struct share_process {
+    pid_t pid; /* in this process's PID namespace */
+    uid_t uid;
+    gid_t gid;
+    size_t group_count; /* supplementary groups */
+    gid_t *groups;
+    int pidfd; /* readable once the process is dead */
+};
+
+/* Who connected, as of then: SO_PEERCRED, SO_PEERGROUPS, and SO_PEERPIDFD, else pidfd_open() with checks that the pid still is the process
+   that connected. WEIR_REFUSED: it is in a PID namespace that this process cannot see, or dead already. WEIR_NO_HOST_MEMORY. */
+weir_status share_process_of(int socket, weir_error *error, struct share_process *process);
+void share_process_close(struct share_process *process);
+
+/* Whether the pool's share.allow lets the process in: this process's own user, root, a user, or a member of a group that is named there,
+   also by supplementary groups. Names are looked up in the user database, which may take time; numbers and the first two are not. */
+bool share_process_is_allowed(const struct share_process *process, const struct policy_names *users, const struct policy_names *groups);
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/query.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/error.h"
+#include "lib/service.h"
+
+#define REQUEST 1
+#define SECOND UINT64_C(1000000000)
+#define KNOCK_AGAIN UINT64_C(2000000) /* nanoseconds between two attempts at a listener whose queue is full */
+#define DRAIN_MAX 64                  /* answers of one process in one go, so that none keeps the others waiting */
+
+/* Ending ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void end(struct share_query *query, weir_status status)
+{
+    if (query->fd >= 0)
+        close(query->fd);
+    query->fd = -1;
+    query->status = status;
+    query->is_over = true;
+}
+
+__attribute__((format(printf, 3, 4))) static void fail(struct share_query *query, weir_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(query->text, sizeof query->text, format, arguments);
+    va_end(arguments);
+    end(query, status);
+}
+
+static void fail_for_want(struct share_query *query, int code)
+{
+    fail(query, WEIR_NO_HOST_MEMORY, "%s cannot be asked: %s%s", query->path, strerror(code),
+         code == EMFILE || code == ENFILE ? ": close descriptors or raise ulimit -n" : "");
+}
+
+static void fail_to_connect(struct share_query *query, int code)
+{
+    weir_status status = share_errno_status(code);
+    if (status == WEIR_GONE)
+        fail(query, status, "nobody listens at %s (%s)", query->path, strerror(code));
+    else if (status == WEIR_REFUSED)
+        fail(query, status, "%s may not be connected to (%s): only its user and root may", query->path, strerror(code));
+    else if (status == WEIR_PROTOCOL)
+        fail(query, status, "%s is a socket of another type, so it is no control socket of Weir", query->path);
+    else if (status == WEIR_NO_HOST_MEMORY)
+        fail_for_want(query, code);
+    else
+        fail(query, status, "%s cannot be connected to: %s", query->path, strerror(code));
+}
+
+static void fail_in_time(struct share_query *query)
+{
+    fail(query, WEIR_TIMEOUT, "%s: the process %s in time: is it stopped?", query->path,
+         query->fd >= 0 ? "did not answer" : "took no connection");
+}
+
+/* Answers ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The answer that ends it; and whether parts come before. */
+static enum wire_type final_of(enum wire_type question)
+{
+    switch (question) {
+    case WIRE_OFFER:
+        return WIRE_OFFERED;
+    case WIRE_GIVE:
+    case WIRE_TRIM:
+        return WIRE_GAVE;
+    default:
+        return WIRE_READY;
+    }
+}
+
+static bool is_part_of(enum wire_type question, enum wire_type answer)
+{
+    return question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL);
+}
+
+static void take(struct share_query *query, const struct wire_message *answer)
+{
+    bool is_final = answer->type == final_of(query->question.type);
+    if (answer->type == WIRE_DENIED) {
+        memcpy(query->text, answer->u.refused.text, sizeof query->text);
+        end(query, (weir_status)answer->u.refused.status);
+    } else if (answer->request != REQUEST || (!is_final && !is_part_of(query->question.type, answer->type)) ||
+               (query->take && !query->take(query, answer))) {
+        fail(query, WEIR_PROTOCOL, "%s: the process answered %s with %s, which does not belong there", query->path,
+             wire_type_name(query->question.type), wire_type_name(answer->type));
+    } else if (is_final) {
+        end(query, WEIR_OK);
+    }
+}
+
+static void take_packet(struct share_query *query, const unsigned char *bytes, size_t len)
+{
+    struct wire_message answer;
+    uint16_t version = 0;
+    enum wire_fault fault = wire_decode(bytes, len, &answer, &version);
+    if (fault == WIRE_OTHER_VERSION)
+        fail(query, WEIR_REFUSED, "%s: the process speaks version %u of the protocol, this one version %d: use the same release of Weir",
+             query->path, version, WIRE_VERSION);
+    else if (fault != WIRE_GOOD || wire_sender(answer.type) != WIRE_PROCESS_SENDS)
+        fail(query, WEIR_PROTOCOL, "%s: what listens there does not keep to the protocol of Weir", query->path);
+    else
+        take(query, &answer);
+}
+
+static void drain(struct share_query *query)
+{
+    for (int taken = 0; taken < DRAIN_MAX && !query->is_over; taken++) {
+        unsigned char bytes[WIRE_SIZE_MAX];
+        int passed = -1;
+        size_t len;
+        enum share_io io = share_receive(query->fd, bytes, sizeof bytes, &len, &passed);
+        if (passed >= 0) {
+            close(passed);
+            io = SHARE_BROKEN;
+        }
+        if (io == SHARE_AGAIN)
+            return;
+        if (io == SHARE_DONE)
+            take_packet(query, bytes, len);
+        else if (io == SHARE_CLOSED)
+            fail(query, WEIR_GONE, "%s: the process closed the connection before it had answered", query->path);
+        else
+            fail(query, WEIR_PROTOCOL, "%s: what listens there sends what is no message of Weir", query->path);
+    }
+}
+
+/* Asking ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void say(struct share_query *query)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    enum share_io io = share_send(query->fd, bytes, wire_encode(&query->question, bytes), -1);
+    if (io == SHARE_AGAIN) { /* there is room for one packet, but no memory just now */
+        close(query->fd);
+        query->fd = -1;
+    } else if (io == SHARE_BROKEN) {
+        fail(query, WEIR_PROTOCOL, "%s: what listens there cannot be sent a message", query->path);
+    } /* SHARE_CLOSED: what it said before it closed tells why */
+}
+
+/* false: its queue is full, to be tried again. */
+static bool connect_and_say(struct share_query *query)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    struct ucred server = { 0 };
+    int code = share_connect_now(query->path, &query->fd);
+    if (code == EAGAIN)
+        return false;
+    if (code != 0) {
+        fail_to_connect(query, code);
+        return true;
+    }
+    weir_status status = share_check_server(query->fd, query->path, &error, &server);
+    query->pid = server.pid;
+    query->uid = server.uid;
+    if (status != WEIR_OK)
+        fail(query, status, "%s", error.text);
+    else
+        say(query);
+    return query->is_over || query->fd >= 0;
+}
+
+/* All of them -------------------------------------------------------------------------------------------------------------------------- */
+
+struct round {
+    struct share_query *queries;
+    size_t count;
+    uint64_t deadline;
+    bool (*enough)(const struct share_query *queries, size_t count);
+    bool is_enough;
+    struct pollfd *polled; /* one for each query */
+};
+
+static void look(struct round *round, const struct share_query *query)
+{
+    if (query->is_over && round->enough && !round->is_enough)
+        round->is_enough = round->enough(round->queries, round->count);
+}
+
+/* Whether any is left that has no connection yet. */
+static bool connect_all(struct round *round)
+{
+    bool is_left = false;
+    for (size_t i = 0; i < round->count && !round->is_enough; i++) {
+        struct share_query *query = &round->queries[i];
+        if (query->is_over || query->fd >= 0)
+            continue;
+        is_left = !connect_and_say(query) || is_left;
+        look(round, query);
+    }
+    return is_left;
+}
+
+static void wait_for_answers(struct round *round, bool knock_again)
+{
+    uint64_t now = weir__service_now(), left = now < round->deadline ? round->deadline - now : 0;
+    if (knock_again && left > KNOCK_AGAIN)
+        left = KNOCK_AGAIN;
+    for (size_t i = 0; i < round->count; i++)
+        round->polled[i] = (struct pollfd){ .fd = round->queries[i].is_over ? -1 : round->queries[i].fd, .events = POLLIN };
+    struct timespec timeout = { .tv_sec = (time_t)(left / SECOND), .tv_nsec = (long)(left % SECOND) };
+    if (ppoll(round->polled, round->count, &timeout, NULL) <= 0)
+        return;
+    for (size_t i = 0; i < round->count && !round->is_enough; i++)
+        if (round->polled[i].revents) {
+            drain(&round->queries[i]);
+            look(round, &round->queries[i]);
+        }
+}
+
+static bool is_done(const struct round *round)
+{
+    if (round->is_enough)
+        return true;
+    for (size_t i = 0; i < round->count; i++)
+        if (!round->queries[i].is_over)
+            return false;
+    return true;
+}
+
+static void prepare(struct share_query *query)
+{
+    query->question.request = REQUEST;
+    query->fd = -1;
+    query->is_over = false;
+    query->status = WEIR_OK;
+    query->text[0] = '\0';
+    query->pid = 0;
+    query->uid = 0;
+}
+
+void share_query_send(struct share_query *query)
+{
+    prepare(query);
+    connect_and_say(query);
+    query->is_sent = true;
+}
+
+void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline,
+                       bool (*enough)(const struct share_query *queries, size_t count))
+{
+    struct round round = { .queries = queries, .count = count, .deadline = deadline, .enough = enough };
+    for (size_t i = 0; i < count; i++) {
+        if (!queries[i].is_sent)
+            prepare(&queries[i]);
+        queries[i].is_sent = false;
+    }
+    round.polled = calloc(count ? count : 1, sizeof round.polled[0]);
+    if (!round.polled) {
+        for (size_t i = 0; i < count; i++)
+            if (!queries[i].is_over)
+                fail_for_want(&queries[i], ENOMEM);
+        return;
+    }
+    /* Once at least, so that what is there already is heard however late it is. */
+    do {
+        bool is_left = connect_all(&round);
+        if (!is_done(&round))
+            wait_for_answers(&round, is_left);
+    } while (!is_done(&round) && weir__service_now() < deadline);
+    for (size_t i = 0; i < count; i++)
+        if (!queries[i].is_over)
+            fail_in_time(&queries[i]);
+    free(round.polled);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * query.h - questions to control sockets of other processes: any number at a time, each to its own socket, none waiting for another.
+ *
+ * Blocks the calling thread until all are answered or the deadline has passed; no lock, no state between calls, nothing of CUDA.
+ */
+#ifndef WEIR_SHARE_QUERY_H
+#define WEIR_SHARE_QUERY_H
+
+#include "share/socket.h"
+#include "share/wire.h"
+
+struct share_query {
+    /* The caller's. */
+    const char *path;
+    struct wire_message question; /* a controller's; its request number is set here */
+    /* Each answer, of a type that belongs to the question, the last one too, but no refusal. false: it does not belong there, which ends
+       the query with WEIR_PROTOCOL. NULL: nobody cares for them. */
+    bool (*take)(struct share_query *query, const struct wire_message *answer);
+    void *data;
+
+    /* How it ended. WEIR_OK; WEIR_GONE (nobody listens there, or it died), WEIR_TIMEOUT, WEIR_REFUSED (credentials, another version),
+       WEIR_PROTOCOL, WEIR_NO_HOST_MEMORY, or the status with which the process denied it. */
+    weir_status status;
+    char text[WIRE_TEXT_SIZE]; /* why, with the path, or in the words of the process that denied it; "" with WEIR_OK */
+    int pid;                   /* of the listening process in this PID namespace; 0: it is in another one, or not reached */
+    unsigned uid;
+
+    /* query.c's own. */
+    int fd;
+    bool is_sent, is_over;
+};
+
+/* Asks one of them now, and waits for nothing; its answer is for share_queries_run(), which must follow. */
+void share_query_send(struct share_query *query);
+
+/* Asks all of them, until `deadline` by weir__service_now(). enough: called after each that ended; true ends the others (WEIR_TIMEOUT). Or
+   NULL. */
+void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline,
+                       bool (*enough)(const struct share_query *queries, size_t count));
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* request.h - what clients ask of an export, and the answers: the state machine of doc/protocol.md. On the service thread, without the
+ * lock. */
+#ifndef WEIR_SHARE_REQUEST_H
+#define WEIR_SHARE_REQUEST_H
+
+#include "share/client.h"
+
+/* Serves one packet. SHARE_BROKEN: it is against the rules, and the client is to be cut off; SHARE_AGAIN never. */
+enum share_io share_request_answer(struct share_client *client, const unsigned char *bytes, size_t len);
+
+/* Whether the policy lets the process connect at all. */
+bool share_client_is_allowed(weir_export *e, const struct share_process *process, weir_error *error);
+
+/* The answer to a HELLO. With the lock. */
+enum share_io share_request_welcome(struct share_client *client, uint32_t request);
+
+#endif

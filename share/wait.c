@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/wait.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "lib/service.h"
+
+#define SECOND UINT64_C(1000000000)
+#define MILLISECOND UINT64_C(1000000)
+
+uint64_t share_deadline(unsigned timeout_ms)
+{
+    return weir__service_now() + timeout_ms * MILLISECOND;
+}
+
+void share_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+bool share_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline)
+{
+    struct timespec until = { .tv_sec = (time_t)(deadline / SECOND), .tv_nsec = (long)(deadline % SECOND) };
+    return pthread_cond_timedwait(cond, lock, &until) != ETIMEDOUT;
+}

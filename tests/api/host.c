@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/* What lib/attach.h has for hosts: one device of many, orphans, captures that only the host knows of, a cap, a list of all blocks. */
+#include <string.h>
+
+#include "lib/attach.h"
+#include "tests/api/fixture.h"
+#include "tests/support/suite.h"
+
+static weir *open_on(int device)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    weir *w = NULL;
+    options.policy_text = "weir: 1\npools: { a: { devices: all, small_below: 0 } }\n";
+    options.gpu = "sim";
+    ck_assert_msg(weir__open_on(&options, device, &error, &w) == WEIR_OK, "%s", error.text);
+    return w;
+}
+
+/* One device --------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(only_the_device_of_the_host_gets_pools)
+{
+    struct sim_census census;
+    weir_pool *pool;
+    void *ptr;
+    fixture_machine("devices=3");
+    weir *w = open_on(1);
+    sim_census(&census);
+    ck_assert_uint_eq(census.pools, 1);
+    ck_assert_int_eq(weir_pool_get(w, NULL, 1, NULL, &pool), WEIR_OK);
+    ck_assert_int_eq(weir_pool_get(w, NULL, 0, NULL, &pool), WEIR_NOT_FOUND);
+    ck_assert_int_eq(weir_malloc(w, &ptr, 512, 2, NULL), WEIR_NOT_FOUND);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(device_that_does_not_exist_is_not_found)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    weir *w = NULL;
+    fixture_machine("devices=2");
+    options.policy_text = "weir: 1\npools: { a: {} }\n";
+    options.gpu = "sim";
+    ck_assert_int_eq(weir__open_on(&options, 2, &error, &w), WEIR_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "no device 2"));
+    ck_assert_ptr_null(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Orphans ------------------------------------------------------------------------------------------------------------------------------ */
+
+static const uint64_t sizes[] = { 700, MIB(3) }; /* with a size class, and without */
+
+START_TEST(orphan_is_live_no_more_and_goes_back_with_a_trim)
+{
+    uint64_t released = 0;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0 } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    void *ptr = fixture_malloc(s, sizes[_i]);
+    uint64_t used = fixture_figures(w, "a", 0).used;
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_OK);
+    weir_pool_stats figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.live, 0);
+    ck_assert_uint_eq(figures.live_blocks, 0);
+    ck_assert_uint_eq(figures.cached, used);
+    ck_assert_uint_eq(figures.used, used);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_NOT_A_BLOCK);
+    ck_assert_int_eq(weir_pool_trim(weir_stream_pool(s), 0, NULL, &released), WEIR_OK);
+    ck_assert_uint_eq(released, MIB(32));
+    figures = fixture_figures(w, "a", 0);
+    ck_assert_uint_eq(figures.used, 0);
+    ck_assert_uint_eq(figures.cached, 0);
+    ck_assert_uint_eq(figures.mallocs, figures.frees);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(orphan_serves_nobody_before_all_work_of_the_device_is_done)
+{
+    void *again;
+    fixture_machine("memory=64MiB");
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { steps: [wait, trim] } } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    void *ptr = fixture_malloc(s, MIB(40));
+    ck_assert_int_eq(fixture_gpu()->delay(weir_stream_handle(s), 1000000), GPU_SUCCESS);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_stream_malloc(s, &again, MIB(40)), WEIR_OUT_OF_MEMORY); /* without the flush step */
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(ladder_frees_orphans)
+{
+    fixture_machine("memory=64MiB");
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0 } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(40)), NULL), WEIR_OK);
+    void *ptr = fixture_malloc(s, MIB(40));
+    ck_assert_uint_eq(sim_calls("device_synchronize"), 1);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(what_is_no_live_block_cannot_be_an_orphan)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    char *ptr = fixture_malloc(s, MIB(2));
+    ck_assert_int_eq(weir__block_orphan(w, ptr + 512, NULL), WEIR_NOT_A_BLOCK);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_NOT_A_BLOCK);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(block_of_a_graph_cannot_be_an_orphan_and_stays)
+{
+    size_t nodes;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    gpu_stream handle = weir_stream_handle(s);
+    ck_assert_int_eq(fixture_gpu()->capture_begin(handle, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    void *ptr = fixture_malloc(s, MIB(2));
+    ck_assert_int_eq(weir__block_orphan(w, ptr, NULL), WEIR_INVALID);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    ck_assert_int_eq(fixture_gpu()->capture_end(handle, &nodes), GPU_SUCCESS);
+    ck_assert_uint_eq(nodes, 2);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* Captures ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(device_is_not_synchronised_during_a_capture_of_the_host)
+{
+    uint64_t released = 0;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0 } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(2)), NULL), WEIR_OK);
+    weir__captures_begin(w, 0);
+    ck_assert_int_eq(weir_pool_trim(weir_stream_pool(s), 0, NULL, &released), WEIR_OK);
+    ck_assert_uint_eq(released, 0);
+    ck_assert_uint_eq(sim_calls("device_synchronize"), 0);
+    weir__captures_end(w, 0);
+    ck_assert_int_eq(weir_pool_trim(weir_stream_pool(s), 0, NULL, &released), WEIR_OK);
+    ck_assert_uint_eq(released, MIB(32));
+    weir_close(w);
+}
+END_TEST
+
+/* The cap ------------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t cap_of(weir *w)
+{
+    return fixture_figures(w, "a", 0).max_size;
+}
+
+START_TEST(lower_one_of_limit_and_max_size_counts)
+{
+    void *ptr;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { max_size: 256MiB } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    weir__pool_set_limit(weir_stream_pool(s), MIB(512));
+    ck_assert_uint_eq(cap_of(w), MIB(256));
+    weir__pool_set_limit(weir_stream_pool(s), MIB(128));
+    ck_assert_uint_eq(cap_of(w), MIB(128));
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MIB(129)), WEIR_OUT_OF_MEMORY);
+    fixture_malloc(s, MIB(96));
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MIB(96)), WEIR_OUT_OF_MEMORY);
+    weir__pool_set_limit(weir_stream_pool(s), 0);
+    ck_assert_uint_eq(cap_of(w), MIB(256));
+    fixture_malloc(s, MIB(96));
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(limit_outlasts_a_change_of_the_policy)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { max_size: 256MiB } }\n");
+    weir__pool_set_limit(fixture_pool(w, "a", 0), MIB(128));
+    ck_assert_int_eq(weir__policy_set(w, "pools.a.max_size=192MiB", NULL), WEIR_OK);
+    ck_assert_uint_eq(cap_of(w), MIB(128));
+    weir__pool_set_limit(fixture_pool(w, "a", 0), 0);
+    ck_assert_uint_eq(cap_of(w), MIB(192));
+    weir_close(w);
+}
+END_TEST
+
+/* All blocks --------------------------------------------------------------------------------------------------------------------------- */
+
+struct sum {
+    uint64_t count, bytes;
+};
+
+static void add(const void *ptr, uint64_t size, void *data)
+{
+    struct sum *sum = data;
+    ck_assert_ptr_nonnull(ptr);
+    sum->count++;
+    sum->bytes += size;
+}
+
+START_TEST(each_live_block_of_the_device_is_told_once)
+{
+    struct sum sum = { 0 };
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL), *other = fixture_stream(w, 1, NULL);
+    void *last = NULL;
+    for (unsigned i = 1; i <= 100; i++)
+        last = fixture_malloc(s, i * 1000);
+    fixture_malloc(s, MIB(5));
+    fixture_malloc(other, MIB(7));
+    ck_assert_int_eq(weir_stream_free(s, last), WEIR_OK);
+    weir__blocks_each(w, 0, add, &sum);
+    ck_assert_uint_eq(sum.count, 100);
+    ck_assert_uint_eq(sum.bytes, fixture_figures(w, "a", 0).live);
+    weir_close(w);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("host");
+    TCase *tcase = suite_case(suite, "host", 10);
+    tcase_add_test(tcase, only_the_device_of_the_host_gets_pools);
+    tcase_add_test(tcase, device_that_does_not_exist_is_not_found);
+    tcase_add_loop_test(tcase, orphan_is_live_no_more_and_goes_back_with_a_trim, 0, 2);
+    tcase_add_test(tcase, orphan_serves_nobody_before_all_work_of_the_device_is_done);
+    tcase_add_test(tcase, ladder_frees_orphans);
+    tcase_add_test(tcase, what_is_no_live_block_cannot_be_an_orphan);
+    tcase_add_test(tcase, block_of_a_graph_cannot_be_an_orphan_and_stays);
+    tcase_add_test(tcase, device_is_not_synchronised_during_a_capture_of_the_host);
+    tcase_add_test(tcase, lower_one_of_limit_and_max_size_counts);
+    tcase_add_test(tcase, limit_outlasts_a_change_of_the_policy);
+    tcase_add_test(tcase, each_live_block_of_the_device_is_told_once);
+    return suite_run(suite);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * actor.h - a process that plays the exporter, the importer or a neighbour in tests across processes.
+ *
+ * It obeys commands on its standard input, one a line, and answers each by one line: "ok", with what there is to say as key=value, or
+ * "fail WEIR_STATUS text". What it makes it knows by the names that the commands give. One thread obeys, and some commands start others for
+ * as long as they take. Everything on the GPU goes through the table of lib/gpu, so that the same program plays on a real one.
+ */
+#ifndef WEIR_TESTS_ACTOR_H
+#define WEIR_TESTS_ACTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/gpu/gpu.h"
+#include "lib/weir.h"
+
+/* What a name stands for; the same name may stand for one of each kind. */
+enum kind { KIND_STREAM, KIND_BLOCK, KIND_MARK, KIND_RING, KIND_IMPORT, KIND_READER, KIND_LEASE };
+
+struct block {
+    void *ptr;
+    size_t size;
+};
+
+struct actor {
+    weir *w;
+    const struct gpu *gpu;
+    int device;
+    weir_export *e;
+    weir_error error; /* of the command */
+    char said[4096];  /* what its answer has beside "ok" */
+};
+
+extern struct actor actor;
+
+/* Commands. Each gets its words, the command itself first, and returns what it came to. */
+typedef weir_status command_fn(char **words);
+struct command {
+    const char *name;
+    int words; /* that it needs beside its own; those behind may be given */
+    const char *help;
+    command_fn *run;
+};
+extern const struct command actor_gpu_commands[], actor_export_commands[], actor_import_commands[], actor_crowd_commands[],
+    actor_memory_commands[];
+
+/* Adds to the answer, as printf() does. */
+__attribute__((format(printf, 1, 2))) void actor_say(const char *format, ...);
+/* Fails the command; returns the status. */
+__attribute__((format(printf, 2, 3))) weir_status actor_fail(weir_status status, const char *format, ...);
+/* WEIR_OK, or fails the command for the GPU's code. */
+weir_status actor_gpu(int code, const char *what);
+/* The number that a word is; 0 for NULL. */
+unsigned long long actor_number(const char *word);
+
+/* Names: NULL if there is none. Giving NULL forgets the name. */
+void *actor_get(enum kind kind, const char *name);
+void actor_set(enum kind kind, const char *name, void *thing);
+/* The next name of the kind, so that all can be forgotten; NULL: no more. */
+const char *actor_next(enum kind kind);
+
+/* The stream of that name; NULL, "0" and "-" are the legacy one. An unknown name fails the command. */
+weir_status actor_stream(const char *name, weir_cuda_stream *stream);
+/* Where a block, a slot or a lease of that name lies, and its bytes. */
+weir_status actor_memory(const char *name, void **ptr, size_t *size);
+
+/* Writes what a block of that number has, on the stream. */
+weir_status actor_fill(void *ptr, size_t size, unsigned long long number, weir_cuda_stream stream);
+/* Compares every byte, behind what is on the stream; waits for it. */
+weir_status actor_check(const void *ptr, size_t size, unsigned long long number, weir_cuda_stream stream);
+
+/* Gives up everything of its part; of imports, all names. */
+void actor_gpu_end(void);
+void actor_import_end(bool release_leases);
+
+/* How many messages this process has sent and received (actor_messages.c). */
+unsigned long actor_messages(void);
+/* From now on none of them kills it. */
+void actor_spare(void);
+/* The n-th point from now on stops it, until a signal lets it go on. */
+void actor_stop_at(unsigned long long n);
+
+#endif

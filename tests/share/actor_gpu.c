@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* actor_gpu.c - what an actor does on the GPU: streams, blocks, their contents, and work that takes time. */
+#include "config.h"
+
+#include "tests/share/actor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Contents: bands of one byte each, so that a block of another number, or one that was written in part, is known. */
+#define BAND (64 * 1024)
+#define BANDS 8
+
+static unsigned char band_byte(unsigned long long number, size_t band)
+{
+    return (unsigned char)(number * BANDS + band % BANDS);
+}
+
+weir_status actor_stream(const char *name, weir_cuda_stream *stream)
+{
+    *stream = NULL;
+    if (!name || strcmp(name, "-") == 0 || strcmp(name, "0") == 0)
+        return WEIR_OK;
+    const weir_stream *s = actor_get(KIND_STREAM, name);
+    if (!s)
+        return actor_fail(WEIR_NOT_FOUND, "actor: no stream '%s'", name);
+    *stream = weir_stream_handle(s);
+    return WEIR_OK;
+}
+
+weir_status actor_memory(const char *name, void **ptr, size_t *size)
+{
+    const struct block *block = actor_get(KIND_BLOCK, name);
+    const weir_lease *lease = actor_get(KIND_LEASE, name);
+    if (!block && !lease)
+        return actor_fail(WEIR_NOT_FOUND, "actor: no block or lease '%s'", name);
+    *ptr = lease ? weir_lease_get_info(lease)->ptr : block->ptr;
+    *size = lease ? weir_lease_get_info(lease)->size : block->size;
+    return WEIR_OK;
+}
+
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
+
+static weir_status stream_create(char **words)
+{
+    weir_stream *s;
+    weir_status status = weir_stream_create(actor.w, actor.device, NULL, &actor.error, &s);
+    if (status == WEIR_OK)
+        actor_set(KIND_STREAM, words[1], s);
+    return status;
+}
+
+static weir_status synchronize(char **words)
+{
+    weir_cuda_stream stream;
+    weir_status status = actor_stream(words[1], &stream);
+    return status == WEIR_OK ? actor_gpu(actor.gpu->stream_synchronize(stream), "synchronise") : status;
+}
+
+static weir_status delay(char **words)
+{
+    weir_cuda_stream stream;
+    weir_status status = actor_stream(words[2], &stream);
+    return status == WEIR_OK ? actor_gpu(actor.gpu->delay(stream, actor_number(words[1]) * 1000000), "delay") : status;
+}
+
+static weir_status mark(char **words)
+{
+    weir_cuda_stream stream;
+    gpu_event event = actor_get(KIND_MARK, words[1]);
+    weir_status status = actor_stream(words[2], &stream);
+    if (status == WEIR_OK && !event)
+        status = actor_gpu(actor.gpu->event_create(actor.device, &event), "an event");
+    if (status != WEIR_OK)
+        return status;
+    actor_set(KIND_MARK, words[1], event);
+    return actor_gpu(actor.gpu->event_record(event, stream), "recording");
+}
+
+static weir_status reached(char **words)
+{
+    gpu_event event = actor_get(KIND_MARK, words[1]);
+    if (!event)
+        return actor_fail(WEIR_NOT_FOUND, "actor: no mark '%s'", words[1]);
+    int code = actor.gpu->event_query(event);
+    actor_say(" reached=%d", code == GPU_SUCCESS);
+    return code == GPU_NOT_READY ? WEIR_OK : actor_gpu(code, "asking an event");
+}
+
+static weir_status begin_capture(const char *name, enum gpu_capture_mode mode)
+{
+    weir_cuda_stream stream;
+    weir_status status = actor_stream(name, &stream);
+    return status == WEIR_OK ? actor_gpu(actor.gpu->capture_begin(stream, mode), "beginning a capture") : status;
+}
+
+static weir_status capture(char **words)
+{
+    return begin_capture(words[1], GPU_CAPTURE_MODE_RELAXED);
+}
+
+static weir_status capture_globally(char **words)
+{
+    return begin_capture(words[1], GPU_CAPTURE_MODE_GLOBAL);
+}
+
+static weir_status capture_end(char **words)
+{
+    weir_cuda_stream stream;
+    size_t nodes;
+    weir_status status = actor_stream(words[1], &stream);
+    return status == WEIR_OK ? actor_gpu(actor.gpu->capture_end(stream, &nodes), "ending a capture") : status;
+}
+
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status allocate(char **words)
+{
+    struct block *block = calloc(1, sizeof *block);
+    weir_cuda_stream stream;
+    weir_status status = actor_stream(words[3], &stream);
+    if (!block || status != WEIR_OK) {
+        free(block);
+        return status;
+    }
+    block->size = actor_number(words[2]);
+    status = weir_malloc(actor.w, &block->ptr, block->size, actor.device, stream);
+    if (status != WEIR_OK) {
+        weir_last_error(&actor.error);
+        free(block);
+        return status;
+    }
+    actor_set(KIND_BLOCK, words[1], block);
+    return WEIR_OK;
+}
+
+static weir_status give_back(char **words)
+{
+    struct block *block = actor_get(KIND_BLOCK, words[1]);
+    weir_cuda_stream stream;
+    weir_status status = actor_stream(words[2], &stream);
+    if (!block || status != WEIR_OK)
+        return block ? status : actor_fail(WEIR_NOT_FOUND, "actor: no block '%s'", words[1]);
+    status = weir_free(actor.w, block->ptr, stream);
+    if (status != WEIR_OK) {
+        weir_last_error(&actor.error);
+        return status;
+    }
+    actor_set(KIND_BLOCK, words[1], NULL);
+    free(block);
+    return WEIR_OK;
+}
+
+weir_status actor_fill(void *ptr, size_t size, unsigned long long number, weir_cuda_stream stream)
+{
+    weir_status status = WEIR_OK;
+    for (size_t band = 0; status == WEIR_OK && band * BAND < size; band++) {
+        size_t len = size - band * BAND < BAND ? size - band * BAND : BAND;
+        status = actor_gpu(actor.gpu->set_async((char *)ptr + band * BAND, band_byte(number, band), len, stream), "filling");
+    }
+    return status;
+}
+
+static weir_status fill(char **words)
+{
+    void *ptr;
+    size_t size;
+    weir_cuda_stream stream;
+    weir_status status = actor_memory(words[1], &ptr, &size);
+    if (status == WEIR_OK)
+        status = actor_stream(words[3], &stream);
+    return status == WEIR_OK ? actor_fill(ptr, size, actor_number(words[2]), stream) : status;
+}
+
+/* On the stream, without a wait. Both have to have room. */
+static weir_status copy(char **words)
+{
+    void *from, *to;
+    size_t size, room;
+    weir_cuda_stream stream;
+    weir_status status = actor_memory(words[1], &from, &size);
+    if (status == WEIR_OK)
+        status = actor_memory(words[2], &to, &room);
+    if (status == WEIR_OK)
+        status = actor_stream(words[3], &stream);
+    if (status != WEIR_OK)
+        return status;
+    return actor_gpu(actor.gpu->copy_async(to, from, size < room ? size : room, stream), "copying");
+}
+
+static weir_status compare(const unsigned char *bytes, size_t size, unsigned long long number)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != band_byte(number, i / BAND))
+            return actor_fail(WEIR_INVALID, "actor: byte %zu of %zu is %u, not %u as of %llu", i, size, bytes[i],
+                              band_byte(number, i / BAND), number);
+    return WEIR_OK;
+}
+
+weir_status actor_check(const void *ptr, size_t size, unsigned long long number, weir_cuda_stream stream)
+{
+    unsigned char *bytes = malloc(size);
+    if (!bytes)
+        return actor_fail(WEIR_NO_HOST_MEMORY, "actor: no memory to check %zu bytes", size);
+    weir_status status = actor_gpu(actor.gpu->copy_async(bytes, ptr, size, stream), "copying to the host");
+    if (status == WEIR_OK)
+        status = actor_gpu(actor.gpu->stream_synchronize(stream), "synchronise");
+    if (status == WEIR_OK)
+        status = compare(bytes, size, number);
+    free(bytes);
+    return status;
+}
+
+static weir_status check(char **words)
+{
+    void *ptr;
+    size_t size;
+    weir_cuda_stream stream;
+    weir_status status = actor_memory(words[1], &ptr, &size);
+    if (status == WEIR_OK)
+        status = actor_stream(words[3], &stream);
+    if (status == WEIR_OK)
+        actor_say(" bytes=%zu", size);
+    return status == WEIR_OK ? actor_check(ptr, size, actor_number(words[2]), stream) : status;
+}
+
+const struct command actor_gpu_commands[] = {
+    { "stream", 1, "STREAM: creates one", stream_create },
+    { "synchronize", 1, "STREAM", synchronize },
+    { "delay", 2, "MILLISECONDS STREAM: keeps it busy", delay },
+    { "mark", 2, "MARK STREAM: records an event", mark },
+    { "reached", 1, "MARK: whether the stream has come to it", reached },
+    { "capture", 1, "STREAM: begins to", capture },
+    { "capture_globally", 1, "STREAM: the same, in a mode in which others can spoil it", capture_globally },
+    { "capture_end", 1, "STREAM: fails if something spoilt it", capture_end },
+    { "malloc", 3, "BLOCK BYTES STREAM: from the default pool", allocate },
+    { "free", 2, "BLOCK STREAM", give_back },
+    { "fill", 3, "BLOCK NUMBER STREAM: with bytes that the number gives", fill },
+    { "copy", 3, "FROM TO STREAM: of blocks or leases", copy },
+    { "check", 3, "BLOCK-OR-LEASE NUMBER STREAM: compares every byte", check },
+    { NULL, 0, NULL, NULL },
+};
+
+void actor_gpu_end(void)
+{
+    const char *name, *stream = actor_next(KIND_STREAM);
+    weir_cuda_stream handle = stream ? weir_stream_handle(actor_get(KIND_STREAM, stream)) : NULL;
+    while ((name = actor_next(KIND_BLOCK))) {
+        struct block *block = actor_get(KIND_BLOCK, name);
+        weir_free(actor.w, block->ptr, handle);
+        free(block);
+        actor_set(KIND_BLOCK, name, NULL);
+    }
+    while ((name = actor_next(KIND_MARK))) {
+        actor.gpu->event_destroy(actor_get(KIND_MARK, name));
+        actor_set(KIND_MARK, name, NULL);
+    }
+    while ((name = actor_next(KIND_STREAM))) {
+        weir_stream_close(actor_get(KIND_STREAM, name));
+        actor_set(KIND_STREAM, name, NULL);
+    }
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* control.c - what a control socket answers to every question: figures, memory that is given, and a policy that changes. */
+#include "config.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/service.h"
+#include "lib/weir_internal.h"
+#include "share/control_answer.h"
+#include "tests/share/control_scene.h"
+#include "tests/support/suite.h"
+
+/* Figures ------------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(process_tells_who_it_is)
+{
+    struct answers answers;
+    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    ck_assert_int_eq(query.pid, getpid());
+    const struct wire_message *process = &answers.items[0];
+    ck_assert_int_eq(process->type, WIRE_PROCESS);
+    ck_assert_int_eq(process->u.process.pid, getpid());
+    ck_assert_uint_eq(process->u.process.devices, 1);
+    ck_assert_uint_eq(process->u.process.pools, 2);
+    ck_assert_ptr_nonnull(strstr(process->u.process.program, "control"));
+    ck_assert_str_eq(process->u.process.version, weir_version());
+    ck_assert_str_eq(process->u.process.policy, "policy_text");
+}
+END_TEST
+
+START_TEST(figures_are_those_of_the_statistics)
+{
+    struct answers answers;
+    void *ptr = fixture_malloc(scene.stream, MIB(40));
+    scene_leave_idle(MIB(100));
+    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    ck_assert_uint_eq(answers.count, 5);
+    weir_pool_stats figures = fixture_figures(scene.w, "main", 0);
+    const struct wire_message *device = &answers.items[1], *pool = &answers.items[2];
+    ck_assert_int_eq(device->type, WIRE_DEVICE);
+    ck_assert_str_eq(device->u.device.uuid, GPU_0);
+    ck_assert_uint_eq(device->u.device.memory, GIB(1));
+    ck_assert_uint_eq(device->u.device.memory_free, GIB(1) - figures.reserved);
+    ck_assert_int_eq(pool->type, WIRE_POOL);
+    ck_assert_str_eq(pool->u.pool.name, "main");
+    ck_assert_uint_eq(pool->u.pool.live, MIB(40));
+    ck_assert_uint_eq(pool->u.pool.idle, figures.idle);
+    ck_assert_uint_eq(pool->u.pool.reserved, figures.reserved);
+    ck_assert_uint_eq(pool->u.pool.keep, MIB(32));
+    ck_assert_uint_eq(pool->u.pool.release_threshold, UINT64_MAX);
+    ck_assert_uint_eq(pool->u.pool.mallocs, 2);
+    ck_assert_uint_eq(pool->u.pool.frees, 1);
+    ck_assert_uint_eq(pool->u.pool.live_blocks, 1);
+    ck_assert_str_eq(answers.items[3].u.pool.name, "other");
+    ck_assert_int_eq(weir_stream_free(scene.stream, ptr), WEIR_OK);
+}
+END_TEST
+
+static void call_policy(char *file)
+{
+    pthread_mutex_lock(&scene.w->config);
+    scene.w->policy->file = file;
+    pthread_mutex_unlock(&scene.w->config);
+}
+
+/* The end of a path tells more than its beginning, and the path may have bytes that a text must not have. */
+START_TEST(long_path_of_the_policy_is_cut_at_its_beginning)
+{
+    struct answers answers;
+    char path[600], *former = scene.w->policy->file;
+    for (size_t at = 0; at < 400; at++)
+        path[at] = (char)(at % 2 ? 0xa9 : 0xc3);
+    snprintf(path + 400, sizeof path - 400, "/\t\x7f\xc2\x85.yaml");
+    call_policy(path);
+    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
+    call_policy(former);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    const char *told = answers.items[0].u.process.policy;
+    ck_assert_int_eq(told[0], (char)0xc3);
+    ck_assert_uint_gt(strlen(told), WIRE_TEXT_SIZE - 10);
+    ck_assert_str_eq(told + strlen(told) - 8, "\xc3\xa9/.yaml");
+}
+END_TEST
+
+START_TEST(figures_that_cannot_be_had_are_denied_with_the_reason)
+{
+    sim_fail("device_memory", 1, GPU_UNKNOWN);
+    scene_expect_denial((struct wire_message){ .type = WIRE_STATS }, WEIR_CUDA_ERROR, "memory of device 0");
+}
+END_TEST
+
+/* The one that is written from doc/protocol.md alone, and holds the process to it. */
+START_TEST(client_in_python_understands_it)
+{
+    static const char *const questions[] = { "stats", "offer " GPU_0 };
+    static const char *const answers[] = { "\"name\": \"other\"", "{\"bytes\": 100663296}" };
+    scene_leave_idle(MIB(128));
+    for (size_t i = 0; i < 2; i++) {
+        char command[1024], line[4096] = "";
+        snprintf(command, sizeof command, "PYTHONDONTWRITEBYTECODE=1 exec python3 '%s/tests/share/client.py' %s %s 2>&1",
+                 getenv("top_srcdir"), scene_path(1), questions[i]);
+        FILE *client = popen(command, "r");
+        ck_assert_ptr_nonnull(client);
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, client));
+        ck_assert_msg(strstr(line, answers[i]), "'%s' without '%s'", line, answers[i]);
+        ck_assert_int_eq(pclose(client), 0);
+    }
+}
+END_TEST
+
+/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct wire_message trim(const char *pool, uint64_t keep)
+{
+    struct wire_message question = { .type = WIRE_TRIM, .u.trim = { .keep = keep, .deadline_ms = PATIENCE_MS } };
+    snprintf(question.u.trim.pool, sizeof question.u.trim.pool, "%s", pool);
+    return question;
+}
+
+START_TEST(offer_is_what_is_idle_above_what_is_kept)
+{
+    scene_leave_idle(MIB(128));
+    ck_assert_uint_eq(scene_answer_to(scene_offer(GPU_0)).u.offered.bytes, MIB(96));
+}
+END_TEST
+
+START_TEST(device_without_pools_and_unknown_one_offer_nothing)
+{
+    scene_leave_idle(MIB(128));
+    ck_assert_uint_eq(scene_answer_to(scene_offer(GPU_1)).u.offered.bytes, 0);
+    ck_assert_uint_eq(scene_answer_to(scene_offer("GPU-unknown")).u.offered.bytes, 0);
+}
+END_TEST
+
+START_TEST(neighbour_is_given_what_it_wants_and_counted)
+{
+    scene_leave_idle(MIB(128));
+    struct wire_message gave = scene_answer_to(scene_give(MIB(64), GPU_0, PATIENCE_MS));
+    ck_assert_int_eq(gave.type, WIRE_GAVE);
+    ck_assert_uint_ge(gave.u.gave.bytes, MIB(64));
+    ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).reserved, MIB(128) - gave.u.gave.bytes);
+    struct answers answers;
+    scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
+    ck_assert_uint_eq(answers.items[1].u.device.asks_received, 1);
+    ck_assert_uint_eq(answers.items[1].u.device.bytes_given, gave.u.gave.bytes);
+}
+END_TEST
+
+START_TEST(neighbour_is_not_given_what_is_kept)
+{
+    scene_leave_idle(MIB(128));
+    ck_assert_uint_eq(scene_answer_to(scene_give(GIB(100), GPU_0, PATIENCE_MS)).u.gave.bytes, MIB(96));
+    ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).reserved, MIB(32));
+}
+END_TEST
+
+START_TEST(neighbour_on_another_gpu_is_told_so)
+{
+    scene_expect_denial(scene_give(1, "GPU-unknown", 100), WEIR_NOT_FOUND, "does not use");
+}
+END_TEST
+
+/* A machine that is too slow to ask too often has shown that as many are served as are allowed. */
+START_TEST(who_asks_too_often_is_denied_until_later)
+{
+    struct answers answers;
+    struct share_query query = { 0 };
+    unsigned given = 0;
+    uint64_t begun = weir__service_now();
+    while (query.status == WEIR_OK && given < 3 * SHARE_GIVES_AT_ONCE) {
+        query = scene_ask(scene_give(1, GPU_0, 0), &answers);
+        given += query.status == WEIR_OK;
+    }
+    uint64_t took = weir__service_now() - begun;
+    ck_assert_uint_ge(given, SHARE_GIVES_AT_ONCE);
+    ck_assert_uint_le(given, SHARE_GIVES_AT_ONCE + 1 + took * SHARE_GIVES_A_SECOND / UINT64_C(1000000000));
+    ck_assert_str_eq(query.text, query.status == WEIR_OK ? "" : "asked too often: ask again later");
+    while ((query = scene_ask(scene_give(1, GPU_0, 0), &answers)).status == WEIR_BUSY)
+        scene_nap();
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+}
+END_TEST
+
+START_TEST(operator_trims_one_pool_to_the_byte)
+{
+    scene_leave_idle(MIB(128));
+    ck_assert_uint_eq(scene_answer_to(trim("main", MIB(64))).u.gave.bytes, MIB(64));
+    ck_assert_uint_eq(scene_answer_to(trim("other", 0)).u.gave.bytes, 0);
+    ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).reserved, MIB(64));
+}
+END_TEST
+
+START_TEST(operator_trims_every_pool_to_what_the_policy_keeps)
+{
+    scene_leave_idle(MIB(128));
+    ck_assert_uint_eq(scene_answer_to(trim("", WIRE_POLICY_KEEP)).u.gave.bytes, MIB(96));
+    ck_assert_uint_eq(scene_answer_to(trim("", 0)).u.gave.bytes, MIB(32));
+}
+END_TEST
+
+START_TEST(operator_may_trim_as_often_as_he_likes)
+{
+    for (unsigned i = 0; i < 2 * SHARE_GIVES_AT_ONCE; i++)
+        scene_answer_to(trim("", 0));
+    struct answers answers;
+    scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
+    ck_assert_uint_eq(answers.items[1].u.device.asks_received, 0);
+}
+END_TEST
+
+START_TEST(unknown_pool_is_told_with_those_that_there_are)
+{
+    scene_expect_denial(trim("mian", 0), WEIR_NOT_FOUND, "there is no pool 'mian'; there is main, other");
+}
+END_TEST
+
+/* A give that waits for a kernel. Time stands still on the simulator, so that it waits until it is too late. */
+static void *leave_pending(void)
+{
+    void *ptr = fixture_malloc(scene.stream, MIB(128));
+    ck_assert_int_eq(fixture_gpu()->delay((gpu_stream)weir_stream_handle(scene.stream), UINT64_C(3600000000000)), GPU_SUCCESS);
+    ck_assert_int_eq(weir_stream_free(scene.stream, ptr), WEIR_OK);
+    return ptr;
+}
+
+static uint64_t asks_received(void)
+{
+    struct answers answers;
+    struct share_query query = scene_ask((struct wire_message){ .type = WIRE_STATS }, &answers);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    return answers.items[1].u.device.asks_received;
+}
+
+static size_t events(void)
+{
+    struct sim_census census;
+    sim_census(&census);
+    return census.events;
+}
+
+START_TEST(others_are_answered_while_memory_is_given)
+{
+    struct wire_message question = scene_give(MIB(96), GPU_0, PATIENCE_MS), message;
+    leave_pending();
+    int fd = scene_connect();
+    scene_say(fd, &question);
+    while (asks_received() == 0)
+        scene_nap();
+    scene_expect_no_harm();
+    sim_advance(UINT64_C(3600000000000));
+    ck_assert(scene_hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_GAVE);
+    ck_assert_uint_eq(message.u.gave.bytes, MIB(96));
+    close(fd);
+}
+END_TEST
+
+START_TEST(several_are_given_to_at_once)
+{
+    struct wire_message question = scene_give(MIB(32), GPU_0, PATIENCE_MS), message;
+    int fds[4];
+    leave_pending();
+    for (unsigned i = 0; i < 4; i++)
+        scene_say(fds[i] = scene_connect(), &question);
+    while (asks_received() < 4)
+        scene_nap();
+    sim_advance(UINT64_C(3600000000000));
+    uint64_t given = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert(scene_hear(fds[i], &message));
+        ck_assert_int_eq(message.type, WIRE_GAVE);
+        given += message.u.gave.bytes;
+        close(fds[i]);
+    }
+    ck_assert_uint_eq(given, MIB(96));
+}
+END_TEST
+
+START_TEST(second_give_on_one_connection_is_denied_and_other_questions_are_not)
+{
+    struct wire_message first = scene_give(MIB(32), GPU_0, PATIENCE_MS), second = first, third = scene_offer(GPU_0), message;
+    leave_pending();
+    second.request = 2;
+    third.request = 3;
+    int fd = scene_connect();
+    scene_say(fd, &first);
+    scene_say(fd, &second);
+    scene_say(fd, &third);
+    ck_assert(scene_hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_DENIED);
+    ck_assert_uint_eq(message.request, 2);
+    ck_assert_uint_eq(message.u.refused.status, WEIR_BUSY);
+    ck_assert(scene_hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_OFFERED);
+    ck_assert_uint_eq(message.request, 3);
+    sim_advance(UINT64_C(3600000000000));
+    ck_assert(scene_hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_GAVE);
+    ck_assert_uint_eq(message.request, 1);
+    close(fd);
+}
+END_TEST
+
+START_TEST(what_is_pending_is_waited_for_until_the_deadline)
+{
+    leave_pending();
+    ck_assert_uint_eq(scene_answer_to(scene_give(MIB(32), GPU_0, 20)).u.gave.bytes, 0);
+}
+END_TEST
+
+START_TEST(give_ends_with_its_connection)
+{
+    struct wire_message question = scene_give(MIB(32), GPU_0, 600000);
+    size_t before;
+    leave_pending();
+    before = events();
+    int fd = scene_connect();
+    scene_say(fd, &question);
+    while (events() <= before)
+        scene_nap();
+    close(fd);
+    while (events() > before)
+        scene_nap();
+    scene_expect_no_harm();
+}
+END_TEST
+
+START_TEST(weir_closes_during_a_give)
+{
+    struct wire_message question = scene_give(MIB(32), GPU_0, 600000), message;
+    leave_pending();
+    int fd = scene_connect();
+    scene_say(fd, &question);
+    while (asks_received() == 0)
+        scene_nap();
+    weir_close(scene.w);
+    scene.w = NULL;
+    ck_assert(!scene_hear(fd, &message));
+    close(fd);
+}
+END_TEST
+
+/* The policy --------------------------------------------------------------------------------------------------------------------------- */
+
+static struct wire_message set(const char *text)
+{
+    struct wire_message question = { .type = WIRE_SET };
+    snprintf(question.u.set.text, sizeof question.u.set.text, "%s", text);
+    return question;
+}
+
+START_TEST(live_key_is_set)
+{
+    ck_assert_int_eq(scene_answer_to(set("pools.main.keep=64MiB")).type, WIRE_READY);
+    ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).keep, MIB(64));
+}
+END_TEST
+
+START_TEST(keeper_is_set_on_and_off)
+{
+    scene_answer_to(set("keeper=true"));
+    ck_assert(weir__keeper_is_on(scene.w));
+    scene_answer_to(set("keeper=false"));
+    ck_assert(!weir__keeper_is_on(scene.w));
+    scene_expect_no_harm();
+}
+END_TEST
+
+START_TEST(wrong_assignment_is_denied_and_changes_nothing)
+{
+    scene_expect_denial(set("pools.main.keep=much"), WEIR_BAD_POLICY, "keep");
+    ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).keep, MIB(32));
+}
+END_TEST
+
+#define UMLAUT_10 "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+
+/* Each assignment is an error of its own, with a name that is none; they are moved along until a character lies across the limit. */
+START_TEST(long_refusal_is_cut_where_a_character_ends)
+{
+    static const char names[] = UMLAUT_10 UMLAUT_10 "=1," UMLAUT_10 UMLAUT_10 "=1," UMLAUT_10 UMLAUT_10 "=1";
+    bool was_shorter = false;
+    for (int pad = 1; pad < 40; pad++) {
+        char text[WIRE_TEXT_SIZE];
+        struct answers answers;
+        snprintf(text, sizeof text, "%0*d=1,%s", pad, 0, names);
+        struct share_query query = scene_ask(set(text), &answers);
+        ck_assert_int_eq(query.status, WEIR_BAD_POLICY);
+        size_t len = strlen(query.text);
+        was_shorter = was_shorter || len == WIRE_TEXT_SIZE - 2;
+        ck_assert_uint_ge(len, WIRE_TEXT_SIZE - 2);
+        ck_assert_msg(query.text[len - 1] != (char)0xc3, "'%s'", query.text);
+    }
+    ck_assert(was_shorter);
+}
+END_TEST
+
+START_TEST(policy_of_a_text_cannot_be_read_again)
+{
+    scene_expect_denial((struct wire_message){ .type = WIRE_RELOAD }, WEIR_INVALID, "policy_text");
+}
+END_TEST
+
+START_TEST(policy_of_a_file_is_read_again)
+{
+    char path[128];
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream_close(scene.stream);
+    weir_close(scene.w);
+    snprintf(path, sizeof path, "%s/policy.yaml", scene.runtime);
+    for (int round = 0; round < 2; round++) {
+        FILE *file = fopen(path, "w");
+        ck_assert_ptr_nonnull(file);
+        fprintf(file, "weir: 1\ncontrol: true\npools: { main: { keep: %dMiB } }\n", 32 + round);
+        fclose(file);
+        options.policy_file = path;
+        options.gpu = "sim";
+        if (round == 0)
+            ck_assert_msg(weir_open(&options, &error, &scene.w) == WEIR_OK, "%s", error.text);
+        else
+            ck_assert_int_eq(scene_answer_to((struct wire_message){ .type = WIRE_RELOAD }).type, WIRE_READY);
+        ck_assert_uint_eq(fixture_figures(scene.w, "main", 0).keep, MIB(32 + round));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("control");
+    TCase *figures = suite_case(suite, "figures", 60);
+    tcase_add_checked_fixture(figures, scene_open, scene_close);
+    tcase_add_test(figures, process_tells_who_it_is);
+    tcase_add_test(figures, figures_are_those_of_the_statistics);
+    tcase_add_test(figures, long_path_of_the_policy_is_cut_at_its_beginning);
+    tcase_add_test(figures, figures_that_cannot_be_had_are_denied_with_the_reason);
+    if (!getenv("top_srcdir") || system("python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null") != 0)
+        printf("# client_in_python_understands_it: not tried: needs python3 of 3.9 or later, and make check\n");
+    else
+        tcase_add_test(figures, client_in_python_understands_it);
+    TCase *memory = suite_case(suite, "memory", 60);
+    tcase_add_checked_fixture(memory, scene_open, scene_close);
+    tcase_add_test(memory, offer_is_what_is_idle_above_what_is_kept);
+    tcase_add_test(memory, device_without_pools_and_unknown_one_offer_nothing);
+    tcase_add_test(memory, neighbour_is_given_what_it_wants_and_counted);
+    tcase_add_test(memory, neighbour_is_not_given_what_is_kept);
+    tcase_add_test(memory, neighbour_on_another_gpu_is_told_so);
+    tcase_add_test(memory, who_asks_too_often_is_denied_until_later);
+    tcase_add_test(memory, operator_trims_one_pool_to_the_byte);
+    tcase_add_test(memory, operator_trims_every_pool_to_what_the_policy_keeps);
+    tcase_add_test(memory, operator_may_trim_as_often_as_he_likes);
+    tcase_add_test(memory, unknown_pool_is_told_with_those_that_there_are);
+    tcase_add_test(memory, others_are_answered_while_memory_is_given);
+    tcase_add_test(memory, several_are_given_to_at_once);
+    tcase_add_test(memory, second_give_on_one_connection_is_denied_and_other_questions_are_not);
+    tcase_add_test(memory, what_is_pending_is_waited_for_until_the_deadline);
+    tcase_add_test(memory, give_ends_with_its_connection);
+    tcase_add_test(memory, weir_closes_during_a_give);
+    TCase *changes = suite_case(suite, "policy", 60);
+    tcase_add_checked_fixture(changes, scene_open, scene_close);
+    tcase_add_test(changes, live_key_is_set);
+    tcase_add_test(changes, keeper_is_set_on_and_off);
+    tcase_add_test(changes, wrong_assignment_is_denied_and_changes_nothing);
+    tcase_add_test(changes, long_refusal_is_cut_where_a_character_ends);
+    tcase_add_test(changes, policy_of_a_text_cannot_be_read_again);
+    tcase_add_test(changes, policy_of_a_file_is_read_again);
+    return suite_run(suite);
+}

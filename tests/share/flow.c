@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/* flow.c - blocks and frames in great numbers, from process to process to process, all of them busy at once. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/share/stage.h"
+
+#define SIZE 65536
+#define FRAMES 1500
+#define CYCLES 10000
+#define EVENTS 32    /* by which a process may have more, behind frees that it will look at some time */
+#define GROWTH 32768 /* bytes of malloc by which a process may have more after many cycles, for what happened to be under way */
+
+static void publish(struct player *exporter, const char *name, unsigned number)
+{
+    stage_say(exporter, "malloc %s %d s", name, SIZE);
+    stage_say(exporter, "fill %s %u s", name, number);
+    stage_say(exporter, "publish %s %s s", name, name);
+    stage_say(exporter, "forget %s", name);
+}
+
+/* Nothing grows ------------------------------------------------------------------------------------------------------------------------ */
+
+struct figures {
+    unsigned long long heap, events, fds;
+};
+
+static struct figures figures_of(struct player *player)
+{
+    struct figures figures = { .heap = stage_number(stage_say(player, "heap"), "heap") };
+    const char *counts = stage_say(player, "counts");
+    figures.events = stage_number(counts, "events");
+    figures.fds = stage_number(counts, "fds");
+    return figures;
+}
+
+static void check_growth(struct player *player, const struct figures *before)
+{
+    if (stage_is_simulated()) {
+        /* What has ended is closed a moment later, then as before. */
+        const char *counts = stage_say(player, "counts");
+        for (int i = 0; i < 3000 && stage_number(counts, "fds") > before->fds; i++) {
+            nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+            counts = stage_say(player, "counts");
+        }
+        ck_assert_msg(stage_number(counts, "fds") <= before->fds, "there were %llu descriptors, and are now:%s", before->fds, counts);
+        unsigned long long events = stage_number(counts, "events");
+        ck_assert_msg(events <= before->events + EVENTS, "there were %llu events, and are now:%s", before->events, counts);
+    }
+    unsigned long long heap = stage_number(stage_say(player, "heap"), "heap");
+    ck_assert_msg(heap <= before->heap + GROWTH, "%llu bytes of malloc were in use, and %llu are now", before->heap, heap);
+}
+
+/* How many leases are under way at a time, and so how many there ever are, is a matter of luck; with the import they go. */
+START_TEST(ten_thousand_leases_leave_nothing_on_either_side)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    struct figures before[2];
+    publish(exporter, "a", 3);
+    for (int round = 0; round < 2; round++) {
+        stage_say(importer, "cycles i a %d s", round ? CYCLES - CYCLES / 10 : CYCLES / 10);
+        stage_until(exporter, " leases=0 mappings=1", "info");
+        stage_say(importer, "import_close i");
+        stage_until(exporter, " importers=0 ", "info");
+        if (round == 0) {
+            before[0] = figures_of(exporter);
+            before[1] = figures_of(importer);
+            stage_say(importer, "import i frames");
+        }
+    }
+    check_growth(exporter, &before[0]);
+    check_growth(importer, &before[1]);
+}
+END_TEST
+
+START_TEST(many_publications_leave_nothing_on_either_side)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    struct figures before[2];
+    for (unsigned number = 1; number <= 600; number++) {
+        publish(exporter, "a", number);
+        stage_say(importer, "cycles i a 2 s");
+        stage_say(exporter, "withdraw a");
+        if (number != 100 && number != 600)
+            continue;
+        stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+        if (number == 600)
+            break;
+        before[0] = figures_of(exporter);
+        before[1] = figures_of(importer);
+    }
+    check_growth(exporter, &before[0]);
+    check_growth(importer, &before[1]);
+}
+END_TEST
+
+START_TEST(many_imports_leave_nothing_on_either_side)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct figures before[2];
+    publish(exporter, "a", 3);
+    for (unsigned round = 1; round <= 200; round++) {
+        stage_say(importer, "import i frames");
+        stage_say(importer, "cycles i a 2 s");
+        stage_say(importer, "import_close i");
+        if (round == 20) {
+            stage_until(exporter, " importers=0 ", "info");
+            before[0] = figures_of(exporter);
+            before[1] = figures_of(importer);
+        }
+    }
+    stage_until(exporter, " importers=0 ", "info");
+    check_growth(exporter, &before[0]);
+    check_growth(importer, &before[1]);
+}
+END_TEST
+
+START_TEST(many_readers_of_one_ring_after_the_other_leave_nothing)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    struct figures before[2];
+    stage_say(exporter, "ring r %d 4 drop_oldest s", SIZE);
+    for (unsigned round = 1; round <= 200; round++) {
+        stage_say(importer, "reader i q r 2");
+        stage_say(exporter, "write r 1 3 %d s", SIZE);
+        stage_say(importer, "next q l 20000 s");
+        stage_say(importer, "release l s");
+        stage_say(importer, "reader_close q");
+        if (round == 20) {
+            stage_until(exporter, " leases=0 ", "info");
+            before[0] = figures_of(exporter);
+            before[1] = figures_of(importer);
+        }
+    }
+    stage_until(exporter, " leases=0 ", "info");
+    check_growth(exporter, &before[0]);
+    check_growth(importer, &before[1]);
+}
+END_TEST
+
+/* Everybody at once -------------------------------------------------------------------------------------------------------------------- */
+
+static void open_ring(struct player *exporter, struct player **readers, unsigned count, const char *overflow)
+{
+    stage_say(exporter, "ring r %d 4 %s s", SIZE, overflow);
+    for (unsigned i = 0; i < count; i++) {
+        char name[] = "reader0";
+        name[6] = (char)('0' + i);
+        readers[i] = stage_importer(name);
+        stage_say(readers[i], "reader i q r %u", i % 4);
+        stage_tell(readers[i], "follow q 60000 s");
+    }
+}
+
+START_TEST(every_frame_reaches_every_reader_while_all_run)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
+    open_ring(exporter, readers, 4, "block");
+    stage_say(exporter, "write r 1 %d %d s", FRAMES, SIZE);
+    stage_say(exporter, "ring_close r");
+    for (int i = 0; i < 4; i++) {
+        const char *answer = stage_hear(readers[i]);
+        ck_assert_uint_eq(stage_number(answer, "frames"), FRAMES);
+        ck_assert_uint_eq(stage_number(answer, "last"), FRAMES);
+    }
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(frames_that_are_dropped_leave_gaps_and_no_others_are_seen)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *readers[3];
+    open_ring(exporter, readers, 3, "drop_oldest");
+    stage_say(exporter, "write r 1 %d %d s", FRAMES, SIZE);
+    stage_say(exporter, "ring_close r");
+    for (int i = 0; i < 3; i++) {
+        const char *answer = stage_hear(readers[i]);
+        ck_assert_uint_eq(stage_number(answer, "last"), FRAMES);
+    }
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(reader_that_is_killed_in_full_flow_takes_no_frame_from_the_others)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
+    open_ring(exporter, readers, 4, "block");
+    stage_say(exporter, "write r 1 50 %d s", SIZE);
+    stage_tell(exporter, "write r 51 %d %d s", FRAMES - 50, SIZE);
+    stage_signal(readers[1], SIGKILL);
+    stage_signal(readers[2], SIGKILL);
+    stage_hear(exporter);
+    stage_say(exporter, "ring_close r");
+    ck_assert_uint_eq(stage_number(stage_hear(readers[0]), "frames"), FRAMES);
+    ck_assert_uint_eq(stage_number(stage_hear(readers[3]), "frames"), FRAMES);
+    stage_until(exporter, " importers=2 hung=0 evicted=0 blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(exporter_that_is_killed_in_full_flow_leaves_whole_frames_and_no_hanging_reader)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader;
+    stage_say(exporter, "ring r %d 4 block s", SIZE);
+    reader = stage_enter((struct role){ .name = "reader", .policy = stage_importer_policy() });
+    stage_say(reader, "import i frames 0 1");
+    stage_say(reader, "reader i q r 2");
+    stage_tell(reader, "follow q 60000 s");
+    stage_say(exporter, "write r 1 100 %d s", SIZE);
+    stage_tell(exporter, "write r 101 1000000 %d s", SIZE);
+    stage_signal(exporter, SIGKILL);
+    ck_assert_uint_ge(stage_number(stage_hear(reader), "frames"), 90);
+}
+END_TEST
+
+/* Threads --------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(threads_of_an_importer_share_its_connection)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    ck_assert_uint_eq(stage_number(stage_say(importer, "acquirers i a 6 300"), "served"), 4 * 300);
+    stage_until(exporter, " leases=0 mappings=1", "info");
+}
+END_TEST
+
+START_TEST(threads_publish_what_threads_of_others_acquire)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importers[3];
+    for (unsigned i = 0; i < 3; i++) {
+        char name[] = "importer0";
+        name[8] = (char)('0' + i);
+        importers[i] = stage_importer(name);
+        stage_tell(importers[i], "acquirers i a%u 3 300", i);
+    }
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "publishers a 4 300"), "served"), 4 * 300);
+    for (int i = 0; i < 3; i++)
+        stage_hear(importers[i]);
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(pool_is_made_anew_under_threads_that_come_and_go)
+{
+    struct player *exporter = stage_exporter("exporter", ", retire_after: 10ms"), *importer = stage_importer("importer");
+    for (unsigned round = 1; round <= 8; round++) {
+        stage_tell(importer, "acquirers i a0 5 40");
+        stage_say(exporter, "publishers a 2 40");
+        stage_hear(importer);
+        stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+    }
+    publish(exporter, "a", 3);
+    stage_say(exporter, "withdraw a");
+    ck_assert_uint_ge(stage_number(stage_until(exporter, " importers=0 ", "info"), "epoch"), 2);
+}
+END_TEST
+
+START_TEST(all_threads_hear_that_the_exporter_was_killed)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    stage_say(importer, "import i frames 0 1");
+    publish(exporter, "a", 3);
+    stage_say(exporter, "synchronize s");
+    stage_tell(importer, "acquirers i a 6 1000000");
+    stage_until(exporter, " mappings=1", "info");
+    stage_signal(exporter, SIGKILL);
+    stage_hears(importer, "WEIR_GONE");
+    exporter = stage_exporter("next", NULL);
+    publish(exporter, "a", 4);
+    stage_say(importer, "acquirers i a 6 20");
+}
+END_TEST
+
+/* Pipelines ---------------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const middle_policy = "weir: 1\npools:\n  out: { devices: [0], ipc: posix_fd, share: { socket: second } }\n";
+
+/* From a camera through a filter to a screen: the filter copies, on its stream, and waits for nothing. */
+START_TEST(process_in_the_middle_hands_on_what_it_has_not_yet_got)
+{
+    struct player *camera = stage_exporter("camera", NULL);
+    struct player *filter = stage_enter((struct role){ .name = "filter", .policy = middle_policy });
+    stage_say(camera, "ring r %d 4 block s", SIZE);
+    stage_say(filter, "export out");
+    stage_say(filter, "ring r %d 4 block s", SIZE);
+    stage_say(filter, "import i frames");
+    stage_say(filter, "reader i q r 2");
+    struct player *screen = stage_enter((struct role){ .name = "screen", .policy = stage_importer_policy() });
+    stage_say(screen, "import i second");
+    stage_say(screen, "reader i q r 2");
+    stage_say(camera, "delay %u s", stage_long());
+    stage_say(camera, "mark delayed s");
+    for (unsigned number = 1; number <= 20; number++) {
+        stage_say(camera, "write r %u 1 %d s", number, SIZE);
+        stage_say(filter, "next q in 20000 s");
+        stage_say(filter, "take r out %d 20000 s", SIZE);
+        stage_say(filter, "copy in out s");
+        stage_say(filter, "release in s");
+        stage_say(filter, "push r out s");
+        stage_say(screen, "next q l 20000 s");
+        if (number == 1)
+            ck_assert_uint_eq(stage_number(stage_say(camera, "reached delayed"), "reached"), 0);
+        stage_say(screen, "check l %u s", number);
+        stage_say(screen, "release l s");
+    }
+}
+END_TEST
+
+START_TEST(two_processes_import_from_each_other)
+{
+    struct player *one = stage_exporter("one", NULL), *other = stage_enter((struct role){ .name = "other", .policy = middle_policy });
+    stage_say(other, "export out");
+    stage_say(one, "import i second");
+    stage_say(other, "import i frames");
+    for (unsigned number = 1; number <= 20; number++) {
+        publish(one, "a", number);
+        publish(other, "b", number + 1);
+        stage_say(one, "acquire i b l 0 s");
+        stage_say(other, "acquire i a l 0 s");
+        stage_say(one, "check l %u s", number + 1);
+        stage_say(other, "check l %u s", number);
+        stage_say(one, "withdraw a");
+        stage_say(other, "withdraw b");
+        stage_say(one, "release l s");
+        stage_say(other, "release l s");
+    }
+    stage_until(one, " blocks=0 leases=0 mappings=0", "info");
+    stage_until(other, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("flow");
+    TCase *growth = stage_case(suite, "growth");
+    tcase_add_test(growth, ten_thousand_leases_leave_nothing_on_either_side);
+    tcase_add_test(growth, many_publications_leave_nothing_on_either_side);
+    tcase_add_test(growth, many_imports_leave_nothing_on_either_side);
+    tcase_add_test(growth, many_readers_of_one_ring_after_the_other_leave_nothing);
+    TCase *at_once = stage_case(suite, "at_once");
+    tcase_add_test(at_once, every_frame_reaches_every_reader_while_all_run);
+    tcase_add_test(at_once, frames_that_are_dropped_leave_gaps_and_no_others_are_seen);
+    tcase_add_test(at_once, reader_that_is_killed_in_full_flow_takes_no_frame_from_the_others);
+    tcase_add_test(at_once, exporter_that_is_killed_in_full_flow_leaves_whole_frames_and_no_hanging_reader);
+    TCase *threads = stage_case(suite, "threads");
+    tcase_add_test(threads, threads_of_an_importer_share_its_connection);
+    tcase_add_test(threads, threads_publish_what_threads_of_others_acquire);
+    tcase_add_test(threads, pool_is_made_anew_under_threads_that_come_and_go);
+    tcase_add_test(threads, all_threads_hear_that_the_exporter_was_killed);
+    TCase *pipelines = stage_case(suite, "pipelines");
+    tcase_add_test(pipelines, process_in_the_middle_hands_on_what_it_has_not_yet_got);
+    tcase_add_test(pipelines, two_processes_import_from_each_other);
+    return suite_run(suite);
+}

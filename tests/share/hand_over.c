@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT */
+/* hand_over.c - blocks with a name, from one process to others. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/share/stage.h"
+
+#define MIB 1048576
+
+/* Publishes a new block of that name and number. */
+static void publish(struct player *exporter, const char *name, unsigned number)
+{
+    stage_say(exporter, "malloc %s %d s", name, MIB);
+    stage_say(exporter, "fill %s %u s", name, number);
+    stage_say(exporter, "publish %s %s s", name, name);
+    stage_say(exporter, "forget %s", name);
+}
+
+/* Data and order ----------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(block_of_a_name_is_read_as_it_was_written)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(importer, "check l 3 s");
+    stage_say(importer, "release l s");
+    stage_until(exporter, " leases=0 mappings=1", "info");
+}
+END_TEST
+
+START_TEST(acquire_does_not_wait_for_the_producer_but_the_stream_does)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_say(exporter, "delay %u s", stage_long());
+    publish(exporter, "a", 3);
+    stage_say(exporter, "mark written s");
+    stage_say(importer, "acquire i a l 0 s");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 0);
+    stage_say(importer, "check l 3 s");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 1);
+}
+END_TEST
+
+START_TEST(host_waits_gives_a_lease_out_once_the_producer_is_done)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    stage_say(importer, "import i frames 0 1");
+    stage_say(exporter, "delay %u s", stage_long() / 4);
+    publish(exporter, "a", 3);
+    stage_say(exporter, "mark written s");
+    stage_say(importer, "acquire i a l 0 s");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 1);
+    stage_say(importer, "check l 3 s");
+}
+END_TEST
+
+START_TEST(block_is_not_freed_before_the_consumer_s_stream_came_to_the_release)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "malloc own %d s", MIB);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(importer, "delay %u s", stage_long() / 2);
+    stage_say(importer, "copy l own s");
+    stage_say(importer, "mark read s");
+    stage_say(importer, "release l s");
+    stage_say(exporter, "withdraw a");
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+    ck_assert_uint_eq(stage_number(stage_say(importer, "reached read"), "reached"), 1);
+    publish(exporter, "b", 4);
+    stage_say(exporter, "synchronize s");
+    stage_say(importer, "check own 3 s");
+}
+END_TEST
+
+START_TEST(metadata_and_size_are_known_before_the_use)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_say(exporter, "malloc a %d s", MIB);
+    stage_say(exporter, "fill a 5 s");
+    stage_say(exporter, "publish a a s 70000 1920x1080");
+    const char *answer = stage_say(importer, "acquire i a l 0 s");
+    ck_assert_ptr_nonnull(strstr(answer, " size=70000 sequence=0 metadata=1920x1080"));
+    ck_assert_ptr_nonnull(strstr(stage_say(importer, "check l 5 s"), " bytes=70000"));
+}
+END_TEST
+
+START_TEST(name_is_published_again_and_again_and_never_read_as_a_former_block)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    for (unsigned number = 1; number <= 40; number++) {
+        publish(exporter, "a", number);
+        stage_say(importer, "acquire i a l 0 s");
+        stage_say(importer, "check l %u s", number);
+        stage_say(importer, "release l s");
+        stage_say(exporter, "withdraw a");
+    }
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+/* Captures ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(stream_that_captures_is_refused_and_goes_on_capturing)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(exporter, "malloc b %d s", MIB);
+    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(importer, "reader i q r 1");
+    stage_say(exporter, "take r x %d 0 s", MIB);
+    stage_say(exporter, "take r y %d 0 s", MIB);
+    stage_say(exporter, "push r x s");
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(exporter, "capture s");
+    stage_say(importer, "capture s");
+    stage_refuses(exporter, "WEIR_CAPTURING", "publish b b s");
+    stage_refuses(exporter, "WEIR_CAPTURING", "push r y s");
+    stage_refuses(exporter, "WEIR_CAPTURING", "drop r y s");
+    stage_refuses(importer, "WEIR_CAPTURING", "acquire i a m 0 s");
+    stage_refuses(importer, "WEIR_CAPTURING", "release l s");
+    stage_say(exporter, "capture_end s");
+    stage_say(importer, "capture_end s");
+    stage_say(importer, "check l 3 s");
+    stage_say(importer, "release l s");
+    stage_until(exporter, " blocks=3 leases=1 ", "info"); /* that of the frame */
+    stage_say(exporter, "publish b b s");
+    stage_say(exporter, "push r y s");
+    stage_say(importer, "next q m 20000 s");
+    stage_say(importer, "acquire i b n 0 s");
+}
+END_TEST
+
+START_TEST(service_thread_disturbs_no_capture)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "stream t");
+    stage_say(importer, "acquire i a l 0 t");
+    stage_say(importer, "capture_globally s");
+    stage_say(exporter, "capture_globally s");
+    stage_say(importer, "release l t");
+    stage_say(exporter, "withdraw a");
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+    stage_say(importer, "capture_end s");
+    stage_say(exporter, "capture_end s");
+}
+END_TEST
+
+/* Several ------------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(several_importers_lease_one_block)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importers[4];
+    char name[] = "importer0";
+    publish(exporter, "a", 3);
+    for (int i = 0; i < 4; i++) {
+        name[8] = (char)('0' + i);
+        importers[i] = stage_importer(name);
+        stage_say(importers[i], "acquire i a l 0 s");
+        stage_say(importers[i], "check l 3 s");
+    }
+    const char *info = stage_say(exporter, "info");
+    ck_assert_ptr_nonnull(strstr(info, " importers=4 hung=0 evicted=0 blocks=1 leases=4 mappings=4"));
+    for (int i = 0; i < 4; i++)
+        stage_say(importers[i], "release l s");
+    stage_until(exporter, " leases=0 mappings=4", "info");
+}
+END_TEST
+
+START_TEST(leases_of_one_block_share_its_mapping)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    unsigned long long ptr = stage_number(stage_say(importer, "acquire i a l 0 s"), "ptr");
+    ck_assert_uint_eq(stage_number(stage_say(importer, "acquire i a m 0 s"), "ptr"), ptr);
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=2 mappings=1"));
+    stage_say(importer, "release l s");
+    stage_until(exporter, " leases=1 mappings=1", "info");
+    stage_say(importer, "check m 3 s");
+    stage_say(importer, "release m s");
+    stage_until(exporter, " leases=0 mappings=1", "info");
+}
+END_TEST
+
+START_TEST(mapping_outlives_the_lease_and_serves_the_next)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    unsigned long long ptr = stage_number(stage_say(importer, "acquire i a l 0 s"), "ptr");
+    stage_say(importer, "release l s");
+    stage_until(exporter, " leases=0 mappings=1", "info");
+    ck_assert_uint_eq(stage_number(stage_say(importer, "acquire i a l 0 s"), "ptr"), ptr);
+}
+END_TEST
+
+/* Names -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(name_that_is_not_published_is_not_found)
+{
+    struct player *importer;
+    stage_exporter("exporter", NULL);
+    importer = stage_importer("importer");
+    stage_refuses(importer, "WEIR_NOT_FOUND", "acquire i a l 0 s");
+    stage_refuses(importer, "WEIR_INVALID", "acquire i no/name l 0 s");
+}
+END_TEST
+
+START_TEST(acquire_waits_until_the_name_is_published)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_tell(importer, "acquire i a l 60000 s");
+    stage_until(exporter, " messages=3", "messages");
+    publish(exporter, "b", 4);
+    publish(exporter, "a", 3);
+    stage_hear(importer);
+    stage_say(importer, "check l 3 s");
+}
+END_TEST
+
+START_TEST(acquire_that_waited_in_vain_leaves_no_lease)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_refuses(importer, "WEIR_TIMEOUT", "acquire i a l 30 s");
+    publish(exporter, "a", 3);
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=0 mappings=0"));
+    stage_say(importer, "acquire i a l 30 s");
+    stage_say(importer, "check l 3 s");
+}
+END_TEST
+
+START_TEST(withdrawn_block_is_used_on_by_who_leases_it_and_found_by_nobody)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(exporter, "withdraw a");
+    stage_refuses(exporter, "WEIR_NOT_FOUND", "withdraw a");
+    stage_refuses(importer, "WEIR_NOT_FOUND", "acquire i a m 0 s");
+    stage_say(importer, "check l 3 s");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " blocks=1 leases=1 mappings=1"));
+    stage_say(importer, "release l s");
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(withdrawn_block_that_is_only_mapped_is_given_back_unasked)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(importer, "release l s");
+    stage_until(exporter, " leases=0 mappings=1", "info");
+    stage_say(exporter, "withdraw a");
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(name_serves_another_block_while_the_former_is_leased)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(exporter, "withdraw a");
+    publish(exporter, "a", 4);
+    stage_say(importer, "acquire i a m 0 s");
+    stage_say(importer, "check l 3 s");
+    stage_say(importer, "check m 4 s");
+    stage_say(importer, "release l s");
+    stage_until(exporter, " blocks=1 leases=1 mappings=1", "info");
+    stage_say(importer, "check m 4 s");
+}
+END_TEST
+
+/* Refusals ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(published_block_is_not_its_user_s_to_free_or_to_publish_again)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    stage_say(exporter, "malloc a %d s", MIB);
+    stage_say(exporter, "malloc b %d s", MIB);
+    stage_say(exporter, "publish a a s");
+    stage_refuses(exporter, "WEIR_BUSY", "free a s");
+    stage_refuses(exporter, "WEIR_BUSY", "publish other a s");
+    stage_refuses(exporter, "WEIR_BUSY", "publish a b s");
+    stage_refuses(exporter, "WEIR_INVALID", "publish no/name b s");
+    stage_refuses(exporter, "WEIR_INVALID", "publish b b s %d", MIB + 1);
+    stage_say(exporter, "free b s");
+    stage_say(exporter, "forget a");
+}
+END_TEST
+
+START_TEST(metadata_beyond_its_limit_is_refused_and_at_the_limit_arrives)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    char metadata[258];
+    memset(metadata, 'x', 257);
+    metadata[257] = '\0';
+    stage_say(exporter, "malloc a %d s", MIB);
+    stage_refuses(exporter, "WEIR_INVALID", "publish a a s 0 %s", metadata);
+    metadata[256] = '\0';
+    stage_say(exporter, "publish a a s 0 %s", metadata);
+    const char *answer = stage_say(importer, "acquire i a l 0 s");
+    ck_assert_str_eq(strstr(answer, "metadata=") + strlen("metadata="), metadata);
+}
+END_TEST
+
+START_TEST(block_above_ipc_max_block_is_refused_when_it_is_allocated)
+{
+    struct player *exporter = stage_enter((struct role){
+        .name = "exporter",
+        .policy = "weir: 1\npools:\n  frames: { devices: [0], ipc: posix_fd, ipc_max_block: 2MiB, share: { socket: frames } }\n" });
+    stage_say(exporter, "export frames");
+    const char *text = stage_refuses(exporter, "WEIR_INVALID", "malloc a %d s", 3 * MIB);
+    ck_assert_ptr_nonnull(strstr(text, "ipc_max_block"));
+    stage_refuses(exporter, "WEIR_INVALID", "ring r %d 4 block s", 3 * MIB);
+    publish(exporter, "a", 1);
+}
+END_TEST
+
+START_TEST(scrub_clears_what_an_earlier_block_left)
+{
+    struct player *exporter = stage_exporter("exporter", ", scrub: true"), *importer = stage_importer("importer");
+    stage_say(exporter, "malloc a 65536 s");
+    stage_say(exporter, "fill a 9 s");
+    stage_say(exporter, "free a s");
+    stage_say(exporter, "malloc a 65536 s");
+    stage_say(exporter, "publish a a s");
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(importer, "check l 0 s");
+}
+END_TEST
+
+START_TEST(pool_is_exported_once_and_only_if_the_policy_says_so)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *other;
+    stage_refuses(exporter, "WEIR_BUSY", "export frames");
+    other = stage_enter((struct role){ .name = "other", .policy = stage_exporter_policy(NULL) });
+    stage_refuses(other, "WEIR_BUSY", "export frames");
+    other = stage_enter((struct role){ .name = "third", .policy = stage_importer_policy() });
+    stage_refuses(other, "WEIR_INVALID", "export own");
+}
+END_TEST
+
+START_TEST(process_imports_a_pool_once_at_a_time)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_refuses(importer, "WEIR_BUSY", "import j frames");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " importers=1 "));
+    stage_say(importer, "import_close i");
+    stage_say(importer, "import j frames");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " importers=1 "));
+}
+END_TEST
+
+START_TEST(no_more_importers_are_let_in_than_the_policy_has)
+{
+    struct player *exporter = stage_exporter("exporter", ", max_importers: 1"), *first = stage_importer("first");
+    struct player *second = stage_enter((struct role){ .name = "second", .policy = stage_importer_policy() });
+    const char *text = stage_refuses(second, "WEIR_REFUSED", "import i frames");
+    ck_assert_ptr_nonnull(strstr(text, "max_importers"));
+    stage_say(first, "import_close i");
+    stage_say(second, "import i frames");
+    stage_say(exporter, "reload %s", stage_policy_file("more", stage_exporter_policy(", max_importers: 2")));
+    stage_say(first, "import i frames");
+}
+END_TEST
+
+/* It was let in, and could not import: as long as it counted, it would be kept out. */
+START_TEST(importer_that_cannot_import_leaves_in_good_order)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    for (int i = 0; i < 3; i++) {
+        stage_say(importer, "fail_call pool_import 1");
+        stage_refuses(importer, "WEIR_CUDA_ERROR", "import i frames");
+    }
+    stage_until(exporter, " importers=0 ", "info");
+    stage_leave(importer);
+}
+END_TEST
+
+START_TEST(importer_that_does_not_see_the_exporters_gpu_is_told_so)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy(), .sim = "memory=1GiB" });
+    ck_assert_ptr_nonnull(strstr(stage_refuses(importer, "WEIR_NOT_FOUND", "import i frames"), "not visible"));
+    stage_until(exporter, " importers=0 ", "info");
+    stage_leave(importer);
+}
+END_TEST
+
+START_TEST(nobody_listens_is_gone)
+{
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    stage_refuses(importer, "WEIR_GONE", "import i frames");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("hand_over");
+    TCase *data = stage_case(suite, "data");
+    tcase_add_test(data, block_of_a_name_is_read_as_it_was_written);
+    tcase_add_test(data, acquire_does_not_wait_for_the_producer_but_the_stream_does);
+    tcase_add_test(data, host_waits_gives_a_lease_out_once_the_producer_is_done);
+    tcase_add_test(data, block_is_not_freed_before_the_consumer_s_stream_came_to_the_release);
+    tcase_add_test(data, metadata_and_size_are_known_before_the_use);
+    tcase_add_test(data, name_is_published_again_and_again_and_never_read_as_a_former_block);
+    TCase *captures = stage_case(suite, "captures");
+    tcase_add_test(captures, stream_that_captures_is_refused_and_goes_on_capturing);
+    tcase_add_test(captures, service_thread_disturbs_no_capture);
+    TCase *several = stage_case(suite, "several");
+    tcase_add_test(several, several_importers_lease_one_block);
+    tcase_add_test(several, leases_of_one_block_share_its_mapping);
+    tcase_add_test(several, mapping_outlives_the_lease_and_serves_the_next);
+    TCase *names = stage_case(suite, "names");
+    tcase_add_test(names, name_that_is_not_published_is_not_found);
+    tcase_add_test(names, acquire_waits_until_the_name_is_published);
+    tcase_add_test(names, acquire_that_waited_in_vain_leaves_no_lease);
+    tcase_add_test(names, withdrawn_block_is_used_on_by_who_leases_it_and_found_by_nobody);
+    tcase_add_test(names, withdrawn_block_that_is_only_mapped_is_given_back_unasked);
+    tcase_add_test(names, name_serves_another_block_while_the_former_is_leased);
+    TCase *refusals = stage_case(suite, "refusals");
+    tcase_add_test(refusals, published_block_is_not_its_user_s_to_free_or_to_publish_again);
+    tcase_add_test(refusals, metadata_beyond_its_limit_is_refused_and_at_the_limit_arrives);
+    tcase_add_test(refusals, block_above_ipc_max_block_is_refused_when_it_is_allocated);
+    tcase_add_test(refusals, scrub_clears_what_an_earlier_block_left);
+    tcase_add_test(refusals, pool_is_exported_once_and_only_if_the_policy_says_so);
+    tcase_add_test(refusals, process_imports_a_pool_once_at_a_time);
+    tcase_add_test(refusals, no_more_importers_are_let_in_than_the_policy_has);
+    if (stage_is_simulated()) {
+        tcase_add_test(refusals, importer_that_cannot_import_leaves_in_good_order);
+        tcase_add_test(refusals, importer_that_does_not_see_the_exporters_gpu_is_told_so);
+    }
+    tcase_add_test(refusals, nobody_listens_is_gone);
+    return suite_run(suite);
+}

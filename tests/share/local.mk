@@ -1,0 +1,111 @@
+## SPDX-License-Identifier: MIT
+## Pools across processes.
+check_PROGRAMS += tests/share/socket
+TESTS += tests/share/socket
+tests_share_socket_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_socket_LDADD = share/libshare.la tests/support/libsuite.la
+
+check_PROGRAMS += tests/share/query tests/share/control tests/share/control_strangers
+TESTS += tests/share/query tests/share/control tests/share/control_strangers
+tests_share_query_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_query_LDADD = share/libshare.la tests/support/libsuite.la
+tests_share_control_SOURCES = %reldir%/control.c %reldir%/control_scene.c %reldir%/control_scene.h
+tests_share_control_strangers_SOURCES = %reldir%/control_strangers.c %reldir%/control_scene.c %reldir%/control_scene.h
+tests_share_control_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_control_strangers_LDADD = tests/api/libfixture.la
+tests_share_control_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_control_LDADD = tests/api/libfixture.la
+
+## The same twice: as on this kernel, and as on one that has no SO_PEERPIDFD.
+check_PROGRAMS += tests/share/process tests/share/process_by_pid
+TESTS += tests/share/process tests/share/process_by_pid
+tests_share_process_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_process_LDADD = share/libshare.la tests/support/libsuite.la
+tests_share_process_by_pid_SOURCES = tests/share/process.c share/process.c
+tests_share_process_by_pid_CPPFLAGS = $(AM_CPPFLAGS) -DSO_PEERPIDFD=0x7ffe
+tests_share_process_by_pid_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_process_by_pid_LDADD = share/libshare.la tests/support/libsuite.la
+
+## The client in Python, which is written from doc/protocol.md alone.
+dist_check_SCRIPTS += %reldir%/client.sh
+TESTS += %reldir%/client.sh
+EXTRA_DIST += %reldir%/client.py %reldir%/client_test.py
+
+## A process that plays an exporter or an importer, and the stage for several of them. The linker puts actor_messages.c between the actor and
+## its sockets.
+check_PROGRAMS += tests/share/actor
+tests_share_actor_SOURCES = \
+	%reldir%/actor.c \
+	%reldir%/actor.h \
+	%reldir%/actor_crowd.c \
+	%reldir%/actor_export.c \
+	%reldir%/actor_gpu.c \
+	%reldir%/actor_import.c \
+	%reldir%/actor_memory.c \
+	%reldir%/actor_messages.c
+tests_share_actor_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=share_send -Wl,--wrap=share_receive
+tests_share_actor_LDADD = share/libshare.la
+
+check_LTLIBRARIES += tests/share/libstage.la
+tests_share_libstage_la_SOURCES = tests/share/stage.c tests/share/stage.h
+tests_share_libstage_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_libstage_la_LIBADD = share/libshare.la tests/support/libsuite.la
+
+share_stage_tests = \
+	tests/share/ends \
+	tests/share/faults \
+	tests/share/flow \
+	tests/share/hand_over \
+	tests/share/neighbours \
+	tests/share/neighbours_die \
+	tests/share/neighbours_strange \
+	tests/share/other_client \
+	tests/share/retire \
+	tests/share/rings \
+	tests/share/strangers \
+	tests/share/sweep
+check_PROGRAMS += $(share_stage_tests)
+TESTS += $(share_stage_tests)
+tests_share_ends_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_ends_LDADD = tests/share/libstage.la
+tests_share_faults_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_faults_LDADD = tests/share/libstage.la
+tests_share_flow_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_flow_LDADD = tests/share/libstage.la
+tests_share_hand_over_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_hand_over_LDADD = tests/share/libstage.la
+tests_share_neighbours_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_neighbours_LDADD = tests/share/libstage.la
+tests_share_neighbours_SOURCES = tests/share/neighbours.c tests/share/neighbourhood.c tests/share/neighbourhood.h
+tests_share_neighbours_strange_SOURCES = tests/share/neighbours_strange.c tests/share/neighbourhood.c tests/share/neighbourhood.h
+tests_share_neighbours_strange_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_neighbours_strange_LDADD = tests/share/libstage.la
+tests_share_neighbours_die_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_neighbours_die_LDADD = tests/share/libstage.la
+tests_share_other_client_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_other_client_LDADD = tests/share/libstage.la
+tests_share_retire_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_retire_LDADD = tests/share/libstage.la
+tests_share_rings_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_rings_LDADD = tests/share/libstage.la
+tests_share_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_strangers_LDADD = tests/share/libstage.la
+tests_share_sweep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_sweep_LDADD = tests/share/libstage.la
+
+
+## On a GPU as well: run.sh share of the bundle.
+check_PROGRAMS += tests/share/gpu
+TESTS += tests/share/gpu
+tests_share_gpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_gpu_LDADD = tests/share/libstage.la
+check_PROGRAMS += tests/share/neighbours_gpu
+TESTS += tests/share/neighbours_gpu
+tests_share_neighbours_gpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_neighbours_gpu_LDADD = tests/share/libstage.la
+gpu_bundle_programs += tests/share/actor tests/share/gpu tests/share/neighbours_gpu
+
+check_PROGRAMS += tests/share/data_path
+TESTS += tests/share/data_path
+tests_share_data_path_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_data_path_LDADD = tests/share/libstage.la

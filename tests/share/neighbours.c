@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * neighbours.c - processes on one GPU that give each other what they do not use: who is asked for how much, who is left alone, and that nobody
+ * waits for ever. The device has 1 GiB; pools grow and shrink by 32 MiB.
+ */
+#include "config.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/service.h"
+#include "share/control_answer.h"
+#include "tests/share/neighbourhood.h"
+
+#define ROUNDS 20
+#define ASKS 1000
+#define GIFTS (SHARE_GIVES_AT_ONCE + 20)
+
+/* Rescues ------------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(request_is_rescued_by_what_a_neighbour_does_not_use)
+{
+    struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
+    take(asker, "a", 512);
+    check_rescued(asker, 1, 256);
+    check_asked(holder, 1, 256);
+}
+END_TEST
+
+START_TEST(neighbour_gives_no_more_than_is_missing)
+{
+    struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
+    take(asker, "a", 512);
+    check_holds(holder, 512);
+    check_holds(asker, 512);
+}
+END_TEST
+
+START_TEST(figures_of_both_sides_agree)
+{
+    struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
+    take(asker, "a", 320);
+    take(asker, "b", 192);
+    take(asker, "c", 96);
+    const char *asks = stage_say(asker, "asks");
+    unsigned long long sent = stage_number(asks, "sent"), got = stage_number(asks, "got");
+    asks = stage_say(holder, "asks");
+    ck_assert_uint_eq(stage_number(asks, "received"), sent);
+    ck_assert_uint_eq(stage_number(asks, "given"), got);
+    ck_assert_uint_eq(got, (320 + 192 + 96 - 256) * MIB);
+}
+END_TEST
+
+START_TEST(live_memory_of_a_neighbour_stays_what_it_is)
+{
+    struct player *holder = enter("holder"), *asker = enter("asker");
+    take(holder, "a", 128);
+    stage_say(holder, "fill a 7 s");
+    idle(holder, 512);
+    take(asker, "b", 640);
+    stage_say(asker, "fill b 8 s");
+    stage_say(asker, "synchronize s");
+    stage_say(holder, "check a 7 s");
+}
+END_TEST
+
+START_TEST(neighbour_who_gave_can_allocate_on)
+{
+    struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
+    take(asker, "a", 512);
+    take(holder, "b", 512);
+    stage_say(asker, "free a s");
+    stage_say(asker, "synchronize s");
+    take(holder, "c", 256);
+    check_rescued(holder, 1, 256);
+    check_asked(asker, 1, 256);
+}
+END_TEST
+
+START_TEST(largest_is_asked_first_and_a_smaller_one_left_alone)
+{
+    struct player *small = enter_idle("small", 256), *large = enter_idle("large", 512), *asker = enter("asker");
+    take(asker, "a", 640);
+    check_rescued(asker, 1, 384);
+    check_asked(large, 1, 384);
+    check_asked(small, 0, 0);
+    check_holds(small, 256);
+}
+END_TEST
+
+START_TEST(two_who_have_not_enough_alone_rescue_together)
+{
+    struct player *some = enter_idle("some", 320), *more = enter_idle("more", 448), *asker = enter("asker");
+    take(asker, "a", 896);
+    check_rescued(asker, 2, 640);
+    check_asked(more, 1, 448);
+    check_asked(some, 1, 192);
+    check_holds(some, 128);
+}
+END_TEST
+
+START_TEST(seven_neighbours_give_a_little_each)
+{
+    struct player *holders[7], *asker;
+    char name[16];
+    for (int i = 0; i < 7; i++) {
+        snprintf(name, sizeof name, "holder%d", i);
+        holders[i] = enter_idle(name, 128);
+    }
+    asker = enter("asker");
+    take(asker, "a", 1024);
+    check_rescued(asker, 7, 896);
+    for (int i = 0; i < 7; i++)
+        check_asked(holders[i], 1, 128);
+}
+END_TEST
+
+/* More often, and faster, than a neighbour lets itself be asked: then the request takes longer. */
+START_TEST(rescues_in_a_row_are_slowed_down_and_not_refused)
+{
+    struct player *a = enter("a"), *b = enter("b");
+    for (int i = 0; i < GIFTS; i++) {
+        idle(a, 768);
+        idle(b, 768);
+    }
+    ck_assert_uint_ge(stage_number(stage_say(a, "asks"), "rescued"), GIFTS - 1);
+    ck_assert_uint_ge(stage_number(stage_say(b, "asks"), "rescued"), GIFTS);
+}
+END_TEST
+
+START_TEST(caches_of_a_neighbour_are_emptied)
+{
+    struct player *holder = enter_with("holder", "cache: { largest: 64MiB, per_stream: 256MiB, per_device: 256MiB }, "), *asker;
+    char block[16];
+    for (int i = 0; i < 4; i++) {
+        snprintf(block, sizeof block, "b%d", i);
+        take(holder, block, 32);
+    }
+    for (int i = 0; i < 4; i++)
+        stage_say(holder, "free b%d s", i);
+    ck_assert_uint_eq(stage_number(stage_say(holder, "pool p"), "cached"), 128 * MIB);
+    asker = enter("asker");
+    take(asker, "a", 1024);
+    check_asked(holder, 1, 128);
+    check_holds(holder, 0);
+}
+END_TEST
+
+START_TEST(every_pool_of_a_neighbour_counts)
+{
+    struct player *holder = enter_idle("holder", 256), *asker = enter("asker");
+    stage_say(holder, "pool_malloc q x %llu s", (unsigned long long)(512 * MIB));
+    stage_say(holder, "free x s");
+    stage_say(holder, "synchronize s");
+    take(asker, "a", 896);
+    check_rescued(asker, 1, 640);
+    unsigned long long left = stage_number(stage_say(holder, "pool p"), "reserved");
+    left += stage_number(stage_say(holder, "pool q"), "reserved");
+    ck_assert_uint_eq(left, 128 * MIB);
+}
+END_TEST
+
+/* Nobody can help ---------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(neighbours_who_have_not_enough_together_are_not_asked_to_give)
+{
+    struct player *some = enter_idle("some", 256), *more = enter("more"), *asker = enter("asker");
+    take(more, "live", 256);
+    idle(more, 128);
+    run_out(asker, 896);
+    check_not_rescued(asker);
+    check_asked(some, 0, 0);
+    check_asked(more, 0, 0);
+    check_holds(some, 256);
+    check_holds(more, 384);
+}
+END_TEST
+
+START_TEST(report_tells_of_the_neighbours)
+{
+    struct player *some = enter_idle("some", 256), *more = enter("more"), *asker = enter("asker");
+    take(more, "live", 512);
+    const char *report = run_out(asker, 896);
+    ck_assert_msg(strstr(report, "2 other processes on this GPU offered") != NULL, "%s", report);
+    check_asked(some, 0, 0);
+}
+END_TEST
+
+START_TEST(who_is_alone_runs_out)
+{
+    struct player *asker = enter("asker");
+    take(asker, "a", 768);
+    const char *report = run_out(asker, 512);
+    ck_assert_msg(strstr(report, "no other process that has control: true") != NULL, "%s", report);
+    check_not_rescued(asker);
+}
+END_TEST
+
+START_TEST(request_that_failed_succeeds_once_a_neighbour_has_something)
+{
+    struct player *holder = enter("holder"), *asker = enter("asker");
+    take(holder, "a", 768);
+    run_out(asker, 512);
+    stage_say(holder, "free a s");
+    stage_say(holder, "synchronize s");
+    take_in_the_end(asker, "b", 512);
+    check_rescued(asker, 1, 256);
+}
+END_TEST
+
+/* Who is not asked --------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(process_without_control_is_not_asked)
+{
+    struct player *holder = stage_enter((struct role){ .name = "holder", .policy = policy_with("", "") }), *asker = enter("asker");
+    idle(holder, 768);
+    run_out(asker, 512);
+    check_silent(holder);
+    check_holds(holder, 768);
+}
+END_TEST
+
+START_TEST(process_without_control_asks_others)
+{
+    struct player *holder = enter_idle("holder", 768), *asker;
+    asker = stage_enter((struct role){ .name = "asker", .policy = policy_with("", "") });
+    take(asker, "a", 512);
+    check_rescued(asker, 1, 256);
+    check_asked(holder, 1, 256);
+}
+END_TEST
+
+START_TEST(policy_without_the_step_asks_nobody)
+{
+    struct player *holder = enter_idle("holder", 768);
+    struct player *asker = stage_enter((struct role){ .name = "asker",
+                                                      .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: "
+                                                                "{ steps: [flush, wait, trim, callbacks] } }\n" });
+    run_out(asker, 512);
+    check_silent(asker);
+    check_silent(holder);
+}
+END_TEST
+
+START_TEST(at_a_cap_nobody_is_asked)
+{
+    struct player *holder = enter_idle("holder", 512), *asker = enter_with("asker", "max_size: 256MiB, ");
+    take(asker, "a", 256);
+    run_out(asker, 64);
+    check_silent(asker);
+    check_silent(holder);
+}
+END_TEST
+
+START_TEST(request_larger_than_the_device_asks_nobody)
+{
+    struct player *holder = enter_idle("holder", 512), *asker = enter("asker");
+    run_out(asker, 2048);
+    check_silent(asker);
+    check_silent(holder);
+}
+END_TEST
+
+START_TEST(process_on_another_gpu_is_not_asked)
+{
+    char machine[96];
+    snprintf(machine, sizeof machine, "memory=1GiB,name=other-%ld", (long)getpid());
+    struct player *asker = enter("asker");
+    struct player *other = stage_enter(
+        (struct role){ .name = "other", .policy = policy_with("control: true\n", ""), .sim = machine });
+    idle(other, 512);
+    take(asker, "a", 768);
+    run_out(asker, 512);
+    check_not_rescued(asker);
+    check_asked(other, 0, 0);
+    check_holds(other, 512);
+    stage_leave(other);
+}
+END_TEST
+
+START_TEST(neighbour_that_closed_is_not_asked)
+{
+    struct player *holder = enter_idle("holder", 512), *asker = enter("asker");
+    stage_say(holder, "close");
+    take(asker, "a", 768);
+    run_out(asker, 512);
+    check_silent(holder);
+}
+END_TEST
+
+/* keep --------------------------------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *keep;
+    unsigned stays; /* MiB: keep, and what is left of the step of 32 MiB in which it ends */
+} keeps[] = { { "none", 0 }, { "32MiB", 32 }, { "160MiB", 160 }, { "100MiB", 128 }, { "25%", 256 }, { "513MiB", 512 } };
+
+START_TEST(pool_keeps_what_its_policy_says_to_the_step)
+{
+    char keys[64];
+    snprintf(keys, sizeof keys, "keep: %s, ", keeps[_i].keep);
+    struct player *holder = enter_with("holder", keys), *asker = enter("asker");
+    unsigned given = 512 - keeps[_i].stays;
+    idle(holder, 512);
+    run_out(asker, 512 + given + 32);
+    check_holds(holder, 512);
+    if (given)
+        take(asker, "a", 512 + given);
+    check_holds(holder, keeps[_i].stays);
+}
+END_TEST
+
+START_TEST(pool_that_keeps_all_is_left_alone)
+{
+    struct player *holder = enter_with("holder", "keep: all, "), *asker = enter("asker");
+    idle(holder, 512);
+    run_out(asker, 640);
+    check_asked(holder, 0, 0);
+    check_holds(holder, 512);
+}
+END_TEST
+
+START_TEST(keep_counts_live_memory)
+{
+    struct player *holder = enter_with("holder", "keep: 256MiB, "), *asker = enter("asker");
+    take(holder, "live", 256);
+    idle(holder, 256);
+    take(asker, "a", 768);
+    check_holds(holder, 256);
+}
+END_TEST
+
+START_TEST(keep_that_is_reloaded_counts_at_once)
+{
+    struct player *holder = enter_with("holder", "keep: all, "), *asker = enter("asker");
+    idle(holder, 512);
+    run_out(asker, 640);
+    stage_say(holder, "reload %s", stage_policy_file("holder", policy_with("control: true\n", "keep: 128MiB, ")));
+    take_in_the_end(asker, "a", 640);
+    check_asked(holder, 1, 128);
+}
+END_TEST
+
+/* What is in use in other ways ------------------------------------------------------------------------------------------------------------ */
+
+static const char *const captures[] = { "capture", "capture_globally" };
+
+START_TEST(pool_of_a_stream_that_captures_is_left_alone)
+{
+    struct player *holder = enter_idle("holder", 256), *asker = enter("asker");
+    stage_say(holder, "pool_malloc q x %llu s", (unsigned long long)(256 * MIB));
+    stage_say(holder, "free x s");
+    stage_say(holder, "synchronize s");
+    stage_say(holder, "%s s", captures[_i]);
+    take(asker, "a", 640);
+    run_out(asker, 384);
+    stage_say(holder, "capture_end s");
+    check_holds(holder, 256);
+    check_pool_holds(holder, "q", 128);
+}
+END_TEST
+
+START_TEST(pool_gives_again_when_its_capture_has_ended)
+{
+    struct player *holder = enter_idle("holder", 512), *asker = enter("asker");
+    stage_say(holder, "%s s", captures[_i]);
+    run_out(asker, 640);
+    stage_say(holder, "capture_end s");
+    take_in_the_end(asker, "a", 640);
+    check_holds(holder, 384);
+}
+END_TEST
+
+START_TEST(frees_that_are_pending_are_waited_for)
+{
+    struct player *holder = enter("holder"), *asker = enter("asker");
+    take(holder, "a", 768);
+    stage_say(holder, "delay 300 s");
+    stage_say(holder, "free a s");
+    take(asker, "b", 512);
+    check_rescued(asker, 1, 256);
+    check_asked(holder, 1, 256);
+}
+END_TEST
+
+START_TEST(frees_that_take_too_long_are_given_up)
+{
+    struct player *holder = enter("holder"), *asker;
+    asker = stage_enter((struct role){ .name = "asker",
+                                       .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 500ms } }\n" });
+    take(holder, "a", 768);
+    stage_say(holder, "delay 100000 s");
+    stage_say(holder, "free a s");
+    run_out(asker, 512);
+    check_holds(holder, 768);
+    take(asker, "b", 256);
+    stage_signal(holder, SIGKILL);
+}
+END_TEST
+
+/* A neighbour that waits for pending frees until time is up has to say so before that. */
+START_TEST(neighbour_that_gives_a_part_and_waits_for_more_answers_in_time)
+{
+    struct player *holder = enter("holder"), *asker;
+    asker = stage_enter((struct role){ .name = "asker",
+                                       .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 4s } }\n" });
+    take(holder, "a", 512);
+    idle(holder, 256);
+    stage_say(holder, "delay 100000 s");
+    stage_say(holder, "free a s");
+    const char *report = run_out(asker, 768);
+    ck_assert_msg(!strstr(report, "did not answer"), "%s", report);
+    ck_assert_uint_eq(stage_number(stage_say(asker, "asks"), "got"), 256 * MIB);
+    check_asked(holder, 1, 256);
+    stage_signal(holder, SIGKILL);
+}
+END_TEST
+
+/* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Both ask at once, and each has to be told one thing or the other. Returns how many were served. */
+static unsigned ask_mutually(struct player *a, struct player *b, unsigned mib)
+{
+    unsigned served = 0;
+    stage_tell(a, "malloc more %llu s", (unsigned long long)(mib * MIB));
+    stage_tell(b, "malloc more %llu s", (unsigned long long)(mib * MIB));
+    struct player *const both[] = { a, b };
+    for (int i = 0; i < 2; i++) {
+        const char *answer = stage_listen(both[i]);
+        ck_assert_msg(answer && (strncmp(answer, "ok", 2) == 0 || strncmp(answer, "fail WEIR_OUT_OF_MEMORY ", 24) == 0), "%s",
+                      answer ? answer : "dead");
+        if (strncmp(answer, "ok", 2) == 0) {
+            served++;
+            stage_say(both[i], "free more s");
+            stage_say(both[i], "synchronize s");
+        }
+    }
+    return served;
+}
+
+static struct player *enter_half(const char *name)
+{
+    struct player *player = enter(name);
+    take(player, "live", 256);
+    idle(player, 256);
+    return player;
+}
+
+START_TEST(two_who_ask_each_other_at_once_are_both_answered)
+{
+    struct player *a = enter_half("a"), *b = enter_half("b");
+    for (int i = 0; i < ROUNDS; i++)
+        ask_mutually(a, b, 384);
+}
+END_TEST
+
+START_TEST(two_who_ask_each_other_for_too_much_both_run_out)
+{
+    struct player *a = enter_half("a"), *b = enter_half("b");
+    for (int i = 0; i < ROUNDS; i++)
+        ck_assert_uint_eq(ask_mutually(a, b, 640), 0);
+}
+END_TEST
+
+START_TEST(many_who_ask_each_other_at_once_are_all_answered)
+{
+    struct player *players[6];
+    char name[16];
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, "player%d", i);
+        players[i] = enter_idle(name, 160);
+    }
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 6; i++)
+            stage_tell(players[i], "malloc more %llu s", (unsigned long long)(320 * MIB));
+        for (int i = 0; i < 6; i++) {
+            const char *answer = stage_listen(players[i]);
+            ck_assert_msg(answer && (strncmp(answer, "ok", 2) == 0 || strncmp(answer, "fail WEIR_OUT_OF_MEMORY ", 24) == 0), "%s",
+                          answer ? answer : "dead");
+        }
+        for (int i = 0; i < 6; i++)
+            stage_try(players[i], "free more s");
+        for (int i = 0; i < 6; i++)
+            stage_say(players[i], "synchronize s");
+    }
+}
+END_TEST
+
+START_TEST(neighbour_that_hangs_costs_its_share_and_another_rescues)
+{
+    struct player *hung = enter_idle("hung", 512), *other = enter_idle("other", 384), *asker = enter_in_a_hurry("asker");
+    stage_signal(hung, SIGSTOP);
+    take(asker, "a", 512);
+    check_rescued(asker, 1, 384);
+    stage_signal(hung, SIGCONT);
+    check_asked(other, 1, 384);
+    check_holds(hung, 512);
+}
+END_TEST
+
+START_TEST(neighbour_that_offers_and_then_hangs_costs_its_share_and_another_rescues)
+{
+    struct player *hung = enter_idle("hung", 512), *other = enter_idle("other", 384), *asker = enter_in_a_hurry("asker");
+    stage_say(hung, "stop_at 3"); /* behind its OFFERED */
+    take(asker, "a", 512);
+    stage_await_stop(hung);
+    check_asked(other, 1, 384);
+    stage_signal(hung, SIGCONT);
+}
+END_TEST
+
+START_TEST(neighbour_that_hangs_is_reported_while_it_is_left_alone_too)
+{
+    struct player *hung = enter_idle("hung", 768), *asker = enter_in_a_hurry("asker");
+    stage_signal(hung, SIGSTOP);
+    for (int asked = 0; asked < 2;) {
+        const char *report = run_out(asker, 512);
+        if (strstr(report, "a moment ago"))
+            continue; /* it rests between the two */
+        ck_assert_msg(strstr(report, "1 did not answer") != NULL, "%s", report);
+        asked++;
+    }
+    stage_signal(hung, SIGCONT);
+}
+END_TEST
+
+START_TEST(neighbour_that_hangs_alone_is_a_failure_in_time)
+{
+    struct player *hung = enter_idle("hung", 768), *asker = enter_in_a_hurry("asker");
+    stage_signal(hung, SIGSTOP);
+    run_out(asker, 512);
+    stage_signal(hung, SIGCONT);
+    take_in_the_end(asker, "a", 512);
+    check_asked(hung, 1, 256);
+}
+END_TEST
+
+/* It was not needed while it hung, and so was hardly waited for. */
+START_TEST(neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough)
+{
+    struct player *hung = enter_idle("hung", 512), *other = enter_idle("other", 384), *asker = enter_in_a_hurry("asker");
+    stage_signal(hung, SIGSTOP);
+    take(asker, "a", 256);
+    check_asked(other, 1, 128);
+    stage_signal(hung, SIGCONT);
+    take(asker, "b", 512);
+    check_asked(hung, 1, 512);
+}
+END_TEST
+
+/* It is asked again and again only by who takes seconds for it. */
+START_TEST(neighbour_that_hangs_is_left_alone_for_a_while)
+{
+    struct player *hung = enter_idle("hung", 256), *other = enter_idle("other", 640), *asker = enter_in_a_hurry("asker");
+    char block[16];
+    stage_signal(hung, SIGSTOP);
+    take(asker, "a", 128);
+    uint64_t begun = weir__service_now();
+    for (int i = 0; i < 16; i++) {
+        snprintf(block, sizeof block, "b%d", i);
+        take(asker, block, 32);
+    }
+    uint64_t seconds = (weir__service_now() - begun) / UINT64_C(1000000000);
+    check_asked(other, 16, 512);
+    stage_signal(hung, SIGCONT);
+    take_in_the_end(asker, "c", 384);
+    ck_assert_uint_le(stage_number(stage_say(hung, "messages"), "messages"), 2 * (seconds + 1) + 8);
+}
+END_TEST
+
+/* Asking too much ------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody)
+{
+    struct player *holder = enter("holder"), *asker = enter("asker");
+    take(holder, "live", 768);
+    unsigned long long sent = stage_number(stage_say(asker, "starve %d %llu s", ASKS, (unsigned long long)(512 * MIB)), "messages");
+    ck_assert_uint_lt(sent, ASKS / 4);
+    check_asked(holder, 0, 0);
+    take(asker, "a", 256);
+}
+END_TEST
+
+/* Its memory is all but free, and yet none of it can go: every step has a live block. */
+START_TEST(neighbour_whose_gifts_help_nobody_is_seldom_asked)
+{
+    struct player *holder = enter("holder"), *asker = enter("asker");
+    char block[16];
+    for (int i = 0; i < 16; i++) {
+        snprintf(block, sizeof block, "large%d", i);
+        take(holder, block, 30);
+        snprintf(block, sizeof block, "small%d", i);
+        take(holder, block, 2);
+    }
+    for (int i = 0; i < 16; i++)
+        stage_say(holder, "free large%d s", i);
+    stage_say(holder, "synchronize s");
+    check_holds(holder, 512);
+    stage_say(asker, "starve %d %llu s", ASKS, (unsigned long long)(640 * MIB));
+    ck_assert_uint_lt(stage_number(stage_say(holder, "asks"), "received"), ASKS / 4);
+    check_holds(holder, 512);
+}
+END_TEST
+
+/* Suite -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void add_rescues(Suite *suite)
+{
+    TCase *tcase = stage_case(suite, "rescues");
+    tcase_add_test(tcase, request_is_rescued_by_what_a_neighbour_does_not_use);
+    tcase_add_test(tcase, neighbour_gives_no_more_than_is_missing);
+    tcase_add_test(tcase, figures_of_both_sides_agree);
+    tcase_add_test(tcase, live_memory_of_a_neighbour_stays_what_it_is);
+    tcase_add_test(tcase, neighbour_who_gave_can_allocate_on);
+    tcase_add_test(tcase, largest_is_asked_first_and_a_smaller_one_left_alone);
+    tcase_add_test(tcase, two_who_have_not_enough_alone_rescue_together);
+    tcase_add_test(tcase, seven_neighbours_give_a_little_each);
+    tcase_add_test(tcase, rescues_in_a_row_are_slowed_down_and_not_refused);
+    tcase_add_test(tcase, caches_of_a_neighbour_are_emptied);
+    tcase_add_test(tcase, every_pool_of_a_neighbour_counts);
+    tcase = stage_case(suite, "nobody can help");
+    tcase_add_test(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give);
+    tcase_add_test(tcase, report_tells_of_the_neighbours);
+    tcase_add_test(tcase, who_is_alone_runs_out);
+    tcase_add_test(tcase, request_that_failed_succeeds_once_a_neighbour_has_something);
+}
+
+static void add_limits(Suite *suite)
+{
+    TCase *tcase = stage_case(suite, "not asked");
+    tcase_add_test(tcase, process_without_control_is_not_asked);
+    tcase_add_test(tcase, process_without_control_asks_others);
+    tcase_add_test(tcase, policy_without_the_step_asks_nobody);
+    tcase_add_test(tcase, at_a_cap_nobody_is_asked);
+    tcase_add_test(tcase, request_larger_than_the_device_asks_nobody);
+    tcase_add_test(tcase, process_on_another_gpu_is_not_asked);
+    tcase_add_test(tcase, neighbour_that_closed_is_not_asked);
+    tcase = stage_case(suite, "keep");
+    tcase_add_loop_test(tcase, pool_keeps_what_its_policy_says_to_the_step, 0, sizeof keeps / sizeof keeps[0]);
+    tcase_add_test(tcase, pool_that_keeps_all_is_left_alone);
+    tcase_add_test(tcase, keep_counts_live_memory);
+    tcase_add_test(tcase, keep_that_is_reloaded_counts_at_once);
+    tcase = stage_case(suite, "in use");
+    tcase_add_loop_test(tcase, pool_of_a_stream_that_captures_is_left_alone, 0, 2);
+    tcase_add_loop_test(tcase, pool_gives_again_when_its_capture_has_ended, 0, 2);
+    tcase_add_test(tcase, frees_that_are_pending_are_waited_for);
+    tcase_add_test(tcase, frees_that_take_too_long_are_given_up);
+    tcase_add_test(tcase, neighbour_that_gives_a_part_and_waits_for_more_answers_in_time);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("neighbours");
+    add_rescues(suite);
+    add_limits(suite);
+    TCase *tcase = stage_case(suite, "waiting");
+    tcase_add_test(tcase, two_who_ask_each_other_at_once_are_both_answered);
+    tcase_add_test(tcase, two_who_ask_each_other_for_too_much_both_run_out);
+    tcase_add_test(tcase, many_who_ask_each_other_at_once_are_all_answered);
+    tcase_add_test(tcase, neighbour_that_hangs_costs_its_share_and_another_rescues);
+    tcase_add_test(tcase, neighbour_that_offers_and_then_hangs_costs_its_share_and_another_rescues);
+    tcase_add_test(tcase, neighbour_that_hangs_is_reported_while_it_is_left_alone_too);
+    tcase_add_test(tcase, neighbour_that_hangs_alone_is_a_failure_in_time);
+    tcase_add_test(tcase, neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough);
+    tcase_add_test(tcase, neighbour_that_hangs_is_left_alone_for_a_while);
+    tcase = stage_case(suite, "too much");
+    tcase_add_test(tcase, who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody);
+    tcase_add_test(tcase, neighbour_whose_gifts_help_nobody_is_seldom_asked);
+    return suite_run(suite);
+}

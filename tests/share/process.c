@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/* Who is at the other end of a socket, whether it is let in, and how its death is seen. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "share/process.h"
+#include "share/socket.h"
+#include "tests/support/suite.h"
+
+#define OTHER_USER 54321
+#define OTHER_GROUP 54322
+#define THIRD_GROUP 54323
+
+static char directory[64];
+static struct share_listener listener;
+
+static void begin(void)
+{
+    char path[SHARE_PATH_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    snprintf(directory, sizeof directory, "/tmp/weir-process-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/frames", directory);
+    ck_assert_msg(share_listen(path, 0666, &error, &listener) == WEIR_OK, "%s", error.text);
+}
+
+static void end(void)
+{
+    share_listener_close(&listener);
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+
+static int accept_child(void)
+{
+    struct pollfd arrival = { .fd = listener.fd, .events = POLLIN };
+    ck_assert_int_eq(poll(&arrival, 1, 10000), 1);
+    int fd = share_accept(&listener);
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+/* A child that connects and stays until it is killed. */
+static pid_t connect_child(int *fd)
+{
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        int connected;
+        if (share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK)
+            _exit(1);
+        pause();
+        _exit(0);
+    }
+    *fd = accept_child();
+    return child;
+}
+
+static void end_child(pid_t child)
+{
+    int status;
+    kill(child, SIGKILL);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+}
+
+static bool is_dead(const struct share_process *process, int timeout_ms)
+{
+    struct pollfd death = { .fd = process->pidfd, .events = POLLIN };
+    return poll(&death, 1, timeout_ms) == 1;
+}
+
+START_TEST(process_is_the_one_that_connected)
+{
+    struct share_process process;
+    weir_error error = WEIR_ERROR_INIT;
+    int fd;
+    pid_t child = connect_child(&fd);
+    ck_assert_msg(share_process_of(fd, &error, &process) == WEIR_OK, "%s", error.text);
+    ck_assert_int_eq(process.pid, child);
+    ck_assert_uint_eq(process.uid, geteuid());
+    ck_assert_uint_eq(process.gid, getegid());
+    share_process_close(&process);
+    end_child(child);
+    close(fd);
+}
+END_TEST
+
+START_TEST(death_makes_the_pidfd_readable)
+{
+    struct share_process process;
+    int fd;
+    pid_t child = connect_child(&fd);
+    ck_assert_int_eq(share_process_of(fd, NULL, &process), WEIR_OK);
+    ck_assert(!is_dead(&process, 0));
+    kill(child, SIGKILL);
+    ck_assert(is_dead(&process, 10000));
+    share_process_close(&process);
+    end_child(child);
+    close(fd);
+}
+END_TEST
+
+static void close_sockets(void)
+{
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+}
+
+START_TEST(closed_socket_is_no_death)
+{
+    struct share_process process;
+    int fd, go[2];
+    char byte = 'x';
+    ck_assert_int_eq(pipe(go), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int connected;
+        if (share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK || read(go[0], &byte, 1) != 1)
+            _exit(1);
+        close_sockets();
+        pause();
+    }
+    fd = accept_child();
+    ck_assert_int_eq(share_process_of(fd, NULL, &process), WEIR_OK);
+    ck_assert_int_eq(write(go[1], &byte, 1), 1);
+    struct pollfd hangup = { .fd = fd, .events = POLLIN };
+    ck_assert_int_eq(poll(&hangup, 1, 10000), 1);
+    ck_assert(hangup.revents & POLLHUP);
+    ck_assert(!is_dead(&process, 0));
+    share_process_close(&process);
+    end_child(child);
+    close(fd);
+    close(go[0]);
+    close(go[1]);
+}
+END_TEST
+
+START_TEST(pidfd_is_closed_by_exec_and_closed_at_last)
+{
+    struct share_process process;
+    int fd;
+    pid_t child = connect_child(&fd);
+    int fds = suite_count_fds();
+    ck_assert_int_eq(share_process_of(fd, NULL, &process), WEIR_OK);
+    ck_assert_int_eq(fcntl(process.pidfd, F_GETFD), FD_CLOEXEC);
+    share_process_close(&process);
+    share_process_close(&process);
+    ck_assert_int_eq(suite_count_fds(), fds);
+    end_child(child);
+    close(fd);
+}
+END_TEST
+
+START_TEST(process_that_died_before_it_was_looked_at_is_refused_or_seen_dead)
+{
+    struct share_process process;
+    weir_error error = WEIR_ERROR_INIT;
+    int fd;
+    pid_t child = connect_child(&fd);
+    end_child(child);
+    int fds = suite_count_fds();
+    weir_status status = share_process_of(fd, &error, &process);
+    if (status == WEIR_OK) { /* newer kernels give a pidfd of a process that is gone */
+        ck_assert(is_dead(&process, 0));
+        share_process_close(&process);
+    } else {
+        ck_assert_int_eq(status, WEIR_REFUSED);
+        ck_assert_msg(strstr(error.text, "dead"), "%s", error.text);
+    }
+    ck_assert_int_eq(suite_count_fds(), fds);
+    close(fd);
+}
+END_TEST
+
+START_TEST(zombie_is_refused_or_seen_dead)
+{
+    struct share_process process;
+    int fd;
+    siginfo_t info;
+    pid_t child = connect_child(&fd);
+    kill(child, SIGKILL);
+    ck_assert_int_eq(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    weir_status status = share_process_of(fd, NULL, &process);
+    if (status == WEIR_OK) {
+        ck_assert(is_dead(&process, 0));
+        share_process_close(&process);
+    } else {
+        ck_assert_int_eq(status, WEIR_REFUSED);
+    }
+    end_child(child);
+    close(fd);
+}
+END_TEST
+
+/* A child that connects in PID namespaces of its own sees its parent's listener, which cannot see it. */
+START_TEST(process_of_a_namespace_that_cannot_be_seen_is_refused)
+{
+    int fd, status;
+    pid_t parent = fork();
+    if (parent == 0) {
+        /* The one who accepts goes into a namespace of its own, in which who connects from outside has no pid. */
+        if (unshare(CLONE_NEWPID) != 0)
+            _exit(77);
+        pid_t inner = fork();
+        if (inner == 0) {
+            struct pollfd arrival = { .fd = listener.fd, .events = POLLIN };
+            struct share_process process;
+            weir_error error = WEIR_ERROR_INIT;
+            poll(&arrival, 1, 10000);
+            fd = share_accept(&listener);
+            _exit(share_process_of(fd, &error, &process) == WEIR_REFUSED && strstr(error.text, "namespace") ? 0 : 1);
+        }
+        if (share_connect(listener.path, 5000, NULL, &fd) != WEIR_OK)
+            _exit(2);
+        _exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+    }
+    ck_assert_int_eq(waitpid(parent, &status, 0), parent);
+    ck_assert(WIFEXITED(status));
+    if (WEXITSTATUS(status) != 77) /* only root may make one */
+        ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
+START_TEST(what_is_no_unix_socket_is_refused)
+{
+    struct share_process process;
+    int tube[2];
+    ck_assert_int_eq(pipe(tube), 0);
+    ck_assert_int_eq(share_process_of(tube[0], NULL, &process), WEIR_REFUSED);
+    close(tube[0]);
+    close(tube[1]);
+}
+END_TEST
+
+/* Who is allowed ----------------------------------------------------------------------------------------------------------------------- */
+
+static const struct policy_names nobody = { 0 };
+
+/* Policies own their names, so those of the struct are not constant. */
+static bool allows_user(const struct share_process *process, const char *name)
+{
+    char copy[64], *item = copy;
+    snprintf(copy, sizeof copy, "%s", name);
+    return share_process_is_allowed(process, &(struct policy_names){ 1, &item }, &nobody);
+}
+
+static bool allows_group(const struct share_process *process, const char *name)
+{
+    char copy[64], *item = copy;
+    snprintf(copy, sizeof copy, "%s", name);
+    return share_process_is_allowed(process, &nobody, &(struct policy_names){ 1, &item });
+}
+
+START_TEST(own_user_is_allowed)
+{
+    struct share_process process = { .uid = geteuid(), .gid = OTHER_GROUP };
+    ck_assert(share_process_is_allowed(&process, &nobody, &nobody));
+}
+END_TEST
+
+START_TEST(root_is_allowed)
+{
+    struct share_process process = { .uid = 0 };
+    ck_assert(share_process_is_allowed(&process, &nobody, &nobody));
+}
+END_TEST
+
+START_TEST(another_user_is_not_allowed)
+{
+    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
+    ck_assert(!share_process_is_allowed(&process, &nobody, &nobody));
+    ck_assert(!allows_user(&process, "54320"));
+    ck_assert(!allows_group(&process, "54320"));
+}
+END_TEST
+
+START_TEST(user_is_allowed_by_number)
+{
+    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
+    ck_assert(allows_user(&process, "54321"));
+    ck_assert(!allows_group(&process, "54321"));
+}
+END_TEST
+
+START_TEST(user_is_allowed_by_name)
+{
+    struct share_process process = { .uid = 1, .gid = OTHER_GROUP };
+    ck_assert(allows_user(&process, "daemon"));
+    ck_assert(!allows_user(&process, "bin"));
+}
+END_TEST
+
+START_TEST(name_that_nobody_has_allows_nobody)
+{
+    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
+    ck_assert(!allows_user(&process, "no-such-user"));
+    ck_assert(!allows_group(&process, "no-such-group"));
+    ck_assert(!allows_user(&process, "99999999999999999999999"));
+}
+END_TEST
+
+START_TEST(group_is_allowed_by_number_and_by_name)
+{
+    struct share_process process = { .uid = OTHER_USER, .gid = 1 };
+    ck_assert(allows_group(&process, "1"));
+    ck_assert(allows_group(&process, "daemon"));
+    ck_assert(!allows_group(&process, "2"));
+}
+END_TEST
+
+START_TEST(supplementary_group_is_allowed)
+{
+    gid_t groups[] = { OTHER_GROUP, THIRD_GROUP };
+    struct share_process process = { .uid = OTHER_USER, .gid = 1, .groups = groups, .group_count = 2 };
+    ck_assert(allows_group(&process, "54323"));
+    ck_assert(!allows_group(&process, "54324"));
+}
+END_TEST
+
+START_TEST(any_name_of_a_list_allows)
+{
+    char copies[][16] = { "no-such-user", "54320", "54321" }, *names[] = { copies[0], copies[1], copies[2] };
+    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
+    ck_assert(share_process_is_allowed(&process, &(struct policy_names){ 3, names }, &nobody));
+}
+END_TEST
+
+/* Only root can become another user. */
+START_TEST(groups_are_those_that_the_process_had_when_it_connected)
+{
+    static const gid_t groups[] = { OTHER_GROUP, THIRD_GROUP };
+    struct share_process process;
+    int fd;
+    if (geteuid() != 0)
+        return;
+    ck_assert_int_eq(chmod(directory, 0711), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int connected;
+        if (setgroups(2, groups) != 0 || setgid(OTHER_GROUP) != 0 || setuid(OTHER_USER) != 0 ||
+            share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK)
+            _exit(1);
+        pause();
+    }
+    fd = accept_child();
+    ck_assert_int_eq(share_process_of(fd, NULL, &process), WEIR_OK);
+    ck_assert_uint_eq(process.uid, OTHER_USER);
+    ck_assert_uint_eq(process.gid, OTHER_GROUP);
+    ck_assert_uint_eq(process.group_count, 2);
+    ck_assert(allows_group(&process, "54323"));
+    ck_assert(!share_process_is_allowed(&process, &nobody, &nobody));
+    share_process_close(&process);
+    end_child(child);
+    close(fd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("process");
+    TCase *process = suite_case(suite, "who it is", 0);
+    tcase_add_checked_fixture(process, begin, end);
+    tcase_add_test(process, process_is_the_one_that_connected);
+    tcase_add_test(process, death_makes_the_pidfd_readable);
+    tcase_add_test(process, closed_socket_is_no_death);
+    tcase_add_test(process, pidfd_is_closed_by_exec_and_closed_at_last);
+    tcase_add_test(process, process_that_died_before_it_was_looked_at_is_refused_or_seen_dead);
+    tcase_add_test(process, zombie_is_refused_or_seen_dead);
+    tcase_add_test(process, process_of_a_namespace_that_cannot_be_seen_is_refused);
+    tcase_add_test(process, what_is_no_unix_socket_is_refused);
+    tcase_add_test(process, groups_are_those_that_the_process_had_when_it_connected);
+    TCase *allowed = suite_case(suite, "who is allowed", 0);
+    tcase_add_test(allowed, own_user_is_allowed);
+    tcase_add_test(allowed, root_is_allowed);
+    tcase_add_test(allowed, another_user_is_not_allowed);
+    tcase_add_test(allowed, user_is_allowed_by_number);
+    tcase_add_test(allowed, user_is_allowed_by_name);
+    tcase_add_test(allowed, name_that_nobody_has_allows_nobody);
+    tcase_add_test(allowed, group_is_allowed_by_number_and_by_name);
+    tcase_add_test(allowed, supplementary_group_is_allowed);
+    tcase_add_test(allowed, any_name_of_a_list_allows);
+    return suite_run(suite);
+}

@@ -1,0 +1,868 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * query.c - where control sockets are found, and what becomes of questions to those who answer well, badly, or not at all.
+ *
+ * The test's own process listens and answers, from a thread that plays a script.
+ */
+#include "config.h"
+
+#include "share/query.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/service.h"
+#include "share/directory.h"
+#include "share/wait.h"
+#include "tests/support/suite.h"
+
+#define PATIENCE_MS 20000
+
+static char runtime[64];
+static char directory[SHARE_PATH_SIZE];
+static uid_t stranger;           /* a user that nobody is, not even in another run of this test */
+static char strangers[64]; /* its directory in /tmp */
+
+static void set_up(void)
+{
+    stranger = 20000 + (uid_t)getpid() % 40000;
+    snprintf(strangers, sizeof strangers, "/tmp/weir-%u", (unsigned)stranger);
+    unsetenv("WEIR_CONTROL_DIR");
+    snprintf(runtime, sizeof runtime, "/tmp/weir-query-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(runtime));
+    ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", runtime, 1), 0);
+    snprintf(directory, sizeof directory, "%s/weir/control", runtime);
+}
+
+static void tear_down(void)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf %s", runtime);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void make_directory(void)
+{
+    char made[SHARE_PATH_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    ck_assert_msg(share_control_directory(&error, made) == WEIR_OK, "%s", error.text);
+    ck_assert_str_eq(made, directory);
+}
+
+static void expect_refusal(weir_status wanted, const char *what)
+{
+    char made[SHARE_PATH_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    weir_status status = share_control_directory(&error, made);
+    ck_assert_msg(status == wanted, "%s: %s", weir_status_name(status), error.text);
+    ck_assert_msg(strstr(error.text, what), "'%s' without '%s'", error.text, what);
+}
+
+/* Returns the exit status of the child, or -1 if a signal ended it. */
+static int wait_for(pid_t child)
+{
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The directory ------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(directory_is_made_for_this_user_alone)
+{
+    struct stat info;
+    umask(0);
+    make_directory();
+    ck_assert_int_eq(stat(directory, &info), 0);
+    ck_assert_uint_eq(info.st_mode & 07777, 0700);
+    make_directory();
+}
+END_TEST
+
+START_TEST(directory_that_others_may_write_to_is_refused)
+{
+    make_directory();
+    ck_assert_int_eq(chmod(directory, 0720), 0);
+    expect_refusal(WEIR_REFUSED, "chmod 0700");
+}
+END_TEST
+
+START_TEST(directory_above_that_others_may_write_to_is_refused)
+{
+    char above[80];
+    make_directory();
+    snprintf(above, sizeof above, "%s/weir", runtime);
+    ck_assert_int_eq(chmod(above, 0702), 0);
+    expect_refusal(WEIR_REFUSED, "chmod 0700");
+}
+END_TEST
+
+START_TEST(link_in_place_of_the_directory_is_refused)
+{
+    make_directory();
+    ck_assert_int_eq(rmdir(directory), 0);
+    ck_assert_int_eq(symlink(runtime, directory), 0);
+    expect_refusal(WEIR_REFUSED, "is not a directory");
+}
+END_TEST
+
+START_TEST(directory_of_another_user_is_refused)
+{
+    make_directory();
+    char owner[64];
+    ck_assert_int_eq(chown(directory, stranger, stranger), 0);
+    snprintf(owner, sizeof owner, "belongs to user %u", (unsigned)stranger);
+    expect_refusal(WEIR_REFUSED, owner);
+}
+END_TEST
+
+START_TEST(runtime_directory_that_does_not_exist_is_named)
+{
+    setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
+    expect_refusal(WEIR_INVALID, "/nowhere/at/all");
+}
+END_TEST
+
+START_TEST(runtime_directory_that_is_too_long_is_named)
+{
+    char longest[120];
+    memset(longest, 'a', sizeof longest);
+    longest[0] = '/';
+    longest[sizeof longest - 1] = '\0';
+    setenv("XDG_RUNTIME_DIR", longest, 1);
+    expect_refusal(WEIR_INVALID, "too long");
+}
+END_TEST
+
+/* Without a runtime directory; as a user that has nothing in /tmp yet, which only root can become. */
+START_TEST(without_a_runtime_directory_it_lies_in_tmp)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        char made[SHARE_PATH_SIZE], expected[80];
+        unsetenv("XDG_RUNTIME_DIR");
+        snprintf(expected, sizeof expected, "%s/control", strangers);
+        bool good = setuid(stranger) == 0 && share_control_directory(NULL, made) == WEIR_OK && strcmp(made, expected) == 0;
+        rmdir(expected);
+        rmdir(strangers);
+        _exit(good ? 0 : 1);
+    }
+    ck_assert_int_eq(wait_for(child), 0);
+}
+END_TEST
+
+/* Listing ------------------------------------------------------------------------------------------------------------------------------ */
+
+static struct share_listener listen_at(const char *name)
+{
+    struct share_listener listener;
+    weir_error error = WEIR_ERROR_INIT;
+    char path[2 * SHARE_PATH_SIZE];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    ck_assert_msg(share_listen(path, 0600, &error, &listener) == WEIR_OK, "%s", error.text);
+    return listener;
+}
+
+/* A listener that was killed: its socket and lock file are left. */
+static void leave_dead(const char *name)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        listen_at(name);
+        raise(SIGKILL);
+    }
+    wait_for(child);
+}
+
+/* The names of the sockets in the test's directory, one behind the other; root sees those of others too. */
+static const char *listed(bool sweep)
+{
+    static char names[1024];
+    char (*paths)[SHARE_PATH_SIZE];
+    size_t count, len = strlen(directory);
+    names[0] = '\0';
+    share_control_sockets(sweep, &paths, &count);
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(paths[i], directory, len) == 0)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s ", paths[i] + len + 1);
+    free(paths);
+    return names;
+}
+
+static bool exists(const char *name)
+{
+    char path[2 * SHARE_PATH_SIZE];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+START_TEST(sockets_are_listed_by_process_and_number)
+{
+    make_directory();
+    struct share_listener listeners[] = { listen_at("10.1"), listen_at("9.10"), listen_at("9.2") };
+    ck_assert_str_eq(listed(false), "9.2 9.10 10.1 ");
+    for (size_t i = 0; i < 3; i++)
+        share_listener_close(&listeners[i]);
+    ck_assert_str_eq(listed(false), "");
+}
+END_TEST
+
+START_TEST(directory_of_the_environment_stands_for_all_others)
+{
+    char other[PATH_MAX], expected[PATH_MAX + 32], made[SHARE_PATH_SIZE], (*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    make_directory();
+    struct share_listener listener = listen_at("7.1");
+    snprintf(other, sizeof other, "%s/other", runtime);
+    ck_assert_int_eq(mkdir(other, 0700), 0);
+    setenv("WEIR_CONTROL_DIR", other, 1);
+    ck_assert_int_eq(share_control_directory(NULL, made), WEIR_OK);
+    snprintf(expected, sizeof expected, "%s/weir/control", other);
+    ck_assert_str_eq(made, expected);
+    share_control_sockets(false, &paths, &count);
+    ck_assert_uint_eq(count, 0);
+    free(paths);
+    share_listener_close(&listener);
+}
+END_TEST
+
+START_TEST(nothing_is_listed_and_nothing_made_where_there_is_no_directory)
+{
+    ck_assert_str_eq(listed(true), "");
+    ck_assert_int_ne(access(directory, F_OK), 0);
+}
+END_TEST
+
+START_TEST(directory_that_is_not_safe_is_not_listed)
+{
+    make_directory();
+    struct share_listener listener = listen_at("9.1");
+    ck_assert_int_eq(chmod(directory, 0777), 0);
+    ck_assert_str_eq(listed(true), "");
+    share_listener_close(&listener);
+}
+END_TEST
+
+START_TEST(sweep_removes_what_killed_processes_left_and_nothing_else)
+{
+    make_directory();
+    leave_dead("9.1");
+    struct share_listener listener = listen_at("9.2");
+    ck_assert_str_eq(listed(false), "9.1 9.2 ");
+    ck_assert_str_eq(listed(true), "9.2 ");
+    ck_assert(!exists("9.1"));
+    ck_assert(!exists("9.1" SHARE_LOCK_SUFFIX));
+    ck_assert(exists("9.2" SHARE_LOCK_SUFFIX));
+    share_listener_close(&listener);
+}
+END_TEST
+
+START_TEST(sweep_removes_a_lock_file_without_a_socket)
+{
+    char path[2 * SHARE_PATH_SIZE];
+    make_directory();
+    leave_dead("9.1");
+    snprintf(path, sizeof path, "%s/9.1", directory);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_str_eq(listed(true), "");
+    ck_assert(!exists("9.1" SHARE_LOCK_SUFFIX));
+}
+END_TEST
+
+START_TEST(sweep_leaves_a_file_that_is_no_socket)
+{
+    char path[2 * SHARE_PATH_SIZE];
+    make_directory();
+    leave_dead("9.1");
+    snprintf(path, sizeof path, "%s/9.1", directory);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    ck_assert_str_eq(listed(true), "");
+    ck_assert(exists("9.1"));
+}
+END_TEST
+
+/* Whether the list has something in the stranger's directory. */
+static bool strangers_are_listed(void)
+{
+    char (*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    bool is_seen = false;
+    share_control_sockets(true, &paths, &count);
+    for (size_t i = 0; i < count; i++)
+        is_seen = is_seen || strncmp(paths[i], strangers, strlen(strangers)) == 0;
+    free(paths);
+    return is_seen;
+}
+
+static void remove_strangers(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", strangers);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(root_sees_the_sockets_of_others_and_removes_none)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct share_listener listener;
+        char made[SHARE_PATH_SIZE], path[2 * SHARE_PATH_SIZE];
+        unsetenv("XDG_RUNTIME_DIR");
+        if (setuid(stranger) != 0 || share_control_directory(NULL, made) != WEIR_OK)
+            _exit(1);
+        snprintf(path, sizeof path, "%s/7.1", made);
+        share_listen(path, 0600, NULL, &listener);
+        raise(SIGKILL);
+    }
+    ck_assert_int_eq(wait_for(child), -1);
+    ck_assert(strangers_are_listed());
+    ck_assert(strangers_are_listed());
+    remove_strangers();
+}
+END_TEST
+
+/* Of one user without rights, where /run/user has a directory for it; or -1. */
+static int count_as_stranger(const char *runtime_directory)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        char made[SHARE_PATH_SIZE], path[2 * SHARE_PATH_SIZE], (*paths)[SHARE_PATH_SIZE];
+        struct share_listener listener;
+        size_t count;
+        setenv("XDG_RUNTIME_DIR", runtime_directory, 1);
+        if (setuid(stranger) != 0 || share_control_directory(NULL, made) != WEIR_OK)
+            _exit(101);
+        snprintf(path, sizeof path, "%s/7.1", made);
+        if (share_listen(path, 0600, NULL, &listener) != WEIR_OK)
+            _exit(102);
+        share_control_sockets(true, &paths, &count);
+        share_listener_close(&listener);
+        _exit((int)count);
+    }
+    return wait_for(child);
+}
+
+START_TEST(directory_of_two_names_is_listed_once)
+{
+    char own[64], with_slash[80], command[128];
+    bool has_parent = access("/run/user", F_OK) == 0;
+    snprintf(own, sizeof own, "/run/user/%u", (unsigned)stranger);
+    snprintf(with_slash, sizeof with_slash, "%s/", own);
+    ck_assert(has_parent || mkdir("/run/user", 0755) == 0);
+    ck_assert_int_eq(mkdir(own, 0700), 0);
+    ck_assert_int_eq(chown(own, stranger, stranger), 0);
+    int count = count_as_stranger(own), again = count_as_stranger(with_slash);
+    snprintf(command, sizeof command, "rm -r %s", own);
+    ck_assert_int_eq(system(command), 0);
+    if (!has_parent)
+        rmdir("/run/user");
+    ck_assert_int_eq(count, 1);
+    ck_assert_int_eq(again, 1);
+}
+END_TEST
+
+START_TEST(root_is_not_led_elsewhere)
+{
+    char link[80];
+    make_directory();
+    struct share_listener listener = listen_at("9.1");
+    ck_assert_int_eq(mkdir(strangers, 0700), 0);
+    ck_assert_int_eq(chown(strangers, stranger, stranger), 0);
+    snprintf(link, sizeof link, "%s/control", strangers);
+    ck_assert_int_eq(symlink(directory, link), 0);
+    ck_assert(!strangers_are_listed());
+    share_listener_close(&listener);
+    remove_strangers();
+}
+END_TEST
+
+/* Somebody who answers ----------------------------------------------------------------------------------------------------------------- */
+
+/* What a server does with its one connection, on a thread of its own. */
+struct server {
+    struct share_listener listener;
+    pthread_t thread;
+    void (*play)(int fd);
+};
+
+static void *play(void *data)
+{
+    struct server *server = data;
+    struct pollfd arrival = { .fd = server->listener.fd, .events = POLLIN };
+    int fd = poll(&arrival, 1, PATIENCE_MS) == 1 ? share_accept(&server->listener) : -1;
+    if (fd >= 0) {
+        server->play(fd);
+        close(fd);
+    }
+    return NULL;
+}
+
+static struct server *serve(const char *name, void (*script)(int fd))
+{
+    struct server *server = calloc(1, sizeof *server);
+    ck_assert_ptr_nonnull(server);
+    server->play = script;
+    server->listener = listen_at(name);
+    ck_assert_int_eq(pthread_create(&server->thread, NULL, play, server), 0);
+    return server;
+}
+
+static void end_server(struct server *server)
+{
+    pthread_join(server->thread, NULL);
+    share_listener_close(&server->listener);
+    free(server);
+}
+
+static void say(int fd, const struct wire_message *message)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    share_send(fd, bytes, wire_encode(message, bytes), -1);
+}
+
+/* Waits for the question. 0: there is none. */
+static uint32_t hear(int fd)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    struct pollfd readable = { .fd = fd, .events = POLLIN };
+    struct wire_message message;
+    size_t len;
+    int passed;
+    bool came = poll(&readable, 1, PATIENCE_MS) == 1 && share_receive(fd, bytes, sizeof bytes, &len, &passed) == SHARE_DONE;
+    return came && wire_decode(bytes, len, &message, NULL) == WIRE_GOOD ? message.request : 0;
+}
+
+static void wait_for_end(int fd)
+{
+    while (hear(fd))
+        continue;
+}
+
+static void answer_offer(int fd)
+{
+    say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = hear(fd), .u.offered.bytes = 123 });
+    wait_for_end(fd);
+}
+
+static void answer_stats(int fd)
+{
+    struct wire_message message = { .type = WIRE_PROCESS, .request = hear(fd), .u.process = { .pid = 7, .version = "1" } };
+    say(fd, &message);
+    say(fd, &(struct wire_message){ .type = WIRE_READY, .request = message.request });
+    wait_for_end(fd);
+}
+
+static void say_nothing(int fd)
+{
+    hear(fd);
+    wait_for_end(fd);
+}
+
+static void close_at_once(int fd)
+{
+    hear(fd);
+}
+
+/* As a server does that refuses who connects: the question is never read. */
+static void deny_unread(int fd)
+{
+    struct pollfd readable = { .fd = fd, .events = POLLIN };
+    poll(&readable, 1, PATIENCE_MS);
+    say(fd, &(struct wire_message){ .type = WIRE_DENIED, .u.refused = { WEIR_BUSY, "too many" } });
+}
+
+static void deny(int fd)
+{
+    say(fd, &(struct wire_message){ .type = WIRE_DENIED, .request = hear(fd), .u.refused = { WEIR_NOT_FOUND, "no such thing" } });
+    wait_for_end(fd);
+}
+
+static void answer_another_question(int fd)
+{
+    say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = hear(fd) + 1 });
+    wait_for_end(fd);
+}
+
+static void answer_with_what_belongs_elsewhere(int fd)
+{
+    say(fd, &(struct wire_message){ .type = WIRE_GAVE, .request = hear(fd) });
+    wait_for_end(fd);
+}
+
+static void answer_with_an_export_s_message(int fd)
+{
+    say(fd, &(struct wire_message){ .type = WIRE_DONE, .request = hear(fd) });
+    wait_for_end(fd);
+}
+
+static void answer_in_another_version(int fd)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    size_t len = wire_encode(&(struct wire_message){ .type = WIRE_READY, .request = hear(fd) }, bytes);
+    bytes[4] = 9;
+    share_send(fd, bytes, len, -1);
+    wait_for_end(fd);
+}
+
+static void answer_nonsense(int fd)
+{
+    hear(fd);
+    share_send(fd, "nonsense", 8, -1);
+    wait_for_end(fd);
+}
+
+static void answer_with_a_descriptor(int fd)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    size_t len = wire_encode(&(struct wire_message){ .type = WIRE_OFFERED, .request = hear(fd) }, bytes);
+    share_send(fd, bytes, len, STDERR_FILENO);
+    wait_for_end(fd);
+}
+
+static bool take_offer(struct share_query *query, const struct wire_message *answer)
+{
+    *(uint64_t *)query->data += answer->u.offered.bytes;
+    return true;
+}
+
+static bool count(struct share_query *query, const struct wire_message *answer)
+{
+    (void)answer;
+    ++*(unsigned *)query->data;
+    return true;
+}
+
+static bool take_none(struct share_query *query, const struct wire_message *answer)
+{
+    (void)query;
+    (void)answer;
+    return false;
+}
+
+static struct share_query query_of(const char *path)
+{
+    return (struct share_query){ .path = path, .question = { .type = WIRE_OFFER, .u.offer.uuid = "GPU-1" } };
+}
+
+/* Asks the one server, which is given all the time it needs. */
+static struct share_query ask(const struct server *server)
+{
+    struct share_query query = query_of(server->listener.path);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    ck_assert(query.status == WEIR_OK || query.text[0]);
+    return query;
+}
+
+/* Questions ---------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(answer_is_taken_and_who_gave_it_is_known)
+{
+    uint64_t bytes = 0;
+    struct server *server = serve("9.1", answer_offer);
+    struct share_query query = query_of(server->listener.path);
+    query.take = take_offer;
+    query.data = &bytes;
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    ck_assert_str_eq(query.text, "");
+    ck_assert_uint_eq(bytes, 123);
+    ck_assert_int_eq(query.pid, getpid());
+    ck_assert_uint_eq(query.uid, geteuid());
+    end_server(server);
+}
+END_TEST
+
+START_TEST(parts_and_the_last_answer_are_taken)
+{
+    unsigned answers = 0;
+    struct server *server = serve("9.1", answer_stats);
+    struct share_query query = query_of(server->listener.path);
+    query.question.type = WIRE_STATS;
+    query.take = count;
+    query.data = &answers;
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    ck_assert_uint_eq(answers, 2);
+    end_server(server);
+}
+END_TEST
+
+START_TEST(answer_that_is_not_wanted_ends_the_query)
+{
+    struct server *server = serve("9.1", answer_offer);
+    struct share_query query = query_of(server->listener.path);
+    query.take = take_none;
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    ck_assert_int_eq(query.status, WEIR_PROTOCOL);
+    end_server(server);
+}
+END_TEST
+
+static const struct {
+    void (*play)(int fd);
+    weir_status status;
+    const char *text;
+} ends[] = {
+    { deny, WEIR_NOT_FOUND, "no such thing" },
+    { deny_unread, WEIR_BUSY, "too many" },
+    { close_at_once, WEIR_GONE, "closed the connection" },
+    { answer_another_question, WEIR_PROTOCOL, "OFFERED" },
+    { answer_with_what_belongs_elsewhere, WEIR_PROTOCOL, "OFFER with GAVE" },
+    { answer_with_an_export_s_message, WEIR_PROTOCOL, "does not keep to the protocol" },
+    { answer_nonsense, WEIR_PROTOCOL, "does not keep to the protocol" },
+    { answer_in_another_version, WEIR_REFUSED, "version 9 of the protocol, this one version 1" },
+    { answer_with_a_descriptor, WEIR_PROTOCOL, "no message of Weir" },
+};
+
+START_TEST(query_ends_with_what_the_process_made_of_it)
+{
+    struct server *server = serve("9.1", ends[_i].play);
+    struct share_query query = ask(server);
+    ck_assert_msg(query.status == ends[_i].status, "%s: %s", weir_status_name(query.status), query.text);
+    ck_assert_msg(strstr(query.text, ends[_i].text), "'%s' without '%s'", query.text, ends[_i].text);
+    end_server(server);
+}
+END_TEST
+
+START_TEST(process_that_says_nothing_costs_the_deadline_and_no_more)
+{
+    struct server *server = serve("9.1", say_nothing);
+    struct share_query query = query_of(server->listener.path);
+    share_queries_run(&query, 1, share_deadline(20), NULL);
+    ck_assert_int_eq(query.status, WEIR_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(query.text, query.path));
+    end_server(server);
+}
+END_TEST
+
+START_TEST(socket_that_nobody_listens_at_is_told_so)
+{
+    char path[2 * SHARE_PATH_SIZE];
+    leave_dead("9.1");
+    snprintf(path, sizeof path, "%s/9.1", directory);
+    struct share_query queries[] = { query_of(path), query_of("/nowhere/9.1") };
+    share_queries_run(queries, 2, share_deadline(PATIENCE_MS), NULL);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(queries[i].status, WEIR_GONE);
+        ck_assert_ptr_nonnull(strstr(queries[i].text, queries[i].path));
+    }
+}
+END_TEST
+
+START_TEST(nobody_waits_for_another)
+{
+    uint64_t bytes = 0;
+    struct server *silent = serve("9.1", say_nothing), *good = serve("9.2", answer_offer), *closing = serve("9.3", close_at_once);
+    struct share_query queries[] = { query_of(silent->listener.path), query_of(good->listener.path), query_of(closing->listener.path) };
+    queries[1].take = take_offer;
+    queries[1].data = &bytes;
+    share_queries_run(queries, 3, share_deadline(300), NULL);
+    ck_assert_int_eq(queries[0].status, WEIR_TIMEOUT);
+    ck_assert_msg(queries[1].status == WEIR_OK, "%s", queries[1].text);
+    ck_assert_int_eq(queries[2].status, WEIR_GONE);
+    end_server(silent);
+    end_server(good);
+    end_server(closing);
+}
+END_TEST
+
+static bool first_has_answered(const struct share_query *queries, size_t count)
+{
+    ck_assert_uint_eq(count, 2);
+    return queries[0].is_over;
+}
+
+START_TEST(others_are_waited_for_no_more_once_it_is_enough)
+{
+    struct server *good = serve("9.1", answer_offer), *silent = serve("9.2", say_nothing);
+    struct share_query queries[] = { query_of(good->listener.path), query_of(silent->listener.path) };
+    uint64_t deadline = share_deadline(PATIENCE_MS);
+    share_queries_run(queries, 2, deadline, first_has_answered);
+    ck_assert(weir__service_now() < deadline);
+    ck_assert_int_eq(queries[0].status, WEIR_OK);
+    ck_assert_int_eq(queries[1].status, WEIR_TIMEOUT);
+    end_server(good);
+    end_server(silent);
+}
+END_TEST
+
+/* Connections that nobody takes fill the queue of a stopped process. */
+static unsigned fill_queue(const char *path, int fds[128])
+{
+    unsigned count = 0;
+    while (count < 128 && share_connect_now(path, &fds[count]) == 0)
+        count++;
+    ck_assert_uint_lt(count, 128);
+    return count;
+}
+
+START_TEST(full_queue_of_one_keeps_no_other_waiting)
+{
+    int fds[128];
+    struct share_listener stopped = listen_at("9.1");
+    struct server *good = serve("9.2", answer_offer);
+    unsigned filled = fill_queue(stopped.path, fds);
+    struct share_query queries[] = { query_of(stopped.path), query_of(good->listener.path) };
+    share_queries_run(queries, 2, share_deadline(300), NULL);
+    ck_assert_int_eq(queries[0].status, WEIR_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(queries[0].text, "took no connection"));
+    ck_assert_msg(queries[1].status == WEIR_OK, "%s", queries[1].text);
+    while (filled)
+        close(fds[--filled]);
+    share_listener_close(&stopped);
+    end_server(good);
+}
+END_TEST
+
+/* Takes what fills the queue first, and the question behind it then. */
+static void *wake_up(void *data)
+{
+    const struct share_listener *listener = data;
+    for (;;) {
+        struct pollfd arrival = { .fd = listener->fd, .events = POLLIN };
+        int fd = poll(&arrival, 1, PATIENCE_MS) == 1 ? share_accept(listener) : -1;
+        if (fd < 0)
+            return NULL;
+        uint32_t request = hear(fd);
+        if (request) {
+            say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = request });
+            wait_for_end(fd);
+        }
+        close(fd);
+        if (request)
+            return NULL;
+    }
+}
+
+START_TEST(listener_whose_queue_is_full_is_asked_once_there_is_room)
+{
+    int fds[128];
+    pthread_t thread;
+    struct share_listener listener = listen_at("9.1");
+    unsigned filled = fill_queue(listener.path, fds);
+    while (filled)
+        close(fds[--filled]);
+    ck_assert_int_eq(pthread_create(&thread, NULL, wake_up, &listener), 0);
+    struct share_query query = query_of(listener.path);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
+    pthread_join(thread, NULL);
+    share_listener_close(&listener);
+}
+END_TEST
+
+START_TEST(want_of_descriptors_is_told_with_the_remedy)
+{
+    struct share_listener listener = listen_at("9.1");
+    struct rlimit limit = { 0, 0 }, former;
+    struct share_query query = query_of(listener.path);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &former), 0);
+    limit.rlim_max = former.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &former), 0);
+    ck_assert_int_eq(query.status, WEIR_NO_HOST_MEMORY);
+    ck_assert_ptr_nonnull(strstr(query.text, "ulimit -n"));
+    share_listener_close(&listener);
+}
+END_TEST
+
+/* A process of another user that listens in a directory of ours could tell us anything. */
+START_TEST(process_of_another_user_is_not_asked)
+{
+    char path[2 * SHARE_PATH_SIZE];
+    int ready[2];
+    char byte, number[16];
+    snprintf(path, sizeof path, "%s/9.1", runtime);
+    snprintf(number, sizeof number, "%u", (unsigned)stranger);
+    ck_assert_int_eq(pipe(ready), 0);
+    ck_assert_int_eq(chmod(runtime, 0777), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct share_listener listener;
+        if (setuid(stranger) != 0 || share_listen(path, 0666, NULL, &listener) != WEIR_OK || write(ready[1], "", 1) != 1)
+            _exit(1);
+        pause();
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    struct share_query query = query_of(path);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    kill(child, SIGKILL);
+    wait_for(child);
+    close(ready[0]);
+    close(ready[1]);
+    ck_assert_int_eq(query.status, WEIR_REFUSED);
+    ck_assert_uint_eq(query.uid, stranger);
+    ck_assert_ptr_nonnull(strstr(query.text, number));
+}
+END_TEST
+
+START_TEST(no_queries_are_over_at_once)
+{
+    share_queries_run(NULL, 0, share_deadline(PATIENCE_MS), NULL);
+}
+END_TEST
+
+static void set_up_questions(void)
+{
+    set_up();
+    make_directory();
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("query");
+    bool is_root = geteuid() == 0;
+    TCase *own = suite_case(suite, "directory", 0);
+    tcase_add_checked_fixture(own, set_up, tear_down);
+    tcase_add_test(own, directory_is_made_for_this_user_alone);
+    tcase_add_test(own, directory_that_others_may_write_to_is_refused);
+    tcase_add_test(own, directory_above_that_others_may_write_to_is_refused);
+    tcase_add_test(own, link_in_place_of_the_directory_is_refused);
+    tcase_add_test(own, runtime_directory_that_does_not_exist_is_named);
+    tcase_add_test(own, runtime_directory_that_is_too_long_is_named);
+    tcase_add_test(own, sockets_are_listed_by_process_and_number);
+    tcase_add_test(own, directory_of_the_environment_stands_for_all_others);
+    tcase_add_test(own, nothing_is_listed_and_nothing_made_where_there_is_no_directory);
+    tcase_add_test(own, directory_that_is_not_safe_is_not_listed);
+    tcase_add_test(own, sweep_removes_what_killed_processes_left_and_nothing_else);
+    tcase_add_test(own, sweep_removes_a_lock_file_without_a_socket);
+    tcase_add_test(own, sweep_leaves_a_file_that_is_no_socket);
+    TCase *questions = suite_case(suite, "questions", 60);
+    tcase_add_checked_fixture(questions, set_up_questions, tear_down);
+    tcase_add_test(questions, answer_is_taken_and_who_gave_it_is_known);
+    tcase_add_test(questions, parts_and_the_last_answer_are_taken);
+    tcase_add_test(questions, answer_that_is_not_wanted_ends_the_query);
+    tcase_add_loop_test(questions, query_ends_with_what_the_process_made_of_it, 0, sizeof ends / sizeof ends[0]);
+    tcase_add_test(questions, process_that_says_nothing_costs_the_deadline_and_no_more);
+    tcase_add_test(questions, socket_that_nobody_listens_at_is_told_so);
+    tcase_add_test(questions, nobody_waits_for_another);
+    tcase_add_test(questions, others_are_waited_for_no_more_once_it_is_enough);
+    tcase_add_test(questions, full_queue_of_one_keeps_no_other_waiting);
+    tcase_add_test(questions, listener_whose_queue_is_full_is_asked_once_there_is_room);
+    tcase_add_test(questions, want_of_descriptors_is_told_with_the_remedy);
+    tcase_add_test(questions, no_queries_are_over_at_once);
+    if (is_root) {
+        tcase_add_test(own, directory_of_another_user_is_refused);
+        tcase_add_test(own, without_a_runtime_directory_it_lies_in_tmp);
+        tcase_add_test(own, root_sees_the_sockets_of_others_and_removes_none);
+        tcase_add_test(own, root_is_not_led_elsewhere);
+        tcase_add_test(own, directory_of_two_names_is_listed_once);
+        tcase_add_test(questions, process_of_another_user_is_not_asked);
+    } else {
+        printf("# users: not tried: only root can become another user\n");
+    }
+    return suite_run(suite);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* retire.c - pools that are made anew, so that their memory goes back to the device. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/share/stage.h"
+
+#define SIZE 33554432 /* bytes: what a pool grows by */
+#define SOON ", retire_after: 10ms"
+#define UNHURRIED ", retire_after: 300ms" /* time to stop an importer that has unmapped everything */
+
+static void publish(struct player *exporter, const char *name, unsigned number)
+{
+    stage_say(exporter, "malloc %s %d s", name, SIZE);
+    stage_say(exporter, "fill %s %u s", name, number);
+    stage_say(exporter, "publish %s %s s", name, name);
+    stage_say(exporter, "forget %s", name);
+}
+
+/* A block from one to the other, and withdrawn. */
+static void hand_over(struct player *exporter, struct player *importer, unsigned number)
+{
+    publish(exporter, "a", number);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(importer, "check l %u s", number);
+    stage_say(importer, "release l s");
+    stage_say(exporter, "withdraw a");
+}
+
+static unsigned long long free_memory(struct player *player)
+{
+    return stage_number(stage_say(player, "memory"), "free");
+}
+
+START_TEST(empty_pool_is_made_anew_and_gives_its_memory_back)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
+    unsigned long long before = free_memory(importer);
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    ck_assert_uint_le(free_memory(importer) + SIZE, before);
+    stage_say(importer, "release l s");
+    stage_say(exporter, "withdraw a");
+    stage_until(exporter, " epoch=2 importers=0 hung=0 evicted=0 blocks=0 leases=0 mappings=0", "info");
+    ck_assert_uint_eq(free_memory(importer), before);
+}
+END_TEST
+
+START_TEST(importers_come_back_by_themselves_in_every_epoch)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importers[3];
+    char name[] = "importer0", epoch[32];
+    for (int i = 0; i < 3; i++) {
+        name[8] = (char)('0' + i);
+        importers[i] = stage_importer(name);
+    }
+    unsigned long long before = free_memory(exporter);
+    for (unsigned round = 1; round <= 6; round++) {
+        publish(exporter, "a", round);
+        for (int i = 0; i < 3; i++) {
+            stage_say(importers[i], "acquire i a l 0 s");
+            stage_say(importers[i], "check l %u s", round);
+            stage_say(importers[i], "release l s");
+        }
+        stage_say(exporter, "withdraw a");
+        snprintf(epoch, sizeof epoch, " epoch=%u ", round + 1);
+        stage_until(exporter, epoch, "info");
+        ck_assert_uint_eq(free_memory(exporter), before);
+    }
+}
+END_TEST
+
+START_TEST(pool_that_nobody_ever_imported_is_made_anew_too)
+{
+    struct player *exporter = stage_exporter("exporter", SOON);
+    unsigned long long before = free_memory(exporter);
+    publish(exporter, "a", 3);
+    stage_say(exporter, "withdraw a");
+    stage_until(exporter, " epoch=2 ", "info");
+    ck_assert_uint_eq(free_memory(exporter), before);
+}
+END_TEST
+
+/* Who publishes, and does not know that the pool is being made anew just then. */
+START_TEST(blocks_are_published_while_the_pool_is_made_anew)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
+    for (unsigned round = 1; round <= 40; round++) {
+        stage_say(exporter, "malloc a 65536 s");
+        stage_say(exporter, "fill a %u s", round);
+        stage_say(exporter, "publish a a s");
+        stage_say(exporter, "forget a");
+        stage_say(importer, "acquire i a l 0 s");
+        stage_say(importer, "check l %u s", round);
+        stage_say(importer, "release l s");
+        stage_say(exporter, "withdraw a");
+        if (round % 4)
+            stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=0 ", "info"); /* it is about to be, or has just been */
+    }
+}
+END_TEST
+
+START_TEST(lease_keeps_its_pool)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(exporter, "withdraw a");
+    hand_over(exporter, stage_importer("another"), 4);
+    stage_until(exporter, " epoch=1 importers=2 hung=0 evicted=0 blocks=1 leases=1 mappings=1", "info");
+    stage_say(importer, "check l 3 s");
+    stage_say(importer, "release l s");
+    stage_until(exporter, " epoch=2 ", "info");
+    hand_over(exporter, importer, 5);
+}
+END_TEST
+
+START_TEST(block_that_is_not_shared_keeps_its_pool)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
+    stage_say(exporter, "malloc own %d s", SIZE);
+    stage_say(exporter, "fill own 9 s");
+    hand_over(exporter, importer, 3);
+    hand_over(exporter, importer, 4);
+    stage_say(exporter, "check own 9 s");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " epoch=1 "));
+    stage_say(exporter, "free own s");
+    stage_until(exporter, " epoch=2 ", "info");
+}
+END_TEST
+
+START_TEST(ring_that_was_closed_is_made_anew_and_its_readers_find_the_next)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
+    for (unsigned round = 1; round <= 3; round++) {
+        char epoch[32];
+        stage_say(exporter, "ring r %d 2 block s", SIZE);
+        stage_say(importer, "reader i q r 1");
+        stage_say(exporter, "take r slot %d 0 s", SIZE);
+        stage_say(exporter, "fill slot %u s", round);
+        stage_say(exporter, "push r slot s");
+        stage_say(importer, "next q l 20000 s");
+        stage_say(importer, "check l %u s", round);
+        stage_say(importer, "release l s");
+        stage_say(exporter, "ring_close r");
+        stage_until(importer, "fail WEIR_GONE", "next q l 100 s");
+        stage_say(importer, "reader_close q");
+        snprintf(epoch, sizeof epoch, " epoch=%u ", round + 1);
+        stage_until(exporter, epoch, "info");
+    }
+}
+END_TEST
+
+START_TEST(importer_that_hangs_puts_it_off_and_keeps_nobody_out_for_long)
+{
+    struct player *exporter = stage_exporter("exporter", UNHURRIED), *importer = stage_importer("importer");
+    hand_over(exporter, importer, 3);
+    stage_until(exporter, " mappings=0", "info");
+    stage_signal(importer, SIGSTOP);
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " epoch=1 importers=1 "));
+    /* It is asked in vain sooner or later; this one waits until that is given up. */
+    struct player *another = stage_importer("another");
+    hand_over(exporter, another, 4);
+    stage_signal(importer, SIGCONT);
+    stage_until(exporter, " epoch=2 ", "info");
+    hand_over(exporter, importer, 5);
+    hand_over(exporter, another, 6);
+}
+END_TEST
+
+START_TEST(importer_that_dies_when_it_is_asked_keeps_nothing)
+{
+    struct player *exporter = stage_exporter("exporter", UNHURRIED), *importer = stage_importer("importer");
+    hand_over(exporter, importer, 3);
+    stage_until(exporter, " mappings=0", "info");
+    stage_signal(importer, SIGSTOP);
+    unsigned long asked = stage_number(stage_say(exporter, "messages"), "messages");
+    /* The next message is the question. */
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, " messages=%lu", asked + 1);
+    stage_until(exporter, wanted, "messages");
+    stage_signal(importer, SIGKILL);
+    stage_until(exporter, " epoch=2 importers=0 ", "info");
+    hand_over(exporter, stage_importer("another"), 4);
+}
+END_TEST
+
+START_TEST(evicted_importer_that_is_dead_keeps_nothing)
+{
+    struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
+    publish(exporter, "a", 3);
+    stage_say(importer, "acquire i a l 0 s");
+    stage_say(exporter, "evict %d", (int)stage_pid(importer));
+    stage_say(exporter, "withdraw a");
+    stage_until(exporter, " epoch=1 importers=1 hung=0 evicted=1 blocks=1 ", "info");
+    stage_signal(importer, SIGKILL);
+    stage_until(exporter, " epoch=2 importers=0 ", "info");
+}
+END_TEST
+
+START_TEST(reload_turns_retiring_on)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    hand_over(exporter, importer, 3);
+    stage_say(exporter, "reload %s", stage_policy_file("soon", stage_exporter_policy(SOON)));
+    hand_over(exporter, stage_importer("another"), 4);
+    stage_until(exporter, " epoch=2 ", "info");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("retire");
+    TCase *tcase = stage_case(suite, "retire");
+    tcase_add_test(tcase, empty_pool_is_made_anew_and_gives_its_memory_back);
+    tcase_add_test(tcase, importers_come_back_by_themselves_in_every_epoch);
+    tcase_add_test(tcase, pool_that_nobody_ever_imported_is_made_anew_too);
+    tcase_add_test(tcase, blocks_are_published_while_the_pool_is_made_anew);
+    tcase_add_test(tcase, lease_keeps_its_pool);
+    tcase_add_test(tcase, block_that_is_not_shared_keeps_its_pool);
+    tcase_add_test(tcase, ring_that_was_closed_is_made_anew_and_its_readers_find_the_next);
+    tcase_add_test(tcase, importer_that_hangs_puts_it_off_and_keeps_nobody_out_for_long);
+    tcase_add_test(tcase, importer_that_dies_when_it_is_asked_keeps_nothing);
+    tcase_add_test(tcase, evicted_importer_that_is_dead_keeps_nothing);
+    tcase_add_test(tcase, reload_turns_retiring_on);
+    return suite_run(suite);
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/* rings.c - frames of a ring, from one process to its readers. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/share/stage.h"
+
+#define SLOT 262144 /* bytes */
+
+static void open_ring(struct player *exporter, unsigned depth, const char *overflow)
+{
+    stage_say(exporter, "ring r %d %u %s s", SLOT, depth, overflow);
+}
+
+/* Writes and pushes a frame of that number. */
+static void push(struct player *exporter, unsigned number)
+{
+    stage_say(exporter, "take r slot %d 10000 s", SLOT);
+    stage_say(exporter, "fill slot %u s", number);
+    stage_say(exporter, "push r slot s");
+}
+
+/* Leases the next frame, which is of that number, as l. */
+static void take_next(struct player *reader, unsigned number)
+{
+    ck_assert_uint_eq(stage_number(stage_say(reader, "next q l 20000 s"), "sequence"), number);
+    stage_say(reader, "check l %u s", number);
+}
+
+static void read_next(struct player *reader, unsigned number)
+{
+    take_next(reader, number);
+    stage_say(reader, "release l s");
+}
+
+static struct player *enter_reader(const char *name, unsigned leases)
+{
+    struct player *reader = stage_importer(name);
+    stage_say(reader, "reader i q r %u", leases);
+    return reader;
+}
+
+/* Frames ------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(frames_arrive_in_order_as_they_were_written)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 2);
+    for (unsigned number = 1; number <= 12; number++) {
+        push(exporter, number);
+        read_next(reader, number);
+    }
+    stage_until(exporter, " blocks=4 leases=0 ", "info");
+}
+END_TEST
+
+START_TEST(frame_has_its_own_size_and_metadata)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_say(exporter, "take r slot 100 0 s");
+    stage_say(exporter, "fill slot 7 s");
+    stage_say(exporter, "push r slot s t=1.5");
+    const char *answer = stage_say(reader, "next q l 20000 s");
+    ck_assert_ptr_nonnull(strstr(answer, " size=100 sequence=1 metadata=t=1.5"));
+    stage_say(reader, "check l 7 s");
+    stage_say(reader, "release l s");
+    push(exporter, 2);
+    answer = stage_say(reader, "next q l 20000 s");
+    ck_assert_ptr_nonnull(strstr(answer, " size=262144 sequence=2 metadata="));
+    ck_assert_str_eq(strstr(answer, "metadata="), "metadata=");
+}
+END_TEST
+
+START_TEST(reader_begins_with_the_next_frame)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    push(exporter, 1);
+    push(exporter, 2);
+    struct player *reader = enter_reader("reader", 2);
+    push(exporter, 3);
+    read_next(reader, 3);
+}
+END_TEST
+
+START_TEST(each_of_seven_readers_gets_every_frame)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *readers[7];
+    char name[] = "reader0";
+    open_ring(exporter, 4, "block");
+    for (int i = 0; i < 7; i++) {
+        name[6] = (char)('0' + i);
+        readers[i] = enter_reader(name, (unsigned)i % 3 + 1);
+    }
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "readers r"), "readers"), 7);
+    for (unsigned number = 1; number <= 9; number++) {
+        push(exporter, number);
+        for (int i = 0; i < 7; i++)
+            read_next(readers[i], number);
+    }
+    stage_until(exporter, " blocks=4 leases=0 ", "info");
+}
+END_TEST
+
+START_TEST(frames_that_nobody_reads_are_free_at_once)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "fail");
+    for (unsigned number = 1; number <= 5; number++)
+        push(exporter, number);
+}
+END_TEST
+
+START_TEST(slot_that_is_dropped_is_no_frame)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "fail");
+    struct player *reader = enter_reader("reader", 1);
+    stage_say(exporter, "take r slot %d 0 s", SLOT);
+    stage_say(exporter, "fill slot 9 s");
+    stage_say(exporter, "drop r slot s");
+    push(exporter, 1);
+    read_next(reader, 1);
+}
+END_TEST
+
+/* Stream order ------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(next_does_not_wait_for_the_producer_but_the_stream_does)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_say(exporter, "delay %u s", stage_long());
+    push(exporter, 1);
+    stage_say(exporter, "mark written s");
+    stage_say(reader, "next q l 20000 s");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 0);
+    stage_say(reader, "check l 1 s");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 1);
+}
+END_TEST
+
+START_TEST(slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_release)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_say(reader, "malloc own %d s", SLOT);
+    push(exporter, 1);
+    stage_say(reader, "next q l 20000 s");
+    stage_say(reader, "delay %u s", stage_long() / 2);
+    stage_say(reader, "copy l own s");
+    stage_say(reader, "mark read s");
+    stage_say(reader, "release l s");
+    push(exporter, 2);
+    push(exporter, 3);
+    ck_assert_uint_eq(stage_number(stage_say(reader, "reached read"), "reached"), 1);
+    stage_say(exporter, "synchronize s");
+    stage_say(reader, "check own 1 s");
+    read_next(reader, 2);
+    read_next(reader, 3);
+}
+END_TEST
+
+/* Overflow ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(block_waits_until_the_oldest_frame_is_released)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    push(exporter, 2);
+    stage_say(reader, "next q l 20000 s");
+    stage_tell(exporter, "take r slot %d 20000 s", SLOT);
+    stage_say(reader, "check l 1 s");
+    stage_say(reader, "release l s");
+    stage_hear(exporter);
+    stage_say(exporter, "drop r slot s");
+    read_next(reader, 2);
+}
+END_TEST
+
+START_TEST(block_without_a_time_out_says_so_and_loses_nothing)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    push(exporter, 2);
+    stage_refuses(exporter, "WEIR_TIMEOUT", "take r slot %d 0 s", SLOT);
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
+    read_next(reader, 1);
+    read_next(reader, 2);
+}
+END_TEST
+
+START_TEST(reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 3, "block");
+    struct player *fast = enter_reader("fast", 1), *slow = enter_reader("slow", 1);
+    push(exporter, 1);
+    take_next(slow, 1);
+    read_next(fast, 1);
+    for (unsigned number = 2; number <= 3; number++) {
+        push(exporter, number);
+        read_next(fast, number);
+    }
+    stage_say(exporter, "take r slot %d 30 s", SLOT);
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=1 "));
+    stage_say(exporter, "fill slot 4 s");
+    stage_say(exporter, "push r slot s");
+    read_next(fast, 4);
+    for (unsigned number = 5; number <= 9; number++) {
+        push(exporter, number);
+        read_next(fast, number);
+    }
+    stage_say(slow, "check l 1 s");
+    stage_say(slow, "release l s");
+    stage_until(exporter, " hung=0 ", "info");
+    push(exporter, 10);
+    read_next(fast, 10);
+    read_next(slow, 10);
+}
+END_TEST
+
+START_TEST(stopped_reader_of_a_full_ring_does_not_stop_the_others)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *fast = enter_reader("fast", 1), *stopped = enter_reader("stopped", 0);
+    stage_signal(stopped, SIGSTOP);
+    for (unsigned number = 1; number <= 4; number++) {
+        push(exporter, number);
+        read_next(fast, number);
+    }
+    stage_say(exporter, "take r slot %d 30 s", SLOT);
+    stage_say(exporter, "drop r slot s");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=1 "));
+    for (unsigned number = 5; number <= 20; number++) {
+        push(exporter, number);
+        read_next(fast, number);
+    }
+    stage_signal(stopped, SIGCONT);
+    for (unsigned number = 1; number <= 3; number++)
+        read_next(stopped, number);
+    stage_until(exporter, " hung=0 ", "info");
+    push(exporter, 21);
+    read_next(stopped, 21);
+    read_next(fast, 21);
+}
+END_TEST
+
+START_TEST(drop_oldest_takes_what_nobody_leases_and_nothing_else)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 3, "drop_oldest");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    take_next(reader, 1);
+    for (unsigned number = 2; number <= 8; number++)
+        push(exporter, number);
+    stage_say(exporter, "synchronize s");
+    stage_say(reader, "check l 1 s");
+    stage_say(reader, "release l s");
+    read_next(reader, 7);
+    read_next(reader, 8);
+}
+END_TEST
+
+START_TEST(ring_of_which_all_slots_are_leased_is_busy)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 3, "drop_oldest");
+    struct player *holder = enter_reader("holder", 2), *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    read_next(reader, 1);
+    push(exporter, 2);
+    read_next(reader, 2);
+    push(exporter, 3);
+    take_next(reader, 3);
+    stage_say(holder, "next q a 20000 s");
+    stage_say(holder, "next q b 20000 s");
+    stage_refuses(exporter, "WEIR_BUSY", "take r slot %d 0 s", SLOT);
+    stage_say(holder, "check a 1 s");
+    stage_say(holder, "check b 2 s");
+    stage_say(holder, "release a s");
+    stage_until(exporter, "ok", "take r slot %d 0 s", SLOT);
+    stage_say(exporter, "drop r slot s");
+}
+END_TEST
+
+START_TEST(fail_says_that_the_ring_is_full)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "fail");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    push(exporter, 2);
+    stage_refuses(exporter, "WEIR_BUSY", "take r slot %d 1000 s", SLOT);
+    read_next(reader, 1);
+    stage_until(exporter, "ok", "take r slot %d 0 s", SLOT);
+    stage_say(exporter, "drop r slot s");
+    read_next(reader, 2);
+}
+END_TEST
+
+START_TEST(slots_that_are_all_taken_are_busy)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "drop_oldest");
+    stage_say(exporter, "take r a %d 0 s", SLOT);
+    stage_say(exporter, "take r b %d 0 s", SLOT);
+    stage_refuses(exporter, "WEIR_BUSY", "take r c %d 0 s", SLOT);
+    stage_say(exporter, "push r a s");
+    stage_say(exporter, "drop r b s");
+}
+END_TEST
+
+/* Leases ------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(reader_leases_at_most_one_less_than_there_are_slots)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "drop_oldest");
+    struct player *reader = enter_reader("reader", 0);
+    for (unsigned number = 1; number <= 6; number++)
+        push(exporter, number);
+    stage_say(reader, "next q a 20000 s");
+    stage_say(reader, "next q b 20000 s");
+    stage_say(reader, "next q c 20000 s");
+    stage_refuses(reader, "WEIR_BUSY", "next q d 20000 s");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=3 "));
+    push(exporter, 7);
+    stage_say(reader, "check a 1 s");
+    stage_say(reader, "release a s");
+    ck_assert_uint_eq(stage_number(stage_say(reader, "next q d 20000 s"), "sequence"), 7);
+}
+END_TEST
+
+START_TEST(no_frame_in_the_time_given_is_a_time_out)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_refuses(reader, "WEIR_TIMEOUT", "next q l 0 s");
+    stage_refuses(reader, "WEIR_TIMEOUT", "next q l 20 s");
+    push(exporter, 1);
+    read_next(reader, 1);
+}
+END_TEST
+
+/* Ends --------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(ring_that_is_closed_delivers_what_is_queued_and_then_is_gone)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 1);
+    for (unsigned number = 1; number <= 3; number++)
+        push(exporter, number);
+    stage_say(exporter, "ring_close r");
+    for (unsigned number = 1; number <= 3; number++)
+        read_next(reader, number);
+    stage_refuses(reader, "WEIR_GONE", "next q l 20000 s");
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+    stage_refuses(reader, "WEIR_NOT_FOUND", "reader i p r 1");
+}
+END_TEST
+
+START_TEST(ring_that_is_closed_leaves_leases_alone)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    stage_say(reader, "next q l 20000 s");
+    stage_say(exporter, "ring_close r");
+    open_ring(exporter, 2, "block");
+    push(exporter, 2);
+    stage_say(exporter, "synchronize s");
+    stage_until(reader, "fail WEIR_GONE", "next q m 20000 s");
+    stage_say(reader, "check l 1 s");
+    stage_say(reader, "release l s");
+    stage_until(exporter, " blocks=2 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(reader_that_waits_hears_that_the_ring_is_closed)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_tell(reader, "next q l 60000 s");
+    stage_say(exporter, "ring_close r");
+    stage_hears(reader, "WEIR_GONE");
+}
+END_TEST
+
+START_TEST(reader_that_is_closed_gives_back_what_was_queued_for_it)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "fail");
+    struct player *reader = enter_reader("reader", 2);
+    for (unsigned number = 1; number <= 4; number++)
+        push(exporter, number);
+    stage_say(reader, "next q l 20000 s");
+    stage_say(reader, "reader_close q");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "readers r"), "readers"), 0);
+    stage_until(exporter, " leases=1 ", "info");
+    for (unsigned number = 5; number <= 9; number++)
+        push(exporter, number);
+    stage_say(exporter, "synchronize s");
+    stage_say(reader, "check l 1 s");
+    stage_say(reader, "release l s");
+    stage_until(exporter, " leases=0 ", "info");
+}
+END_TEST
+
+START_TEST(process_reads_a_ring_twice_at_a_time)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_say(reader, "reader i p r 1");
+    for (unsigned number = 1; number <= 3; number++) {
+        push(exporter, number);
+        read_next(reader, number);
+        ck_assert_uint_eq(stage_number(stage_say(reader, "next p m 20000 s"), "sequence"), number);
+        stage_say(reader, "release m s");
+    }
+}
+END_TEST
+
+/* Refusals ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(ring_refuses_what_it_cannot_do)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_refuses(exporter, "WEIR_INVALID", "ring r %d 1 block s", SLOT);
+    stage_refuses(exporter, "WEIR_INVALID", "ring r %d 1025 block s", SLOT);
+    stage_refuses(exporter, "WEIR_INVALID", "ring r 0 2 block s");
+    stage_refuses(exporter, "WEIR_INVALID", "ring no/name %d 2 block s", SLOT);
+    stage_refuses(exporter, "WEIR_OUT_OF_MEMORY", "ring r %d 1024 block s", 64 * SLOT);
+    open_ring(exporter, 2, "block");
+    stage_refuses(exporter, "WEIR_BUSY", "ring r %d 2 block s", SLOT);
+    stage_say(exporter, "malloc a %d s", SLOT);
+    stage_refuses(exporter, "WEIR_BUSY", "publish r a s");
+    stage_refuses(exporter, "WEIR_INVALID", "push r a s");
+    stage_say(exporter, "take r slot %d 0 s", SLOT + 1);
+    stage_refuses(exporter, "WEIR_INVALID", "push r slot s");
+    stage_say(exporter, "drop r slot s");
+    stage_refuses(importer, "WEIR_NOT_FOUND", "reader i q other 1");
+    stage_refuses(importer, "WEIR_NOT_FOUND", "acquire i r l 0 s");
+    stage_refuses(importer, "WEIR_INVALID", "reader i q r 1024");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("rings");
+    TCase *frames = stage_case(suite, "frames");
+    tcase_add_test(frames, frames_arrive_in_order_as_they_were_written);
+    tcase_add_test(frames, frame_has_its_own_size_and_metadata);
+    tcase_add_test(frames, reader_begins_with_the_next_frame);
+    tcase_add_test(frames, each_of_seven_readers_gets_every_frame);
+    tcase_add_test(frames, frames_that_nobody_reads_are_free_at_once);
+    tcase_add_test(frames, slot_that_is_dropped_is_no_frame);
+    TCase *order = stage_case(suite, "order");
+    tcase_add_test(order, next_does_not_wait_for_the_producer_but_the_stream_does);
+    tcase_add_test(order, slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_release);
+    TCase *overflow = stage_case(suite, "overflow");
+    tcase_add_test(overflow, block_waits_until_the_oldest_frame_is_released);
+    tcase_add_test(overflow, block_without_a_time_out_says_so_and_loses_nothing);
+    tcase_add_test(overflow, reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again);
+    tcase_add_test(overflow, stopped_reader_of_a_full_ring_does_not_stop_the_others);
+    tcase_add_test(overflow, drop_oldest_takes_what_nobody_leases_and_nothing_else);
+    tcase_add_test(overflow, ring_of_which_all_slots_are_leased_is_busy);
+    tcase_add_test(overflow, fail_says_that_the_ring_is_full);
+    tcase_add_test(overflow, slots_that_are_all_taken_are_busy);
+    TCase *leases = stage_case(suite, "leases");
+    tcase_add_test(leases, reader_leases_at_most_one_less_than_there_are_slots);
+    tcase_add_test(leases, no_frame_in_the_time_given_is_a_time_out);
+    TCase *ends = stage_case(suite, "ends");
+    tcase_add_test(ends, ring_that_is_closed_delivers_what_is_queued_and_then_is_gone);
+    tcase_add_test(ends, ring_that_is_closed_leaves_leases_alone);
+    tcase_add_test(ends, reader_that_waits_hears_that_the_ring_is_closed);
+    tcase_add_test(ends, reader_that_is_closed_gives_back_what_was_queued_for_it);
+    tcase_add_test(ends, process_reads_a_ring_twice_at_a_time);
+    TCase *refusals = stage_case(suite, "refusals");
+    tcase_add_test(refusals, ring_refuses_what_it_cannot_do);
+    return suite_run(suite);
+}

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * strangers.c - clients that are not of Weir, or not allowed, or out of their minds: they get what they deserve, and nobody else suffers.
+ *
+ * The test's own process is the stranger, and says what it likes on sockets of its own.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "share/socket.h"
+#include "share/wire.h"
+#include "tests/share/stage.h"
+
+#define SIZE 65536
+#define FLOOD 500
+#define STRANGER 12345 /* a user that nobody is */
+#define FRIENDS 12346  /* a group */
+
+static struct player *exporter, *friend;
+
+/* An exporter with a block, and an importer that has been let in before. */
+static void set_up(void)
+{
+    stage_open();
+    exporter = stage_exporter("exporter", NULL);
+    stage_say(exporter, "malloc a %d s", SIZE);
+    stage_say(exporter, "fill a 3 s");
+    stage_say(exporter, "publish a a s");
+    stage_say(exporter, "forget a");
+    friend = stage_importer("friend");
+}
+
+static void serve_friend(void)
+{
+    stage_say(friend, "acquire i a l 0 s");
+    stage_say(friend, "check l 3 s");
+    stage_say(friend, "release l s");
+}
+
+static void tear_down(void)
+{
+    serve_friend();
+    stage_until(exporter, " importers=1 ", "info");
+    stage_close();
+}
+
+/* Talking ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void say_bytes(int fd, const void *bytes, size_t len)
+{
+    ck_assert_int_eq(share_send(fd, bytes, len, -1), SHARE_DONE);
+}
+
+static enum share_io say(int fd, const struct wire_message *message)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    return share_send(fd, bytes, wire_encode(message, bytes), -1);
+}
+
+/* The next message. false: the connection was closed. */
+static bool hear(int fd, struct wire_message *message)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    struct pollfd readable = { .fd = fd, .events = POLLIN };
+    size_t len;
+    int passed = -1;
+    ck_assert_msg(poll(&readable, 1, 30000) == 1, "the exporter says nothing");
+    enum share_io io = share_receive(fd, bytes, sizeof bytes, &len, &passed);
+    if (passed >= 0)
+        close(passed);
+    if (io != SHARE_DONE)
+        return false;
+    ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
+    return true;
+}
+
+static bool is_closed(int fd)
+{
+    struct wire_message message;
+    bool closed = !hear(fd, &message);
+    close(fd);
+    return closed;
+}
+
+static const struct wire_message *hello(enum wire_role role)
+{
+    static struct wire_message message = { .type = WIRE_HELLO, .request = 1, .u.hello.name = "stranger" };
+    message.u.hello.role = (uint16_t)role;
+    return &message;
+}
+
+static int connect_as(enum wire_role role)
+{
+    struct wire_message message;
+    int fd = stage_connect();
+    ck_assert_int_eq(say(fd, hello(role)), SHARE_DONE);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_WELCOME);
+    return fd;
+}
+
+/* The connection ends, and the exporter no longer counts it. */
+static void leave(int fd)
+{
+    struct wire_message message = { .type = WIRE_GOODBYE };
+    say(fd, &message);
+    while (hear(fd, &message))
+        continue;
+    close(fd);
+}
+
+/* What is not the protocol ------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(other_version_is_refused_with_the_remedy)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    struct wire_message message;
+    int fd = stage_connect();
+    size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
+    bytes[4] = WIRE_VERSION + 1;
+    say_bytes(fd, bytes, len);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_REFUSED);
+    ck_assert_uint_eq(message.request, 0);
+    ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
+    ck_assert_ptr_nonnull(strstr(message.u.refused.text, "same release"));
+    ck_assert(is_closed(fd));
+}
+END_TEST
+
+START_TEST(other_magic_is_cut_off)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    int fd = stage_connect();
+    size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
+    bytes[0] ^= 1;
+    say_bytes(fd, bytes, len);
+    ck_assert(is_closed(fd));
+}
+END_TEST
+
+START_TEST(message_is_cut_off_at_whatever_place_it_is_cut)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
+    for (size_t cut = 1; cut < len; cut += cut < WIRE_HEADER_SIZE + 2 ? 1 : 7) {
+        int fd = stage_connect();
+        say_bytes(fd, bytes, cut);
+        ck_assert_msg(is_closed(fd), "cut at %zu", cut);
+    }
+}
+END_TEST
+
+START_TEST(message_that_is_longer_than_it_says_is_cut_off)
+{
+    unsigned char bytes[8 * WIRE_SIZE_MAX] = { 0 };
+    static const size_t more[] = { 1, WIRE_SIZE_MAX - 100, 2 * WIRE_SIZE_MAX, 7 * WIRE_SIZE_MAX };
+    size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        int fd = stage_connect();
+        say_bytes(fd, bytes, len + more[i]);
+        ck_assert_msg(is_closed(fd), "%zu more", more[i]);
+    }
+}
+END_TEST
+
+START_TEST(length_beyond_all_limits_is_cut_off)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
+    memset(bytes + 8, 0xff, 4);
+    int fd = stage_connect();
+    say_bytes(fd, bytes, len);
+    ck_assert(is_closed(fd));
+}
+END_TEST
+
+/* Sends a HELLO with so many descriptors. false: this kernel lets the exporter have none sent. */
+static bool say_with_fds(int fd, unsigned count)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    struct iovec part = { bytes, wire_encode(hello(WIRE_ROLE_IMPORTER), bytes) };
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(8 * sizeof(int))];
+    } control = { 0 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control };
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    for (unsigned i = 0; i < count; i++)
+        memcpy(CMSG_DATA(header) + i * sizeof(int), &(int){ STDERR_FILENO }, sizeof(int));
+    ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    ck_assert(sent == (ssize_t)part.iov_len || (sent < 0 && errno == EPERM));
+    return sent > 0;
+}
+
+START_TEST(descriptors_that_nobody_asked_for_are_closed)
+{
+    unsigned long long before = stage_number(stage_say(exporter, "counts"), "fds");
+    for (unsigned count = 1; count <= 8; count++) {
+        int fd = stage_connect();
+        if (say_with_fds(fd, count))
+            ck_assert_msg(is_closed(fd), "%u descriptors", count);
+        else
+            close(fd);
+    }
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, " fds=%llu", before);
+    stage_until(exporter, wanted, "counts");
+}
+END_TEST
+
+/* What is not its turn ----------------------------------------------------------------------------------------------------------------- */
+
+static const struct wire_message out_of_turn[] = {
+    { .type = WIRE_ACQUIRE, .request = 2, .u.acquire = { 0, "a" } },
+    { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 1, "a" } },
+    { .type = WIRE_LIST, .request = 2 },
+    { .type = WIRE_GOODBYE },
+    { .type = WIRE_RELEASE, .u.release = { 0, WIRE_HOW_DONE } },
+    { .type = WIRE_DONE, .request = 2 },
+};
+
+START_TEST(who_has_not_said_hello_is_cut_off)
+{
+    int fd = stage_connect();
+    ck_assert_int_eq(say(fd, &out_of_turn[_i]), SHARE_DONE);
+    ck_assert(is_closed(fd));
+}
+END_TEST
+
+static const struct wire_message not_an_importer_s[] = {
+    { .type = WIRE_HELLO, .request = 2, .u.hello = { WIRE_ROLE_IMPORTER, "" } },
+    { .type = WIRE_LIST, .request = 2 },
+    { .type = WIRE_EVICT, .request = 2, .u.evict.pid = 1 },
+    { .type = WIRE_RELEASE, .u.release = { 0, WIRE_HOW_DONE } },
+    { .type = WIRE_RELEASE, .u.release = { WIRE_LEASES_MAX - 1, WIRE_HOW_EVENT } },
+    { .type = WIRE_RETIRED, .u.epoch.epoch = 2 },
+    { .type = WIRE_WITHDRAW, .u.block.block = 1 },
+};
+
+/* It has the pool, so it counts until its process is dead. */
+START_TEST(importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_its_death)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = connect_as(WIRE_ROLE_IMPORTER);
+        say(fd, &not_an_importer_s[_i]);
+        bool closed = is_closed(fd);
+        raise(SIGSTOP);
+        _exit(closed ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+    ck_assert(WIFSTOPPED(status));
+    stage_until(exporter, " importers=2 hung=0 evicted=1 ", "info");
+    serve_friend();
+    kill(child, SIGCONT);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+START_TEST(lease_that_is_released_twice_is_a_reason_to_be_cut_off)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct wire_message acquire = { .type = WIRE_ACQUIRE, .request = 2, .u.acquire.name = "a" }, lease;
+        int fd = connect_as(WIRE_ROLE_IMPORTER);
+        say(fd, &acquire);
+        if (!hear(fd, &lease) || lease.type != WIRE_LEASE)
+            _exit(2);
+        struct wire_message release = { .type = WIRE_RELEASE, .u.release = { lease.u.lease.lease, WIRE_HOW_DONE } };
+        say(fd, &release);
+        say(fd, &release);
+        _exit(is_closed(fd) ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* Too much ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(flood_of_connections_stops_nobody_who_is_in)
+{
+    static int fds[FLOOD];
+    unsigned long long before = stage_number(stage_say(exporter, "counts"), "fds");
+    struct rlimit limit = { FLOOD + 100, FLOOD + 100 }, former;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &former), 0);
+    if (former.rlim_cur < limit.rlim_cur)
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < FLOOD; i++) {
+        fds[i] = stage_connect();
+        if (i % 50 == 0)
+            serve_friend();
+    }
+    serve_friend();
+    for (int i = 0; i < FLOOD; i++)
+        close(fds[i]);
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, " fds=%llu", before);
+    stage_until(exporter, wanted, "counts");
+    leave(connect_as(WIRE_ROLE_IMPORTER));
+}
+END_TEST
+
+START_TEST(connection_that_says_nothing_is_refused_where_there_are_too_many)
+{
+    int fds[40];
+    unsigned refused = 0;
+    for (unsigned i = 0; i < 40; i++)
+        fds[i] = stage_connect();
+    for (unsigned i = 0; i < 40; i++) {
+        struct wire_message message;
+        struct pollfd readable = { .fd = fds[i], .events = POLLIN };
+        if (poll(&readable, 1, i >= 8 ? 30000 : 0) == 1) {
+            refused += hear(fds[i], &message) && message.type == WIRE_REFUSED;
+            ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
+        }
+    }
+    ck_assert_uint_eq(refused, 32); /* of one process there may be 8 */
+    for (unsigned i = 0; i < 40; i++)
+        close(fds[i]);
+}
+END_TEST
+
+/* Asks and asks, and reads no answer, until the exporter has had enough of it. */
+START_TEST(client_that_asks_without_reading_is_cut_off)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct wire_message acquire = { .type = WIRE_ACQUIRE, .request = 2, .u.acquire.name = "nothing" };
+        struct pollfd writable = { .events = POLLOUT };
+        int fd = writable.fd = connect_as(WIRE_ROLE_IMPORTER);
+        enum share_io io;
+        while ((io = say(fd, &acquire)) == SHARE_DONE || io == SHARE_AGAIN)
+            if (poll(&writable, 1, 30000) != 1)
+                _exit(1);
+        _exit(0);
+    }
+    int status;
+    for (int i = 0; i < 20; i++)
+        serve_friend();
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+START_TEST(reader_that_reads_no_message_stops_no_ring)
+{
+    struct wire_message message, subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
+    stage_say(exporter, "ring r %d 4 drop_oldest s", SIZE);
+    int fd = connect_as(WIRE_ROLE_IMPORTER);
+    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
+    stage_until(exporter, " readers=1", "readers r");
+    stage_say(friend, "reader i q r 1");
+    for (unsigned frame = 1; frame <= 100; frame++) {
+        char held[32];
+        snprintf(held, sizeof held, " leases=%u ", frame < 3 ? frame : 3); /* the stranger's, which are all that it may have */
+        stage_say(exporter, "take r slot %d 0 s", SIZE);
+        stage_say(exporter, "fill slot %u s", frame);
+        stage_say(exporter, "push r slot s");
+        stage_say(friend, "next q f 20000 s");
+        stage_say(friend, "check f %u s", frame);
+        stage_say(friend, "release f s");
+        stage_until(exporter, held, "info");
+    }
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
+    ck_assert_uint_eq(message.u.subscribed.leases, 3);
+    leave(fd);
+    stage_say(friend, "reader_close q");
+    stage_say(exporter, "ring_close r");
+}
+END_TEST
+
+START_TEST(many_ask_at_once_and_all_are_answered)
+{
+    struct wire_message message, acquire = { .type = WIRE_ACQUIRE, .request = 1, .u.acquire.name = "a" };
+    int fd = connect_as(WIRE_ROLE_IMPORTER);
+    for (unsigned i = 0; i < 50; i++) {
+        acquire.request = i + 1;
+        ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
+    }
+    for (unsigned i = 0; i < 50; i++) {
+        ck_assert(hear(fd, &message));
+        ck_assert_int_eq(message.type, WIRE_LEASE);
+        ck_assert_uint_eq(message.request, i + 1);
+        ck_assert_uint_eq(message.u.lease.flags & WIRE_HAS_BLOCK, i == 0 ? WIRE_HAS_BLOCK : 0);
+    }
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "info"), "leases"), 50);
+    leave(fd);
+}
+END_TEST
+
+/* Observers ---------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(observer_sees_who_holds_what_and_gets_no_pool)
+{
+    struct wire_message message, list = { .type = WIRE_LIST, .request = 2 };
+    stage_say(friend, "acquire i a l 0 s");
+    int fd = connect_as(WIRE_ROLE_OBSERVER);
+    ck_assert_int_eq(say(fd, &list), SHARE_DONE);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_IMPORTER);
+    ck_assert_int_eq(message.u.importer.pid, stage_pid(friend));
+    ck_assert_uint_eq(message.u.importer.leases, 1);
+    ck_assert_uint_eq(message.u.importer.mappings, 1);
+    ck_assert_str_eq(message.u.importer.name, "actor");
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_HOLDS);
+    ck_assert_uint_eq(message.u.holds.hold, WIRE_HOLD_LEASED);
+    ck_assert_str_eq(message.u.holds.name, "a");
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_DONE);
+    leave(fd);
+    stage_say(friend, "release l s");
+}
+END_TEST
+
+START_TEST(observer_evicts)
+{
+    struct wire_message message, evict = { .type = WIRE_EVICT, .request = 2 };
+    struct player *unloved = stage_importer("unloved");
+    int fd = connect_as(WIRE_ROLE_OBSERVER);
+    evict.u.evict.pid = stage_pid(exporter);
+    ck_assert_int_eq(say(fd, &evict), SHARE_DONE);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_REFUSED);
+    ck_assert_uint_eq(message.u.refused.status, WEIR_NOT_FOUND);
+    evict.u.evict.pid = stage_pid(unloved);
+    ck_assert_int_eq(say(fd, &evict), SHARE_DONE);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_DONE);
+    stage_until(exporter, " importers=2 hung=0 evicted=1 ", "info");
+    leave(fd);
+    stage_leave(unloved);
+}
+END_TEST
+
+/* Who is allowed ----------------------------------------------------------------------------------------------------------------------- */
+
+/* A pool at a place that everybody can reach, shared with some. */
+static void share_with(const char *allow)
+{
+    static char policy[512];
+    ck_assert_int_eq(chmod(stage_directory(), 0755), 0);
+    snprintf(policy, sizeof policy, "weir: 1\npools:\n  frames: { devices: [0], ipc: posix_fd, share: { socket: %s/open%s } }\n",
+             stage_directory(), allow);
+    exporter = stage_enter((struct role){ .name = "exporter", .policy = policy });
+    stage_say(exporter, "export frames");
+}
+
+/* What becomes of the HELLO of a process of that user and that further group: WEIR_OK, or the status of the refusal. */
+static int status_for(uid_t user, gid_t group)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        char path[SHARE_PATH_SIZE];
+        struct wire_message message;
+        int fd;
+        snprintf(path, sizeof path, "%s/open", stage_directory());
+        if (setgroups(1, &group) != 0 || setgid(STRANGER) != 0 || setuid(user) != 0)
+            _exit(100);
+        weir_status connected = share_connect(path, 5000, NULL, &fd);
+        if (connected != WEIR_OK)
+            _exit((int)connected);
+        say(fd, hello(WIRE_ROLE_IMPORTER));
+        if (!hear(fd, &message))
+            _exit(101);
+        _exit(message.type == WIRE_WELCOME ? WEIR_OK : message.type == WIRE_REFUSED ? (int)message.u.refused.status : 102);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+START_TEST(other_users_are_let_in_only_if_the_policy_names_them)
+{
+    share_with(", allow: { users: [\"12345\"] }");
+    ck_assert_int_eq(status_for(STRANGER, STRANGER), WEIR_OK);
+    ck_assert_int_eq(status_for(STRANGER + 5, STRANGER), WEIR_REFUSED);
+}
+END_TEST
+
+START_TEST(members_of_a_group_are_let_in_only_if_the_policy_names_it)
+{
+    share_with(", allow: { groups: [\"12346\"] }");
+    ck_assert_int_eq(status_for(STRANGER, FRIENDS), WEIR_OK);
+    ck_assert_int_eq(status_for(STRANGER, STRANGER), WEIR_REFUSED);
+}
+END_TEST
+
+START_TEST(where_nobody_else_is_named_nobody_else_is_let_in)
+{
+    share_with("");
+    ck_assert_int_eq(status_for(STRANGER, STRANGER), WEIR_REFUSED);
+    ck_assert_int_eq(status_for(0, 0), WEIR_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("strangers");
+    TCase *bytes = suite_case(suite, "bytes", 60);
+    tcase_add_checked_fixture(bytes, set_up, tear_down);
+    tcase_add_test(bytes, other_version_is_refused_with_the_remedy);
+    tcase_add_test(bytes, other_magic_is_cut_off);
+    tcase_add_test(bytes, message_is_cut_off_at_whatever_place_it_is_cut);
+    tcase_add_test(bytes, message_that_is_longer_than_it_says_is_cut_off);
+    tcase_add_test(bytes, length_beyond_all_limits_is_cut_off);
+    tcase_add_test(bytes, descriptors_that_nobody_asked_for_are_closed);
+    TCase *turns = suite_case(suite, "turns", 60);
+    tcase_add_checked_fixture(turns, set_up, tear_down);
+    tcase_add_loop_test(turns, who_has_not_said_hello_is_cut_off, 0, sizeof out_of_turn / sizeof out_of_turn[0]);
+    tcase_add_loop_test(turns, importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_its_death, 0,
+                        sizeof not_an_importer_s / sizeof not_an_importer_s[0]);
+    tcase_add_test(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
+    TCase *floods = suite_case(suite, "floods", 60);
+    tcase_add_checked_fixture(floods, set_up, tear_down);
+    tcase_add_test(floods, flood_of_connections_stops_nobody_who_is_in);
+    tcase_add_test(floods, connection_that_says_nothing_is_refused_where_there_are_too_many);
+    tcase_add_test(floods, client_that_asks_without_reading_is_cut_off);
+    tcase_add_test(floods, reader_that_reads_no_message_stops_no_ring);
+    tcase_add_test(floods, many_ask_at_once_and_all_are_answered);
+    TCase *observers = suite_case(suite, "observers", 60);
+    tcase_add_checked_fixture(observers, set_up, tear_down);
+    tcase_add_test(observers, observer_sees_who_holds_what_and_gets_no_pool);
+    tcase_add_test(observers, observer_evicts);
+    TCase *users = stage_case(suite, "users");
+    if (geteuid() == 0) {
+        tcase_add_test(users, other_users_are_let_in_only_if_the_policy_names_them);
+        tcase_add_test(users, members_of_a_group_are_let_in_only_if_the_policy_names_it);
+        tcase_add_test(users, where_nobody_else_is_named_nobody_else_is_let_in);
+    } else {
+        printf("# users: not tried: only root can become another user\n");
+    }
+    return suite_run(suite);
+}
