@@ -6,6 +6,7 @@ dist_weirconf_DATA = \
 	%reldir%/inference.yaml \
 	%reldir%/multi-gpu.yaml \
 	%reldir%/shared.yaml \
+	%reldir%/shared-gpu.yaml \
 	%reldir%/training.yaml \
 	%reldir%/weir.schema.json
 

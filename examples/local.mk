@@ -6,8 +6,14 @@ dist_example_DATA = \
 	%reldir%/current-pool.yaml \
 	%reldir%/embed.c \
 	%reldir%/embed.yaml \
+	%reldir%/frames.c \
+	%reldir%/frames.h \
 	%reldir%/pipeline.c \
-	%reldir%/pipeline.yaml
+	%reldir%/pipeline.yaml \
+	%reldir%/share-consumer.c \
+	%reldir%/share-producer.c \
+	%reldir%/share-ring.c \
+	%reldir%/share.yaml
 
 check_PROGRAMS += examples/embed examples/pipeline
 examples_embed_SOURCES = %reldir%/embed.c
@@ -17,6 +23,25 @@ examples_pipeline_SOURCES = %reldir%/pipeline.c
 examples_pipeline_CPPFLAGS = -I$(top_srcdir)/lib
 examples_pipeline_LDADD = lib/libweir.la
 
+## The sharing examples write to GPU memory: by CUDA where there is a toolkit, and on the simulator by the host.
+sharing_examples = examples/share-consumer examples/share-producer examples/share-ring
+check_PROGRAMS += $(sharing_examples)
+sharing_CPPFLAGS = -I$(top_srcdir)/lib
+sharing_LDADD = lib/libweir.la
+if HAVE_CUDA
+sharing_CPPFLAGS += -DWITH_CUDA $(CUDA_CPPFLAGS)
+sharing_LDADD += $(CUDA_LIBS)
+endif
+examples_share_consumer_SOURCES = %reldir%/share-consumer.c %reldir%/frames.c %reldir%/frames.h
+examples_share_consumer_CPPFLAGS = $(sharing_CPPFLAGS)
+examples_share_consumer_LDADD = $(sharing_LDADD)
+examples_share_producer_SOURCES = %reldir%/share-producer.c %reldir%/frames.c %reldir%/frames.h
+examples_share_producer_CPPFLAGS = $(sharing_CPPFLAGS)
+examples_share_producer_LDADD = $(sharing_LDADD)
+examples_share_ring_SOURCES = %reldir%/share-ring.c %reldir%/frames.c %reldir%/frames.h
+examples_share_ring_CPPFLAGS = $(sharing_CPPFLAGS)
+examples_share_ring_LDADD = $(sharing_LDADD)
+
 if HAVE_CUDA
 check_PROGRAMS += examples/current-pool
 examples_current_pool_SOURCES = %reldir%/current-pool.c
@@ -24,8 +49,8 @@ examples_current_pool_CPPFLAGS = -I$(top_srcdir)/lib $(CUDA_CPPFLAGS)
 examples_current_pool_LDADD = lib/libweir.la $(CUDA_LIBS)
 endif
 
-gpu_bundle_programs += examples/embed examples/pipeline examples/current-pool
-gpu_bundle_files += examples/embed.yaml examples/pipeline.yaml examples/current-pool.yaml examples/run.sh
+gpu_bundle_programs += examples/embed examples/pipeline examples/current-pool $(sharing_examples)
+gpu_bundle_files += examples/embed.yaml examples/pipeline.yaml examples/current-pool.yaml examples/share.yaml examples/run.sh
 
 dist_check_SCRIPTS += %reldir%/run.sh
 TESTS += %reldir%/run.sh

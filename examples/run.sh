@@ -6,6 +6,8 @@ src=${top_srcdir:-.}/examples
 bin=${top_builddir:-.}/examples
 out=$(mktemp -d) || exit 99
 trap 'rm -rf "$out"' EXIT
+# Shared pools have their sockets here, and simulated processes one machine of this name.
+export XDG_RUNTIME_DIR="$out" WEIR_SIM="name=examples-$$"
 number=0
 
 # result STATUS NAME: one TAP line; what the program printed follows a failure as a comment.
@@ -31,11 +33,35 @@ said() {
     grep -Eq "$2" "$out/$1"
 }
 
+# until_said FILE PATTERN: waits until the program in the background has said so.
+until_said() {
+    for _ in $(seq 200); do
+        grep -Eq "$2" "$out/$1" && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+# start EXAMPLE ARGUMENT…: runs it in the background; what it prints goes to files of its name. Its process is $started.
+start() {
+    example=$1
+    shift
+    WEIR_POLICY=$src/share.yaml "$bin/$example" "$@" >"$out/$example.stdout" 2>"$out/$example.stderr" &
+    started=$!
+}
+
+# share EXAMPLE ARGUMENT…: run() under the policy of the sharing examples.
+share() {
+    example=$1
+    shift
+    WEIR_POLICY=$src/share.yaml "$bin/$example" "$@" >"$out/stdout" 2>"$out/stderr"
+}
+
 has_gpu() {
     nvidia-smi -L >/dev/null 2>&1 || [ "${WEIR_TEST_GPU:-}" = cuda ]
 }
 
-echo 1..5
+echo 1..10
 
 run embed 64 && said stdout "^64 MiB from pool 'main' of device 0\$" && [ ! -s "$out/stderr" ]
 result $? embed_serves_64_mib
@@ -53,7 +79,8 @@ run pipeline && said stdout '^rescued by the callback: [1-9]'
 result $? pipeline_counts_the_rescues_of_its_callback
 
 if [ ! -x "$bin/current-pool" ]; then
-    echo "ok 5 - current_pool # SKIP built without CUDA"
+    number=$((number + 1))
+    echo "ok $number - current_pool # SKIP built without CUDA"
 elif has_gpu; then
     run current-pool && said stdout "^the current pool of device 0 is the policy's\$" &&
         said stdout '^100 rounds of 1 GiB done, [1-9][0-9]* MiB still reserved$'
@@ -62,4 +89,33 @@ else
     run current-pool
     [ $? = 1 ] && said stderr 'no usable GPU' && said stderr 'WEIR_GPU=sim'
     result $? current_pool_without_a_gpu_says_what_to_do
+fi
+
+share share-consumer
+[ $? = 1 ] && said stderr '^share-consumer: no longer there$' && said stderr 'nobody listens at .*/frames .*: start the exporter'
+result $? share_consumer_without_a_producer_says_what_to_do
+
+# Two readers of all frames: the one in the background waits for the other, since the producer waits for both.
+start share-producer 40 2
+producer=$started
+until_said share-producer.stdout "^the ring 'camera' is open\$" && start share-consumer && share share-consumer &&
+    said stdout '^40 frames were consumed, 0 of them wrong$' && wait "$started" &&
+    said share-consumer.stdout '^40 frames were consumed, 0 of them wrong$'
+result $? share_consumers_get_every_frame_unharmed
+wait "$producer" && said share-producer.stdout '^40 frames were produced$' && [ ! -s "$out/share-producer.stderr" ]
+result $? share_producer_hands_over_every_frame
+
+share share-ring && said stdout '^producer: 100 frames; 3 readers are left$' && [ "$(grep -c ': 100 frames, 0 wrong$' "$out/stdout")" = 3 ] &&
+    said stdout '^consumer 3: was killed while it held frame 20$'
+result $? share_ring_goes_on_when_a_consumer_is_killed
+
+# Without a GPU, as all else here may be.
+python=${WEIR_TORCH_PYTHON:-python3}
+if "$python" -c 'import torch' 2>/dev/null; then
+    OMP_NUM_THREADS=1 "$python" "$src/torch_train.py" --cpu --steps 60 --batch 32 --side 16 --width 8 >"$out/stdout" 2>"$out/stderr" &&
+        said stdout '^step +60: loss 0[.]'
+    result $? torch_train_learns
+else
+    number=$((number + 1))
+    echo "ok $number - torch_train_learns # SKIP $python has no torch: name one that has in WEIR_TORCH_PYTHON"
 fi

@@ -160,13 +160,15 @@ static bool read_value(const struct command *command, const struct command_optio
 /* The tables that getopt_long() wants, made from the descriptor. */
 struct getopt_tables {
     struct option longs[COMMAND_OPTIONS_MAX + 3];
-    char shorts[2 * COMMAND_OPTIONS_MAX + 4];
+    char shorts[2 * COMMAND_OPTIONS_MAX + 5];
 };
 
 static void make_tables(const struct command *command, struct getopt_tables *tables)
 {
     memset(tables, 0, sizeof(*tables));
     char *letter = tables->shorts;
+    if (command->operands_end_options)
+        *letter++ = '+';
     *letter++ = ':';
     *letter++ = 'h';
     size_t n = 0;
@@ -238,7 +240,7 @@ int command_run(const struct command *command, int argc, char **argv)
             complain("%s: one argument too many: '%s'", command->name, call.operands[command->operands_max]);
         else
             complain("%s: it needs %s", command->name, command->operands);
-        fprintf(stderr, "Usage: weir %s [OPTION]... %s\n", command->name, command->operands);
+        fprintf(stderr, "Usage: weir %s [OPTION]...%s%s\n", command->name, *command->operands ? " " : "", command->operands);
         return EXIT_TROUBLE;
     }
     return command->run(&call);
@@ -270,7 +272,8 @@ void command_help_all(void)
 {
     puts("Usage: weir SUBCOMMAND [OPTION]... [ARGUMENT]...\n"
          "       weir --version\n\n"
-         "GPU memory pools from a policy file: checks policies, shows what devices can do, and tries a policy out.");
+         "GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out,\n"
+         "shows live processes and changes them, and shows who holds what of pools that processes share.");
     style_line(stdout, STYLE_STRONG, "\nSubcommands");
     for (const struct command *const *at = commands; *at; at++)
         printf("  %-10s %s\n", (*at)->name, (*at)->summary);
@@ -278,7 +281,10 @@ void command_help_all(void)
     puts("  weir try                    try the policy in force on the GPU\n"
          "  WEIR_GPU=sim weir try       the same on the simulator, without a GPU\n"
          "  weir check policy.yaml      find every error in a file\n"
+         "  weir ps                     see the live processes and what their pools hold\n"
+         "  weir leases                 see who holds what of shared pools\n"
          "  weir help try               all about one subcommand\n");
     puts("Environment: WEIR_POLICY names the policy file, WEIR_CONF overrides keys, WEIR_GPU is cuda or sim, WEIR_SIM sets up the\n"
-         "simulator, NO_COLOR turns colours off. More in weir(1) and weir-policy(5).");
+         "simulator, XDG_RUNTIME_DIR has the sockets of processes and shared pools, WEIR_CONTROL_DIR those of processes for\n"
+         "containers, NO_COLOR turns colours off. More in weir(1) and weir-policy(5).");
 }

@@ -58,13 +58,15 @@ struct command {
     const char *summary;  /* one line */
     const char *operands; /* "FILE..." as the usage line shows it, or "" */
     int operands_min, operands_max;
+    bool operands_end_options; /* what stands behind the first operand belongs to it, dashes or not */
     const char *details; /* whole sentences, lines already broken */
     const char *example; /* one or more lines to copy */
     const struct command_option *options;
     int (*run)(const struct command_call *call); /* returns an exit status */
 };
 
-extern const struct command command_check, command_show, command_devices, command_try, command_help;
+extern const struct command command_check, command_show, command_devices, command_try, command_leases, command_evict, command_help;
+extern const struct command command_ps, command_top, command_trim, command_set, command_reload, command_metrics;
 
 /* All subcommands in the order of the help, ended by NULL. */
 extern const struct command *const commands[];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * generate.c - prints what others need of the key table: `generate schema` the JSON schema that editors use, `generate man` the KEYS
- * section of weir-policy(5). A tool of the build, not installed.
+ * section of weir-policy(5), `generate completion` the tables of the bash completion. A tool of the build, not installed.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "policy/keys.h"
+#include "tools/generate.h"
 
 /* JSON --------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -416,8 +417,10 @@ int main(int argc, char **argv)
         schema();
     else if (argc == 2 && strcmp(argv[1], "man") == 0)
         man();
+    else if (argc == 2 && strcmp(argv[1], "completion") == 0)
+        generate_completion();
     else {
-        fprintf(stderr, "usage: generate schema|man\n");
+        fprintf(stderr, "usage: generate schema|man|completion\n");
         return 2;
     }
     return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* main.c - the `weir` command: its table of subcommands, and what holds for all of them. */
+/* main.c - the `weir` command: what holds for all subcommands. */
 #include "lib/weir.h"
 #include "tools/command.h"
 #include "tools/terminal.h"
@@ -8,10 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-const struct command *const commands[] = {
-    &command_check, &command_show, &command_devices, &command_try, &command_help, NULL,
-};
 
 static int run_main(int argc, char **argv)
 {

@@ -32,7 +32,7 @@ static bool is_capable(FILE *out)
     return isatty(fileno(out)) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-static bool is_coloured(FILE *out)
+bool terminal_is_coloured(FILE *out)
 {
     if (colour != COLOUR_AUTO)
         return colour == COLOUR_ALWAYS;
@@ -45,7 +45,7 @@ void style_text(FILE *out, enum style style, const char *text)
     static const char *const codes[] = {
         [STYLE_PLAIN] = "", [STYLE_STRONG] = "\033[1m", [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[1;31m", [STYLE_FAINT] = "\033[2m",
     };
-    bool coloured = style != STYLE_PLAIN && is_coloured(out);
+    bool coloured = style != STYLE_PLAIN && terminal_is_coloured(out);
     fprintf(out, "%s%s%s", coloured ? codes[style] : "", text, coloured ? "\033[0m" : "");
 }
 

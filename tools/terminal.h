@@ -19,6 +19,8 @@ enum style {
 /* "auto", "never" or "always"; false after an error on stderr. Auto: on a terminal, unless NO_COLOR is set or TERM is "dumb" or unset. */
 bool terminal_set_colour(const char *when);
 
+/* Whether colours are on. */
+bool terminal_is_coloured(FILE *out);
 /* Prints the text on the stream in that style, where colours are on. */
 void style_text(FILE *out, enum style style, const char *text);
 /* The same with a newline. */

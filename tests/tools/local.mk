@@ -1,16 +1,35 @@
 ## SPDX-License-Identifier: MIT
 dist_check_SCRIPTS += \
 	%reldir%/check.sh \
+	%reldir%/completion.sh \
 	%reldir%/devices.sh \
+	%reldir%/leases.sh \
+	%reldir%/metrics.sh \
 	%reldir%/output.sh \
+	%reldir%/processes.sh \
 	%reldir%/show.sh \
+	%reldir%/top.sh \
 	%reldir%/try.sh \
 	%reldir%/usage.sh
 EXTRA_DIST += %reldir%/weir.sh
+EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py
 TESTS += \
 	%reldir%/check.sh \
+	%reldir%/completion.sh \
 	%reldir%/devices.sh \
+	%reldir%/leases.sh \
+	%reldir%/metrics.sh \
 	%reldir%/output.sh \
+	%reldir%/processes.sh \
 	%reldir%/show.sh \
+	%reldir%/top.sh \
 	%reldir%/try.sh \
 	%reldir%/usage.sh
+
+## What `weir leases` and `weir evict` are tested with.
+check_PROGRAMS += tests/tools/sharing
+tests_tools_sharing_LDADD = share/libshare.la
+
+## What is seen and changed by `weir ps`, `weir top` and their like.
+check_PROGRAMS += tests/tools/worker
+tests_tools_worker_LDADD = share/libshare.la

@@ -51,6 +51,16 @@ says_not() {
     ! grep -F -e "$2" "$1"
 }
 
+# row WORD…: $out, a table, has a row with these words, whatever is between them.
+row() {
+    pattern=$(printf '%s .*' "$@")
+    grep -q -E -e "^ *${pattern% .\*}" "$out" || {
+        echo "no row: $*"
+        cat "$out"
+        return 1
+    }
+}
+
 # json EXPRESSION: $out is one JSON document, and the Python expression holds for it, named d. With no python3 nothing can be said.
 have_python() {
     python3 -c 'import json' 2>/dev/null
@@ -69,4 +79,52 @@ check_json() {
     else
         skip "$1" "no python3"
     fi
+}
+
+# Other processes, which do what they are told. Whatever happens, none of them is left behind, stopped or not.
+actor=
+all=
+# shellcheck disable=SC2086 # a list of numbers
+trap '[ -z "$all" ] || kill -KILL $all 2>/dev/null; rm -rf "$tap_dir"' EXIT
+
+# begin NAME FD ARGUMENT…: runs $actor in the background, told what to do through that descriptor. Its process is $begun.
+begin() {
+    began=$1 fd=$2
+    shift 2
+    mkfifo "$began.in"
+    "$actor" "$@" <"$began.in" >"$began.out" 2>"$began.err" &
+    begun=$!
+    all="$all $begun"
+    eval "exec $fd>$began.in"
+    answers "$began" 1
+}
+
+# answers NAME COUNT: waits until it has given so many answers, and holds if the last is WEIR_OK.
+answers() {
+    for _ in $(seq 2400); do
+        [ "$(wc -l <"$1.out")" -ge "$2" ] && break
+        sleep 0.025
+    done
+    [ "$(wc -l <"$1.out")" -ge "$2" ] && [ "$(tail -n 1 "$1.out")" = WEIR_OK ] && return 0
+    echo "$1, answers: "
+    cat "$1.out" "$1.err"
+    return 1
+}
+
+# tell NAME FD COMMAND…: has it do something, which succeeds.
+tell() {
+    told=$1 fd=$2 before=$(wc -l <"$1.out")
+    shift 2
+    eval "echo \"\$*\" >&$fd"
+    answers "$told" $((before + 1))
+}
+
+# stop PID: waits until every thread of it is stopped, so that it is asked in vain.
+stop() {
+    kill -STOP "$1"
+    for _ in $(seq 2400); do
+        grep -h '^State:' "/proc/$1/task"/*/status | grep -q -v 'State:.T' || return 0
+        sleep 0.025
+    done
+    return 1
 }

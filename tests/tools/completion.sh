@@ -1,0 +1,160 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The completion of bash: that it has all that the command has, and finds what only live processes know.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+command -v bash >/dev/null || skip_all "no bash"
+completion=${weir%/tools/weir}/config/bash-completion/weir
+pool=work-$$
+export XDG_RUNTIME_DIR="$tap_dir/run" WEIR_CONTROL_DIR="$tap_dir"
+export WEIR_SIM="name=completion-$$,memory=256MiB" WEIR_POLICY="$tap_dir/policy.yaml"
+mkdir -m 700 "$XDG_RUNTIME_DIR"
+policy policy.yaml <<YAML
+weir: 1
+control: true
+defaults: { pool: $pool }
+pools:
+  $pool: {}
+  frames: { devices: [0], ipc: posix_fd, max_size: 128MiB, share: { socket: frames } }
+YAML
+cd "$tap_dir" || exit 1
+
+# completes LINE [WORDBREAKS]: what bash offers at the end of that line, one candidate in a line of $out. Nobody types here, so that processes
+# may take their time to answer.
+completes() {
+    bash -c '. "$1" || exit
+        weir() { "$weir" "${@/#--timeout=*/--timeout=60}"; }
+        COMP_WORDBREAKS=$3 COMP_LINE=$2 COMP_POINT=${#2}
+        _weir
+        [ ${#COMPREPLY[@]} = 0 ] || printf "%s\n" "${COMPREPLY[@]}"' bash "$completion" "$1" "${2-" ='"}" >"$out" 2>"$err"
+}
+export weir
+
+# offers LINE WORD…: exactly these words are offered, in whatever order, and nothing is said.
+offers() {
+    completes "$1" && is_empty "$err" || return
+    shift
+    sort "$out" >sorted
+    [ $# = 0 ] || printf '%s\n' "$@" | sort >wanted
+    [ $# != 0 ] || : >wanted
+    diff wanted sorted
+}
+
+# has LINE WORD…: these words are among those offered.
+has() {
+    completes "$1" || return
+    shift
+    for word in "$@"; do
+        grep -q -x -F -e "$word" "$out" || {
+            echo "'$word' is not offered, but:"
+            cat "$out"
+            return 1
+        }
+    done
+}
+
+# lacks LINE WORD: this word is not offered.
+lacks() {
+    completes "$1" && ! grep -x -F -e "$2" "$out"
+}
+
+# is_same TEXT: that and nothing else was printed.
+is_same() {
+    echo "$1" | diff - "$out"
+}
+
+subcommands() {
+    "$weir" --help | sed -n '/^Subcommands/,/^$/s/^  \([a-z]*\) .*/\1/p'
+}
+
+# Every option that the help of the subcommand has, as the completion writes it.
+options_of() {
+    "$weir" "$1" --help | sed -n '/^Options/,/^$/{
+        s/^  -\([a-z]\), .*/-\1/p
+    }'
+    "$weir" "$1" --help | sed -n '/^Options/,/^$/s/^  .* *\(--[a-z-]*=\{0,1\}\).*/\1/p'
+}
+
+check "completion_is_registered_for_weir" bash -c ". '$completion' && complete -p weir | grep -q -e '-F _weir weir'"
+registered_in_a_function() {
+    bash -c "load() { . '$completion'; }; load; [ \"\${_weir_options[ps]}\" ]"
+}
+check "completion_can_be_loaded_by_a_function" registered_in_a_function
+# shellcheck disable=SC2046 # words
+check "every_subcommand_is_offered" offers "weir " $(subcommands) --color= --help --version
+check "beginnings_are_completed" offers "weir che" check
+# shellcheck disable=SC2046 # words
+check "help_is_offered_every_subcommand" offers "weir help " $(subcommands)
+for name in $(subcommands); do
+    # shellcheck disable=SC2046 # words
+    has_options() {
+        completes "weir $name -"
+        sort "$out" >sorted
+        options_of "$name" | sort >wanted
+        grep -q -x -e --help wanted && diff wanted sorted
+    }
+    check "every_option_of_${name}_is_offered" has_options
+done
+check "options_stand_behind_others" has "weir try -s 1 --gpu=sim --js" --json
+check "option_before_the_subcommand_is_stepped_over" has "weir --color=never try --js" --json
+check "choices_are_offered_behind_the_equals_sign" offers "weir try --gpu=" cuda sim
+check "choices_are_offered_as_a_word_of_their_own" offers "weir try --gpu " cuda sim
+check "choices_are_offered_before_the_subcommand" offers "weir --color=a" auto always
+whole_word() {
+    completes "weir try --gpu=c" " '" && grep -q -x -e --gpu=cuda "$out"
+}
+check "choice_comes_with_its_option_where_bash_does_not_split_there" whole_word
+check "numbers_are_left_to_the_person" offers "weir try --seed="
+check "unknown_subcommand_has_nothing" offers "weir fhqwhgads "
+
+mkdir folder && touch folder/one.yaml folder/two.yml folder/three.txt
+check "check_is_offered_policies_and_folders" offers "weir check fo" folder
+check "policies_are_offered_and_nothing_else" offers "weir check folder/" folder/one.yaml folder/two.yml
+check "policies_are_offered_again_and_again" offers "weir check folder/one.yaml folder/t" folder/two.yml
+check "show_takes_one_policy" offers "weir show folder/one.yaml folder/t"
+check "option_that_names_a_file_takes_any" offers "weir metrics -o folder/t" folder/two.yml folder/three.txt
+
+
+actor=${weir%/tools/weir}/tests/tools/worker
+check "worker_begins" begin one 3
+one=$begun
+for line in "ps" "set" "reload" "trim --pid"; do
+    check "live_processes_are_offered_to_'$line'" offers "weir $line " "$one"
+done
+check "live_processes_are_offered_behind_the_equals_sign" offers "weir trim --pid=" "$one"
+check "live_pools_are_offered" offers "weir trim --all --pool=" "$pool" frames
+check "pools_and_keys_of_the_file_are_offered_to_set" offers "weir set $one " keeper= "pools.$pool." pools.frames.
+check "live_keys_of_a_pool_are_offered_to_set" has "weir set $one pools.$pool." "pools.$pool.release_threshold=" "pools.$pool.keep=" \
+    "pools.$pool.cache.idle="
+check "other_keys_are_not_offered_to_set" lacks "weir set $one pools.$pool." "pools.$pool.devices="
+check "words_for_a_key_of_a_pool_are_offered" offers "weir set $one pools.$pool.release_threshold=" all none
+check "words_for_a_key_of_the_file_are_offered" offers "weir set $one keeper=" true false
+check "a_second_assignment_is_completed" offers "weir set $one keeper=true pools.$pool.reuse.opp" "pools.$pool.reuse.opportunistic="
+
+check "list_of_pids_is_printed" exits 0 ps --timeout=60 --list pids
+check "list_of_pids_has_each_on_a_line" is_same "$one"
+check "list_of_pools_is_printed" exits 0 ps --timeout=60 --list pools "$one"
+check "list_of_pools_has_each_on_a_line" is_same "$pool
+frames"
+check "list_of_anything_else_exits_2" exits 2 ps --list=devices
+
+# shellcheck disable=SC2034 # begin() uses it
+actor=${weir%/tools/weir}/tests/tools/sharing
+check "exporter_begins" begin exporter 4 exporter
+check "importer_begins" begin importer 5 importer
+importer=$begun
+check "importer_holds_a_block" tell importer 5 acquire weights
+check "sockets_are_offered_by_name" offers "weir leases " frames
+check "importers_are_offered_to_evict" offers "weir evict " "$importer"
+check "sockets_are_offered_behind_the_process" offers "weir evict $importer " frames
+
+if command -v shellcheck >/dev/null; then
+    check "shellcheck_finds_nothing" shellcheck "$completion"
+else
+    skip "shellcheck_finds_nothing" "no shellcheck"
+fi
+for fd in 5 4 3; do
+    eval "echo quit >&$fd"
+done
+wait
+done_testing

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "tests/unit/top_data.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PROCESSES_MAX = 8, POOLS_MAX = 8 };
+
+static struct process items[PROCESSES_MAX];
+static process_device devices[PROCESSES_MAX];
+static process_pool pools[PROCESSES_MAX][POOLS_MAX];
+static struct processes look = {.items = items};
+
+void top_data_clear(void)
+{
+    look.count = 0;
+}
+
+struct process *top_data_process(int pid, const char *program, const char *uuid)
+{
+    process_device *device = &devices[look.count];
+    struct process *process = &items[look.count];
+    *device = (process_device){.memory = 1024 * MIB, .memory_free = 512 * MIB};
+    snprintf(device->uuid, sizeof device->uuid, "GPU-%s", uuid);
+    *process = (struct process){.pid = pid, .number = 1, .uid = getuid(), .status = WEIR_OK, .devices = device, .device_count = 1};
+    process->pools = pools[look.count++];
+    snprintf(process->socket, sizeof process->socket, "/run/%d.1", pid);
+    snprintf(process->program, sizeof process->program, "%s", program);
+    return process;
+}
+
+process_pool *top_data_pool(struct process *process, const char *name, uint64_t reserved, uint64_t live)
+{
+    process_pool *pool = &process->pools[process->pool_count++];
+    *pool = (process_pool){.reserved = reserved, .live = live, .idle = reserved - live};
+    snprintf(pool->name, sizeof pool->name, "%s", name);
+    return pool;
+}
+
+void top_data_hang(struct process *process)
+{
+    process->status = WEIR_TIMEOUT;
+    snprintf(process->reason, sizeof process->reason, "%s: it hangs", process->socket);
+    process->device_count = process->pool_count = 0;
+    process->program[0] = '\0';
+}
+
+const struct processes *top_data_look(void)
+{
+    return &look;
+}

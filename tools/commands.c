@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* commands.c - the table of subcommands: the command line, the help and the shell's completion follow it. */
+#include "tools/command.h"
+
+const struct command *const commands[] = {
+    &command_check, &command_show,   &command_devices, &command_try, &command_ps,   &command_top, &command_trim,
+    &command_set,   &command_reload, &command_metrics, &command_leases, &command_evict,       &command_help, NULL,
+};

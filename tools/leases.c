@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/* leases.c - `weir leases`: who holds what of the pools that are shared here, and for how long. */
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/observe.h"
+#include "tools/table.h"
+#include "tools/terminal.h"
+
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OPT_JSON, OPT_TIMEOUT };
+
+static const struct command_option options[] = {
+    [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_TIMEOUT] = {.name = "timeout",
+                     .kind = OPTION_SECONDS,
+                     .placeholder = "SECONDS",
+                     .low = 0.01,
+                     .high = 3600,
+                     .help = "how long to wait for each exporter (default: 5)"},
+    {0},
+};
+
+#define MS_MAX UINT64_C(100000000000) /* three years: what is longer is told as that */
+
+static const char *const states[] = {
+    [WIRE_STATE_CONNECTED] = "connected",
+    [WIRE_STATE_HUNG] = "hung",
+    [WIRE_STATE_EVICTED] = "evicted",
+};
+static const char *const hold_names[] = {
+    [WIRE_HOLD_LEASED] = "leased",
+    [WIRE_HOLD_RELEASING] = "releasing",
+    [WIRE_HOLD_MAPPED] = "mapped",
+};
+
+/* What one socket answered. */
+struct answer {
+    const char *socket;
+    weir_status status;
+    weir_error error;
+    struct observed_export seen; /* on WEIR_OK */
+};
+
+/* In words ------------------------------------------------------------------------------------------------------------------------------- */
+
+static const char *duration_text(struct text *text, uint64_t ms)
+{
+    if (ms == 0)
+        snprintf(text->chars, sizeof(text->chars), "< 1 ms");
+    else
+        format_time(text, (ms < MS_MAX ? ms : MS_MAX) * 1000000);
+    return text->chars;
+}
+
+static void add_user(struct table *table, uint32_t uid)
+{
+    const struct passwd *user = getpwuid(uid);
+    if (user)
+        table_cell(table, "%s", user->pw_name);
+    else
+        table_cell(table, "%u", (unsigned)uid);
+}
+
+static void add_importer(struct table *table, const struct observed_importer *importer)
+{
+    struct text idle;
+    table_cell(table, "%d", importer->pid);
+    add_user(table, importer->uid);
+    table_cell(table, "%s", importer->name[0] ? importer->name : "-");
+    table_cell(table, "%s", states[importer->state]);
+    table_cell(table, "%s", duration_text(&idle, importer->idle_ms));
+}
+
+static void add_hold(struct table *table, const struct observed_hold *hold)
+{
+    struct text held;
+    if (!hold) {
+        for (int i = 0; i < 4; i++)
+            table_cell(table, "-");
+        return;
+    }
+    if (hold->sequence)
+        table_cell(table, "%s #%llu", hold->name, (unsigned long long)hold->sequence);
+    else
+        table_cell(table, "%s", hold->name);
+    table_cell(table, "%s", SIZE_TEXT(hold->size));
+    table_cell(table, "%s", hold_names[hold->hold]);
+    table_cell(table, "%s", hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
+}
+
+static void print_export(const char *socket, const struct observed_export *seen)
+{
+    static const char *const headings[] = {"PID", "USER", "PROGRAM", "STATE", "SILENT", "BLOCK", "SIZE", "HOLD", "HELD"};
+    struct table table = TABLE_INIT("rlllrlrlr");
+    style_text(stdout, STYLE_STRONG, socket);
+    printf(": pool '%s' of process %d, epoch %llu, %s\n", seen->pool, seen->pid, (unsigned long long)seen->epoch, seen->uuid);
+    if (seen->count == 0) {
+        puts("  nobody imports it");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
+        table_cell(&table, "%s", headings[i]);
+    for (size_t i = 0; i < seen->count; i++) {
+        const struct observed_importer *importer = &seen->importers[i];
+        for (size_t j = 0; j < importer->hold_count || j == 0; j++) {
+            add_importer(&table, importer);
+            add_hold(&table, j < importer->hold_count ? &importer->holds[j] : NULL);
+        }
+    }
+    table_print(&table, stdout);
+}
+
+static void print_answer(const struct answer *answer, bool is_first)
+{
+    if (answer->status != WEIR_OK) {
+        complain("leases: %s", answer->error.text);
+        return;
+    }
+    if (!is_first)
+        putchar('\n');
+    print_export(answer->socket, &answer->seen);
+}
+
+/* As JSON -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void json_hold(struct json *json, const struct observed_hold *hold)
+{
+    json_object(json, NULL);
+    json_string(json, "name", hold->name);
+    if (hold->sequence)
+        json_uint(json, "sequence", hold->sequence);
+    else
+        json_null(json, "sequence");
+    json_bool(json, "is_slot", hold->ring || hold->sequence);
+    json_uint(json, "block", hold->block);
+    json_uint(json, "size", hold->size);
+    json_string(json, "hold", hold_names[hold->hold]);
+    if (hold->hold == WIRE_HOLD_MAPPED)
+        json_null(json, "held_ms");
+    else
+        json_uint(json, "held_ms", hold->held_ms);
+    json_end(json);
+}
+
+static void json_importer(struct json *json, const struct observed_importer *importer)
+{
+    const struct passwd *user = getpwuid(importer->uid);
+    json_object(json, NULL);
+    json_uint(json, "pid", (uint64_t)importer->pid);
+    json_uint(json, "uid", importer->uid);
+    json_string(json, "user", user ? user->pw_name : NULL);
+    json_string(json, "program", importer->name);
+    json_string(json, "state", states[importer->state]);
+    json_uint(json, "silent_ms", importer->idle_ms);
+    json_uint(json, "leases", importer->leases);
+    json_uint(json, "mappings", importer->mappings);
+    json_array(json, "holds");
+    for (size_t i = 0; i < importer->hold_count; i++)
+        json_hold(json, &importer->holds[i]);
+    json_end(json);
+    json_end(json);
+}
+
+static void json_answer(struct json *json, const struct answer *answer)
+{
+    const struct observed_export *seen = &answer->seen;
+    json_object(json, NULL);
+    json_string(json, "socket", answer->socket);
+    json_string(json, "status", weir_status_name(answer->status));
+    if (answer->status != WEIR_OK) {
+        json_string(json, "reason", answer->error.text);
+        json_end(json);
+        return;
+    }
+    json_string(json, "pool", seen->pool);
+    json_uint(json, "pid", (uint64_t)seen->pid);
+    json_uint(json, "epoch", seen->epoch);
+    json_string(json, "uuid", seen->uuid);
+    json_array(json, "importers");
+    for (size_t i = 0; i < seen->count; i++)
+        json_importer(json, &seen->importers[i]);
+    json_end(json);
+    json_end(json);
+}
+
+static void json_denials(struct json *json, const struct observed_sockets *sockets)
+{
+    json_array(json, "unlisted");
+    for (size_t i = 0; i < sockets->denial_count; i++) {
+        json_object(json, NULL);
+        json_string(json, "directory", sockets->denials[i].path);
+        json_string(json, "reason", sockets->denials[i].why);
+        json_end(json);
+    }
+    json_end(json);
+}
+
+/* The command ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Asks one export and prints what it said; json is NULL for words. Returns its exit status. */
+static int ask(const char *socket, unsigned timeout_ms, struct json *json, bool *is_first)
+{
+    struct answer answer = {.socket = socket};
+    answer.status = observe_export(socket, timeout_ms, &answer.error, &answer.seen);
+    if (json)
+        json_answer(json, &answer);
+    else
+        print_answer(&answer, *is_first);
+    if (answer.status == WEIR_OK)
+        *is_first = false;
+    observe_free(&answer.seen);
+    return observe_exit(answer.status);
+}
+
+static int run(const struct command_call *call)
+{
+    struct json document = JSON_INIT(stdout);
+    struct json *json = call->options[OPT_JSON].given ? &document : NULL;
+    struct observed_sockets sockets;
+    weir_error error = WEIR_ERROR_INIT;
+    if (observe_sockets(call->count, call->operands, &error, &sockets) != WEIR_OK) {
+        complain("leases: %s", error.text);
+        return EXIT_TROUBLE;
+    }
+    if (json) {
+        json_object(json, NULL);
+        json_array(json, "exports");
+    }
+    int worst = EXIT_GOOD;
+    bool is_first = true;
+    for (size_t i = 0; i < sockets.count; i++) {
+        int status = ask(sockets.items[i].path, observe_timeout(&call->options[OPT_TIMEOUT]), json, &is_first);
+        worst = status > worst ? status : worst;
+    }
+    if (json) {
+        json_end(json);
+        json_denials(json, &sockets);
+        json_uint(json, "status", (uint64_t)worst);
+        json_end(json);
+    } else {
+        observe_complain_denials("leases", &sockets);
+        if (sockets.count == 0)
+            puts("No pool is shared here: there is no socket in $XDG_RUNTIME_DIR/weir/share, nor in " SHARE_SYSTEM_DIRECTORY ".");
+    }
+    observe_sockets_free(&sockets);
+    return worst;
+}
+
+const struct command command_leases = {
+    .name = "leases",
+    .summary = "show who holds what of the pools that are shared",
+    .operands = "[SOCKET]...",
+    .operands_max = INT_MAX,
+    .details =
+        "Asks the exporters that listen at each SOCKET (a name or a path, as the policy's share.socket), or without any at all sockets\n"
+        "in $XDG_RUNTIME_DIR/weir/share and " SHARE_SYSTEM_DIRECTORY ", who imports their pools. STATE is connected, hung (a\n"
+        "producer waited for it in vain) or evicted (also: cut off; its blocks stay out of use until it is dead). HOLD is leased,\n"
+        "releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7 of a ring.\n"
+        "Only root and the exporter's own user may ask.\n"
+        "Exit status: 0 all answered, 1 nobody listens at a socket, 2 an exporter refuses or does not answer (this wins over 1).",
+    .example = "  weir leases\n"
+               "  weir leases --json frames\n",
+    .options = options,
+    .run = run,
+};

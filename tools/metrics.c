@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/* metrics.c - `weir metrics`: the figures of all live processes in the text format of Prometheus. */
+#include "config.h"
+
+#include "tools/command.h"
+#include "tools/processes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPT_OUTPUT, OPT_TIMEOUT };
+
+static const struct command_option options[] = {
+    [OPT_OUTPUT] = {.name = "output", .letter = 'o', .kind = OPTION_TEXT, .placeholder = "FILE", .help = "replace FILE by them, in one go"},
+    [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
+    {0},
+};
+
+/* Families ----------------------------------------------------------------------------------------------------------------------------- */
+
+enum value_kind {
+    VALUE_PLAIN,
+    VALUE_BOUND,        /* UINT64_MAX: without bound */
+    VALUE_CAP,          /* 0: there is none */
+    VALUE_MILLISECONDS, /* shown as seconds */
+};
+
+struct family {
+    const char *name, *type, *help;
+    size_t offset; /* in what it is of */
+    enum value_kind kind;
+};
+
+#define PROCESS(member) offsetof(struct process, member)
+static const struct family process_families[] = {
+    {"weir_process_age_seconds", "gauge", "Time since the process opened its policy.", PROCESS(age_ms), VALUE_MILLISECONDS},
+};
+
+#define DEVICE(member) offsetof(process_device, member)
+/* Of the machine: several processes tell the same. */
+static const struct family gpu_families[] = {
+    {"weir_gpu_memory_bytes", "gauge", "Memory of the GPU.", DEVICE(memory), VALUE_PLAIN},
+    {"weir_gpu_memory_free_bytes", "gauge", "Memory of the GPU that is free for all processes.", DEVICE(memory_free), VALUE_PLAIN},
+};
+
+static const struct family device_families[] = {
+    {"weir_device_recoveries_total", "counter", "Times that the recovery ladder ran.", DEVICE(recoveries), VALUE_PLAIN},
+    {"weir_device_asks_sent_total", "counter", "Times that the process asked a neighbour for memory.", DEVICE(asks_sent), VALUE_PLAIN},
+    {"weir_device_got_bytes_total", "counter", "Bytes that neighbours gave when asked.", DEVICE(bytes_got), VALUE_PLAIN},
+    {"weir_device_asks_received_total", "counter", "Times that a neighbour asked the process for memory.", DEVICE(asks_received),
+     VALUE_PLAIN},
+    {"weir_device_given_bytes_total", "counter", "Bytes that the process gave to neighbours.", DEVICE(bytes_given), VALUE_PLAIN},
+};
+
+static const struct family rescues_family = {"weir_device_rescues_total", "counter",
+                                             "Requests that succeeded after this rung of the recovery ladder.", DEVICE(rescues),
+                                             VALUE_PLAIN};
+
+#define POOL(member) offsetof(process_pool, member)
+#define SUMMED " Private pools of one name and device are one series, their sum."
+static const struct family pool_families[] = {
+    {"weir_pool_live_bytes", "gauge", "Bytes that the program has." SUMMED, POOL(live), VALUE_PLAIN},
+    {"weir_pool_cached_bytes", "gauge", "Bytes of freed blocks that streams keep for themselves." SUMMED, POOL(cached), VALUE_PLAIN},
+    {"weir_pool_slack_bytes", "gauge", "Bytes lost to rounding." SUMMED, POOL(slack), VALUE_PLAIN},
+    {"weir_pool_idle_bytes", "gauge", "Bytes that are reserved and nobody uses." SUMMED, POOL(idle), VALUE_PLAIN},
+    {"weir_pool_reserved_bytes", "gauge", "Bytes that the pool has from the device." SUMMED, POOL(reserved), VALUE_PLAIN},
+    {"weir_pool_live_peak_bytes", "gauge", "The most bytes that the program had at a time." SUMMED, POOL(live_high), VALUE_PLAIN},
+    {"weir_pool_reserved_peak_bytes", "gauge", "The most bytes that were reserved at a time." SUMMED, POOL(reserved_high), VALUE_PLAIN},
+    {"weir_pool_max_size_bytes", "gauge", "The policy's max_size." SUMMED, POOL(max_size), VALUE_CAP},
+    {"weir_pool_release_threshold_bytes", "gauge", "The policy's release_threshold." SUMMED, POOL(release_threshold), VALUE_BOUND},
+    {"weir_pool_keep_bytes", "gauge", "The policy's keep: what stays when a neighbour asks." SUMMED, POOL(keep), VALUE_BOUND},
+    {"weir_pool_live_blocks", "gauge", "Blocks that the program has." SUMMED, POOL(live_blocks), VALUE_PLAIN},
+    {"weir_pool_graph_blocks", "gauge", "Blocks that belong to captured graphs." SUMMED, POOL(graph_blocks), VALUE_PLAIN},
+    {"weir_pool_allocations_total", "counter", "Requests that were served." SUMMED, POOL(mallocs), VALUE_PLAIN},
+    {"weir_pool_frees_total", "counter", "Blocks that were freed." SUMMED, POOL(frees), VALUE_PLAIN},
+    {"weir_pool_failures_total", "counter", "Requests that failed for want of memory." SUMMED, POOL(failures), VALUE_PLAIN},
+    {"weir_pool_cache_hits_total", "counter", "Requests that a stream's cache served without CUDA." SUMMED, POOL(cache_hits), VALUE_PLAIN},
+};
+
+static uint64_t value_of(const void *object, const struct family *family)
+{
+    uint64_t value;
+    memcpy(&value, (const char *)object + family->offset, sizeof value);
+    return value;
+}
+
+/* What two values come to together, where one may stand for infinity. */
+static uint64_t sum_of(uint64_t a, uint64_t b, enum value_kind kind)
+{
+    uint64_t sum;
+    if (kind == VALUE_CAP && (a == 0 || b == 0))
+        return 0;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+/* Lines -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* One text of metrics that is being written. */
+struct writer {
+    FILE *out;
+    const struct processes *processes;
+    const struct family *family; /* whose HELP and TYPE are written */
+    bool has_labels;             /* of the series that is being written */
+};
+
+/* Begins a series; the family's first one with what is said of it, so that there is no heading without any. */
+static void begin(struct writer *writer, const struct family *family)
+{
+    if (writer->family != family)
+        fprintf(writer->out, "# HELP %s %s\n# TYPE %s %s\n", family->name, family->help, family->name, family->type);
+    writer->family = family;
+    writer->has_labels = false;
+    fputs(family->name, writer->out);
+}
+
+static void label(struct writer *writer, const char *name, const char *value)
+{
+    fprintf(writer->out, "%c%s=\"", writer->has_labels ? ',' : '{', name);
+    writer->has_labels = true;
+    for (; *value; value++) {
+        if (*value == '\\' || *value == '"')
+            fputc('\\', writer->out);
+        if (*value == '\n')
+            fputs("\\n", writer->out);
+        else
+            fputc(*value, writer->out);
+    }
+    fputc('"', writer->out);
+}
+
+static void label_number(struct writer *writer, const char *name, unsigned value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", value);
+    label(writer, name, text);
+}
+
+static void end(struct writer *writer, uint64_t value, enum value_kind kind)
+{
+    fputs(writer->has_labels ? "} " : " ", writer->out);
+    if ((kind == VALUE_BOUND && value == UINT64_MAX) || (kind == VALUE_CAP && value == 0))
+        fputs("+Inf\n", writer->out);
+    else if (kind == VALUE_MILLISECONDS)
+        fprintf(writer->out, "%" PRIu64 ".%03u\n", value / 1000, (unsigned)(value % 1000));
+    else
+        fprintf(writer->out, "%" PRIu64 "\n", value);
+}
+
+/* Tells the weirs of a process apart. Numbers of other PID namespaces may come twice, but series must not. */
+static unsigned weir_label(const struct processes *processes, const struct process *process)
+{
+    unsigned same = 0;
+    for (const struct process *other = processes->items; other < process; other++)
+        same += other->pid == process->pid && other->number == process->number;
+    return process->number + same * 1000000;
+}
+
+/* Which process: the same labels in each of its series. */
+static void label_process(struct writer *writer, const struct process *process)
+{
+    label_number(writer, "pid", (unsigned)process->pid);
+    label_number(writer, "weir", weir_label(writer->processes, process));
+}
+
+static void label_program(struct writer *writer, const struct process *process)
+{
+    label_process(writer, process);
+    label(writer, "program", process->program);
+}
+
+static void label_device(struct writer *writer, const struct process *process, unsigned index, const process_device *device)
+{
+    label_program(writer, process);
+    label_number(writer, "device", index);
+    label(writer, "uuid", device ? device->uuid : "");
+}
+
+/* Series ------------------------------------------------------------------------------------------------------------------------------- */
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static void write_collect(struct writer *writer, uint64_t now)
+{
+    static const struct family success = {"weir_last_collect_success", "gauge", "Whether every process answered (1) or not (0).", 0,
+                                          VALUE_PLAIN};
+    static const struct family timestamp = {"weir_last_collect_timestamp_seconds", "gauge", "When these figures were collected.", 0,
+                                            VALUE_PLAIN};
+    begin(writer, &success);
+    end(writer, processes_exit(writer->processes) == EXIT_GOOD, VALUE_PLAIN);
+    begin(writer, &timestamp);
+    end(writer, now, VALUE_PLAIN);
+}
+
+static void write_processes(struct writer *writer)
+{
+    static const struct family up = {"weir_process_up", "gauge", "Whether the process answered (1) or not (0).", 0, VALUE_PLAIN};
+    static const struct family info = {"weir_process_info", "gauge", "Always 1: what the process is.", 0, VALUE_PLAIN};
+    const struct processes *processes = writer->processes;
+    for (size_t i = 0; i < processes->count; i++) {
+        begin(writer, &up);
+        label_process(writer, &processes->items[i]);
+        end(writer, processes->items[i].status == WEIR_OK, VALUE_PLAIN);
+    }
+    for (size_t i = 0; i < processes->count; i++) {
+        if (processes->items[i].status != WEIR_OK)
+            continue;
+        begin(writer, &info);
+        label_program(writer, &processes->items[i]);
+        label_number(writer, "uid", processes->items[i].uid);
+        label(writer, "version", processes->items[i].version);
+        end(writer, 1, VALUE_PLAIN);
+    }
+    for (size_t f = 0; f < COUNT(process_families); f++)
+        for (size_t i = 0; i < processes->count; i++) {
+            if (processes->items[i].status != WEIR_OK)
+                continue;
+            begin(writer, &process_families[f]);
+            label_program(writer, &processes->items[i]);
+            end(writer, value_of(&processes->items[i], &process_families[f]), process_families[f].kind);
+        }
+}
+
+/* Does `write` for every device of every process. */
+static void each_device(struct writer *writer, const struct family *family,
+                        void (*write)(struct writer *writer, const struct family *family, const struct process *process,
+                                      const process_device *device))
+{
+    for (size_t i = 0; i < writer->processes->count; i++)
+        for (size_t j = 0; j < writer->processes->items[i].device_count; j++)
+            write(writer, family, &writer->processes->items[i], &writer->processes->items[i].devices[j]);
+}
+
+/* A GPU is told of once, by the first process that has it. */
+static void write_gpu(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+{
+    for (const struct process *other = writer->processes->items; other <= process; other++)
+        for (size_t i = 0; i < other->device_count && &other->devices[i] != device; i++)
+            if (strcmp(other->devices[i].uuid, device->uuid) == 0)
+                return;
+    begin(writer, family);
+    label(writer, "uuid", device->uuid);
+    end(writer, value_of(device, family), family->kind);
+}
+
+static void write_device(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+{
+    begin(writer, family);
+    label_device(writer, process, device->index, device);
+    end(writer, value_of(device, family), family->kind);
+}
+
+static void write_rescues(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+{
+    for (unsigned rung = 0; rung < WIRE_RUNGS; rung++) {
+        begin(writer, family);
+        label_device(writer, process, device->index, device);
+        label(writer, "rung", weir_rung_name((weir_rung)rung));
+        end(writer, device->rescues[rung], family->kind);
+    }
+}
+
+static bool is_same_series(const process_pool *a, const process_pool *b)
+{
+    return a->device == b->device && ((a->flags ^ b->flags) & WIRE_POOL_PRIVATE) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+/* The series that begins with this pool, if no earlier one has it. */
+static void write_pool(struct writer *writer, const struct family *family, const struct process *process, size_t index)
+{
+    const process_pool *pool = &process->pools[index];
+    for (size_t i = 0; i < index; i++)
+        if (is_same_series(&process->pools[i], pool))
+            return;
+    uint64_t value = value_of(pool, family);
+    for (size_t i = index + 1; i < process->pool_count; i++)
+        if (is_same_series(&process->pools[i], pool))
+            value = sum_of(value, value_of(&process->pools[i], family), family->kind);
+    begin(writer, family);
+    label_device(writer, process, pool->device, process_device_of(process, pool));
+    label(writer, "pool", pool->name);
+    label(writer, "private", pool->flags & WIRE_POOL_PRIVATE ? "true" : "false");
+    end(writer, value, family->kind);
+}
+
+static void write_all(const struct processes *processes, FILE *out)
+{
+    struct writer writer = {.out = out, .processes = processes};
+    write_collect(&writer, (uint64_t)time(NULL));
+    write_processes(&writer);
+    for (size_t f = 0; f < COUNT(gpu_families); f++)
+        each_device(&writer, &gpu_families[f], write_gpu);
+    for (size_t f = 0; f < COUNT(device_families); f++)
+        each_device(&writer, &device_families[f], write_device);
+    each_device(&writer, &rescues_family, write_rescues);
+    for (size_t f = 0; f < COUNT(pool_families); f++)
+        for (size_t i = 0; i < processes->count; i++)
+            for (size_t j = 0; j < processes->items[i].pool_count; j++)
+                write_pool(&writer, &pool_families[f], &processes->items[i], j);
+}
+
+/* The command -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Into a file beside it, that then takes its name: who reads it sees the old text or the new one, whole. Returns an errno. */
+static int write_file(const struct processes *processes, const char *path, char *beside)
+{
+    int fd = mkostemp(beside, O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    FILE *out = fdopen(fd, "w");
+    if (!out)
+        close(fd);
+    int error = out ? 0 : errno;
+    if (out) {
+        write_all(processes, out);
+        /* Whoever scrapes it is another user. */
+        if (fchmod(fd, 0644) != 0 || fflush(out) != 0 || ferror(out))
+            error = errno ? errno : EIO;
+        if (fclose(out) != 0 && !error)
+            error = errno;
+    }
+    if (!error && rename(beside, path) != 0)
+        error = errno;
+    if (error)
+        unlink(beside);
+    return error;
+}
+
+static int replace(const struct processes *processes, const char *path)
+{
+    char *beside;
+    if (asprintf(&beside, "%s.XXXXXX", path) < 0)
+        beside = must(NULL);
+    errno = 0;
+    int error = write_file(processes, path, beside);
+    free(beside);
+    if (error)
+        complain("metrics: %s cannot be written: %s; name a file in a directory that may be written to", path, strerror(error));
+    return error ? EXIT_TROUBLE : EXIT_GOOD;
+}
+
+static int run(const struct command_call *call)
+{
+    struct processes processes;
+    int status = processes_find("metrics", 0, NULL, processes_timeout(&call->options[OPT_TIMEOUT]), &processes);
+    if (call->options[OPT_OUTPUT].given)
+        status = replace(&processes, call->options[OPT_OUTPUT].text);
+    else
+        write_all(&processes, stdout);
+    if (processes_exit(&processes) > status)
+        status = processes_exit(&processes);
+    processes_complain("metrics", &processes);
+    processes_free(&processes);
+    return status;
+}
+
+const struct command command_metrics = {
+    .name = "metrics",
+    .summary = "print the figures of all live processes for Prometheus",
+    .operands = "",
+    .details =
+        "Prints the figures that 'weir ps --json' has in the text format of Prometheus (0.0.4). With --output they replace FILE all at\n"
+        "once, as the textfile collector of its node exporter wants it: run this by a timer, with a FILE that ends in .prom.\n"
+        "weir_last_collect_success is 0 and weir_process_up of the process is 0 where one did not answer; the others are written.\n"
+        "Exit status: 0 all answered, 2 a process does not answer, or FILE cannot be written.",
+    .example = "  weir metrics\n"
+               "  weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * observe.h - what exports tell who looks at them: who holds what of their pools; and evicting who holds it.
+ *
+ * One connection for each question, as an observer: nothing is imported, and no GPU is needed. Main thread only.
+ */
+#ifndef WEIR_OBSERVE_H
+#define WEIR_OBSERVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/weir.h"
+#include "share/socket.h"
+#include "share/wire.h"
+#include "tools/command.h"
+
+/* One lease of an importer, or one block that it maps without a lease. */
+struct observed_hold {
+    enum wire_hold hold;
+    uint32_t ring;     /* 0: the block of a name */
+    uint64_t sequence; /* of the frame; 0: none */
+    uint64_t block, size, held_ms;
+    char name[WIRE_NAME_SIZE]; /* of the block or the ring */
+};
+
+struct observed_importer {
+    int pid; /* as the exporter sees it */
+    uint32_t uid;
+    enum wire_state state;
+    uint32_t leases, mappings;
+    uint64_t idle_ms;          /* since its last message */
+    char name[WIRE_NAME_SIZE]; /* of the program; may be empty */
+    size_t hold_count, hold_room;
+    struct observed_hold *holds;
+};
+
+struct observed_export {
+    int pid; /* of the exporter, as it sees itself */
+    uint64_t epoch;
+    char pool[WIRE_NAME_SIZE];
+    char uuid[WIRE_UUID_SIZE];
+    size_t count, room;
+    struct observed_importer *importers;
+};
+
+/* One socket to be asked. */
+struct observed_socket {
+    char path[SHARE_PATH_SIZE];
+};
+
+/* A directory of sockets that cannot be listed: what lies there is not known. */
+struct observed_denial {
+    char path[SHARE_PATH_SIZE];
+    const char *why;
+};
+
+/* The sockets to be asked. observe_sockets_free() it. */
+struct observed_sockets {
+    size_t count, room;
+    struct observed_socket *items;
+    size_t denial_count;
+    struct observed_denial denials[2];
+};
+
+/* The sockets of the operands, names or paths as in share.socket; or, with none, all that lie in the directories of sockets.
+   WEIR_INVALID: an operand is neither; the error says which. */
+weir_status observe_sockets(int count, char *const *operands, weir_error *error, struct observed_sockets *sockets);
+void observe_sockets_free(struct observed_sockets *sockets);
+
+/*
+ * Asks the export at the path who holds what. *seen: observe_free() it. All together takes timeout_ms at most.
+ * WEIR_GONE (nobody listens there), WEIR_REFUSED, WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_INVALID, WEIR_NO_HOST_MEMORY.
+ */
+weir_status observe_export(const char *path, unsigned timeout_ms, weir_error *error, struct observed_export *seen);
+void observe_free(struct observed_export *seen);
+
+/* Has the export evict the importers that this process is. *seen: who the exporter is, without importers; nothing to be freed.
+   WEIR_NOT_FOUND (it is none there), else as above. */
+weir_status observe_evict(const char *path, int pid, unsigned timeout_ms, weir_error *error, struct observed_export *seen);
+
+/* The exit status that stands for what one export answered: EXIT_FAILED where nobody listens, or the process is not known. */
+int observe_exit(weir_status status);
+/* In milliseconds, of the option that both subcommands have; 5 s if it is not given. */
+unsigned observe_timeout(const struct option_value *option);
+/* Says on stderr which directories could not be looked into. */
+void observe_complain_denials(const char *subcommand, const struct observed_sockets *sockets);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* reload.c - `weir reload`: has a live process read its policy again. */
+#include "tools/change.h"
+
+static int run(const struct command_call *call)
+{
+    static const struct wire_message question = {.type = WIRE_RELOAD};
+    return change_process("reload", call, &question, "has read its policy again");
+}
+
+const struct command command_reload = {
+    .name = "reload",
+    .summary = "have a live process read its policy again",
+    .operands = "PID",
+    .operands_min = 1,
+    .operands_max = 1,
+    .details =
+        "Process PID (as 'weir ps' shows it) reads its policy again from where it had it, and applies what differs: all of it, or\n"
+        "nothing if a key differs that is not live, or the policy is bad. Keys that were changed by 'weir set' are again as the policy\n"
+        "says. 'weir check' finds what is wrong with the file before.\n"
+        "Exit status: 0 reloaded, 1 the process refuses, or there is none, 2 it does not answer, or wrong usage.",
+    .example = "  weir reload 4711\n"
+               "  weir check policy.yaml && weir reload 4711\n",
+    .options = change_options,
+    .run = run,
+};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* set.c - `weir set`: changes live keys of the policy of a live process. */
+#include "tools/change.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Joins the assignments as $WEIR_CONF has them. false, after a complaint: they do not fit into one message. */
+static bool join(const struct command_call *call, char text[WIRE_TEXT_SIZE])
+{
+    size_t len = 0;
+    for (int i = 1; i < call->count; i++) {
+        int added = snprintf(text + len, WIRE_TEXT_SIZE - len, "%s%s", i > 1 ? "," : "", call->operands[i]);
+        len += added < 0 ? WIRE_TEXT_SIZE : (size_t)added;
+        if (len >= WIRE_TEXT_SIZE) {
+            complain(
+                "set: all assignments together are longer than %d characters: set some of them first, or write them into the policy and "
+                "use 'weir reload'",
+                WIRE_TEXT_SIZE - 1);
+            return false;
+        }
+    }
+    for (const char *at = text; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f) {
+            complain("set: an assignment has a control character: write KEY=VALUE, as in pools.main.keep=1GiB");
+            return false;
+        }
+    return true;
+}
+
+static int run(const struct command_call *call)
+{
+    struct wire_message question = {.type = WIRE_SET};
+    char done[WIRE_TEXT_SIZE + 8];
+    if (!join(call, question.u.set.text))
+        return EXIT_TROUBLE;
+    snprintf(done, sizeof done, "%s", question.u.set.text);
+    return change_process("set", call, &question, done);
+}
+
+const struct command command_set = {
+    .name = "set",
+    .summary = "change live keys of the policy of a live process",
+    .operands = "PID KEY=VALUE...",
+    .operands_min = 2,
+    .operands_max = INT_MAX,
+    .details =
+        "Gives keys of the policy of process PID (as 'weir ps' shows it) other values, all of them or none. Keys are those that 'weir\n"
+        "show' marks as live, values as in a policy. They hold until they are set again, or the process reads its policy again.\n"
+        "Exit status: 0 set, 1 the process refuses, or there is none, 2 it does not answer, or wrong usage.",
+    .example = "  weir set 4711 pools.main.release_threshold=1GiB\n"
+               "  weir set 4711 pools.main.keep=512MiB keeper=true\n",
+    .options = change_options,
+    .run = run,
+};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* trim.c - `weir trim`: has live processes give memory that they do not use back to the device. */
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/processes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "policy/keys.h"
+#include "policy/number.h"
+
+enum { OPT_PID, OPT_ALL, OPT_POOL, OPT_KEEP, OPT_JSON, OPT_TIMEOUT };
+
+static const struct command_option options[] = {
+    [OPT_PID] = {.name = "pid", .kind = OPTION_TEXT, .placeholder = "PID", .help = "this process, as 'weir ps' shows it"},
+    [OPT_ALL] = {.name = "all", .kind = OPTION_FLAG, .help = "all processes that 'weir ps' shows"},
+    [OPT_POOL] = {.name = "pool", .kind = OPTION_TEXT, .placeholder = "POOL", .help = "pools of this name only"},
+    [OPT_KEEP] = {.name = "keep",
+                  .kind = OPTION_TEXT,
+                  .placeholder = "SIZE",
+                  .help = "leave so much to each pool (default: the policy's keep)"},
+    [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
+    {0},
+};
+
+/* Bytes as a policy has them: "0", "512MiB", "1.5GiB". */
+static bool read_size(const char *text, uint64_t *bytes)
+{
+    struct policy_number number;
+    if (strcmp(text, "none") == 0) {
+        *bytes = 0;
+        return true;
+    }
+    if (policy_number_read(text, &number) != POLICY_NUMBER_OK)
+        return false;
+    uint64_t factor = number.unit[0] ? 0 : 1;
+    for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
+        if (strcmp(number.unit, unit->name) == 0)
+            factor = unit->factor;
+    /* The largest number of all stands for something else in the message. */
+    return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK && *bytes < WIRE_POLICY_KEEP - 1;
+}
+
+/* What the command line asks for. false, after a complaint: nothing that can be done. */
+static bool read_question(const struct command_call *call, struct wire_message *question)
+{
+    const struct option_value *pid = &call->options[OPT_PID], *all = &call->options[OPT_ALL];
+    const struct option_value *pool = &call->options[OPT_POOL], *keep = &call->options[OPT_KEEP];
+    unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
+    if (pid->given == all->given) {
+        complain(pid->given ? "trim: --pid and --all go not together; give one of them"
+                            : "trim: which process? Give --pid=PID for one that 'weir ps' shows, or --all for all of them");
+        return false;
+    }
+    /* A quarter of the time is for the way there and back, and for giving what was waited for. */
+    uint64_t wait_ms = (uint64_t)timeout_ms * 3 / 4;
+    *question = (struct wire_message){.type = WIRE_TRIM, .u.trim.keep = WIRE_POLICY_KEEP};
+    question->u.trim.deadline_ms = (uint32_t)(wait_ms < WIRE_GIVE_MAX_MS ? wait_ms : WIRE_GIVE_MAX_MS);
+    if (pool->given && (!wire_is_name(pool->text) || strlen(pool->text) >= WIRE_NAME_SIZE)) {
+        complain("trim: --pool=%s: this is no name of a pool; 'weir ps' shows them", pool->text);
+        return false;
+    }
+    snprintf(question->u.trim.pool, sizeof question->u.trim.pool, "%s", pool->given ? pool->text : "");
+    if (keep->given && !read_size(keep->text, &question->u.trim.keep)) {
+        complain("trim: --keep=%s: write bytes, or a number with a unit, as in 512MiB", keep->text);
+        return false;
+    }
+    return true;
+}
+
+/* Where all processes are asked, those that have no such pool are not meant, nor those that ended meanwhile. */
+static bool is_meant(const struct process *process, const struct command_call *call)
+{
+    return !(call->options[OPT_ALL].given && (process->status == WEIR_NOT_FOUND || process->status == WEIR_GONE));
+}
+
+static void print_words(const struct processes *processes, const struct command_call *call)
+{
+    for (size_t i = 0; i < processes->count; i++) {
+        const struct process *process = &processes->items[i];
+        struct text name;
+        process_name(process, &name);
+        if (process->status == WEIR_OK)
+            printf("process %s (%s): gave %s in %s\n", name.chars, process->program[0] ? process->program : "-",
+                   SIZE_TEXT(process->gave_bytes), TIME_TEXT(process->gave_us * 1000));
+        else if (is_meant(process, call))
+            complain("trim: process %s: %s", name.chars, process->reason);
+    }
+    if (processes->count == 0 && call->options[OPT_ALL].given)
+        puts("No process can be asked here: 'weir ps' would show none.");
+}
+
+static void print_json(const struct processes *processes, const struct command_call *call, int status)
+{
+    struct json json = JSON_INIT(stdout);
+    uint64_t sum = 0;
+    json_object(&json, NULL);
+    json_array(&json, "processes");
+    for (size_t i = 0; i < processes->count; i++) {
+        const struct process *process = &processes->items[i];
+        if (!is_meant(process, call))
+            continue;
+        process_json(&json, process);
+        if (process->status == WEIR_OK) {
+            json_uint(&json, "gave_bytes", process->gave_bytes);
+            json_uint(&json, "gave_us", process->gave_us);
+            sum += process->gave_bytes;
+        }
+        json_end(&json);
+    }
+    json_end(&json);
+    json_uint(&json, "gave_bytes", sum);
+    json_uint(&json, "status", (uint64_t)status);
+    json_end(&json);
+}
+
+static int judge(const struct processes *processes, const struct command_call *call, int status)
+{
+    size_t meant = 0;
+    for (size_t i = 0; i < processes->count; i++) {
+        if (!is_meant(&processes->items[i], call))
+            continue;
+        meant++;
+        if (process_exit(&processes->items[i]) > status)
+            status = process_exit(&processes->items[i]);
+    }
+    if (processes->count > 0 && meant == 0 && call->options[OPT_POOL].given) {
+        complain("trim: no process has a pool '%s'; 'weir ps' shows which there are", call->options[OPT_POOL].text);
+        return EXIT_FAILED;
+    }
+    return status;
+}
+
+static int run(const struct command_call *call)
+{
+    unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
+    char *pid = (char *)call->options[OPT_PID].text;
+    struct wire_message question;
+    struct processes processes;
+    if (!read_question(call, &question))
+        return EXIT_TROUBLE;
+    /* All weirs of the process are meant. */
+    int status = processes_find("trim", pid ? 1 : 0, &pid, timeout_ms, &processes);
+    processes_send(&processes, &question, timeout_ms);
+    status = judge(&processes, call, status);
+    if (call->options[OPT_JSON].given)
+        print_json(&processes, call, status);
+    else
+        print_words(&processes, call);
+    processes_free(&processes);
+    return status;
+}
+
+const struct command command_trim = {
+    .name = "trim",
+    .summary = "have live processes give unused memory back to the device",
+    .operands = "",
+    .details =
+        "The processes return what their caches hold, wait for frees that are pending, for three quarters of the time-out at most, and\n"
+        "give the idle memory of their pools back to the device, but for what the policy's keep says, or --keep. What the programs use\n"
+        "is not touched; what they need again they have to take from the device again. Shared pools, and pools whose stream captures a\n"
+        "graph, are left alone.\n"
+        "Exit status: 0 trimmed, 1 there is no such process or pool, 2 a process does not answer, or wrong usage.",
+    .example = "  weir trim --pid=4711\n"
+               "  weir trim --all --pool=main --keep=512MiB\n",
+    .options = options,
+    .run = run,
+};
