@@ -5,6 +5,7 @@ dist_weirconf_DATA = \
 	%reldir%/default.yaml \
 	%reldir%/inference.yaml \
 	%reldir%/multi-gpu.yaml \
+	%reldir%/pytorch.yaml \
 	%reldir%/shared.yaml \
 	%reldir%/shared-gpu.yaml \
 	%reldir%/training.yaml \

@@ -13,7 +13,9 @@ dist_example_DATA = \
 	%reldir%/share-consumer.c \
 	%reldir%/share-producer.c \
 	%reldir%/share-ring.c \
-	%reldir%/share.yaml
+	%reldir%/share.yaml \
+	%reldir%/torch_ddp.py \
+	%reldir%/torch_train.py
 
 check_PROGRAMS += examples/embed examples/pipeline
 examples_embed_SOURCES = %reldir%/embed.c

@@ -13,6 +13,8 @@ AM_TESTS_ENVIRONMENT = \
 	WEIR_CONTROL_DIR=/nonexistent; export WEIR_CONTROL_DIR; \
 	top_srcdir='$(top_srcdir)' top_builddir='$(top_builddir)'; export top_srcdir top_builddir;
 
+include tests/python/local.mk
+
 if HAVE_CHECK
 check_LTLIBRARIES += tests/support/libsuite.la
 tests_support_libsuite_la_SOURCES = %reldir%/support/suite.c %reldir%/support/suite.h
@@ -23,6 +25,7 @@ include tests/unit/local.mk
 include tests/gpu/local.mk
 include tests/api/local.mk
 include tests/share/local.mk
+include tests/plugin/local.mk
 include tests/tools/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk

@@ -272,7 +272,7 @@ void command_help_all(void)
 {
     puts("Usage: weir SUBCOMMAND [OPTION]... [ARGUMENT]...\n"
          "       weir --version\n\n"
-         "GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out,\n"
+         "GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out, runs PyTorch on its pools,\n"
          "shows live processes and changes them, and shows who holds what of pools that processes share.");
     style_line(stdout, STYLE_STRONG, "\nSubcommands");
     for (const struct command *const *at = commands; *at; at++)

@@ -31,6 +31,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/processes.h \
 	%reldir%/ps.c \
 	%reldir%/reload.c \
+	%reldir%/run.c \
 	%reldir%/set.c \
 	%reldir%/show.c \
 	%reldir%/source.c \
@@ -53,6 +54,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try_setup.c \
 	%reldir%/try_work.c
 tools_libtools_la_LIBADD = share/libshare.la
+## Where `weir run` finds what it puts into Python.
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
+## Compiled anew after configure was run with other folders.
+$(tools_libtools_la_OBJECTS): Makefile
 if HAVE_NCURSES
 tools_libtools_la_SOURCES += \
 	%reldir%/top_look.c \

@@ -114,6 +114,11 @@ check "policies_are_offered_again_and_again" offers "weir check folder/one.yaml 
 check "show_takes_one_policy" offers "weir show folder/one.yaml folder/t"
 check "option_that_names_a_file_takes_any" offers "weir metrics -o folder/t" folder/two.yml folder/three.txt
 
+check "run_is_offered_policies_for_its_option" offers "weir run --policy=folder/o" folder/one.yaml
+check "run_is_offered_commands" has "weir run b" bash
+check "run_is_offered_commands_behind_the_dashes" has "weir run -p folder/one.yaml -- b" bash
+check "command_of_run_is_offered_files" offers "weir run -- bash folder/t" folder/two.yml folder/three.txt
+check "command_of_run_is_not_offered_options_of_weir" offers "weir run -- bash --pol"
 
 actor=${weir%/tools/weir}/tests/tools/worker
 check "worker_begins" begin one 3

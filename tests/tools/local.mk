@@ -7,6 +7,7 @@ dist_check_SCRIPTS += \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
 	%reldir%/processes.sh \
+	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
 	%reldir%/try.sh \
@@ -21,6 +22,7 @@ TESTS += \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
 	%reldir%/processes.sh \
+	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
 	%reldir%/try.sh \

@@ -7,10 +7,10 @@
 check "version_is_printed" exits 0 --version
 check "version_is_that_of_the_library" says "$out" "weir $(sed -n 's/^PACKAGE_VERSION = //p' "$top_builddir/Makefile")"
 check "help_is_printed" exits 0 --help
-check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  devices " "  try " "  ps " "  trim " "  set " "  reload " \
+check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  devices " "  try " "  run " "  ps " "  trim " "  set " "  reload " \
     "  metrics " "  leases " "  evict " "  help " "WEIR_GPU=sim weir try"
 
-for name in check show devices try ps trim set reload metrics leases evict help; do
+for name in check show devices try run ps trim set reload metrics leases evict help; do
     check "help_of_${name}_is_printed" exits 0 "$name" --help
     check "help_of_${name}_shows_an_example" says "$out" "Usage: weir $name" "Example" "  weir $name"
     cp "$out" "$tap_dir/own"

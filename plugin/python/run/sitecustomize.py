@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""
+What `weir run` has every Python process do at its start: once torch was imported, Weir becomes its allocator.
+
+Python finds this file in place of a sitecustomize of the user's or the system's, so it runs that one too. It prints
+nothing.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import warnings
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Optional
+
+
+def _enable() -> None:
+    import weir.torch
+
+    policy = os.environ.get("WEIR_POLICY") or None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # weir.torch.state() has what is unavailable
+        try:
+            weir.torch.enable(policy, patch=os.environ.get("WEIR_TORCH_PATCH") != "0")
+        except weir.WeirError as error:
+            text = f"weir run: torch cannot use Weir with the policy {policy or 'of the usual search'}: {error.text}"
+            raise weir.WeirError(error.status, text) from None
+
+
+class _Hook(MetaPathFinder):
+    """Lets the other finders find torch, and enables Weir behind its import. To find is not yet to import."""
+
+    def __init__(self) -> None:
+        self.failure: Optional[BaseException] = None
+
+    def find_spec(self, name: str, path: Any = None, target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
+        if name != "torch":
+            return None
+        finders = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            self.follow(spec.loader)
+        return spec
+
+    def follow(self, loader: Any) -> None:
+        """Has the loader enable Weir once it has executed the module."""
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            # torch cannot be executed twice, should somebody import it again after a failure.
+            if self.failure is not None:
+                raise self.failure
+            execute(module)
+            try:
+                _enable()
+            except BaseException as error:
+                self.failure = error
+                raise
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+
+        loader.exec_module = exec_module
+
+
+def _run_next() -> None:
+    """Runs the sitecustomize that Python would have found without this one, which takes this one's place."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = [entry for entry in sys.path if os.path.realpath(entry) != os.path.realpath(here)]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if "torch" in sys.modules:
+    _enable()
+else:
+    sys.meta_path.insert(0, _Hook())
+_run_next()

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+"""What can go wrong, as weir.h has it."""
+
+import enum
+
+
+class Status(enum.IntEnum):
+    """weir_status of weir.h, which says of each when it occurs and what survives."""
+
+    OK = 0
+    OUT_OF_MEMORY = 1
+    NO_HOST_MEMORY = 2
+    INVALID = 3
+    NOT_A_BLOCK = 4
+    NOT_FOUND = 5
+    BAD_POLICY = 6
+    UNREADABLE = 7
+    NO_GPU = 8
+    NOT_SUPPORTED = 9
+    CAPTURING = 10
+    BUSY = 11
+    FORKED = 12
+    CUDA_ERROR = 13
+    TIMEOUT = 14
+    GONE = 15
+    REFUSED = 16
+    PROTOCOL = 17
+
+
+class WeirError(RuntimeError):
+    """
+    Something that Weir refused or could not do.
+
+    status: which kind of thing, one of Status. text: what it was and what to do about it; of a policy, one line for
+    each error, with file, line and column; of an out-of-memory, the report of what was tried.
+    """
+
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: MIT
+"""
+Finds and loads libweir-torch.so, once, and has what the package calls of it: plugin/torch/weir_torch.h and a few
+functions of weir.h.
+
+Its calls release the GIL, since an allocation may wait for the recovery of memory. So none of them may take a Python
+callback: it would be called with locks of Weir's held, and wait for the GIL, whose holder may wait for these.
+"""
+
+import ctypes
+import os
+import sysconfig
+import threading
+from typing import Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
+
+from weir._errors import Status, WeirError
+from weir._version import VERSION
+
+NAME = "libweir-torch.so"
+INSTALLED = "/usr/local/lib/" + NAME
+
+
+class Error(ctypes.Structure):
+    """weir_error"""
+
+    _fields_ = [
+        ("status", ctypes.c_int),
+        ("cuda_code", ctypes.c_int),
+        ("line", ctypes.c_uint),
+        ("column", ctypes.c_uint),
+        ("file", ctypes.c_char * 256),
+        ("text", ctypes.c_char * 4096),
+    ]
+
+    status: int
+    text: bytes
+
+    def throw(self, status: int) -> NoReturn:
+        """Raises what the record says of a call that returned this status."""
+        text = self.text.decode(errors="replace")
+        raise WeirError(Status(status), text or "Weir: " + Status(status).name.lower().replace("_", " "))
+
+
+class Options(ctypes.Structure):
+    """weir_options"""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("policy_file", ctypes.c_char_p),
+        ("policy_text", ctypes.c_char_p),
+        ("gpu", ctypes.c_char_p),
+        ("log", ctypes.c_void_p),
+        ("log_data", ctypes.c_void_p),
+    ]
+
+
+class Stats(ctypes.Structure):
+    """weir_torch_stats: the figures of one device."""
+
+    size: int
+    memory: int
+    memory_free: int
+    allocated: int
+    allocated_high: int
+    active: int
+    reserved: int
+    reserved_high: int
+    cached: int
+    idle: int
+    graph_reserved: int
+    graph_live: int
+    blocks: int
+    mallocs: int
+    frees: int
+    cache_hits: int
+    recoveries: int
+    rescues: int
+    failures: int
+    max_size: int
+
+    _fields_ = [("size", ctypes.c_size_t)] + [
+        (name, ctypes.c_uint64)
+        for name in (
+            "memory memory_free allocated allocated_high active reserved reserved_high cached idle graph_reserved "
+            "graph_live blocks mallocs frees cache_hits recoveries rescues failures max_size"
+        ).split()
+    ]
+
+
+class Block(ctypes.Structure):
+    """weir_torch_block: a live block."""
+
+    _fields_ = [("ptr", ctypes.c_void_p), ("size", ctypes.c_uint64)]
+
+    ptr: int
+    size: int
+
+
+_ERROR = ctypes.POINTER(Error)
+_PROTOTYPES = {
+    "weir_version": (ctypes.c_char_p, []),
+    "weir_last_error": (None, [_ERROR]),
+    "weir_malloc": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p],
+    ),
+    "weir_free": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]),
+    "weir_torch_configure": (ctypes.c_int, [ctypes.POINTER(Options), _ERROR]),
+    "weir_torch_get": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(ctypes.c_void_p)]),
+    "weir_torch_report": (None, [_ERROR]),
+    "weir_torch_reset": (None, []),
+    "weir_torch_stream_lives": (None, [ctypes.c_int, ctypes.c_void_p]),
+    "weir_torch_stats_take": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(Stats)]),
+    "weir_torch_reset_peaks": (None, [ctypes.c_int]),
+    "weir_torch_reset_totals": (None, [ctypes.c_int]),
+    "weir_torch_list_blocks": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(Block), ctypes.c_size_t]),
+}
+
+
+class Library:
+    """The loaded library. Any thread may call any of its methods."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._c = ctypes.CDLL(path)
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(self._c, name)
+            function.restype = result
+            function.argtypes = arguments
+        self.version: str = self._c.weir_version().decode()
+        # The structs above are those of this version.
+        if self.version != VERSION:
+            raise WeirError(
+                Status.NOT_SUPPORTED,
+                f"{path} is of version {self.version}, and the Python package {__file__} of {VERSION}: install both "
+                "from the same release",
+            )
+
+    def address(self, name: str) -> int:
+        """Where the function of that name is."""
+        address = ctypes.cast(getattr(self._c, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def configure(self, policy_file: Optional[str], policy_text: Optional[str]) -> None:
+        options = Options(size=ctypes.sizeof(Options))
+        options.policy_file = None if policy_file is None else os.fsencode(policy_file)
+        options.policy_text = None if policy_text is None else policy_text.encode()
+        error = Error()
+        status = self._c.weir_torch_configure(ctypes.byref(options), ctypes.byref(error))
+        if status:
+            error.throw(status)
+
+    def get(self, device: int) -> int:
+        """The weir of that device, opened by the first use."""
+        weir = ctypes.c_void_p()
+        error = Error()
+        status = self._c.weir_torch_get(device, ctypes.byref(error), ctypes.byref(weir))
+        if status:
+            error.throw(status)
+        assert weir.value is not None
+        return weir.value
+
+    def malloc(self, weir: int, size: int, device: int, stream: int) -> int:
+        """The address of a block; 0 for size 0."""
+        ptr = ctypes.c_void_p()
+        status = self._c.weir_malloc(weir, ctypes.byref(ptr), size, device, stream)
+        if status:
+            error = Error()
+            self._c.weir_last_error(ctypes.byref(error))
+            error.throw(status)
+        return ptr.value or 0
+
+    def free(self, weir: int, ptr: int, stream: int) -> Status:
+        return Status(self._c.weir_free(weir, ptr, stream))
+
+    def report(self) -> Optional[str]:
+        """Why the last allocation of this thread for torch failed; None: none did."""
+        error = Error()
+        self._c.weir_torch_report(ctypes.byref(error))
+        return error.text.decode(errors="replace") if error.status else None
+
+    def reset(self) -> None:
+        self._c.weir_torch_reset()
+
+    def stream_lives(self, device: int, stream: int) -> None:
+        self._c.weir_torch_stream_lives(device, stream)
+
+    def stats(self, device: int) -> Stats:
+        stats = Stats(size=ctypes.sizeof(Stats))
+        error = Error()
+        status = self._c.weir_torch_stats_take(device, ctypes.byref(error), ctypes.byref(stats))
+        if status:
+            error.throw(status)
+        return stats
+
+    def reset_peaks(self, device: int) -> None:
+        self._c.weir_torch_reset_peaks(device)
+
+    def reset_totals(self, device: int) -> None:
+        self._c.weir_torch_reset_totals(device)
+
+    def blocks(self, device: int) -> List[Tuple[int, int]]:
+        """Address and size of each live block, in the order of addresses."""
+        count = 0
+        room = 1024
+        blocks = (Block * room)()
+        # Others may allocate meanwhile: it is asked until all have room.
+        while (count := self._c.weir_torch_list_blocks(device, blocks, room)) > room:
+            room = count + count // 8
+            blocks = (Block * room)()
+        return sorted((block.ptr, block.size) for block in blocks[:count])
+
+
+def _candidates() -> Iterator[str]:
+    """Where the library may be, the best guess first."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    yield os.path.join(package, NAME)
+    # The package is in PREFIX/share/weir/python/weir.
+    prefix = os.path.normpath(os.path.join(package, "..", "..", "..", ".."))
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    for lib in ["lib", "lib64"] + ([os.path.join("lib", multiarch)] if multiarch else []):
+        yield os.path.join(prefix, lib, NAME)
+
+
+def find() -> str:
+    """Its path: $WEIR_TORCH_LIBRARY, beside the package, where `make install` put it, else left to the loader."""
+    return os.environ.get("WEIR_TORCH_LIBRARY", "") or next((path for path in _candidates() if os.path.exists(path)), NAME)
+
+
+class Policy(NamedTuple):
+    """Which policy was asked for; both None: that of the usual search."""
+
+    file: Optional[str]
+    text: Optional[str]
+
+
+_lock = threading.Lock()
+_library: Optional[Library] = None
+_policy: Optional[Policy] = None
+
+
+def _open(path: str) -> Library:
+    try:
+        return Library(path)
+    except OSError:
+        # Where `make install` puts it by itself the loader looks only after somebody ran ldconfig.
+        if path != NAME or not os.path.exists(INSTALLED):
+            raise
+        return Library(INSTALLED)
+
+
+def _load() -> Library:
+    global _library
+    if _library is None:
+        path = find()
+        try:
+            _library = _open(path)
+        except OSError as error:
+            raise WeirError(
+                Status.NOT_FOUND,
+                f"cannot load {path}: {error}. Install Weir with `make install`, or set WEIR_TORCH_LIBRARY to the path "
+                f"of {NAME}",
+            ) from None
+        except AttributeError as error:
+            raise WeirError(
+                Status.NOT_SUPPORTED, f"{path} is not of the same release as the Python package {__file__}: {error}"
+            ) from None
+    return _library
+
+
+def load() -> Library:
+    """The library, loaded by the first call."""
+    with _lock:
+        return _load()
+
+
+def _describe(policy: Policy) -> str:
+    if policy.text is not None:
+        return "a text"
+    return policy.file or "the one of the usual search"
+
+
+def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optional[str]) -> Library:
+    """
+    The library, with this policy in force. The first call decides; a later one may ask for the same, or for none in
+    particular.
+
+    policy: the path of a file. policy_text: the YAML itself, instead. Both None: as weir_open() searches.
+    """
+    global _policy
+    if policy is not None and policy_text is not None:
+        raise WeirError(Status.INVALID, "policy and policy_text are both given: give one of them")
+    if policy is not None and not os.fspath(policy):
+        raise WeirError(Status.INVALID, "policy is '': give the path of a file, or None for the usual search")
+    # The weirs are opened by the first allocations, and the program may have changed its directory by then.
+    file = policy if policy is not None else os.environ.get("WEIR_POLICY") if policy_text is None else None
+    wanted = Policy(os.path.abspath(os.fspath(file)) if file else None, policy_text)
+    with _lock:
+        library = _load()
+        if _policy is None:
+            library.configure(wanted.file, wanted.text)
+            _policy = wanted
+        elif _policy != wanted and (policy is not None or policy_text is not None):
+            raise WeirError(
+                Status.BUSY,
+                f"the policy is {_describe(_policy)} already, and {_describe(wanted)} is asked for: one process has "
+                "one policy for all",
+            )
+    return library
+
+
+def policy_in_force() -> Optional[Policy]:
+    """What configure() was asked for first; None: nothing yet."""
+    return _policy

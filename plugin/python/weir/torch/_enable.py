@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""Putting Weir into torch."""
+
+import importlib.util
+import os
+import threading
+import warnings
+from types import ModuleType
+from typing import Any, NamedTuple, Optional, Tuple, Union
+
+from weir import _library
+from weir._errors import Status, WeirError
+from weir._library import Library
+from weir.torch import _build, _memory, _streams, _summary
+
+# What torch's allocator calls besides malloc and free: the method that sets it, and the function.
+HOOKS = {
+    "set_init_fn": "weir_torch_init",
+    "set_reset_fn": "weir_torch_reset",
+    "set_memory_fraction_fn": "weir_torch_memory_fraction",
+    "set_record_stream_fn": "weir_torch_record_stream",
+    "set_begin_allocate_to_pool": "weir_torch_begin_allocate_to_pool",
+    "set_end_allocate_to_pool_fn": "weir_torch_end_allocate_to_pool",
+    "set_release_pool": "weir_torch_release_pool",
+}
+
+# The functions of torch.cuda, and as far as it has them torch.accelerator, that enable(patch=True) replaces.
+PATCHES = {
+    function.__name__: function
+    for function in (
+        _memory.empty_cache,
+        _memory.max_memory_allocated,
+        _memory.max_memory_cached,
+        _memory.max_memory_reserved,
+        _memory.memory_allocated,
+        _memory.memory_cached,
+        _memory.memory_reserved,
+        _memory.memory_snapshot,
+        _memory.memory_stats,
+        _memory.memory_stats_as_nested_dict,
+        _memory.reset_accumulated_memory_stats,
+        _memory.reset_max_memory_allocated,
+        _memory.reset_max_memory_cached,
+        _memory.reset_peak_memory_stats,
+        _summary.memory_summary,
+    )
+}
+
+# What raises with any allocator but torch's own.
+_NEVER = (
+    'torch.compile(mode="reduce-overhead")',
+    "sharing CUDA tensors through torch.multiprocessing",
+    "recording the history of memory",
+)
+_MISSING = (
+    "an out-of-memory is a RuntimeError (std::bad_alloc) instead of torch.OutOfMemoryError",
+    "torch.backends.cudnn.benchmark raises",
+)
+_MISSING_UNPATCHED = "torch.cuda.memory_stats() and its like raise; those of weir.torch, or enable(patch=True), do not"
+
+
+class State(NamedTuple):
+    """What enable() did."""
+
+    library: str  # the path of libweir-torch.so
+    policy: Optional[str]  # the path of the policy; None: a text, or that of the usual search
+    shim: bool  # whether the shim is in use
+    patched: bool  # whether torch.cuda has Weir's functions
+    unavailable: Tuple[str, ...]  # what does not work as with torch's own allocator
+
+
+_lock = threading.Lock()
+_state: Optional[State] = None
+# Of all MemPools: torch keeps pointers to it, and does not own it.
+_pool_allocator: Optional[Any] = None
+
+
+def state() -> Optional[State]:
+    """What enable() did; None: it was not called yet."""
+    return _state
+
+
+def _load_shim(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("weir_torch_shim", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python extension")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _shim_allocator(library: Library, required: bool) -> Optional[Any]:
+    """The allocator of the shim; None, if it is not required: it was not built for this torch, or does not load."""
+    path = _build.path()
+    if path is None:
+        if not required:
+            return None
+        raise WeirError(
+            Status.NOT_FOUND, "the shim was not built for this torch: run `python -m weir.torch build` first"
+        )
+    try:
+        return _load_shim(path).allocator(library.path)
+    except (ImportError, OSError) as error:
+        text = f"the shim {path} cannot be loaded: {error}. Build it again with `python -m weir.torch build`"
+        if required:
+            raise WeirError(Status.NOT_SUPPORTED, text) from error
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return None
+
+
+def _plain_allocator(torch: Any, library: Library) -> Any:
+    """torch's own pluggable allocator with all hooks."""
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        library.path, "weir_torch_malloc", "weir_torch_free"
+    ).allocator()
+    try:
+        for setter, function in HOOKS.items():
+            getattr(allocator, setter)(library.address(function))
+    except AttributeError as error:
+        raise WeirError(
+            Status.NOT_SUPPORTED,
+            f"torch {torch.__version__} is too old, its allocators lack a hook: {error}. Use torch 2.4 or later",
+        ) from None
+    return allocator
+
+
+def _check(torch: Any) -> None:
+    if torch.version.cuda is None:
+        raise WeirError(
+            Status.NOT_SUPPORTED, f"torch {torch.__version__} was built without CUDA: install a build with it"
+        )
+    if torch.cuda.is_initialized():
+        raise WeirError(
+            Status.BUSY,
+            "torch has begun to use CUDA already: call weir.torch.enable() before the first CUDA call, best right "
+            "after the imports",
+        )
+
+
+def _change_allocator(torch: Any, allocator: Any) -> None:
+    try:
+        torch.cuda.memory.change_current_allocator(torch.cuda.memory._CUDAAllocator(allocator))
+    except RuntimeError as error:
+        raise WeirError(
+            Status.BUSY,
+            f"torch does not take another allocator any more: {error}. Call weir.torch.enable() before the first CUDA "
+            "call",
+        ) from error
+
+
+def _patch(torch: Any) -> None:
+    modules = [torch.cuda, torch.cuda.memory]
+    # Since 2.9 torch has some of them a second time.
+    if hasattr(torch, "accelerator"):
+        modules += [torch.accelerator, getattr(torch.accelerator, "memory", torch.accelerator)]
+    for module in modules:
+        for name, function in PATCHES.items():
+            if hasattr(module, name):
+                setattr(module, name, function)
+
+
+def enable(
+    policy: Union[str, "os.PathLike[str]", None] = None,
+    *,
+    policy_text: Optional[str] = None,
+    patch: bool = False,
+    shim: Optional[bool] = None,
+) -> State:
+    """
+    Makes Weir the allocator of torch, for the rest of the process. Call it before the first CUDA call; it makes none
+    itself.
+
+    policy: the path of a policy file; None: $WEIR_POLICY, or as weir-policy(5) says under FILES. policy_text: the YAML
+    itself, instead of a file. patch: torch.cuda.memory_stats() and its like become those of weir.torch. shim: True
+    requires the shim that `python -m weir.torch build` makes, False does without, None takes it if it was built for
+    this torch, and warns of what does not work if not.
+
+    A second call with the same policy, or none, does nothing but what patch adds. Raises weir.WeirError: a bad policy
+    (its text has all errors with file, line and column), another policy than before, torch uses CUDA already, the
+    library is not there.
+    """
+    global _state
+    import torch
+
+    with _lock:
+        if _state is None:
+            _check(torch)
+            library = _library.configure(policy, policy_text)
+            allocator = None if shim is False else _shim_allocator(library, shim is True)
+            has_shim = allocator is not None
+            _change_allocator(torch, allocator if has_shim else _plain_allocator(torch, library))
+            _streams.watch(torch, library)
+            in_force = _library.policy_in_force()
+            missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
+            _state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
+            if missing and shim is None:
+                warnings.warn(
+                    "Weir is enabled without its shim, which `python -m weir.torch build` makes: " + "; ".join(missing),
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        else:
+            _library.configure(policy, policy_text)
+            if shim is not None and shim != _state.shim:
+                raise WeirError(Status.BUSY, f"Weir is enabled already, with{'' if _state.shim else 'out'} the shim")
+        if patch and not _state.patched:
+            _patch(torch)
+            missing = tuple(text for text in _state.unavailable if text != _MISSING_UNPATCHED)
+            _state = _state._replace(patched=True, unavailable=missing)
+        return _state
+
+
+def mem_pool_allocator(
+    policy: Union[str, "os.PathLike[str]", None] = None, *, policy_text: Optional[str] = None
+) -> Any:
+    """
+    The allocator for torch.cuda.MemPool: tensors made under torch.cuda.use_mem_pool() then come from Weir, all others
+    from torch's own.
+
+        pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("policy.yaml"))
+        with torch.cuda.use_mem_pool(pool):
+            tensor = torch.empty(1 << 30, device="cuda")
+
+    torch keeps what is freed there in caches of its own, until the end of the pool. Arguments and errors as enable(),
+    which is not needed for this, and is of no use together with it: then all tensors come from Weir.
+    """
+    global _pool_allocator
+    import torch
+
+    library = _library.configure(policy, policy_text)
+    with _lock:
+        if _state is not None and _state.shim:
+            return torch._C._cuda_getAllocator()  # the only one that the shim takes
+        if _pool_allocator is None:
+            _pool_allocator = torch.cuda.memory.CUDAPluggableAllocator(
+                library.path, "weir_torch_pool_malloc", "weir_torch_free"
+            ).allocator()
+        return _pool_allocator

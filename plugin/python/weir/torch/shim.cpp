@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shim.cpp - Weir as a C++ allocator of torch: what torch asks of an allocator beyond what its pluggable allocators pass on.
+ *
+ * A Python extension module, weir_torch_shim, that is compiled against the user's own torch (`python -m weir.torch build`), since torch
+ * promises no binary interface between versions. It is linked to neither libweir nor Python code of ours: allocator(path) looks the
+ * functions of weir_torch.h up in the libweir-torch.so at that path. The one allocator it makes lives until the process ends, as torch
+ * frees tensors until then. No lock of ours is held while torch, Python or Weir is called, and the GIL is never taken.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/cuda/CUDAPluggableAllocator.h>
+#include <torch/version.h>
+
+#include <pybind11/pybind11.h>
+
+#include "shim_blocks.h"
+#include "weir_torch.h"
+
+namespace {
+
+namespace caching = c10::cuda::CUDACachingAllocator;
+using Pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
+using weir_shim::Block;
+using weir_shim::Blocks;
+using weir_shim::Device;
+using PoolId = c10::cuda::MempoolId_t;
+
+/* The library ------------------------------------------------------------------------------------------------------------------------- */
+
+/* The functions of weir_torch.h in the library that was loaded: library->free is weir_torch_free. */
+#define LIBRARY_LIST(X) \
+    X(pool_malloc) X(free) X(init) X(reset) X(memory_fraction) X(record_stream) X(begin_allocate_to_pool) X(end_allocate_to_pool) \
+    X(release_pool) X(get) X(report) X(set_stream_fn) X(stream_lives) \
+    X(stats_take) X(reset_peaks) X(reset_totals) X(pool_has) X(pool_uses)
+/* And those of weir.h, under their full names. */
+#define WEIR_LIST(X) \
+    X(weir_stats_take) X(weir_stats_free) X(weir_stats_pool) X(weir_pool_get) X(weir_pool_handle) X(weir_pool_small_handle)
+
+struct Library {
+#define LIBRARY_MEMBER(name) decltype(&weir_torch_##name) name;
+    LIBRARY_LIST(LIBRARY_MEMBER)
+#undef LIBRARY_MEMBER
+#define WEIR_MEMBER(name) decltype(&::name) name;
+    WEIR_LIST(WEIR_MEMBER)
+#undef WEIR_MEMBER
+
+    explicit Library(const char *path)
+    {
+        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        TORCH_CHECK(handle, "weir: cannot load libweir-torch: ", dlerror());
+        auto version = find<decltype(&weir_version)>(handle, "weir_version", path);
+        TORCH_CHECK(std::string(version()) == built_for(), "weir: ", path, " is version ", version(), ", and this shim was built for ",
+                    built_for(), ": run `python -m weir.torch build --force`");
+#define LIBRARY_FIND(name) name = find<decltype(name)>(handle, "weir_torch_" #name, path);
+        LIBRARY_LIST(LIBRARY_FIND)
+#undef LIBRARY_FIND
+#define WEIR_FIND(name) name = find<decltype(name)>(handle, #name, path);
+        WEIR_LIST(WEIR_FIND)
+#undef WEIR_FIND
+    }
+
+    static std::string built_for()
+    {
+        return std::to_string(WEIR_VERSION_MAJOR) + "." + std::to_string(WEIR_VERSION_MINOR) + "." + std::to_string(WEIR_VERSION_PATCH);
+    }
+
+private:
+    template <typename Function> static Function find(void *handle, const char *name, const char *path)
+    {
+        void *address = dlsym(handle, name);
+        TORCH_CHECK(address, "weir: ", path, " has no ", name, ": it is not the libweir-torch.so that this shim was built for");
+        return reinterpret_cast<Function>(address);
+    }
+};
+
+/* Set once, by allocator(), before torch can call. */
+const Library *library;
+
+/* In the child of a fork locks may be held by threads that are not there, and CUDA does not work: nothing is touched. */
+std::atomic<bool> forked{ false };
+
+/* Words -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* As torch writes sizes: "1.50 GiB". */
+std::string words_of(uint64_t bytes)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double value = static_cast<double>(bytes);
+    int unit = 0;
+    for (; value >= 1024 && unit < 6; unit++)
+        value /= 1024;
+    char text[40];
+    snprintf(text, sizeof text, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+weir_torch_stats stats_of(Device device)
+{
+    weir_torch_stats stats = {};
+    stats.size = sizeof stats;
+    weir_error error = WEIR_ERROR_INIT;
+    TORCH_CHECK(library->stats_take(device, &error, &stats) == WEIR_OK, "weir: ", error.text);
+    return stats;
+}
+
+/* For where there is worse to report: all 0 if they cannot be had. */
+weir_torch_stats stats_or_none(Device device)
+{
+    weir_torch_stats stats = {};
+    stats.size = sizeof stats;
+    return library->stats_take(device, nullptr, &stats) == WEIR_OK ? stats : weir_torch_stats{};
+}
+
+[[noreturn]] void not_supported(const char *what, const char *instead)
+{
+    C10_THROW_ERROR(Error, std::string("weir: ") + what + " is not supported while Weir is torch's allocator: " + instead);
+}
+
+/* The default stream, id 0, and those of torch's pools, odd ids, are there for ever. An even id is the handle of somebody else's stream. */
+bool is_of_torch(const c10::cuda::CUDAStream &stream)
+{
+    return stream.id() == 0 || (stream.id() & 1);
+}
+
+void free_block(void *ptr);
+
+/* The allocator ------------------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Methods that torch gave other parameters in the course of time stand here once for each form, without `override`: the one that the
+ * torch at hand has overrides, and the others are never called.
+ */
+class Weir final : public Pluggable {
+public:
+    Weir()
+        : Pluggable(
+              [](size_t size, int device, cudaStream_t stream) {
+                  return library->pool_malloc(static_cast<ssize_t>(size), device, stream);
+              },
+              [](void *ptr, size_t size, int device, cudaStream_t stream) {
+                  library->free(ptr, static_cast<ssize_t>(size), device, stream);
+              })
+    {
+        initialized_ = true; /* as torch's own pluggable ones: from now on it cannot be exchanged for another */
+    }
+
+    std::string name() override { return "weir"; }
+    void init(int device_count) override
+    {
+        library->init(device_count);
+        initialized_ = true;
+        /* torch asks only the allocator in use; torch.accelerator looks here for it. */
+        c10::SetAllocator(c10::DeviceType::CUDA, this);
+    }
+
+    /* Allocating */
+
+    void *raw_alloc_with_stream(size_t size, cudaStream_t stream) override
+    {
+        Device device = -1;
+        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+        return get(size, device, stream);
+    }
+    void *raw_alloc(size_t size) override
+    {
+        Device device = -1;
+        return get_here(size, device);
+    }
+    c10::DataPtr allocate(size_t size) override
+    {
+        Device device = -1;
+        void *ptr = get_here(size, device);
+        return { ptr, ptr, &free_block, c10::Device(c10::DeviceType::CUDA, device) };
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+
+    void raw_delete(void *ptr) override
+    {
+        if (!ptr || forked.load(std::memory_order_relaxed))
+            return;
+        Block block;
+        TORCH_CHECK(blocks.take(ptr, block), "weir: ", ptr,
+                    " is not a block of torch's that is live: it was freed already, or never allocated");
+        library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
+        if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+            profile(ptr, -static_cast<int64_t>(block.size), block.device);
+    }
+
+    void recordStream(const c10::DataPtr &data, c10::cuda::CUDAStream stream) override
+    {
+        /* What others allocated and torch only borrows is not ours to look after, as with torch's own. */
+        if (!data.get() || data.get_deleter() != &free_block)
+            return;
+        /* One of torch's pools may never have allocated, as those of NCCL. */
+        if (is_of_torch(stream))
+            library->stream_lives(stream.device_index(), stream.stream());
+        library->record_stream(data.get(), stream.stream());
+    }
+
+    /* Figures */
+
+    caching::DeviceStats getDeviceStats(Device device) override
+    {
+        weir_torch_stats now = stats_of(device);
+        Blocks::Totals bytes = blocks.totals(device);
+        caching::DeviceStats stats{};
+        /* All, and what torch calls its large pool: Weir keeps small blocks apart too, but counts them together. */
+        auto set = [](auto &figures, uint64_t current, uint64_t peak, uint64_t in, uint64_t out) {
+            auto &all = figures[0];
+            all.current = static_cast<int64_t>(current);
+            all.peak = static_cast<int64_t>(std::max(peak, current));
+            all.allocated = static_cast<int64_t>(in);
+            all.freed = static_cast<int64_t>(out);
+            figures[2] = all;
+        };
+        set(stats.allocation, now.blocks, 0, now.mallocs, now.frees);
+        set(stats.active, now.blocks, 0, now.mallocs, now.frees);
+        set(stats.allocated_bytes, now.allocated, now.allocated_high, bytes.in, bytes.out);
+        set(stats.requested_bytes, now.allocated, now.allocated_high, bytes.in, bytes.out);
+        set(stats.active_bytes, now.active, now.allocated_high, bytes.in, bytes.out);
+        set(stats.reserved_bytes, now.reserved, now.reserved_high, 0, 0);
+        set(stats.inactive_split_bytes, now.graph_reserved - std::min(now.graph_reserved, now.graph_live), 0, 0, 0);
+        stats.num_alloc_retries = static_cast<int64_t>(now.recoveries);
+        stats.num_ooms = static_cast<int64_t>(now.failures);
+        return stats;
+    }
+    void resetAccumulatedStats(Device device) override
+    {
+        library->reset_totals(device);
+        blocks.reset_totals(device);
+    }
+    void resetPeakStats(Device device) override { library->reset_peaks(device); }
+
+    /* cuDNN sizes its workspaces by this: what a request could get now, if caches and idle memory go to it. */
+    void cacheInfo(Device device, size_t *largest) override
+    {
+        weir_torch_stats stats = stats_opened(device);
+        uint64_t room = stats.memory_free + stats.idle + stats.cached;
+        if (stats.max_size)
+            room = std::min(room, stats.max_size - std::min(stats.max_size, stats.active));
+        *largest = static_cast<size_t>(room);
+    }
+    std::pair<size_t, size_t> getMemoryInfo(Device device)
+    {
+        weir_torch_stats stats = stats_opened(device);
+        return { stats.memory_free, stats.memory };
+    }
+
+    /* One segment for each live block: where in CUDA's pools they lie is CUDA's own affair. */
+    caching::SnapshotInfo snapshot()
+    {
+        caching::SnapshotInfo info{};
+        blocks.each([&info](const Block &block) {
+            caching::SegmentInfo segment{};
+            segment.device = block.device;
+            segment.address = reinterpret_cast<uintptr_t>(block.ptr);
+            segment.total_size = segment.requested_size = segment.allocated_size = segment.active_size = block.size;
+            segment.stream = block.stream;
+            segment.is_large = true;
+            caching::BlockInfo part{};
+            part.size = part.requested_size = block.size;
+            part.allocated = part.active = true;
+            segment.blocks.push_back(part);
+            info.segments.push_back(segment);
+        });
+        return info;
+    }
+    caching::SnapshotInfo snapshot(PoolId id, bool = true)
+    {
+        if (id.first || id.second)
+            not_supported("a snapshot of a single pool", "take memory_snapshot() of all");
+        return snapshot();
+    }
+    caching::SnapshotInfo snapshot(PoolId id) { return snapshot(id, true); }
+
+    /* Bounds */
+
+    void emptyCache() { library->reset(); }
+    void emptyCache(PoolId id)
+    {
+        /* That of a pool of its own comes back by itself when it was released. */
+        if (!id.first && !id.second)
+            library->reset();
+    }
+    void setMemoryFraction(double fraction, Device device) override
+    {
+        TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1, "weir: the memory fraction is ", fraction, ": it has to be from 0 to 1");
+        library->memory_fraction(fraction, device);
+        std::lock_guard<std::mutex> guard(lock);
+        fractions[device] = fraction;
+    }
+    double getMemoryFraction(Device device)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        auto found = fractions.find(device);
+        return found == fractions.end() ? 1.0 : found->second;
+    }
+
+    /* Pools of graphs. A MemPool counts as a use of its own: it comes without a begin, and releases like everyone. */
+
+    void beginAllocateToPool(Device device, PoolId id, std::function<bool(cudaStream_t)>) override
+    {
+        library->begin_allocate_to_pool(device, c_id(id));
+    }
+    void endAllocateToPool(Device device, PoolId id) override { library->end_allocate_to_pool(device, c_id(id)); }
+    void releasePool(Device device, PoolId id) override
+    {
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            auto found = holds.find({ device, id });
+            if (found != holds.end()) {
+                if (--found->second == 0)
+                    holds.erase(found);
+                return;
+            }
+        }
+        library->release_pool(device, c_id(id));
+    }
+    void createOrIncrefPool(Device device, PoolId id, std::shared_ptr<caching::CUDAAllocator> own = nullptr)
+    {
+        if (own && own.get() != this)
+            not_supported("a MemPool with an allocator of its own", "use it without weir.torch.enable()");
+        std::lock_guard<std::mutex> guard(lock);
+        holds[{ device, id }]++;
+    }
+    int getPoolUseCount(Device device, PoolId id)
+    {
+        int uses = library->pool_uses(device, c_id(id));
+        std::lock_guard<std::mutex> guard(lock);
+        auto found = holds.find({ device, id });
+        return found == holds.end() ? uses : uses + found->second;
+    }
+    void setUseOnOOM(Device, PoolId, bool) {}
+    void setUseOnOOM(Device, PoolId) {}
+    void setNoSplit(Device, PoolId) {}
+    bool checkPoolLiveAllocations(Device device, PoolId id, const std::unordered_set<void *> &expected) override
+    {
+        /* Only torch.compile's graph trees ask, and they expect that what a first run without a capture made is in the pool as well. */
+        std::vector<const void *> ptrs(expected.begin(), expected.end());
+        return library->pool_has(device, c_id(id), ptrs.data(), ptrs.size()) != 0 ? true : no_trees();
+    }
+
+    /* What stays torch's alone */
+
+    bool isHistoryEnabled() override { return false; }
+    void recordHistory(bool enabled, caching::CreateContextFn, size_t, caching::RecordContext)
+    {
+        if (enabled)
+            not_supported("recording of the memory history", "run without Weir to record it");
+    }
+    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when, bool)
+    {
+        recordHistory(enabled, context, entries, when);
+    }
+    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when, bool,
+                       const std::vector<std::string> &)
+    {
+        recordHistory(enabled, context, entries, when);
+    }
+    void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        observers.push_back(std::move(observer));
+    }
+    void attachAllocatorTraceTracker(caching::AllocatorTraceTracker) override
+    {
+        not_supported("tracing of segments (TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK)", "unset the variable");
+    }
+    std::shared_ptr<void> getIpcDevPtr(std::string) override { no_ipc(); }
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
+    caching::ShareableHandle shareIpcHandle(void *) override { no_ipc(); }
+#endif
+    std::shared_ptr<caching::AllocatorState> getCheckpointState(Device, PoolId) override { no_trees(); }
+    caching::CheckpointDelta setCheckpointPoolState(Device, std::shared_ptr<caching::AllocatorState>) override { no_trees(); }
+
+    /* Other GPUs */
+
+    /* From now on torch's kernels on `device` may touch what is on `owner`: what cudaMalloc made, and Weir's pools. */
+    void enablePeerAccess(Device device, Device owner) override
+    {
+        Pluggable::enablePeerAccess(device, owner);
+        weir *w = opened(owner);
+        weir_error error = WEIR_ERROR_INIT;
+        weir_stats *taken;
+        TORCH_CHECK(library->weir_stats_take(w, &error, &taken) == WEIR_OK, "weir: ", error.text);
+        std::unique_ptr<weir_stats, decltype(library->weir_stats_free)> stats(taken, library->weir_stats_free);
+        const weir_pool_stats *figures;
+        for (size_t i = 0; (figures = library->weir_stats_pool(stats.get(), i)); i++) {
+            weir_pool *pool;
+            if (figures->device != owner || figures->is_private ||
+                library->weir_pool_get(w, figures->name, owner, &error, &pool) != WEIR_OK)
+                continue;
+            grant(library->weir_pool_handle(pool), device);
+            grant(library->weir_pool_small_handle(pool), device);
+        }
+    }
+    /* Plain copies reach a pool from another GPU only once that was granted; these always do. */
+    cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t size, cudaStream_t stream, bool) override
+    {
+        if (to_device == from_device)
+            return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
+        return cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream);
+    }
+
+private:
+    static weir_torch_pool_id c_id(PoolId id) { return { id.first, id.second }; }
+
+    [[noreturn]] static void no_ipc()
+    {
+        not_supported("sharing CUDA tensors with other processes (torch.multiprocessing)", "see weir-share(7) for how Weir shares memory");
+    }
+    [[noreturn]] static bool no_trees()
+    {
+        not_supported("torch.compile(mode=\"reduce-overhead\")",
+                      "compile in another mode, and capture with torch.cuda.graph or make_graphed_callables");
+    }
+
+    void *get_here(size_t size, Device &device)
+    {
+        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+        return get(size, device, c10::cuda::getCurrentCUDAStream(device).stream());
+    }
+
+    void *get(size_t size, Device device, cudaStream_t stream)
+    {
+        if (!size)
+            return nullptr;
+        void *ptr = nullptr;
+        if (C10_LIKELY(static_cast<ssize_t>(size) > 0))
+            ptr = library->pool_malloc(static_cast<ssize_t>(size), device, stream);
+        if (C10_UNLIKELY(!ptr))
+            ptr = get_or_throw(size, device, stream);
+        try {
+            blocks.insert({ ptr, size, stream, device });
+        } catch (...) {
+            library->free(ptr, static_cast<ssize_t>(size), device, stream);
+            throw;
+        }
+        if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+            profile(ptr, static_cast<int64_t>(size), device);
+        return ptr;
+    }
+
+    C10_NOINLINE void *get_or_throw(size_t size, Device device, cudaStream_t stream);
+    C10_NOINLINE static void profile(void *ptr, int64_t size, Device device);
+
+    /* The weir of a device that torch may not have allocated on yet. */
+    static weir *opened(Device device)
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir *w;
+        TORCH_CHECK(library->get(device, &error, &w) == WEIR_OK, "weir: ", error.text);
+        return w;
+    }
+    static weir_torch_stats stats_opened(Device device)
+    {
+        opened(device);
+        return stats_of(device);
+    }
+
+    static void grant(weir_cuda_pool pool, Device device)
+    {
+        cudaMemAccessDesc access = {};
+        access.location.type = cudaMemLocationTypeDevice;
+        access.location.id = device;
+        access.flags = cudaMemAccessFlagsProtReadWrite;
+        if (pool)
+            C10_CUDA_CHECK(cudaMemPoolSetAccess(pool, &access, 1));
+    }
+
+    Blocks blocks;
+    std::mutex lock; /* of what follows; a leaf */
+    std::map<Device, double> fractions;
+    std::map<std::pair<Device, PoolId>, int> holds; /* uses of pools without a begin */
+    std::vector<caching::OutOfMemoryObserver> observers;
+};
+
+/* Weir's ladder was in vain. What other parts of torch can give back is tried once, then the request has failed. */
+void *Weir::get_or_throw(size_t size, Device device, cudaStream_t stream)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    if (static_cast<ssize_t>(size) > 0) {
+        library->report(&error);
+        if (error.status == WEIR_OUT_OF_MEMORY) {
+            bool freed = false;
+            for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+                freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+            if (freed) {
+                if (void *ptr = library->pool_malloc(static_cast<ssize_t>(size), device, stream))
+                    return ptr;
+                library->report(&error);
+            }
+        }
+        if (error.status != WEIR_OUT_OF_MEMORY)
+            C10_THROW_ERROR(Error, std::string("weir: ") + error.text);
+    }
+    weir_torch_stats stats = stats_or_none(device);
+    std::vector<caching::OutOfMemoryObserver> copy;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        copy = observers;
+    }
+    for (const auto &observer : copy)
+        observer(device, size, stats.max_size ? stats.max_size : stats.memory, stats.memory_free);
+    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), stats.allocated, stats.reserved,
+                                     c10::Device(c10::DeviceType::CUDA, device));
+    std::string text = "CUDA out of memory. Tried to allocate " + words_of(size) + ". GPU " + std::to_string(device) +
+                       " has a total capacity of " + words_of(stats.memory) + " of which " + words_of(stats.memory_free) + " is free. " +
+                       words_of(stats.allocated) + " is allocated by PyTorch, and " + words_of(stats.reserved) +
+                       " is reserved by Weir for it.";
+    if (stats.max_size)
+        text += " At most " + words_of(stats.max_size) + " is allowed.";
+    C10_THROW_ERROR(OutOfMemoryError, error.text[0] ? text + "\n" + error.text : text);
+}
+
+void Weir::profile(void *ptr, int64_t size, Device device)
+{
+    weir_torch_stats stats = stats_or_none(device);
+    c10::reportMemoryUsageToProfiler(ptr, size, stats.allocated, stats.reserved, c10::Device(c10::DeviceType::CUDA, device));
+}
+
+/* Never destroyed: tensors are freed while the process ends. */
+std::shared_ptr<caching::CUDAAllocator> *weir_allocator;
+
+void free_block(void *ptr)
+{
+    static_cast<Weir *>(weir_allocator->get())->raw_delete(ptr);
+}
+
+int stream_lives(int device, weir_cuda_stream stream)
+{
+    c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(static_cast<Device>(device));
+    return current.stream() == stream && is_of_torch(current);
+}
+
+std::shared_ptr<caching::CUDAAllocator> allocator(const std::string &path)
+{
+    if (!weir_allocator) {
+        library = new Library(path.c_str());
+        pthread_atfork(nullptr, nullptr, [] { forked = true; });
+        weir_allocator = new std::shared_ptr<caching::CUDAAllocator>(new Weir());
+        library->set_stream_fn(stream_lives);
+    }
+    return *weir_allocator;
+}
+
+} // namespace
+
+PYBIND11_MODULE(weir_torch_shim, module)
+{
+    pybind11::module_::import("torch"); /* registers the type that allocator() returns */
+    module.doc() = "Weir as an allocator of the torch that this was compiled against; see weir.torch.";
+    module.attr("weir_version") = Library::built_for();
+    module.attr("stats_size") = sizeof(weir_torch_stats);
+    module.def("allocator", &allocator, pybind11::arg("library_path"),
+               "The allocator, as torch.cuda.memory._CUDAAllocator takes it. One for the process, whichever path is named later.");
+}

@@ -1,0 +1,1 @@
+../../../torch/weir_torch.h

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "plugin/torch/arena.h"
+
+#include <stdlib.h>
+
+#define MIB ((size_t)1 << 20)
+/* The sizes that torch's own allocator takes from CUDA: small parts share a chunk of 2 MiB, middling ones one of 20. */
+#define SMALL MIB
+#define SMALL_CHUNK (2 * MIB)
+#define MIDDLE (10 * MIB)
+#define MIDDLE_CHUNK (20 * MIB)
+
+struct torch_arena_part {
+    struct torch_arena_part *before, *behind; /* its neighbours in the chunk */
+    struct torch_arena_part *next, **link;    /* in the list of free parts, or in a bucket of live ones */
+    struct torch_arena_chunk *chunk;
+    char *ptr;
+    size_t size;  /* a multiple of the step */
+    size_t asked; /* 0: free */
+};
+
+struct torch_arena_chunk {
+    struct torch_arena_chunk *next;
+    const void *key;
+    char *base;
+    size_t size;
+    struct torch_arena_part *first;
+};
+
+static void list_part(struct torch_arena_part **list, struct torch_arena_part *part)
+{
+    part->next = *list;
+    part->link = list;
+    if (part->next)
+        part->next->link = &part->next;
+    *list = part;
+}
+
+static void unlist_part(struct torch_arena_part *part)
+{
+    *part->link = part->next;
+    if (part->next)
+        part->next->link = part->link;
+}
+
+static size_t bucket_of(const void *ptr)
+{
+    return (size_t)(((uint64_t)(uintptr_t)ptr / TORCH_ARENA_STEP * UINT64_C(0x9E3779B97F4A7C15)) >> 32) % TORCH_ARENA_BUCKETS;
+}
+
+static struct torch_arena_part *find_live(const struct torch_arena *arena, const void *ptr)
+{
+    struct torch_arena_part *part = arena->live_parts[bucket_of(ptr)];
+    while (part && part->ptr != ptr)
+        part = part->next;
+    return part;
+}
+
+size_t torch_arena_chunk_size(size_t size)
+{
+    if (size <= SMALL)
+        return SMALL_CHUNK;
+    if (size <= MIDDLE)
+        return MIDDLE_CHUNK;
+    if (size > SIZE_MAX - TORCH_ARENA_STEP - SMALL_CHUNK)
+        return 0;
+    return (size + TORCH_ARENA_STEP + SMALL_CHUNK - 1) / SMALL_CHUNK * SMALL_CHUNK;
+}
+
+bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, size_t size)
+{
+    struct torch_arena_chunk *chunk = malloc(sizeof *chunk);
+    struct torch_arena_part *part = malloc(sizeof *part);
+    if (!chunk || !part) {
+        free(chunk);
+        free(part);
+        return false;
+    }
+    *chunk = (struct torch_arena_chunk){ .next = arena->chunks, .key = key, .base = base, .size = size, .first = part };
+    *part = (struct torch_arena_part){ .chunk = chunk, .ptr = chunk->base + TORCH_ARENA_STEP };
+    part->size = (size - TORCH_ARENA_STEP) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    arena->chunks = chunk;
+    arena->chunk_bytes += size;
+    list_part(&arena->free_parts, part);
+    return true;
+}
+
+static struct torch_arena_part *find_free(const struct torch_arena *arena, const void *key, size_t size)
+{
+    struct torch_arena_part *best = NULL;
+    for (struct torch_arena_part *part = arena->free_parts; part; part = part->next)
+        if (part->chunk->key == key && part->size >= size && (!best || part->size < best->size))
+            best = part;
+    return best;
+}
+
+/* What is behind the first `size` bytes becomes a part of its own. Where there is no host memory for that, it stays with them. */
+static void split(struct torch_arena *arena, struct torch_arena_part *part, size_t size)
+{
+    struct torch_arena_part *rest = part->size > size ? malloc(sizeof *rest) : NULL;
+    if (!rest)
+        return;
+    *rest = (struct torch_arena_part){ .before = part, .behind = part->behind, .chunk = part->chunk };
+    rest->ptr = part->ptr + size;
+    rest->size = part->size - size;
+    if (rest->behind)
+        rest->behind->before = rest;
+    part->behind = rest;
+    part->size = size;
+    list_part(&arena->free_parts, rest);
+}
+
+void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size)
+{
+    if (size > SIZE_MAX - TORCH_ARENA_STEP)
+        return NULL;
+    size_t rounded = (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    struct torch_arena_part *part = find_free(arena, key, rounded);
+    if (!part)
+        return NULL;
+    unlist_part(part);
+    split(arena, part, rounded);
+    part->asked = size;
+    list_part(&arena->live_parts[bucket_of(part->ptr)], part);
+    arena->live_bytes += size;
+    arena->live_count++;
+    return part->ptr;
+}
+
+bool torch_arena_has(const struct torch_arena *arena, const void *ptr)
+{
+    return find_live(arena, ptr);
+}
+
+/* Appends a free part to the one before it, which is listed or about to be. */
+static void append(struct torch_arena_part *part, struct torch_arena_part *behind)
+{
+    part->size += behind->size;
+    part->behind = behind->behind;
+    if (part->behind)
+        part->behind->before = part;
+    free(behind);
+}
+
+bool torch_arena_give(struct torch_arena *arena, const void *ptr)
+{
+    struct torch_arena_part *part = find_live(arena, ptr);
+    if (!part)
+        return false;
+    unlist_part(part);
+    arena->live_bytes -= part->asked;
+    arena->live_count--;
+    part->asked = 0;
+    if (part->behind && !part->behind->asked) {
+        unlist_part(part->behind);
+        append(part, part->behind);
+    }
+    if (part->before && !part->before->asked)
+        append(part->before, part);
+    else
+        list_part(&arena->free_parts, part);
+    return true;
+}
+
+struct torch_arena_chunk *torch_arena_empty_chunk(const struct torch_arena *arena, const struct torch_arena_chunk *after)
+{
+    struct torch_arena_chunk *chunk = after ? after->next : arena->chunks;
+    while (chunk && (chunk->first->asked || chunk->first->behind))
+        chunk = chunk->next;
+    return chunk;
+}
+
+void *torch_arena_chunk_base(const struct torch_arena_chunk *chunk)
+{
+    return chunk->base;
+}
+
+void torch_arena_remove(struct torch_arena *arena, struct torch_arena_chunk *chunk)
+{
+    struct torch_arena_chunk **link = &arena->chunks;
+    while (*link != chunk)
+        link = &(*link)->next;
+    *link = chunk->next;
+    arena->chunk_bytes -= chunk->size;
+    unlist_part(chunk->first);
+    free(chunk->first);
+    free(chunk);
+}
+
+void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data)
+{
+    for (const struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next)
+        use(chunk->base, chunk->size, data);
+}
+
+void torch_arena_each_live(const struct torch_arena *arena, void (*use)(const void *ptr, uint64_t size, void *data), void *data)
+{
+    for (size_t i = 0; i < TORCH_ARENA_BUCKETS; i++)
+        for (const struct torch_arena_part *part = arena->live_parts[i]; part; part = part->next)
+            use(part->ptr, part->asked, data);
+}

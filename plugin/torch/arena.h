@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena.h - memory that is there already, in chunks, handed out in parts: best fit, with splitting and coalescing.
+ *
+ * Each chunk serves one stream, named by a key. The first TORCH_ARENA_STEP bytes of a chunk are never handed out, so that no part has the
+ * address of a chunk. Pure: it never touches the memory. Owned by a reserve; who has its device's lock may use it.
+ */
+#ifndef WEIR_TORCH_ARENA_H
+#define WEIR_TORCH_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TORCH_ARENA_STEP 512 /* parts begin at multiples of so many bytes, as CUDA's blocks do */
+#define TORCH_ARENA_BUCKETS 256
+
+struct torch_arena_part;
+struct torch_arena_chunk;
+
+/* parts live + parts free + one step = the bytes of each chunk. All zero: an empty arena. */
+struct torch_arena {
+    struct torch_arena_chunk *chunks;
+    struct torch_arena_part *free_parts; /* of all chunks, in no order */
+    struct torch_arena_part *live_parts[TORCH_ARENA_BUCKETS]; /* by address */
+    uint64_t chunk_bytes;
+    uint64_t live_bytes; /* asked for */
+    size_t live_count;
+};
+
+/* A chunk for that key; the caller's memory. false: no host memory. */
+bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, size_t size);
+
+/* How large a chunk has to be for a part of this size. 0: none can be. */
+size_t torch_arena_chunk_size(size_t size);
+
+/* The smallest free part of that key's chunks in which `size` bytes fit; NULL: there is none. size > 0. */
+void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size);
+
+bool torch_arena_has(const struct torch_arena *arena, const void *ptr);
+
+/* false: not a live part of this arena. */
+bool torch_arena_give(struct torch_arena *arena, const void *ptr);
+
+/* A chunk without live parts, the first one or the next one behind `after`; NULL: none. torch_arena_remove() gives its memory back to the
+   caller. */
+struct torch_arena_chunk *torch_arena_empty_chunk(const struct torch_arena *arena, const struct torch_arena_chunk *after);
+void *torch_arena_chunk_base(const struct torch_arena_chunk *chunk);
+void torch_arena_remove(struct torch_arena *arena, struct torch_arena_chunk *chunk);
+
+/* Calls `use` for each chunk, and for each live part with the bytes asked for. */
+void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data);
+void torch_arena_each_live(const struct torch_arena *arena, void (*use)(const void *ptr, uint64_t size, void *data), void *data);
+
+#endif

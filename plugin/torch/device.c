@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "plugin/torch/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/torch/late.h"
+
+_Atomic unsigned torch_busy;
+
+static atomic_bool is_over;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static struct torch_device *_Atomic devices[TORCH_DEVICES_MAX]; /* set under `opening` */
+static _Atomic int device_count;
+
+/* Guarded by `opening`. */
+static weir_options options = WEIR_OPTIONS_INIT; /* its strings are ours */
+static struct {
+    bool is_set;
+    double value;
+} fractions[TORCH_DEVICES_MAX];
+static bool watches_exit;
+
+bool torch_is_over(void)
+{
+    return atomic_load_explicit(&is_over, memory_order_relaxed) || weir__is_forked();
+}
+
+struct torch_device *torch_device_find(int index)
+{
+    return index >= 0 && index < TORCH_DEVICES_MAX ? atomic_load_explicit(&devices[index], memory_order_acquire) : NULL;
+}
+
+struct torch_device *torch_device_next(int after)
+{
+    struct torch_device *device = NULL;
+    while (!device && ++after < TORCH_DEVICES_MAX)
+        device = torch_device_find(after);
+    return device;
+}
+
+int torch_device_count(void)
+{
+    return atomic_load_explicit(&device_count, memory_order_relaxed);
+}
+
+void weir_torch_init(int count)
+{
+    atomic_store_explicit(&device_count, count, memory_order_relaxed);
+}
+
+/* The policy --------------------------------------------------------------------------------------------------------------------------- */
+
+static bool copy_string(const char *from, const char **to)
+{
+    *to = from ? strdup(from) : NULL;
+    return *to || !from;
+}
+
+static void clear_options(weir_options *set)
+{
+    free((char *)set->policy_file);
+    free((char *)set->policy_text);
+    free((char *)set->gpu);
+    *set = (weir_options)WEIR_OPTIONS_INIT;
+}
+
+weir_status weir_torch_configure(const weir_options *wanted, weir_error *error)
+{
+    weir_options copy = WEIR_OPTIONS_INIT;
+    weir_status status = weir__check_fork(error);
+    if (status == WEIR_OK)
+        status = weir__policy_check(wanted, error);
+    if (status != WEIR_OK)
+        return status;
+    if (wanted) {
+        copy.log = wanted->log;
+        copy.log_data = wanted->log_data;
+        if (!copy_string(wanted->policy_file, &copy.policy_file) || !copy_string(wanted->policy_text, &copy.policy_text) ||
+            !copy_string(wanted->gpu, &copy.gpu)) {
+            clear_options(&copy);
+            return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
+        }
+    }
+    pthread_mutex_lock(&opening);
+    struct torch_device *open = torch_device_next(-1);
+    if (!open) {
+        clear_options(&options);
+        options = copy;
+    }
+    pthread_mutex_unlock(&opening);
+    if (!open)
+        return WEIR_OK;
+    clear_options(&copy);
+    return weir__fail(error, WEIR_BUSY, "Weir serves device %d already, by another policy: configure it before the first allocation",
+                      open->index);
+}
+
+/* A part that is the whole memory of the device needs no cap. A cap of 0 would be none. */
+static void apply_fraction(struct torch_device *device)
+{
+    double part = fractions[device->index].value * (double)device->memory;
+    uint64_t cap = part >= 1 ? (uint64_t)part : 1;
+    weir__pool_set_limit(device->pool, fractions[device->index].is_set && cap < device->memory ? cap : 0);
+}
+
+void weir_torch_memory_fraction(double fraction, int index)
+{
+    if (index < 0 || index >= TORCH_DEVICES_MAX || torch_is_over())
+        return;
+    pthread_mutex_lock(&opening);
+    struct torch_device *device = torch_device_find(index);
+    fractions[index].is_set = true;
+    fractions[index].value = fraction;
+    if (device)
+        apply_fraction(device);
+    pthread_mutex_unlock(&opening);
+}
+
+/* Opening ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void on_exit_of_process(void)
+{
+    atomic_store(&is_over, true);
+    atomic_fetch_add(&torch_busy, 1);
+}
+
+/* Called with `opening`. */
+static weir_status open_weir(struct torch_device *device, weir_error *error)
+{
+    /* From the device's own memory nothing can come where the default pool is not there. */
+    weir_status status = weir__open_on(&options, device->index, error, &device->w);
+    if (status != WEIR_OK)
+        return status;
+    status = weir_pool_get(device->w, NULL, device->index, error, &device->pool);
+    unsigned id;
+    if (status == WEIR_OK)
+        status = weir_oom_add(device->w, torch_late_spare, device, error, &id);
+    if (status == WEIR_OK && !watches_exit && atexit(on_exit_of_process) != 0)
+        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for an exit handler");
+    if (status != WEIR_OK) {
+        weir_close(device->w);
+        return status;
+    }
+    watches_exit = true;
+    device->gpu = device->w->gpu;
+    device->device = &device->w->devices[device->index];
+    device->memory = device->device->info.memory;
+    weir__captures_refuse(device->w);
+    weir__captures_relax(device->w);
+    apply_fraction(device);
+    return WEIR_OK;
+}
+
+/* Another thread may capture on another device, and opening makes calls that would spoil that. Called with `opening`. */
+static weir_status open_relaxed(struct torch_device *device, weir_error *error)
+{
+    const struct torch_device *other = torch_device_next(-1);
+    if (!other)
+        return open_weir(device, error);
+    enum gpu_capture_mode mode = weir__relaxed_begin(other->gpu);
+    weir_status status = open_weir(device, error);
+    weir__relaxed_end(other->gpu, mode);
+    return status;
+}
+
+static struct torch_device *open_device(int index, weir_error *error)
+{
+    struct torch_device *device = calloc(1, sizeof *device);
+    if (!device) {
+        weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for device %d", index);
+        return NULL;
+    }
+    device->index = index;
+    weir__spin_init(&device->late_lock);
+    pthread_mutex_init(&device->reserve_lock, NULL);
+    device->totals.size = sizeof device->totals;
+    if (open_relaxed(device, error) == WEIR_OK) {
+        atomic_store_explicit(&devices[index], device, memory_order_release);
+        return device;
+    }
+    pthread_mutex_destroy(&device->reserve_lock);
+    free(device);
+    return NULL;
+}
+
+struct torch_device *torch_device_open(int index, weir_error *error)
+{
+    struct torch_device *device = torch_device_find(index);
+    if (weir__check_fork(error) != WEIR_OK)
+        return NULL;
+    if (atomic_load(&is_over)) {
+        weir__fail(error, WEIR_INVALID, "the process is ending: nothing can be allocated any more");
+        return NULL;
+    }
+    if (device)
+        return device;
+    if (index < 0 || index >= TORCH_DEVICES_MAX) {
+        weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: devices are counted from 0, and at most %d", index,
+                   TORCH_DEVICES_MAX);
+        return NULL;
+    }
+    pthread_mutex_lock(&opening);
+    device = torch_device_find(index);
+    if (!device)
+        device = open_device(index, error);
+    pthread_mutex_unlock(&opening);
+    return device;
+}
+
+weir_status weir_torch_get(int index, weir_error *error, weir **w)
+{
+    weir_error own = WEIR_ERROR_INIT;
+    weir_error *first = error ? error : &own;
+    if (!w)
+        return weir__fail(error, WEIR_INVALID, "weir_torch_get: w must not be NULL");
+    struct torch_device *device = torch_device_open(index, first);
+    if (!device)
+        return first->status;
+    *w = device->w;
+    return WEIR_OK;
+}
+
+/* Streams of Weir's own ---------------------------------------------------------------------------------------------------------------- */
+
+gpu_stream torch_device_stream(struct torch_device *device, gpu_stream _Atomic *place, int *code)
+{
+    gpu_stream stream = atomic_load_explicit(place, memory_order_acquire), none = NULL;
+    if (stream)
+        return stream;
+    *code = device->gpu->stream_create(device->index, &stream);
+    if (*code != GPU_SUCCESS) {
+        device->gpu->forget_error(*code);
+        return NULL;
+    }
+    if (atomic_compare_exchange_strong(place, &none, stream))
+        return stream;
+    device->gpu->stream_destroy(stream);
+    return none;
+}

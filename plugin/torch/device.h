@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * device.h - what the plug-in keeps for each CUDA device: its weir, opened by the first allocation there, and what waits there.
+ *
+ * Made once and kept for ever, as torch frees tensors until the process ends. Members say what guards them; those without a word are fixed.
+ *
+ * Lock order, outermost first: that under which devices are opened, that under which streams are, then what Weir takes
+ * (lib/weir_internal.h). `late_lock`, `reserve_lock` and the locks of streams and notes are leaves: no call of CUDA is made under them, nor
+ * any of Weir's but weir__block_orphan() under reserve_lock, which takes leaves of Weir's.
+ */
+#ifndef WEIR_TORCH_DEVICE_H
+#define WEIR_TORCH_DEVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "lib/attach.h"
+#include "plugin/torch/weir_torch.h"
+
+#define TORCH_DEVICES_MAX 64
+
+struct torch_note;
+struct torch_reserve;
+struct torch_capture;
+
+struct torch_device {
+    int index;
+    weir *w;
+    weir_pool *pool; /* the default one */
+    const struct gpu *gpu;
+    struct weir__device *device; /* its part of w */
+    uint64_t memory;             /* bytes in all */
+
+    /* Streams of Weir's own, made when they are first needed; atomic. */
+    gpu_stream _Atomic behind; /* where recorded blocks are freed: it waits for others, and nobody for it */
+    gpu_stream _Atomic fill;   /* where chunks of reserves are allocated, and synchronised */
+
+    _Atomic unsigned begun; /* begins of torch without their end: something may capture */
+
+    weir__spin late_lock;
+    struct torch_note *late;        /* frees that were refused, to be tried again; guarded by late_lock */
+    _Atomic size_t late_count;      /* how many they are */
+    _Atomic uint64_t waiting_bytes; /* of these, and of those that wait in streams: freed by torch, and live to Weir */
+    _Atomic uint64_t waiting_count;
+
+    pthread_mutex_t reserve_lock;
+    struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
+    struct torch_capture *captures; /* the latest first */
+    uint64_t chunk_bytes, chunk_bytes_low; /* what graphs keep, and its lowest value since the peaks were reset */
+    uint64_t graph_bytes_high;             /* of live parts */
+    uint64_t graph_mallocs, chunk_mallocs; /* parts, and chunks taken from Weir, ever */
+    size_t chunk_count;
+    _Atomic size_t graph_live;       /* live parts; changed under reserve_lock */
+    weir_torch_stats totals;         /* what the totals were at their last reset */
+};
+
+/* How many things there are that make calls look twice: begins without an end, frees that were refused, the end of the process. Nearly
+   always 0. */
+extern _Atomic unsigned torch_busy __attribute__((visibility("hidden")));
+static inline bool torch_is_busy(void)
+{
+    return atomic_load_explicit(&torch_busy, memory_order_relaxed) != 0;
+}
+
+/* main() has returned, or this is the child of a fork: CUDA must not be called any more. */
+bool torch_is_over(void);
+
+/* The device if it is open, else NULL. */
+struct torch_device *torch_device_find(int index);
+
+/* Opens it if it is not. NULL: failed, with the error filled. */
+struct torch_device *torch_device_open(int index, weir_error *error);
+
+/* The first open device after the number (-1: of all); NULL at the end. */
+struct torch_device *torch_device_next(int after);
+
+/* How many devices torch said there are; 0: it did not yet. */
+int torch_device_count(void);
+
+/* One of the two streams of Weir's own, made now if there is none. NULL: CUDA refused, with its code in *code. In relaxed capture mode. */
+gpu_stream torch_device_stream(struct torch_device *device, gpu_stream _Atomic *place, int *code);
+
+#endif

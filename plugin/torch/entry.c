@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * entry.c - what torch calls for each tensor: the ordinary case, of a stream that this thread has used before, and the way of all others.
+ */
+#include "config.h"
+
+#include "lib/flush.h"
+#include "lib/event.h"
+#include "plugin/torch/late.h"
+#include "plugin/torch/reserve.h"
+
+#define RECENT_COUNT 8 /* a power of two */
+
+/* The opened streams that this thread used last. They are never closed, so what stands here holds. */
+static __thread struct recent {
+    gpu_stream handle;
+    int device;
+    weir_stream *opened; /* NULL: an empty place */
+} recents[RECENT_COUNT];
+
+static __thread weir_error report;
+
+static inline struct recent *recent_of(int device, gpu_stream handle)
+{
+    uint64_t hashed = ((uint64_t)(uintptr_t)handle + (uint64_t)device) * UINT64_C(0x9E3779B97F4A7C15);
+    return &recents[hashed >> 61];
+}
+_Static_assert(RECENT_COUNT == 8, "three bits of the hash choose the place");
+
+static inline bool is_recent(const struct recent *recent, int device, gpu_stream handle)
+{
+    return recent->opened && recent->handle == handle && recent->device == device;
+}
+
+void weir_torch_report(weir_error *error)
+{
+    *error = report;
+}
+
+/* Only what says that there is no error: the text alone is a page long. */
+static weir_error *clear_report(void)
+{
+    report.status = WEIR_OK;
+    report.cuda_code = 0;
+    report.line = report.column = 0;
+    report.file[0] = report.text[0] = '\0';
+    return &report;
+}
+
+/* Allocating --------------------------------------------------------------------------------------------------------------------------- */
+
+/* The stream is alive, and does not capture. false: it has no id. */
+static bool name_stream(struct torch_device *device, struct torch_stream *stream, uint64_t *id, int *code)
+{
+    *code = GPU_SUCCESS;
+    if (!device->device->has_stream_ids)
+        return false;
+    int former = weir__current_begin(device->gpu, device->index, stream->handle);
+    *code = device->gpu->stream_id(stream->handle, id);
+    weir__current_end(device->gpu, former);
+    if (*code != GPU_SUCCESS)
+        device->gpu->forget_error(*code);
+    else
+        torch_late_named(stream, device, *id);
+    return *code == GPU_SUCCESS;
+}
+
+/* On a stream that may be destroyed before the block is freed: which one it was is noted. */
+static weir_status malloc_external(struct torch_device *device, struct torch_stream *stream, size_t size, void **ptr)
+{
+    struct torch_note *note = torch_note_new();
+    int code;
+    if (!note)
+        return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %zu bytes", size);
+    note->has_id = name_stream(device, stream, &note->id, &code);
+    weir_status status = code == GPU_SUCCESS ? (weir_malloc)(device->w, ptr, size, device->index, stream->handle)
+                                             : weir__fail_gpu(&report, device->gpu, code, "%zu bytes on device %d: is the stream alive",
+                                                              size, device->index);
+    if (status != WEIR_OK) {
+        torch_note_free(note);
+        return status;
+    }
+    note->ptr = *ptr;
+    note->stream = stream;
+    torch_note_add(note);
+    return WEIR_OK;
+}
+
+/* On a stream that does not capture. */
+static weir_status malloc_plain(struct torch_device *device, gpu_stream handle, size_t size, void **ptr)
+{
+    struct torch_stream *stream = torch_stream_name(device, handle);
+    if (!stream)
+        return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
+    bool lives = atomic_load(&stream->lives);
+    weir_stream *opened = torch_stream_opened(stream, device);
+    if (lives && !opened) {
+        uint64_t id;
+        int code;
+        name_stream(device, stream, &id, &code);
+        opened = torch_stream_open(stream, device);
+    }
+    if (!lives)
+        return malloc_external(device, stream, size, ptr);
+    if (!opened)
+        return (weir_malloc)(device->w, ptr, size, device->index, handle);
+    *recent_of(device->index, handle) = (struct recent){ handle, device->index, opened };
+    return weir_stream_malloc(opened, ptr, size);
+}
+
+/* Whether the stream captures; what cannot be asked is left to the allocation to find out. */
+static bool captures(const struct torch_device *device, gpu_stream handle)
+{
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int former = weir__current_begin(device->gpu, device->index, handle);
+    int code = device->gpu->stream_capture_status(handle, &capture);
+    weir__current_end(device->gpu, former);
+    if (code != GPU_SUCCESS)
+        device->gpu->forget_error(code);
+    return code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
+}
+
+/* What no thread-local place knows, or could be a matter of captures. */
+static __attribute__((noinline)) void *malloc_otherwise(size_t size, int index, gpu_stream handle)
+{
+    struct torch_device *device = torch_device_open(index, clear_report());
+    void *ptr = NULL;
+    if (!device)
+        return NULL;
+    if (atomic_load_explicit(&device->late_count, memory_order_relaxed) && !atomic_load(&device->begun))
+        torch_late_retry(device);
+    if (captures(device, handle)) {
+        ptr = torch_reserve_malloc(device, handle, size, &report);
+        if (ptr || report.status != WEIR_OK)
+            return ptr;
+    }
+    weir_status status = malloc_plain(device, handle, size, &ptr);
+    if (status == WEIR_OK)
+        return ptr;
+    /* It began to capture just now. */
+    if (status == WEIR_CAPTURING && (ptr = torch_reserve_malloc(device, handle, size, clear_report())))
+        return ptr;
+    if (report.status == WEIR_OK)
+        weir_last_error(&report);
+    return NULL;
+}
+
+void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
+{
+    const struct recent *recent = recent_of(device, stream);
+    void *ptr;
+    if (size <= 0)
+        return NULL;
+    if (torch_is_busy() || !is_recent(recent, device, stream))
+        return malloc_otherwise((size_t)size, device, stream);
+    weir_status status = weir_stream_malloc(recent->opened, &ptr, (size_t)size);
+    if (status == WEIR_OK)
+        return ptr;
+    if (status == WEIR_CAPTURING)
+        return malloc_otherwise((size_t)size, device, stream);
+    weir_last_error(&report);
+    return NULL;
+}
+
+/* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
+
+static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int index, gpu_stream handle)
+{
+    struct torch_device *device = torch_is_over() ? NULL : torch_device_find(index);
+    bool is_lost = false;
+    if (!device)
+        return;
+    struct torch_note *note = torch_note_may_be(ptr) ? torch_note_take(ptr, &is_lost) : NULL;
+    if (!note && torch_reserve_free(device, ptr))
+        return;
+    if (note && torch_reserve_owns(device, ptr)) {
+        torch_late_keep(device, ptr, size, note);
+        return;
+    }
+    struct torch_stream *stream = is_lost && !note ? NULL : torch_stream_get(index, handle);
+    torch_late_free(device, ptr, size, stream, note);
+}
+
+void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream)
+{
+    const struct recent *recent = recent_of(device, stream);
+    if (!ptr)
+        return;
+    if (torch_is_busy() || torch_note_may_be(ptr) || !is_recent(recent, device, stream) ||
+        weir_stream_free(recent->opened, ptr) != WEIR_OK)
+        free_otherwise(ptr, size > 0 ? (size_t)size : 0, device, stream);
+}
+
+/* Other hooks -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether it is a block of the device, or a part of a reserve of it: torch names memory that came from elsewhere, too. */
+static bool is_ours(struct torch_device *device, const void *ptr)
+{
+    const struct weir__entry *entry = weir__blocks_look(&device->w->blocks, ptr);
+    return (entry && atomic_load_explicit(&entry->live, memory_order_acquire) &&
+            atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr) ||
+           torch_reserve_owns(device, ptr);
+}
+
+void weir_torch_record_stream(void *ptr, weir_cuda_stream handle)
+{
+    if (!ptr || torch_is_over())
+        return;
+    struct torch_device *device = torch_device_next(-1);
+    while (device && !is_ours(device, ptr))
+        device = torch_device_next(device->index);
+    if (!device)
+        return;
+    if (handle && handle != GPU_STREAM_LEGACY) {
+        torch_note_record(ptr, torch_stream_get(device->index, handle));
+        return;
+    }
+    /* The default stream of which device, torch does not say. */
+    for (struct torch_device *other = torch_device_next(-1); other; other = torch_device_next(other->index))
+        torch_note_record(ptr, torch_stream_get(other->index, NULL));
+}
+
+/* Lets CUDA see what was freed on the opened streams, and on the one of Weir's own. In relaxed capture mode. */
+static void wait_for_frees(struct torch_device *device)
+{
+    gpu_stream behind = atomic_load(&device->behind);
+    gpu_event event;
+    weir__flush_caches(device->device);
+    weir__wait_for_frees(device->device, UINT64_MAX);
+    if (behind && weir__event_behind(device->gpu, device->index, behind, &event)) {
+        weir__event_wait(device->gpu, event, UINT64_MAX);
+        weir__event_destroy(device->gpu, event);
+    }
+}
+
+static void reset_device(struct torch_device *device)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
+    torch_late_orphan(device);
+    torch_reserve_tidy(device);
+    torch_late_retry(device);
+    if (!atomic_load(&device->begun))
+        wait_for_frees(device);
+    for (weir_pool *pool = weir__device_next_pool(device->device, NULL); pool; pool = weir__device_next_pool(device->device, pool))
+        weir_pool_trim(pool, 0, NULL, NULL);
+    weir__relaxed_end(device->gpu, mode);
+}
+
+void weir_torch_reset(void)
+{
+    if (torch_is_over())
+        return;
+    for (struct torch_device *device = torch_device_next(-1); device; device = torch_device_next(device->index))
+        reset_device(device);
+}

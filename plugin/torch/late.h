@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * late.h - frees that are not ordinary: of blocks that other streams use, on streams that may be gone, or during a capture.
+ *
+ *  - A block that living streams use too is freed on a stream of Weir's own, behind an event of each of them. No stream of torch's waits.
+ *  - A block of a stream that may be gone waits until an allocation names that stream, and shows by its id that it is still the same one.
+ *  - A block that cannot be freed since a stream captures is *late*: it is tried again when the capture has ended.
+ *  - What no stream can take becomes an orphan of Weir's (lib/flush.h).
+ * Until it is freed such a block is live to Weir, and has a note, which is the free's own.
+ */
+#ifndef WEIR_TORCH_LATE_H
+#define WEIR_TORCH_LATE_H
+
+#include "plugin/torch/note.h"
+
+/* Frees the block. note: it is taken, or NULL; `stream` is what torch says, NULL where there is no record of it. */
+void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note);
+
+/* A part of a reserve that other streams use stays out of use until nothing captures. Takes the note. */
+void torch_late_keep(struct torch_device *device, void *ptr, size_t size, struct torch_note *note);
+
+/* Tries late frees again. */
+void torch_late_retry(struct torch_device *device);
+
+/* The stream is alive, and has this id: frees what waits for it. What waits for others of the same handle is orphaned. */
+void torch_late_named(struct torch_stream *stream, struct torch_device *device, uint64_t id);
+
+/* Makes orphans of all blocks of the device that wait for a stream. Returns their bytes. */
+uint64_t torch_late_orphan(struct torch_device *device);
+
+/* A weir_oom_fn; data: the device. */
+uint64_t torch_late_spare(void *data, int index, uint64_t needed);
+
+/* Calls `use` for each block of the device that is live to Weir and freed by torch, under leaf locks. */
+void torch_late_each(struct torch_device *device, void (*use)(const void *ptr, void *data), void *data);
+
+#endif

@@ -1,0 +1,39 @@
+## SPDX-License-Identifier: MIT
+## Everything but the function that throws and the version map, so that tests reach hidden symbols and need no C++.
+noinst_LTLIBRARIES += plugin/torch/libtorch.la
+plugin_torch_libtorch_la_SOURCES = \
+	%reldir%/arena.c \
+	%reldir%/arena.h \
+	%reldir%/device.c \
+	%reldir%/device.h \
+	%reldir%/entry.c \
+	%reldir%/late.c \
+	%reldir%/late.h \
+	%reldir%/list.c \
+	%reldir%/note.c \
+	%reldir%/note.h \
+	%reldir%/reserve.c \
+	%reldir%/reserve.h \
+	%reldir%/stats.c \
+	%reldir%/stream.c \
+	%reldir%/stream.h \
+	%reldir%/weir_torch.h
+## weir_torch.h is installed beside weir.h, and includes it so.
+plugin_torch_libtorch_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+plugin_torch_libtorch_la_LIBADD = share/libshare.la
+
+EXTRA_DIST += %reldir%/libweir-torch.map
+if HAVE_TORCH
+include_HEADERS += %reldir%/weir_torch.h
+lib_LTLIBRARIES += plugin/torch/libweir-torch.la
+plugin_torch_libweir_torch_la_SOURCES = %reldir%/throw.cc
+plugin_torch_libweir_torch_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+plugin_torch_libweir_torch_la_LIBADD = plugin/torch/libtorch.la
+## A module that nothing links, with its own copy of libweir, whose calls stay within it.
+plugin_torch_libweir_torch_la_LDFLAGS = $(AM_LDFLAGS) $(WEIR_LIB_LDFLAGS) $(WEIR_MODULE_LDFLAGS) \
+	-shared -module -avoid-version -no-undefined
+if HAVE_VERSION_MAP
+plugin_torch_libweir_torch_la_LDFLAGS += -Wl,--version-script=$(top_srcdir)/%reldir%/libweir-torch.map
+EXTRA_plugin_torch_libweir_torch_la_DEPENDENCIES = %reldir%/libweir-torch.map
+endif
+endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "plugin/torch/stream.h"
+
+#include <stdlib.h>
+
+#include "lib/stream.h"
+
+#define BUCKETS 256
+
+static struct torch_stream *_Atomic buckets[BUCKETS]; /* records are added at the head, and never go */
+static weir_torch_stream_fn _Atomic stream_fn;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* one thread at a time opens a stream; outside of all others */
+
+/* A fixed handle means another stream on each device; any other is one stream of the process. */
+static bool is_fixed(gpu_stream handle)
+{
+    return (uintptr_t)handle <= (uintptr_t)GPU_STREAM_PER_THREAD;
+}
+
+static size_t bucket_of(int device, gpu_stream handle)
+{
+    uint64_t hashed = (uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 32;
+    return (size_t)(is_fixed(handle) ? (uint64_t)device * 2 + (uintptr_t)handle : hashed) % BUCKETS;
+}
+
+static struct torch_stream *find(struct torch_stream *stream, int device, gpu_stream handle)
+{
+    while (stream && (stream->handle != handle || (is_fixed(handle) && atomic_load(&stream->device) != device)))
+        stream = stream->next;
+    return stream;
+}
+
+struct torch_stream *torch_stream_get(int device, gpu_stream handle)
+{
+    if (handle == GPU_STREAM_LEGACY)
+        handle = NULL; /* two names of one stream */
+    struct torch_stream *_Atomic *bucket = &buckets[bucket_of(device, handle)];
+    struct torch_stream *head = atomic_load_explicit(bucket, memory_order_acquire), *found = find(head, device, handle);
+    if (found)
+        return found;
+    struct torch_stream *made = calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    made->handle = handle;
+    weir__spin_init(&made->lock);
+    atomic_init(&made->device, is_fixed(handle) ? device : -1);
+    atomic_init(&made->lives, !handle);
+    /* The default stream lives, and the per-thread one is another in each thread. */
+    atomic_init(&made->is_asked, is_fixed(handle));
+    do {
+        if ((found = find(head, device, handle))) {
+            free(made);
+            return found;
+        }
+        made->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(bucket, &head, made, memory_order_acq_rel, memory_order_acquire));
+    return made;
+}
+
+struct torch_stream *torch_stream_name(struct torch_device *device, gpu_stream handle)
+{
+    struct torch_stream *stream = torch_stream_get(device->index, handle);
+    weir_torch_stream_fn fn = atomic_load(&stream_fn);
+    if (!stream)
+        return NULL;
+    if (atomic_load(&stream->device) != device->index)
+        atomic_store(&stream->device, device->index);
+    if (fn && !atomic_load(&stream->lives) && !atomic_exchange(&stream->is_asked, true) && fn(device->index, handle))
+        atomic_store(&stream->lives, true);
+    return stream;
+}
+
+void weir_torch_set_stream_fn(weir_torch_stream_fn fn)
+{
+    atomic_store(&stream_fn, fn);
+}
+
+void weir_torch_stream_lives(int device, weir_cuda_stream handle)
+{
+    /* The default stream needs no telling, and the per-thread one is not opened. Without host memory it is a stream like any other. */
+    struct torch_stream *stream = is_fixed(handle) || weir__is_forked() ? NULL : torch_stream_get(device, handle);
+    if (!stream)
+        return;
+    atomic_store(&stream->device, device);
+    atomic_store(&stream->lives, true);
+}
+
+weir_stream *torch_stream_opened(struct torch_stream *stream, const struct torch_device *device)
+{
+    weir_stream *opened = atomic_load_explicit(&stream->opened, memory_order_acquire);
+    return opened && opened->w == device->w ? opened : NULL;
+}
+
+weir_stream *torch_stream_open(struct torch_stream *stream, struct torch_device *device)
+{
+    weir_stream *opened = atomic_load_explicit(&stream->opened, memory_order_acquire);
+    if (!opened && atomic_load(&stream->lives)) {
+        pthread_mutex_lock(&opening);
+        opened = atomic_load_explicit(&stream->opened, memory_order_acquire);
+        enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
+        /* If this fails, as on a stream that captures, it is served without a cache, and opened another time. */
+        if (!opened && (weir_stream_open)(device->w, device->index, stream->handle, NULL, NULL, &opened) == WEIR_OK)
+            atomic_store_explicit(&stream->opened, opened, memory_order_release);
+        weir__relaxed_end(device->gpu, mode);
+        pthread_mutex_unlock(&opening);
+    }
+    return opened && opened->w == device->w ? opened : NULL;
+}
+
+struct torch_stream *torch_stream_next(struct torch_stream *after)
+{
+    size_t at = 0;
+    if (after) {
+        if (after->next)
+            return after->next;
+        int device = atomic_load(&after->device);
+        at = bucket_of(device, after->handle) + 1;
+    }
+    struct torch_stream *stream = NULL;
+    while (!stream && at < BUCKETS)
+        stream = atomic_load_explicit(&buckets[at++], memory_order_acquire);
+    return stream;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weir_torch.h - Weir as the allocator of PyTorch: the entry points that torch calls, and what the Python package and its shim ask.
+ *
+ * All of libweir-torch.so. It holds one weir for each device that torch allocates on, opened by the first allocation there, all from the
+ * same policy, and closed never: torch frees tensors until the process ends. Besides these functions it exports those of weir.h.
+ *
+ * None of them calls torch or Python, takes the GIL, exits or prints; any thread may call any of them. In the child of a fork allocations
+ * fail and frees do nothing. Only weir_torch_malloc throws. Sizes are bytes.
+ */
+#ifndef WEIR_TORCH_H
+#define WEIR_TORCH_H
+
+#include <sys/types.h>
+
+#include "weir.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What torch calls --------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Allocates on the device for work on the stream; size 0 gives NULL. When nothing helps, weir_torch_malloc throws std::bad_alloc, and
+ * weir_torch_pool_malloc returns NULL, which torch checks only in a MemPool: it must get the former as its allocator. The report of
+ * what was tried is weir_torch_report()'s on this thread.
+ * On a stream that captures, the block comes from the reserve of the graph (weir_torch_begin_allocate_to_pool), or, where torch has begun
+ * none, is refused.
+ */
+WEIR_API void *weir_torch_malloc(ssize_t size, int device, weir_cuda_stream stream);
+WEIR_API void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream);
+
+/* Frees what they gave, in the order of the stream it was allocated on; where other streams were recorded, behind their work too, and no
+   stream of torch's waits for that. The stream is not touched unless it is known to live for ever, or was used by an allocation since. */
+WEIR_API void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream);
+
+/* torch begins to use CUDA with so many devices. */
+WEIR_API void weir_torch_init(int device_count);
+
+/* empty_cache(): gives back what nobody uses, on every device in use. Waits for work of the streams that freed something; not where
+   something captures. */
+WEIR_API void weir_torch_reset(void);
+
+/* set_per_process_memory_fraction(): torch gets no more than this part of the device's memory from Weir, max_size or not. */
+WEIR_API void weir_torch_memory_fraction(double fraction, int device);
+
+/* The block is used by work on that stream too: see weir_torch_free(). */
+WEIR_API void weir_torch_record_stream(void *ptr, weir_cuda_stream stream);
+
+/*
+ * Memory of graphs. From begin to end, what is asked for on a stream that captures comes from the reserve of that id: memory that is there
+ * before the graph runs, used again by later blocks of the same stream, and kept until as many releases as begins were counted and its
+ * blocks are freed. A third argument, torch's filter, is not looked at. Blocks from before a capture that are freed during it wait
+ * for its end.
+ */
+typedef struct weir_torch_pool_id {
+    uint64_t first, second;
+} weir_torch_pool_id;
+WEIR_API void weir_torch_begin_allocate_to_pool(int device, weir_torch_pool_id id);
+WEIR_API void weir_torch_end_allocate_to_pool(int device, weir_torch_pool_id id);
+WEIR_API void weir_torch_release_pool(int device, weir_torch_pool_id id);
+
+/* What the Python package and the shim call -------------------------------------------------------------------------------------------- */
+
+/*
+ * Says from which policy the weirs are opened (options as weir_open(); NULL: all defaults), and checks it as far as can be done without
+ * touching CUDA. The strings are copied. `capture: relaxed` is in force whatever the policy says.
+ * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_INVALID, WEIR_NO_GPU (a build without CUDA), WEIR_BUSY (a weir is open already),
+ * WEIR_NO_HOST_MEMORY, WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_torch_configure(const weir_options *options, weir_error *error);
+
+/* The weir of that device, opened now if it is not yet. Borrowed, for ever. Statuses as weir_open(), WEIR_NOT_FOUND (device). */
+WEIR_API WEIR_CHECK weir_status weir_torch_get(int device, weir_error *error, weir **w);
+
+/* Why this thread's last allocation failed, as weir_last_error(), which has no news of a weir that could not be opened. */
+WEIR_API void weir_torch_report(weir_error *error);
+
+/* This stream of torch's lives until the process ends, as those of its stream pools do (and the default stream, which needs no telling): it
+   is opened, and gets a cache. Of others nothing is known after the call that named them. */
+WEIR_API void weir_torch_stream_lives(int device, weir_cuda_stream stream);
+
+/* Asked, once for each handle of each device, when it first allocates: whether it lives for ever, as above. Must not call Weir. */
+typedef int (*weir_torch_stream_fn)(int device, weir_cuda_stream stream);
+WEIR_API void weir_torch_set_stream_fn(weir_torch_stream_fn fn);
+
+/* Figures of one device, in torch's terms. All 0 where nothing was allocated yet. */
+typedef struct weir_torch_stats {
+    size_t size;             /* in: sizeof(weir_torch_stats) */
+    uint64_t memory;         /* the device's bytes in all, */
+    uint64_t memory_free;    /* and those free for all processes */
+    uint64_t allocated;      /* bytes in tensors: asked for and not freed */
+    uint64_t allocated_high; /* the highest of it since the last reset; see exact_peaks in weir-policy(5) */
+    uint64_t active;         /* allocated, and what was freed but waits for other streams, captures or an unknown stream */
+    uint64_t reserved;       /* bytes of the device that all pools hold */
+    uint64_t reserved_high;
+    uint64_t cached;         /* in the caches of streams */
+    uint64_t idle;           /* reserved, and used by nobody */
+    uint64_t graph_reserved; /* part of `reserved`: what graphs keep, */
+    uint64_t graph_live;     /* and what of it is in tensors */
+    uint64_t blocks;         /* live ones */
+    uint64_t mallocs;        /* since the first, or the last reset of the totals */
+    uint64_t frees;
+    uint64_t cache_hits;
+    uint64_t recoveries;     /* times that the ladder ran, */
+    uint64_t rescues;        /* requests that it saved, */
+    uint64_t failures;       /* and requests refused for want of memory */
+    uint64_t max_size;       /* the cap, the memory fraction included; 0: none */
+} weir_torch_stats;
+/* WEIR_INVALID (size), WEIR_NOT_FOUND (device), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED. */
+WEIR_API WEIR_CHECK weir_status weir_torch_stats_take(int device, weir_error *error, weir_torch_stats *stats);
+
+/* The highest figures, or the totals (mallocs, frees, cache_hits, recoveries, rescues, failures), start anew from now. */
+WEIR_API void weir_torch_reset_peaks(int device);
+WEIR_API void weir_torch_reset_totals(int device);
+
+/* Calls `use` for each live block of the device: address, and bytes asked for. It must not call Weir. */
+typedef void (*weir_torch_block_fn)(const void *ptr, uint64_t size, void *data);
+WEIR_API void weir_torch_blocks(int device, weir_torch_block_fn use, void *data);
+
+/* The same as a list: copies as many live blocks as there is room for, and returns how many there are. For those who cannot run code of
+   theirs under the locks that `use` is called with, such as an interpreter. */
+typedef struct weir_torch_block {
+    const void *ptr;
+    uint64_t size;
+} weir_torch_block;
+WEIR_API size_t weir_torch_list_blocks(int device, weir_torch_block *blocks, size_t room);
+
+/* Whether exactly these blocks of the reserve of that id are live. */
+WEIR_API int weir_torch_pool_has(int device, weir_torch_pool_id id, const void *const *ptrs, size_t count);
+
+/* How often begin, less release, was called for that id. */
+WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of graphs, as addresses alone: which parts of which chunks are handed out. */
+#include <stdlib.h>
+
+#include "plugin/torch/arena.h"
+#include "tests/support/suite.h"
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+#define CHUNK (2 * MIB)
+
+static struct torch_arena arena;
+static char *base = (char *)(uintptr_t)(16 * MIB);
+static int stream, other;
+
+static void set_up(void)
+{
+    ck_assert(torch_arena_add(&arena, &stream, base, CHUNK));
+}
+
+static void tear_down(void)
+{
+    struct torch_arena_chunk *chunk;
+    while ((chunk = torch_arena_empty_chunk(&arena, NULL)))
+        torch_arena_remove(&arena, chunk);
+    ck_assert_uint_eq(arena.chunk_bytes, 0);
+    ck_assert_uint_eq(arena.live_bytes, 0);
+}
+
+static char *take(size_t size)
+{
+    char *ptr = torch_arena_take(&arena, &stream, size);
+    ck_assert_ptr_nonnull(ptr);
+    return ptr;
+}
+
+static void give(const void *ptr)
+{
+    ck_assert(torch_arena_give(&arena, ptr));
+}
+
+START_TEST(no_part_has_the_address_of_its_chunk)
+{
+    char *ptr = take(1);
+    ck_assert_ptr_eq(ptr, base + TORCH_ARENA_STEP);
+    give(ptr);
+}
+END_TEST
+
+START_TEST(parts_are_aligned_and_do_not_overlap)
+{
+    char *a = take(1), *b = take(513), *c = take(512);
+    ck_assert_ptr_eq(b, a + 512);
+    ck_assert_ptr_eq(c, b + 1024);
+    give(b);
+    give(a);
+    give(c);
+}
+END_TEST
+
+START_TEST(what_is_given_back_serves_again)
+{
+    char *a = take(4 * KIB), *b = take(4 * KIB);
+    give(a);
+    ck_assert_ptr_eq(take(4 * KIB), a);
+    give(a);
+    give(b);
+}
+END_TEST
+
+START_TEST(smallest_part_that_fits_serves)
+{
+    char *large = take(64 * KIB), *wall = take(512), *small = take(4 * KIB), *end = take(512);
+    give(large);
+    give(small);
+    ck_assert_ptr_eq(take(3 * KIB), small);
+    give(small);
+    give(wall);
+    give(end);
+}
+END_TEST
+
+START_TEST(neighbours_that_are_free_become_one)
+{
+    size_t third = (CHUNK - TORCH_ARENA_STEP) / 3 / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
+    char *a = take(third), *b = take(third), *c = take(third);
+    ck_assert_ptr_null(torch_arena_take(&arena, &stream, 2 * third));
+    give(a);
+    give(c);
+    give(b);
+    char *all = take(CHUNK - TORCH_ARENA_STEP);
+    ck_assert_ptr_eq(all, a);
+    give(all);
+}
+END_TEST
+
+START_TEST(another_stream_gets_nothing_of_it)
+{
+    ck_assert_ptr_null(torch_arena_take(&arena, &other, 512));
+}
+END_TEST
+
+START_TEST(only_starts_of_live_parts_can_be_given_back)
+{
+    char *ptr = take(2 * KIB);
+    ck_assert(!torch_arena_give(&arena, ptr + 512));
+    ck_assert(!torch_arena_give(&arena, base));
+    give(ptr);
+    ck_assert(!torch_arena_give(&arena, ptr));
+}
+END_TEST
+
+START_TEST(chunk_with_a_live_part_is_not_empty)
+{
+    char *ptr = take(512);
+    ck_assert_ptr_null(torch_arena_empty_chunk(&arena, NULL));
+    give(ptr);
+    ck_assert_ptr_nonnull(torch_arena_empty_chunk(&arena, NULL));
+}
+END_TEST
+
+START_TEST(chunk_of_the_usual_size_holds_what_it_was_taken_for)
+{
+    const size_t sizes[] = { 1, MIB, MIB + 1, 10 * MIB, 10 * MIB + 1, 64 * MIB, 1000 * MIB };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        ck_assert_uint_ge(torch_arena_chunk_size(sizes[i]), sizes[i] + TORCH_ARENA_STEP);
+    ck_assert_uint_eq(torch_arena_chunk_size(SIZE_MAX), 0);
+    ck_assert_ptr_null(torch_arena_take(&arena, &stream, SIZE_MAX));
+}
+END_TEST
+
+/* Random takes and gives against a map of the steps of the chunk. */
+START_TEST(random_use_never_hands_out_a_byte_twice)
+{
+    enum { SLOTS = 100, STEPS = CHUNK / TORCH_ARENA_STEP };
+    static char owner[STEPS];
+    char *ptrs[SLOTS] = { NULL };
+    size_t sizes[SLOTS] = { 0 };
+    uint64_t random = 1, live = 0;
+    for (unsigned round = 0; round < 20000; round++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        size_t slot = (size_t)(random >> 33) % SLOTS, size = 1 + (size_t)(random >> 40) % (48 * KIB);
+        bool is_take = !ptrs[slot];
+        if (is_take && !(ptrs[slot] = torch_arena_take(&arena, &stream, size)))
+            continue;
+        if (is_take)
+            sizes[slot] = size;
+        live += is_take ? size : (uint64_t)0 - sizes[slot];
+        for (size_t at = (size_t)(ptrs[slot] - base) / 512; at * 512 < (size_t)(ptrs[slot] - base) + sizes[slot]; at++) {
+            ck_assert_int_eq(owner[at], is_take ? 0 : 1);
+            owner[at] = is_take;
+        }
+        if (!is_take) {
+            give(ptrs[slot]);
+            ptrs[slot] = NULL;
+        }
+        ck_assert_uint_eq(arena.live_bytes, live);
+    }
+    for (size_t i = 0; i < SLOTS; i++)
+        if (ptrs[i])
+            give(ptrs[i]);
+    give(take(CHUNK - TORCH_ARENA_STEP));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("arena");
+    TCase *tcase = suite_case(suite, "arena", 0);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, no_part_has_the_address_of_its_chunk);
+    tcase_add_test(tcase, parts_are_aligned_and_do_not_overlap);
+    tcase_add_test(tcase, what_is_given_back_serves_again);
+    tcase_add_test(tcase, smallest_part_that_fits_serves);
+    tcase_add_test(tcase, neighbours_that_are_free_become_one);
+    tcase_add_test(tcase, another_stream_gets_nothing_of_it);
+    tcase_add_test(tcase, only_starts_of_live_parts_can_be_given_back);
+    tcase_add_test(tcase, chunk_with_a_live_part_is_not_empty);
+    tcase_add_test(tcase, chunk_of_the_usual_size_holds_what_it_was_taken_for);
+    tcase_add_test(tcase, random_use_never_hands_out_a_byte_twice);
+    return suite_run(suite);
+}

@@ -1,0 +1,46 @@
+## SPDX-License-Identifier: MIT
+## libweir-torch on the simulator, driven in torch's order of calls. What is in it is linked, so that hidden functions can be tested too.
+check_LTLIBRARIES += tests/plugin/libplug.la
+tests_plugin_libplug_la_SOURCES = %reldir%/plug.c %reldir%/plug.h
+tests_plugin_libplug_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_libplug_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_libplug_la_LIBADD = plugin/torch/libtorch.la tests/support/libsuite.la
+
+plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/graphs tests/plugin/streams tests/plugin/sweep
+check_PROGRAMS += $(plugin_programs)
+TESTS += $(plugin_programs)
+
+tests_plugin_arena_SOURCES = %reldir%/arena.c
+tests_plugin_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_arena_LDADD = tests/plugin/libplug.la
+
+tests_plugin_entry_SOURCES = %reldir%/entry.c
+tests_plugin_entry_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_entry_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_entry_LDADD = tests/plugin/libplug.la
+
+tests_plugin_streams_SOURCES = %reldir%/streams.c
+tests_plugin_streams_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_streams_LDADD = tests/plugin/libplug.la
+
+tests_plugin_graphs_SOURCES = %reldir%/graphs.c
+tests_plugin_graphs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_graphs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_graphs_LDADD = tests/plugin/libplug.la
+
+tests_plugin_sweep_SOURCES = %reldir%/sweep.c tests/support/fail_malloc.c tests/support/fail_malloc.h
+tests_plugin_sweep_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_sweep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_sweep_LDADD = tests/plugin/libplug.la
+
+if HAVE_TORCH
+check_PROGRAMS += tests/plugin/throw
+TESTS += tests/plugin/throw
+tests_plugin_throw_SOURCES = %reldir%/throw.cc plugin/torch/throw.cc
+tests_plugin_throw_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_throw_LDADD = plugin/torch/libtorch.la
+endif
+
+dist_check_SCRIPTS += %reldir%/copies.sh
+TESTS += %reldir%/copies.sh

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: MIT
+"""A stand-in for torch: what Weir touches of it, without tensors."""
+
+from types import SimpleNamespace
+
+__version__ = "2.11.0"
+version = SimpleNamespace(cuda="13.0")
+
+
+def compiled_with_cxx11_abi():
+    return True
+
+
+from torch import cuda  # noqa: E402,F401

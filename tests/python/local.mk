@@ -1,0 +1,35 @@
+## SPDX-License-Identifier: MIT
+## The Python package, on the simulator, with stand-ins for torch and CuPy.
+dist_check_SCRIPTS += \
+	%reldir%/cupy.sh \
+	%reldir%/enable.sh \
+	%reldir%/memory.sh \
+	%reldir%/package.sh \
+	%reldir%/run.sh \
+	%reldir%/shim.sh
+TESTS += \
+	%reldir%/cupy.sh \
+	%reldir%/enable.sh \
+	%reldir%/memory.sh \
+	%reldir%/package.sh \
+	%reldir%/run.sh \
+	%reldir%/shim.sh
+EXTRA_DIST += \
+	%reldir%/cupy_test.py \
+	%reldir%/enable_test.py \
+	%reldir%/fake/cupy.py \
+	%reldir%/fake/torch/__init__.py \
+	%reldir%/fake/torch/cuda/__init__.py \
+	%reldir%/fake/torch/cuda/_utils.py \
+	%reldir%/fake/torch/cuda/memory.py \
+	%reldir%/memory_test.py \
+	%reldir%/package_test.py \
+	%reldir%/python.sh \
+	%reldir%/shim_cuda.c \
+	%reldir%/shim_test.py \
+	%reldir%/tap.py
+
+## Prints where the members of the structs are that the package has in Python.
+check_PROGRAMS += tests/python/layout
+tests_python_layout_SOURCES = %reldir%/layout.c
+tests_python_layout_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/lib

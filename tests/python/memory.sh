@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The figures of weir.torch, of allocations on the simulator.
+# shellcheck source=tests/python/python.sh
+. "${top_srcdir:-.}/tests/python/python.sh"
+exec python3 "$top_srcdir/tests/python/memory_test.py"

@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `weir run`: what it puts into Python, with a stand-in for torch.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+# shellcheck source=tests/python/python.sh
+. "${top_srcdir:-.}/tests/python/python.sh"
+# The library and the package are found by the command, so Python itself is told of neither.
+fake=$src/tests/python/fake
+export PYTHONPATH="$fake" XDG_CACHE_HOME="$tap_dir/cache"
+policy good.yaml <<YAML
+weir: 1
+pools: { work: { max_size: 1GiB, small_below: 0 } }
+YAML
+policy bad.yaml <<YAML
+weir: 1
+pools: { work: { size: 3 } }
+YAML
+cd "$tap_dir" || exit 1
+
+# prints WANTED ARGUMENT…: the command succeeds, and prints that and nothing else.
+prints() {
+    wanted_text=$1
+    shift
+    exits 0 "$@" && echo "$wanted_text" | diff - "$out" && is_empty "$err"
+}
+
+# python CODE: prepares $script with that code.
+script=$tap_dir/script.py
+python() {
+    printf '%s\n' "$1" >"$script"
+}
+
+python 'import torch, weir.torch; print(weir.torch.state().policy, weir.torch.state().patched)'
+check "weir_is_enabled_with_the_policy" prints "$tap_dir/good.yaml True" run --policy=good.yaml -- python3 script.py
+check "options_of_the_command_need_no_dashes_before_it" prints "$tap_dir/good.yaml True" run -p good.yaml python3 -u script.py
+check "python_that_is_given_code_is_served" prints "$tap_dir/good.yaml" run -p good.yaml python3 -c \
+    'import torch, weir.torch; print(weir.torch.state().policy)'
+check "python_that_runs_a_module_is_served" prints "$tap_dir/good.yaml True" run -p good.yaml python3 -m script
+check "policy_of_the_environment_is_used" env WEIR_POLICY=good.yaml sh -c '"$1" run python3 script.py | grep -q -x -F "$2/good.yaml True"' \
+    sh "$weir" "$tap_dir"
+check "without_a_policy_the_usual_search_is_used" prints "None True" run python3 script.py
+check "policy_is_found_from_another_directory" prints "$tap_dir/good.yaml True" run -p good.yaml sh -c 'cd / && python3 "$0"' "$script"
+python 'import torch
+print(torch.cuda.memory_stats.__module__, torch.cuda.memory.memory_summary.__module__)'
+check "functions_of_torch_are_weirs" prints "weir.torch._memory weir.torch._summary" run -p good.yaml python3 script.py
+check "functions_of_torch_stay_without_the_patch" prints "torch.cuda.memory torch.cuda.memory" run --no-patch -p good.yaml python3 script.py
+python 'import sys, torch
+torch.cuda.init()
+sys.path += ["'"$src"'/tests/python"]
+import tap, weir.torch
+host = tap.Host(weir.torch.state().library)
+host.malloc(1 << 20)
+print(torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())'
+check "figures_are_those_of_the_library" prints "1048576 1048576" run -p good.yaml python3 script.py
+python 'import importlib.util
+print(importlib.util.find_spec("torch") is not None)
+import torch.cuda, weir.torch
+print(weir.torch.state() is not None)'
+check "torch_may_be_looked_for_before_it_is_imported" prints "True
+True" run -p good.yaml python3 script.py
+python 'import sys, torch
+hooks = [finder for finder in sys.meta_path if type(finder).__module__ == "sitecustomize"]
+import importlib
+importlib.reload(torch)
+print(len(hooks))'
+check "nothing_is_left_in_the_way_of_imports" prints 0 run -p good.yaml python3 script.py
+python 'import subprocess, sys
+print(subprocess.check_output([sys.executable, "-c", "import torch, weir.torch; print(weir.torch.state().policy)"], text=True).strip())'
+check "processes_that_the_command_starts_are_served" prints "$tap_dir/good.yaml" run -p good.yaml python3 script.py
+python 'import multiprocessing
+def work(queue):
+    import torch, weir.torch
+    queue.put(weir.torch.state().policy)
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print(queue.get())
+    process.join()'
+check "workers_that_are_spawned_are_served" prints "$tap_dir/good.yaml" run -p good.yaml python3 script.py
+check "weir_run_inside_of_itself_is_fine" prints "$tap_dir/good.yaml" run "$weir" run -p good.yaml python3 -c \
+    'import torch, weir.torch; print(weir.torch.state().policy)'
+python 'import weir.torch, torch
+weir.torch.enable("good.yaml")
+weir.torch.enable()
+print("enabled")'
+check "program_that_enables_the_same_policy_itself_is_fine" prints enabled run -p good.yaml python3 script.py
+python 'import sys
+print("torch" in sys.modules, "weir" in sys.modules)'
+check "process_without_torch_loads_nothing" prints "False False" run -p good.yaml python3 script.py
+
+mkdir own
+printf 'print("own")\nvalue = 1\n' >own/sitecustomize.py
+python 'import sitecustomize, torch, weir.torch
+print(sitecustomize.value, weir.torch.state() is not None)'
+own() (
+    export PYTHONPATH="$tap_dir/own:$fake"
+    prints "$@"
+)
+check "sitecustomize_of_the_user_runs_too" own "own
+1 True" run -p good.yaml python3 script.py
+check "sitecustomize_of_the_user_runs_once_in_a_run_inside_of_another" own "own
+1 True" run "$weir" run -p good.yaml python3 script.py
+cp good.yaml changed.yaml
+python 'import shutil
+shutil.copy("bad.yaml", "changed.yaml")
+for _ in range(2):
+    try:
+        import torch
+    except Exception as error:
+        print(type(error).__name__, error)'
+changed() {
+    exits 0 run -p changed.yaml python3 script.py && [ "$(grep -c '^WeirError weir run: .*changed.yaml:2:18: pools.work.size' "$out")" = 2 ]
+}
+check "policy_that_has_become_bad_fails_the_import_each_time_and_is_named" changed
+done_testing

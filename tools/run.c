@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* run.c - `weir run`: runs a command in whose Python processes torch allocates from Weir. */
+#include "policy/policy.h"
+#include "tools/command.h"
+#include "tools/source.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The Makefile has those of this installation; these are for who compiles the file alone. */
+#ifndef WEIR_LIBDIR
+#define WEIR_LIBDIR "/usr/local/lib"
+#define WEIR_PYTHON_DIR "/usr/local/share/weir/python"
+#endif
+
+/* As those of env(1) and the shell, so that scripts know them. */
+enum { EXIT_CANNOT_RUN = 126, EXIT_NO_COMMAND = 127 };
+
+enum { OPT_POLICY, OPT_NO_PATCH };
+
+static const struct command_option options[] = {
+    [OPT_POLICY] =
+        {.name = "policy", .letter = 'p', .kind = OPTION_TEXT, .placeholder = "POLICY", .help = "the policy, instead of the usual search"},
+    [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are"},
+    {0},
+};
+
+static char *join(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static char *join(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = make_text(format, args);
+    va_end(args);
+    return text;
+}
+
+/* Sets a variable of the command's environment; takes the value. */
+static void set_variable(const char *name, char *value)
+{
+    if (setenv(name, value, 1))
+        must(NULL);
+    free(value);
+}
+
+/* The path for processes that may have changed their directory when they come to read it. Links stay, as they may be turned elsewhere. */
+static char *absolute(const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *whole = here ? join("%s/%s", here, path) : must(strdup(path));
+    free(here);
+    return whole;
+}
+
+/* The value of a variable; NULL also if it is empty. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+/* Whether the policy is good, every error being on stderr otherwise. Each process then reads it for itself. */
+static int check_policy(const char *operand)
+{
+    struct policy *policy = NULL;
+    char *text = NULL;
+    if (operand && strcmp(operand, "-") == 0) {
+        complain("run: --policy=-: name a file, since each process of the command reads it");
+        return EXIT_TROUBLE;
+    }
+    int status = source_load(operand, &policy, &text);
+    if (status != EXIT_GOOD)
+        return status;
+    policy_free(policy);
+    free(text);
+    const char *file = operand ? operand : variable("WEIR_POLICY");
+    if (file)
+        set_variable("WEIR_POLICY", absolute(file));
+    return EXIT_GOOD;
+}
+
+/* Has every Python process find the package, and run its sitecustomize.py at its start. */
+static int set_python(void)
+{
+    const char *named = variable("WEIR_PYTHON_DIR");
+    char *directory = absolute(named ? named : WEIR_PYTHON_DIR);
+    char *script = join("%s/run/sitecustomize.py", directory);
+    int status = EXIT_GOOD;
+    if (access(script, R_OK)) {
+        complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set WEIR_PYTHON_DIR to the directory that has the "
+                 "Python package 'weir'", script, strerror(errno));
+        status = EXIT_TROUBLE;
+    } else {
+        const char *path = variable("PYTHONPATH");
+        set_variable("PYTHONPATH", join("%s/run:%s%s%s", directory, directory, path ? ":" : "", path ? path : ""));
+    }
+    free(script);
+    free(directory);
+    return status;
+}
+
+static int set_library(void)
+{
+    const char *named = variable("WEIR_TORCH_LIBRARY");
+    char *library = absolute(named ? named : WEIR_LIBDIR "/libweir-torch.so");
+    if (access(library, R_OK)) {
+        complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set WEIR_TORCH_LIBRARY to the path of "
+                 "libweir-torch.so", library, strerror(errno));
+        free(library);
+        return EXIT_TROUBLE;
+    }
+    set_variable("WEIR_TORCH_LIBRARY", library);
+    return EXIT_GOOD;
+}
+
+static int run(const struct command_call *call)
+{
+    int status = check_policy(call->options[OPT_POLICY].text);
+    if (status == EXIT_GOOD)
+        status = set_python();
+    if (status == EXIT_GOOD)
+        status = set_library();
+    if (status != EXIT_GOOD)
+        return status;
+    set_variable("WEIR_TORCH_PATCH", join("%d", !call->options[OPT_NO_PATCH].given));
+    /* main() ignores it for itself; the command expects what every command finds. */
+    signal(SIGPIPE, SIG_DFL);
+    execvp(call->operands[0], call->operands);
+    status = errno == ENOENT ? EXIT_NO_COMMAND : EXIT_CANNOT_RUN;
+    complain("run: cannot run '%s': %s", call->operands[0], strerror(errno));
+    return status;
+}
+
+const struct command command_run_program = {
+    .name = "run",
+    .summary = "run a command whose PyTorch allocates from a policy's pools",
+    .operands = "COMMAND [ARGUMENT]...",
+    .operands_min = 1,
+    .operands_max = INT_MAX,
+    .operands_end_options = true,
+    .details =
+        "Checks the policy, then runs COMMAND such that in each of its Python processes that imports torch, Weir is torch's allocator as\n"
+        "after weir.torch.enable(patch=True). The program needs no change; processes that it starts are served as well, as those of\n"
+        "torchrun are. Python options that ignore the environment or the site, -E, -I and -S, switch it off.\n"
+        "Exit status: that of COMMAND; 1 the policy is bad, 2 it or Weir's own files cannot be read, or wrong usage, 126 COMMAND cannot\n"
+        "be run, 127 there is none.",
+    .example = "  weir run --policy=training.yaml -- python3 train.py --epochs 90\n"
+               "  weir run -- torchrun --nproc-per-node=2 train.py\n",
+    .options = options,
+    .run = run,
+};
