@@ -47,6 +47,7 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
     static const struct option options[] = {
         { "repetitions", required_argument, NULL, 'r' },
         { "row-seconds", required_argument, NULL, 's' },
+        { "rounds", required_argument, NULL, 'n' },
         { "json", required_argument, NULL, 'j' },
         { "quick", no_argument, NULL, 'q' },
         { "list", no_argument, NULL, 'l' },
@@ -58,7 +59,7 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
     /* 0 makes glibc start anew, so that a process can read more than one command line. */
     optind = 0;
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":r:s:j:qlh", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":r:s:n:j:qlh", options, NULL)) != -1;) {
         switch (option) {
         case 'r':
             if (!read_number("--repetitions", optarg, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX, &result.repetitions, why, len))
@@ -66,6 +67,10 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
             break;
         case 's':
             if (!read_number("--row-seconds", optarg, 1, ARGUMENTS_ROW_SECONDS_MAX, &result.row_seconds, why, len))
+                return false;
+            break;
+        case 'n':
+            if (!read_number("--rounds", optarg, 1, ARGUMENTS_ROUNDS_MAX, &result.rounds, why, len))
                 return false;
             break;
         case 'j':
@@ -90,6 +95,8 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
     }
     if (!result.repetitions)
         result.repetitions = result.quick ? ARGUMENTS_REPETITIONS_QUICK : ARGUMENTS_REPETITIONS;
+    if (!result.rounds)
+        result.rounds = result.quick ? ARGUMENTS_ROUNDS_QUICK : ARGUMENTS_ROUNDS;
     if (!read_sections(argv + optind, sections, section_count, result.wanted, why, len))
         return false;
     *arguments = result;

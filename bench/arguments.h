@@ -13,11 +13,15 @@
 #define ARGUMENTS_REPETITIONS 9
 #define ARGUMENTS_REPETITIONS_QUICK 5
 #define ARGUMENTS_ROW_SECONDS_MAX 86400
+#define ARGUMENTS_ROUNDS 100
+#define ARGUMENTS_ROUNDS_QUICK 5
+#define ARGUMENTS_ROUNDS_MAX 100000
 
 struct arguments {
     bool help, list, quick;
     size_t repetitions;
     size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
+    size_t rounds;      /* of the two workers of `neighbours` */
     const char *json; /* NULL: not asked for; borrowed from argv */
     bool wanted[ARGUMENTS_SECTIONS_MAX];
 };

@@ -13,22 +13,35 @@ bench_libbench_la_SOURCES = \
 
 EXTRA_PROGRAMS += bench/weir-bench
 bench_weir_bench_SOURCES = \
+	%reldir%/consumer.c \
+	%reldir%/consumer.h \
 	%reldir%/handover.c \
 	%reldir%/keeper.c \
+	%reldir%/link.c \
 	%reldir%/live.c \
 	%reldir%/loop.c \
 	%reldir%/main.c \
 	%reldir%/multi.c \
+	%reldir%/neighbour.c \
+	%reldir%/neighbour.h \
+	%reldir%/neighbours.c \
+	%reldir%/neighbours.h \
+	%reldir%/neighbours_costs.c \
+	%reldir%/neighbours_rounds.c \
 	%reldir%/open.c \
 	%reldir%/pairs.c \
 	%reldir%/pending.c \
 	%reldir%/random.c \
 	%reldir%/section.h \
+	%reldir%/share.c \
+	%reldir%/share_ring.c \
 	%reldir%/shared.c \
+	%reldir%/sharing.h \
 	%reldir%/small.c \
-	%reldir%/threads.c
-bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-bench_weir_bench_LDADD = bench/libbench.la share/libshare.la
+	%reldir%/threads.c \
+	%reldir%/torch.c
+bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -iquote $(top_srcdir)/lib
+bench_weir_bench_LDADD = bench/libbench.la plugin/torch/libtorch.la
 CLEANFILES += bench/weir-bench bench/libbench.la
 if HAVE_CUDA
 gpu_bundle_programs += bench/weir-bench
@@ -38,6 +51,17 @@ endif
 check_PROGRAMS += bench/weir-count
 bench_weir_count_SOURCES = %reldir%/count.c
 bench_weir_count_LDADD = share/libshare.la
+
+## Training steps under PyTorch: run from the source or the GPU bundle, as nothing of it is built here.
+bench_torch_files = \
+	%reldir%/torch/allocators.py \
+	%reldir%/torch/bench.py \
+	%reldir%/torch/figures.py \
+	%reldir%/torch/plain.c \
+	%reldir%/torch/worker.py \
+	%reldir%/torch/workloads.py
+EXTRA_DIST += $(bench_torch_files)
+gpu_bundle_files += $(bench_torch_files)
 
 ## The plot of its figures, and the test of the plot, which needs no libcheck.
 EXTRA_DIST += %reldir%/plot.py tests/bench/threads.json

@@ -2,7 +2,7 @@
 /*
  * weir-bench: what Weir costs, saves and rescues on a GPU, beside the raw calls. Needs a CUDA device that nothing else uses meanwhile.
  *
- *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--json FILE] [SECTION...]
+ *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--json FILE] [SECTION...]
  *
  * Exit status: 0 if every figure keeps its bound, 1 if one misses it, 2 if a measurement could not be made.
  */
@@ -14,24 +14,31 @@
 #include <unistd.h>
 
 #include "bench/arguments.h"
+#include "bench/consumer.h"
+#include "bench/neighbour.h"
 
-/* In the order in which they run: the quick ones first, and last the one that waits for kernels. */
+/* In the order in which they run: the quick ones first, then the one that waits for kernels, then those that start processes, and
+   last the one whose weir stays open. */
 static const struct section {
     const char *name;
     void (*run)(struct bench *bench);
     const char *help;
+    bool calls_cuda; /* itself; the others run on the simulator too */
 } sections[] = {
-    { "pairs", section_pairs, "an allocation and its free, 512 B to 1 GiB: raw, passed through, cached" },
-    { "threads", section_threads, "1 to 16 threads, on streams of their own and on one" },
-    { "live", section_live, "1,000 live blocks of mixed sizes, freed in three orders" },
-    { "handover", section_handover, "allocated on one stream, freed on another behind an event" },
-    { "multi", section_multi, "RMM's MULTI_STREAM_ALLOCATIONS: does the allocator serialise streams?" },
-    { "open", section_open, "loading a policy, opening and closing" },
-    { "loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold" },
-    { "keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper" },
-    { "random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator" },
-    { "small", section_small, "small blocks that pin large memory" },
-    { "pending", section_pending, "a request behind a pending free" },
+    { "pairs", section_pairs, "an allocation and its free, 512 B to 1 GiB: raw, passed through, cached", true },
+    { "threads", section_threads, "1 to 16 threads, on streams of their own and on one", true },
+    { "live", section_live, "1,000 live blocks of mixed sizes, freed in three orders", true },
+    { "handover", section_handover, "allocated on one stream, freed on another behind an event", true },
+    { "multi", section_multi, "RMM's MULTI_STREAM_ALLOCATIONS: does the allocator serialise streams?", true },
+    { "open", section_open, "loading a policy, opening and closing", true },
+    { "loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold", true },
+    { "keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true },
+    { "random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator", true },
+    { "small", section_small, "small blocks that pin large memory", true },
+    { "pending", section_pending, "a request behind a pending free", true },
+    { "share", section_share, "blocks from process to process: one way, first imports, rings; starts four processes", false },
+    { "neighbours", section_neighbours, "memory from process to process: a rescue, two workers, weir ps; starts 20 processes", false },
+    { "torch", section_torch, "a tensor's allocation and free through libweir-torch, 1 to 16 threads", false },
 };
 #define SECTION_COUNT COUNT_OF(sections)
 _Static_assert(SECTION_COUNT <= ARGUMENTS_SECTIONS_MAX, "struct arguments has room for every section");
@@ -39,20 +46,22 @@ _Static_assert(SECTION_COUNT <= ARGUMENTS_SECTIONS_MAX, "struct arguments has ro
 static void list(FILE *file, const char *indent)
 {
     for (size_t i = 0; i < SECTION_COUNT; i++)
-        fprintf(file, "%s%-9s %s\n", indent, sections[i].name, sections[i].help);
+        fprintf(file, "%s%-10s %s\n", indent, sections[i].name, sections[i].help);
 }
 
 static void usage(void)
 {
-    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--json FILE] [SECTION...]\n"
+    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--json FILE] [SECTION...]\n"
            "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
            "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
            "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
            "  -s, --row-seconds N   leave out rows of random that would take longer, as far as shorter ones tell\n"
+           "  -n, --rounds N        rounds of the two workers of neighbours (%d)\n"
            "  -j, --json FILE       write every sample to FILE as well\n"
            "  -l, --list            list the sections\n"
            "sections (all):\n",
-           ARGUMENTS_REPETITIONS_QUICK, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX, ARGUMENTS_REPETITIONS, ARGUMENTS_REPETITIONS_MIN);
+           ARGUMENTS_REPETITIONS_QUICK, ARGUMENTS_REPETITIONS_MIN, BENCH_SAMPLES_MAX, ARGUMENTS_REPETITIONS, ARGUMENTS_REPETITIONS_MIN,
+           ARGUMENTS_ROUNDS);
     list(stdout, "  ");
 }
 
@@ -109,13 +118,20 @@ static FILE *open_json(const char *path)
 static void open_device(struct bench *bench)
 {
     const char *why = NULL;
-    bench->gpu = gpu_find("cuda", &why);
+    bench->gpu = gpu_find(getenv("WEIR_GPU"), &why);
     if (!bench->gpu)
         bench_die(__FILE__, __LINE__, "no CUDA", why ? why : "not in this build");
-    BENCH_CUDA(cudaSetDevice(0));
-    size_t free_bytes, total_bytes;
-    BENCH_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-    bench->memory = free_bytes;
+    uint64_t total_bytes;
+    BENCH_GPU(bench->gpu, set_current_device(0));
+    BENCH_GPU(bench->gpu, device_memory(0, &bench->memory, &total_bytes));
+}
+
+/* On the simulator, which is for trying out the measurements, only some can run. */
+static void check_sections(const struct bench *bench, const struct arguments *arguments)
+{
+    for (size_t i = 0; i < SECTION_COUNT; i++)
+        if (arguments->wanted[i] && sections[i].calls_cuda && strcmp(bench->gpu->name, "cuda") != 0)
+            bench_die(__FILE__, __LINE__, sections[i].name, "calls CUDA itself: unset WEIR_GPU, or name only share, neighbours and torch");
 }
 
 static void run_sections(struct bench *bench, const struct arguments *arguments)
@@ -133,15 +149,21 @@ int main(int argc, char **argv)
 {
     static struct bench bench;
     struct arguments arguments;
-    read_arguments(argc, argv, &arguments);
     /* Each section brings its own policy, and what the shell exports must not change it. */
     unsetenv("WEIR_POLICY");
     unsetenv("WEIR_CONF");
+    if (argc == 2 && strcmp(argv[1], CONSUMER_OPTION) == 0)
+        return consumer_main();
+    if (argc == 2 && strcmp(argv[1], NEIGHBOUR_OPTION) == 0)
+        return neighbour_main();
+    read_arguments(argc, argv, &arguments);
     bench.repetitions = arguments.repetitions;
     bench.quick = arguments.quick;
     bench.row_seconds = arguments.row_seconds;
+    bench.rounds = arguments.rounds;
     uint64_t start = bench_now();
     open_device(&bench);
+    check_sections(&bench, &arguments);
     /* A file that cannot be written is better known before minutes of measuring than after them. */
     FILE *json = arguments.json ? open_json(arguments.json) : NULL;
 

@@ -20,8 +20,7 @@ static const char *const policies[WEIR_COUNT] = {
     [UNCHECKED] = "weir: 1\npools: { p: { devices: [0], cache: { capture_check: false } } }\n",
     [LARGE] = "weir: 1\npools: { p: { devices: [0], cache: { per_stream: 4GiB, per_device: 8GiB, largest: 1GiB } } }\n",
     [LARGE_UNCHECKED] =
-        "weir: 1\n"
-        "pools: { p: { devices: [0], cache: { per_stream: 4GiB, per_device: 8GiB, largest: 1GiB, capture_check: false } } }\n",
+        "weir: 1\npools: { p: { devices: [0], cache: { per_stream: 4GiB, per_device: 8GiB, largest: 1GiB, capture_check: false } } }\n",
 };
 
 struct pairs {

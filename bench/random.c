@@ -259,10 +259,10 @@ static void open_weir(struct bench *bench, struct allocator *allocator, const ch
 void section_random(struct bench *bench)
 {
     struct allocator allocators[ALLOCATOR_COUNT] = {
-        [RAW] = { "raw async", async_allocate, async_release, async_empty, true },
-        [DEFAULT] = { "weir", weir_allocate, weir_release, weir_empty, true },
-        [LARGE] = { "weir, large cache", weir_allocate, weir_release, weir_empty, true },
-        [MALLOC] = { "raw cudaMalloc", malloc_allocate, malloc_release, malloc_empty, false },
+        [RAW] = { .name = "raw async", .allocate = async_allocate, .release = async_release, .empty = async_empty, .is_fast = true },
+        [DEFAULT] = { .name = "weir", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true },
+        [LARGE] = { .name = "weir, large cache", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true },
+        [MALLOC] = { .name = "raw cudaMalloc", .allocate = malloc_allocate, .release = malloc_release, .empty = malloc_empty, .is_fast = false },
     };
     double step_ns[COUNT_OF(largest)] = { 0 };
     char policy[192];

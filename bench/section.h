@@ -21,10 +21,11 @@
 
 /* What a run is, for all its sections. */
 struct bench {
-    const struct gpu *gpu; /* for its delay kernel */
+    const struct gpu *gpu; /* the waist, for its delay kernel, and for sections that run on the simulator as well */
     size_t repetitions;
     bool quick;      /* fewer rows and shorter samples */
     size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
+    size_t rounds;      /* of the two workers of `neighbours` */
     uint64_t memory; /* bytes of the device that were free at the start */
     struct bench_report report;
 };
@@ -41,6 +42,9 @@ void section_keeper(struct bench *bench);
 void section_open(struct bench *bench);
 void section_small(struct bench *bench);
 void section_pending(struct bench *bench);
+void section_share(struct bench *bench);
+void section_neighbours(struct bench *bench);
+void section_torch(struct bench *bench);
 
 /* shared.c: what the sections have in common. Each ends the program if it fails. ------------------------------------------------------- */
 

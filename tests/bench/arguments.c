@@ -89,6 +89,18 @@ START_TEST(other_repetitions_are_refused_with_the_range)
 }
 END_TEST
 
+START_TEST(rounds_are_taken_and_fewer_if_it_has_to_be_quick)
+{
+    ck_assert(reads(NULL, NULL, NULL));
+    ck_assert_uint_eq(seen.rounds, ARGUMENTS_ROUNDS);
+    ck_assert(reads("--quick", NULL, NULL));
+    ck_assert_uint_eq(seen.rounds, ARGUMENTS_ROUNDS_QUICK);
+    ck_assert(reads("--rounds=7", "--quick", NULL));
+    ck_assert_uint_eq(seen.rounds, 7);
+    ck_assert(!reads("--rounds=0", NULL, NULL));
+}
+END_TEST
+
 START_TEST(row_seconds_are_taken_and_are_none_by_default)
 {
     ck_assert(reads("--list", NULL, NULL));
@@ -144,6 +156,7 @@ int main(void)
     tcase_add_test(all, an_unknown_section_is_named);
     tcase_add_test(all, defaults_are_nine_repetitions_and_no_file);
     tcase_add_test(all, quick_repeats_five_times_unless_told_otherwise);
+    tcase_add_test(all, rounds_are_taken_and_fewer_if_it_has_to_be_quick);
     tcase_add_test(all, row_seconds_are_taken_and_are_none_by_default);
     tcase_add_test(all, repetitions_in_range_are_taken);
     tcase_add_loop_test(all, other_repetitions_are_refused_with_the_range, 0, sizeof(bad_repetitions) / sizeof(bad_repetitions[0]));

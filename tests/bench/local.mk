@@ -10,3 +10,16 @@ tests_bench_output_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_bench_output_LDADD = bench/libbench.la tests/support/libsuite.la
 tests_bench_sequence_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_bench_sequence_LDADD = bench/libbench.la tests/support/libsuite.la
+
+## What runs PyTorch's tests and measurements, without PyTorch.
+dist_check_SCRIPTS += tests/bench/torch.sh
+TESTS += tests/bench/torch.sh
+EXTRA_DIST += tests/bench/torch_test.py
+
+## The sections that need no GPU to run, only to mean something. weir-bench itself needs a toolkit to be built.
+dist_check_SCRIPTS += tests/bench/neighbours.sh tests/bench/share.sh
+if HAVE_CUDA
+TESTS += tests/bench/neighbours.sh tests/bench/share.sh
+tests/bench/neighbours.log: bench/weir-bench$(EXEEXT) tools/weir$(EXEEXT)
+tests/bench/share.log: bench/weir-bench$(EXEEXT)
+endif

@@ -1,9 +1,11 @@
 ## SPDX-License-Identifier: MIT
 ## make gpu-bundle: a folder that runs the GPU tests and measurements on a machine with an NVIDIA GPU and its driver, and nothing else
-## of ours: no libyaml, no libcheck, no toolkit.
+## of ours: no libyaml, no libcheck, no ncurses (and so no weir top), no toolkit.
 ##
 ## A folder's local.mk adds its programs to gpu_bundle_programs (paths as automake names them; tests are those under tests/) and the
 ## source files that they read at run time to gpu_bundle_files. Both lists are emptied in Makefile.am.
+##
+## A shared library that a host loads is named in gpu_bundle_modules. It comes from a third build, since the static one makes none.
 ##
 ## The programs come from a build of their own, of a copy of what `make dist` would ship, with the configuration of this build, but linked
 ## statically against everything that the other machine may lack.
@@ -13,8 +15,17 @@ gpu_bundle_programs += tests/gpu/conformance tools/weir
 gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml
 
 gpu_bundle_build = build-gpu-bundle
-gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking YAML_LIBS=-l:libyaml.a \
+gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-ncurses YAML_LIBS=-l:libyaml.a \
 	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
+
+## torch's: the library, the package that finds it, and what its users start from.
+gpu_bundle_modules =
+if HAVE_TORCH
+gpu_bundle_modules += plugin/torch/libweir-torch
+gpu_bundle_files += $(dist_weirpackage_DATA) $(dist_weirpackagetorch_DATA) $(dist_weirpythonrun_DATA) config/pytorch.yaml \
+	examples/torch_ddp.py examples/torch_train.py
+endif
+gpu_bundle_module_flags = --disable-dependency-tracking --without-ncurses YAML_LIBS=-l:libyaml.a
 
 .PHONY: gpu-bundle clean-gpu-bundle
 if HAVE_CUDA
@@ -25,7 +36,17 @@ gpu-bundle: clean-gpu-bundle
 	eval "set x `./config.status --config`"; shift; \
 	  cd $(gpu_bundle_build)/build && ../source/configure -q "$$@" $(gpu_bundle_flags)
 	cd $(gpu_bundle_build)/build && $(MAKE) $(AM_MAKEFLAGS) $(BUILT_SOURCES) $(gpu_bundle_programs)
-	$(SHELL) $(srcdir)/tests/gpu/make-bundle.sh $(srcdir) $(gpu_bundle_build)/build gpu-bundle $(gpu_bundle_programs) -- $(gpu_bundle_files)
+	test -z '$(gpu_bundle_modules)' || $(MKDIR_P) $(gpu_bundle_build)/module
+	test -z '$(gpu_bundle_modules)' || { eval "set x `./config.status --config`"; shift; \
+	  cd $(gpu_bundle_build)/module && ../source/configure -q "$$@" $(gpu_bundle_module_flags); }
+	test -z '$(gpu_bundle_modules)' || { cd $(gpu_bundle_build)/module && \
+	  $(MAKE) $(AM_MAKEFLAGS) $(BUILT_SOURCES) $(gpu_bundle_modules:=.la); }
+	for module in $(gpu_bundle_modules); do \
+	  $(MKDIR_P) $(gpu_bundle_build)/build/`dirname $$module` && \
+	  cp $(gpu_bundle_build)/module/`dirname $$module`/.libs/`basename $$module`.so $(gpu_bundle_build)/build/$$module.so || exit 1; \
+	done
+	$(SHELL) $(srcdir)/tests/gpu/make-bundle.sh $(srcdir) $(gpu_bundle_build)/build gpu-bundle \
+	  $(gpu_bundle_programs) $(gpu_bundle_modules:=.so) -- $(gpu_bundle_files)
 else
 gpu-bundle:
 	@echo 'make gpu-bundle needs libcheck with its static archives (Debian: check): install it and configure again' >&2; exit 1

@@ -25,3 +25,19 @@ tests_gpu_stress_SOURCES = %reldir%/stress.c %reldir%/marks.c %reldir%/marks.h t
 	tests/api/scene.c tests/api/scene.h
 tests_gpu_stress_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_stress_LDADD = share/libshare.la tests/support/libsuite.la
+
+## PyTorch on Weir, for a machine that has both a GPU and torch: part of the GPU bundle alone.
+torch_test_files = \
+	%reldir%/torch/cases_graphs.py \
+	%reldir%/torch/cases_memory.py \
+	%reldir%/torch/cases_processes.py \
+	%reldir%/torch/cases_streams.py \
+	%reldir%/torch/ddp.py \
+	%reldir%/torch/harness.py \
+	%reldir%/torch/run.py \
+	%reldir%/torch/training.py \
+	%reldir%/torch/unmodified.py \
+	%reldir%/torch/upstream.py \
+	%reldir%/torch/upstream.txt
+EXTRA_DIST += $(torch_test_files)
+gpu_bundle_files += $(torch_test_files)

@@ -4,11 +4,13 @@
 # make-bundle.sh SOURCE BUILD BUNDLE PROGRAM... -- FILE...
 #
 # Puts programs of BUILD and files of SOURCE into BUNDLE under the same paths, with run.sh and the list of programs, and checks that the
-# programs need nothing that another machine may lack. Called by `make gpu-bundle`.
+# programs need nothing that another machine may lack. A program may be a shared library for a host (NAME.so). Called by `make gpu-bundle`.
 set -eu
 
 # All that a program may load: what every glibc system has. A CUDA runtime linked dynamically would not be there.
 allowed=' libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libgcc_s.so.1 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 '
+# What a host of ours, torch, has loaded before it loads a shared library.
+allowed_in_host=' libstdc++.so.6 '
 limit_kib=40960
 
 source=$1 build=$2 bundle=$3
@@ -20,8 +22,12 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     mkdir -p "$(dirname "$program")"
     cp "$build/$1" "$program"
     strip --strip-debug "$program"
+    case $1 in
+    *.so) may_load=$allowed$allowed_in_host ;;
+    *) may_load=$allowed ;;
+    esac
     for library in $(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-        case $allowed in
+        case $may_load in
         *" $library "*) ;;
         *)
             echo "gpu-bundle: $1 needs $library, which another machine may lack: link it statically" >&2

@@ -3,19 +3,26 @@
 #
 # run.sh of a GPU bundle (make gpu-bundle): runs the tests and measurements on this machine's GPU.
 #
-#   run.sh [STEP...]      tests peers examples try figures sanitizer; without any: all, in this order
+#   run.sh [STEP...]      tests share peers examples try figures torch sanitizer; without any: all, in this order
 #
 #   OUT=DIR               where everything raw goes (./results)
-#   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; sections of weir-bench have their own)
-#   BENCH_QUICK=1         figures: weir-bench --quick
+#   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; torch 540; sections of weir-bench have their own)
+#   BENCH_QUICK=1         figures: weir-bench --quick; torch-figures: bench/torch/bench.py --quick
 #   BENCH_ROW_SECONDS=N   figures: weir-bench --row-seconds=N (20)
-#   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'
+#   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'; torch: cases that match, as in ONLY='*graph*'
+#   PYTHON=PROGRAM        torch: the Python that has torch (python3)
+#   TORCH_TEST_CUDA=FILE  torch-tests: the test/test_cuda.py of that torch, of which the cases of upstream.txt run as well
 #
-#   tests      every test program, each test in a process of its own, on one device
+#   tests      every test program of one process, each test in a process of its own, on one device
+#   share      several processes that share pools and give each other memory, on one device
 #   peers      the test cases called "peers" of every test program, on two devices, where there are two
 #   examples   the examples, as their own test runs them
 #   try        weir devices, weir try
 #   figures    weir-bench, section by section
+#   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
+#     torch-tests    PyTorch on Weir, on all devices
+#     torch-peers    those of its cases alone that take two devices; part of torch-tests
+#     torch-figures  training steps, beside PyTorch's own allocators, and the section torch of weir-bench, on one device
 #   sanitizer  every test program in one process under compute-sanitizer, if it is on PATH or in /usr/local/cuda/bin
 #
 # Ends with a table of suites, and fails if any of them did.
@@ -25,6 +32,7 @@ bundle=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$PWD/results}
 limit=${SUITE_LIMIT:-240}
 only=${ONLY:-*}
+python=${PYTHON:-python3}
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
 cd "$bundle" || exit 2
@@ -88,10 +96,11 @@ suite() {
     row "$name" "$result" "$passed" "$failed" "$(seconds_since "$start")"
 }
 
-# Test programs, one path a line.
+# Test programs, one path a line; without those that start others.
 test_programs() {
     local program
     while read -r program; do
+        case $program in tests/share/*) continue ;; esac
         # The pattern is meant as one.
         # shellcheck disable=SC2254
         case $program in
@@ -109,6 +118,17 @@ step_tests() {
     local program
     for program in $(test_programs); do
         CUDA_VISIBLE_DEVICES=${devices[0]} suite "$(short "$program")" "./$program"
+    done
+}
+
+step_share() {
+    local program
+    for program in share:gpu neighbours:neighbours_gpu; do
+        if [ -x "tests/share/${program#*:}" ]; then
+            CUDA_VISIBLE_DEVICES=${devices[0]} suite "${program%:*}" "tests/share/${program#*:}"
+        else
+            row "${program%:*}" none - - -
+        fi
     done
 }
 
@@ -149,7 +169,7 @@ step_try() {
 }
 
 # Each section of weir-bench, and the seconds after which it is stopped: far more than it should take.
-bench_sections=(pairs:60 threads:90 live:40 handover:40 multi:40 open:30 loop:40 keeper:40 random:200 small:60 pending:90)
+bench_sections=(pairs:60 threads:90 live:40 handover:40 multi:40 open:30 loop:40 keeper:40 random:200 small:60 pending:90 share:120 neighbours:150)
 
 step_figures() {
     local entry section
@@ -164,6 +184,68 @@ step_figures() {
             bench/weir-bench ${BENCH_QUICK:+--quick} --row-seconds="${BENCH_ROW_SECONDS:-20}" --json "$out/bench-$section.json" "$section"
         cat "$out/bench-$section.log"
     done
+}
+
+torch_built=
+
+# torch_ready STEP: what PyTorch on Weir needs; says in the table why not, if it is not there. The shim is built once.
+torch_ready() {
+    if [ ! -e plugin/torch/libweir-torch.so ]; then
+        row "$1" none - - -
+        return 1
+    fi
+    if ! "$python" -c 'import torch' 2>"$out/torch-import.err"; then
+        row "$1" "no torch" - - -
+        tail -n 1 "$out/torch-import.err"
+        return 1
+    fi
+    export WEIR_TORCH_LIBRARY=$bundle/plugin/torch/libweir-torch.so WEIR_PYTHON_DIR=$bundle/plugin/python WEIR=$bundle/tools/weir
+    export PYTHONPATH=$bundle/plugin/python${PYTHONPATH:+:$PYTHONPATH} XDG_CACHE_HOME=$out/cache
+    [ -n "$torch_built" ] || suite torch-build "$python" -m weir.torch build --verbose
+    torch_built=1
+    "$python" -m weir.torch >"$out/torch.txt" 2>&1
+    cat "$out/torch.txt"
+}
+
+step_torch_tests() {
+    local seconds=${SUITE_LIMIT:-540}
+    torch_ready torch-tests || return 0
+    # A little less than the suite has, so that its table is printed.
+    limit=$seconds suite torch-tests "$python" tests/gpu/torch/run.py --limit "$((seconds - 10))" ${ONLY:+--only "$ONLY"} \
+        --json "$out/torch-tests.json" --logs "$out/torch-tests"
+    grep '^# ' "$out/torch-tests.log"
+    [ -z "${TORCH_TEST_CUDA:-}" ] ||
+        limit=$seconds suite torch-upstream "$python" tests/gpu/torch/upstream.py --limit "$((seconds - 10))" \
+            --json "$out/torch-upstream.json" "$TORCH_TEST_CUDA"
+}
+
+step_torch_peers() {
+    local seconds=${SUITE_LIMIT:-540}
+    if [ "${#devices[@]}" -lt 2 ]; then
+        row torch-peers "one GPU" - - -
+        return
+    fi
+    torch_ready torch-peers || return 0
+    limit=$seconds suite torch-peers "$python" tests/gpu/torch/run.py --gpus 2 --limit "$((seconds - 10))" \
+        --json "$out/torch-peers.json" --logs "$out/torch-tests"
+    grep '^# ' "$out/torch-peers.log"
+}
+
+step_torch_figures() {
+    local seconds=${SUITE_LIMIT:-420}
+    torch_ready torch-figures || return 0
+    CUDA_VISIBLE_DEVICES=${devices[0]} limit=$seconds suite torch-figures \
+        "$python" bench/torch/bench.py ${BENCH_QUICK:+--quick} --limit "$((seconds - 10))" --json "$out/torch-figures.json"
+    cat "$out/torch-figures.log"
+    # The section of weir-bench that needs no torch.
+    CUDA_VISIBLE_DEVICES=${devices[0]} limit=60 suite bench-torch \
+        bench/weir-bench ${BENCH_QUICK:+--quick} --row-seconds="${BENCH_ROW_SECONDS:-20}" --json "$out/bench-torch.json" torch
+    cat "$out/bench-torch.log"
+}
+
+step_torch() {
+    step_torch_tests
+    step_torch_figures
 }
 
 step_sanitizer() {
@@ -197,18 +279,19 @@ fi
     uname -a
     nvidia-smi 2>&1
 } >"$out/machine.txt"
-[ $# -gt 0 ] || set -- tests peers examples try figures sanitizer
+[ $# -gt 0 ] || set -- tests share peers examples try figures torch sanitizer
 for step; do
     case $step in
-    tests | peers | examples | try | figures | sanitizer) ;;
+    tests | share | peers | examples | try | figures | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests peers examples try figures sanitizer" >&2
+        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try figures torch torch-tests torch-peers" \
+            "torch-figures sanitizer" >&2
         exit 2
         ;;
     esac
 done
 for step; do
-    "step_$step"
+    "step_${step//-/_}"
 done
 
 {
@@ -217,7 +300,7 @@ done
 } | tee "$out/table.txt"
 # A machine whose driver does not work skips every suite; that is no success.
 case " $* " in
-*" tests "* | *" peers "* | *" sanitizer "*)
+*" tests "* | *" share "* | *" peers "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" sanitizer "*)
     if [ "$passed_tests" -eq 0 ]; then
         echo "run.sh: not one test ran to success; the reasons are in $out" >&2
         failed_suites=$((failed_suites + 1))

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two processes that alternate between nine parts of the device and four, out of phase: together they always need less than there is, but what
+ * each keeps of its nine is what the other lacks. Each part is a block of its own. A round is both phases of both.
+ */
+#include "config.h"
+
+#include "bench/neighbours.h"
+
+#include <string.h>
+
+#define WORKERS 2
+#define PARTS 13
+static const unsigned parts[2] = { 9, 4 };
+
+struct rounds {
+    struct neighbour workers[WORKERS];
+    uint64_t part; /* bytes */
+    bool raw;
+};
+
+static void drop(const struct rounds *rounds)
+{
+    for (size_t i = 0; i < WORKERS; i++)
+        neighbour_tell(&rounds->workers[i], (struct neighbour_order){ .task = NEIGHBOUR_DROP, .raw = rounds->raw });
+    for (size_t i = 0; i < WORKERS; i++)
+        neighbour_hear(&rounds->workers[i]);
+}
+
+/* Both at once. Returns how many requests failed. */
+static unsigned take(const struct rounds *rounds, size_t phase)
+{
+    unsigned failed = 0;
+    struct neighbour_order order = { .task = NEIGHBOUR_TAKE, .raw = rounds->raw, .bytes = rounds->part };
+    for (size_t i = 0; i < WORKERS; i++) {
+        order.count = parts[(phase + i) % 2];
+        neighbour_tell(&rounds->workers[i], order);
+    }
+    for (size_t i = 0; i < WORKERS; i++)
+        failed += neighbour_hear(&rounds->workers[i]).failed;
+    return failed;
+}
+
+static unsigned one_round(const struct rounds *rounds)
+{
+    unsigned failed = 0;
+    for (size_t phase = 0; phase < 2; phase++) {
+        failed += take(rounds, phase);
+        drop(rounds);
+    }
+    return failed;
+}
+
+static void start(struct rounds *rounds, bool raw)
+{
+    rounds->raw = raw;
+    for (size_t i = 0; i < WORKERS; i++)
+        neighbour_start(&rounds->workers[i]);
+    drop(rounds); /* until they are there */
+}
+
+static void end(const struct rounds *rounds)
+{
+    for (size_t i = 0; i < WORKERS; i++)
+        neighbour_end(&rounds->workers[i]);
+}
+
+static void measure_weir(struct neighbours *neighbours, struct rounds *rounds)
+{
+    struct bench_series time = { .name = "weir, a round" };
+    unsigned failed = 0;
+    char name[96];
+    start(rounds, false);
+    for (size_t i = 0; i < neighbours->bench->rounds; i++) {
+        uint64_t begin = bench_now();
+        failed += one_round(rounds);
+        if (i < BENCH_SAMPLES_MAX)
+            bench_add(&time, (double)(bench_now() - begin));
+    }
+    end(rounds);
+    snprintf(name, sizeof(name), "%zu rounds of two workers, %u <-> %u blocks of %llu MiB", neighbours->bench->rounds, parts[1], parts[0],
+             (unsigned long long)(rounds->part / MIB));
+    neighbours_show(neighbours, name, &time, 1, failed, "failures", BENCH_AT_MOST, 0);
+}
+
+static void measure_raw(struct neighbours *neighbours, struct rounds *rounds)
+{
+    struct bench_series time = { .name = "raw, a round" };
+    size_t round = 0, failed_in = 0;
+    start(rounds, true);
+    while (!failed_in && round < neighbours->bench->rounds) {
+        uint64_t begin = bench_now();
+        round++;
+        if (one_round(rounds))
+            failed_in = round;
+        if (round <= BENCH_SAMPLES_MAX)
+            bench_add(&time, (double)(bench_now() - begin));
+    }
+    end(rounds);
+    neighbours_show(neighbours, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th",
+                    BENCH_SHOWN, 0);
+}
+
+void neighbours_rounds(struct neighbours *neighbours)
+{
+    struct rounds rounds;
+    memset(&rounds, 0, sizeof(rounds));
+    rounds.part = shared_big_size(neighbours->bench->memory, 130 * GIB, 92) / PARTS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
+    measure_raw(neighbours, &rounds);
+    measure_weir(neighbours, &rounds);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks that go from process to process: what a frame and a lease take beside a bare message between the same two processes on the same
+ * CPUs, what a first import takes beside CUDA's, and the rings of share_ring.c.
+ *
+ * Everything goes through the waist, so that the section runs on the simulator as well (WEIR_GPU=sim WEIR_SIM=name=X); its times mean
+ * nothing there.
+ */
+#include "config.h"
+
+#include "bench/sharing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HANDOVERS 2000
+#define HANDOVERS_QUICK 500
+#define REST UINT64_C(30000) /* nanoseconds between two hand-overs, in which the consumer falls asleep again */
+
+/* Setting up --------------------------------------------------------------------------------------------------------------------------- */
+
+static void open_export(struct sharing *sharing)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    char policy[256];
+    snprintf(policy, sizeof(policy), "weir: 1\npools: { frames: { devices: [0], ipc: posix_fd, share: { socket: %s } } }\n",
+             sharing->socket);
+    shared_policy(sharing->bench, "share", policy);
+    options.policy_text = policy;
+    options.gpu = sharing->gpu->name;
+    BENCH_WEIR(weir_open(&options, &error, &sharing->w));
+    BENCH_WEIR(weir_pool_get(sharing->w, "frames", 0, &error, &sharing->pool));
+    BENCH_WEIR(weir_export_open(sharing->pool, &error, &sharing->export));
+}
+
+static void publish(const struct sharing *sharing, const char *name)
+{
+    void *ptr = NULL;
+    shared_check(weir_pool_malloc(sharing->pool, &ptr, sharing->block, sharing->stream), "weir_pool_malloc");
+    BENCH_WEIR(weir_export_publish(sharing->export, name, ptr, 0, NULL, 0, sharing->stream, &error));
+}
+
+static void make_directory(struct sharing *sharing)
+{
+    snprintf(sharing->directory, sizeof(sharing->directory), "/tmp/weir-bench-XXXXXX");
+    if (!mkdtemp(sharing->directory))
+        bench_die(__FILE__, __LINE__, sharing->directory, strerror(errno));
+    snprintf(sharing->socket, sizeof(sharing->socket), "%s/frames", sharing->directory);
+}
+
+static void make_raw_pool(struct sharing *sharing)
+{
+    const struct gpu *gpu = sharing->gpu;
+    struct gpu_pool_spec spec = { .device = 0, .location = GPU_LOCATION_DEVICE, .posix_fd = true };
+    BENCH_GPU(gpu, pool_create(&spec, &sharing->raw_pool));
+    BENCH_GPU(gpu, pool_export(sharing->raw_pool, &sharing->raw_pool_fd));
+    for (size_t i = 0; i < CONSUMER_SLOTS_MAX; i++)
+        BENCH_GPU(gpu, malloc_async(&sharing->slots[i].ptr, sharing->block, sharing->raw_pool, sharing->stream));
+    BENCH_GPU(gpu, stream_synchronize(sharing->stream));
+}
+
+static void set_up(struct sharing *sharing, struct bench *bench)
+{
+    memset(sharing, 0, sizeof(*sharing));
+    sharing->bench = bench;
+    sharing->gpu = bench->gpu;
+    sharing->block = strcmp(bench->gpu->name, "sim") == 0 ? MIB : 64 * MIB;
+    /* They start CUDA while this process does. */
+    for (size_t c = 0; c < SHARING_CONSUMERS; c++)
+        consumer_start(&sharing->consumers[c]);
+    make_directory(sharing);
+    BENCH_GPU(sharing->gpu, stream_create(0, &sharing->stream));
+    open_export(sharing);
+    publish(sharing, "known");
+    publish(sharing, "first");
+    make_raw_pool(sharing);
+}
+
+static void take_down(struct sharing *sharing)
+{
+    const struct gpu *gpu = sharing->gpu;
+    for (size_t c = 0; c < SHARING_CONSUMERS; c++)
+        consumer_end(&sharing->consumers[c]);
+    weir_export_close(sharing->export, CONSUMER_PATIENCE);
+    weir_close(sharing->w);
+    for (size_t i = 0; i < CONSUMER_SLOTS_MAX; i++) {
+        BENCH_GPU(gpu, free_async(sharing->slots[i].ptr, sharing->stream));
+        BENCH_GPU(gpu, event_destroy(sharing->slots[i].ready));
+        for (size_t c = 0; c < SHARING_CONSUMERS; c++)
+            BENCH_GPU(gpu, event_destroy(sharing->slots[i].release[c]));
+    }
+    BENCH_GPU(gpu, stream_synchronize(sharing->stream));
+    BENCH_GPU(gpu, pool_destroy(sharing->raw_pool));
+    BENCH_GPU(gpu, stream_destroy(sharing->stream));
+    close(sharing->raw_pool_fd);
+    rmdir(sharing->directory);
+}
+
+/* First imports ------------------------------------------------------------------------------------------------------------------------ */
+
+static struct consumer_answer ask(const struct sharing *sharing, const struct consumer_order *order, int passed)
+{
+    consumer_tell(&sharing->consumers[0], order, passed);
+    return consumer_hear(&sharing->consumers[0]);
+}
+
+struct firsts {
+    struct bench_series connect, cold, first, pool, block, event;
+};
+
+/* Each time on a new connection, so that nothing is known. */
+static void measure_firsts(const struct sharing *sharing, struct firsts *firsts)
+{
+    struct consumer_order raw = { .task = CONSUMER_RAW_FIRST, .cpu = -1 };
+    struct gpu_shared_event handle;
+    gpu_event ready;
+    BENCH_GPU(sharing->gpu, block_export(sharing->slots[0].ptr, &raw.block));
+    BENCH_GPU(sharing->gpu, event_create_shared(0, &ready, &handle));
+    raw.ready = handle;
+    for (size_t i = 0; i <= sharing->bench->repetitions; i++) {
+        struct consumer_order connect = { .task = CONSUMER_CONNECT, .cpu = -1 }, first = { .task = CONSUMER_FIRST, .cpu = -1 };
+        snprintf(connect.text, sizeof(connect.text), "%s", sharing->socket);
+        struct consumer_answer connected = ask(sharing, &connect, -1);
+        struct consumer_answer leased = ask(sharing, &first, -1);
+        struct consumer_answer imported = ask(sharing, &raw, sharing->raw_pool_fd);
+        if (i == 0) /* to warm up */
+            continue;
+        bench_add(&firsts->connect, connected.values[0]);
+        bench_add(&firsts->cold, connected.values[1]);
+        bench_add(&firsts->first, leased.values[0]);
+        bench_add(&firsts->pool, imported.values[0]);
+        bench_add(&firsts->block, imported.values[1]);
+        bench_add(&firsts->event, imported.values[2]);
+    }
+    BENCH_GPU(sharing->gpu, event_destroy(ready));
+}
+
+static void show_firsts(struct sharing *sharing)
+{
+    struct firsts firsts = { .connect = { .name = "weir" }, .cold = { .name = "weir" }, .first = { .name = "weir" },
+                             .pool = { .name = "raw import of the pool" }, .block = { .name = "raw import of the block" },
+                             .event = { .name = "raw opening of an event" } };
+    char name[96], size[32];
+    measure_firsts(sharing, &firsts);
+    bench_size_name(sharing->block, size);
+    snprintf(name, sizeof(name), "first import of a %s block: name to lease", size);
+    struct bench_figure *figure = bench_figure_new(&sharing->bench->report, "share", name);
+    *bench_series_new(figure, firsts.first.name) = firsts.first;
+    *bench_series_new(figure, firsts.block.name) = firsts.block;
+    *bench_series_new(figure, firsts.event.name) = firsts.event;
+    bench_figure_ratio(figure, &firsts.first, &firsts.block, BENCH_AT_MOST, 1.5);
+    bench_print(stdout, figure);
+
+    /* Without an event nobody knows when the block may be read: whoever imports by hand opens one too. */
+    snprintf(name, sizeof(name), "first import of a %s block, beside import and event", size);
+    figure = bench_figure_new(&sharing->bench->report, "share", name);
+    *bench_series_new(figure, firsts.first.name) = firsts.first;
+    struct bench_series *both = bench_series_new(figure, "raw import of the block and opening of an event");
+    for (size_t i = 0; i < firsts.block.count; i++)
+        bench_add(both, firsts.block.values[i] + firsts.event.values[i]);
+    bench_figure_ratio(figure, &firsts.first, both, BENCH_SHOWN, 0);
+    bench_print(stdout, figure);
+
+    snprintf(name, sizeof(name), "first lease at all of a %s block: three events", size);
+    figure = bench_figure_new(&sharing->bench->report, "share", name);
+    *bench_series_new(figure, firsts.cold.name) = firsts.cold;
+    *bench_series_new(figure, firsts.block.name) = firsts.block;
+    bench_figure_ratio(figure, &firsts.cold, &firsts.block, BENCH_SHOWN, 0);
+    bench_print(stdout, figure);
+
+    figure = bench_figure_new(&sharing->bench->report, "share", "connecting, with the import of the pool");
+    *bench_series_new(figure, firsts.connect.name) = firsts.connect;
+    *bench_series_new(figure, firsts.pool.name) = firsts.pool;
+    bench_figure_ratio(figure, &firsts.connect, &firsts.pool, BENCH_SHOWN, 0);
+    bench_print(stdout, figure);
+}
+
+/* One way ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Lets the consumer come to its wait. On the CPU, since a sleep would let this one grow cold. */
+static void rest(void)
+{
+    uint64_t end = bench_now() + REST;
+    while (bench_now() < end)
+        continue;
+}
+
+static struct consumer_answer hand_over_messages(const struct sharing *sharing, unsigned count)
+{
+    const struct consumer *consumer = &sharing->consumers[0];
+    struct consumer_order order = { .task = CONSUMER_MESSAGES, .count = count, .cpu = 1 };
+    consumer_tell(consumer, &order, -1);
+    for (unsigned i = 0; i < count; i++) {
+        rest();
+        link_send_time(consumer->link, bench_now());
+        link_receive_time(consumer->link);
+    }
+    return consumer_hear(consumer);
+}
+
+static struct consumer_answer hand_over_frames(const struct sharing *sharing, weir_ring *ring, unsigned count)
+{
+    const struct consumer *consumer = &sharing->consumers[0];
+    struct consumer_order order = { .task = CONSUMER_FRAMES, .count = count, .cpu = 1, .text = "handover" };
+    consumer_tell(consumer, &order, -1);
+    consumer_hear(consumer);
+    for (unsigned i = 0; i < count; i++) {
+        void *ptr = NULL;
+        BENCH_WEIR(weir_ring_take(ring, CONSUMER_PATIENCE, sharing->stream, &error, &ptr));
+        rest();
+        uint64_t now = bench_now();
+        BENCH_WEIR(weir_ring_push(ring, ptr, 0, &now, sizeof(now), sharing->stream, &error));
+        link_receive_time(consumer->link);
+    }
+    return consumer_hear(consumer);
+}
+
+static struct consumer_answer round_trip_echoes(const struct sharing *sharing, unsigned count)
+{
+    const struct consumer *consumer = &sharing->consumers[0];
+    struct consumer_order order = { .task = CONSUMER_ECHOES, .count = count, .cpu = 1 };
+    consumer_tell(consumer, &order, -1);
+    for (unsigned i = 0; i < count; i++)
+        link_send_time(consumer->link, link_receive_time(consumer->link));
+    return consumer_hear(consumer);
+}
+
+static struct consumer_answer round_trip_leases(const struct sharing *sharing, unsigned count)
+{
+    struct consumer_order order = { .task = CONSUMER_LEASES, .count = count, .cpu = 1 };
+    return ask(sharing, &order, -1);
+}
+
+/* How much longer Weir's way is than the message's. */
+static void show_difference(struct sharing *sharing, const char *name, const struct bench_series *ours, const struct bench_series *bare,
+                            enum bench_bound bound, double limit)
+{
+    struct bench_figure *figure = bench_figure_new(&sharing->bench->report, "share", name);
+    *bench_series_new(figure, ours->name) = *ours;
+    *bench_series_new(figure, bare->name) = *bare;
+    figure->value = (bench_median(ours) - bench_median(bare)) / 1000;
+    figure->value_unit = "us more";
+    figure->bound = bound;
+    figure->limit = limit;
+    bench_print(stdout, figure);
+}
+
+static void show_handovers(struct sharing *sharing)
+{
+    struct bench_series frame = {.name = "weir"}, frame99 = {.name = "weir"}, lease = {.name = "weir"}, message = {.name = "message"};
+    struct bench_series message99 = { .name = "message" }, echo = { .name = "message there and back" };
+    unsigned count = sharing->bench->quick ? HANDOVERS_QUICK : HANDOVERS;
+    weir_ring_options options = { .size = sizeof(options), .slot_size = sharing->block, .depth = 4, .overflow = WEIR_OVERFLOW_BLOCK };
+    weir_ring *ring = NULL;
+    BENCH_WEIR(weir_ring_open(sharing->export, "handover", &options, sharing->stream, &error, &ring));
+    link_pin(0);
+    hand_over_frames(sharing, ring, 16); /* maps the slots */
+    for (size_t i = 0; i < sharing->bench->repetitions; i++) {
+        struct consumer_answer answer = hand_over_messages(sharing, count);
+        bench_add(&message, answer.values[0]);
+        bench_add(&message99, answer.values[1]);
+        answer = hand_over_frames(sharing, ring, count);
+        bench_add(&frame, answer.values[0]);
+        bench_add(&frame99, answer.values[1]);
+        bench_add(&echo, round_trip_echoes(sharing, count).values[0]);
+        bench_add(&lease, round_trip_leases(sharing, count).values[0]);
+    }
+    link_pin(-1);
+    weir_ring_close(ring);
+    show_difference(sharing, "hand-over of a known block: push to lease", &frame, &message, BENCH_AT_MOST, 15);
+    show_difference(sharing, "hand-over of a known block, 99th of 100", &frame99, &message99, BENCH_SHOWN, 0);
+    show_difference(sharing, "lease of a known block by its name, there and back", &lease, &echo, BENCH_SHOWN, 0);
+}
+
+void section_share(struct bench *bench)
+{
+    static struct sharing sharing;
+    set_up(&sharing, bench);
+    show_firsts(&sharing);
+    show_handovers(&sharing);
+    sharing_rings(&sharing);
+    take_down(&sharing);
+}

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""The allocators that a PyTorch program is run with here: torch's own two, a plain pluggable one, and Weir.
+
+What a process uses is decided once: by its environment (`environment`), and by `use` before its first CUDA call.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import Dict, List, Optional
+
+NATIVE = "native"  # torch's caching allocator
+ASYNC = "async"  # torch's cudaMallocAsync backend
+PLAIN = "plain"  # plain.c: cudaMallocFromPoolAsync behind torch's pluggable allocator
+WEIR = "weir"  # weir.torch.enable(), without the shim
+SHIM = "shim"  # the same, with it
+NAMES = (NATIVE, ASYNC, PLAIN, WEIR, SHIM)
+
+# The policy that people start from; of a source tree or a GPU bundle.
+POLICY = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "config", "pytorch.yaml"
+)
+
+SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+
+class Missing(Exception):
+    """An allocator that cannot be had here: what is missing, and where it comes from."""
+
+
+def environment(name: str, base: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+    """
+    What the environment of a process must be for it to be able to `use` that allocator, made of `base` or this
+    process's own.
+    """
+    variables = dict(os.environ if base is None else base)
+    for setting in SETTINGS:
+        variables.pop(setting, None)
+    if name == ASYNC:
+        variables[SETTINGS[0]] = "backend:cudaMallocAsync"
+    return variables
+
+
+def use(name: str, policy: Optional[str] = None, patch: bool = False) -> None:
+    """
+    Makes it the allocator of this process. `policy` and `patch` are weir.torch.enable()'s, and mean nothing to the
+    others.
+    """
+    if name == PLAIN:
+        use_plain()
+    elif name in (WEIR, SHIM):
+        use_weir(name == SHIM, policy, patch)
+    elif name not in NAMES:
+        raise Missing(f"there is no allocator '{name}'; write one of: {', '.join(NAMES)}")
+
+
+def use_weir(shim: bool, policy: Optional[str], patch: bool) -> None:
+    """Weir, found as its users find it: on PYTHONPATH."""
+    try:
+        import weir.torch
+    except ImportError as error:
+        raise Missing(
+            f"the package weir cannot be imported ({error}): put the folder that holds it on PYTHONPATH"
+        ) from error
+    weir.torch.enable(policy, patch=patch, shim=shim)
+
+
+def use_plain() -> None:
+    """plain.c, compiled now."""
+    import torch
+
+    with tempfile.TemporaryDirectory(prefix="weir-plain-") as folder:
+        library = compile_beside_torch("plain.c", os.path.join(folder, "plain.so"), ["-shared", "-fPIC"])
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "plain_malloc", "plain_free")
+    torch.cuda.memory.change_current_allocator(allocator)
+
+
+def compile_beside_torch(source: str, output: str, flags: List[str]) -> str:
+    """
+    Compiles a C file of this folder against the CUDA runtime that torch has loaded into this process. Returns `output`.
+    """
+    compiler = next((c for c in (os.environ.get("CC", "cc"), "gcc", "g++", "clang") if shutil.which(c)), None)
+    if compiler is None:
+        raise Missing("there is no C compiler: install gcc, or name one in CC")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), source)
+    made = subprocess.run(
+        [compiler, "-O2", *flags, "-o", output, path, loaded_library("libcudart.so")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        raise Missing(f"{compiler} does not compile {source}: {made.stdout.strip()}")
+    return output
+
+
+def loaded_library(name: str) -> str:
+    """
+    The path of a shared library that is loaded into this process. A program that is linked to it gets this very one.
+    """
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            path = line.split(maxsplit=5)[-1].strip()
+            if os.path.basename(path).startswith(name):
+                return path
+    raise Missing(f"this process has not loaded {name}: this torch was built without CUDA, or links it statically")

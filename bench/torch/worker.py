@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""worker.py ALLOCATOR WORKLOAD POLICY - one workload with one allocator, told by lines on standard input what to do.
+
+    begin N    builds the workload, and runs N steps to warm up
+    round N    runs N steps
+
+Answers each with a line of JSON on standard output: the milliseconds of each step, by events of the device, and by how
+many bytes the memory in use on the device grew meanwhile, CUDA's bare context left out. The workload `large` takes 100
+GiB, frees them, and takes 125 GiB at `begin`. An error is answered with {"error": text}, and ends the process. It
+starts with a line of {}, when torch is imported.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any, Dict, List
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import allocators  # noqa: E402
+import torch  # noqa: E402
+import workloads  # noqa: E402
+
+GIB = 1 << 30
+
+
+def in_use() -> int:
+    """Bytes of the device that somebody has."""
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def measure(step: workloads.Step, count: int) -> List[float]:
+    """Milliseconds from the end of each step to that of the next. The host runs ahead as it does in a training."""
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    torch.cuda.synchronize()
+    events[0].record()
+    for event in events[1:]:
+        step()
+        event.record()
+    torch.cuda.synchronize()
+    return [one.elapsed_time(other) for one, other in zip(events, events[1:])]
+
+
+def take(size: int) -> torch.Tensor:
+    """So many bytes, which are there: a null pointer would fail now."""
+    block = torch.empty(size, dtype=torch.uint8, device="cuda")
+    block[-1:].fill_(1)
+    torch.cuda.synchronize()
+    return block
+
+
+def large() -> Dict[str, Any]:
+    """Most of the device, freed, and more of it. In proportion to a device of 140 GiB where it is another."""
+    total = torch.cuda.mem_get_info()[1]
+    unit = GIB if total >= 138 * GIB else total // 140
+    block = take(100 * unit)
+    del block
+    start = time.perf_counter()
+    take(125 * unit)
+    return {"second_ms": (time.perf_counter() - start) * 1e3}
+
+
+class Worker:
+    """One workload, once begun."""
+
+    def __init__(self, allocator: str, workload: str, policy: str) -> None:
+        self.allocator = allocator
+        self.workload = workload
+        self.policy = policy
+        self.step: workloads.Step = lambda: None
+
+    def begin(self, count: int) -> Dict[str, Any]:
+        """The first command."""
+        allocators.use(self.allocator, self.policy)
+        torch.manual_seed(1)
+        before = in_use()
+        if self.workload == "large":
+            return large()
+        self.step = workloads.WORKLOADS[self.workload]()
+        return {
+            "times_ms": measure(self.step, count),
+            "grown": in_use() - before,
+            "backend": torch.cuda.get_allocator_backend(),
+        }
+
+    def round(self, count: int) -> Dict[str, Any]:
+        """Every later one."""
+        before = in_use()
+        return {"times_ms": measure(self.step, count), "grown": in_use() - before}
+
+
+def answer(message: Dict[str, Any]) -> None:
+    """A line that is read at once."""
+    print(json.dumps(message), flush=True)
+
+
+def main() -> int:
+    """Obeys until there is nothing more to read."""
+    worker = Worker(*sys.argv[1:4])
+    answer({})
+    for line in sys.stdin:
+        command, count = line.split()
+        try:
+            answer(worker.begin(int(count)) if command == "begin" else worker.round(int(count)))
+        except Exception as error:  # which the table shows
+            text = " ".join(str(error).split())
+            answer({"error": f"{type(error).__name__}: {text[:300]}"})
+            return 1
+    # Nothing is measured any more: the tensors need no freeing one by one.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
