@@ -32,6 +32,7 @@ static struct {
     bool exiting;           /* no thread is started any more */
     struct weir__job *jobs; /* in the order of their turns */
     size_t job_count, watch_count;
+    bool is_running; /* some job runs; one that is being removed is on the list no more */
     uint64_t changes;  /* of the list of jobs and of what they watch */
     uint64_t wakes_at; /* when the thread will look at the jobs by itself; 0: it is not asleep */
     uint64_t wakeups;
@@ -70,11 +71,11 @@ static bool run_one(void)
     *link = job;
     job->next = NULL;
     job->due = WEIR__SERVICE_NEVER;
-    job->running = true;
+    job->running = service.is_running = true;
     pthread_mutex_unlock(&service.lock);
     uint64_t due = job->run(job);
     pthread_mutex_lock(&service.lock);
-    job->running = false;
+    job->running = service.is_running = false;
     if (due < job->due)
         job->due = due;
     pthread_cond_broadcast(&service.changed);
@@ -321,7 +322,8 @@ void weir__service_remove(struct weir__job *job)
     if (!is_service_thread) {
         while (job->running)
             pthread_cond_wait(&service.changed, &service.lock);
-        if (!service.jobs)
+        /* Who removes the job that runs stops the thread: anybody else might wait here for a lock that the run wants and he has. */
+        if (!service.jobs && !service.is_running)
             stop();
     }
     pthread_mutex_unlock(&service.lock);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Jobs of the service thread that remove other jobs. */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/service.h"
@@ -11,7 +13,7 @@
 /* A job that says when it has run, and removes another one if it is to. */
 struct probe {
     struct weir__job job;
-    sem_t ran;
+    sem_t began, ran;
     sem_t gate; /* a run waits for it */
     struct probe *removes;
 };
@@ -19,6 +21,7 @@ struct probe {
 static uint64_t run(struct weir__job *job)
 {
     struct probe *probe = (struct probe *)job;
+    sem_post(&probe->began);
     while (sem_wait(&probe->gate) != 0)
         ck_assert_int_eq(errno, EINTR);
     if (probe->removes) {
@@ -35,6 +38,7 @@ static void probe_add(struct probe *probe)
 {
     weir_error error = WEIR_ERROR_INIT;
     probe->job.run = run;
+    sem_init(&probe->began, 0, 0);
     sem_init(&probe->ran, 0, 0);
     sem_init(&probe->gate, 0, 0);
     ck_assert_msg(weir__service_add(&probe->job, &error) == WEIR_OK, "%s", error.text);
@@ -124,6 +128,30 @@ START_TEST(thread_ends_after_a_job_removed_all_others)
 }
 END_TEST
 
+static void *remove_it(void *data)
+{
+    weir__service_remove(data);
+    return NULL;
+}
+
+/* Who removes that other job may have a lock that the run wants: here, the gate. */
+START_TEST(removing_another_job_waits_for_no_run)
+{
+    struct probe running = { 0 }, last = { 0 };
+    pthread_t remover;
+    probe_add(&running);
+    probe_add(&last);
+    weir__service_wake(&running.job, 0);
+    while (sem_wait(&running.began) != 0)
+        ck_assert_int_eq(errno, EINTR);
+    ck_assert_int_eq(pthread_create(&remover, NULL, remove_it, &running.job), 0);
+    nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL); /* most likely it waits for the end of the run by now */
+    weir__service_remove(&last.job);
+    sem_post(&running.gate);
+    pthread_join(remover, NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("service remove");
@@ -133,5 +161,6 @@ int main(void)
     tcase_add_test(removing, job_that_is_due_does_not_run_once_a_job_removed_it);
     tcase_add_test(removing, job_that_watches_can_be_removed_by_a_job);
     tcase_add_test(removing, thread_ends_after_a_job_removed_all_others);
+    tcase_add_test(removing, removing_another_job_waits_for_no_run);
     return suite_run(suite);
 }
