@@ -47,6 +47,12 @@ static struct weir__pending_entry *find(struct weir__pending *pending, gpu_strea
     return NULL;
 }
 
+/* Whether its event may be recorded anew: nobody does, and nobody waits for it. Called with the lock. */
+static bool is_idle(const struct weir__pending_entry *entry)
+{
+    return !entry->is_recording && entry->users == 0;
+}
+
 /* Takes over the entry that stands for the fewest bytes, or returns NULL. Called with the lock. */
 static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_stream stream, const void *thread)
 {
@@ -54,7 +60,7 @@ static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_
     size_t home = home_of(stream, thread);
     for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
         struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
-        if (!entry->busy && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
+        if (is_idle(entry) && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
             least = entry;
     }
     if (least) {
@@ -74,7 +80,7 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
         entry = take_over(pending, stream, thread);
     if (entry)
         entry->unnoted += bytes;
-    bool is_due = entry && !entry->busy && entry->unnoted >= pending->due;
+    bool is_due = entry && is_idle(entry) && entry->unnoted >= pending->due;
     weir__spin_unlock(&pending->lock);
     return is_due;
 }
@@ -106,10 +112,10 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 
     weir__spin_lock(&pending->lock);
     struct weir__pending_entry *entry = find(pending, stream, thread);
-    bool is_ours = entry && !entry->busy;
+    bool is_ours = entry && is_idle(entry);
     if (is_ours) {
         noted = entry->unnoted;
-        entry->busy = true;
+        entry->is_recording = true;
         entry->unnoted = 0;
     }
     weir__spin_unlock(&pending->lock);
@@ -131,7 +137,7 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 
     weir__spin_lock(&pending->lock);
     entry->bytes = code == GPU_SUCCESS ? entry->bytes + noted : 0;
-    entry->busy = false;
+    entry->is_recording = false;
     weir__spin_unlock(&pending->lock);
 }
 
@@ -141,12 +147,12 @@ struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, u
     weir__spin_lock(&pending->lock);
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
         struct weir__pending_entry *entry = &pending->entries[i];
-        bool open = !entry->busy && entry->bytes && !(*seen >> i & 1);
+        bool open = !entry->is_recording && entry->bytes && !(*seen >> i & 1);
         if (open && (!largest || entry->bytes > largest->bytes))
             largest = entry;
     }
     if (largest) {
-        largest->busy = true;
+        largest->users++;
         *seen |= UINT64_C(1) << (largest - pending->entries);
     }
     weir__spin_unlock(&pending->lock);
@@ -158,6 +164,6 @@ void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_e
     weir__spin_lock(&pending->lock);
     if (done)
         entry->bytes = 0;
-    entry->busy = false;
+    entry->users--;
     weir__spin_unlock(&pending->lock);
 }

@@ -6,7 +6,8 @@
  * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
  * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, and
  * another handle may take the entry over. A lost entry costs a rescue, never safety.
- * Owned by its device; `lock` is a leaf and is not held over CUDA calls: an entry is claimed by its `busy` flag meanwhile.
+ * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that records its event
+ * or by any number that wait for it.
  */
 #ifndef WEIR_LIB_PENDING_H
 #define WEIR_LIB_PENDING_H
@@ -28,7 +29,8 @@ struct weir__pending_entry {
     int device;
     uint64_t unnoted;   /* bytes freed since the event was recorded */
     uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
-    bool busy;
+    bool is_recording;   /* just now, by some thread */
+    unsigned users;     /* threads that claimed it, and wait for its event or look at it */
 };
 
 struct weir__pending {
@@ -52,7 +54,8 @@ uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream);
 /* Records the event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
-/* Claims the entry with the most bytes that is not in `seen` (a bit for each entry); NULL when there is none left. */
+/* Claims the entry with the most bytes that is not in `seen` (a bit for each entry), whoever else waits for it; NULL when there is none
+   left. */
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen);
 /* Gives it back. done: its event was seen complete. */
 void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done);

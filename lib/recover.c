@@ -177,7 +177,7 @@ static bool insist(struct climb *climb, void **ptr)
 
 /* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* All that can be waited for: these, and the large frees on other streams, which nobody else can wait for meanwhile. */
+/* All that can be waited for: these, and the large frees on other streams. */
 static size_t collect(struct climb *climb, struct weir__wait waits[static WEIR__WAITS_MAX])
 {
     size_t count = weir__waits_collect(climb->device, &climb->request->stream, waits);

@@ -38,7 +38,7 @@ size_t weir__waits_look_at_pending(struct weir__device *device, uint64_t deadlin
     struct weir__pending_entry *entry;
     uint64_t claimed = 0;
     size_t left = 0;
-    /* One at a time, since a recovery may need them. */
+    /* One at a time: no event is recorded anew while it is claimed. */
     while ((entry = weir__pending_claim(&device->pending, &claimed))) {
         bool done = weir__event_wait(device->w->gpu, entry->event, deadline == UINT64_MAX ? deadline : 0);
         weir__pending_unclaim(&device->pending, entry, done);

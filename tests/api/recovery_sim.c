@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/pending.h"
+#include "lib/weir_internal.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -70,6 +71,25 @@ START_TEST(largest_pending_free_on_unopened_streams_is_waited_for_first)
     uint64_t begin = scene.gpu->now();
     void *ptr = scene_malloc_on(s, 4 * GIB);
     ck_assert_uint_lt(scene.gpu->now() - begin, 110 * MILLISECOND);
+    scene_free_on(s, ptr);
+}
+END_TEST
+
+/* As somebody does who is asked for memory by a neighbour at that moment. */
+START_TEST(pending_free_that_another_thread_looks_at_is_waited_for_too)
+{
+    scene_open(plain);
+    gpu_stream s = scene_stream(0), a = scene_stream(0);
+    struct weir__pending *pending = &scene.w->devices[0].pending;
+    uint64_t seen = 0;
+    void *freed = scene_malloc_on(a, 6 * GIB);
+    scene_delay(a, 100);
+    scene_free_on(a, freed);
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen);
+    ck_assert_ptr_nonnull(entry);
+    void *ptr = scene_malloc_on(s, 4 * GIB);
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    weir__pending_unclaim(pending, entry, false);
     scene_free_on(s, ptr);
 }
 END_TEST
@@ -753,6 +773,7 @@ void add_simulator_cases(Suite *suite)
 
     tcase_add_test(time, largest_pending_free_is_waited_for_first);
     tcase_add_test(time, largest_pending_free_on_unopened_streams_is_waited_for_first);
+    tcase_add_test(time, pending_free_that_another_thread_looks_at_is_waited_for_too);
     tcase_add_test(time, stream_that_freed_nothing_is_not_waited_for_before_a_try);
     tcase_add_test(time, pending_free_that_was_not_needed_keeps_its_rank);
     tcase_add_test(time, no_rung_starts_after_the_deadline);
