@@ -7,13 +7,14 @@
  * Lock order, outermost first; a thread takes them in this order only and may skip any:
  *   weir.config           the policy: reload, opening of streams
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
+ *   what a forked child closes   of share/: held over fork(), and while a descriptor of an export or control socket is opened or closed;
+ *                         CUDA calls are made under it
  *   device.quiet          CUDA is asked and the device synchronised under it
  *   device.lock           a registry lock: no CUDA call under it
  *   pool.exchange         of exportable pools, for reading: CUDA calls are made under it. Who writes has pool.lock and only tries
  *   pool.lock             settings of one pool: CUDA calls are made under it
  *   shards                of the block table
  *   import->mapping_lock  of share/: CUDA calls are made under it
- *   what a forked child closes   of share/: held over fork(), and while a connection is accepted or closed
  *   export->lock, import->lock   of share/: no CUDA call under them
  *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, weir.attached_lock, the process's lists of
  *                         current and retired pools and what was noted of each of the latter, the service thread's jobs, which may be

@@ -35,6 +35,13 @@ static void mark_broken(struct share_client *client)
     weir__service_wake(&client->e->job, 0);
 }
 
+/* Whether the other side has closed the socket. What it said before is still there to be read. */
+static bool has_hung_up(const struct share_client *client)
+{
+    struct pollfd socket = { .fd = client->fd };
+    return poll(&socket, 1, 0) == 1 && (socket.revents & POLLHUP);
+}
+
 static enum share_io send_bytes(struct share_client *client, const unsigned char *bytes, size_t len, int passed)
 {
     if (client->fd < 0 || client->is_broken)
@@ -45,8 +52,8 @@ static enum share_io send_bytes(struct share_client *client, const unsigned char
     if (io == SHARE_AGAIN) {
         client->is_blocked = true;
         watch_socket(client, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
-    } else if (io != SHARE_DONE) {
-        mark_broken(client);
+    } else if (io != SHARE_DONE && !has_hung_up(client)) {
+        mark_broken(client); /* where it has, its last words may be a farewell: who reads them gets to the end by himself */
     }
     return io;
 }
@@ -143,6 +150,8 @@ static void grant_waits(struct share_client *client)
         struct share_block *block = share_block_find(client->e, wait->name);
         if (block && share_client_grant(client, block, wait->lease, wait->request) != SHARE_AGAIN)
             share_wait_end(client, wait);
+        else if (!block && !wait->is_patient)
+            share_request_give_up(client, wait);
     }
 }
 

@@ -63,6 +63,7 @@ struct share_reader {
 struct share_wait {
     struct share_wait *next; /* client->waits */
     uint32_t request;
+    bool is_patient; /* the name need not be there yet */
     char name[WIRE_NAME_SIZE];
     struct share_lease *lease;
 };

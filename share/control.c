@@ -205,6 +205,21 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* The one that has waited longest is given memory, a step of it: other jobs wait no longer where many ask at once. Returns when to go on. */
+static uint64_t give_step(struct share_control *control, uint64_t now)
+{
+    struct share_asker *first = NULL;
+    for (struct share_asker *asker = control->askers; asker; asker = asker->next)
+        if (!first || share_asker_due(asker) < share_asker_due(first))
+            first = asker;
+    if (first && share_asker_due(first) <= now)
+        share_asker_go_on(first);
+    uint64_t due = WEIR__SERVICE_NEVER;
+    for (const struct share_asker *asker = control->askers; asker; asker = asker->next)
+        due = earlier(due, share_asker_due(asker));
+    return due;
+}
+
 static uint64_t run(struct weir__job *job)
 {
     struct share_control *control = (struct share_control *)((char *)job - offsetof(struct share_control, job));
@@ -217,9 +232,7 @@ static uint64_t run(struct weir__job *job)
         else
             accept_some(control);
     uint64_t now = weir__service_now(), due = resume(control, now);
-    for (struct share_asker *asker = control->askers; asker; asker = asker->next)
-        if (!asker->is_over)
-            due = earlier(due, share_asker_go_on(asker, now));
+    due = earlier(due, give_step(control, now));
     due = earlier(due, check_askers(control, now));
     weir__relaxed_end(control->w->gpu, mode);
     return due;
@@ -237,12 +250,11 @@ static void close_in_child(struct share_forked *forked)
         close(asker->fd);
 }
 
-static void destroy(struct share_control *control)
+static void close_descriptors(struct share_control *control)
 {
     if (control->epoll_fd >= 0)
         close(control->epoll_fd);
     share_listener_close(&control->listener);
-    free(control);
 }
 
 static void close_with_weir(struct weir__attached *attached)
@@ -252,9 +264,12 @@ static void close_with_weir(struct weir__attached *attached)
     control->w->control_path = NULL;
     enum gpu_capture_mode mode = weir__relaxed_begin(control->w->gpu);
     check_askers(control, WEIR__SERVICE_NEVER);
-    share_forked_remove(&control->forked);
     weir__relaxed_end(control->w->gpu, mode);
-    destroy(control);
+    share_forked_hold();
+    share_forked_remove(&control->forked);
+    close_descriptors(control);
+    share_forked_release();
+    free(control);
 }
 
 /* Several weirs of one process, and processes that are in other PID namespaces, may want the same name. */
@@ -289,6 +304,20 @@ static weir_status start_serving(struct share_control *control, weir_error *erro
     return weir__service_add(&control->job, error);
 }
 
+static weir_status open_descriptors(struct share_control *control, weir_error *error)
+{
+    share_forked_hold();
+    weir_status status = listen_somewhere(control, error);
+    if (status == WEIR_OK)
+        status = start_serving(control, error);
+    if (status == WEIR_OK)
+        share_forked_add(&control->forked, close_in_child);
+    else
+        close_descriptors(control);
+    share_forked_release();
+    return status;
+}
+
 weir_status share_control_open(weir *w, weir_error *error)
 {
     struct share_control *control = calloc(1, sizeof *control);
@@ -297,14 +326,11 @@ weir_status share_control_open(weir *w, weir_error *error)
     control->w = w;
     control->opened_at = weir__service_now();
     control->epoll_fd = control->listener.fd = control->listener.lock_fd = -1;
-    weir_status status = listen_somewhere(control, error);
-    if (status == WEIR_OK)
-        status = start_serving(control, error);
+    weir_status status = open_descriptors(control, error);
     if (status != WEIR_OK) {
-        destroy(control);
+        free(control);
         return status;
     }
-    share_forked_add(&control->forked, close_in_child);
     w->control_path = control->listener.path;
     control->attached.close = close_with_weir;
     weir__attach(w, &control->attached);

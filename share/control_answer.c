@@ -262,17 +262,16 @@ static void finish(struct share_asker *asker, uint64_t now)
     share_asker_send(asker, &message);
 }
 
-uint64_t share_asker_go_on(struct share_asker *asker, uint64_t now)
+uint64_t share_asker_due(const struct share_asker *asker)
 {
-    if (!asker->give)
-        return WEIR__SERVICE_NEVER;
-    if (now < asker->give_due)
-        return asker->give_due;
+    return asker->give && !asker->is_over ? asker->give_due : WEIR__SERVICE_NEVER;
+}
+
+void share_asker_go_on(struct share_asker *asker)
+{
     asker->give_due = weir__give_step(asker->give);
-    if (asker->give_due != WEIR__GIVE_DONE)
-        return asker->give_due;
-    finish(asker, weir__service_now());
-    return WEIR__SERVICE_NEVER;
+    if (asker->give_due == WEIR__GIVE_DONE)
+        finish(asker, weir__service_now());
 }
 
 void share_asker_stop(struct share_asker *asker)

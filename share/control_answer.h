@@ -49,8 +49,10 @@ struct share_asker {
 
 /* Answers one packet, at once or by share_asker_go_on(). */
 void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len);
-/* Goes on giving if it is time. Returns when to call it again; WEIR__SERVICE_NEVER: nothing is being given. */
-uint64_t share_asker_go_on(struct share_asker *asker, uint64_t now);
+/* When it is to be given more; WEIR__SERVICE_NEVER: it asks for nothing. */
+uint64_t share_asker_due(const struct share_asker *asker);
+/* Gives it a step more. */
+void share_asker_go_on(struct share_asker *asker);
 /* Ends what is being given. */
 void share_asker_stop(struct share_asker *asker);
 

@@ -203,15 +203,20 @@ static void end_stream(weir_export *e)
     weir__relaxed_end(e->gpu, mode);
 }
 
-/* Whatever there is of it; the service thread does not know it any more. */
-static void destroy(weir_export *e)
+/* Those that are open. Whatever a client of it still has was shut down. */
+static void close_descriptors(weir_export *e)
 {
-    if (e->listener.fd >= 0)
-        share_listener_close(&e->listener);
+    share_listener_close(&e->listener);
     if (e->epoll_fd >= 0)
         close(e->epoll_fd);
     if (e->pool_fd >= 0)
         close(e->pool_fd);
+    e->epoll_fd = e->pool_fd = -1;
+}
+
+/* What is left of it; the service thread does not know it any more. */
+static void destroy(weir_export *e)
+{
     if (e->stream)
         end_stream(e);
     weir__pool_unclaim(e->pool);
@@ -258,14 +263,19 @@ weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **o
     }
     e->max_importers = entry.max_importers;
     e->retire_after = entry.retire_after;
+    share_forked_hold();
     weir_status status = init(e, &entry, error);
+    if (status == WEIR_OK)
+        share_forked_add(&e->forked, close_in_child);
+    else
+        close_descriptors(e);
+    share_forked_release();
     if (status != WEIR_OK) {
         destroy(e);
         return status;
     }
     e->attached.close = close_with_weir;
     weir__attach(e->w, &e->attached);
-    share_forked_add(&e->forked, close_in_child);
     *out = e;
     return WEIR_OK;
 }
@@ -324,12 +334,13 @@ static struct share_block *end(weir_export *e, unsigned timeout_ms)
     pthread_mutex_unlock(&e->lock);
     wind_up(e, timeout_ms);
     weir__service_remove(&e->job);
-    share_listener_close(&e->listener);
-    e->listener.fd = e->listener.lock_fd = -1;
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     struct share_block *mapped = set_mapped_aside(e);
     share_clients_destroy(e);
+    share_forked_hold();
     share_forked_remove(&e->forked);
+    close_descriptors(e);
+    share_forked_release();
     free_dead_blocks(e);
     weir__relaxed_end(e->gpu, mode);
     return mapped;

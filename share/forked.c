@@ -10,7 +10,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct share_forked *first; /* guarded by lock */
 
-void share_forked_hold(void)
+static void before_fork(void)
 {
     pthread_mutex_lock(&lock);
 }
@@ -30,25 +30,26 @@ static void in_child(void)
 
 static void watch_forks(void)
 {
-    pthread_atfork(share_forked_hold, share_forked_release, in_child);
+    pthread_atfork(before_fork, share_forked_release, in_child);
+}
+
+void share_forked_hold(void)
+{
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
 }
 
 void share_forked_add(struct share_forked *forked, void (*close)(struct share_forked *forked))
 {
-    pthread_once(&once, watch_forks);
     forked->close = close;
-    pthread_mutex_lock(&lock);
     forked->next = first;
     first = forked;
-    pthread_mutex_unlock(&lock);
 }
 
 void share_forked_remove(struct share_forked *forked)
 {
-    pthread_mutex_lock(&lock);
     struct share_forked **link = &first;
     while (*link != forked)
         link = &(*link)->next;
     *link = forked->next;
-    pthread_mutex_unlock(&lock);
 }

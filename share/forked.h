@@ -13,10 +13,11 @@ struct share_forked {
     void (*close)(struct share_forked *forked); /* called in the child, which has one thread: takes no lock, and only closes descriptors */
 };
 
-/* Between these the process does not fork: for a descriptor that is in nobody's list yet, or no more. Nothing is added or removed meanwhile. */
+/* Between these the process does not fork: while a descriptor is opened or closed, so that none is in nobody's list at a fork. */
 void share_forked_hold(void);
 void share_forked_release(void);
 
+/* Between them. */
 void share_forked_add(struct share_forked *forked, void (*close)(struct share_forked *forked));
 void share_forked_remove(struct share_forked *forked);
 

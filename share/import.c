@@ -78,7 +78,9 @@ static void destroy(weir_import *i)
 /* What nobody uses any more is given back. Sessions with leases stay: the blocks may be in use on any stream, and nobody can tell. */
 static void end(weir_import *i)
 {
+    share_forked_hold();
     share_forked_remove(&i->forked);
+    share_forked_release();
     weir__service_remove(&i->job);
     while (i->readers)
         weir_reader_close(i->readers);
@@ -93,9 +95,7 @@ static void end(weir_import *i)
     unsigned leases = 0;
     for (struct share_session *session = i->sessions; session; session = session->next) {
         leases += session->leases;
-        if (session->fd >= 0)
-            close(session->fd);
-        session->fd = -1;
+        share_session_close(session);
     }
     if (i->sessions)
         weir__log(i->w, WEIR_LOG_WARNING,
@@ -159,7 +159,9 @@ weir_status weir_import_open(weir *w, const char *socket, const weir_import_opti
         return status;
     }
     weir__attach(w, &i->attached);
+    share_forked_hold();
     share_forked_add(&i->forked, close_in_child);
+    share_forked_release();
     weir__service_wake(&i->job, 0);
     *out = i;
     return WEIR_OK;
@@ -195,6 +197,8 @@ static weir_status ask_for_block(weir_import *i, const char *name, unsigned time
         uint64_t now = weir__service_now();
         if (answer == SHARE_LATE || (now >= patience && now >= answer_by))
             return weir__fail(error, WEIR_TIMEOUT, "import '%s': the exporter does not answer", i->socket);
+        if (now < patience) /* the connection may have lasted long */
+            answer_by = share_deadline(i->timeout_ms);
     }
 }
 

@@ -148,6 +148,10 @@ void share_session_drain(struct share_session *session);
 bool share_session_wait(struct share_session *session, bool (*is_done)(void *data), void *data, uint64_t deadline);
 /* With the lock: a thread, counted in `users`, looks at it no more. */
 void share_session_unuse(struct share_session *session);
+/* With the lock: all who wait look again at what they wait for. */
+void share_session_stir(weir_import *i);
+/* Closes the socket, if it is open. The exporter sees it at once, although a thread that pumps, or a forked child, may have the socket yet. */
+void share_session_close(struct share_session *session);
 /* With the lock. */
 void share_session_end(struct share_session *session);
 /* With the lock: ends it too, but the exporter, which does not answer, is told when nobody uses it any more. */

@@ -33,6 +33,7 @@ static void put_back(weir_lease *frame, weir_status status)
         if (!reader->frames)
             reader->latest = &frame->next;
         reader->frames = frame;
+        share_session_stir(i);
     } else {
         share_lease_return(frame);
     }
@@ -186,8 +187,11 @@ weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cud
     bool is_subscribed = reader->session || reader->is_ended;
     pthread_mutex_unlock(&i->lock);
     while (status == WEIR_OK && !frame) {
-        if (!is_subscribed)
+        if (!is_subscribed) {
+            if (weir__service_now() < deadline) /* the connection may have lasted long */
+                answer_by = share_deadline(i->timeout_ms);
             status = subscribe(reader, answer_by, error);
+        }
         is_subscribed = false;
         if (status != WEIR_OK)
             break;

@@ -177,12 +177,20 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
     return share_request_welcome(client, message->request);
 }
 
+void share_request_give_up(struct share_client *client, struct share_wait *wait)
+{
+    if (refuse(client, wait->request, WEIR_NOT_FOUND, "no block '%s' is published", wait->name) == SHARE_BROKEN)
+        client->is_broken = true;
+    share_wait_end(client, wait);
+}
+
 static enum share_io wait_for_name(struct share_client *client, const struct wire_message *message, struct share_lease *lease)
 {
     struct share_wait *wait = client->wait_count < SHARE_WAITS_MAX ? calloc(1, sizeof *wait) : NULL;
     if (!wait)
         return refuse(client, message->request, WEIR_BUSY, "%u requests wait already: at most %d can", client->wait_count, SHARE_WAITS_MAX);
     wait->request = message->request;
+    wait->is_patient = message->u.acquire.flags & WIRE_WAIT;
     memcpy(wait->name, message->u.acquire.name, sizeof wait->name);
     wait->lease = lease;
     wait->next = client->waits;

@@ -15,4 +15,7 @@ bool share_client_is_allowed(weir_export *e, const struct share_process *process
 /* The answer to a HELLO. With the lock. */
 enum share_io share_request_welcome(struct share_client *client, uint32_t request);
 
+/* The answer to an ACQUIRE that waited for room in the socket, and whose block is published no more. Ends the wait. With the lock. */
+void share_request_give_up(struct share_client *client, struct share_wait *wait);
+
 #endif

@@ -21,14 +21,15 @@ static bool is_empty(weir_export *e)
     return !e->blocks && !e->dead && !e->rings;
 }
 
-/* How many importers still have the pool; those that have not been asked are asked now. With the lock. */
+/* How many importers still have the pool; those that have not been asked are asked now, unless something was published meanwhile, of which
+   they may have leases. With the lock. */
 static unsigned ask_importers(weir_export *e)
 {
     struct wire_message message = { .type = WIRE_RETIRE, .u.epoch.epoch = e->epoch };
     unsigned left = 0;
     for (struct share_client *client = e->clients; client; client = client->next) {
         left += client->has_pool;
-        if (client->state == SHARE_CLIENT_IMPORTER && !client->is_asked)
+        if (client->state == SHARE_CLIENT_IMPORTER && !client->is_asked && is_empty(e))
             client->is_asked = share_client_send(client, &message, -1) == SHARE_DONE;
     }
     return left;
@@ -56,16 +57,18 @@ static void renew(weir_export *e)
     uint64_t former = e->exported_in;
     e->exported_in = 0;
     pthread_mutex_unlock(&e->lock);
+    share_forked_hold();
     bool is_new = weir__pool_renew(e->pool, &fd);
-    if (is_new)
-        close(e->pool_fd);
-    pthread_mutex_lock(&e->lock);
     if (is_new) {
+        close(e->pool_fd);
         e->pool_fd = fd;
-        e->epoch++;
-    } else {
-        e->exported_in += former;
     }
+    share_forked_release();
+    pthread_mutex_lock(&e->lock);
+    if (is_new)
+        e->epoch++;
+    else
+        e->exported_in += former;
     pthread_mutex_unlock(&e->lock);
 }
 

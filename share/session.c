@@ -47,11 +47,20 @@ enum share_io share_session_send(struct share_session *session, const struct wir
     return io;
 }
 
-/* Ends the wait of the thread that pumps, if there is one. */
-static void stop_pump(weir_import *i)
+void share_session_stir(weir_import *i)
 {
     if (i->is_pumping)
         eventfd_write(i->wake_fd, 1);
+    pthread_cond_broadcast(&i->changed);
+}
+
+void share_session_close(struct share_session *session)
+{
+    if (session->fd >= 0) {
+        shutdown(session->fd, SHUT_RDWR);
+        close(session->fd);
+    }
+    session->fd = -1;
 }
 
 void share_session_end(struct share_session *session)
@@ -62,14 +71,11 @@ void share_session_end(struct share_session *session)
     if (i->is_watched)
         weir__service_watch(&i->job, -1);
     i->is_watched = false;
-    shutdown(session->fd, SHUT_RDWR); /* the exporter is to see it now, although a thread that pumps may hold the socket for a moment */
-    close(session->fd);
-    session->fd = -1;
-    stop_pump(i);
+    share_session_close(session);
     if (i->session == session)
         i->session = NULL;
     share_readers_leave(session);
-    pthread_cond_broadcast(&i->changed);
+    share_session_stir(i);
     share_session_wake(i);
 }
 
@@ -78,8 +84,7 @@ void share_session_leave(struct share_session *session)
 {
     session->farewell = WIRE_GOODBYE;
     share_readers_leave(session);
-    stop_pump(session->i);
-    pthread_cond_broadcast(&session->i->changed);
+    share_session_stir(session->i);
     share_session_wake(session->i);
 }
 
@@ -145,6 +150,11 @@ bool share_session_wait(struct share_session *session, bool (*is_done)(void *dat
             pump(session, deadline);
         else
             share_cond_wait(&i->changed, &i->lock, deadline);
+    }
+    /* It may lie in the socket, where this process has slept through the deadline. What others wait for is read here, too. */
+    if (!is_done(data) && session->fd >= 0 && !session->farewell) {
+        share_session_drain(session);
+        share_session_stir(i);
     }
     /* The service thread takes over the socket some time after the last wait; that of a new session has never been watched. */
     if (!i->is_watched && !i->is_handed_over) {
@@ -260,19 +270,24 @@ static weir_status begin(struct share_session *session, uint64_t deadline, weir_
     return status;
 }
 
-/* Says farewell, and waits until the exporter has heard it, so that it lets this process in again. */
-static void take_leave(struct share_session *session)
+static enum share_io say_farewell(const struct share_session *session)
 {
     struct wire_message message = { .type = (enum wire_type)session->farewell };
     unsigned char bytes[WIRE_SIZE_MAX];
     if (session->farewell == WIRE_RETIRED)
         message.u.epoch.epoch = session->epoch;
+    return share_send(session->fd, bytes, wire_encode(&message, bytes), -1);
+}
+
+/* Says farewell, and waits until the exporter has heard it, so that it lets this process in again. */
+static void take_leave(struct share_session *session)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
     struct pollfd readable = { .fd = session->fd, .events = POLLIN };
     /* The service thread has others to serve: a stopped exporter is not waited for long. */
     uint64_t deadline = share_deadline(session->i->timeout_ms < PATIENCE_MS ? session->i->timeout_ms : PATIENCE_MS);
-    size_t farewell_len = wire_encode(&message, bytes);
     enum share_io io;
-    while ((io = share_send(session->fd, bytes, farewell_len, -1)) == SHARE_AGAIN && milliseconds_until(deadline))
+    while ((io = say_farewell(session)) == SHARE_AGAIN && milliseconds_until(deadline))
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     while (io == SHARE_DONE || io == SHARE_AGAIN) {
         int passed = -1;
@@ -288,8 +303,7 @@ static void take_leave(struct share_session *session)
 
 static void free_session(struct share_session *session)
 {
-    if (session->fd >= 0)
-        close(session->fd);
+    share_session_close(session);
     if (session->exporter.pidfd >= 0)
         share_process_close(&session->exporter);
     free(session);
@@ -304,10 +318,11 @@ static weir_status connect_anew(weir_import *i, uint64_t deadline, weir_error *e
     session->fd = session->exporter.pidfd = -1;
     weir_status status = begin(session, deadline, error);
     if (status != WEIR_OK) {
-        if (session->epoch) {
-            session->farewell = WIRE_GOODBYE;
+        session->farewell = WIRE_GOODBYE;
+        if (session->epoch)
             take_leave(session);
-        }
+        else if (session->exporter.pidfd >= 0)
+            say_farewell(session); /* HELLO may be answered yet: an exporter that is slow must not take this process for an importer */
         free_session(session);
         return status;
     }
@@ -362,9 +377,14 @@ static void give_back(weir_import *i, uint64_t deadline)
     }
 }
 
+static weir_status refuse_for_leases(const weir_import *i, weir_error *error)
+{
+    return weir__fail(error, WEIR_GONE, "import '%s': the connection has ended, and leases of it are still in use: release them first",
+                      i->socket);
+}
+
 weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *error)
 {
-    weir_status status = WEIR_OK;
     pthread_mutex_lock(&i->lock);
     while (i->is_connecting)
         pthread_cond_wait(&i->changed, &i->lock);
@@ -373,12 +393,14 @@ weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *
     i->is_connecting = !is_connected && !is_barred;
     pthread_mutex_unlock(&i->lock);
     if (is_barred)
-        return weir__fail(error, WEIR_GONE, "import '%s': the connection has ended, and leases of it are still in use: release them first",
-                          i->socket);
+        return refuse_for_leases(i, error);
     if (is_connected)
         return WEIR_OK;
     give_back(i, deadline);
-    status = connect_anew(i, deadline, error);
+    pthread_mutex_lock(&i->lock);
+    is_barred = has_old_leases(i); /* who still waited for what is to end may have got one meanwhile */
+    pthread_mutex_unlock(&i->lock);
+    weir_status status = is_barred ? refuse_for_leases(i, error) : connect_anew(i, deadline, error);
     pthread_mutex_lock(&i->lock);
     i->is_connecting = false;
     pthread_cond_broadcast(&i->changed);

@@ -17,6 +17,7 @@ struct member {
     unsigned long long count; /* rounds */
     const char *name;
     weir_import *i;
+    weir_reader *reader;
     weir_stream *s;
     unsigned long long served;
     weir_status status;
@@ -63,6 +64,21 @@ static void *publish_often(void *data)
     return NULL;
 }
 
+/* The first has no time for what is not ready; the others have all. */
+static void *read_one(void *data)
+{
+    struct member *member = data;
+    weir_cuda_stream stream = weir_stream_handle(member->s);
+    weir_lease *lease;
+    member->status = weir_reader_next(member->reader, member->number ? 600000 : (unsigned)member->count, stream, &member->error, &lease);
+    if (member->status == WEIR_OK)
+        member->status = weir_lease_release(lease, stream, &member->error);
+    member->served += member->status == WEIR_OK;
+    if (member->number == 0 && member->status == WEIR_TIMEOUT)
+        member->status = WEIR_OK;
+    return NULL;
+}
+
 /* Runs so many of them, each with its own stream, to their end; fails as the first of them did. */
 static weir_status run(void *(*live)(void *data), const struct member *pattern, unsigned count)
 {
@@ -102,6 +118,14 @@ static weir_status acquirers(char **words)
     return run(acquire_often, &pattern, (unsigned)actor_number(words[3]));
 }
 
+static weir_status readers(char **words)
+{
+    struct member pattern = { .count = actor_number(words[2]), .reader = actor_get(KIND_READER, words[1]) };
+    if (!pattern.reader)
+        return actor_fail(WEIR_NOT_FOUND, "actor: no reader '%s'", words[1]);
+    return run(read_one, &pattern, 2);
+}
+
 static weir_status publishers(char **words)
 {
     struct member pattern = { .name = words[1], .count = actor_number(words[3]) };
@@ -110,6 +134,7 @@ static weir_status publishers(char **words)
 
 const struct command actor_crowd_commands[] = {
     { "acquirers", 4, "IMPORT NAME THREADS ROUNDS: lease and release, or wait in vain", acquirers },
+    { "readers_of", 2, "READER TIMEOUT: two threads want a frame, one of them not for long", readers },
     { "publishers", 3, "NAME THREADS ROUNDS: publish and withdraw NAME0, NAME1, …", publishers },
     { NULL, 0, NULL, NULL },
 };

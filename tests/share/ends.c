@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "share/socket.h"
+#include "share/wire.h"
 #include "tests/share/stage.h"
 
 #define MIB 1048576
@@ -234,6 +236,17 @@ START_TEST(with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_wo
 }
 END_TEST
 
+static enum share_io hear(int fd, struct wire_message *message)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    size_t len;
+    int passed = -1;
+    enum share_io io = share_receive(fd, bytes, sizeof bytes, &len, &passed);
+    if (io == SHARE_DONE)
+        ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
+    return io;
+}
+
 START_TEST(exporter_that_hangs_is_a_time_out)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
@@ -245,6 +258,29 @@ START_TEST(exporter_that_hangs_is_a_time_out)
     stage_signal(exporter, SIGCONT);
     stage_until(importer, "ok", "acquire i a l 0 s");
     stage_say(importer, "check l 3 s");
+}
+END_TEST
+
+/* The exporter may have read HELLO just then, and must not take this process for an importer that went without a word. */
+START_TEST(importer_that_gives_up_says_goodbye)
+{
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct share_listener listener;
+    struct wire_message message;
+    weir_error error = WEIR_ERROR_INIT;
+    char path[SHARE_PATH_SIZE];
+    ck_assert_int_eq(share_path("frames", true, false, &error, path), WEIR_OK);
+    ck_assert_int_eq(share_listen(path, 0600, &error, &listener), WEIR_OK);
+    stage_refuses(importer, "WEIR_TIMEOUT", "import i frames 1000");
+    int fd = share_accept(&listener);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(hear(fd, &message), SHARE_DONE);
+    ck_assert_int_eq(message.type, WIRE_HELLO);
+    ck_assert_int_eq(hear(fd, &message), SHARE_DONE);
+    ck_assert_int_eq(message.type, WIRE_GOODBYE);
+    ck_assert_int_eq(hear(fd, &message), SHARE_CLOSED);
+    close(fd);
+    share_listener_close(&listener);
 }
 END_TEST
 
@@ -401,6 +437,7 @@ int main(void)
     tcase_add_test(exporters, stream_that_waits_for_a_killed_exporter_waits_for_ever);
     tcase_add_test(exporters, with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_work);
     tcase_add_test(exporters, exporter_that_hangs_is_a_time_out);
+    tcase_add_test(exporters, importer_that_gives_up_says_goodbye);
     TCase *closing = stage_case(suite, "closing");
     tcase_add_test(closing, export_that_is_closed_is_gone_and_its_blocks_are_read_on);
     tcase_add_test(closing, export_waits_at_its_close_for_importers_to_unmap);

@@ -259,6 +259,21 @@ START_TEST(pool_is_made_anew_under_threads_that_come_and_go)
 }
 END_TEST
 
+/* A frame that one thread got and could not wait for is the other's, which sleeps. */
+START_TEST(frame_that_is_put_back_wakes_who_waits_for_one)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    stage_say(importer, "import i frames 300 1");
+    stage_say(exporter, "ring r %d 3 block s", SIZE);
+    stage_say(importer, "reader i q r 2");
+    stage_tell(importer, "readers_of q 600");
+    stage_say(exporter, "delay 1500 s");
+    stage_say(exporter, "write r 1 1 %d s", SIZE);
+    ck_assert_uint_eq(stage_number(stage_hear(importer), "served"), 1);
+}
+END_TEST
+
 START_TEST(all_threads_hear_that_the_exporter_was_killed)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
@@ -351,6 +366,7 @@ int main(void)
     tcase_add_test(threads, threads_of_an_importer_share_its_connection);
     tcase_add_test(threads, threads_publish_what_threads_of_others_acquire);
     tcase_add_test(threads, pool_is_made_anew_under_threads_that_come_and_go);
+    tcase_add_test(threads, frame_that_is_put_back_wakes_who_waits_for_one);
     tcase_add_test(threads, all_threads_hear_that_the_exporter_was_killed);
     TCase *pipelines = stage_case(suite, "pipelines");
     tcase_add_test(pipelines, process_in_the_middle_hands_on_what_it_has_not_yet_got);

@@ -84,6 +84,22 @@ START_TEST(pool_that_nobody_ever_imported_is_made_anew_too)
 }
 END_TEST
 
+/* For longer than the exporter has for an answer, which is another time than what the importer waits for the block. */
+START_TEST(patient_importer_asks_again_in_the_next_epoch)
+{
+    struct player *exporter = stage_exporter("exporter", ", retire_after: 3100ms");
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    stage_say(importer, "import i frames 3000");
+    hand_over(exporter, importer, 3);
+    stage_tell(importer, "acquire i b l 600000 s");
+    stage_until(exporter, " epoch=2 importers=1 ", "info");
+    publish(exporter, "b", 4);
+    stage_hear(importer);
+    stage_say(importer, "check l 4 s");
+    stage_say(importer, "release l s");
+}
+END_TEST
+
 /* Who publishes, and does not know that the pool is being made anew just then. */
 START_TEST(blocks_are_published_while_the_pool_is_made_anew)
 {
@@ -218,6 +234,7 @@ int main(void)
     tcase_add_test(tcase, empty_pool_is_made_anew_and_gives_its_memory_back);
     tcase_add_test(tcase, importers_come_back_by_themselves_in_every_epoch);
     tcase_add_test(tcase, pool_that_nobody_ever_imported_is_made_anew_too);
+    tcase_add_test(tcase, patient_importer_asks_again_in_the_next_epoch);
     tcase_add_test(tcase, blocks_are_published_while_the_pool_is_made_anew);
     tcase_add_test(tcase, lease_keeps_its_pool);
     tcase_add_test(tcase, block_that_is_not_shared_keeps_its_pool);

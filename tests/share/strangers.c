@@ -24,6 +24,7 @@
 
 #define SIZE 65536
 #define FLOOD 500
+#define CLOG 600 /* frames: more than a socket takes */
 #define STRANGER 12345 /* a user that nobody is */
 #define FRIENDS 12346  /* a group */
 
@@ -390,6 +391,60 @@ START_TEST(reader_that_reads_no_message_stops_no_ring)
 }
 END_TEST
 
+/* Fills the stranger's socket with frames of ring r, which it does not read. */
+static int connect_and_clog(void)
+{
+    struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
+    stage_say(exporter, "ring r 4096 %d drop_oldest s", CLOG);
+    int fd = connect_as(WIRE_ROLE_IMPORTER);
+    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
+    stage_until(exporter, " readers=1", "readers r");
+    stage_say(exporter, "write r 1 %d 4096 s", CLOG - 1);
+    return fd;
+}
+
+START_TEST(block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found)
+{
+    struct wire_message message = { 0 }, acquire = { .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "b" };
+    stage_say(exporter, "malloc b %d s", SIZE);
+    stage_say(exporter, "publish b b s");
+    stage_say(exporter, "forget b");
+    int fd = connect_and_clog();
+    ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
+    serve_friend(); /* asks later, so the exporter has seen the stranger's question by now */
+    stage_say(exporter, "withdraw b");
+    while (message.request != acquire.request)
+        ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_REFUSED);
+    ck_assert_int_eq(message.u.refused.status, WEIR_NOT_FOUND);
+    leave(fd);
+    stage_say(exporter, "ring_close r");
+}
+END_TEST
+
+/* It has said so much before, which the exporter has not read yet, that a frame for it fails before the farewell is read. */
+START_TEST(farewell_counts_although_a_frame_came_too_late_for_the_stranger)
+{
+    struct wire_message message, unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
+    struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
+    stage_say(exporter, "ring r 4096 4 drop_oldest s");
+    int fd = connect_as(WIRE_ROLE_IMPORTER);
+    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
+    stage_signal(exporter, SIGSTOP);
+    for (int i = 0; i < 100; i++)
+        ck_assert_int_eq(say(fd, &unmapped), SHARE_DONE);
+    ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
+    close(fd);
+    stage_tell(exporter, "write r 1 4 4096 s");
+    stage_signal(exporter, SIGCONT);
+    stage_hear(exporter);
+    stage_until(exporter, " importers=1 ", "info");
+    stage_say(exporter, "ring_close r");
+}
+END_TEST
+
 START_TEST(many_ask_at_once_and_all_are_answered)
 {
     struct wire_message message, acquire = { .type = WIRE_ACQUIRE, .request = 1, .u.acquire.name = "a" };
@@ -540,6 +595,8 @@ int main(void)
     tcase_add_test(floods, client_that_asks_without_reading_is_cut_off);
     tcase_add_test(floods, reader_that_reads_no_message_stops_no_ring);
     tcase_add_test(floods, many_ask_at_once_and_all_are_answered);
+    tcase_add_test(floods, block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found);
+    tcase_add_loop_test(floods, farewell_counts_although_a_frame_came_too_late_for_the_stranger, 0, 5);
     TCase *observers = suite_case(suite, "observers", 60);
     tcase_add_checked_fixture(observers, set_up, tear_down);
     tcase_add_test(observers, observer_sees_who_holds_what_and_gets_no_pool);
