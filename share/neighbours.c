@@ -72,7 +72,9 @@ struct rescue {
     const char *uuid;
     uint64_t deadline; /* weir__service_now() */
     uint64_t extra;    /* bytes beyond what the device seems to lack: what it has free was not enough before */
+    uint64_t offers;   /* bytes that all together said they have */
     size_t count, silent;
+    bool has_asked_all; /* those, too, that are slow or were silent a moment ago */
     struct neighbour *neighbours;
 };
 
@@ -132,6 +134,7 @@ static void survey(struct rescue *rescue, uint64_t deadline, bool all)
         struct neighbour *neighbour = queries[i].data;
         neighbour->has_answered = queries[i].status != WEIR_TIMEOUT;
         neighbour->offer = believable(rescue, neighbour->offer);
+        rescue->offers += neighbour->offer;
     }
     free(queries);
 }
@@ -166,21 +169,35 @@ static bool is_anybody_left(const struct rescue *rescue)
     return false;
 }
 
+/* Asks those that have not answered yet, with more patience, once. Whether there were any. */
+static bool survey_the_rest(struct rescue *rescue)
+{
+    uint64_t limit = weir__service_now() + rescue->plea->time_left / 4;
+    if (rescue->has_asked_all || !is_anybody_left(rescue))
+        return false;
+    rescue->has_asked_all = true;
+    survey(rescue, limit < rescue->deadline ? limit : rescue->deadline, true);
+    return true;
+}
+
 /* Whether all together have enough. */
 static bool can_be_helped(struct rescue *rescue)
 {
-    uint64_t now = weir__service_now(), patience = rescue->plea->time_left / 4;
-    survey(rescue, now + (patience < ANSWER_SOON ? patience : ANSWER_SOON), false);
-    bool all = offered(rescue) < missing(rescue) && is_anybody_left(rescue);
-    if (all)
-        survey(rescue, now + patience, true);
+    uint64_t patience = rescue->plea->time_left / 4;
+    survey(rescue, weir__service_now() + (patience < ANSWER_SOON ? patience : ANSWER_SOON), false);
+    if (offered(rescue) < missing(rescue))
+        survey_the_rest(rescue);
+    return offered(rescue) >= missing(rescue);
+}
+
+static void learn_who_is_silent(struct rescue *rescue)
+{
     for (size_t i = 0; i < rescue->count; i++)
         if (!rescue->neighbours[i].has_answered) {
-            if (all || !rescue->neighbours[i].is_silent)
+            if (rescue->has_asked_all || !rescue->neighbours[i].is_silent)
                 learn_silent(rescue->neighbours[i].path);
             rescue->silent++;
         }
-    return offered(rescue) >= missing(rescue);
 }
 
 /* Asking them ----------------------------------------------------------------------------------------------------------------------------- */
@@ -245,14 +262,17 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
     return bytes >= wanted;
 }
 
-/* Until the request is served, nobody has anything left, or time is up. Each gets half of the time, the last one all of it. */
+/* Until the request is served, nobody has anything left, or time is up. Each gets half of the time, the last one all of it. Where those that
+   were quick to answer do not keep their word, or will not be asked so often, the others are heard. */
 static bool ask_all(struct rescue *rescue)
 {
-    struct neighbour *neighbour;
-    size_t others;
-    while ((neighbour = richest(rescue, &others))) {
+    for (;;) {
+        size_t others;
+        struct neighbour *neighbour = richest(rescue, &others);
+        if ((!neighbour || neighbour->refusals) && survey_the_rest(rescue))
+            continue;
         uint64_t now = weir__service_now();
-        if (now >= rescue->deadline)
+        if (!neighbour || now >= rescue->deadline)
             return false;
         bool is_enough = ask(rescue, neighbour, (rescue->deadline - now) / (others ? 2 : 1));
         if (rescue->plea->retry(rescue->plea))
@@ -260,10 +280,9 @@ static bool ask_all(struct rescue *rescue)
         if (is_enough)
             rescue->extra = rescue->extra ? 2 * rescue->extra : WEIR__GROWTH_STEP;
     }
-    return false;
 }
 
-static void note(const struct rescue *rescue, uint64_t offer)
+static void note(const struct rescue *rescue)
 {
     char text[WEIR__BYTES_LEN], *at = rescue->plea->note;
     size_t room = sizeof rescue->plea->note;
@@ -272,7 +291,7 @@ static void note(const struct rescue *rescue, uint64_t offer)
         return;
     }
     int len = snprintf(at, room, "%zu other process%s on this GPU offered %s", rescue->count, rescue->count == 1 ? "" : "es",
-                       weir__bytes(text, offer));
+                       weir__bytes(text, rescue->offers));
     if (rescue->silent && len > 0 && (size_t)len < room)
         snprintf(at + len, room - (size_t)len, ", %zu did not answer", rescue->silent);
 }
@@ -299,12 +318,10 @@ void share_neighbours_rescue(struct weir__plea *plea)
         return;
     }
     find(&rescue);
-    uint64_t offer = 0;
     if (rescue.count) {
-        bool is_enough = can_be_helped(&rescue);
-        offer = offered(&rescue);
-        learn(rest, plea->size, is_enough && ask_all(&rescue));
+        learn(rest, plea->size, can_be_helped(&rescue) && ask_all(&rescue));
+        learn_who_is_silent(&rescue);
     }
-    note(&rescue, offer);
+    note(&rescue);
     free(rescue.neighbours);
 }
