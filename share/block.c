@@ -104,6 +104,8 @@ void share_block_add(weir_export *e, struct share_block *block)
     block->id = ++e->last_block;
     block->next = e->blocks;
     e->blocks = block;
+    if (e->retire_until) /* the pool is not made anew now, and who is held comes in */
+        weir__service_wake(&e->job, 0);
 }
 
 struct share_block *share_block_find(weir_export *e, const char *name)
