@@ -15,6 +15,7 @@
 #define VERIFY_ONE_IN 8 /* frees; a check waits for the stream, which a program seldom does */
 #define CROSS_ONE_IN 4  /* frees that go to another stream than the block came from */
 #define SYNC_ONE_IN 128 /* operations after which a stream is waited for, as at the end of a request or frame */
+#define FEWEST 256      /* operations of each worker, however short the time: fewer say nothing */
 #define SNAPSHOT_MS 20
 #define DRAW_EACH 10 /* snapshots */
 
@@ -226,9 +227,9 @@ static void *work(void *data)
 {
     struct try_worker *worker = data;
     bool good = worker->berth_count > 0;
-    while (good) {
+    for (unsigned count = 1; good; count++) {
         good = operate(worker);
-        if (atomic_load_explicit(&worker->run->stop, memory_order_relaxed))
+        if (count >= FEWEST && atomic_load_explicit(&worker->run->stop, memory_order_relaxed))
             break;
     }
     give_all(worker);
