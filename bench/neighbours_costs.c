@@ -122,8 +122,8 @@ static size_t count_lines(int fd)
 
 static double run_ps(char *path)
 {
-    static char name[] = "weir", subcommand[] = "ps";
-    char *const argv[] = { name, subcommand, NULL };
+    static char name[] = "weir", subcommand[] = "ps", patience[] = "--timeout=60";
+    char *const argv[] = { name, subcommand, patience, NULL };
     posix_spawn_file_actions_t actions;
     int ends[2], pid, status = 0;
     if (pipe2(ends, O_CLOEXEC) != 0)

@@ -45,7 +45,7 @@ END_TEST
 START_TEST(event_is_queried_to_the_end_by_another_process)
 {
     gpu_event event = make_event_with(&first);
-    ck_assert_peer(&first, .what = PEER_DELAY, .value = 5 * KERNEL_NS);
+    ck_assert_peer(&first, .what = PEER_DELAY, .value = 20 * KERNEL_NS); /* both processes get there before it ends */
     ck_assert_peer(&first, .what = PEER_RECORD);
     ck_assert_gpu_code(g->event_query(event), GPU_NOT_READY);
     poll_until_done(event);

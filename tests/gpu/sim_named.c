@@ -366,7 +366,9 @@ START_TEST(gpu_is_another_on_a_machine_of_another_name)
 {
     struct gpu_device_info first, again, other;
     ck_assert_int_eq(g->device_info(0, &first), 0);
-    configure("name=sim-test-other");
+    char settings[64];
+    snprintf(settings, sizeof settings, "name=sim-test-other-%ld", (long)getpid());
+    configure(settings);
     ck_assert_int_eq(g->device_info(0, &other), 0);
     configure(named(""));
     ck_assert_int_eq(g->device_info(0, &again), 0);

@@ -242,6 +242,7 @@ START_TEST(stopped_reader_of_a_full_ring_does_not_stop_the_others)
         push(exporter, number);
         read_next(fast, number);
     }
+    stage_until(exporter, " leases=3 ", "info"); /* the stopped one's: nobody else is waited for */
     stage_say(exporter, "take r slot %d 30 s", SLOT);
     stage_say(exporter, "drop r slot s");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=1 "));

@@ -46,12 +46,12 @@ static struct {
 
 static double patience_s(void)
 {
-    return getenv("WEIR_TEST_SLOW") ? 300 : 20;
+    return getenv("WEIR_TEST_SLOW") ? 300 : 120;
 }
 
 unsigned stage_long(void)
 {
-    return getenv("WEIR_TEST_SLOW") ? 8000 : 800;
+    return getenv("WEIR_TEST_SLOW") ? 8000 : 4000;
 }
 
 static double now_s(void)
@@ -403,11 +403,22 @@ void stage_signal(struct player *player, int signal)
         ck_assert_int_eq(waitpid(player->pid, &status, WUNTRACED | WCONTINUED), player->pid);
 }
 
+struct stop {
+    pid_t pid;
+    int status;
+};
+
+static bool has_stopped(void *data)
+{
+    struct stop *stop = data;
+    return waitpid(stop->pid, &stop->status, WUNTRACED | WNOHANG) == stop->pid;
+}
+
 void stage_await_stop(const struct player *player)
 {
-    int status;
-    ck_assert_int_eq(waitpid(player->pid, &status, WUNTRACED), player->pid);
-    ck_assert_msg(WIFSTOPPED(status), "%s ended with status %#x", player->name, (unsigned)status);
+    struct stop stop = { .pid = player->pid };
+    stage_wait(has_stopped, &stop, "an actor stops where it is to");
+    ck_assert_msg(WIFSTOPPED(stop.status), "%s ended with status %#x", player->name, (unsigned)stop.status);
 }
 
 bool stage_is_dead(struct player *player)
@@ -500,7 +511,7 @@ void stage_close(void)
 
 TCase *stage_case(Suite *suite, const char *name)
 {
-    TCase *tcase = suite_case(suite, name, 60);
+    TCase *tcase = suite_case(suite, name, 60); /* more than patience_s() by CK_TIMEOUT_MULTIPLIER, which is 4 at least */
     tcase_add_checked_fixture(tcase, stage_open, stage_close);
     return tcase;
 }

@@ -130,10 +130,10 @@ check "evict_says_nothing_of_dead_exporters" exits 1 evict "$exporter"
 check "evict_does_not_name_the_dead" says_not "$err" "$sockets/dead"
 
 check "exporter_is_stopped" stop "$exporter"
-check "stopped_exporter_exits_2" exits 2 leases --timeout=1
+check "stopped_exporter_exits_2" exits 2 leases --timeout=5
 check "stopped_exporter_is_reported" says "$err" "$sockets/frames: the exporter does not answer"
 check "stopped_exporter_does_not_hide_others" says "$out" "$sockets/other: pool"
-check "stopped_exporter_in_json_exits_2" exits 2 leases --json --timeout=1
+check "stopped_exporter_in_json_exits_2" exits 2 leases --json --timeout=5
 check_json "json_has_every_socket_with_its_status" "{x['socket'].split('/')[-1]: x['status'] for x in d['exports']} == \\
 {'dead': 'WEIR_GONE', 'frames': 'WEIR_TIMEOUT', 'other': 'WEIR_OK'} and d['status'] == 2 and \\
 all(('reason' in x) == (x['status'] != 'WEIR_OK') for x in d['exports'])"

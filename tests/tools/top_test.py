@@ -19,6 +19,7 @@ WORKER = os.path.join(BUILD, "tests", "tools", "worker")
 FOLDER = tempfile.TemporaryDirectory(prefix="weir-top-")
 FACTS = []
 SELDOM = "--interval=3600"
+PATIENT = "--timeout=60"
 
 POLICY = """
 weir: 1
@@ -89,7 +90,7 @@ class Stage:
             for nth in range(self.count):
                 self.workers.append(Worker())
                 self.workers[nth].hold((self.count - nth) * 64)
-            self.terminal = screen.Terminal([WEIR, "top", SELDOM, *self.arguments], **self.settings)
+            self.terminal = screen.Terminal([WEIR, "top", SELDOM, PATIENT, *self.arguments], **self.settings)
             if self.settings.get("rows", 24) >= 24:
                 self.sees_all()
         except BaseException:
@@ -245,7 +246,7 @@ def a_killed_process_is_gone_once_and_then_away():
 
 @fact
 def a_stopped_process_is_shown_with_the_reason_and_hides_no_other():
-    with Stage("--timeout=2") as stage:
+    with Stage("--timeout=5") as stage:
         stage.workers[0].stop()
         stage.workers[1].hold(256)
         stage.sees("worker: ", "did not answer in time", "320 MiB", keys="\r")
