@@ -449,7 +449,8 @@ void share_client_serve(struct share_client *client, uint32_t events)
             catch_up(client);
         pthread_mutex_unlock(&e->lock);
     }
-    for (int served = 0; served < SERVE_MAX && client->fd >= 0; served++) {
+    /* Of one that has gone all is read, since the same process may be at the door again. */
+    for (int served = 0; (served < SERVE_MAX || (events & EPOLLHUP)) && client->fd >= 0; served++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         size_t len;
         int passed = -1;

@@ -422,6 +422,29 @@ START_TEST(block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found)
 }
 END_TEST
 
+static void say_often(int fd, const struct wire_message *message, int times)
+{
+    for (int i = 0; i < times; i++)
+        ck_assert_int_eq(say(fd, message), SHARE_DONE);
+}
+
+START_TEST(farewell_is_heard_before_the_same_process_comes_again)
+{
+    struct wire_message message, unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
+    int fd = connect_as(WIRE_ROLE_IMPORTER);
+    stage_signal(exporter, SIGSTOP);
+    say_often(fd, &unmapped, 150);
+    ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
+    close(fd);
+    fd = stage_connect();
+    ck_assert_int_eq(say(fd, hello(WIRE_ROLE_IMPORTER)), SHARE_DONE);
+    stage_signal(exporter, SIGCONT);
+    ck_assert(hear(fd, &message));
+    ck_assert_int_eq(message.type, WIRE_WELCOME);
+    leave(fd);
+}
+END_TEST
+
 /* It has said so much before, which the exporter has not read yet, that a frame for it fails before the farewell is read. */
 START_TEST(farewell_counts_although_a_frame_came_too_late_for_the_stranger)
 {
@@ -433,8 +456,7 @@ START_TEST(farewell_counts_although_a_frame_came_too_late_for_the_stranger)
     ck_assert(hear(fd, &message));
     ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
     stage_signal(exporter, SIGSTOP);
-    for (int i = 0; i < 100; i++)
-        ck_assert_int_eq(say(fd, &unmapped), SHARE_DONE);
+    say_often(fd, &unmapped, 100);
     ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
     close(fd);
     stage_tell(exporter, "write r 1 4 4096 s");
@@ -596,6 +618,7 @@ int main(void)
     tcase_add_test(floods, reader_that_reads_no_message_stops_no_ring);
     tcase_add_test(floods, many_ask_at_once_and_all_are_answered);
     tcase_add_test(floods, block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found);
+    tcase_add_test(floods, farewell_is_heard_before_the_same_process_comes_again);
     tcase_add_loop_test(floods, farewell_counts_although_a_frame_came_too_late_for_the_stranger, 0, 5);
     TCase *observers = suite_case(suite, "observers", 60);
     tcase_add_checked_fixture(observers, set_up, tear_down);
