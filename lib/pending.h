@@ -29,7 +29,7 @@ struct weir__pending_entry {
     int device;
     uint64_t unnoted;   /* bytes freed since the event was recorded */
     uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
-    bool is_recording;   /* just now, by some thread */
+    bool is_recording;  /* just now, by some thread */
     unsigned users;     /* threads that claimed it, and wait for its event or look at it */
 };
 

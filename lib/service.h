@@ -31,6 +31,10 @@ struct weir__job {
 
 /* The clock that jobs are due by: CLOCK_MONOTONIC in nanoseconds. */
 uint64_t weir__service_now(void);
+static inline uint64_t weir__service_earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 /*
  * Adds a job, due when woken; the first one starts the thread. Waits for a thread that is being stopped. A job that calls CUDA is added

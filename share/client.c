@@ -29,7 +29,7 @@ static void watch_socket(struct share_client *client, int operation, uint32_t ev
     epoll_ctl(client->e->epoll_fd, operation, client->fd, &event);
 }
 
-static void mark_broken(struct share_client *client)
+void share_client_break(struct share_client *client)
 {
     client->is_broken = true;
     weir__service_wake(&client->e->job, 0);
@@ -53,7 +53,7 @@ static enum share_io send_bytes(struct share_client *client, const unsigned char
         client->is_blocked = true;
         watch_socket(client, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
     } else if (io != SHARE_DONE && !has_hung_up(client)) {
-        mark_broken(client); /* where it has, its last words may be a farewell: who reads them gets to the end by himself */
+        share_client_break(client); /* where it has, its last words may be a farewell: who reads them gets to the end by himself */
     }
     return io;
 }
@@ -105,7 +105,7 @@ enum share_io share_client_grant(struct share_client *client, struct share_block
     if (client->is_asked)
         return SHARE_CLOSED;
     if (!mapping && !(mapping = fresh = calloc(1, sizeof *fresh))) {
-        mark_broken(client);
+        share_client_break(client);
         return SHARE_BROKEN;
     }
     message.u.lease.flags = (fresh ? WIRE_HAS_BLOCK : 0) | (lease->is_told ? 0 : WIRE_HAS_RELEASE);
@@ -487,7 +487,7 @@ bool share_clients_evict(weir_export *e, pid_t pid)
         if (client->process.pid == pid && (client->state == SHARE_CLIENT_IMPORTER || client->state == SHARE_CLIENT_HELD)) {
             struct wire_message message = { .type = WIRE_REFUSED, .u.refused = { WEIR_REFUSED, "evicted: start this process anew" } };
             share_client_send(client, &message, -1);
-            mark_broken(client);
+            share_client_break(client);
             found = true;
         }
     return found;

@@ -113,6 +113,8 @@ enum share_io share_client_send(struct share_client *client, const struct wire_m
 enum share_io share_client_grant(struct share_client *client, struct share_block *block, struct share_lease *lease, uint32_t request);
 /* A name was published: tells the clients that wait for it. */
 void share_clients_offer(weir_export *e);
+/* The service thread is to cut it off, which is nothing to do amidst its lists. */
+void share_client_break(struct share_client *client);
 /* Cuts off the importers of that process; returns whether there was one. */
 bool share_clients_evict(weir_export *e, pid_t pid);
 /* Sends on what is in the outbox. */

@@ -200,11 +200,6 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
 
 /* The service thread ------------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The one that has waited longest is given memory, a step of it: other jobs wait no longer where many ask at once. Returns when to go on. */
 static uint64_t give_step(struct share_control *control, uint64_t now)
 {
@@ -216,7 +211,7 @@ static uint64_t give_step(struct share_control *control, uint64_t now)
         share_asker_go_on(first);
     uint64_t due = WEIR__SERVICE_NEVER;
     for (const struct share_asker *asker = control->askers; asker; asker = asker->next)
-        due = earlier(due, share_asker_due(asker));
+        due = weir__service_earlier(due, share_asker_due(asker));
     return due;
 }
 
@@ -232,8 +227,8 @@ static uint64_t run(struct weir__job *job)
         else
             accept_some(control);
     uint64_t now = weir__service_now(), due = resume(control, now);
-    due = earlier(due, give_step(control, now));
-    due = earlier(due, check_askers(control, now));
+    due = weir__service_earlier(due, give_step(control, now));
+    due = weir__service_earlier(due, check_askers(control, now));
     weir__relaxed_end(control->w->gpu, mode);
     return due;
 }

@@ -56,11 +56,6 @@ static void free_dead_blocks(weir_export *e)
     }
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The longer nothing has come to pass the more seldom it is looked for, so that the wait is never much longer than it has to be. */
 static uint64_t look_at_releases(weir_export *e, uint64_t now)
 {
@@ -81,13 +76,13 @@ static uint64_t run(struct weir__job *job)
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     uint64_t now = weir__service_now();
     serve_events(e);
-    uint64_t due = earlier(share_clients_check(e, now), share_clients_resume(e, now));
-    due = earlier(due, look_at_releases(e, now));
+    uint64_t due = weir__service_earlier(share_clients_check(e, now), share_clients_resume(e, now));
+    due = weir__service_earlier(due, look_at_releases(e, now));
     pthread_mutex_lock(&e->lock);
     share_rings_wind_up(e, false);
     pthread_mutex_unlock(&e->lock);
     free_dead_blocks(e);
-    due = earlier(due, share_retire_look(e, now));
+    due = weir__service_earlier(due, share_retire_look(e, now));
     share_clients_destroy_gone(e);
     weir__relaxed_end(e->gpu, mode);
     share_news_tell(&e->news, &e->lock, e->w);

@@ -180,7 +180,7 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
 void share_request_give_up(struct share_client *client, struct share_wait *wait)
 {
     if (refuse(client, wait->request, WEIR_NOT_FOUND, "no block '%s' is published", wait->name) == SHARE_BROKEN)
-        client->is_broken = true;
+        share_client_break(client);
     share_wait_end(client, wait);
 }
 

@@ -78,7 +78,7 @@ static void end_asking(weir_export *e)
     e->retire_until = 0;
     for (struct share_client *client = e->clients; client; client = client->next)
         if (client->state == SHARE_CLIENT_HELD && share_request_welcome(client, client->greeting) != SHARE_DONE)
-            client->is_broken = true;
+            share_client_break(client);
 }
 
 static uint64_t go_on_asking(weir_export *e, uint64_t now)
