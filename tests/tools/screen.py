@@ -2,8 +2,9 @@
 """screen.py - a command on a terminal of its own: what it draws as lines of text, keys and signals for it, and another size.
 
 The terminal understands what ncurses sends to TERM=xterm. Nothing here waits for a time: until() reads until something is so, and gives up
-after a minute.
+after two minutes.
 """
+import codecs
 import fcntl
 import os
 import pty
@@ -13,7 +14,7 @@ import struct
 import termios
 import time
 
-DEADLINE = 60  # seconds, far more than anything takes
+DEADLINE = 120  # seconds, far more than anything takes
 
 # One control sequence, or one that is not complete yet.
 SEQUENCE = re.compile(r"\x1b(?:\[([?>!]?)([0-9;]*)([@-~])|[()*+](.)|\]([^\x07\x1b]*)(?:\x07|\x1b\\)|([=>78cDEHMNOZ]))")
@@ -39,6 +40,7 @@ class Screen:
 
     def resize(self, columns, rows):
         self.columns, self.rows = columns, rows
+        self.row, self.column = min(self.row, rows - 1), min(self.column, columns - 1)
         self.clear()
 
     def lines(self):
@@ -139,6 +141,7 @@ class Terminal:
     def __init__(self, command, columns=100, rows=24, **environment):
         self.screen = Screen(columns, rows)
         self.status = None
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two parts
         self.master, self.slave = pty.openpty()
         self.set_size(columns, rows)
         self.before = termios.tcgetattr(self.slave)
@@ -157,7 +160,8 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def resize(self, columns, rows):
-        """The screen is blank afterwards: what stands on it was drawn in the new size, if it was drawn at all."""
+        """The screen is blank afterwards. The rest of a picture in the old size may still come; the command, which is told of the new size
+        next, clears the screen then."""
         self.screen.resize(columns, rows)
         self.set_size(columns, rows)
 
@@ -174,7 +178,7 @@ class Terminal:
         """Takes in what the command has drawn meanwhile. False: nothing was there."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
-        self.screen.feed(os.read(self.master, 65536).decode("utf-8", "replace"))
+        self.screen.feed(self.decoder.decode(os.read(self.master, 65536)))
         return True
 
     def until(self, is_so, what):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 
 import screen
 
@@ -366,9 +367,9 @@ def main():
         try:
             test()
             print("ok %d - %s" % (number, test.__name__))
-        except (AssertionError, OSError) as error:
+        except Exception:  # whatever it is, the fact does not hold
             print("not ok %d - %s" % (number, test.__name__))
-            print("# " + str(error).replace("\n", "\n# "))
+            print("# " + traceback.format_exc().rstrip().replace("\n", "\n# "))
         sys.stdout.flush()
 
 
