@@ -12,7 +12,7 @@
 #define NEIGHBOUR_OPTION "--neighbour" /* weir-bench's only argument where it is one; the socket is descriptor CONSUMER_FD */
 #define NEIGHBOUR_BLOCKS_MAX 16
 #define NEIGHBOUR_POLICY \
-    "weir: 1\ncontrol: true\npools: { p: { devices: [0], release_threshold: all, on_oom: { deadline: 10s } } }\n"
+    "weir: 1\ncontrol: true\npools: { p: { devices: [0], release_threshold: all, on_oom: { deadline: 60s } } }\n"
 
 enum neighbour_task {
     NEIGHBOUR_TAKE,  /* `count` blocks of `bytes`. Answers how many of them there was no memory for */

@@ -35,7 +35,7 @@ said() {
 
 # until_said FILE PATTERN: waits until the program in the background has said so.
 until_said() {
-    for _ in $(seq 200); do
+    for _ in $(seq 2400); do
         grep -Eq "$2" "$out/$1" && return 0
         sleep 0.05
     done

@@ -12,7 +12,7 @@
 
 #include "frames.h"
 
-enum { PATIENCE = 10000 /* milliseconds */ };
+enum { PATIENCE = 60000 /* milliseconds */ };
 
 struct consumer {
     weir_stream *stream;
@@ -69,7 +69,9 @@ static weir_status run(struct consumer *c, weir *w, weir_error *error)
     weir_reader *reader;
     weir_lease *lease;
 
-    weir_status status = weir_import_open(w, "frames", NULL, error, &import);
+    weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
+    options.timeout_ms = PATIENCE;
+    weir_status status = weir_import_open(w, "frames", &options, error, &import);
     if (status)
         return status;
     /* Two leases: the next frame comes while this one is looked at. */

@@ -16,7 +16,7 @@
 
 #include "frames.h"
 
-enum { WIDTH = 640, HEIGHT = 480, SLOTS = 4, PATIENCE = 10000 /* milliseconds */ };
+enum { WIDTH = 640, HEIGHT = 480, SLOTS = 4, PATIENCE = 60000 /* milliseconds */ };
 
 /* A frame that nobody reads yet is lost: readers get what is pushed once they are there. */
 static int wait_for_readers(weir_ring *ring, unsigned wanted)

@@ -23,7 +23,7 @@
 #include "frames.h"
 
 enum { CONSUMERS = 4, VICTIM = 3, FRAMES = 100, LAST_OF_VICTIM = 20 };
-enum { WIDTH = 320, HEIGHT = 240, SLOTS = 6, PATIENCE = 10000 /* milliseconds */ };
+enum { WIDTH = 320, HEIGHT = 240, SLOTS = 6, PATIENCE = 60000 /* milliseconds */ };
 
 extern char **environ;
 
@@ -56,7 +56,9 @@ static weir_status consume(weir *w, weir_stream *stream, int number, weir_error 
 {
     weir_import *import;
     weir_reader *reader;
-    weir_status status = weir_import_open(w, "frames", NULL, error, &import);
+    weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
+    options.timeout_ms = PATIENCE;
+    weir_status status = weir_import_open(w, "frames", &options, error, &import);
     if (status)
         return status;
     status = weir_reader_open(import, "camera", 2, error, &reader);

@@ -161,9 +161,10 @@ static uint64_t missing(const struct rescue *rescue)
     return needed > available && needed - available > WEIR__GROWTH_STEP ? needed - available : WEIR__GROWTH_STEP;
 }
 
-static bool is_anybody_left(const struct rescue *rescue)
+/* Whether there are some that have not answered yet, and may. */
+static bool can_survey_more(const struct rescue *rescue)
 {
-    for (size_t i = 0; i < rescue->count; i++)
+    for (size_t i = 0; i < rescue->count && !rescue->has_asked_all; i++)
         if (!rescue->neighbours[i].has_answered)
             return true;
     return false;
@@ -173,7 +174,7 @@ static bool is_anybody_left(const struct rescue *rescue)
 static bool survey_the_rest(struct rescue *rescue)
 {
     uint64_t limit = weir__service_now() + rescue->plea->time_left / 4;
-    if (rescue->has_asked_all || !is_anybody_left(rescue))
+    if (!can_survey_more(rescue))
         return false;
     rescue->has_asked_all = true;
     survey(rescue, limit < rescue->deadline ? limit : rescue->deadline, true);
@@ -263,7 +264,7 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
 }
 
 /* Until the request is served, nobody has anything left, or time is up. Each gets half of the time, the last one all of it. Where those that
-   were quick to answer do not keep their word, or will not be asked so often, the others are heard. */
+   were quick to answer do not keep their word, or will not be asked so often, the others are heard: there has to be time left for them. */
 static bool ask_all(struct rescue *rescue)
 {
     for (;;) {
@@ -274,7 +275,8 @@ static bool ask_all(struct rescue *rescue)
         uint64_t now = weir__service_now();
         if (!neighbour || now >= rescue->deadline)
             return false;
-        bool is_enough = ask(rescue, neighbour, (rescue->deadline - now) / (others ? 2 : 1));
+        bool is_last = !others && !can_survey_more(rescue);
+        bool is_enough = ask(rescue, neighbour, (rescue->deadline - now) / (is_last ? 1 : 2));
         if (rescue->plea->retry(rescue->plea))
             return true;
         if (is_enough)

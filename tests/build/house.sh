@@ -25,7 +25,7 @@ calls_nothing() {
 }
 
 has_license() {
-    for file in $(git ls-files 2>/dev/null || find . -name _build -prune -o '(' -name '*.[ch]' -o -name '*.mk' ')' -print); do
+    for file in $(git ls-files 2>/dev/null || find . '(' -name _build -o -path './build*' ')' -prune -o '(' -name '*.[ch]' -o -name '*.mk' ')' -print); do
         case $file in
         *.c | *.h | *.mk | *.m4 | *.sh | *.py | *.ac | *.am | *.map)
             [ ! -f "$file" ] || head -n 2 "$file" | grep -q 'SPDX-License-Identifier: MIT' || echo "$file" ;;

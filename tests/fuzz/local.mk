@@ -15,7 +15,7 @@ EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_SECONDS = 60
-FUZZ_FLAGS = -timeout=10 -rss_limit_mb=2048 -artifact_prefix=tests/fuzz/ -print_final_stats=1
+FUZZ_FLAGS = -timeout=60 -rss_limit_mb=2048 -artifact_prefix=tests/fuzz/ -print_final_stats=1
 
 tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolicy_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(YAML_CFLAGS) \

@@ -269,7 +269,7 @@ class Client:
     .unanswered.
     """
 
-    def __init__(self, path, role=IMPORTER, name="client.py", timeout=5.0, automatic=True):
+    def __init__(self, path, role=IMPORTER, name="client.py", timeout=60.0, automatic=True):
         self.timeout, self.automatic, self.role = timeout, automatic, role
         self.fd, self.over, self.request = -1, False, 0
         self.leases, self.mapped, self.rings, self.unanswered = {}, {}, {}, []
@@ -524,7 +524,7 @@ class Client:
 class Controller:
     """One connection to a control socket."""
 
-    def __init__(self, path, timeout=5.0):
+    def __init__(self, path, timeout=60.0):
         self.timeout, self.request = timeout, 0
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:

@@ -106,16 +106,16 @@ class Server:
         return self
 
     def __exit__(self, kind, *_):
-        self.thread.join(20)
+        self.thread.join(120)
         self.listener.close()
         if kind is None and self.problem:
             raise AssertionError(self.problem)
 
     def play(self):
-        self.listener.settimeout(10)
+        self.listener.settimeout(60)
         connection, _ = self.listener.accept()
         with connection:
-            connection.settimeout(10)
+            connection.settimeout(60)
             for number, step in enumerate(self.script):
                 if isinstance(step, tuple):
                     with open(os.devnull, "rb") as file:
@@ -220,7 +220,7 @@ def withdrawn_block_is_unmapped():
 def unmapping_can_be_put_off():
     with Server(*LEASED, RELEASE, says(WITHDRAW), UNMAPPED, None) as server, wire.Client(server.path, automatic=False) as importer:
         importer.release(importer.acquire("weights"))
-        importer.step(wire.time.monotonic() + 5)
+        importer.step(wire.time.monotonic() + 60)
         assert importer.mapped and importer.unanswered
         importer.answer_all()
         assert not importer.mapped
@@ -307,7 +307,7 @@ def refusal_is_heard_though_the_exporter_has_closed():
     with Server(says(changed(changed(NOT_FOUND, 12, "00"), 16, "10"))) as server:
         assert expect(wire.Refusal, wire.Client, server.path).status == wire.REFUSED
     with Server(*GREETING, says(changed(changed(NOT_FOUND, 12, "00"), 16, "10"))) as server, wire.Client(server.path) as importer:
-        server.thread.join(10)
+        server.thread.join(120)
         assert expect(wire.Refusal, importer.acquire, "weights").status == wire.REFUSED
 
 
@@ -372,7 +372,7 @@ WRONG_FRAMES = [
 
 def drain(importer):
     while True:
-        importer.step(wire.time.monotonic() + 5)
+        importer.step(wire.time.monotonic() + 60)
 
 
 @fact

@@ -28,7 +28,7 @@ struct player *enter(const char *name)
 struct player *enter_in_a_hurry(const char *name)
 {
     return stage_enter((struct role){ .name = name,
-                                      .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 8s } }\n" });
+                                      .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 16s } }\n" });
 }
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */

@@ -514,6 +514,21 @@ START_TEST(neighbour_that_offers_and_then_hangs_costs_its_share_and_another_resc
 }
 END_TEST
 
+/* It has all that is needed, and the other one was too slow to be heard at first. */
+START_TEST(neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_one)
+{
+    struct player *hung = enter_idle("hung", 512), *slow = enter_idle("slow", 512), *asker = enter_in_a_hurry("asker");
+    stage_signal(slow, SIGSTOP);
+    stage_say(hung, "stop_at 4"); /* behind its OFFERED, when it is asked to give */
+    stage_tell(asker, "malloc a %llu s", (unsigned long long)(384 * MIB));
+    stage_await_stop(hung);
+    stage_signal(slow, SIGCONT);
+    stage_hear(asker);
+    check_asked(slow, 1, 384);
+    stage_signal(hung, SIGCONT);
+}
+END_TEST
+
 START_TEST(neighbour_that_hangs_is_reported_while_it_is_left_alone_too)
 {
     struct player *hung = enter_idle("hung", 768), *asker = enter_in_a_hurry("asker");
@@ -664,6 +679,7 @@ int main(void)
     tcase_add_test(tcase, many_who_ask_each_other_at_once_are_all_answered);
     tcase_add_test(tcase, neighbour_that_hangs_costs_its_share_and_another_rescues);
     tcase_add_test(tcase, neighbour_that_offers_and_then_hangs_costs_its_share_and_another_rescues);
+    tcase_add_test(tcase, neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_one);
     tcase_add_test(tcase, neighbour_that_hangs_is_reported_while_it_is_left_alone_too);
     tcase_add_test(tcase, neighbour_that_hangs_alone_is_a_failure_in_time);
     tcase_add_test(tcase, neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough);

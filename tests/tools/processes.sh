@@ -20,13 +20,6 @@ YAML
 policy_with "keep: 32MiB"
 cd "$tap_dir" || exit 1
 
-# asks STATUS SUBCOMMAND ARGUMENT…: exits(), with time for an answer that is sure to come.
-asks() {
-    wanted=$1 subcommand=$2
-    shift 2
-    exits "$wanted" "$subcommand" --timeout=60 "$@"
-}
-
 check "worker_begins" begin one 3
 one=$begun
 check "worker_takes_memory" tell one 3 malloc 256
@@ -149,9 +142,9 @@ two=$begun
 check "worker_is_stopped" stop "$two"
 check "stopped_process_exits_2" exits 2 ps --timeout=0.2 "$two"
 check "stopped_process_is_reported" says "$err" "weir: ps: process $two: "
-check "stopped_process_does_not_hide_others" exits 2 ps --timeout=5 "$one" "$two"
+check "stopped_process_does_not_hide_others" exits 2 ps --timeout=15 "$one" "$two"
 check "process_beside_a_stopped_one_is_shown" row "$one" worker
-check "stopped_process_in_json_exits_2" exits 2 ps --json --timeout=5 "$one" "$two"
+check "stopped_process_in_json_exits_2" exits 2 ps --json --timeout=15 "$one" "$two"
 check_json "json_has_the_reason" "{p['pid']: (p['status'], 'reason' in p, 'pools' in p) for p in d['processes']} == \
 {$one: ('WEIR_OK', False, True), $two: ('WEIR_TIMEOUT', True, False)} and d['status'] == 2"
 check "stopped_process_cannot_be_set" exits 2 set --timeout=0.2 "$two" keeper=true
@@ -160,7 +153,7 @@ check "others_are_set_without_waiting_for_it" exits 0 set --timeout=600 "$one" k
 kill -CONT "$two"
 check "continued_process_answers" exits 0 ps --timeout=60 "$two"
 kill -KILL "$two"
-wait "$two" 2>/dev/null
+bury "$two"
 check "killed_process_is_unknown" asks 1 ps "$two"
 swept() {
     [ ! -e "$sockets/$two.1" ]
@@ -168,6 +161,6 @@ swept() {
 check "socket_of_a_killed_process_is_removed" swept
 
 eval "echo quit >&3"
-check "worker_ends" wait "$one"
+check "worker_ends" bury "$one"
 check "ended_process_is_unknown" asks 1 ps "$one"
 done_testing

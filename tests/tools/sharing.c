@@ -17,7 +17,7 @@
 
 #include "lib/weir_internal.h"
 
-enum { SLOTS = 3, SLOT_SIZE = 64 << 10, WEIGHTS_SIZE = 1 << 20, LEASES_MAX = 16 };
+enum { SLOTS = 3, SLOT_SIZE = 64 << 10, WEIGHTS_SIZE = 1 << 20, LEASES_MAX = 16, PATIENCE = 60000 /* milliseconds */ };
 #define HOUR UINT64_C(3600000000000)
 
 struct side {
@@ -68,7 +68,9 @@ static weir_status close_ring(struct side *side, const char *argument, weir_erro
 static weir_status import(struct side *side, const char *argument, weir_error *error)
 {
     (void)argument;
-    return weir_import_open(side->w, "frames", NULL, error, &side->i);
+    weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
+    options.timeout_ms = PATIENCE;
+    return weir_import_open(side->w, "frames", &options, error, &side->i);
 }
 
 static weir_status acquire(struct side *side, const char *argument, weir_error *error)
@@ -90,7 +92,7 @@ static weir_status next(struct side *side, const char *argument, weir_error *err
     (void)argument;
     if (side->last == LEASES_MAX)
         return WEIR_BUSY;
-    weir_status status = weir_reader_next(side->reader, 5000, weir_stream_handle(side->stream), error, &side->leases[side->last]);
+    weir_status status = weir_reader_next(side->reader, PATIENCE, weir_stream_handle(side->stream), error, &side->leases[side->last]);
     side->last += status == WEIR_OK;
     return status;
 }

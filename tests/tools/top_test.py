@@ -173,8 +173,9 @@ def keys_change_the_order():
         stage.comes_to([0, 1], "r")
         stage.sees("by reversed reserved")
         stage.comes_to([1, 0], "")
-        stage.comes_to([0, 1], "p")
-        stage.comes_to([1, 0], "p")
+        by_number = sorted((0, 1), key=lambda nth: stage.workers[nth].pid)  # the system's numbers begin anew some time
+        stage.comes_to(by_number, "p")
+        stage.comes_to(by_number[::-1], "p")
         stage.sees("by reserved,", keys="r")
         stage.comes_to([0, 1], "")
         stage.sees("by live,", keys="l")
@@ -241,13 +242,13 @@ def a_killed_process_is_gone_once_and_then_away():
     with Stage() as stage:
         stage.workers[0].end()
         stage.sees("%d" % stage.workers[0].pid, "worker: gone", keys="\r")
-        stage.loses("%d" % stage.workers[0].pid, keys="\r")
+        stage.comes_to([1], "\r")
         stage.sees("weir top: 1 process by")
 
 
 @fact
 def a_stopped_process_is_shown_with_the_reason_and_hides_no_other():
-    with Stage("--timeout=5") as stage:
+    with Stage("--timeout=5", "--interval=0.1") as stage:  # who was late once is asked again
         stage.workers[0].stop()
         stage.workers[1].hold(256)
         stage.sees("worker: ", "did not answer in time", "320 MiB", keys="\r")

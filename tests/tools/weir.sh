@@ -33,6 +33,13 @@ exits() {
     }
 }
 
+# asks STATUS SUBCOMMAND ARGUMENT…: exits(), with time for an answer that is sure to come.
+asks() {
+    wanted=$1 subcommand=$2
+    shift 2
+    exits "$wanted" "$subcommand" --timeout=60 "$@"
+}
+
 # says FILE TEXT…: the file has a line with each text; nothing in a text is special.
 says() {
     file=$1
@@ -97,6 +104,17 @@ begin() {
     all="$all $begun"
     eval "exec $fd>$began.in"
     answers "$began" 1
+}
+
+# bury PID: waits for it; from now on its number may be anybody's. The status is its own.
+bury() {
+    wait "$1" 2>/dev/null
+    buried=$? left=
+    for pid in $all; do
+        [ "$pid" = "$1" ] || left="$left $pid"
+    done
+    all=$left
+    return $buried
 }
 
 # answers NAME COUNT: waits until it has given so many answers, and holds if the last is WEIR_OK.

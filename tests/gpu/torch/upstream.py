@@ -130,6 +130,7 @@ class Child:
     environment: Dict[str, str]
     rest: bytes = b""
     output: List[str] = field(default_factory=list)
+    has_ended: bool = False  # it says nothing more: its status comes for certain
 
     def __post_init__(self) -> None:
         self.process = subprocess.Popen(
@@ -159,13 +160,14 @@ class Child:
                     return None
                 more = os.read(self.process.stdout.fileno(), 1 << 16)
                 if not more:
+                    self.has_ended = True
                     return None
                 self.rest += more
 
     def end(self) -> str:
         """Kills what is left of it, and says how it ended."""
         try:
-            status: Optional[int] = self.process.wait(timeout=1)
+            status: Optional[int] = self.process.wait(timeout=60 if self.has_ended else 1)
         except subprocess.TimeoutExpired:
             status = None
         try:
@@ -190,7 +192,7 @@ class Outcome:
 def child_of(mode: str, path: str, only: List[str]) -> Child:
     """Starts one."""
     environment = harness.allocators.environment(mode)
-    environment.update(PYTHONFAULTHANDLER="1", PYTHONDONTWRITEBYTECODE="1", PYTORCH_PRINT_REPRO_ON_FAILURE="0")
+    environment.update(PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", PYTORCH_PRINT_REPRO_ON_FAILURE="0")
     return Child([sys.executable, os.path.abspath(__file__), "--child", mode, path, *only], environment)
 
 
