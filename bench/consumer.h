@@ -13,7 +13,7 @@
 #define CONSUMER_OPTION "--share-consumer" /* weir-bench's first argument where it is one; the socket is descriptor CONSUMER_FD */
 #define CONSUMER_FD 3
 #define CONSUMER_SLOTS_MAX 16
-#define CONSUMER_PATIENCE 20000 /* milliseconds that anything may take before the run is given up */
+#define CONSUMER_PATIENCE 120000 /* milliseconds that anything may take before the run is given up */
 
 enum consumer_task {
     CONSUMER_CONNECT,  /* to the export at `text`, anew if there is a connection; leases the block "known" several times at once, so that

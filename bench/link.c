@@ -47,8 +47,13 @@ void link_receive(int link, void *bytes, size_t len, int *passed)
     } control;
     struct iovec part = { .iov_base = bytes, .iov_len = len };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+    ssize_t got;
     *passed = -1;
-    if (recvmsg(link, &message, MSG_CMSG_CLOEXEC) != (ssize_t)len)
+    /* Where a socket has a time limit a call is not gone on with after SIGCONT. */
+    do
+        got = recvmsg(link, &message, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)len)
         bench_die(__FILE__, __LINE__, "another process of weir-bench", "has ended, or does nothing");
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     if (header && header->cmsg_type == SCM_RIGHTS)
@@ -59,7 +64,11 @@ void link_receive(int link, void *bytes, size_t len, int *passed)
 uint64_t link_receive_time(int link)
 {
     uint64_t time;
-    if (recv(link, &time, sizeof(time), 0) != sizeof(time))
+    ssize_t got;
+    do
+        got = recv(link, &time, sizeof(time), 0);
+    while (got < 0 && errno == EINTR);
+    if (got != sizeof(time))
         bench_die(__FILE__, __LINE__, "another process of weir-bench", "has ended, or does nothing");
     return time;
 }
