@@ -116,7 +116,7 @@ static weir_status fail_pidfd(weir_error *error, pid_t pid, int code)
                           "this system gives no pidfd (%s), so the death of process %ld could not be seen: Linux 5.3 or "
                           "later is needed, and a sandbox that allows pidfd_open",
                           strerror(code), (long)pid);
-    return weir__fail(error, WEIR_REFUSED, "process %ld is dead already", (long)pid);
+    return weir__fail(error, WEIR_GONE, "process %ld is dead already", (long)pid);
 }
 
 weir_status share_process_of(int socket, weir_error *error, struct share_process *process)

@@ -488,13 +488,13 @@ END_TEST
 
 /* Processes that end or fork; CUDA works in no child of one that has used it ----------------------------------------------------------- */
 
-/* Runs the function in a child, which has 20 seconds, and returns its exit status, or -1 if a signal ended it. */
+/* Runs the function in a child, which has a minute, and returns its exit status, or -1 if a signal ended it. */
 static int in_child(void (*fn)(void))
 {
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
-        alarm(20);
+        alarm(60);
         fn();
         _exit(100);
     }

@@ -9,6 +9,8 @@
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
+/* Who waits for another's recovery does so by the real clock. */
+static const char patient[] = "weir: 1\ndefaults: { pool: main }\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 100s } }\n";
 static const char plain[] = "weir: 1\ndefaults: { pool: main }\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 1s } }\n";
 
 static uint64_t count_call(void *data, int device, uint64_t needed)
@@ -548,7 +550,7 @@ START_TEST(free_made_after_a_recovery_began_rescues_the_request_that_joined_it)
 {
     struct gate gate = { false, 0, 0 };
     struct requester first, second;
-    scene_open(plain);
+    scene_open(patient);
     weir_stream *s = scene_create(NULL), *a = scene_create(NULL), *b = scene_create(NULL);
     void *held = scene_malloc(a, 4 * GIB), *old = scene_malloc(a, 3 * GIB);
     add(stand_in_the_gate, &gate);

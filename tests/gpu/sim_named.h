@@ -17,6 +17,8 @@ extern struct peer peers[2];
 
 /* Of device 0. */
 uint64_t free_bytes(void);
+/* Waits until so much is free: whoever looks into /proc may hold what is left of a dead process for a moment. */
+void await_free_bytes(uint64_t bytes);
 /* The peer's event `object`, opened here. */
 gpu_event open_event_of(struct peer *peer, int object);
 /* The peer records its event 0 behind a kernel. */

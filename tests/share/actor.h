@@ -81,5 +81,6 @@ unsigned long actor_messages(void);
 void actor_spare(void);
 /* The n-th point from now on stops it, until a signal lets it go on. */
 void actor_stop_at(unsigned long long n);
+void actor_stop_at_give(void);
 
 #endif

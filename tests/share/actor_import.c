@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define PATIENCE 60000 /* milliseconds */
+
 static weir_status find(enum kind kind, const char *name, void *thing)
 {
     void *found = actor_get(kind, name);
@@ -15,7 +17,8 @@ static weir_status find(enum kind kind, const char *name, void *thing)
 
 static weir_status import_open(char **words)
 {
-    weir_import_options options = { sizeof options, (unsigned)actor_number(words[3]), (int)actor_number(words[3] ? words[4] : NULL) };
+    unsigned timeout = (unsigned)actor_number(words[3]);
+    weir_import_options options = { sizeof options, timeout ? timeout : PATIENCE, (int)actor_number(words[3] ? words[4] : NULL) };
     weir_import *i;
     weir_status status = weir_import_open(actor.w, words[2], &options, &actor.error, &i);
     if (status == WEIR_OK)
@@ -156,7 +159,7 @@ static weir_status cycles(char **words)
 }
 
 const struct command actor_import_commands[] = {
-    { "import", 2, "IMPORT SOCKET [TIMEOUT [HOST-WAITS]]", import_open },
+    { "import", 2, "IMPORT SOCKET [TIMEOUT [HOST-WAITS]]: 0 is a minute", import_open },
     { "import_close", 1, "IMPORT", import_close },
     { "acquire", 5, "IMPORT NAME LEASE TIMEOUT STREAM", acquire },
     { "release", 2, "LEASE STREAM", release },

@@ -100,11 +100,19 @@ static weir_status stop_at(char **words)
     return WEIR_OK;
 }
 
+static weir_status stop_at_give(char **words)
+{
+    (void)words;
+    actor_stop_at_give();
+    return WEIR_OK;
+}
+
 const struct command actor_memory_commands[] = {
     { "pool", 1, "POOL: its figures", pool },
     { "asks", 0, "what neighbours asked of each other", asks },
     { "pool_malloc", 4, "POOL BLOCK BYTES STREAM", pool_malloc },
     { "starve", 3, "COUNT BYTES STREAM: so many requests, none of which can be served", starve },
     { "stop_at", 1, "N: stops itself at the N-th message point from now on", stop_at },
+    { "stop_at_give", 0, "stops itself when it is asked to give", stop_at_give },
     { NULL, 0, NULL, NULL },
 };

@@ -3,7 +3,8 @@
  * actor_messages.c - stands between the library and its sockets: counts messages, and kills the process at one of them.
  *
  * $ACTOR_DIES_AT=N: at the N-th point that the process comes to. A message that is sent has two, before and after it; one that is received
- * has one, before it was looked at. The command stop_at stops it at one instead.
+ * has one, before it was looked at. The command stop_at stops it at one instead,
+ * stop_at_give when it has received that message.
  */
 #include "config.h"
 
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "share/socket.h"
+#include "share/wire.h"
 #include "tests/share/actor.h"
 
 enum share_io __real_share_send(int fd, const void *bytes, size_t len, int passed);
@@ -27,6 +29,7 @@ static pthread_mutex_t point_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long points;
 static bool is_spared;
 static atomic_ullong until_stop; /* points; 0: it stops at none */
+static atomic_bool stops_at_give;
 
 unsigned long actor_messages(void)
 {
@@ -43,6 +46,17 @@ void actor_spare(void)
 void actor_stop_at(unsigned long long n)
 {
     atomic_store(&until_stop, n);
+}
+
+void actor_stop_at_give(void)
+{
+    atomic_store(&stops_at_give, true);
+}
+
+static bool is_give(const void *bytes, size_t len)
+{
+    struct wire_message message;
+    return wire_decode(bytes, len, &message, NULL) == WIRE_GOOD && message.type == WIRE_GIVE;
 }
 
 static void stop_if_it_is_time(void)
@@ -84,6 +98,8 @@ enum share_io __wrap_share_receive(int fd, void *bytes, size_t capacity, size_t 
     enum share_io io = __real_share_receive(fd, bytes, capacity, len, passed);
     if (io == SHARE_DONE) {
         atomic_fetch_add(&messages, 1);
+        if (atomic_load(&stops_at_give) && is_give(bytes, *len) && atomic_exchange(&stops_at_give, false))
+            raise(SIGSTOP);
         come_to_point();
     }
     return io;

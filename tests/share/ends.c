@@ -251,7 +251,7 @@ START_TEST(exporter_that_hangs_is_a_time_out)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
-    stage_say(importer, "import i frames 3000");
+    stage_say(importer, "import i frames 10000");
     publish(exporter, "a", 3);
     stage_signal(exporter, SIGSTOP);
     stage_refuses(importer, "WEIR_TIMEOUT", "acquire i a l 0 s");

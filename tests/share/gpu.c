@@ -14,7 +14,7 @@
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
 #define NEAR (64 * MIB) /* contexts take memory of their own as they go: so much more or less tells nothing */
-#define LONG_MS 3000     /* work that is not done before the host has gone on */
+#define LONG_MS 10000    /* work that is not done before the host has gone on */
 
 /* Device memory, as one who has none of it sees it ---------------------------------------------------------------------------------------- */
 

@@ -404,7 +404,7 @@ START_TEST(neighbour_that_gives_a_part_and_waits_for_more_answers_in_time)
 {
     struct player *holder = enter("holder"), *asker;
     asker = stage_enter((struct role){ .name = "asker",
-                                       .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 12s } }\n" });
+                                       .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 32s } }\n" });
     take(holder, "a", 512);
     idle(holder, 256);
     stage_say(holder, "delay 100000 s");
@@ -504,7 +504,7 @@ START_TEST(neighbour_that_offers_and_then_hangs_costs_its_share_and_another_resc
     struct player *hung = enter_idle("hung", 448), *other = enter_idle("other", 384), *asker = enter_in_a_hurry("asker");
     struct player *holder = stage_enter((struct role){ .name = "holder", .policy = "weir: 1\npools:\n  p: { devices: [0] }\n" });
     take(holder, "live", 192);
-    stage_say(hung, "stop_at 3"); /* behind its OFFERED, which is needed */
+    stage_say(hung, "stop_at_give"); /* behind its OFFERED, which is needed */
     stage_tell(asker, "malloc a %llu s", (unsigned long long)(512 * MIB));
     stage_await_stop(hung);
     stage_leave(holder); /* now the other one has enough */
@@ -519,7 +519,7 @@ START_TEST(neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_on
 {
     struct player *hung = enter_idle("hung", 512), *slow = enter_idle("slow", 512), *asker = enter_in_a_hurry("asker");
     stage_signal(slow, SIGSTOP);
-    stage_say(hung, "stop_at 4"); /* behind its OFFERED, when it is asked to give */
+    stage_say(hung, "stop_at_give");
     stage_tell(asker, "malloc a %llu s", (unsigned long long)(384 * MIB));
     stage_await_stop(hung);
     stage_signal(slow, SIGCONT);

@@ -162,7 +162,7 @@ START_TEST(pidfd_is_closed_by_exec_and_closed_at_last)
 }
 END_TEST
 
-START_TEST(process_that_died_before_it_was_looked_at_is_refused_or_seen_dead)
+START_TEST(process_that_died_before_it_was_looked_at_is_gone_or_seen_dead)
 {
     struct share_process process;
     weir_error error = WEIR_ERROR_INIT;
@@ -175,7 +175,7 @@ START_TEST(process_that_died_before_it_was_looked_at_is_refused_or_seen_dead)
         ck_assert(is_dead(&process, 0));
         share_process_close(&process);
     } else {
-        ck_assert_int_eq(status, WEIR_REFUSED);
+        ck_assert_int_eq(status, WEIR_GONE);
         ck_assert_msg(strstr(error.text, "dead"), "%s", error.text);
     }
     ck_assert_int_eq(suite_count_fds(), fds);
@@ -183,7 +183,7 @@ START_TEST(process_that_died_before_it_was_looked_at_is_refused_or_seen_dead)
 }
 END_TEST
 
-START_TEST(zombie_is_refused_or_seen_dead)
+START_TEST(zombie_is_gone_or_seen_dead)
 {
     struct share_process process;
     int fd;
@@ -196,7 +196,7 @@ START_TEST(zombie_is_refused_or_seen_dead)
         ck_assert(is_dead(&process, 0));
         share_process_close(&process);
     } else {
-        ck_assert_int_eq(status, WEIR_REFUSED);
+        ck_assert_int_eq(status, WEIR_GONE);
     }
     end_child(child);
     close(fd);
@@ -375,8 +375,8 @@ int main(void)
     tcase_add_test(process, death_makes_the_pidfd_readable);
     tcase_add_test(process, closed_socket_is_no_death);
     tcase_add_test(process, pidfd_is_closed_by_exec_and_closed_at_last);
-    tcase_add_test(process, process_that_died_before_it_was_looked_at_is_refused_or_seen_dead);
-    tcase_add_test(process, zombie_is_refused_or_seen_dead);
+    tcase_add_test(process, process_that_died_before_it_was_looked_at_is_gone_or_seen_dead);
+    tcase_add_test(process, zombie_is_gone_or_seen_dead);
     tcase_add_test(process, process_of_a_namespace_that_cannot_be_seen_is_refused);
     tcase_add_test(process, what_is_no_unix_socket_is_refused);
     tcase_add_test(process, groups_are_those_that_the_process_had_when_it_connected);

@@ -86,9 +86,9 @@ END_TEST
 /* For longer than the exporter has for an answer, which is another time than what the importer waits for the block. */
 START_TEST(patient_importer_asks_again_in_the_next_epoch)
 {
-    struct player *exporter = stage_exporter("exporter", ", retire_after: 3100ms");
+    struct player *exporter = stage_exporter("exporter", ", retire_after: 10100ms");
     struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
-    stage_say(importer, "import i frames 3000");
+    stage_say(importer, "import i frames 10000");
     hand_over(exporter, importer, 3);
     stage_tell(importer, "acquire i b l 600000 s");
     stage_until(exporter, " epoch=2 importers=1 ", "info");

@@ -51,7 +51,7 @@ static double patience_s(void)
 
 unsigned stage_long(void)
 {
-    return getenv("WEIR_TEST_SLOW") ? 8000 : 4000;
+    return getenv("WEIR_TEST_SLOW") ? 20000 : 10000;
 }
 
 static double now_s(void)

@@ -67,7 +67,7 @@ unsigned long long stage_number(const char *answer, const char *key);
 pid_t stage_pid(const struct player *player);
 /* Sends a signal, and waits until it has stopped, continued or killed the player. */
 void stage_signal(struct player *player, int signal);
-/* Waits until it has stopped itself (stop_at of actor_memory.c). */
+/* Waits until it has stopped itself (stop_at and stop_at_give of actor_memory.c). */
 void stage_await_stop(const struct player *player);
 /* Whether it is dead; only what kills itself needs to be asked. */
 bool stage_is_dead(struct player *player);
