@@ -3,8 +3,8 @@
  * actor_messages.c - stands between the library and its sockets: counts messages, and kills the process at one of them.
  *
  * $ACTOR_DIES_AT=N: at the N-th point that the process comes to. A message that is sent has two, before and after it; one that is received
- * has one, before it was looked at. The command stop_at stops it at one instead,
- * stop_at_give when it has received that message.
+ * has one, before it was looked at. The command stop_at stops it at one instead, stop_at_give when it has
+ * received that message.
  */
 #include "config.h"
 
