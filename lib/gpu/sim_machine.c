@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -18,6 +19,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#define YIELDS 16    /* tries to take the lock before a nap */
+#define NAP_NS 50000 /* its owner may have been put to sleep */
 
 /* Of this process; guarded by sim.lock. */
 static struct {
@@ -52,9 +56,22 @@ static int init_lock(struct sim_machine *shared)
     return code;
 }
 
+/* Nobody sleeps in the mutex: when a process is killed between releasing it and waking up who sleeps there, and another one takes it
+   meanwhile, they would sleep on (the kernel wakes them up only where it finds the mutex free). It is held for microseconds. */
+static int take_lock(pthread_mutex_t *lock)
+{
+    int code;
+    for (unsigned tries = 1; (code = pthread_mutex_trylock(lock)) == EBUSY; tries++)
+        if (tries % YIELDS)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+    return code;
+}
+
 struct sim_machine *sim_machine_lock(void)
 {
-    if (pthread_mutex_lock(&machine.shared->lock) == EOWNERDEAD) {
+    if (take_lock(&machine.shared->lock) == EOWNERDEAD) {
         sim_ledger_recover(machine.shared);
         pthread_mutex_consistent(&machine.shared->lock);
     }
