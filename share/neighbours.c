@@ -177,7 +177,7 @@ static bool survey_the_rest(struct rescue *rescue)
     if (!can_survey_more(rescue))
         return false;
     rescue->has_asked_all = true;
-    survey(rescue, limit < rescue->deadline ? limit : rescue->deadline, true);
+    survey(rescue, weir__service_earlier(limit, rescue->deadline), true);
     return true;
 }
 
