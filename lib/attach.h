@@ -94,6 +94,9 @@ void weir__captures_refuse(weir *w);
 /* `capture: relaxed`, whatever the policy says. Before the first request. */
 void weir__captures_relax(weir *w);
 
+/* The caller's options (NULL: all defaults) as this library knows them. WEIR_INVALID. */
+weir_status weir__options_read(const weir_options *given, weir_options *options, weir_error *error);
+
 /* Checks the policy and the name of the GPU side as weir_open() would, without touching CUDA. Statuses as there. */
 weir_status weir__policy_check(const weir_options *options, weir_error *error);
 

@@ -48,6 +48,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/service.h \
 	%reldir%/settings.c \
 	%reldir%/settings.h \
+	%reldir%/sized.c \
+	%reldir%/sized.h \
 	%reldir%/spin.c \
 	%reldir%/spin.h \
 	%reldir%/stats.c \

@@ -66,6 +66,7 @@ static weir_status read_device(struct weir__device *device, weir_device_stats *s
         return weir__fail_gpu(error, gpu, code, "memory of device %d", device->index);
     }
     stats->recoveries = atomic_load(&device->recovery.recoveries);
+    _Static_assert(WEIR_RUNG_COUNT <= WEIR_RUNG_MAX, "there is room for each rung");
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
         stats->rescues[rung] = atomic_load(&device->recovery.rescues[rung]);
     stats->asks_sent = atomic_load(&device->recovery.asks_sent);

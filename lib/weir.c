@@ -17,6 +17,7 @@
 #include "lib/flush.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
+#include "lib/sized.h"
 
 /* Fork --------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -241,43 +242,38 @@ static weir_status make_currents(weir *w, weir_error *error)
     return status;
 }
 
-static weir_status check_options(const weir_options *options, weir_error *error)
+weir_status weir__options_read(const weir_options *given, weir_options *options, weir_error *error)
 {
-    if (options && options->size != sizeof *options)
-        return weir__fail(error, WEIR_INVALID, "weir_options.size is %zu, this library knows %zu: start from WEIR_OPTIONS_INIT",
-                          options->size, sizeof *options);
-    if (options && options->policy_file && options->policy_text)
-        return weir__fail(error, WEIR_INVALID, "policy_file and policy_text are both set: set one of them");
-    return WEIR_OK;
+    *options = (weir_options)WEIR_OPTIONS_INIT;
+    weir_status status = given ? weir__sized_read(given, "weir_options", options, sizeof *options, error) : WEIR_OK;
+    if (status == WEIR_OK && options->policy_file && options->policy_text)
+        status = weir__fail(error, WEIR_INVALID, "policy_file and policy_text are both set: set one of them");
+    return status;
 }
 
 weir_status weir__policy_check(const weir_options *options, weir_error *error)
 {
     struct policy *policy = NULL;
-    weir_status status = check_options(options, error);
     const struct gpu *gpu;
+    weir_status status = find_gpu(options->gpu, error, &gpu);
     if (status == WEIR_OK)
-        status = find_gpu(options ? options->gpu : NULL, error, &gpu);
-    if (status == WEIR_OK)
-        status = read_policy(options ? options->policy_file : NULL, options ? options->policy_text : NULL, error, &policy);
+        status = read_policy(options->policy_file, options->policy_text, error, &policy);
     policy_free(policy);
     return status;
 }
 
-weir_status weir__open(const weir_options *options, int device, weir_error *error, weir **w)
+weir_status weir__open(const weir_options *given, int device, weir_error *error, weir **w)
 {
-    static const weir_options defaults = WEIR_OPTIONS_INIT;
+    weir_options options;
     pthread_once(&fork_once, watch_forks);
     weir_status status = weir__check_fork(error);
     if (status != WEIR_OK)
         return status;
     if (!w)
         return weir__fail(error, WEIR_INVALID, "weir_open: w must not be NULL");
-    status = check_options(options, error);
+    status = weir__options_read(given, &options, error);
     if (status != WEIR_OK)
         return status;
-    if (!options)
-        options = &defaults;
 
     /* Before there are streams, whose locks ask whether the fence is ready. */
     weir__fence_prepare();
@@ -286,22 +282,22 @@ weir_status weir__open(const weir_options *options, int device, weir_error *erro
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
     memset(opened, 0, sizeof *opened);
     opened->only_device = device;
-    opened->log = options->log;
-    opened->log_data = options->log_data;
+    opened->log = options.log;
+    opened->log_data = options.log_data;
     pthread_mutex_init(&opened->config, NULL);
     weir__spin_init(&opened->attached_lock);
     bool has_table = weir__blocks_init(&opened->blocks);
     weir__callbacks_init(&opened->callbacks);
     if (!has_table)
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
-    else if (!remember_policy(opened, options))
+    else if (!remember_policy(opened, &options))
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
     if (status == WEIR_OK)
-        status = read_policy(options->policy_file, options->policy_text, error, &opened->policy);
+        status = read_policy(options.policy_file, options.policy_text, error, &opened->policy);
     if (status == WEIR_OK)
         opened->is_controlled = opened->policy->control;
     if (status == WEIR_OK)
-        status = find_gpu(options->gpu, error, &opened->gpu);
+        status = find_gpu(options.gpu, error, &opened->gpu);
     if (status == WEIR_OK) {
         atomic_store(&has_used_gpu, true);
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;

@@ -11,6 +11,10 @@
  *  - Sizes are bytes, times are milliseconds. Outputs come last and are written only on WEIR_OK.
  *  - Nothing is lost, leaked or half-applied when a call fails.
  *  - A `weir_error *error` may be NULL. The first error put into a record stays: set it up with WEIR_ERROR_INIT before each use.
+ *  - A struct that begins with `size` grows at its end with later versions. Set `size` to its sizeof (WEIR_..._INIT does): a program works
+ *    unchanged with the library of another version. To the library, what an older program's struct lacks is 0. Of a newer program's, what
+ *    this library does not know must be 0 (else WEIR_INVALID), and comes back as 0 where the struct is filled. A struct that is handed out
+ *    by pointer grows at its end too: never take its sizeof for the library's.
  *  - After fork(), in the child, every call fails with WEIR_FORKED and touches nothing (CUDA does not work there either).
  *  - The library never exits, aborts or prints. What it has to say goes to the log function of weir_options.
  */
@@ -129,7 +133,7 @@ typedef enum weir_log_level { WEIR_LOG_ERROR, WEIR_LOG_WARNING, WEIR_LOG_INFO } 
 typedef void (*weir_log_fn)(void *data, weir_log_level level, const char *line);
 
 typedef struct weir_options {
-    size_t size;             /* sizeof(weir_options), so that later versions can add members */
+    size_t size;             /* sizeof(weir_options) */
     const char *policy_file; /* NULL: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml, /etc/weir/policy.yaml, the built-in default */
     const char *policy_text; /* the YAML itself instead of a file; $WEIR_CONF applies to it as well. Not both */
     const char *gpu;         /* "cuda" or "sim"; NULL: $WEIR_GPU, else "cuda". Never falls back to the simulator by itself */
@@ -312,6 +316,8 @@ typedef enum weir_rung {
     WEIR_RUNG_COUNT
 } weir_rung;
 
+#define WEIR_RUNG_MAX 16 /* steps that there is room for, so that later ones move nothing */
+
 /* "flush", "wait", "trim", "callbacks", "neighbours". Never NULL. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
@@ -352,7 +358,7 @@ typedef struct weir_device_stats {
     uint64_t memory;      /* bytes in all */
     uint64_t memory_free; /* bytes free for all processes */
     uint64_t recoveries;  /* times that the ladder ran */
-    uint64_t rescues[WEIR_RUNG_COUNT]; /* requests that succeeded after this rung */
+    uint64_t rescues[WEIR_RUNG_MAX]; /* requests that succeeded after this rung, by weir_rung */
     uint64_t asks_sent;     /* times that a neighbour was asked for memory of this device, */
     uint64_t bytes_got;     /* and what they gave */
     uint64_t asks_received; /* times that a neighbour asked this weir for some, */

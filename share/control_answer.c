@@ -97,7 +97,7 @@ static void tell_device(struct share_asker *asker, uint32_t request, const weir_
     message.u.device.memory = stats->memory;
     message.u.device.memory_free = stats->memory_free;
     message.u.device.recoveries = stats->recoveries;
-    memcpy(message.u.device.rescues, stats->rescues, sizeof stats->rescues);
+    memcpy(message.u.device.rescues, stats->rescues, sizeof message.u.device.rescues);
     message.u.device.asks_sent = stats->asks_sent;
     message.u.device.bytes_got = stats->bytes_got;
     message.u.device.asks_received = stats->asks_received;

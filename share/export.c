@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/event.h"
+#include "lib/sized.h"
 #include "share/ring.h"
 #include "share/wait.h"
 
@@ -458,7 +459,7 @@ weir_status weir_export_get_info(weir_export *e, weir_export_info *info)
 {
     if (weir__is_forked())
         return WEIR_FORKED;
-    if (!e || !info || info->size != sizeof *info)
+    if (!e || !info || weir__sized_check(info, "weir_export_info", NULL) != WEIR_OK)
         return WEIR_INVALID;
     weir_export_info sum = { .size = sizeof sum };
     pthread_mutex_lock(&e->lock);
@@ -469,6 +470,6 @@ weir_status weir_export_get_info(weir_export *e, weir_export_info *info)
         if (client->has_pool)
             count_client(client, &sum);
     pthread_mutex_unlock(&e->lock);
-    *info = sum;
+    weir__sized_write(info, &sum, sizeof sum);
     return WEIR_OK;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/sized.h"
 #include "share/ask.h"
 
 #define TIMEOUT_MS 5000 /* of the exporter's answers, unless the application says otherwise */
@@ -123,25 +124,26 @@ static weir_import *new_import(weir *w, const char *socket, const weir_import_op
     i->gpu = w->gpu;
     i->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     snprintf(i->socket, sizeof i->socket, "%s", socket);
-    i->timeout_ms = options && options->timeout_ms ? options->timeout_ms : TIMEOUT_MS;
-    i->host_waits = options && options->host_waits;
+    i->timeout_ms = options->timeout_ms ? options->timeout_ms : TIMEOUT_MS;
+    i->host_waits = options->host_waits;
     i->job.run = run;
     i->attached.close = close_with_weir;
     return i;
 }
 
-weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error, weir_import **out)
+weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *given, weir_error *error, weir_import **out)
 {
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!w || !socket || !out)
         return weir__fail(error, WEIR_INVALID, "weir_import_open: w, socket and i must not be NULL");
-    if (options && options->size != sizeof *options)
-        return weir__fail(error, WEIR_INVALID, "weir_import_open: options->size is %zu, not sizeof(weir_import_options)", options->size);
+    weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
+    if (given && weir__sized_read(given, "weir_import_options", &options, sizeof options, error) != WEIR_OK)
+        return WEIR_INVALID;
     if (strlen(socket) >= SHARE_PATH_SIZE)
         return weir__fail(error, WEIR_INVALID, "weir_import_open: the socket's name has %zu bytes: at most %zu", strlen(socket),
                           SHARE_PATH_SIZE - 1);
-    weir_import *i = new_import(w, socket, options);
+    weir_import *i = new_import(w, socket, &options);
     if (!i)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to import '%s'", socket);
     weir_status status = i->wake_fd >= 0 ? share_session_ensure(i, share_deadline(i->timeout_ms), error)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/sized.h"
 #include "share/order.h"
 #include "share/wait.h"
 
@@ -192,13 +193,8 @@ static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error 
 
 /* The public functions ------------------------------------------------------------------------------------------------------------------- */
 
-static weir_status check_ring(const weir_export *e, const char *name, const weir_ring_options *options, weir_ring *const *ring,
-                              weir_error *error)
+static weir_status check_ring(const weir_export *e, const char *name, const weir_ring_options *options, weir_error *error)
 {
-    if (!e || !name || !options || !ring)
-        return weir__fail(error, WEIR_INVALID, "weir_ring_open: e, name, options and ring must not be NULL");
-    if (options->size != sizeof *options)
-        return weir__fail(error, WEIR_INVALID, "weir_ring_open: options->size is %zu, not sizeof(weir_ring_options)", options->size);
     if (!wire_is_name(name))
         return weir__fail(error, WEIR_INVALID, "weir_ring_open: '%s' cannot be a name: use 1 to 63 letters, digits, '_', '-' and '.'",
                           name);
@@ -267,12 +263,18 @@ static weir_status list_ring(weir_ring *ring, weir_error *error)
     return is_free ? WEIR_OK : fail_published(ring->name, error);
 }
 
-weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_options *options, weir_cuda_stream stream, weir_error *error,
+weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_options *given, weir_cuda_stream stream, weir_error *error,
                             weir_ring **out)
 {
+    weir_ring_options options;
     weir_status status = weir__check_fork(error);
+    if (status != WEIR_OK)
+        return status;
+    if (!e || !name || !given || !out)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: e, name, options and ring must not be NULL");
+    status = weir__sized_read(given, "weir_ring_options", &options, sizeof options, error);
     if (status == WEIR_OK)
-        status = check_ring(e, name, options, out, error);
+        status = check_ring(e, name, &options, error);
     if (status != WEIR_OK)
         return status;
     status = share_order_check(e->gpu, e->device, stream, "weir_ring_open", error);
@@ -284,14 +286,14 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
     pthread_mutex_unlock(&e->lock);
     if (is_published)
         return fail_published(name, error);
-    weir_ring *ring = calloc(1, sizeof *ring + options->depth * sizeof ring->slots[0]);
+    weir_ring *ring = calloc(1, sizeof *ring + options.depth * sizeof ring->slots[0]);
     if (!ring)
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a ring of %u slots", options->depth);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a ring of %u slots", options.depth);
     ring->e = e;
     snprintf(ring->name, sizeof ring->name, "%s", name);
-    ring->depth = options->depth;
-    ring->slot_size = options->slot_size;
-    ring->overflow = options->overflow;
+    ring->depth = options.depth;
+    ring->slot_size = options.slot_size;
+    ring->overflow = options.overflow;
     ring->latest = &ring->oldest;
     status = new_slots(ring, stream, error);
     if (status == WEIR_OK)

@@ -67,22 +67,22 @@ static void clear_options(weir_options *set)
     *set = (weir_options)WEIR_OPTIONS_INIT;
 }
 
-weir_status weir_torch_configure(const weir_options *wanted, weir_error *error)
+weir_status weir_torch_configure(const weir_options *given, weir_error *error)
 {
-    weir_options copy = WEIR_OPTIONS_INIT;
+    weir_options wanted, copy = WEIR_OPTIONS_INIT;
     weir_status status = weir__check_fork(error);
     if (status == WEIR_OK)
-        status = weir__policy_check(wanted, error);
+        status = weir__options_read(given, &wanted, error);
+    if (status == WEIR_OK)
+        status = weir__policy_check(&wanted, error);
     if (status != WEIR_OK)
         return status;
-    if (wanted) {
-        copy.log = wanted->log;
-        copy.log_data = wanted->log_data;
-        if (!copy_string(wanted->policy_file, &copy.policy_file) || !copy_string(wanted->policy_text, &copy.policy_text) ||
-            !copy_string(wanted->gpu, &copy.gpu)) {
-            clear_options(&copy);
-            return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
-        }
+    copy.log = wanted.log;
+    copy.log_data = wanted.log_data;
+    if (!copy_string(wanted.policy_file, &copy.policy_file) || !copy_string(wanted.policy_text, &copy.policy_text) ||
+        !copy_string(wanted.gpu, &copy.gpu)) {
+        clear_options(&copy);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
     }
     pthread_mutex_lock(&opening);
     struct torch_device *open = torch_device_next(-1);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/sized.h"
 #include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 
@@ -98,20 +99,23 @@ weir_status weir_torch_stats_take(int index, weir_error *error, weir_torch_stats
     int count = torch_device_count();
     if (status != WEIR_OK)
         return status;
-    if (!stats || stats->size != sizeof *stats)
-        return weir__fail(error, WEIR_INVALID, "weir_torch_stats_take: stats->size is %zu, this library knows %zu: set it to sizeof *stats",
-                          stats ? stats->size : 0, sizeof *stats);
+    if (!stats)
+        return weir__fail(error, WEIR_INVALID, "weir_torch_stats_take: stats must not be NULL");
+    status = weir__sized_check(stats, "weir_torch_stats", error);
+    if (status != WEIR_OK)
+        return status;
     if (index < 0 || index >= (count > 0 ? count : TORCH_DEVICES_MAX))
         return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d", index);
     struct torch_device *device = torch_is_over() ? NULL : torch_device_find(index);
-    if (!device) {
-        *stats = (weir_torch_stats){ .size = sizeof *stats };
-        return WEIR_OK;
-    }
-    status = read_device(device, error, stats);
-    if (status == WEIR_OK)
-        subtract_totals(device, stats);
-    return status;
+    weir_torch_stats figures = { .size = sizeof figures };
+    if (device)
+        status = read_device(device, error, &figures);
+    if (status != WEIR_OK)
+        return status;
+    if (device)
+        subtract_totals(device, &figures);
+    weir__sized_write(stats, &figures, sizeof figures);
+    return WEIR_OK;
 }
 
 void weir_torch_reset_peaks(int index)

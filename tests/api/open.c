@@ -133,17 +133,6 @@ END_TEST
 
 /* Options ------------------------------------------------------------------------------------------------------------------------------ */
 
-START_TEST(options_of_another_size_are_refused)
-{
-    weir_options options = WEIR_OPTIONS_INIT;
-    weir_error error;
-    weir *w;
-    options.size = 8;
-    ck_assert_int_eq(open_with(&options, &error, &w), WEIR_INVALID);
-    assert_says(&error, "WEIR_OPTIONS_INIT");
-}
-END_TEST
-
 START_TEST(file_and_text_together_are_refused)
 {
     weir_options options = WEIR_OPTIONS_INIT;
@@ -500,7 +489,6 @@ static void add_opening(Suite *suite)
     tcase_add_test(tcase, policy_file_that_is_not_there_is_unreadable);
 
     tcase = suite_case(suite, "options", 0);
-    tcase_add_test(tcase, options_of_another_size_are_refused);
     tcase_add_test(tcase, file_and_text_together_are_refused);
     tcase_add_test(tcase, open_needs_a_place_for_the_weir);
     tcase_add_test(tcase, unknown_gpu_is_invalid);
