@@ -121,7 +121,7 @@ static bool captures(const struct torch_device *device, gpu_stream handle)
 }
 
 /* What no thread-local place knows, or could be a matter of captures. */
-static __attribute__((noinline)) void *malloc_otherwise(size_t size, int index, gpu_stream handle)
+static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
 {
     struct torch_device *device = torch_device_open(index, clear_report());
     void *ptr = NULL;
@@ -145,6 +145,19 @@ static __attribute__((noinline)) void *malloc_otherwise(size_t size, int index, 
     return NULL;
 }
 
+/* Whether the request that was just refused for want of memory may be served now: at a cap the ladder does not call back. */
+static bool spared(size_t size, int index)
+{
+    struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
+    return device && torch_late_spare(device, index, size) > 0;
+}
+
+static __attribute__((noinline)) void *malloc_slowly(size_t size, int index, gpu_stream handle)
+{
+    void *ptr = malloc_otherwise(size, index, handle);
+    return ptr || !spared(size, index) ? ptr : malloc_otherwise(size, index, handle);
+}
+
 void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
 {
     const struct recent *recent = recent_of(device, stream);
@@ -152,14 +165,12 @@ void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
     if (size <= 0)
         return NULL;
     if (torch_is_busy() || !is_recent(recent, device, stream))
-        return malloc_otherwise((size_t)size, device, stream);
+        return malloc_slowly((size_t)size, device, stream);
     weir_status status = weir_stream_malloc(recent->opened, &ptr, (size_t)size);
     if (status == WEIR_OK)
         return ptr;
-    if (status == WEIR_CAPTURING)
-        return malloc_otherwise((size_t)size, device, stream);
     weir_last_error(&report);
-    return NULL;
+    return status == WEIR_CAPTURING || spared((size_t)size, device) ? malloc_slowly((size_t)size, device, stream) : NULL;
 }
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */

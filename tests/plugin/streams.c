@@ -221,6 +221,21 @@ START_TEST(per_thread_stream_is_served_as_an_external_one)
 }
 END_TEST
 
+START_TEST(at_a_cap_too_what_waits_for_external_streams_serves_again)
+{
+    plug_set_up("memory=2GiB", "weir: 1\npools: { p: { max_size: 1GiB, small_below: 0 } }\n");
+    gpu_stream external = plug_external(0), others[] = { plug_stream(0), NULL };
+    for (int i = 0; i < 4; i++) {
+        weir_torch_free(plug_malloc(800 * MIB, 0, external), 800 * MIB, 0, external);
+        gpu_stream other = others[i % 2];
+        weir_torch_free(plug_malloc(800 * MIB, 0, other), 800 * MIB, 0, other);
+        ck_assert_uint_eq(plug_stats(0).active, 0);
+    }
+    plug_expect_empty(0);
+    destroy(external);
+}
+END_TEST
+
 START_TEST(driver_without_stream_ids_keeps_blocks_of_external_streams_until_they_are_orphaned)
 {
     plug_set_up("memory=1GiB,driver=11.8", NULL);
@@ -432,7 +447,8 @@ int main(void)
     tcase_add_test(tcase, block_of_an_external_stream_that_is_opened_by_now_and_captures_waits);
     tcase_add_test(tcase, handle_recycled_on_another_device_harms_nothing);
     tcase_add_test(tcase, per_thread_stream_is_served_as_an_external_one);
-    tcase = suite_case(suite, "driver", 0);
+    tcase = suite_case(suite, "machine", 0);
+    tcase_add_test(tcase, at_a_cap_too_what_waits_for_external_streams_serves_again);
     tcase_add_test(tcase, driver_without_stream_ids_keeps_blocks_of_external_streams_until_they_are_orphaned);
     tcase = suite_case(suite, "recorded", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
