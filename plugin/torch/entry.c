@@ -175,7 +175,7 @@ void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
-static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int index, gpu_stream handle)
+static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int index, gpu_stream handle, bool is_alive)
 {
     struct torch_device *device = torch_is_over() ? NULL : torch_device_find(index);
     bool is_lost = false;
@@ -189,17 +189,27 @@ static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int
         return;
     }
     struct torch_stream *stream = is_lost && !note ? NULL : torch_stream_get(index, handle);
-    torch_late_free(device, ptr, size, stream, note);
+    torch_late_free(device, ptr, size, stream, note, is_alive);
 }
 
-void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream)
+static inline void free_block(void *ptr, ssize_t size, int device, gpu_stream stream, bool is_alive)
 {
     const struct recent *recent = recent_of(device, stream);
     if (!ptr)
         return;
     if (torch_is_busy() || torch_note_may_be(ptr) || !is_recent(recent, device, stream) ||
         weir_stream_free(recent->opened, ptr) != WEIR_OK)
-        free_otherwise(ptr, size > 0 ? (size_t)size : 0, device, stream);
+        free_otherwise(ptr, size > 0 ? (size_t)size : 0, device, stream, is_alive);
+}
+
+void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream)
+{
+    free_block(ptr, size, device, stream, false);
+}
+
+void weir_torch_free_alive(void *ptr, ssize_t size, int device, weir_cuda_stream stream)
+{
+    free_block(ptr, size, device, stream, true);
 }
 
 /* Other hooks -------------------------------------------------------------------------------------------------------------------------- */

@@ -192,7 +192,8 @@ static void free_unnoted(struct torch_device *device, void *ptr, size_t size, st
     }
 }
 
-void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note)
+void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note,
+                     bool is_alive)
 {
     if (!note && stream && atomic_load(&stream->lives)) {
         free_unnoted(device, ptr, size, stream);
@@ -215,7 +216,9 @@ void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct
         note->stream = stream;
         forget_own(note, stream);
     }
-    if (is_external && !opened && note->has_id && !note->recorded_count)
+    if (is_external && is_alive && stream && !note->recorded_count && free_plainly(device, ptr, stream) == DONE)
+        torch_note_free(note);
+    else if (is_external && !opened && note->has_id && !note->recorded_count)
         add_waiting(note->stream, note);
     else if (is_external)
         orphan(note);

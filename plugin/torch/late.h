@@ -13,8 +13,10 @@
 
 #include "plugin/torch/note.h"
 
-/* Frees the block. note: it is taken, or NULL; `stream` is what torch says, NULL where there is no record of it. */
-void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note);
+/* Frees the block. note: it is taken, or NULL; `stream` is what torch says, NULL where there is no record of it. is_alive: the stream is
+   behind every use of the block, and not destroyed before this returns. */
+void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct torch_stream *stream, struct torch_note *note,
+                     bool is_alive);
 
 /* A part of a reserve that other streams use stays out of use until nothing captures. Takes the note. */
 void torch_late_keep(struct torch_device *device, void *ptr, size_t size, struct torch_note *note);

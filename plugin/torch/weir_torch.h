@@ -35,6 +35,10 @@ WEIR_API void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream
    stream of torch's waits for that. The stream is not touched unless it is known to live for ever, or was used by an allocation since. */
 WEIR_API void weir_torch_free(void *ptr, ssize_t size, int device, weir_cuda_stream stream);
 
+/* The same by a caller who keeps the stream alive until this returns: the block goes back on it at once, unless it captures. It may be
+   another stream than the block's own, if it is behind every use of the block. */
+WEIR_API void weir_torch_free_alive(void *ptr, ssize_t size, int device, weir_cuda_stream stream);
+
 /* torch begins to use CUDA with so many devices. */
 WEIR_API void weir_torch_init(int device_count);
 

@@ -221,6 +221,61 @@ START_TEST(per_thread_stream_is_served_as_an_external_one)
 }
 END_TEST
 
+START_TEST(block_goes_back_at_once_where_the_caller_keeps_its_stream_alive)
+{
+    gpu_stream external = plug_external(0);
+    weir_torch_free_alive(plug_malloc(SIZE, 0, external), SIZE, 0, external);
+    ck_assert_uint_eq(plug_stats(0).active, 0);
+    ck_assert_uint_eq(sim_calls("free_async"), 1);
+    sync(external);
+    plug_expect_empty(0);
+    destroy(external);
+}
+END_TEST
+
+START_TEST(block_goes_back_on_the_stream_that_the_caller_keeps_alive)
+{
+    gpu_stream external = plug_external(0);
+    void *ptr = plug_malloc(SIZE, 0, external);
+    destroy(external);
+    weir_torch_free_alive(ptr, SIZE, 0, NULL);
+    ck_assert_uint_eq(plug_stats(0).active, 0);
+    sync(NULL);
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(block_whose_stream_is_kept_alive_and_captures_goes_back_when_it_is_named_again)
+{
+    gpu_stream external = plug_external(0);
+    void *ptr = plug_malloc(SIZE, 0, external);
+    size_t nodes;
+    ck_assert_int_eq(plug_gpu->capture_begin(external, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    weir_torch_free_alive(ptr, SIZE, 0, external);
+    ck_assert_uint_eq(plug_stats(0).active, SIZE);
+    ck_assert_int_eq(plug_gpu->capture_end(external, &nodes), GPU_SUCCESS);
+    ck_assert_uint_eq(nodes, 0);
+    weir_torch_free_alive(plug_malloc(SIZE, 0, external), SIZE, 0, external);
+    ck_assert_uint_eq(plug_stats(0).active, 0);
+    sync(external);
+    plug_expect_empty(0);
+    destroy(external);
+}
+END_TEST
+
+START_TEST(recorded_block_whose_own_stream_is_kept_alive_waits_for_the_other)
+{
+    gpu_stream external = plug_external(0);
+    void *ptr = plug_malloc(SIZE, 0, external);
+    uint64_t frees = sim_calls("free_async");
+    weir_torch_record_stream(ptr, b);
+    weir_torch_free_alive(ptr, SIZE, 0, external);
+    ck_assert_uint_eq(sim_calls("free_async"), frees);
+    plug_expect_empty(0);
+    destroy(external);
+}
+END_TEST
+
 START_TEST(at_a_cap_too_what_waits_for_external_streams_serves_again)
 {
     plug_set_up("memory=2GiB", "weir: 1\npools: { p: { max_size: 1GiB, small_below: 0 } }\n");
@@ -231,6 +286,18 @@ START_TEST(at_a_cap_too_what_waits_for_external_streams_serves_again)
         weir_torch_free(plug_malloc(800 * MIB, 0, other), 800 * MIB, 0, other);
         ck_assert_uint_eq(plug_stats(0).active, 0);
     }
+    plug_expect_empty(0);
+    destroy(external);
+}
+END_TEST
+
+START_TEST(driver_without_stream_ids_frees_on_streams_that_are_kept_alive)
+{
+    plug_set_up("memory=1GiB,driver=11.8", NULL);
+    gpu_stream external = plug_external(0);
+    weir_torch_free_alive(plug_malloc(SIZE, 0, external), SIZE, 0, external);
+    ck_assert_uint_eq(sim_calls("free_async"), 1);
+    sync(external);
     plug_expect_empty(0);
     destroy(external);
 }
@@ -447,8 +514,13 @@ int main(void)
     tcase_add_test(tcase, block_of_an_external_stream_that_is_opened_by_now_and_captures_waits);
     tcase_add_test(tcase, handle_recycled_on_another_device_harms_nothing);
     tcase_add_test(tcase, per_thread_stream_is_served_as_an_external_one);
+    tcase_add_test(tcase, block_goes_back_at_once_where_the_caller_keeps_its_stream_alive);
+    tcase_add_test(tcase, block_goes_back_on_the_stream_that_the_caller_keeps_alive);
+    tcase_add_test(tcase, block_whose_stream_is_kept_alive_and_captures_goes_back_when_it_is_named_again);
+    tcase_add_test(tcase, recorded_block_whose_own_stream_is_kept_alive_waits_for_the_other);
     tcase = suite_case(suite, "machine", 0);
     tcase_add_test(tcase, at_a_cap_too_what_waits_for_external_streams_serves_again);
+    tcase_add_test(tcase, driver_without_stream_ids_frees_on_streams_that_are_kept_alive);
     tcase_add_test(tcase, driver_without_stream_ids_keeps_blocks_of_external_streams_until_they_are_orphaned);
     tcase = suite_case(suite, "recorded", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);

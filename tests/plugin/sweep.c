@@ -109,6 +109,8 @@ static void scenario(void)
     weir_torch_release_pool(0, plug_id(1));
     take((ssize_t)(600 * MIB), 0, a);
     drop(take((ssize_t)(300 * MIB), 0, external));
+    void *alive = weir_torch_pool_malloc(SIZE, 0, external);
+    weir_torch_free_alive(alive, SIZE, 0, external);
     take((ssize_t)(400 * MIB), 0, a);
     weir_torch_reset();
     if (weir_torch_stats_take(0, NULL, &stats) == WEIR_OK)

@@ -99,14 +99,10 @@ class Block(ctypes.Structure):
 _ERROR = ctypes.POINTER(Error)
 _PROTOTYPES = {
     "weir_version": (ctypes.c_char_p, []),
-    "weir_last_error": (None, [_ERROR]),
-    "weir_malloc": (
-        ctypes.c_int,
-        [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p],
-    ),
-    "weir_free": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]),
+    "weir_torch_pool_malloc": (ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
+    "weir_torch_free": (None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
+    "weir_torch_free_alive": (None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]),
     "weir_torch_configure": (ctypes.c_int, [ctypes.POINTER(Options), _ERROR]),
-    "weir_torch_get": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(ctypes.c_void_p)]),
     "weir_torch_report": (None, [_ERROR]),
     "weir_torch_reset": (None, []),
     "weir_torch_stream_lives": (None, [ctypes.c_int, ctypes.c_void_p]),
@@ -151,33 +147,26 @@ class Library:
         if status:
             error.throw(status)
 
-    def get(self, device: int) -> int:
-        """The weir of that device, opened by the first use."""
-        weir = ctypes.c_void_p()
-        error = Error()
-        status = self._c.weir_torch_get(device, ctypes.byref(error), ctypes.byref(weir))
-        if status:
-            error.throw(status)
-        assert weir.value is not None
-        return weir.value
-
-    def malloc(self, weir: int, size: int, device: int, stream: int) -> int:
+    def malloc(self, size: int, device: int, stream: int) -> int:
         """The address of a block; 0 for size 0."""
-        ptr = ctypes.c_void_p()
-        status = self._c.weir_malloc(weir, ctypes.byref(ptr), size, device, stream)
-        if status:
-            error = Error()
-            self._c.weir_last_error(ctypes.byref(error))
-            error.throw(status)
-        return ptr.value or 0
+        ptr: Optional[int] = self._c.weir_torch_pool_malloc(size, device, stream)
+        if ptr is None and size:
+            error = self._report()
+            error.throw(error.status)
+        return ptr or 0
 
-    def free(self, weir: int, ptr: int, stream: int) -> Status:
-        return Status(self._c.weir_free(weir, ptr, stream))
+    def free(self, ptr: int, size: int, device: int, stream: int, alive: bool) -> None:
+        """alive: the stream is, until this returns, and it is behind every use of the block."""
+        (self._c.weir_torch_free_alive if alive else self._c.weir_torch_free)(ptr, size, device, stream)
+
+    def _report(self) -> Error:
+        error = Error()
+        self._c.weir_torch_report(ctypes.byref(error))
+        return error
 
     def report(self) -> Optional[str]:
         """Why the last allocation of this thread for torch failed; None: none did."""
-        error = Error()
-        self._c.weir_torch_report(ctypes.byref(error))
+        error = self._report()
         return error.text.decode(errors="replace") if error.status else None
 
     def reset(self) -> None:

@@ -8,9 +8,8 @@ Weir as the allocator of CuPy.
 Arrays come from the pools of the policy, on the current stream of CuPy, and go back in the order of that stream.
 """
 
-import collections
 import os
-from typing import Any, Callable, Deque, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, Union
 
 from weir import _library
 from weir._errors import Status, WeirError
@@ -20,39 +19,30 @@ __all__ = ["allocator"]
 
 _PER_THREAD = 2  # cudaStreamPerThread
 
-# Blocks that could not be freed where a stream was being captured; each is freed with the next allocation after that.
-_deferred: Deque["_Block"] = collections.deque()
-
 
 class _Block:
-    """What an array owns. The stream is kept with it, since CuPy destroys a stream once nobody has it."""
+    """What an array owns."""
 
-    def __init__(self, library: Library, weir: int, ptr: int, stream: Any) -> None:
+    # The streams of live blocks that CuPy made, by the block's id. CuPy destroys them once nobody has them. They stand
+    # here and not in the block, since the collector of garbage may take a stream apart before the block that has it.
+    streams: Dict[int, Any] = {}
+
+    def __init__(self, library: Library, ptr: int, size: int, device: int, stream: Any, is_cupys: bool) -> None:
         self.library = library
-        self.weir = weir
         self.ptr = ptr
-        self.stream = stream
-
-    def free(self) -> bool:
-        """False: not now, since something captures."""
+        self.size = size
+        self.device = device
         # Whatever thread comes to drop an array last: its own per-thread stream knows nothing of the array's. The
         # legacy stream comes behind those of all threads.
-        stream = 0 if self.stream.ptr == _PER_THREAD else self.stream.ptr
-        return self.library.free(self.weir, self.ptr, stream) != Status.CAPTURING
+        self.stream = 0 if stream.ptr == _PER_THREAD else stream.ptr
+        self.is_alive = is_cupys or not self.stream
+        if is_cupys:
+            self.streams[id(self)] = stream
 
     def __del__(self) -> None:
-        if self.ptr and not self.free():
-            _deferred.append(_Block(self.library, self.weir, self.ptr, self.stream))
-            self.ptr = 0
-
-
-def _free_deferred() -> None:
-    for _ in range(len(_deferred)):
-        try:
-            # Its __del__ frees it, or puts another in its place.
-            _deferred.popleft()
-        except IndexError:
-            break  # another thread was faster
+        if self.ptr:
+            self.library.free(self.ptr, self.size, self.device, self.stream, self.is_alive)
+        self.streams.pop(id(self), None)
 
 
 def allocator(
@@ -68,21 +58,18 @@ def allocator(
     import cupy
 
     library = _library.configure(policy, policy_text)
-    weirs: Dict[int, int] = {}
 
     def allocate(size: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
         stream = cupy.cuda.get_current_stream()
-        weir = weirs.get(device) or weirs.setdefault(device, library.get(device))
-        _free_deferred()
         try:
-            ptr = library.malloc(weir, size, device, stream.ptr)
+            ptr = library.malloc(size, device, stream.ptr)
         except WeirError as error:
             if error.status != Status.OUT_OF_MEMORY:
                 raise
             total = library.stats(device).allocated
             raise cupy.cuda.memory.OutOfMemoryError(size, total) from error
-        block = _Block(library, weir, ptr, stream)
+        block = _Block(library, ptr, size, device, stream, isinstance(stream, cupy.cuda.Stream))
         memory = cupy.cuda.UnownedMemory(ptr, size, block, device)
         return cupy.cuda.MemoryPointer(memory, 0)
 

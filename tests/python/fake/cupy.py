@@ -4,9 +4,22 @@
 from types import SimpleNamespace
 
 
-class Stream:
+class ExternalStream:
+    """A stream that somebody else made, and destroys."""
+
     def __init__(self, ptr):
         self.ptr = ptr
+
+
+class Stream:
+    """A stream of CuPy's own, which destroys it once nobody has it."""
+
+    def __init__(self, ptr, destroy=None):
+        self.ptr, self.destroy = ptr, destroy
+
+    def __del__(self):
+        if self.destroy:
+            self.destroy(self.ptr)
 
 
 class UnownedMemory:
@@ -29,7 +42,9 @@ class OutOfMemoryError(MemoryError):
 device = 0
 stream = Stream(0)
 cuda = SimpleNamespace(
+    ExternalStream=ExternalStream,
     MemoryPointer=MemoryPointer,
+    Stream=Stream,
     UnownedMemory=UnownedMemory,
     get_current_stream=lambda: stream,
     memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
