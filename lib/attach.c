@@ -12,15 +12,31 @@
 
 /* Attaching ---------------------------------------------------------------------------------------------------------------------------- */
 
+static void tell(struct weir__attached *attached, bool is_quick)
+{
+    if (attached->policy_changed)
+        attached->policy_changed(attached, is_quick);
+}
+
 void weir__attach(weir *w, struct weir__attached *attached)
 {
-    weir__spin_lock(&w->attached_lock);
+    pthread_mutex_lock(&w->attached_lock);
     attached->next = w->attached;
     attached->link = &w->attached;
     if (attached->next)
         attached->next->link = &attached->next;
     w->attached = attached;
-    weir__spin_unlock(&w->attached_lock);
+    /* The policy may have changed since its owner last looked. */
+    tell(attached, true);
+    pthread_mutex_unlock(&w->attached_lock);
+}
+
+void weir__attached_tell(weir *w, bool is_quick)
+{
+    pthread_mutex_lock(&w->attached_lock);
+    for (struct weir__attached *attached = w->attached; attached; attached = attached->next)
+        tell(attached, is_quick);
+    pthread_mutex_unlock(&w->attached_lock);
 }
 
 /* Called with the lock. */
@@ -37,19 +53,19 @@ static void unlink_attached(struct weir__attached *attached)
 
 void weir__detach(weir *w, struct weir__attached *attached)
 {
-    weir__spin_lock(&w->attached_lock);
+    pthread_mutex_lock(&w->attached_lock);
     unlink_attached(attached);
-    weir__spin_unlock(&w->attached_lock);
+    pthread_mutex_unlock(&w->attached_lock);
 }
 
 void weir__attached_close(weir *w)
 {
     for (;;) {
-        weir__spin_lock(&w->attached_lock);
+        pthread_mutex_lock(&w->attached_lock);
         struct weir__attached *latest = w->attached;
         if (latest)
             unlink_attached(latest);
-        weir__spin_unlock(&w->attached_lock);
+        pthread_mutex_unlock(&w->attached_lock);
         if (!latest)
             return;
         latest->close(latest);

@@ -285,7 +285,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     opened->log = options.log;
     opened->log_data = options.log_data;
     pthread_mutex_init(&opened->config, NULL);
-    weir__spin_init(&opened->attached_lock);
+    pthread_mutex_init(&opened->attached_lock, NULL);
     bool has_table = weir__blocks_init(&opened->blocks);
     weir__callbacks_init(&opened->callbacks);
     if (!has_table)
@@ -364,6 +364,7 @@ void weir_close(weir *w)
     weir__blocks_destroy(&w->blocks);
     policy_free(w->policy);
     free(w->policy_file);
+    pthread_mutex_destroy(&w->attached_lock);
     pthread_mutex_destroy(&w->config);
     free(w);
 }
@@ -427,6 +428,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     weir__keeper_look(w);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);
+    weir__attached_tell(w, is_outside);
     return status;
 }
 

@@ -5,6 +5,7 @@
  * Owned by the application, from weir_open() to weir_close().
  *
  * Lock order, outermost first; a thread takes them in this order only and may skip any:
+ *   weir.attached_lock    what is attached to the weir; held while that is told of a change of the policy, which may take long
  *   weir.config           the policy: reload, opening of streams
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
  *   what a forked child closes   of share/: held over fork(), and while a descriptor of an export or control socket is opened or closed;
@@ -16,7 +17,7 @@
  *   shards                of the block table
  *   import->mapping_lock  of share/: CUDA calls are made under it
  *   export->lock, import->lock   of share/: no CUDA call under them
- *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, weir.attached_lock, the process's lists of
+ *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, the process's lists of
  *                         current and retired pools and what was noted of each of the latter, the service thread's jobs, which may be
  *                         woken under any of the others, what share/neighbours.c remembers
  * The log function and the application's callbacks are called with none of them held.
@@ -47,7 +48,7 @@ struct weir {
     int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each. Fixed after open */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
-    weir__spin attached_lock; /* a leaf */
+    pthread_mutex_t attached_lock;
     struct weir__attached *attached; /* the latest first (attach.h) */
     weir__rescue_fn neighbours;      /* NULL: there is nobody who could ask any. Fixed after open */
     bool is_controlled;              /* `control: true` */

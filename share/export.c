@@ -110,11 +110,38 @@ static void close_in_child(struct share_forked *forked)
     }
 }
 
+/* What the policy says of the pool, copied: looking a name up may take long, and is not done under the policy's lock. */
 struct entry_copy {
     char socket[128];
     bool is_shared, has_others;
     uint64_t max_importers, retire_after;
+    struct policy_names users, groups;
+    bool is_short; /* of host memory */
 };
+
+static void copy_names(const struct policy_names *from, struct policy_names *to, bool *is_short)
+{
+    if (from->count && !(to->items = calloc(from->count, sizeof *to->items)))
+        *is_short = true;
+    for (; to->items && to->count < from->count; to->count++)
+        if (!(to->items[to->count] = strdup(from->items[to->count]))) {
+            *is_short = true;
+            return;
+        }
+}
+
+static void free_names(struct policy_names *names)
+{
+    while (names->count)
+        free(names->items[--names->count]);
+    free(names->items);
+}
+
+static void free_entry(struct entry_copy *entry)
+{
+    free_names(&entry->users);
+    free_names(&entry->groups);
+}
 
 static void copy_entry(const struct policy_pool *entry, void *data)
 {
@@ -125,16 +152,41 @@ static void copy_entry(const struct policy_pool *entry, void *data)
     copy->has_others = entry->share_users.count || entry->share_groups.count;
     copy->max_importers = entry->share_max_importers;
     copy->retire_after = entry->share_retire_after;
+    copy_names(&entry->share_users, &copy->users, &copy->is_short);
+    copy_names(&entry->share_groups, &copy->groups, &copy->is_short);
 }
 
-void share_export_refresh(weir_export *e)
+/* Puts into force what the policy says. Whoever calls it waits for the user database, which may be slow; with is_quick only for names that
+   it did not know before. false: no host memory; nothing has changed. */
+static bool put_in_force(weir_export *e, const struct entry_copy *entry, bool is_quick)
 {
-    struct entry_copy entry;
-    weir__pool_with_entry(e->pool, copy_entry, &entry);
+    struct share_allowed allowed;
+    if (entry->is_short || !share_allowed_find(&entry->users, &entry->groups, is_quick ? &e->allowed : NULL, &allowed))
+        return false;
+    const char *unknown = share_allowed_unknown(&allowed), *told = share_allowed_unknown(&e->allowed);
+    if (unknown && (!is_quick || !told || strcmp(unknown, told) != 0))
+        weir__log(e->w, WEIR_LOG_WARNING, "pools.%s.share.allow: this system knows no '%s': nobody is let in by that name until a reload "
+                                          "finds it", e->pool->name, unknown);
     pthread_mutex_lock(&e->lock);
-    e->max_importers = entry.max_importers;
-    e->retire_after = entry.retire_after;
+    struct share_allowed former = e->allowed;
+    e->allowed = allowed;
+    e->max_importers = entry->max_importers;
+    e->retire_after = entry->retire_after;
     pthread_mutex_unlock(&e->lock);
+    share_allowed_free(&former);
+    return true;
+}
+
+static void policy_changed(struct weir__attached *attached, bool is_quick)
+{
+    weir_export *e = (weir_export *)((char *)attached - offsetof(weir_export, attached));
+    struct entry_copy entry = { 0 };
+    weir__pool_with_entry(e->pool, copy_entry, &entry);
+    if (!put_in_force(e, &entry, is_quick))
+        weir__log(e->w, WEIR_LOG_ERROR, "pool '%s': no host memory for what share: says now: what it said before stays in force",
+                  e->pool->name);
+    free_entry(&entry);
+    weir__service_wake(&e->job, 0);
 }
 
 static weir_status listen_at(weir_export *e, const struct entry_copy *entry, weir_error *error)
@@ -216,6 +268,7 @@ static void destroy(weir_export *e)
     if (e->stream)
         end_stream(e);
     weir__pool_unclaim(e->pool);
+    share_allowed_free(&e->allowed);
     pthread_cond_destroy(&e->changed);
     pthread_mutex_destroy(&e->lock);
     free(e);
@@ -237,15 +290,23 @@ static weir_export *new_export(weir_pool *pool)
     return e;
 }
 
-weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **out)
+static weir_status open_export(weir_export *e, const struct entry_copy *entry, weir_error *error)
 {
-    if (weir__check_fork(error) != WEIR_OK)
-        return WEIR_FORKED;
-    if (!pool || !out)
-        return weir__fail(error, WEIR_INVALID, "weir_export_open: pool and e must not be NULL");
-    struct entry_copy entry;
-    weir__pool_with_entry(pool, copy_entry, &entry);
-    if (!pool->is_exportable || !entry.is_shared)
+    if (!put_in_force(e, entry, false))
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to export pool '%s'", e->pool->name);
+    share_forked_hold();
+    weir_status status = init(e, entry, error);
+    if (status == WEIR_OK)
+        share_forked_add(&e->forked, close_in_child);
+    else
+        close_descriptors(e);
+    share_forked_release();
+    return status;
+}
+
+static weir_status claim_and_open(weir_pool *pool, const struct entry_copy *entry, weir_error *error, weir_export **out)
+{
+    if (!pool->is_exportable || !entry->is_shared)
         return weir__fail(error, WEIR_INVALID,
                           "weir_export_open: pool '%s' is not to be shared: give it `ipc: posix_fd` and `share: {socket: "
                           "NAME}` in the policy",
@@ -257,23 +318,29 @@ weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **o
         weir__pool_unclaim(pool);
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to export pool '%s'", pool->name);
     }
-    e->max_importers = entry.max_importers;
-    e->retire_after = entry.retire_after;
-    share_forked_hold();
-    weir_status status = init(e, &entry, error);
-    if (status == WEIR_OK)
-        share_forked_add(&e->forked, close_in_child);
-    else
-        close_descriptors(e);
-    share_forked_release();
+    weir_status status = open_export(e, entry, error);
     if (status != WEIR_OK) {
         destroy(e);
         return status;
     }
     e->attached.close = close_with_weir;
+    e->attached.policy_changed = policy_changed;
     weir__attach(e->w, &e->attached);
     *out = e;
     return WEIR_OK;
+}
+
+weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **out)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!pool || !out)
+        return weir__fail(error, WEIR_INVALID, "weir_export_open: pool and e must not be NULL");
+    struct entry_copy entry = { 0 };
+    weir__pool_with_entry(pool, copy_entry, &entry);
+    weir_status status = claim_and_open(pool, &entry, error, out);
+    free_entry(&entry);
+    return status;
 }
 
 /* Closing -------------------------------------------------------------------------------------------------------------------------------- */
@@ -368,6 +435,7 @@ void weir_export_close(weir_export *e, unsigned timeout_ms)
     e->blocks = end(e, timeout_ms);
     if (e->blocks) {
         e->attached.close = close_remains;
+        e->attached.policy_changed = NULL;
         weir__attach(e->w, &e->attached);
     } else {
         destroy(e);

@@ -14,6 +14,7 @@
 
 #include "lib/attach.h"
 #include "lib/service.h"
+#include "share/allowed.h"
 #include "share/forked.h"
 #include "share/news.h"
 #include "share/socket.h"
@@ -80,13 +81,15 @@ struct weir_export {
     int epoll_fd; /* what the job watches */
     int pool_fd;  /* of this epoch, for importers */
     int fresh_fd; /* a connection that is being judged; -1: none. The service thread's */
-    uint64_t max_importers, retire_after; /* of the policy, as of the last share_export_refresh() */
     struct weir__job job;
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a slot has become free, or a mapping has ended. CLOCK_MONOTONIC */
     struct share_news news;
     bool is_closing;
+    /* Of the policy, as of when it last changed. */
+    uint64_t max_importers, retire_after;
+    struct share_allowed allowed;
     uint64_t epoch;
     uint64_t exported_in; /* how many blocks were exported in this epoch: their memory is lost to the device until it ends */
     uint64_t last_block;
@@ -124,9 +127,6 @@ weir_status share_block_record(weir_export *e, struct share_block *block, gpu_st
 weir_status share_check_publication(const struct share_block *block, const char *function, size_t size, const void *metadata,
                                     size_t metadata_size, weir_error *error);
 void share_block_describe(struct share_block *block, size_t size, const void *metadata, size_t metadata_size);
-
-/* Reads again what the policy says. On the service thread, without the lock. */
-void share_export_refresh(weir_export *e);
 
 /* Retiring (retire.c), on the service thread without the lock: looks whether it is time. Returns when to look again. */
 uint64_t share_retire_look(weir_export *e, uint64_t now);

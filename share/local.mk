@@ -1,6 +1,8 @@
 ## SPDX-License-Identifier: MIT
 noinst_LTLIBRARIES += share/libshare.la
 share_libshare_la_SOURCES = \
+	%reldir%/allowed.c \
+	%reldir%/allowed.h \
 	%reldir%/ask.c \
 	%reldir%/ask.h \
 	%reldir%/block.c \

@@ -5,9 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,56 +147,4 @@ void share_process_close(struct share_process *process)
     process->pidfd = -1;
     process->groups = NULL;
     process->group_count = 0;
-}
-
-/* Whether it is allowed ---------------------------------------------------------------------------------------------------------------- */
-
-/* Whether the name is a number, as ids may be written. */
-static bool is_number(const char *name, unsigned long *id)
-{
-    if (!name[0] || name[strspn(name, "0123456789")])
-        return false;
-    errno = 0;
-    *id = strtoul(name, NULL, 10);
-    return errno == 0;
-}
-
-/* A buffer for an entry of the user database, enlarged for as long as the system finds it too small. */
-static bool find_id(const char *name, bool is_group, unsigned long *id)
-{
-    bool found = false;
-    int code = ERANGE;
-    for (size_t size = 1024; code == ERANGE && size <= 1 << 20; size *= 4) {
-        char *buffer = malloc(size);
-        struct passwd user, *user_found = NULL;
-        struct group group, *group_found = NULL;
-        if (!buffer)
-            return false;
-        code = is_group ? getgrnam_r(name, &group, buffer, size, &group_found) : getpwnam_r(name, &user, buffer, size, &user_found);
-        if (code == 0 && (user_found || group_found)) {
-            *id = is_group ? group.gr_gid : user.pw_uid;
-            found = true;
-        }
-        free(buffer);
-    }
-    return found;
-}
-
-static bool is_in_group(const struct share_process *process, unsigned long gid)
-{
-    bool is_in = process->gid == gid;
-    for (size_t i = 0; i < process->group_count && !is_in; i++)
-        is_in = process->groups[i] == gid;
-    return is_in;
-}
-
-bool share_process_is_allowed(const struct share_process *process, const struct policy_names *users, const struct policy_names *groups)
-{
-    unsigned long id;
-    bool is_allowed = process->uid == geteuid() || process->uid == 0;
-    for (size_t i = 0; i < users->count && !is_allowed; i++)
-        is_allowed = (is_number(users->items[i], &id) || find_id(users->items[i], false, &id)) && process->uid == id;
-    for (size_t i = 0; i < groups->count && !is_allowed; i++)
-        is_allowed = (is_number(groups->items[i], &id) || find_id(groups->items[i], true, &id)) && is_in_group(process, id);
-    return is_allowed;
 }

@@ -12,7 +12,6 @@
 #include <sys/types.h>
 
 #include "lib/weir.h"
-#include "policy/policy.h"
 
 /* Owned by whoever called share_process_of(), until share_process_close(). */
 struct share_process {
@@ -28,9 +27,5 @@ struct share_process {
    that connected. WEIR_REFUSED: it is in a PID namespace that this process cannot see. WEIR_GONE: it is dead already. WEIR_NO_HOST_MEMORY. */
 weir_status share_process_of(int socket, weir_error *error, struct share_process *process);
 void share_process_close(struct share_process *process);
-
-/* Whether the pool's share.allow lets the process in: this process's own user, root, a user, or a member of a group that is named there,
-   also by supplementary groups. Names are looked up in the user database, which may take time; numbers and the first two are not. */
-bool share_process_is_allowed(const struct share_process *process, const struct policy_names *users, const struct policy_names *groups);
 
 #endif

@@ -45,44 +45,11 @@ static enum share_io done(struct share_client *client, uint32_t request)
 
 /* Who may connect ------------------------------------------------------------------------------------------------------------------------ */
 
-/* What the policy allows, copied: looking a name up may take long, and is not done under the policy's lock. */
-struct allowed {
-    struct policy_names users, groups;
-    bool is_short; /* of host memory */
-};
-
-static void copy_names(const struct policy_names *from, struct policy_names *to, bool *is_short)
-{
-    if (from->count && !(to->items = calloc(from->count, sizeof *to->items)))
-        *is_short = true;
-    for (; to->items && to->count < from->count; to->count++)
-        if (!(to->items[to->count] = strdup(from->items[to->count]))) {
-            *is_short = true;
-            return;
-        }
-}
-
-static void free_names(struct policy_names *names)
-{
-    while (names->count)
-        free(names->items[--names->count]);
-    free(names->items);
-}
-
-static void copy_allowed(const struct policy_pool *entry, void *data)
-{
-    struct allowed *allowed = data;
-    copy_names(&entry->share_users, &allowed->users, &allowed->is_short);
-    copy_names(&entry->share_groups, &allowed->groups, &allowed->is_short);
-}
-
 bool share_client_is_allowed(weir_export *e, const struct share_process *process, weir_error *error)
 {
-    struct allowed allowed = { 0 };
-    weir__pool_with_entry(e->pool, copy_allowed, &allowed);
-    bool is_allowed = !allowed.is_short && share_process_is_allowed(process, &allowed.users, &allowed.groups);
-    free_names(&allowed.users);
-    free_names(&allowed.groups);
+    pthread_mutex_lock(&e->lock);
+    bool is_allowed = share_allowed_has(&e->allowed, process);
+    pthread_mutex_unlock(&e->lock);
     if (!is_allowed)
         weir__fail(error, WEIR_REFUSED, "user %u is not let in: add it to pools.%s.share.allow", (unsigned)process->uid, e->pool->name);
     return is_allowed;
@@ -379,8 +346,6 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
     bool is_known = fault == WIRE_GOOD && wire_sender(message.type) == WIRE_IMPORTER_SENDS;
     if (is_known)
         prepare(client, &message);
-    if (is_known && message.type == WIRE_HELLO)
-        share_export_refresh(e);
     pthread_mutex_lock(&e->lock);
     enum share_io io = SHARE_BROKEN;
     client->last = weir__service_now();

@@ -210,6 +210,13 @@ static weir_status messages(char **words)
     return WEIR_OK;
 }
 
+static weir_status lookups(char **words)
+{
+    (void)words;
+    actor_say(" lookups=%lu", actor_lookups());
+    return WEIR_OK;
+}
+
 static weir_status spare(char **words)
 {
     (void)words;
@@ -272,6 +279,7 @@ static const struct command commands[] = {
     { "heap", 0, "bytes of malloc in use", heap },
     { "memory", 0, "of the device", memory },
     { "messages", 0, "sent and received so far", messages },
+    { "lookups", 0, "of names in the user database so far", lookups },
     { "fail_call", 2, "OPERATION N: the N-th call of the GPU's operation fails; 0: none", fail_call },
     { "calls", 1, "OPERATION: how often it was called", calls },
     { "spare", 0, "lives on, whatever ACTOR_DIES_AT says", spare },

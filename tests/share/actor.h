@@ -77,6 +77,8 @@ void actor_import_end(bool release_leases);
 
 /* How many messages this process has sent and received (actor_messages.c). */
 unsigned long actor_messages(void);
+/* How often it has asked the user database for a name. */
+unsigned long actor_lookups(void);
 /* From now on none of them kills it. */
 void actor_spare(void);
 /* The n-th point from now on stops it, until a signal lets it go on. */

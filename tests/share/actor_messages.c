@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * actor_messages.c - stands between the library and its sockets: counts messages, and kills the process at one of them.
+ * actor_messages.c - stands between the library and its sockets: counts messages, and kills the process at one of them; and between it and
+ * the user database, which it counts the questions to.
  *
  * $ACTOR_DIES_AT=N: at the N-th point that the process comes to. A message that is sent has two, before and after it; one that is received
  * has one, before it was looked at. The command stop_at stops it at one instead, stop_at_give when it has
@@ -8,7 +9,9 @@
  */
 #include "config.h"
 
+#include <grp.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -103,4 +106,30 @@ enum share_io __wrap_share_receive(int fd, void *bytes, size_t capacity, size_t 
         come_to_point();
     }
     return io;
+}
+
+/* The user database ------------------------------------------------------------------------------------------------------------------- */
+
+int __real_getpwnam_r(const char *name, struct passwd *user, char *buffer, size_t size, struct passwd **found);
+int __real_getgrnam_r(const char *name, struct group *group, char *buffer, size_t size, struct group **found);
+int __wrap_getpwnam_r(const char *name, struct passwd *user, char *buffer, size_t size, struct passwd **found);
+int __wrap_getgrnam_r(const char *name, struct group *group, char *buffer, size_t size, struct group **found);
+
+static atomic_ulong lookups;
+
+unsigned long actor_lookups(void)
+{
+    return atomic_load(&lookups);
+}
+
+int __wrap_getpwnam_r(const char *name, struct passwd *user, char *buffer, size_t size, struct passwd **found)
+{
+    atomic_fetch_add(&lookups, 1);
+    return __real_getpwnam_r(name, user, buffer, size, found);
+}
+
+int __wrap_getgrnam_r(const char *name, struct group *group, char *buffer, size_t size, struct group **found)
+{
+    atomic_fetch_add(&lookups, 1);
+    return __real_getgrnam_r(name, group, buffer, size, found);
 }

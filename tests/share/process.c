@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "share/allowed.h"
 #include "share/process.h"
 #include "share/socket.h"
 #include "tests/support/suite.h"
@@ -247,39 +248,48 @@ END_TEST
 
 static const struct policy_names nobody = { 0 };
 
+static bool is_allowed(const struct share_process *process, const struct policy_names *users, const struct policy_names *groups)
+{
+    struct share_allowed allowed;
+    ck_assert(share_allowed_find(users, groups, NULL, &allowed));
+    bool has = share_allowed_has(&allowed, process);
+    share_allowed_free(&allowed);
+    return has;
+}
+
 /* Policies own their names, so those of the struct are not constant. */
 static bool allows_user(const struct share_process *process, const char *name)
 {
     char copy[64], *item = copy;
     snprintf(copy, sizeof copy, "%s", name);
-    return share_process_is_allowed(process, &(struct policy_names){ 1, &item }, &nobody);
+    return is_allowed(process, &(struct policy_names){ 1, &item }, &nobody);
 }
 
 static bool allows_group(const struct share_process *process, const char *name)
 {
     char copy[64], *item = copy;
     snprintf(copy, sizeof copy, "%s", name);
-    return share_process_is_allowed(process, &nobody, &(struct policy_names){ 1, &item });
+    return is_allowed(process, &nobody, &(struct policy_names){ 1, &item });
 }
 
 START_TEST(own_user_is_allowed)
 {
     struct share_process process = { .uid = geteuid(), .gid = OTHER_GROUP };
-    ck_assert(share_process_is_allowed(&process, &nobody, &nobody));
+    ck_assert(is_allowed(&process, &nobody, &nobody));
 }
 END_TEST
 
 START_TEST(root_is_allowed)
 {
     struct share_process process = { .uid = 0 };
-    ck_assert(share_process_is_allowed(&process, &nobody, &nobody));
+    ck_assert(is_allowed(&process, &nobody, &nobody));
 }
 END_TEST
 
 START_TEST(another_user_is_not_allowed)
 {
     struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
-    ck_assert(!share_process_is_allowed(&process, &nobody, &nobody));
+    ck_assert(!is_allowed(&process, &nobody, &nobody));
     ck_assert(!allows_user(&process, "54320"));
     ck_assert(!allows_group(&process, "54320"));
 }
@@ -310,6 +320,23 @@ START_TEST(name_that_nobody_has_allows_nobody)
 }
 END_TEST
 
+START_TEST(name_that_is_known_is_not_looked_up_again)
+{
+    char daemon[] = "daemon", *item = daemon, invented[] = "no-such-user";
+    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
+    struct share_allowed_name known_user = { daemon, true, OTHER_USER }, unknown_user = { invented, false, 0 };
+    const struct share_allowed known = { .user_count = 1, .users = &known_user }, unknown = { .user_count = 1, .users = &unknown_user };
+    struct share_allowed allowed;
+    ck_assert(share_allowed_find(&(struct policy_names){ 1, &item }, &nobody, &known, &allowed));
+    ck_assert(share_allowed_has(&allowed, &process));
+    share_allowed_free(&allowed);
+    item = invented;
+    ck_assert(share_allowed_find(&(struct policy_names){ 1, &item }, &nobody, &unknown, &allowed));
+    ck_assert_str_eq(share_allowed_unknown(&allowed), "no-such-user");
+    share_allowed_free(&allowed);
+}
+END_TEST
+
 START_TEST(group_is_allowed_by_number_and_by_name)
 {
     struct share_process process = { .uid = OTHER_USER, .gid = 1 };
@@ -332,7 +359,7 @@ START_TEST(any_name_of_a_list_allows)
 {
     char copies[][16] = { "no-such-user", "54320", "54321" }, *names[] = { copies[0], copies[1], copies[2] };
     struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
-    ck_assert(share_process_is_allowed(&process, &(struct policy_names){ 3, names }, &nobody));
+    ck_assert(is_allowed(&process, &(struct policy_names){ 3, names }, &nobody));
 }
 END_TEST
 
@@ -359,7 +386,7 @@ START_TEST(groups_are_those_that_the_process_had_when_it_connected)
     ck_assert_uint_eq(process.gid, OTHER_GROUP);
     ck_assert_uint_eq(process.group_count, 2);
     ck_assert(allows_group(&process, "54323"));
-    ck_assert(!share_process_is_allowed(&process, &nobody, &nobody));
+    ck_assert(!is_allowed(&process, &nobody, &nobody));
     share_process_close(&process);
     end_child(child);
     close(fd);
@@ -386,6 +413,7 @@ int main(void)
     tcase_add_test(allowed, another_user_is_not_allowed);
     tcase_add_test(allowed, user_is_allowed_by_number);
     tcase_add_test(allowed, user_is_allowed_by_name);
+    tcase_add_test(allowed, name_that_is_known_is_not_looked_up_again);
     tcase_add_test(allowed, name_that_nobody_has_allows_nobody);
     tcase_add_test(allowed, group_is_allowed_by_number_and_by_name);
     tcase_add_test(allowed, supplementary_group_is_allowed);

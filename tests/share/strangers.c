@@ -535,14 +535,20 @@ END_TEST
 
 /* Who is allowed ----------------------------------------------------------------------------------------------------------------------- */
 
+/* Good until the next call. */
+static const char *policy_that_allows(const char *allow)
+{
+    static char policy[512];
+    snprintf(policy, sizeof policy, "weir: 1\npools:\n  frames: { devices: [0], ipc: posix_fd, share: { socket: %s/open%s } }\n",
+             stage_directory(), allow);
+    return policy;
+}
+
 /* A pool at a place that everybody can reach, shared with some. */
 static void share_with(const char *allow)
 {
-    static char policy[512];
     ck_assert_int_eq(chmod(stage_directory(), 0755), 0);
-    snprintf(policy, sizeof policy, "weir: 1\npools:\n  frames: { devices: [0], ipc: posix_fd, share: { socket: %s/open%s } }\n",
-             stage_directory(), allow);
-    exporter = stage_enter((struct role){ .name = "exporter", .policy = policy });
+    exporter = stage_enter((struct role){ .name = "exporter", .policy = policy_that_allows(allow) });
     stage_say(exporter, "export frames");
 }
 
@@ -584,6 +590,22 @@ START_TEST(members_of_a_group_are_let_in_only_if_the_policy_names_it)
     share_with(", allow: { groups: [\"12346\"] }");
     ck_assert_int_eq(status_for(STRANGER, FRIENDS), WEIR_OK);
     ck_assert_int_eq(status_for(STRANGER, STRANGER), WEIR_REFUSED);
+}
+END_TEST
+
+/* It may take seconds to answer, and whoever knocks could have everybody wait for it. */
+START_TEST(user_database_is_asked_when_the_policy_is_read_and_not_when_somebody_knocks)
+{
+    share_with(", allow: { users: [daemon], groups: [bin] }");
+    unsigned long long asked = stage_number(stage_say(exporter, "lookups"), "lookups");
+    ck_assert_uint_ge(asked, 2);
+    ck_assert_int_eq(status_for(STRANGER, STRANGER), WEIR_REFUSED);
+    ck_assert_int_eq(status_for(1, STRANGER), WEIR_OK); /* daemon */
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "lookups"), "lookups"), asked);
+    stage_say(exporter, "reload %s",
+              stage_policy_file("others", policy_that_allows(", allow: { users: [daemon], groups: [\"12346\"] }")));
+    ck_assert_int_eq(status_for(STRANGER, FRIENDS), WEIR_OK);
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "lookups"), "lookups"), asked + 1);
 }
 END_TEST
 
@@ -631,6 +653,7 @@ int main(void)
         tcase_add_test(users, other_users_are_let_in_only_if_the_policy_names_them);
         tcase_add_test(users, members_of_a_group_are_let_in_only_if_the_policy_names_it);
         tcase_add_test(users, where_nobody_else_is_named_nobody_else_is_let_in);
+        tcase_add_test(users, user_database_is_asked_when_the_policy_is_read_and_not_when_somebody_knocks);
     } else {
         printf("# users: not tried: only root can become another user\n");
     }
