@@ -5,45 +5,11 @@
 
 #include "lib/fast.h"
 #include "lib/flush.h"
+#include "lib/grant.h"
 
-#define CAP_SHARE 8 /* the caches of a pool have at most this part of its max_size */
-#define GRANT_STEP (UINT64_C(1) << 20)  /* bytes that a stream asks of its pool's cache.per_device at a time */
+#define SURPLUS (UINT64_C(2) << 20) /* bytes granted that a cache may keep beyond what it holds */
 
 /* The bounds --------------------------------------------------------------------------------------------------------------------------- */
-
-/* Asks the pool for room, of which all its streams together have cache.per_device, and this one at most `own`. */
-static bool grant(weir_pool *pool, struct weir__cache *cache, uint64_t bytes, uint64_t own)
-{
-    uint64_t limit = atomic_load_explicit(&pool->cache.per_device, memory_order_relaxed);
-    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
-    if (!max_size && !pool->is_host)
-        max_size = pool->device->info.memory;
-    /* Caches that fill a pool up to its cap, or the device, make every request of another size a matter of recovery. */
-    if (max_size && limit > max_size / CAP_SHARE)
-        limit = max_size / CAP_SHARE;
-    uint64_t granted = atomic_load_explicit(&pool->cache_granted, memory_order_relaxed);
-    uint64_t need = cache->bytes + bytes - cache->granted, more;
-    do {
-        uint64_t room = granted < limit ? limit - granted : 0;
-        if (need > room)
-            return false;
-        more = need > GRANT_STEP ? need : GRANT_STEP;
-        more = more < room ? more : room;
-        more = more < own - cache->granted ? more : own - cache->granted;
-    } while (!atomic_compare_exchange_weak_explicit(&pool->cache_granted, &granted, granted + more, memory_order_relaxed,
-                                                    memory_order_relaxed));
-    cache->granted += more;
-    return true;
-}
-
-/* Gives back what was granted and is not needed now. */
-static void give_grant_back(weir_pool *pool, struct weir__cache *cache, uint64_t keep)
-{
-    if (cache->granted > keep) {
-        atomic_fetch_sub_explicit(&pool->cache_granted, cache->granted - keep, memory_order_relaxed);
-        cache->granted = keep;
-    }
-}
 
 /* Takes a block of the class, of the first so many, that has gone longest without a new one; NULL: there is none. */
 static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
@@ -60,8 +26,9 @@ static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned class
     return entry;
 }
 
-/* Makes others give way until the entry fits; *victims gets them, a list by `next`. false: there can be no room. */
-static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims)
+/* Makes others give way until the entry fits; *victims gets them, a list by `next`. *refused is set if other streams have the room. false:
+   there is none. */
+static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims, bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
     uint64_t bytes = weir__class_bytes[entry->class];
@@ -69,7 +36,7 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
     unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
     if (bytes > limit)
         return false;
-    while (cache->bytes + bytes > limit || (cache->bytes + bytes > cache->granted && !grant(stream->pool, cache, bytes, limit))) {
+    while (cache->bytes + bytes > limit || (cache->bytes + bytes > cache->granted && !weir__grant_ask(stream->pool, cache, bytes, limit, refused))) {
         struct weir__entry *oldest = take_oldest(cache, classes);
         if (!oldest)
             return false;
@@ -107,7 +74,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *entry = cache->classes[class].first;
     if (!entry) {
-        give_grant_back(stream->pool, cache, cache->bytes + 2 * GRANT_STEP);
+        weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
         return WEIR__CACHE_MISS;
     }
     if (ask && is_barred(stream))
@@ -130,11 +97,12 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
     return answer;
 }
 
-static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake)
+static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
+                                    bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
     if (entry->pool != stream->pool || !weir__pool_caches(entry->pool, entry->class) || (ask && is_barred(stream)) ||
-        !make_room(stream, entry, victims))
+        !make_room(stream, entry, victims, refused))
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);
     atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
@@ -148,15 +116,18 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
 enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry)
 {
     struct weir__entry *victims = NULL;
-    bool wake = false;
+    bool wake = false, refused = false;
     weir__bias_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, !id, entry, &victims, &wake) : WEIR__CACHE_CLOSED;
+    weir_pool *pool = stream->pool;
+    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, !id, entry, &victims, &wake, &refused) : WEIR__CACHE_CLOSED;
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
     if (wake)
         weir__keeper_wake(stream->w);
     if (victims)
         weir__flush_victims(stream, victims);
+    if (refused)
+        weir__grant_refused(pool, stream);
     return answer;
 }
 
@@ -187,9 +158,32 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
         while (*end)
             end = &(*end)->next;
     }
-    give_grant_back(stream->pool, cache, cache->bytes);
+    weir__grant_return(stream->pool, cache, cache->bytes);
     weir__bias_unlock(&cache->lock);
     return drained;
+}
+
+enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
+                                             uint64_t *released)
+{
+    struct weir__cache *cache = &stream->cache;
+    *entries = NULL;
+    weir__bias_visit(&cache->lock);
+    bool may = weir__cache_state(cache) != WEIR__CACHE_SHUT && !is_barred(stream);
+    uint64_t granted = cache->granted, keep = cache->bytes > bytes ? cache->bytes - bytes : 0;
+    unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
+    for (; may && blocks && cache->bytes > keep; blocks--) {
+        struct weir__entry *oldest = take_oldest(cache, classes);
+        if (!oldest)
+            break;
+        oldest->next = *entries;
+        *entries = oldest;
+    }
+    if (may)
+        weir__grant_return(stream->pool, cache, cache->bytes);
+    *released = granted - cache->granted;
+    weir__bias_unlock(&cache->lock);
+    return may ? WEIR__CACHE_DONE : WEIR__CACHE_CLOSED;
 }
 
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
@@ -234,7 +228,8 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
     weir__bias_visit(&cache->lock);
     stream->id = id;
     stream->pool = pool;
-    cache->hits = cache->keeps = 0;
+    cache->hits = 0;
+    atomic_store_explicit(&cache->keeps, 0, memory_order_relaxed);
     memset(cache->marks, 0, sizeof cache->marks);
     cache->marked = 0;
     cache->live = 0;

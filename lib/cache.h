@@ -32,7 +32,7 @@ struct weir__cache {
     uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
     int64_t live;          /* bytes handed out less bytes taken back that the pool does not know of yet */
     uint64_t hits;         /* requests served */
-    uint64_t keeps;        /* frees that entered; the stamp of the next */
+    _Atomic uint64_t keeps; /* frees that entered; the stamp of the next. Changed under lock */
     unsigned calls;        /* in progress, that use the stream's handle beyond the lock; see weir__stream_enter() */
     uint64_t marks[WEIR__CACHE_MARKS]; /* the keeper's: `keeps` at its last looks, the latest first */
     uint64_t marked;                   /* when it last looked */
@@ -64,6 +64,13 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
  * it could not take the frees.
  */
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
+
+/*
+ * Takes out so many bytes of an idle stream, `blocks` at most, and gives back all that was granted beyond what is left. *entries: a list by
+ * `next`, or NULL. WEIR__CACHE_CLOSED: nothing was done, since the stream is closed, or captures.
+ */
+enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
+                                             uint64_t *released);
 
 /* CUDA has given the address again, although the entry, of a block that was freed, is in a cache: the program has freed it with
    cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */

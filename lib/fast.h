@@ -18,7 +18,9 @@ WEIR__INLINE void weir__cache_put(struct weir__cache *cache, struct weir__entry 
 {
     struct weir__class_list *list = &cache->classes[class];
     entry->next = list->first;
-    entry->stamp = list->stamp = cache->keeps++;
+    uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    entry->stamp = list->stamp = stamp;
+    atomic_store_explicit(&cache->keeps, stamp + 1, memory_order_relaxed);
     list->first = entry;
     cache->bytes += weir__class_bytes[class];
 }

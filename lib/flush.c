@@ -115,9 +115,16 @@ static uint64_t give_back(struct weir__device *device, gpu_stream handle, struct
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
 {
     enum gpu_capture_mode mode = weir__plain_begin(stream->w);
-    atomic_fetch_add_explicit(&stream->freed, give_back(stream->device, stream->handle, victims), memory_order_relaxed);
+    weir__flush_taken(stream, victims);
     weir__plain_end(stream->w, mode);
     weir__stream_leave(stream);
+}
+
+uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
+{
+    uint64_t bytes = give_back(stream->device, stream->handle, entries);
+    atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
+    return bytes;
 }
 
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
@@ -132,9 +139,7 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
         add_orphans(stream->device, &stream->device->orphans, entries);
         return 0;
     }
-    uint64_t bytes = give_back(stream->device, stream->handle, entries);
-    atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
-    return bytes;
+    return weir__flush_taken(stream, entries);
 }
 
 void weir__flush_closed(weir_stream *stream)

@@ -17,6 +17,9 @@
    for the caller's own free. */
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims);
 
+/* Gives back blocks that were taken out of the cache of a stream that is pinned, or entered: a list by `next`. Returns the bytes. */
+uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
+
 /* Gives back what a pinned stream's cache holds with a stamp below `before` (UINT64_MAX: all). Returns the bytes. Call it in relaxed capture
    mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);

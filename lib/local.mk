@@ -32,6 +32,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/format.c \
 	%reldir%/format.h \
 	%reldir%/give.c \
+	%reldir%/grant.c \
+	%reldir%/grant.h \
 	%reldir%/keeper.c \
 	%reldir%/keeper.h \
 	%reldir%/malloc.c \

@@ -86,7 +86,10 @@ struct weir_pool {
     _Atomic uint64_t taken_high, live_high, failures;
     bool is_exact;             /* exact_peaks: live_high is the highest value of the following. Fixed after open */
     _Atomic uint64_t live_now; /* bytes in users' hands */
-    _Atomic uint64_t cache_granted;            /* of cache.per_device, to streams */
+    _Atomic uint64_t cache_granted; /* of cache.per_device, to streams */
+    _Atomic uint64_t refusals;      /* of more of it: the clock of grant.c, */
+    _Atomic uint64_t looked_below;  /* where its next look begins, */
+    _Atomic unsigned mistakes;      /* and streams that it took for idle and that were not */
     _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
     struct weir__counts counts[WEIR__SHARDS]; /* each guarded by the lock of its shard of the block table */
 };

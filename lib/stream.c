@@ -370,6 +370,9 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         stream->is_own = is_own;
         atomic_store(&stream->is_gone, false);
         atomic_store(&stream->freed, 0);
+        atomic_store(&stream->looked_keeps, 0);
+        atomic_store(&stream->looked_at, WEIR__GRANT_SPENT);
+        atomic_store(&stream->was_robbed, false);
         weir__cache_open(stream, id, pool);
         list_stream(stream);
     }

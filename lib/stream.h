@@ -15,6 +15,8 @@
 #include "lib/cache.h"
 #include "lib/weir_internal.h"
 
+#define WEIR__GRANT_SPENT UINT64_MAX
+
 struct weir_stream {
     weir_stream *next; /* device->streams, or device->closed; guarded by device->lock */
     _Atomic unsigned pins; /* of those that found it in the list */
@@ -27,6 +29,10 @@ struct weir_stream {
     atomic_bool is_gone; /* its handle has become another stream, which was opened too: it was destroyed without having been closed */
     weir_pool *pool;
     struct weir__cache cache;
+    /* Of grant.c: how many frees had entered the cache when it was last seen at work, when that was, in refusals of the pool, or
+       WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
+    _Atomic uint64_t looked_keeps, looked_at;
+    atomic_bool was_robbed;
     _Atomic uint64_t freed; /* bytes freed here since recovery last saw the stream idle: the order in which it waits */
 };
 

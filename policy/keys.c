@@ -302,7 +302,7 @@ static const struct policy_key pool_keys[] = {
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
         .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size, or of "
-                "the device's memory. Less than per_stream is refused.",
+                "the device's memory. A stream for which nothing is left takes it from those that are idle. Less than per_stream is refused.",
     },
     {
         .name = "cache.largest",

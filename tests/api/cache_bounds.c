@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What caches hold at most: per stream, per device, and who has to make room. Runs on the simulator and on a GPU. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "tests/api/cache.h"
@@ -152,6 +153,83 @@ START_TEST(block_that_finds_no_room_at_all_goes_to_cuda)
 }
 END_TEST
 
+/* Who has the room that there is ------------------------------------------------------------------------------------------------------- */
+
+/* So many pairs, of a block of each of `blocks` in turn, all of them live at first. Returns how many were served from the cache. */
+static uint64_t pairs(weir_stream *s, unsigned blocks, unsigned count)
+{
+    void *ptrs[SOME];
+    ck_assert_uint_le(blocks, SOME);
+    for (unsigned i = 0; i < blocks; i++)
+        ptrs[i] = scene_malloc(s, 64 * KIB);
+    uint64_t before = cache_hits("main");
+    for (unsigned i = 0; i < count; i++) {
+        scene_free(s, ptrs[i % blocks]);
+        ptrs[i % blocks] = scene_malloc(s, 64 * KIB);
+    }
+    uint64_t hits = cache_hits("main") - before;
+    for (unsigned i = 0; i < blocks; i++)
+        scene_free(s, ptrs[i]);
+    return hits;
+}
+
+START_TEST(ninth_stream_is_served_although_eight_that_are_idle_have_all)
+{
+    cache_open("on");
+    for (unsigned i = 0; i < 8; i++)
+        cache_fill_many(scene_create(NULL), MIB, 64);
+    ck_assert_uint_eq(cache_bytes("main"), 512 * MIB);
+    uint64_t hits = pairs(scene_create(NULL), 1, 20000);
+    ck_assert_msg(hits >= 18000, "%" PRIu64 " hits", hits);
+    ck_assert_uint_le(cache_bytes("main"), 512 * MIB);
+    scene_pool_stats("main");
+}
+END_TEST
+
+/* Blocks of 64 KiB, as many as fill per_stream: a step at a time. */
+START_TEST(stream_gets_all_that_idle_ones_have_bit_by_bit)
+{
+    cache_open("{ per_stream: 4MiB, per_device: 8MiB }");
+    for (unsigned i = 0; i < 2; i++)
+        cache_fill_many(scene_create(NULL), 16 * KIB, 256);
+    ck_assert_uint_eq(cache_bytes("main"), 8 * MIB);
+    weir_stream *s = scene_create(NULL);
+    pairs(s, 64, 10000);
+    uint64_t hits = pairs(s, 64, 1000);
+    ck_assert_msg(hits >= 900, "%" PRIu64 " hits", hits);
+}
+END_TEST
+
+/* Streams that work in turns, each with a set of 1 MiB, where there is room for two of three. */
+START_TEST(streams_that_work_in_turns_do_not_rob_each_other)
+{
+    static const unsigned turns[] = { 1, 16, 256, 2000 };
+    unsigned turn = turns[_i], rounds = 60000 / turn / 3;
+    uint64_t hits = 0;
+    weir_stream *streams[3];
+    cache_open("{ per_stream: 1MiB, per_device: 2MiB }");
+    for (unsigned i = 0; i < 3; i++)
+        cache_fill_many(streams[i] = scene_create(NULL), 64 * KIB, 16);
+    for (unsigned round = 0; round < rounds; round++)
+        for (unsigned i = 0; i < 3; i++)
+            hits += pairs(streams[i], 16, turn);
+    ck_assert_msg(hits >= (uint64_t)turn * rounds * 2 * 95 / 100, "%" PRIu64 " hits of %u", hits, turn * rounds * 3);
+}
+END_TEST
+
+START_TEST(nothing_is_taken_from_a_stream_that_captures)
+{
+    cache_open("{ per_stream: 1MiB, per_device: 1MiB }");
+    weir_stream *a = scene_create(NULL), *b = scene_create(NULL);
+    cache_fill_many(a, 64 * KIB, 16);
+    ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(a), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    ck_assert_uint_eq(pairs(b, 1, 3000), 0);
+    ck_assert_uint_eq(cache_end_capture(weir_stream_handle(a)), 0);
+    ck_assert_uint_eq(cache_bytes("main"), MIB);
+    ck_assert_uint_ge(pairs(b, 1, 3000), 2000);
+}
+END_TEST
+
 START_TEST(class_without_a_new_block_for_longest_makes_room)
 {
     cache_open("{ per_stream: 1MiB }");
@@ -217,6 +295,10 @@ void add_bounds_cases(Suite *suite)
     tcase_add_test(tcase, stream_takes_the_room_that_a_trim_left);
     tcase_add_test(tcase, stream_takes_the_room_that_another_does_not_need_any_more);
     tcase_add_test(tcase, block_that_finds_no_room_at_all_goes_to_cuda);
+    tcase_add_test(tcase, ninth_stream_is_served_although_eight_that_are_idle_have_all);
+    tcase_add_test(tcase, stream_gets_all_that_idle_ones_have_bit_by_bit);
+    tcase_add_loop_test(tcase, streams_that_work_in_turns_do_not_rob_each_other, 0, 4);
+    tcase_add_test(tcase, nothing_is_taken_from_a_stream_that_captures);
     tcase_add_test(tcase, class_without_a_new_block_for_longest_makes_room);
     tcase_add_test(tcase, class_that_had_a_new_block_since_is_spared);
     tcase_add_test(tcase, block_that_made_room_is_cudas_again);

@@ -500,6 +500,49 @@ START_TEST(counts_never_fall_while_streams_are_closed)
 }
 END_TEST
 
+/* Two streams, of which one is idle at a time, with room for half of one; now and then one is closed and another opened. */
+static void *use_in_turns(void *data)
+{
+    struct user *user = data;
+    weir_stream *streams[2] = { NULL, NULL };
+    user->last = WEIR_OK;
+    for (unsigned turn = 0; turn < 12; turn++) {
+        weir_stream **s = &streams[turn % 2];
+        if (turn % 5 < 2) {
+            weir_stream_close(*s);
+            if (weir_stream_create(scene.w, 0, NULL, NULL, s) != WEIR_OK)
+                user->last = WEIR_INVALID;
+        }
+        for (unsigned i = 0; i < 700 && user->last == WEIR_OK; i++) {
+            void *ptrs[8];
+            for (size_t k = 0; k < 8 && user->last == WEIR_OK; k++)
+                user->last = weir_stream_malloc(*s, &ptrs[k], 64 * KIB);
+            for (size_t k = 0; k < 8 && user->last == WEIR_OK; k++)
+                user->last = weir_stream_free(*s, ptrs[k]);
+        }
+    }
+    weir_stream_close(streams[0]);
+    weir_stream_close(streams[1]);
+    return NULL;
+}
+
+START_TEST(room_moves_from_idle_streams_to_busy_ones_and_nothing_is_lost)
+{
+    pthread_t threads[4];
+    struct user users[4];
+    scene_open("weir: 1\npools: { main: { cache: { per_stream: 512KiB, per_device: 1MiB, largest: 64KiB } } }\n");
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_in_turns, &users[i]), 0);
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_int_eq(users[i].last, WEIR_OK);
+    }
+    weir_pool_stats stats = scene_pool_stats("main");
+    ck_assert_uint_eq(stats.live_blocks + stats.cached + stats.live + stats.used, 0);
+    ck_assert_uint_eq(stats.mallocs, 4 * 12 * 700 * 8);
+}
+END_TEST
+
 /* A raw handle whose stream is opened and closed over and over: served from the cache or not, never lost. */
 static void *use_raw(void *data)
 {
@@ -551,6 +594,7 @@ int main(void)
     tcase_add_loop_test(close, stream_that_a_thread_has_to_itself_can_be_closed_by_another, 0, 2);
     tcase_add_test(close, close_waits_for_a_flush_that_is_in_progress);
     tcase_add_test(close, counts_never_fall_while_streams_are_closed);
+    tcase_add_test(close, room_moves_from_idle_streams_to_busy_ones_and_nothing_is_lost);
     tcase_add_test(close, raw_handle_works_while_its_stream_is_opened_and_closed);
     return suite_run(suite);
 }
