@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "share/crowd.h"
 #include "share/request.h"
 #include "share/ring.h"
 
@@ -70,8 +71,10 @@ void share_client_flush(struct share_client *client)
 {
     const unsigned char *bytes;
     size_t len;
-    while ((bytes = share_outbox_next(&client->outbox, &len)) && send_bytes(client, bytes, len, -1) == SHARE_DONE)
+    while ((bytes = share_outbox_next(&client->outbox, &len)) && send_bytes(client, bytes, len, -1) == SHARE_DONE) {
         share_outbox_pop(&client->outbox);
+        client->guest_until = weir__service_now() + SHARE_GUEST_TIME;
+    }
 }
 
 static struct share_mapping *find_mapping(const struct share_client *client, const struct share_block *block)
@@ -310,21 +313,22 @@ void share_client_died(struct share_client *client)
     pthread_mutex_unlock(&client->e->lock);
 }
 
-/* Whether there is room for one more connection that has said nothing yet, and no single process takes it all. */
-static bool has_room(weir_export *e, pid_t pid, weir_error *error)
+/* Who holds nothing: its connection has said no HELLO yet, or is an observer's. Importers are counted by the policy. */
+static bool is_guest(const struct share_client *client)
 {
-    unsigned all = 0, own = 0;
+    return client->state == SHARE_CLIENT_GREETING || client->state == SHARE_CLIENT_OBSERVER;
+}
+
+static bool has_room(weir_export *e, const struct share_process *process, weir_error *error)
+{
+    static const struct share_crowd_limits limits = { .process = 8, .user = 32, .strangers = 48 };
+    struct share_crowd crowd = { .pid = process->pid, .uid = process->uid };
     pthread_mutex_lock(&e->lock);
     for (const struct share_client *client = e->clients; client; client = client->next)
-        if (client->state == SHARE_CLIENT_GREETING) {
-            all++;
-            own += client->process.pid == pid;
-        }
+        if (is_guest(client))
+            share_crowd_count(&crowd, client->process.pid, client->process.uid);
     pthread_mutex_unlock(&e->lock);
-    if (all < SHARE_GREETING_MAX && own < SHARE_GREETING_EACH)
-        return true;
-    weir__fail(error, WEIR_REFUSED, "too many connections that say nothing: try again later");
-    return false;
+    return share_crowd_has_room(&crowd, &limits, WEIR_REFUSED, error);
 }
 
 static bool add_client(weir_export *e, int fd, const struct share_process *process)
@@ -335,7 +339,8 @@ static bool add_client(weir_export *e, int fd, const struct share_process *proce
     client->e = e;
     client->fd = fd;
     client->process = *process;
-    client->since = client->last = weir__service_now();
+    client->last = weir__service_now();
+    client->guest_until = client->last + SHARE_GUEST_TIME;
     client->socket_watch = (struct share_watch){ .client = client };
     client->death_watch = (struct share_watch){ .client = client, .is_death = true };
     struct epoll_event socket_event = { .events = EPOLLIN, .data.ptr = &client->socket_watch };
@@ -393,7 +398,7 @@ static bool admit(weir_export *e, int fd, weir_error *error)
     struct share_process process;
     if (share_process_of(fd, error, &process) != WEIR_OK)
         return false;
-    if (has_room(e, process.pid, error) && share_client_is_allowed(e, &process, error)) {
+    if (has_room(e, &process, error) && share_client_is_allowed(e, &process, error)) {
         if (add_client(e, fd, &process))
             return true;
         weir__fail(error, WEIR_REFUSED, "the exporter has no host memory or descriptor for another connection");
@@ -498,10 +503,9 @@ uint64_t share_clients_check(weir_export *e, uint64_t now)
     uint64_t next = WEIR__SERVICE_NEVER;
     pthread_mutex_lock(&e->lock);
     for (struct share_client *client = e->clients; client; client = client->next) {
-        if (client->state == SHARE_CLIENT_GREETING) {
-            uint64_t limit = client->since + SHARE_GREETING_TIME;
-            client->is_broken = client->is_broken || now >= limit;
-            next = limit < next ? limit : next;
+        if (is_guest(client)) {
+            client->is_broken = client->is_broken || now >= client->guest_until;
+            next = weir__service_earlier(next, client->guest_until);
         }
         if (client->is_broken && client->fd >= 0)
             cut(client);

@@ -14,9 +14,7 @@
 
 #define SHARE_WAITS_MAX 16
 #define SHARE_OUTBOX_MAX 65536 /* bytes of answers to who does not read them */
-#define SHARE_GREETING_MAX 32 /* connections that have not said HELLO, */
-#define SHARE_GREETING_EACH 8 /* and those of one process among them */
-#define SHARE_GREETING_TIME (5 * SHARE_SECOND)
+#define SHARE_GUEST_TIME (5 * SHARE_SECOND) /* that who holds nothing may be silent, or read nothing */
 
 enum share_client_state {
     SHARE_CLIENT_GREETING, /* no HELLO yet */
@@ -77,7 +75,8 @@ struct share_client {
     struct share_watch socket_watch, death_watch;
     char name[WIRE_NAME_SIZE];
     uint32_t greeting;   /* the request of the HELLO that is held */
-    uint64_t since, last; /* connected, and last heard of; nanoseconds */
+    uint64_t last; /* heard of; nanoseconds */
+    uint64_t guest_until; /* a connection without HELLO, or an observer's, is cut off then; nanoseconds */
     bool has_pool;  /* it was given the pool, and has not said that it let go of it */
     bool is_asked;  /* to let go of it: it gets nothing any more, and connects again when it wants something */
     bool has_left;  /* it said so, in good order */

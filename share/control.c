@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "share/control_answer.h"
+#include "share/crowd.h"
 #include "share/directory.h"
 
 #define SECOND UINT64_C(1000000000)
-#define ASKERS_MAX 64
 #define PATIENCE (5 * SECOND) /* for who asks nothing, or reads no answers */
 #define REST (SECOND / 10)    /* of the listener when connections cannot be had */
 #define EVENTS_MAX 32
@@ -61,7 +61,7 @@ void share_asker_send(struct share_asker *asker, const struct wire_message *mess
 
 /* Connections -------------------------------------------------------------------------------------------------------------------------- */
 
-static void add_asker(struct share_control *control, int fd, int pid, weir_error *error)
+static void add_asker(struct share_control *control, int fd, const struct ucred *peer, weir_error *error)
 {
     struct share_asker *asker = calloc(1, sizeof *asker);
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = asker };
@@ -70,9 +70,19 @@ static void add_asker(struct share_control *control, int fd, int pid, weir_error
         weir__fail(error, WEIR_NO_HOST_MEMORY, "this process has no host memory for another connection");
         return;
     }
-    *asker = (struct share_asker){ .next = control->askers, .control = control, .fd = fd, .pid = pid, .last = weir__service_now() };
+    *asker = (struct share_asker){ .next = control->askers, .control = control, .fd = fd, .pid = peer->pid, .uid = peer->uid };
+    asker->last = weir__service_now();
     control->askers = asker;
-    control->count++;
+}
+
+/* Neighbours that run out at once are many processes of one user. */
+static bool has_room(const struct share_control *control, const struct ucred *peer, weir_error *error)
+{
+    static const struct share_crowd_limits limits = { .process = 16, .user = 64 };
+    struct share_crowd crowd = { .pid = peer->pid, .uid = peer->uid };
+    for (const struct share_asker *asker = control->askers; asker; asker = asker->next)
+        share_crowd_count(&crowd, asker->pid, asker->uid);
+    return share_crowd_has_room(&crowd, &limits, WEIR_BUSY, error);
 }
 
 /* Takes the connection, or the error says why not. */
@@ -83,10 +93,8 @@ static void admit(struct share_control *control, int fd, weir_error *error)
         weir__fail(error, WEIR_REFUSED, "who is at the other end of the socket cannot be known: %s", strerror(errno));
     else if (peer.uid != geteuid() && peer.uid != 0)
         weir__fail(error, WEIR_REFUSED, "only user %u and root may ask this process, not user %u", (unsigned)geteuid(), (unsigned)peer.uid);
-    else if (control->count >= ASKERS_MAX)
-        weir__fail(error, WEIR_BUSY, "%d connections ask this process already: ask again later", ASKERS_MAX);
-    else
-        add_asker(control, fd, peer.pid, error);
+    else if (has_room(control, &peer, error))
+        add_asker(control, fd, &peer, error);
 }
 
 static void turn_away(int fd, const weir_error *error)
@@ -171,7 +179,6 @@ static void destroy_asker(struct share_asker *asker, struct share_asker **link)
 {
     share_asker_stop(asker);
     share_outbox_clear(&asker->outbox);
-    asker->control->count--;
     /* A child that was made without fork() may have a copy of the socket, and epoll would go on telling of that. */
     epoll_ctl(asker->control->epoll_fd, EPOLL_CTL_DEL, asker->fd, NULL);
     share_forked_hold();

@@ -28,7 +28,6 @@ struct share_control {
     uint64_t opened_at; /* nanoseconds, by weir__service_now() as all below */
     uint64_t accept_again; /* 0: the listener is watched */
     uint64_t gives_until;  /* the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
-    unsigned count;
     struct share_asker *askers;
 };
 
@@ -37,6 +36,7 @@ struct share_asker {
     struct share_asker *next;
     struct share_control *control;
     int fd, pid;   /* pid 0: in a PID namespace that this process cannot see */
+    uid_t uid;
     bool is_over;  /* to be closed */
     bool is_blocked; /* its socket is full */
     uint64_t last; /* its last question, or when it last read or was given something */

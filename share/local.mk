@@ -13,6 +13,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/control.h \
 	%reldir%/control_answer.c \
 	%reldir%/control_answer.h \
+	%reldir%/crowd.c \
+	%reldir%/crowd.h \
 	%reldir%/directory.c \
 	%reldir%/directory.h \
 	%reldir%/export.c \

@@ -349,6 +349,7 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
     pthread_mutex_lock(&e->lock);
     enum share_io io = SHARE_BROKEN;
     client->last = weir__service_now();
+    client->guest_until = client->last + SHARE_GUEST_TIME;
     if (fault != WIRE_GOOD)
         io = answer_fault(client, fault, version);
     else if (is_known && requests[message.type].states & IN(client->state))

@@ -23,7 +23,7 @@
 #include "tests/support/suite.h"
 
 #define STRANGER 12345 /* a user that nobody is */
-#define CONNECTIONS_MAX 64
+#define CONNECTIONS_MAX 16 /* of a process */
 
 /* What is no question ------------------------------------------------------------------------------------------------------------------ */
 
@@ -137,7 +137,7 @@ START_TEST(connection_beyond_the_limit_is_denied)
     }
     struct share_query query = scene_ask(scene_offer(GPU_0), &answers);
     ck_assert_int_eq(query.status, WEIR_BUSY);
-    ck_assert_ptr_nonnull(strstr(query.text, "64 connections"));
+    ck_assert_ptr_nonnull(strstr(query.text, "16 connections"));
     for (unsigned i = 0; i < CONNECTIONS_MAX; i++)
         close(fds[i]);
     while (suite_count_fds() != before)

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/service.h"
 #include "share/socket.h"
 #include "share/wire.h"
 #include "tests/share/stage.h"
@@ -343,6 +344,34 @@ START_TEST(connection_that_says_nothing_is_refused_where_there_are_too_many)
 }
 END_TEST
 
+/* An observer may have more to say, but not at any time. */
+START_TEST(observer_that_asks_nothing_is_cut_off)
+{
+    uint64_t begun = weir__service_now();
+    ck_assert(is_closed(connect_as(WIRE_ROLE_OBSERVER)));
+    ck_assert_uint_ge(weir__service_now() - begun, UINT64_C(4900000000));
+}
+END_TEST
+
+START_TEST(observers_of_a_process_are_refused_where_there_are_too_many)
+{
+    struct wire_message message = { .type = WIRE_WELCOME };
+    int fds[100];
+    unsigned count = 0;
+    /* Of one process there may be 8; more are let in only while the first ones are cut off. */
+    while (message.type == WIRE_WELCOME) {
+        ck_assert_uint_lt(count, sizeof fds / sizeof fds[0]);
+        say(fds[count++] = stage_connect(), hello(WIRE_ROLE_OBSERVER));
+        ck_assert(hear(fds[count - 1], &message));
+    }
+    ck_assert_uint_gt(count, 8);
+    ck_assert_uint_eq(message.type, WIRE_REFUSED);
+    ck_assert_ptr_nonnull(strstr(message.u.refused.text, "8 connections"));
+    while (count)
+        close(fds[--count]);
+}
+END_TEST
+
 /* Asks and asks, and reads no answer, until the exporter has had enough of it. */
 START_TEST(client_that_asks_without_reading_is_cut_off)
 {
@@ -617,6 +646,63 @@ START_TEST(where_nobody_else_is_named_nobody_else_is_let_in)
 }
 END_TEST
 
+/* A process of that user with so many connections that say nothing, and come again when they are closed; until it is killed. */
+static pid_t crowd_around(uid_t user, unsigned count)
+{
+    int ready[2];
+    char byte = 0;
+    ck_assert_int_eq(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char path[SHARE_PATH_SIZE];
+        struct pollfd fds[16];
+        snprintf(path, sizeof path, "%s/open", stage_directory());
+        if (setgroups(0, NULL) != 0 || setgid(STRANGER) != 0 || setuid(user) != 0)
+            _exit(100);
+        for (unsigned i = 0; i < count; i++)
+            fds[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
+        for (bool is_told = false;; is_told = true) {
+            for (unsigned i = 0; i < count; i++)
+                if (fds[i].fd < 0 && share_connect(path, 5000, NULL, &fds[i].fd) != WEIR_OK)
+                    fds[i].fd = -1;
+            if (!is_told && write(ready[1], &byte, 1) != 1)
+                _exit(101);
+            poll(fds, count, 1000);
+            for (unsigned i = 0; i < count; i++)
+                if (fds[i].revents) {
+                    close(fds[i].fd);
+                    fds[i].fd = -1;
+                }
+        }
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+}
+
+START_TEST(user_whose_processes_say_nothing_locks_out_no_other_and_not_root)
+{
+    pid_t crowd[12];
+    const unsigned count = sizeof crowd / sizeof crowd[0];
+    share_with(", allow: { users: [\"12345\", \"12347\", \"12348\"] }");
+    for (unsigned i = 0; i < count; i++)
+        crowd[i] = crowd_around(i < 6 ? STRANGER : STRANGER + 2, 8);
+    for (unsigned i = 0; i < 20; i++)
+        ck_assert_int_eq(status_for(0, 0), WEIR_OK);
+    for (unsigned i = 0; i < 6; i++) {
+        kill(crowd[i], SIGKILL);
+        ck_assert_int_eq(waitpid(crowd[i], NULL, 0), crowd[i]);
+    }
+    while (status_for(STRANGER + 3, STRANGER) != WEIR_OK) /* until it is seen that they are gone */
+        continue;
+    for (unsigned i = 6; i < count; i++) {
+        kill(crowd[i], SIGKILL);
+        ck_assert_int_eq(waitpid(crowd[i], NULL, 0), crowd[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("strangers");
@@ -638,6 +724,8 @@ int main(void)
     tcase_add_checked_fixture(floods, set_up, tear_down);
     tcase_add_test(floods, flood_of_connections_stops_nobody_who_is_in);
     tcase_add_test(floods, connection_that_says_nothing_is_refused_where_there_are_too_many);
+    tcase_add_test(floods, observer_that_asks_nothing_is_cut_off);
+    tcase_add_test(floods, observers_of_a_process_are_refused_where_there_are_too_many);
     tcase_add_test(floods, client_that_asks_without_reading_is_cut_off);
     tcase_add_test(floods, reader_that_reads_no_message_stops_no_ring);
     tcase_add_test(floods, many_ask_at_once_and_all_are_answered);
@@ -654,6 +742,7 @@ int main(void)
         tcase_add_test(users, members_of_a_group_are_let_in_only_if_the_policy_names_it);
         tcase_add_test(users, where_nobody_else_is_named_nobody_else_is_let_in);
         tcase_add_test(users, user_database_is_asked_when_the_policy_is_read_and_not_when_somebody_knocks);
+        tcase_add_test(users, user_whose_processes_say_nothing_locks_out_no_other_and_not_root);
     } else {
         printf("# users: not tried: only root can become another user\n");
     }
