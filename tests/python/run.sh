@@ -8,6 +8,8 @@
 # The library and the package are found by the command, so Python itself is told of neither.
 fake=$src/tests/python/fake
 export PYTHONPATH="$fake" XDG_CACHE_HOME="$tap_dir/cache"
+# Of the shim, which the stand-in has none of, only the facts about that shall hear.
+export WEIR_RUN_TOLD=1
 policy good.yaml <<YAML
 weir: 1
 pools: { work: { max_size: 1GiB, small_below: 0 } }
@@ -115,4 +117,34 @@ changed() {
     exits 0 run -p changed.yaml python3 script.py && [ "$(grep -c '^WeirError weir run: .*changed.yaml:2:18: pools.work.size' "$out")" = 2 ]
 }
 check "policy_that_has_become_bad_fails_the_import_each_time_and_is_named" changed
+
+# says_once LINE ARGUMENT…: the command succeeds, and on stderr are a line that matches and nothing else.
+says_once() (
+    unset WEIR_RUN_TOLD
+    wanted_line=$1
+    shift
+    exits 0 "$@" && [ "$(wc -l <"$err")" -eq 1 ] && grep -q "$wanted_line" "$err"
+)
+python 'import subprocess, sys, torch, weir.torch
+print(weir.torch.state() is not None)
+if len(sys.argv) < 3:
+    sys.exit(subprocess.call([sys.executable, *sys.argv, "again"]))'
+check "missing_shim_is_told_once_by_a_program_and_all_that_it_starts" says_once \
+    '^weir run: .* without its shim, which `weir run -- python -m weir.torch build` makes: .*cudnn.benchmark' run -p good.yaml python3 script.py
+without_cuda() (
+    export FAKE_TORCH_CUDA=
+    says_once '^weir run: torch 2.11.0 is built without CUDA' run -p good.yaml python3 script.py && echo "False
+False
+False" | diff - "$out"
+)
+check "torch_without_cuda_is_told_once_and_is_imported_all_the_same" without_cuda
+python 'import sys, weir.torch._build as build
+build._command = lambda target: ["cp", "/dev/null", target]
+for build.VERSION in ["0.1", "0.2"]:
+    assert build.path() is None and build.is_stale() == (build.VERSION == "0.2")
+    build.build()
+for build.VERSION in ["0.1", "0.2"]:
+    print(build.path() is not None)'
+check "shims_of_two_releases_lie_beside_each_other" prints "True
+True" run -p good.yaml python3 script.py
 done_testing

@@ -2,8 +2,8 @@
 """
 What `weir run` has every Python process do at its start: once torch was imported, Weir becomes its allocator.
 
-Python finds this file in place of a sitecustomize of the user's or the system's, so it runs that one too. It prints
-nothing.
+Python finds this file in place of a sitecustomize of the user's or the system's, so it runs that one too. All that it
+prints is what does not work as it should, on stderr.
 """
 
 import importlib.machinery
@@ -14,20 +14,33 @@ import warnings
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
+
+
+def _tell(texts: Iterable[str]) -> None:
+    """Once for a process and all that it starts, since those of torchrun would say the same."""
+    if not os.environ.get("WEIR_RUN_TOLD"):
+        for text in texts:
+            os.environ["WEIR_RUN_TOLD"] = "1"
+            print(f"weir run: {text}", file=sys.stderr, flush=True)
 
 
 def _enable() -> None:
+    torch = sys.modules["torch"]
+    if torch.version.cuda is None:
+        _tell([f"torch {torch.__version__} is built without CUDA, so there is nothing for Weir to allocate ({sys.executable})"])
+        return
     import weir.torch
 
     policy = os.environ.get("WEIR_POLICY") or None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # weir.torch.state() has what is unavailable
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         try:
             weir.torch.enable(policy, patch=os.environ.get("WEIR_TORCH_PATCH") != "0")
         except weir.WeirError as error:
             text = f"weir run: torch cannot use Weir with the policy {policy or 'of the usual search'}: {error.text}"
             raise weir.WeirError(error.status, text) from None
+    _tell(str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning))
 
 
 class _Hook(MetaPathFinder):

@@ -2,6 +2,7 @@
 """python -m weir.torch: what of Weir is found for this torch; python -m weir.torch build: compiles the shim for it."""
 
 import argparse
+import os
 import sys
 
 from weir import _library
@@ -29,13 +30,15 @@ def _show() -> None:
     elif _build.path() is not None:
         print(f"shim     {_build.path()}")
     elif _build.is_stale():
-        print("shim     of another release of Weir only: run `python -m weir.torch build`")
+        print(f"shim     of another release of Weir only: run `{_build.COMMAND}`")
     else:
-        print("shim     none: run `python -m weir.torch build`")
+        print(f"shim     none: run `{_build.COMMAND}`")
 
 
 def main() -> int:
     """The exit status."""
+    # torch is imported to be looked at: `weir run` need not say what it lacks.
+    os.environ["WEIR_RUN_TOLD"] = "1"
     parser = argparse.ArgumentParser(prog="python -m weir.torch", description="Weir for PyTorch. Without a command: what is found.")
     commands = parser.add_subparsers(dest="command")
     build = commands.add_parser(

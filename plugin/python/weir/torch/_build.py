@@ -2,9 +2,9 @@
 """
 Compiles shim.cpp against the torch of this Python, and finds what was compiled.
 
-torch promises no binary interface between its versions, so the shim is made on the user's machine, once for each torch, into
-${XDG_CACHE_HOME:-~/.cache}/weir/torch-VERSION-ABI-PYTHON/. The name of the file has a digest of the sources, so that one from
-another release of Weir is never loaded.
+torch promises no binary interface between its versions, so the shim is made on the user's machine, once for each torch and
+each release of Weir, into ${XDG_CACHE_HOME:-~/.cache}/weir/torch-VERSION-ABI-PYTHON-weir-VERSION/. The name of the file has
+a digest of the sources, so that one of other sources is never loaded.
 """
 
 import glob
@@ -18,8 +18,11 @@ import tempfile
 from typing import Iterator, List, Optional
 
 from weir._errors import Status, WeirError
+from weir._version import VERSION
 
 NAME = "weir_torch_shim"
+# What makes the shim. `weir run`, which sets that variable, finds this package where Python alone may not.
+COMMAND = ("weir run -- " if "WEIR_TORCH_PATCH" in os.environ else "") + "python -m weir.torch build"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _SOURCES = ["shim.cpp", "shim_blocks.h", "weir_torch.h", "weir.h"]
 _LIBRARIES = ["c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python"]
@@ -34,14 +37,19 @@ def _digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def folder() -> str:
-    """Where the shims for this torch are kept, whether there are any or not."""
+def _folders() -> str:
+    """What the folders of the shims for this torch begin with, whatever the release of Weir."""
     import torch
 
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     abi = "cxx11" if torch.compiled_with_cxx11_abi() else "precxx11"
     tag = sysconfig.get_config_var("SOABI") or "python"
-    return os.path.join(cache, "weir", f"torch-{torch.__version__}-{abi}-{tag}")
+    return os.path.join(cache, "weir", f"torch-{torch.__version__}-{abi}-{tag}-weir-")
+
+
+def folder() -> str:
+    """Where the shims for this torch and this release of Weir are kept, whether there are any or not."""
+    return _folders() + VERSION
 
 
 def _target() -> str:
@@ -49,14 +57,14 @@ def _target() -> str:
 
 
 def path() -> Optional[str]:
-    """The shim for this torch and this release of Weir; None: there is none, `python -m weir.torch build` makes it."""
+    """The shim for this torch and this release of Weir; None: there is none, COMMAND makes it."""
     target = _target()
     return target if os.path.exists(target) else None
 
 
 def is_stale() -> bool:
     """Whether there are shims for this torch, but none of this release of Weir."""
-    return path() is None and bool(glob.glob(os.path.join(glob.escape(folder()), NAME + ".*.so")))
+    return path() is None and bool(glob.glob(os.path.join(glob.escape(_folders()) + "*", NAME + ".*.so")))
 
 
 def _compiler() -> List[str]:
@@ -165,7 +173,4 @@ def build(force: bool = False, verbose: bool = False) -> str:
             )
         # Others may be building the same: whoever renames last has made the same file.
         os.replace(made, target)
-    for other in glob.glob(os.path.join(glob.escape(folder()), NAME + ".*.so")):
-        if other != target:
-            os.unlink(other)
     return target

@@ -96,12 +96,12 @@ def _shim_allocator(library: Library, required: bool) -> Optional[Any]:
         if not required:
             return None
         raise WeirError(
-            Status.NOT_FOUND, "the shim was not built for this torch: run `python -m weir.torch build` first"
+            Status.NOT_FOUND, f"the shim was not built for this torch: run `{_build.COMMAND}` first"
         )
     try:
         return _load_shim(path).allocator(library.path)
     except (ImportError, OSError) as error:
-        text = f"the shim {path} cannot be loaded: {error}. Build it again with `python -m weir.torch build`"
+        text = f"the shim {path} cannot be loaded: {error}. Build it again with `{_build.COMMAND}`"
         if required:
             raise WeirError(Status.NOT_SUPPORTED, text) from error
         warnings.warn(text, RuntimeWarning, stacklevel=3)
@@ -195,7 +195,7 @@ def enable(
             _state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
             if missing and shim is None:
                 warnings.warn(
-                    "Weir is enabled without its shim, which `python -m weir.torch build` makes: " + "; ".join(missing),
+                    f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing),
                     RuntimeWarning,
                     stacklevel=2,
                 )
