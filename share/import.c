@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/sized.h"
@@ -30,15 +30,16 @@ static uint64_t take_over(weir_import *i)
     bool was_pumped = i->pumps != i->seen;
     i->seen = i->pumps;
     i->is_handed_over = was_pumped && !i->is_pumping; /* who pumps hands over when it is done */
+    if (i->session)
+        share_session_flush(i->session);
     if (i->is_handed_over) {
         due = weir__service_now() + SHARE_TAKE_OVER;
     } else if (!i->is_pumping) {
         if (i->session)
             share_session_drain(i->session);
-        if (i->session && !i->session->farewell && !i->is_watched) {
-            i->is_watched = true;
-            weir__service_watch(&i->job, i->session->fd);
-        }
+        i->is_watched = i->session && !i->session->farewell;
+        if (i->session)
+            share_session_watch(i->session);
     }
     pthread_mutex_unlock(&i->lock);
     return due;
@@ -47,9 +48,7 @@ static uint64_t take_over(weir_import *i)
 static uint64_t run(struct weir__job *job)
 {
     weir_import *i = import_of(job);
-    uint64_t due = take_over(i);
-    if (!share_sessions_tidy(i) && due > weir__service_now() + SHARE_TIDY_AGAIN)
-        due = weir__service_now() + SHARE_TIDY_AGAIN;
+    uint64_t due = weir__service_earlier(take_over(i), share_sessions_tidy(i));
     share_news_tell(&i->news, &i->lock, i->w);
     return due;
 }
@@ -59,6 +58,7 @@ static uint64_t run(struct weir__job *job)
 static void close_in_child(struct share_forked *forked)
 {
     weir_import *i = (weir_import *)((char *)forked - offsetof(weir_import, forked));
+    close(i->epoll_fd);
     for (struct share_session *session = i->sessions; session; session = session->next) {
         if (session->fd >= 0)
             close(session->fd);
@@ -70,6 +70,8 @@ static void destroy(weir_import *i)
 {
     if (i->wake_fd >= 0)
         close(i->wake_fd);
+    if (i->epoll_fd >= 0)
+        close(i->epoll_fd);
     pthread_cond_destroy(&i->changed);
     pthread_mutex_destroy(&i->mapping_lock);
     pthread_mutex_destroy(&i->lock);
@@ -89,9 +91,7 @@ static void end(weir_import *i)
     if (i->session)
         i->session->farewell = WIRE_GOODBYE;
     pthread_mutex_unlock(&i->lock);
-    uint64_t deadline = share_deadline(i->timeout_ms);
-    while (!share_sessions_tidy(i) && weir__service_now() < deadline)
-        i->gpu->pause(1000000);
+    share_sessions_finish(i, share_deadline(i->timeout_ms));
     share_news_tell(&i->news, &i->lock, i->w);
     unsigned leases = 0;
     for (struct share_session *session = i->sessions; session; session = session->next) {
@@ -123,6 +123,7 @@ static weir_import *new_import(weir *w, const char *socket, const weir_import_op
     i->w = w;
     i->gpu = w->gpu;
     i->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    i->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     snprintf(i->socket, sizeof i->socket, "%s", socket);
     i->timeout_ms = options->timeout_ms ? options->timeout_ms : TIMEOUT_MS;
     i->host_waits = options->host_waits;
@@ -146,20 +147,20 @@ weir_status weir_import_open(weir *w, const char *socket, const weir_import_opti
     weir_import *i = new_import(w, socket, &options);
     if (!i)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to import '%s'", socket);
-    weir_status status = i->wake_fd >= 0 ? share_session_ensure(i, share_deadline(i->timeout_ms), error)
-                                         : weir__fail(error, WEIR_NO_HOST_MEMORY, "import '%s': no eventfd: raise ulimit -n", socket);
-    if (status != WEIR_OK) {
-        destroy(i);
-        return status;
-    }
+    weir_status status = i->wake_fd >= 0 && i->epoll_fd >= 0
+                             ? share_session_ensure(i, share_deadline(i->timeout_ms), error)
+                             : weir__fail(error, WEIR_NO_HOST_MEMORY, "import '%s': no eventfd or epoll: raise ulimit -n", socket);
     /* Only now, as the thread may call CUDA, which is to go after it at exit. */
-    status = weir__service_add(&i->job, error);
+    if (status == WEIR_OK)
+        status = weir__service_add(&i->job, error);
     if (status != WEIR_OK) {
-        i->session->farewell = WIRE_GOODBYE;
-        share_sessions_tidy(i);
+        if (i->session)
+            i->session->farewell = WIRE_GOODBYE;
+        share_sessions_finish(i, share_deadline(i->timeout_ms));
         destroy(i);
         return status;
     }
+    weir__service_watch(&i->job, i->epoll_fd);
     weir__attach(w, &i->attached);
     share_forked_hold();
     share_forked_add(&i->forked, close_in_child);

@@ -21,13 +21,15 @@
 #include "lib/service.h"
 #include "share/forked.h"
 #include "share/news.h"
+#include "share/outbox.h"
 #include "share/process.h"
 #include "share/socket.h"
 #include "share/wait.h"
 #include "share/wire.h"
 
 #define SHARE_TAKE_OVER UINT64_C(10000000) /* nanoseconds without a wait, after which the service thread watches the socket */
-#define SHARE_TIDY_AGAIN UINT64_C(100000000) /* nanoseconds between two looks whether work on what an exporter left has ended */
+#define SHARE_SAID_MAX 131072 /* bytes of messages to an exporter that does not read: more than 1,024 releases */
+#define SHARE_FINISH_PAUSE UINT64_C(100000) /* nanoseconds between two looks of a thread that waits for the end of sessions */
 #define SHARE_BLOCK_MAX (UINT64_C(5248) << 20) /* CUDA crashes the process that imports a larger one (measured) */
 
 /* A block of the exporter in this process. */
@@ -65,6 +67,10 @@ struct share_session {
     gpu_pool pool;
     gpu_stream stream; /* where mappings are freed; NULL until needed. Guarded by mapping_lock */
     int farewell; /* WIRE_RETIRED: the exporter has asked for its pool back; WIRE_GOODBYE: the application closes the import; else 0 */
+    bool is_leaving;    /* nothing of it is left but the farewell: to be said, and heard */
+    uint64_t leave_by;  /* nanoseconds: then it is closed whether that was heard or not */
+    struct share_outbox outbox; /* what did not fit into the socket */
+    uint32_t watched;   /* what epoll tells the service thread of it: EPOLLIN, EPOLLOUT; 0: nothing */
     unsigned leases;
     unsigned users; /* threads that wait for something of it */
     struct share_mapped *mappings;
@@ -129,7 +135,8 @@ struct weir_import {
     weir_reader *readers;
     struct share_request *requests;
     uint32_t last_request;
-    int wake_fd; /* an eventfd: ends the wait of who pumps */
+    int wake_fd;  /* an eventfd: ends the wait of who pumps */
+    int epoll_fd; /* what the job watches: sockets that nobody pumps */
     bool is_pumping;
     bool is_connecting;
     bool is_watched;  /* by the service thread */
@@ -142,7 +149,7 @@ struct weir_import {
 
 /* Connects, unless there is a session. Without the locks. */
 weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *error);
-/* Reads what has come; with the lock. Ends the session where that is against the rules. */
+/* Sends what waits, and reads what has come; with the lock. Ends the session where that is against the rules. */
 void share_session_drain(struct share_session *session);
 /* Waits until `is_done` or the deadline (CLOCK_MONOTONIC, nanoseconds) or the end of the session; with the lock, let go meanwhile. */
 bool share_session_wait(struct share_session *session, bool (*is_done)(void *data), void *data, uint64_t deadline);
@@ -156,12 +163,26 @@ void share_session_close(struct share_session *session);
 void share_session_end(struct share_session *session);
 /* With the lock: ends it too, but the exporter, which does not answer, is told when nobody uses it any more. */
 void share_session_leave(struct share_session *session);
+/* Sends the message, or keeps it until the exporter reads. Anything but SHARE_DONE: the session has ended, or is to end. With the lock. */
 enum share_io share_session_send(struct share_session *session, const struct wire_message *message);
-/* Gives back what ended sessions still have, if no lease needs it; unmaps what is withdrawn; answers RETIRE. Takes both locks. */
-/* false: some session has ended whose blocks are still in use by work that was released; to be tried again. */
-bool share_sessions_tidy(weir_import *i);
+/* Sends what is kept. With the lock. */
+void share_session_flush(struct share_session *session);
+/* What the service thread is told of the socket is as it has to be now. With the lock. */
+void share_session_watch(struct share_session *session);
 /* What share_sessions_tidy() is to do, it does soon. */
 void share_session_wake(weir_import *i);
+
+/* Ending (leave.c). */
+
+/* Gives back what ended sessions still have, if no lease needs it; unmaps what is withdrawn; answers RETIRE. Takes both locks, and waits for
+   no exporter. Returns when to look again: WEIR__SERVICE_NEVER if nothing is left to do, else by then or when the job is woken. */
+uint64_t share_sessions_tidy(weir_import *i);
+/* The same until nothing is left to do or the deadline; who has not heard the farewell by then will not. */
+void share_sessions_finish(weir_import *i, uint64_t deadline);
+/* With the lock: a session that has nothing on the GPU says farewell, and goes once that was heard. */
+void share_session_say_farewell(struct share_session *session);
+/* Of a session that is on no list. */
+void share_session_free(struct share_session *session);
 
 /* Messages (receive.c). With the lock. false: against the rules. */
 bool share_receive_message(struct share_session *session, const struct wire_message *message);

@@ -24,6 +24,7 @@ share_libshare_la_SOURCES = \
 	%reldir%/import.c \
 	%reldir%/import.h \
 	%reldir%/lease.c \
+	%reldir%/leave.c \
 	%reldir%/mapping.c \
 	%reldir%/neighbours.c \
 	%reldir%/neighbours.h \

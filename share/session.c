@@ -6,15 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "share/import.h"
 
 #define MILLISECOND UINT64_C(1000000)
-#define PATIENCE_MS 1000
 #define DRAIN_MAX 2048 /* messages in one go, so that no exporter keeps a thread for ever */
 
 void share_program_name(char name[WIRE_NAME_SIZE])
@@ -35,16 +34,45 @@ static int milliseconds_until(uint64_t deadline)
 
 enum share_io share_session_send(struct share_session *session, const struct wire_message *message)
 {
-    unsigned char bytes[WIRE_SIZE_MAX];
     if (session->fd < 0)
         return SHARE_CLOSED;
-    enum share_io io = share_send(session->fd, bytes, wire_encode(message, bytes), -1);
-    /* What was not said cannot be said later; an exporter that does not read is taken leave of. */
-    if (io == SHARE_AGAIN)
+    enum share_io io = share_outbox_say(&session->outbox, session->fd, message, SHARE_SAID_MAX);
+    if (io == SHARE_AGAIN) {
+        /* Whoever reads the socket sends it when there is room. */
+        share_session_watch(session);
+        if (session->i->is_pumping)
+            eventfd_write(session->i->wake_fd, 1);
+        return SHARE_DONE;
+    }
+    /* An exporter that has not read all that time is taken leave of. */
+    if (io == SHARE_BROKEN)
         share_session_leave(session);
     else if (io != SHARE_DONE)
         share_session_end(session);
     return io;
+}
+
+void share_session_flush(struct share_session *session)
+{
+    enum share_io io = session->fd >= 0 ? share_outbox_flush(&session->outbox, session->fd) : SHARE_CLOSED;
+    /* What the exporter said before it closed is still there to be read. */
+    if (io != SHARE_DONE && io != SHARE_AGAIN)
+        share_outbox_clear(&session->outbox);
+    share_session_watch(session);
+}
+
+/* The service thread reads it once it has taken over, and sends what waits unless somebody pumps. */
+void share_session_watch(struct share_session *session)
+{
+    weir_import *i = session->i;
+    bool is_present = session == i->session, reads = is_present ? i->is_watched : session->is_leaving;
+    bool sends = !share_outbox_is_empty(&session->outbox) && !(is_present && i->is_pumping);
+    uint32_t events = session->fd < 0 ? 0 : (reads ? EPOLLIN : 0) | (sends ? EPOLLOUT : 0);
+    struct epoll_event event = { .events = events };
+    if (events == session->watched)
+        return;
+    epoll_ctl(i->epoll_fd, !events ? EPOLL_CTL_DEL : session->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, session->fd, &event);
+    session->watched = events;
 }
 
 void share_session_stir(weir_import *i)
@@ -56,11 +84,16 @@ void share_session_stir(weir_import *i)
 
 void share_session_close(struct share_session *session)
 {
-    if (session->fd >= 0) {
-        shutdown(session->fd, SHUT_RDWR);
-        close(session->fd);
-    }
+    if (session->fd < 0)
+        return;
+    /* A child that was made without fork() may have a copy of the socket, and epoll would go on telling of that. */
+    if (session->watched)
+        epoll_ctl(session->i->epoll_fd, EPOLL_CTL_DEL, session->fd, NULL);
+    session->watched = 0;
+    shutdown(session->fd, SHUT_RDWR);
+    close(session->fd);
     session->fd = -1;
+    share_outbox_clear(&session->outbox);
 }
 
 void share_session_end(struct share_session *session)
@@ -68,12 +101,11 @@ void share_session_end(struct share_session *session)
     weir_import *i = session->i;
     if (session->fd < 0)
         return;
-    if (i->is_watched)
-        weir__service_watch(&i->job, -1);
-    i->is_watched = false;
     share_session_close(session);
-    if (i->session == session)
+    if (i->session == session) {
         i->session = NULL;
+        i->is_watched = false;
+    }
     share_readers_leave(session);
     share_session_stir(i);
     share_session_wake(i);
@@ -112,25 +144,26 @@ void share_session_drain(struct share_session *session)
 {
     enum share_io io = SHARE_DONE;
     unsigned count = 0;
+    share_session_flush(session);
     while (session->fd >= 0 && count++ < DRAIN_MAX && (io = receive(session)) == SHARE_DONE)
         pthread_cond_broadcast(&session->i->changed);
     if (session->fd >= 0 && io != SHARE_AGAIN && io != SHARE_DONE)
         share_session_end(session);
+    share_session_watch(session);
 }
 
 /* Waits for the socket, for all who wait. The lock is let go meanwhile. */
 static void pump(struct share_session *session, uint64_t deadline)
 {
     weir_import *i = session->i;
-    struct pollfd readable[] = { { .fd = session->fd, .events = POLLIN }, { .fd = i->wake_fd, .events = POLLIN } };
-    if (i->is_watched) {
-        i->is_watched = false;
-        weir__service_watch(&i->job, -1);
-    }
+    short events = share_outbox_is_empty(&session->outbox) ? POLLIN : POLLIN | POLLOUT;
+    struct pollfd ready[] = { { .fd = session->fd, .events = events }, { .fd = i->wake_fd, .events = POLLIN } };
+    i->is_watched = false;
     i->is_pumping = true;
     i->pumps++;
+    share_session_watch(session);
     pthread_mutex_unlock(&i->lock);
-    poll(readable, 2, milliseconds_until(deadline));
+    poll(ready, 2, milliseconds_until(deadline));
     pthread_mutex_lock(&i->lock);
     i->is_pumping = false;
     eventfd_t wakes;
@@ -270,43 +303,21 @@ static weir_status begin(struct share_session *session, uint64_t deadline, weir_
     return status;
 }
 
-static enum share_io say_farewell(const struct share_session *session)
+/* Where HELLO has no answer yet it may come: an exporter that is slow must not take this process for an importer. */
+static void abandon(struct share_session *session)
 {
-    struct wire_message message = { .type = (enum wire_type)session->farewell };
-    unsigned char bytes[WIRE_SIZE_MAX];
-    if (session->farewell == WIRE_RETIRED)
-        message.u.epoch.epoch = session->epoch;
-    return share_send(session->fd, bytes, wire_encode(&message, bytes), -1);
-}
-
-/* Says farewell, and waits until the exporter has heard it, so that it lets this process in again. */
-static void take_leave(struct share_session *session)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct pollfd readable = { .fd = session->fd, .events = POLLIN };
-    /* The service thread has others to serve: a stopped exporter is not waited for long. */
-    uint64_t deadline = share_deadline(session->i->timeout_ms < PATIENCE_MS ? session->i->timeout_ms : PATIENCE_MS);
-    enum share_io io;
-    while ((io = say_farewell(session)) == SHARE_AGAIN && milliseconds_until(deadline))
-        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    while (io == SHARE_DONE || io == SHARE_AGAIN) {
-        int passed = -1;
-        size_t len;
-        int left = milliseconds_until(deadline);
-        if (left == 0 || poll(&readable, 1, left) == 0)
-            return;
-        io = share_receive(session->fd, bytes, sizeof bytes, &len, &passed);
-        if (passed >= 0)
-            close(passed);
+    weir_import *i = session->i;
+    session->farewell = WIRE_GOODBYE;
+    if (session->exporter.pidfd < 0) {
+        share_session_free(session);
+        return;
     }
-}
-
-static void free_session(struct share_session *session)
-{
-    share_session_close(session);
-    if (session->exporter.pidfd >= 0)
-        share_process_close(&session->exporter);
-    free(session);
+    pthread_mutex_lock(&i->lock);
+    session->next = i->sessions;
+    i->sessions = session;
+    share_session_say_farewell(session);
+    pthread_mutex_unlock(&i->lock);
+    share_session_wake(i);
 }
 
 static weir_status connect_anew(weir_import *i, uint64_t deadline, weir_error *error)
@@ -318,12 +329,7 @@ static weir_status connect_anew(weir_import *i, uint64_t deadline, weir_error *e
     session->fd = session->exporter.pidfd = -1;
     weir_status status = begin(session, deadline, error);
     if (status != WEIR_OK) {
-        session->farewell = WIRE_GOODBYE;
-        if (session->epoch)
-            take_leave(session);
-        else if (session->exporter.pidfd >= 0)
-            say_farewell(session); /* HELLO may be answered yet: an exporter that is slow must not take this process for an importer */
-        free_session(session);
+        abandon(session);
         return status;
     }
     pthread_mutex_lock(&i->lock);
@@ -363,8 +369,8 @@ static void give_back(weir_import *i, uint64_t deadline)
 {
     bool is_left = true;
     while (is_left) {
-        if (!share_sessions_tidy(i))
-            i->gpu->pause(100000);
+        if (share_sessions_tidy(i) != WEIR__SERVICE_NEVER)
+            i->gpu->pause(SHARE_FINISH_PAUSE);
         /* Who tidies up keeps what takes its leave off the list, with mapping_lock. */
         pthread_mutex_lock(&i->mapping_lock);
         pthread_mutex_lock(&i->lock);
@@ -406,110 +412,4 @@ weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *
     pthread_cond_broadcast(&i->changed);
     pthread_mutex_unlock(&i->lock);
     return status;
-}
-
-/* Tidying up ----------------------------------------------------------------------------------------------------------------------------- */
-
-/* A block that is to be unmapped, and that nobody uses. With the lock. */
-static struct share_mapped *next_withdrawn(struct share_session *session)
-{
-    struct share_mapped **link = &session->mappings, *mapped;
-    while ((mapped = *link) && (!mapped->is_withdrawn || mapped->leases))
-        link = &mapped->next;
-    if (mapped)
-        *link = mapped->next;
-    return mapped;
-}
-
-/* With mapping_lock. */
-static void unmap_withdrawn(struct share_session *session)
-{
-    weir_import *i = session->i;
-    for (;;) {
-        pthread_mutex_lock(&i->lock);
-        struct share_mapped *mapped = next_withdrawn(session);
-        pthread_mutex_unlock(&i->lock);
-        if (!mapped)
-            return;
-        struct wire_message message = { .type = WIRE_UNMAPPED, .u.block.block = mapped->id };
-        share_mapped_free(session, mapped);
-        pthread_mutex_lock(&i->lock);
-        share_session_send(session, &message);
-        pthread_mutex_unlock(&i->lock);
-    }
-}
-
-/* The first session that is to be given back: it has ended, or the exporter wants its pool. With the lock: takes it from the list. */
-static struct share_session *next_finished(weir_import *i)
-{
-    struct share_session **link = &i->sessions, *session;
-    while ((session = *link) && (session->leases || session->users || (session->fd >= 0 && !session->farewell)))
-        link = &session->next;
-    if (!session)
-        return NULL;
-    *link = session->next;
-    share_readers_leave(session);
-    if (session == i->session) {
-        i->session = NULL;
-        if (i->is_watched)
-            weir__service_watch(&i->job, -1);
-        i->is_watched = false;
-    }
-    return session;
-}
-
-/* With mapping_lock: what is on the GPU of a session that nobody needs; and it. */
-static void finish(struct share_session *session)
-{
-    share_session_unmap(session);
-    if (session->fd >= 0)
-        take_leave(session);
-    free_session(session);
-}
-
-/* Whether all that was released has ended; our own events, which no capture has. With mapping_lock. */
-static bool is_quiet(const struct share_session *session)
-{
-    for (unsigned n = 0; n < WIRE_LEASES_MAX; n++)
-        if (session->numbers[n].is_recorded) {
-            int code = session->i->gpu->event_query(session->numbers[n].behind);
-            session->i->gpu->forget_error(code);
-            if (code == GPU_NOT_READY)
-                return false;
-        }
-    return true;
-}
-
-bool share_sessions_tidy(weir_import *i)
-{
-    struct share_session *finished, *busy = NULL, *next;
-    enum gpu_capture_mode mode = weir__relaxed_begin(i->gpu);
-    pthread_mutex_lock(&i->mapping_lock);
-    pthread_mutex_lock(&i->lock);
-    struct share_session *session = i->session;
-    pthread_mutex_unlock(&i->lock);
-    if (session)
-        unmap_withdrawn(session);
-    do {
-        pthread_mutex_lock(&i->lock);
-        finished = next_finished(i);
-        pthread_mutex_unlock(&i->lock);
-        if (finished && is_quiet(finished)) {
-            finish(finished);
-        } else if (finished) {
-            finished->next = busy;
-            busy = finished;
-        }
-    } while (finished);
-    bool is_tidy = !busy;
-    pthread_mutex_lock(&i->lock);
-    for (; busy; busy = next) {
-        next = busy->next;
-        busy->next = i->sessions;
-        i->sessions = busy;
-    }
-    pthread_mutex_unlock(&i->lock);
-    pthread_mutex_unlock(&i->mapping_lock);
-    weir__relaxed_end(i->gpu, mode);
-    return is_tidy;
 }

@@ -57,6 +57,7 @@ share_stage_tests = \
 	tests/share/faults \
 	tests/share/flow \
 	tests/share/hand_over \
+	tests/share/late \
 	tests/share/neighbours \
 	tests/share/neighbours_die \
 	tests/share/neighbours_strange \
@@ -75,6 +76,8 @@ tests_share_flow_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_flow_LDADD = tests/share/libstage.la
 tests_share_hand_over_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_hand_over_LDADD = tests/share/libstage.la
+tests_share_late_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_late_LDADD = tests/share/libstage.la
 tests_share_neighbours_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_LDADD = tests/share/libstage.la
 tests_share_neighbours_SOURCES = tests/share/neighbours.c tests/share/neighbourhood.c tests/share/neighbourhood.h
