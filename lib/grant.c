@@ -4,7 +4,7 @@
 #include "lib/fast.h"
 #include "lib/flush.h"
 
-#define CAP_SHARE 8 /* the caches of a pool have at most this part of its max_size */
+#define CAP_SHARE 8              /* the caches of a pool have at most this part of its max_size */
 #define STEP (UINT64_C(1) << 20) /* bytes that are granted, or taken back, at a time */
 #define BATCH 64                 /* streams that are looked at in one go */
 #define BLOCKS 64                /* and blocks that are taken from one */
@@ -39,8 +39,8 @@ bool weir__grant_ask(weir_pool *pool, struct weir__cache *cache, uint64_t bytes,
         more = need > STEP ? need : STEP;
         more = more < room ? more : room;
         more = more < own - cache->granted ? more : own - cache->granted;
-    } while (!atomic_compare_exchange_weak_explicit(&pool->cache_granted, &granted, granted + more, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (
+        !atomic_compare_exchange_weak_explicit(&pool->cache_granted, &granted, granted + more, memory_order_relaxed, memory_order_relaxed));
     cache->granted += more;
     return true;
 }
@@ -55,8 +55,8 @@ void weir__grant_return(weir_pool *pool, struct weir__cache *cache, uint64_t kee
 
 /* Taking back -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Whether a stream has freed nothing into its cache while others were refused `patience` times. Takes no lock, since a busy stream would lose
-   its bias by that. */
+/* Whether a stream has freed nothing into its cache while others were refused `patience` times. Takes no lock, since a busy stream would
+   lose its bias by that. */
 static bool is_idle(weir_stream *stream, uint64_t now, uint64_t patience)
 {
     uint64_t keeps = atomic_load_explicit(&stream->cache.keeps, memory_order_relaxed);

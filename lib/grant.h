@@ -3,9 +3,9 @@
  * grant.h - which part of a pool's cache.per_device each of its streams has.
  *
  * A stream is granted its part in steps, and keeps it while it works, so that the shared counter is met on the slow path only. Who finds no
- * room is refused; it does not rob streams that are as busy as itself, or all would lose. But a stream that has freed nothing into its cache
- * while others were refused often is idle: its blocks go to CUDA, some at a time, and its part to who needs it. If it comes back soon and is
- * refused in its turn, it was not idle but slow: from then on twice as many refusals are waited for.
+ * room is refused; it does not rob streams that are as busy as itself, or all would lose. But a stream that has freed nothing into its
+ * cache while others were refused often is idle: its blocks go to CUDA, some at a time, and its part to who needs it. If it comes back soon
+ * and is refused in its turn, it was not idle but slow: from then on twice as many refusals are waited for.
  */
 #ifndef WEIR_LIB_GRANT_H
 #define WEIR_LIB_GRANT_H

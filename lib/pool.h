@@ -21,7 +21,7 @@
 struct weir__device;
 struct weir__retired;
 
-#define WEIR__GROWTH_STEP (UINT64_C(32) << 20) /* CUDA's pools grow in steps of so many bytes (measured) */
+#define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
 
 /* What a default pool was before Weir configured it, in the order of the attributes that are put back. */
 #define WEIR__SAVED_COUNT 4

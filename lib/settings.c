@@ -201,10 +201,12 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
         return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
                              "%s is above the %s that the driver enforces since this pool was opened: lower it, or close and open again",
                              max_size ? weir__bytes(a, max_size) : "none", weir__bytes(b, pool->native_max));
-    if (pool->small_below && max_size && max_size < 2 * WEIR__GROWTH_STEP)
+    if (max_size && max_size < policy_pool_least(entry))
         return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
-                             "%s leaves no room for a pool and its small twin, which grow by %s each: write %s or more, or small_below: 0",
-                             weir__bytes(a, max_size), weir__bytes(b, WEIR__GROWTH_STEP), weir__bytes(c, 2 * WEIR__GROWTH_STEP));
+                             "%s of device %d leaves no room for a pool%s by %s%s: write %s or more%s", weir__bytes(a, max_size),
+                             pool->device->index, pool->small_below ? " and its small twin, which grow" : ", which grows",
+                             weir__bytes(b, WEIR__GROWTH_STEP), pool->small_below ? " each" : " at a time",
+                             weir__bytes(c, policy_pool_least(entry)), pool->small_below ? ", or small_below: 0" : "");
     return check_peers(pool, policy, entry, error);
 }
 

@@ -114,6 +114,16 @@ static bool is_larger(const struct policy_size *a, const struct policy_size *b)
     return a->kind == b->kind && a->value > b->value;
 }
 
+/* A share of the device's memory is checked when the device is known. */
+static void check_cap(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->max_size.kind != POLICY_SIZE_BYTES || pool->max_size.value >= policy_pool_least(pool))
+        return;
+    fail(report, pool, "max_size",
+         pool->small_below ? "leaves no room for a pool and its small twin, which grow by 32MiB each; write 64MiB or more, or small_below: 0"
+                           : "leaves no room for a pool, which grows by 32MiB at a time; write 32MiB or more");
+}
+
 static void check_sizes(const struct policy_pool *pool, struct policy_report *report)
 {
     if (pool->ipc == POLICY_IPC_NONE && is_larger(&pool->initial_size, &pool->release_threshold))
@@ -255,6 +265,7 @@ void policy_check(const struct policy *policy, struct policy_report *report)
         check_share(pool, report);
         check_backing(pool, report);
         check_location(pool, report);
+        check_cap(pool, report);
         check_sizes(pool, report);
         check_cache(pool, report);
         check_peers(pool, report);

@@ -192,7 +192,8 @@ static const struct policy_key pool_keys[] = {
         .live = true,
         .initial = "none",
         .write = SIZES_WRITE ", or none",
-        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap.",
+        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap. Pool and "
+                "twin grow by 32MiB each, so less than 64MiB, or 32MiB without a twin, is refused.",
     },
     {
         .name = "small_below",
@@ -302,7 +303,8 @@ static const struct policy_key pool_keys[] = {
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
         .help = "The most that all caches of this pool on one device hold together, and never more than an eighth of max_size, or of "
-                "the device's memory. A stream for which nothing is left takes it from those that are idle. Less than per_stream is refused.",
+                "the device's memory. A stream for which nothing is left takes it from those that are idle. Less than per_stream is "
+                "refused.",
     },
     {
         .name = "cache.largest",

@@ -79,6 +79,11 @@ struct policy_place policy_stream_place(const struct policy *policy, const struc
 
 /* Sizes -------------------------------------------------------------------------------------------------------------------------------- */
 
+uint64_t policy_pool_least(const struct policy_pool *pool)
+{
+    return pool->small_below ? 2 * POLICY_GROWTH_STEP : POLICY_GROWTH_STEP;
+}
+
 uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory)
 {
     switch (size.kind) {

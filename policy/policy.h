@@ -83,6 +83,8 @@ struct policy_names {
 
 /* The policy --------------------------------------------------------------------------------------------------------------------------- */
 
+#define POLICY_GROWTH_STEP (UINT64_C(32) << 20) /* CUDA's pools grow in steps of so many bytes (measured) */
+
 struct policy_pool {
     char *name;
     struct policy_devices devices;
@@ -205,6 +207,9 @@ struct policy_place policy_stream_place(const struct policy *policy, const struc
 
 /* Bytes of a size on a device of device_memory bytes: NONE is 0, ALL is UINT64_MAX. */
 uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory);
+
+/* The least max_size under which the pool can serve anything: a growth step for it, and one for its small twin. */
+uint64_t policy_pool_least(const struct policy_pool *pool);
 
 /*
  * What a reload may not change: adds an error for each key that is not live and differs, and for each pool or stream that came or went,

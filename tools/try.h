@@ -23,7 +23,6 @@
 #define TRY_STREAMS_MAX 4 /* streams that one worker has on one pool */
 #define TRY_SMALLEST 512  /* bytes of the smallest request */
 #define TRY_LARGEST (64 << 20)
-#define TRY_PAGE (UINT64_C(2) << 20)       /* GPU memory is mapped in units of it */
 #define TRY_POOL_STEP (UINT64_C(32) << 20) /* pools grow by it (measured on an H200, driver 580) */
 
 /* One pool of the policy on one device. */

@@ -314,12 +314,6 @@ static void blame(struct try_run *run, const struct try_worker *worker)
         if (other->blamed == pool)
             return;
     try_fail(run, "%s", worker->reason);
-    if (pool->max_size && pool->policy->small_below && pool->max_size < 2 * TRY_POOL_STEP)
-        try_fail(run,
-                 "the max_size of pool '%s' is below %s: CUDA grows a pool and its small twin by %s each; raise it, or set small_below: 0",
-                 pool->policy->name, SIZE_TEXT(2 * TRY_POOL_STEP), SIZE_TEXT(TRY_POOL_STEP));
-    else if (pool->max_size && pool->max_size < TRY_PAGE)
-        try_fail(run, "the max_size of pool '%s' is below %s, the least that CUDA maps; raise it", pool->policy->name, SIZE_TEXT(TRY_PAGE));
 }
 
 static void add_up(struct try_run *run, const struct try_worker *worker)

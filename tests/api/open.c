@@ -237,6 +237,8 @@ static const struct refusal {
       "above release_threshold" },
     { "memory=1GiB", "weir: 1\npools:\n  a:\n    max_size: 25%\n    initial_size: 512MiB\n", WEIR_BAD_POLICY, 5, 19, "above max_size" },
     { "memory=1GiB", "weir: 1\npools:\n  a:\n    max_size: 256MiB\n    initial_size: 50%\n", WEIR_BAD_POLICY, 5, 19, "above max_size" },
+    { "memory=1GiB", "weir: 1\npools:\n  a:\n    max_size: 6%\n", WEIR_BAD_POLICY, 4, 15, "write 64 MiB or more, or small_below: 0" },
+    { "memory=1GiB", "weir: 1\npools:\n  a:\n    max_size: 3%\n    small_below: 0\n", WEIR_BAD_POLICY, 4, 15, "write 32 MiB or more" },
     { NULL,
       "weir: 1\ndefaults: { pool: a }\npools:\n  a:\n    current: true\n    devices: [0]\n  b:\n    current: true\n"
       "    devices: [GPU-00000000-0000-0000-0000-000000000000]\n",

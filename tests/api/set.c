@@ -43,6 +43,23 @@ START_TEST(keys_that_were_set_before_stay_set)
 }
 END_TEST
 
+START_TEST(cap_under_which_nothing_could_be_served_is_refused_and_the_pool_serves_on)
+{
+    static const char *const caps[] = { "pools.a.max_size=1MiB", "pools.a.max_size=1%", "pools.b.max_size=40MiB", "pools.b.max_size=6%" };
+    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\ndefaults: { pool: a }\npools: { a: { small_below: 0 }, b: {} }\n");
+    ck_assert_int_eq(weir__policy_set(w, caps[_i], &error), WEIR_BAD_POLICY);
+    ck_assert_msg(strstr(error.text, "leaves no room for a pool") != NULL, "%s", error.text);
+    ck_assert_str_eq(error.file, "weir set");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(48))), WEIR_OK);
+    weir_stream_close(s);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 START_TEST(key_that_is_not_live_is_refused_by_name)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -244,6 +261,7 @@ int main(void)
     TCase *set = suite_case(suite, "set", 0);
     tcase_add_test(set, key_that_is_set_takes_effect);
     tcase_add_test(set, keys_that_were_set_before_stay_set);
+    tcase_add_loop_test(set, cap_under_which_nothing_could_be_served_is_refused_and_the_pool_serves_on, 0, 4);
     tcase_add_test(set, key_that_is_not_live_is_refused_by_name);
     tcase_add_test(set, value_that_the_device_refuses_changes_nothing);
     tcase_add_test(set, keeper_can_be_switched_on_and_off_by_a_job_of_its_own_thread);

@@ -80,18 +80,18 @@ check "host_pool_runs_out_at_its_cap" says "$out" "Pool 'host', device 0, step '
 policy tiny.yaml <<'YAML'
 weir: 1
 pools:
-  tiny: { max_size: 4MiB, small_below: 0 }
+  tiny: { max_size: 32MiB, small_below: 0 }
 YAML
 check "tiny_cap_passes" tried '' 0 --threads=8 tiny.yaml
-check "too_small_a_pool_for_callbacks_is_skipped_with_the_reason" says "$out" "step 'callbacks': skipped" "too little (4 MiB)"
+check "too_small_a_pool_for_callbacks_is_skipped_with_the_reason" says "$out" "step 'callbacks': skipped" "too little (32 MiB)"
 
 policy hopeless.yaml <<'YAML'
 weir: 1
 pools:
-  p: { max_size: 64KiB, small_below: 0 }
+  p: { max_size: 1%, small_below: 0 }
 YAML
-check "cap_below_the_pages_of_cuda_exits_1" tried '' 1 hopeless.yaml
-check "cap_below_the_pages_of_cuda_is_told_what_would_help" says "$out" "max_size of pool 'p' is below 2 MiB"
+check "cap_below_what_a_pool_grows_by_exits_1" tried memory=1GiB 1 hopeless.yaml
+check "cap_below_what_a_pool_grows_by_is_told_what_would_help" says "$err" "which grows by 32 MiB at a time: write 32 MiB or more"
 
 policy bad.yaml <<'YAML'
 weir: 1
