@@ -45,7 +45,7 @@ static int run_main(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    /* A reader that went away shall be an error like a full disk, reported below, and not a silent death in the middle of GPU work. */
+    /* A reader that went away must not be the death of a process in the middle of GPU work. */
     signal(SIGPIPE, SIG_IGN);
     int status = run_main(argc, argv);
     return terminal_close_stdout() ? status : EXIT_TROUBLE;

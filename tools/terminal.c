@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,10 +81,19 @@ void progress_clear(void)
     bar_drawn = false;
 }
 
+/* Whoever read it has what he wanted, as head(1) has. */
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && out.revents & (POLLERR | POLLHUP);
+}
+
 bool terminal_close_stdout(void)
 {
-    bool failed = ferror(stdout);
     errno = 0;
+    bool failed = ferror(stdout) || fflush(stdout);
+    if (failed && reader_is_gone())
+        return true;
     if (fclose(stdout) == 0 && !failed)
         return true;
     if (errno)

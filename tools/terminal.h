@@ -32,7 +32,8 @@ void progress_draw(double fraction, const char *text);
 /* Removes it. */
 void progress_clear(void);
 
-/* Flushes and closes stdout; false, after an error on stderr, if something that was printed did not arrive. */
+/* Flushes and closes stdout; false, after an error on stderr, if something that was printed did not arrive. A pipe that nobody reads any
+   more is none. */
 bool terminal_close_stdout(void);
 
 #endif
