@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/command.h"
+#include "tools/paragraph.h"
 #include "tools/terminal.h"
 
 #include <errno.h>
@@ -253,12 +254,13 @@ static void print_option(char letter, const char *name, const char *placeholder,
     if (letter)
         snprintf(before, sizeof(before), "-%c, ", letter);
     snprintf(text, sizeof(text), "%s--%s%s%s", before, name, placeholder ? "=" : "", placeholder ? placeholder : "");
-    printf("  %-33s %s\n", text, help);
+    paragraph_print_item(text, 33, help);
 }
 
 void command_help_one(const struct command *command)
 {
-    printf("Usage: weir %s [OPTION]...%s%s\n\n%s\n", command->name, *command->operands ? " " : "", command->operands, command->details);
+    printf("Usage: weir %s [OPTION]...%s%s\n\n", command->name, *command->operands ? " " : "", command->operands);
+    paragraph_print(command->details);
     style_line(stdout, STYLE_STRONG, "\nOptions");
     for (const struct command_option *option = command->options; option->name; option++)
         print_option(option->letter, option->name, option->placeholder, option->help);
@@ -270,21 +272,26 @@ void command_help_one(const struct command *command)
 
 void command_help_all(void)
 {
+    static const char *const examples[][2] = {
+        {"weir try", "try the policy in force on the GPU"},
+        {"WEIR_GPU=sim weir try", "the same on the simulator, without a GPU"},
+        {"weir check policy.yaml", "find every error in a file"},
+        {"weir ps", "see the live processes and what their pools hold"},
+        {"weir leases", "see who holds what of shared pools"},
+        {"weir help try", "all about one subcommand"},
+    };
     puts("Usage: weir SUBCOMMAND [OPTION]... [ARGUMENT]...\n"
-         "       weir --version\n\n"
-         "GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out, runs PyTorch on its pools,\n"
-         "shows live processes and changes them, and shows who holds what of pools that processes share.");
+         "       weir --version\n");
+    paragraph_print("GPU memory pools from a policy file: checks policies, shows what devices can do, tries a policy out, runs PyTorch on its "
+                    "pools, shows live processes and changes them, and shows who holds what of pools that processes share.");
     style_line(stdout, STYLE_STRONG, "\nSubcommands");
     for (const struct command *const *at = commands; *at; at++)
-        printf("  %-10s %s\n", (*at)->name, (*at)->summary);
+        paragraph_print_item((*at)->name, 10, (*at)->summary);
     style_line(stdout, STYLE_STRONG, "\nExamples");
-    puts("  weir try                    try the policy in force on the GPU\n"
-         "  WEIR_GPU=sim weir try       the same on the simulator, without a GPU\n"
-         "  weir check policy.yaml      find every error in a file\n"
-         "  weir ps                     see the live processes and what their pools hold\n"
-         "  weir leases                 see who holds what of shared pools\n"
-         "  weir help try               all about one subcommand\n");
-    puts("Environment: WEIR_POLICY names the policy file, WEIR_CONF overrides keys, WEIR_GPU is cuda or sim, WEIR_SIM sets up the\n"
-         "simulator, XDG_RUNTIME_DIR has the sockets of processes and shared pools, WEIR_CONTROL_DIR those of processes for\n"
-         "containers, NO_COLOR turns colours off. More in weir(1) and weir-policy(5).");
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
+        paragraph_print_item(examples[i][0], 24, examples[i][1]);
+    putchar('\n');
+    paragraph_print("Environment: WEIR_POLICY names the policy file, WEIR_CONF overrides keys, WEIR_GPU is cuda or sim, WEIR_SIM sets up the "
+                    "simulator, XDG_RUNTIME_DIR has the sockets of processes and shared pools, WEIR_CONTROL_DIR those of processes for "
+                    "containers, NO_COLOR turns colours off. More in weir(1) and weir-policy(5).");
 }

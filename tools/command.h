@@ -59,7 +59,7 @@ struct command {
     const char *operands; /* "FILE..." as the usage line shows it, or "" */
     int operands_min, operands_max;
     bool operands_end_options; /* what stands behind the first operand belongs to it, dashes or not */
-    const char *details; /* whole sentences, lines already broken */
+    const char *details; /* whole sentences, in paragraphs (paragraph.h) */
     const char *example; /* one or more lines to copy */
     const struct command_option *options;
     int (*run)(const struct command_call *call); /* returns an exit status */

@@ -27,6 +27,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/metrics.c \
 	%reldir%/observe.c \
 	%reldir%/observe.h \
+	%reldir%/paragraph.c \
+	%reldir%/paragraph.h \
 	%reldir%/processes.c \
 	%reldir%/processes.h \
 	%reldir%/ps.c \

@@ -19,6 +19,34 @@ for name in check show devices try run ps trim set reload metrics leases evict h
 done
 check "help_alone_is_the_whole_help" exits 0 help
 
+# fits COLUMNS ARGUMENT…: no line of what the command prints is longer, with that value of the variable ("": without it).
+fits() (
+    unset COLUMNS
+    [ -z "$1" ] || export COLUMNS="$1"
+    columns=${1:-80}
+    shift
+    exits 0 "$@" && awk -v columns="$columns" 'length > columns { print; bad = 1 } END { exit bad }' "$out"
+)
+whole_help_fits() {
+    for subcommand in '' check show devices try run ps top trim set reload metrics leases evict help; do
+        # shellcheck disable=SC2086 # none at all for the list
+        fits "$1" help $subcommand || return 1
+    done
+}
+check "help_fits_80_columns" whole_help_fits ''
+check "help_fits_the_columns_that_there_are" whole_help_fits 76
+check "help_is_as_wide_as_the_columns_that_there_are" fits 132 help try
+check "wide_help_uses_its_columns" grep -q '.\{100\}' "$out"
+check "strange_columns_are_80" fits '' help try
+cp "$out" "$tap_dir/plain"
+for strange in 0 -5 x 80x 99999999999999999999; do
+    check "columns_${strange}_are_80" env COLUMNS="$strange" sh -c '"$1" help try | cmp - "$2"' sh "$weir" "$tap_dir/plain"
+done
+narrow() {
+    COLUMNS=20 exits 0 help ps && says "$out" '      --json' '          print one'
+}
+check "where_columns_are_few_the_text_stands_below_its_option" narrow
+
 check "no_subcommand_exits_2" exits 2
 check "no_subcommand_is_answered_with_the_way_on" says "$err" "weir --help"
 check "misspelt_subcommand_exits_2" exits 2 chekc
