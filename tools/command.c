@@ -15,38 +15,6 @@ enum { CODE_HELP = 256, CODE_COLOR, CODE_FIRST };
 
 #define NAME_MAX_LEN 64 /* longer words are never a misspelt name of ours */
 
-void complain(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("weir: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
-
-void *must(void *ptr)
-{
-    if (!ptr) {
-        complain("out of host memory");
-        exit(EXIT_TROUBLE);
-    }
-    return ptr;
-}
-
-char *make_text(const char *format, va_list args)
-{
-    va_list again;
-    va_copy(again, args);
-    int len = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    size_t room = (size_t)(len < 0 ? 0 : len) + 1;
-    char *text = must(malloc(room));
-    text[0] = '\0';
-    vsnprintf(text, room, format, args);
-    return text;
-}
-
 /* How many letters must be added, dropped or changed to make one word of the other. */
 static size_t distance(const char *a, const char *b)
 {
@@ -203,6 +171,14 @@ static int missing_argument(const struct command *command, const char *word)
     return EXIT_TROUBLE;
 }
 
+static bool wants_json(const struct command *command, const struct command_call *call)
+{
+    for (size_t i = 0; command->options[i].name; i++)
+        if (strcmp(command->options[i].name, "json") == 0)
+            return call->options[i].given;
+    return false;
+}
+
 int command_run(const struct command *command, int argc, char **argv)
 {
     struct getopt_tables tables;
@@ -244,7 +220,11 @@ int command_run(const struct command *command, int argc, char **argv)
         fprintf(stderr, "Usage: weir %s [OPTION]...%s%s\n", command->name, *command->operands ? " " : "", command->operands);
         return EXIT_TROUBLE;
     }
-    return command->run(&call);
+    if (wants_json(command, &call))
+        complaints_begin();
+    int status = command->run(&call);
+    complaints_end(status);
+    return status;
 }
 
 static void print_option(char letter, const char *name, const char *placeholder, const char *help)

@@ -7,7 +7,8 @@
 #ifndef WEIR_COMMAND_H
 #define WEIR_COMMAND_H
 
-#include <stdarg.h>
+#include "tools/complain.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -80,14 +81,5 @@ int command_run(const struct command *command, int argc, char **argv);
 /* Prints the help of one subcommand, or of the whole command, on stdout. */
 void command_help_one(const struct command *command);
 void command_help_all(void);
-
-/* "weir: " and the message on stderr, with a newline. */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Passes ptr on; without host memory (NULL) there is nothing left to do, so it says so and ends the process. */
-void *must(void *ptr);
-
-/* vsprintf() into a new string, the caller's to free(). */
-char *make_text(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 #endif

@@ -71,8 +71,16 @@ static void lead_in(struct json *json, const char *key)
     }
 }
 
+static bool was_begun;
+
+bool json_was_begun(void)
+{
+    return was_begun;
+}
+
 static void begin(struct json *json, const char *key, bool is_array)
 {
+    was_begun = true;
     lead_in(json, key);
     fputc(is_array ? '[' : '{', json->out);
     json->is_array[json->depth] = is_array;

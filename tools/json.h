@@ -23,6 +23,9 @@ struct json {
 
 #define JSON_INIT(stream) { .out = (stream) }
 
+/* Whether any document was begun in this process. */
+bool json_was_begun(void);
+
 void json_object(struct json *json, const char *key);
 void json_array(struct json *json, const char *key);
 /* Ends the innermost object or array; the outermost one with a newline. */

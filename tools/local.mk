@@ -14,6 +14,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/command.c \
 	%reldir%/command.h \
 	%reldir%/commands.c \
+	%reldir%/complain.c \
+	%reldir%/complain.h \
 	%reldir%/devices.c \
 	%reldir%/evict.c \
 	%reldir%/format.c \

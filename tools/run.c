@@ -69,8 +69,8 @@ static int check_policy(const char *operand)
 {
     struct policy *policy = NULL;
     char *text = NULL;
-    if (operand && strcmp(operand, "-") == 0) {
-        complain("run: --policy=-: name a file, since each process of the command reads it");
+    if (operand && source_is_stream(operand)) {
+        complain("run: --policy=%s: name a file, since each process of the command reads it", operand);
         return EXIT_TROUBLE;
     }
     int status = source_load(operand, &policy, &text);

@@ -6,10 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool is_stdin(const char *path)
 {
     return strcmp(path, "-") == 0;
+}
+
+bool source_is_stream(const char *path)
+{
+    struct stat info;
+    return is_stdin(path) || (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
 }
 
 const char *source_name(const char *path)
@@ -40,30 +47,15 @@ int source_read(const char *path, char **text, size_t *len)
 
 void source_print_errors(const struct policy_errors *errors)
 {
-    for (size_t i = 0; i < errors->count; i++) {
-        int len = policy_error_format(&errors->items[i], NULL, 0);
-        if (len < 0)
-            continue;
-        char *line = must(malloc((size_t)len + 1));
-        policy_error_format(&errors->items[i], line, (size_t)len + 1);
-        fprintf(stderr, "%s\n", line);
-        free(line);
-    }
+    for (size_t i = 0; i < errors->count; i++)
+        complain_of_policy(&errors->items[i]);
 }
 
 void source_json_errors(struct json *json, const struct policy_errors *errors)
 {
     json_array(json, "errors");
-    for (size_t i = 0; i < errors->count; i++) {
-        const struct policy_error *error = &errors->items[i];
-        json_object(json, NULL);
-        json_string(json, "file", error->file);
-        json_uint(json, "line", error->line);
-        json_uint(json, "column", error->column);
-        json_string(json, "path", error->path);
-        json_string(json, "message", error->message);
-        json_end(json);
-    }
+    for (size_t i = 0; i < errors->count; i++)
+        complaint_json(json, &errors->items[i]);
     json_end(json);
 }
 
@@ -76,30 +68,32 @@ int source_exit(enum policy_status status)
     return status == POLICY_BAD ? EXIT_FAILED : EXIT_TROUBLE;
 }
 
+/* Reads what can be read only once, as the library refuses it. */
+static int load_stream(const char *operand, struct policy_errors *errors, struct policy **policy, char **text)
+{
+    size_t len = 0;
+    int error = source_read(operand, text, &len);
+    if (error) {
+        complain("cannot read %s: %s", source_name(operand), strerror(error));
+        return EXIT_TROUBLE;
+    }
+    enum policy_status status = policy_parse(*text, len, source_name(operand), getenv("WEIR_CONF"), errors, policy);
+    /* The library takes the text as a string; the parser has refused any NUL within by now. */
+    *text = must(realloc(*text, len + 1));
+    (*text)[len] = '\0';
+    return source_exit(status);
+}
+
 int source_load(const char *operand, struct policy **policy, char **text)
 {
     struct policy_errors errors = {0};
-    enum policy_status status;
     *text = NULL;
-    if (operand && is_stdin(operand)) {
-        size_t len = 0;
-        int error = source_read(operand, text, &len);
-        if (error) {
-            complain("cannot read standard input: %s", strerror(error));
-            return EXIT_TROUBLE;
-        }
-        status = policy_parse(*text, len, source_name(operand), getenv("WEIR_CONF"), &errors, policy);
-        /* The library takes the text as a string; the parser has refused any NUL within by now. */
-        *text = must(realloc(*text, len + 1));
-        (*text)[len] = '\0';
-    } else {
-        status = policy_load(operand, &errors, policy);
-    }
+    int status = operand && source_is_stream(operand) ? load_stream(operand, &errors, policy, text) : source_exit(policy_load(operand, &errors, policy));
     source_print_errors(&errors);
     policy_errors_clear(&errors);
-    if (status != POLICY_OK) {
+    if (status != EXIT_GOOD) {
         free(*text);
         *text = NULL;
     }
-    return source_exit(status);
+    return status;
 }

@@ -47,4 +47,7 @@ check_json "json_has_each_device" '[x["device"] for x in d["devices"]] == [0, 1]
 check_json "json_has_the_peers" '[x["reachable_from"] for x in d["devices"]] == [[1], [0]]'
 check_json "json_has_a_reason_for_each_missing_feature" \
     'all(f["supported"] == (f["why_not"] is None) for x in d["devices"] for f in x["features"])'
+check "json_without_a_device_exits_1" on devices=0 1 devices --json
+check "json_without_a_device_is_all_that_is_said" is_empty "$err"
+check_json "json_without_a_device_has_the_reason" '"WEIR_GPU=sim" in d["errors"][0]["message"] and d["status"] == 1'
 done_testing

@@ -41,7 +41,7 @@ check_json "json_has_the_device" "[(x['index'], x['uuid'][:4], x['memory'], sort
 check "process_is_named_by_its_socket" asks 0 ps "$sockets/$one.1"
 check "process_is_named_with_the_number_of_its_weir" asks 0 ps "$one.1"
 check "list_as_json_exits_2" exits 2 ps --list=pids --json
-check "list_as_json_says_what_to_give" says "$err" "--list and --json"
+check "list_as_json_says_what_to_give" says "$out" "--list and --json"
 nobody_here() {
     WEIR_CONTROL_DIR="$tap_dir/elsewhere" exits 0 ps
 }

@@ -69,6 +69,18 @@ from_stdin() {
     "$weir" show - <named.yaml >"$out" 2>"$err"
 }
 check "dash_reads_standard_input" from_stdin
+from_pipe() {
+    # shellcheck disable=SC2002 # a pipe is what is asked for
+    cat "$1" | "$weir" show /dev/stdin >"$out" 2>"$err"
+}
+check "pipe_is_read" from_pipe named.yaml
+check "pipe_is_named" says "$out" "Policy: /dev/stdin (named on the command line)"
+check "value_from_a_pipe_has_its_line" row pools.frames.max_size 4GiB "live /dev/stdin:4"
+bad_pipe() {
+    ! from_pipe bad.yaml && says "$err" "/dev/stdin:1:7:"
+}
+check "bad_policy_from_a_pipe_is_explained" bad_pipe
+check "directory_exits_2" exits 2 show .
 
 json_overridden() {
     WEIR_CONF=pools.frames.max_size=2GiB exits 0 show --json named.yaml
@@ -78,4 +90,16 @@ check_json "json_names_the_policy" 'd["policy"] == "named.yaml"'
 check_json "json_has_each_origin" \
     '{v["key"]: (v["value"], v["file"], v["live"]) for v in d["values"]}["pools.frames.max_size"] == ("2GiB", "WEIR_CONF", True)'
 check_json "json_default_has_no_file" '{v["key"]: v["file"] for v in d["values"]}["pools.frames.ipc"] is None'
+check "json_of_a_bad_policy_exits_1" exits 1 show --json bad.yaml
+check "json_of_a_bad_policy_is_all_that_is_said" is_empty "$err"
+check_json "json_has_the_errors_of_a_bad_policy" \
+    '("bad.yaml", 1, 7, "weir") in [(e["file"], e["line"], e["column"], e["path"]) for e in d["errors"]] and d["status"] == 1'
+check "json_of_a_missing_policy_exits_2" exits 2 show --json missing.yaml
+check_json "json_says_that_a_policy_is_missing" 'd["errors"][0]["file"] == "missing.yaml" and d["status"] == 2'
+json_closed() {
+    "$weir" show --json - <&- >"$out" 2>"$err"
+    [ $? -eq 2 ] && is_empty "$err"
+}
+check "json_without_standard_input_exits_2" json_closed
+check_json "json_says_that_there_is_no_standard_input" '"standard input" in d["errors"][0]["message"] and "file" not in d["errors"][0]'
 done_testing

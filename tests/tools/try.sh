@@ -149,4 +149,15 @@ check_json "json_has_the_rescues_of_each_step" \
 check_json "json_verified_something" 'd["workload"]["verified"] > 0 and d["workload"]["corrupt"] == 0'
 check "json_of_a_failed_run_exits_1" tried '' 1 --json none.yaml
 check_json "json_of_a_failed_run_has_the_reasons" 'not d["passed"] and d["reasons"] and d["steps"][-1]["report"]'
+check "json_of_a_bad_policy_exits_1" tried '' 1 --json bad.yaml
+check_json "json_of_a_bad_policy_has_the_errors" 'd["errors"][0]["file"] == "bad.yaml" and d["status"] == 1'
+check "json_of_a_policy_for_a_missing_device_exits_1" tried '' 1 --json absent.yaml
+check "json_of_a_policy_for_a_missing_device_is_all_that_is_said" is_empty "$err"
+check_json "json_of_a_policy_for_a_missing_device_has_its_place" 'd["errors"][0]["message"].startswith("absent.yaml:3:")'
+from_pipe() {
+    # shellcheck disable=SC2002 # a pipe is what is asked for
+    cat many.yaml | WEIR_SIM=devices=2 "$weir" try --seconds=0.05 "$1" >"$out" 2>"$err" && says "$out" "$passed" "Pool 'scratch', device 1"
+}
+check "policy_from_a_pipe_is_tried" from_pipe /dev/stdin
+check "policy_from_standard_input_is_tried" from_pipe -
 done_testing
