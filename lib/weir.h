@@ -607,10 +607,12 @@ typedef struct weir_lease_info {
 WEIR_API const weir_lease_info *weir_lease_get_info(const weir_lease *lease);
 
 /*
- * Ends a lease: the exporter may use the block again once `stream` has come to this point. NULL does nothing. The lease is gone also if
- * this fails: then the exporter waits until this process unmaps the block, or dies. WEIR_CAPTURING alone leaves it as it was.
- * Stream order: every use of the block comes before this point of `stream`.
- * WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. WEIR_OK also where the exporter is gone.
+ * Ends a lease: the exporter may use the block again once `stream` has come to this point. NULL does nothing. If this fails the lease is as
+ * it was, and to be released again, on this stream or another one.
+ * Stream order: every use of the block comes before this point of `stream`. The host waits for the stream only where CUDA refuses to record
+ * an event.
+ * WEIR_CAPTURING (the stream is being captured), WEIR_CUDA_ERROR (CUDA can neither record an event on the stream nor wait for it),
+ * WEIR_FORKED. WEIR_OK also where the exporter is gone.
  */
 WEIR_API weir_status weir_lease_release(weir_lease *lease, weir_cuda_stream stream, weir_error *error);
 

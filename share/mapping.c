@@ -181,28 +181,36 @@ const weir_lease_info *weir_lease_get_info(const weir_lease *lease)
     return lease ? &lease->info : NULL;
 }
 
+/* Puts the release behind what is on the stream. Where its events cannot be recorded the host waits for the stream instead, since the
+   exporter must learn of it in any case. */
+static weir_status record_release(weir_lease *lease, gpu_stream stream, weir_error *error, enum wire_how *how)
+{
+    struct share_session *session = lease->session;
+    const struct gpu *gpu = session->i->gpu;
+    struct share_number *number = &session->numbers[lease->number];
+    weir_status status = share_order_record(gpu, session->device, number->behind, stream, "releasing a lease", NULL);
+    number->is_recorded = number->is_recorded || status == WEIR_OK;
+    /* The events of an exporter that is known to be gone are not touched. */
+    if (status == WEIR_OK && is_connected(lease, false))
+        status = share_order_record(gpu, session->device, number->release, stream, "releasing a lease", NULL);
+    *how = status == WEIR_OK ? WIRE_HOW_EVENT : WIRE_HOW_DONE;
+    return status == WEIR_OK ? WEIR_OK : share_order_finish(gpu, session->device, stream, "releasing a lease", error);
+}
+
 weir_status(weir_lease_release)(weir_lease *lease, weir_cuda_stream stream, weir_error *error)
 {
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!lease)
         return WEIR_OK;
-    struct share_session *session = lease->session;
-    weir_import *i = session->i;
-    struct share_number *number = &session->numbers[lease->number];
-    weir_status status = share_order_record(i->gpu, session->device, number->behind, stream, "releasing a lease", error);
-    if (status == WEIR_CAPTURING)
-        return status;
-    number->is_recorded = number->is_recorded || status == WEIR_OK;
-    /* The events of an exporter that is known to be gone are not touched. */
-    if (status == WEIR_OK && is_connected(lease, false))
-        status = share_order_record(i->gpu, session->device, number->release, stream, "releasing a lease", error);
-    if (status == WEIR_CAPTURING)
+    weir_import *i = lease->session->i;
+    enum wire_how how;
+    weir_status status = record_release(lease, stream, error, &how);
+    if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&i->lock);
-    if (status == WEIR_OK)
-        say_released(lease, WIRE_HOW_EVENT);
+    say_released(lease, how);
     share_lease_forget(lease);
     pthread_mutex_unlock(&i->lock);
-    return status;
+    return WEIR_OK;
 }

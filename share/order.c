@@ -43,6 +43,12 @@ static int nothing(const struct gpu *gpu, gpu_stream stream, gpu_event event)
     return GPU_SUCCESS;
 }
 
+static int finish(const struct gpu *gpu, gpu_stream stream, gpu_event event)
+{
+    (void)event;
+    return gpu->stream_synchronize(stream);
+}
+
 weir_status share_order_check(const struct gpu *gpu, int device, gpu_stream stream, const char *what, weir_error *error)
 {
     return on_stream(gpu, device, stream, NULL, nothing, what, error);
@@ -56,4 +62,12 @@ weir_status share_order_record(const struct gpu *gpu, int device, gpu_event even
 weir_status share_order_wait(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event, const char *what, weir_error *error)
 {
     return on_stream(gpu, device, stream, event, wait, what, error);
+}
+
+weir_status share_order_finish(const struct gpu *gpu, int device, gpu_stream stream, const char *what, weir_error *error)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir_status status = on_stream(gpu, device, stream, NULL, finish, what, error);
+    weir__relaxed_end(gpu, mode);
+    return status;
 }

@@ -71,7 +71,7 @@ static weir_status release(char **words)
     if (status != WEIR_OK)
         return status;
     status = weir_lease_release(lease, stream, &actor.error);
-    if (status != WEIR_CAPTURING) /* else it stays leased */
+    if (status == WEIR_OK) /* else it stays leased */
         actor_set(KIND_LEASE, words[1], NULL);
     return status;
 }

@@ -129,6 +129,43 @@ START_TEST(leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting)
 }
 END_TEST
 
+/* Releases that fail ---------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(reader, "reader i q r 1");
+    for (unsigned number = 1; number <= 8; number++) {
+        stage_say(exporter, "write r %u 1 %d s", number, SLOT);
+        take_frames(reader, number, 1);
+        stage_say(reader, "fail_call event_record %u", number % 2 + 1); /* our own event, or the exporter's */
+        release_frames(reader, number, 1);
+    }
+    stage_until(exporter, " leases=0 ", "info");
+}
+END_TEST
+
+START_TEST(lease_that_cannot_be_released_is_there_to_be_released_again)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    struct player *reader = stage_enter((struct role){ .name = "reader", .policy = stage_importer_policy() });
+    stage_say(reader, "broken 0");
+    stage_say(reader, "import i frames");
+    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(reader, "reader i q r 1");
+    stage_say(exporter, "write r 1 2 %d s", SLOT);
+    take_frames(reader, 1, 1);
+    stage_say(reader, "broken 1");
+    stage_refuses(reader, "WEIR_CUDA_ERROR", "release l1 s");
+    stage_say(reader, "broken 0");
+    stage_say(reader, "check l1 1 s");
+    release_frames(reader, 1, 1);
+    take_frames(reader, 2, 1);
+    release_frames(reader, 2, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("late");
@@ -138,5 +175,10 @@ int main(void)
     tcase_add_test(full, import_that_is_closed_behind_releases_that_no_socket_holds_leaves_in_good_order);
     TCase *stopped = stage_case(suite, "stopped");
     tcase_add_test(stopped, leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting);
+    if (stage_is_simulated()) {
+        TCase *releases = stage_case(suite, "releases");
+        tcase_add_test(releases, release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same);
+        tcase_add_test(releases, lease_that_cannot_be_released_is_there_to_be_released_again);
+    }
     return suite_run(suite);
 }
