@@ -29,4 +29,5 @@ include tests/plugin/local.mk
 include tests/tools/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
+include tests/chaos/local.mk
 endif

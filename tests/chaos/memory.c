@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "tests/chaos/memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lib/gpu/sim.h"
+#include "lib/retired.h"
+#include "tests/chaos/schedule.h"
+#include "tests/chaos/waist.h"
+#include "tests/support/ownership.h"
+#include "tests/support/suite.h"
+
+#define TEXT_SIZE 2048
+
+static struct program program;
+
+size_t memory_pool_number(size_t name, int device)
+{
+    return name * DEVICES_MAX + (size_t)device;
+}
+
+static void stuck(const char *what)
+{
+    chaos_find("the schedule: expected that some thread can go on, seen that %s", what);
+}
+
+/* The plan ------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct plan make_plan(struct chaos_random *random, bool is_virtual)
+{
+    static const uint64_t delays[] = { 0, MILLISECOND / 10, 2 * MILLISECOND, 10000 * MILLISECOND };
+    static const unsigned fills[] = { 40, 60, 85, 110, 140 };
+    struct plan plan = {
+        .is_virtual = is_virtual,
+        .devices = random_once_in(random, 4) ? 2 : 1,
+        .memory = 2048 * MIB,
+        .has_twin = random_once_in(random, 3),
+        .is_whole = !random_once_in(random, 3),
+        .exact_peaks = random_once_in(random, 2),
+        .keeper = random_once_in(random, 3),
+        .reloads = random_once_in(random, 3),
+        .lanes = 2 + (unsigned)random_below(random, LANES_MAX - 1),
+        .operations = 40 + (unsigned)random_below(random, 100),
+        .rounds = 2 + (unsigned)random_below(random, 3),
+        .fill = fills[random_below(random, 5)],
+        .longest_delay = delays[random_below(random, is_virtual ? 4 : 3)],
+        .slow_refusals = random_once_in(random, 2),
+        .fault_once_in = random_once_in(random, 5) ? 50 : 0,
+    };
+    for (size_t i = 0; i < NAMES; i++)
+        plan.caps[i] = random_once_in(random, 3) ? 0 : MODEL_STEP * (8 + random_below(random, 40));
+    if (is_virtual && random_once_in(random, 8))
+        plan.crowd = 16 + (unsigned)random_below(random, CROWD_MAX - 15);
+    for (size_t i = 0; i < POLICIES; i++)
+        plan.deadlines[i] = is_virtual ? (20 + random_below(random, 400)) * MILLISECOND : 20000 * MILLISECOND;
+    for (size_t i = 0; i < (plan.reloads ? POLICIES : 1); i++)
+        plan.deadline = plan.deadlines[i] > plan.deadline ? plan.deadlines[i] : plan.deadline;
+    return plan;
+}
+
+static void append(char text[TEXT_SIZE], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(char text[TEXT_SIZE], const char *format, ...)
+{
+    size_t len = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + len, TEXT_SIZE - len, format, arguments);
+    va_end(arguments);
+}
+
+/* Those that are reloaded differ in keys that can change while the weir is open. */
+static void write_policy(const struct plan *plan, struct chaos_random *random, size_t which, char text[TEXT_SIZE])
+{
+    static const char *const caches[] = { "off", "on", "{ per_stream: 1MiB }", "{ per_stream: 256MiB, per_device: 512MiB, largest: 128MiB }" };
+    static const char *const thresholds[] = { "0", "64MiB", "all" };
+    static const char *const names[NAMES] = { "first", "second" };
+    text[0] = '\0';
+    append(text, "weir: 1\nkeeper: %s\nexact_peaks: %s\ndefaults: { pool: first }\npools:\n", plan->keeper ? "true" : "false",
+           plan->exact_peaks ? "true" : "false");
+    for (size_t i = 0; i < NAMES; i++) {
+        append(text, "  %s: { release_threshold: %s, cache: %s, on_oom: { deadline: %llums }", names[i], thresholds[random_below(random, 3)],
+               caches[random_below(random, 4)], (unsigned long long)(plan->deadlines[which] / MILLISECOND));
+        if (!plan->has_twin)
+            append(text, ", small_below: 0");
+        if (plan->caps[i])
+            append(text, ", max_size: %lluMiB", (unsigned long long)(plan->caps[i] / MIB));
+        append(text, " }\n");
+    }
+}
+
+static void describe(const struct plan *plan)
+{
+    snprintf(chaos_plan, sizeof chaos_plan,
+             "devices %d, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
+             "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u",
+             plan->devices, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
+             plan->exact_peaks, plan->keeper, plan->reloads, plan->lanes, plan->operations, plan->rounds, plan->fill,
+             (double)plan->deadline / 1e6, (double)plan->longest_delay / 1e6, plan->crowd, plan->slow_refusals, plan->fault_once_in);
+}
+
+/* Opening --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void must(int code, const char *what)
+{
+    CHAOS_EXPECT(code == GPU_SUCCESS, "%s: expected success, seen %d", what, code);
+}
+
+static void open_machine(const struct plan *plan, uint64_t seed)
+{
+    char settings[256], why[256] = "";
+    int len = snprintf(settings, sizeof settings, "devices=%d,memory=%lluMiB", plan->devices, (unsigned long long)(plan->memory / MIB));
+    /* With a name the clock is the real one, and work runs by itself. */
+    if (!plan->is_virtual)
+        snprintf(settings + len, sizeof settings - (size_t)len, ",name=chaos-%d", getpid());
+    CHAOS_EXPECT(sim_configure(settings, why, sizeof why) == 0, "a machine: expected to get one, seen %s", why);
+    waist_set(&(struct waist_settings){ .seed = seed, .slow_refusals = plan->slow_refusals, .fault_once_in = plan->fault_once_in,
+                                        .stumbles = !plan->is_virtual });
+}
+
+/* Memory of the host, so that the devices lack nothing for it, and the test can read it. */
+static void open_witnesses(int device)
+{
+    void *bytes;
+    must(program.gpu->pool_create(&(struct gpu_pool_spec){ .device = device, .location = GPU_LOCATION_HOST }, &program.witness_pools[device]),
+         "a pool on the host");
+    must(program.gpu->malloc_async(&bytes, 2 * WITNESSES, program.witness_pools[device], program.refuge[device]), "memory on the host");
+    program.witness_bytes[device] = bytes;
+}
+
+static void open_devices(void)
+{
+    for (int device = 0; device < program.plan.devices; device++) {
+        must(program.gpu->stream_create(device, &program.refuge[device]), "a stream");
+        must(program.gpu->pool_create(&(struct gpu_pool_spec){ .device = device }, &program.foreign[device]), "a pool");
+        must(program.gpu->pool_set(program.foreign[device], GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX), "a pool");
+        open_witnesses(device);
+    }
+}
+
+static void open_weir(struct chaos_random *random)
+{
+    static const char *const names[NAMES] = { "first", "second" };
+    char text[TEXT_SIZE];
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    unsigned id;
+    for (size_t i = POLICIES; i-- > 0;) {
+        write_policy(&program.plan, random, i, text);
+        program.policies[i] = memfd_create("policy", MFD_CLOEXEC);
+        CHAOS_EXPECT(write(program.policies[i], text, strlen(text)) == (ssize_t)strlen(text), "a policy: expected to be written");
+    }
+    options.policy_text = text;
+    options.gpu = "sim";
+    weir_status status = weir_open(&options, &error, &program.w);
+    CHAOS_EXPECT(status == WEIR_OK, "weir_open: expected WEIR_OK, seen %s: %.900s\n%s", weir_status_name(status), error.text, text);
+    for (size_t i = 0; i < NAMES; i++)
+        for (int device = 0; device < program.plan.devices; device++)
+            CHAOS_EXPECT(weir_pool_get(program.w, names[i], device, &error, &program.pools[i][device]) == WEIR_OK, "a pool: %s", error.text);
+    status = weir_oom_add(program.w, lane_spare_some, &program, &error, &id);
+    CHAOS_EXPECT(status == WEIR_OK, "weir_oom_add: expected WEIR_OK, seen %s", weir_status_name(status));
+}
+
+/* Streams that are never done, with something in their caches. */
+static void open_crowd(void)
+{
+    for (unsigned i = 0; i < program.plan.crowd; i++) {
+        weir_error error = WEIR_ERROR_INIT;
+        void *ptr;
+        CHAOS_EXPECT(weir_stream_create(program.w, 0, NULL, &error, &program.crowd[i]) == WEIR_OK, "a stream: %s", error.text);
+        if (weir_stream_malloc(program.crowd[i], &ptr, 4096) == WEIR_OK)
+            weir_stream_free(program.crowd[i], ptr);
+    }
+}
+
+static void keep_crowd_busy(void)
+{
+    for (unsigned i = 0; i < program.plan.crowd; i++)
+        must(program.gpu->delay(weir_stream_handle(program.crowd[i]), 100000 * MILLISECOND), "a delay");
+}
+
+/* Judging --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void judge_witnesses(void)
+{
+    for (int device = 0; device < program.plan.devices; device++) {
+        size_t count = atomic_exchange(&program.witness_count[device], 0);
+        for (size_t i = 0; i < count && i < WITNESSES; i++) {
+            const struct witness *seen = &program.witnesses[device][i];
+            CHAOS_EXPECT(*seen->first == seen->mark && *seen->last == seen->mark,
+                         "a block's contents, on the stream that freed it: expected %u, seen %u at its first byte and %u at its last", seen->mark,
+                         *seen->first, *seen->last);
+        }
+    }
+    CHAOS_EXPECT(!ownership_is_full(), "the map of blocks: expected room, seen none");
+}
+
+static void judge_refusals(void)
+{
+    struct model_verdict verdict = model_judge(program.model);
+    const struct model_refusal *wrong = verdict.wrong;
+    chaos_count(&chaos_figures->right, verdict.right);
+    chaos_count(&chaos_figures->doubtful, verdict.doubtful);
+    if (wrong)
+        chaos_find("a request of %llu MiB from pool %zu (cap %llu MiB, device %llu MiB): expected to be served, seen out of memory; "
+                   "during the call at most %llu MiB of the pool and %llu MiB of the device were taken. Its report: %s",
+                   (unsigned long long)(wrong->size / MIB), wrong->pool, (unsigned long long)(program.model->pools[wrong->pool].cap / MIB),
+                   (unsigned long long)(program.model->memory / MIB), (unsigned long long)(verdict.most_in_pool / MIB),
+                   (unsigned long long)(verdict.most_on_device / MIB), wrong->report);
+}
+
+static void judge_pool(const weir_pool_stats *seen, size_t name, int device)
+{
+    size_t pool = memory_pool_number(name, device);
+    uint64_t blocks, live = model_live(program.model, pool, &blocks);
+    uint64_t slack = program.plan.exact_peaks ? 0 : 129 * MIB * (LANES_MAX + program.plan.crowd);
+    CHAOS_EXPECT(seen->live == live && seen->live_blocks == blocks, "pool %s: expected %llu bytes in %llu blocks live, seen %llu in %llu", seen->name,
+                 (unsigned long long)live, (unsigned long long)blocks, (unsigned long long)seen->live, (unsigned long long)seen->live_blocks);
+    CHAOS_EXPECT(seen->live_high <= program.model->pools[pool].peak + slack, "pool %s: expected a peak of at most %llu MiB, seen %llu MiB",
+                 seen->name, (unsigned long long)((program.model->pools[pool].peak + slack) / MIB), (unsigned long long)(seen->live_high / MIB));
+    CHAOS_EXPECT(!seen->max_size || program.plan.fault_once_in || seen->reserved <= seen->max_size,
+                 "pool %s: expected no more than its cap of %llu MiB, seen %llu MiB reserved, %llu MiB of it idle", seen->name,
+                 (unsigned long long)(seen->max_size / MIB), (unsigned long long)(seen->reserved / MIB), (unsigned long long)(seen->idle / MIB));
+    CHAOS_EXPECT(seen->failures == atomic_load(&program.failures[name][device]), "pool %s: expected %llu refusals, seen %llu", seen->name,
+                 (unsigned long long)atomic_load(&program.failures[name][device]), (unsigned long long)seen->failures);
+}
+
+static void judge_figures(void)
+{
+    weir_stats *stats;
+    weir_error error = WEIR_ERROR_INIT;
+    CHAOS_EXPECT(weir_stats_take(program.w, &error, &stats) == WEIR_OK, "a snapshot: %s", error.text);
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+        const weir_pool_stats *seen = weir_stats_pool(stats, i);
+        judge_pool(seen, strcmp(seen->name, "second") == 0, seen->device);
+    }
+    weir_stats_free(stats);
+}
+
+static void synchronize_all(void)
+{
+    for (int device = 0; device < program.plan.devices; device++)
+        must(program.gpu->device_synchronize(device), "synchronising");
+}
+
+/* Numbers of live blocks are new after model_forget(). */
+static void renumber(void)
+{
+    static size_t renumbered[MODEL_BLOCKS_MAX];
+    model_forget(program.model, renumbered);
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        for (size_t j = 0; j < program.lanes[i].count; j++)
+            program.lanes[i].kept[j].number = renumbered[program.lanes[i].kept[j].number];
+    for (size_t i = 0; i < program.passed_count; i++)
+        program.passed[i].number = renumbered[program.passed[i].number];
+    for (size_t i = 0; i < program.spare_count; i++)
+        program.spare[i].number = renumbered[program.spare[i].number];
+}
+
+/* Rounds ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static void run_round(void)
+{
+    keep_crowd_busy();
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        CHAOS_EXPECT(pthread_create(&program.lanes[i].thread, NULL, lane_run, &program.lanes[i]) == 0, "a thread: expected to get one");
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        pthread_join(program.lanes[i].thread, NULL);
+    synchronize_all();
+    judge_witnesses();
+    judge_refusals();
+    renumber();
+    judge_figures();
+}
+
+static void free_for_good(struct block *block)
+{
+    for (unsigned tries = 0; !block_free(&program, block, program.refuge[block->device], NULL); tries++)
+        CHAOS_EXPECT(tries < 1000, "a free: expected that no fault lasts, seen %u in a row", tries);
+}
+
+static void count_recoveries(void)
+{
+    weir_stats *stats;
+    if (weir_stats_take(program.w, NULL, &stats) != WEIR_OK)
+        return;
+    for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
+        const weir_device_stats *device = weir_stats_device(stats, i);
+        chaos_count(&chaos_figures->recoveries, device->recoveries);
+        for (size_t rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+            chaos_count(&chaos_figures->rescues[rung], device->rescues[rung]);
+    }
+    weir_stats_free(stats);
+}
+
+/* After a trim nothing is left in any pool. */
+static void judge_empty_pools(void)
+{
+    synchronize_all();
+    for (size_t name = 0; name < NAMES; name++)
+        for (int device = 0; device < program.plan.devices; device++)
+            CHAOS_EXPECT(weir_pool_trim(program.pools[name][device], 0, NULL, NULL) == WEIR_OK, "a trim: expected WEIR_OK");
+    weir_stats *stats;
+    CHAOS_EXPECT(weir_stats_take(program.w, NULL, &stats) == WEIR_OK, "a snapshot: expected one");
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+        const weir_pool_stats *seen = weir_stats_pool(stats, i);
+        /* A busy stream's cache is emptied, and the stream gets to it later. */
+        CHAOS_EXPECT(!seen->live && !seen->cached && !seen->used && (!seen->reserved || program.plan.crowd),
+                     "pool %s after all was freed: expected nothing, seen live %llu, cached %llu, used %llu, reserved %llu", seen->name,
+                     (unsigned long long)seen->live, (unsigned long long)seen->cached, (unsigned long long)seen->used,
+                     (unsigned long long)seen->reserved);
+    }
+    weir_stats_free(stats);
+}
+
+static void free_all(void)
+{
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        while (program.lanes[i].count)
+            free_for_good(&program.lanes[i].kept[--program.lanes[i].count]);
+    while (program.passed_count)
+        free_for_good(&program.passed[--program.passed_count]);
+    while (program.spare_count)
+        free_for_good(&program.spare[--program.spare_count]);
+    synchronize_all();
+    judge_witnesses();
+}
+
+static void close_all(void)
+{
+    free_all();
+    judge_empty_pools();
+    count_recoveries();
+    for (unsigned i = 0; i < program.plan.lanes; i++) {
+        weir_stream_close(program.lanes[i].s);
+        if (program.lanes[i].owns_stream)
+            must(program.gpu->stream_destroy(program.lanes[i].stream), "a stream's end");
+    }
+    for (unsigned i = 0; i < program.plan.crowd; i++)
+        weir_stream_close(program.crowd[i]);
+    weir_close(program.w);
+    for (int device = 0; device < program.plan.devices; device++) {
+        must(program.gpu->free_async(program.witness_bytes[device], program.refuge[device]), "a free");
+        must(program.gpu->stream_synchronize(program.refuge[device]), "synchronising");
+        must(program.gpu->stream_destroy(program.refuge[device]), "a stream's end");
+        must(program.gpu->pool_destroy(program.foreign[device]), "a pool's end");
+        must(program.gpu->pool_destroy(program.witness_pools[device]), "a pool's end");
+    }
+    for (size_t i = 0; i < POLICIES; i++)
+        close(program.policies[i]);
+}
+
+static void judge_machine(int fds)
+{
+    struct sim_census left;
+    synchronize_all();
+    weir__retired_sweep(program.gpu);
+    sim_census(&left);
+    CHAOS_EXPECT(!left.blocks && !left.pools && !left.streams && !left.events && !left.reserved,
+                 "the machine at the end: expected nothing, seen %zu blocks, %zu pools, %zu streams, %zu events, %llu bytes", left.blocks,
+                 left.pools, left.streams, left.events, (unsigned long long)left.reserved);
+    CHAOS_EXPECT(suite_count_fds() == fds, "descriptors at the end: expected %d, seen %d", fds, suite_count_fds());
+}
+
+static void open_lanes(struct chaos_random *random)
+{
+    for (unsigned i = 0; i < program.plan.lanes; i++) {
+        program.lanes[i] = (struct lane){ .program = &program, .number = i, .device = (int)i % program.plan.devices };
+        program.lanes[i].random.state = random_next(random);
+        lane_open_stream(&program.lanes[i]);
+    }
+}
+
+static void set_up_model(void)
+{
+    program.model = model_make();
+    CHAOS_EXPECT(program.model, "memory for the model: expected some");
+    program.model->memory = program.plan.memory;
+    program.model->is_whole = program.plan.is_whole && !program.plan.crowd;
+    program.model->pool_count = (NAMES + 1) * DEVICES_MAX;
+    for (size_t name = 0; name <= NAMES; name++)
+        for (int device = 0; device < DEVICES_MAX; device++)
+            program.model->pools[memory_pool_number(name, device)] =
+                (struct model_pool){ .cap = name == FOREIGN ? 0 : program.plan.caps[name], .device = device };
+}
+
+void chaos_memory(uint64_t seed, bool is_virtual)
+{
+    struct chaos_random random = { seed };
+    program.plan = make_plan(&random, is_virtual);
+    describe(&program.plan);
+    program.gpu = waist_gpu();
+    set_up_model();
+    open_machine(&program.plan, seed);
+    int fds = suite_count_fds();
+    if (is_virtual)
+        schedule_begin(seed, stuck);
+    pthread_mutex_init(&program.lock, NULL);
+    open_devices();
+    open_weir(&random);
+    open_lanes(&random);
+    open_crowd();
+    for (unsigned i = 0; i < program.plan.rounds; i++)
+        run_round();
+    close_all();
+    judge_machine(fds);
+    chaos_count(&chaos_figures->faults, waist_faults());
+    if (!is_virtual)
+        return;
+    chaos_count(&chaos_figures->steps, schedule_steps());
+    atomic_store(&chaos_figures->trace, atomic_load(&chaos_figures->trace) * 31 + schedule_trace());
+    schedule_end();
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/* memory_lane.c - what one thread of a program does: requests, frees here and there, work, and everything else that may come between. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/chaos/memory.h"
+#include "tests/chaos/schedule.h"
+#include "tests/chaos/waist.h"
+#include "tests/support/ownership.h"
+
+#define LATENESS (10 * MILLISECOND) /* what a driver's call may take beyond a deadline, and what others take between two steps of a call */
+
+static uint64_t below(struct lane *lane, uint64_t bound)
+{
+    return random_below(&lane->random, bound);
+}
+
+static bool once_in(struct lane *lane, uint64_t times)
+{
+    return random_once_in(&lane->random, times);
+}
+
+static void expect_code(int code, const char *what)
+{
+    CHAOS_EXPECT(code == GPU_SUCCESS, "%s: expected success, seen %d", what, code);
+}
+
+static void expect_ok(const struct program *program, weir_status status, const char *what)
+{
+    weir_error error;
+    weir_last_error(&error);
+    bool is_fault = status == WEIR_CUDA_ERROR && program->plan.fault_once_in;
+    CHAOS_EXPECT(status == WEIR_OK || is_fault, "%s: expected WEIR_OK, seen %s: %.900s", what, weir_status_name(status), error.text);
+}
+
+/* Contents ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void mark(struct lane *lane, struct block *block)
+{
+    const struct gpu *gpu = lane->program->gpu;
+    block->mark = (unsigned char)(1 + atomic_fetch_add(&lane->program->marks, 1) % 255);
+    CHAOS_EXPECT(ownership_claim(block->ptr, block->size), "a block of %llu bytes: expected bytes that nobody has, seen some that are another's",
+                 (unsigned long long)block->size);
+    expect_code(gpu->set_async(block->ptr, block->mark, 1, lane->stream), "marking a block");
+    expect_code(gpu->set_async((char *)block->ptr + block->size - 1, block->mark, 1, lane->stream), "marking a block");
+    expect_code(gpu->event_create(block->device, &block->made), "an event");
+    expect_code(gpu->event_record(block->made, lane->stream), "an event");
+}
+
+/* The stream looks at the block when it comes to this point, behind all that was given to it before. */
+static void witness(struct program *program, const struct block *block, gpu_stream stream)
+{
+    const struct gpu *gpu = program->gpu;
+    size_t at = atomic_fetch_add(&program->witness_count[block->device], 1);
+    if (at >= WITNESSES)
+        return;
+    struct witness *seen = &program->witnesses[block->device][at];
+    *seen = (struct witness){ .mark = block->mark };
+    seen->first = program->witness_bytes[block->device] + 2 * at;
+    seen->last = seen->first + 1;
+    expect_code(gpu->copy_async(seen->first, block->ptr, 1, stream), "looking at a block");
+    expect_code(gpu->copy_async(seen->last, (char *)block->ptr + block->size - 1, 1, stream), "looking at a block");
+}
+
+/* Requests ------------------------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t some_size(struct lane *lane)
+{
+    const struct plan *plan = &lane->program->plan;
+    if (!plan->is_whole && once_in(lane, 3))
+        return 512 + below(lane, MIB - 512);
+    if (once_in(lane, 60)) /* often too much, whatever the others do */
+        return MODEL_STEP * (1 + below(lane, plan->memory / MODEL_STEP + 4));
+    if (!plan->is_whole && once_in(lane, 3))
+        return MIB + below(lane, 100 * MIB);
+    return MODEL_STEP * (1 + below(lane, 6));
+}
+
+/*
+ * A call may end later than its deadline by what a driver's call takes, and by what it waited for its turn. The deadline begins with recovery,
+ * after the first attempt, and at a cap one more where there is a twin.
+ */
+static void judge_time(const struct lane *lane, uint64_t size, uint64_t took, uint64_t delayed, weir_status status)
+{
+    const struct plan *plan = &lane->program->plan;
+    uint64_t bound = plan->deadline + LATENESS + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 3 : 2) : 0);
+    CHAOS_EXPECT(took - delayed <= bound, "a request of %llu MiB (%s): expected an end within %.1f ms, seen %.1f ms",
+                 (unsigned long long)(size / MIB), weir_status_name(status), (double)bound / 1e6, (double)(took - delayed) / 1e6);
+}
+
+static uint64_t stream_due(const void *stream)
+{
+    return waist_stream_due((gpu_stream)(uintptr_t)stream);
+}
+
+static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t began)
+{
+    const struct plan *plan = &lane->program->plan;
+    uint64_t shortest = plan->deadlines[0];
+    for (size_t i = 1; i < POLICIES && plan->reloads; i++)
+        shortest = plan->deadlines[i] < shortest ? plan->deadlines[i] : shortest;
+    refusal->end = model_tick(lane->program->model);
+    refusal->patience = began + shortest - shortest / 4;
+    /* A machine that stood still is no fault of anybody. */
+    refusal->is_doubtful = plan->fault_once_in || (!plan->is_virtual && lane->program->gpu->now() - began > shortest / 4);
+    weir_error error;
+    weir_last_error(&error);
+    snprintf(refusal->report, sizeof refusal->report, "%.890s", error.text);
+    model_refused(lane->program->model, refusal, plan->is_virtual ? stream_due : NULL);
+}
+
+/* Three ways to the same memory; *pool is where it comes from. */
+static weir_status request(struct lane *lane, void **ptr, uint64_t size, size_t *name)
+{
+    struct program *program = lane->program;
+    *name = 0;
+    switch (below(lane, 4)) {
+    case 0:
+        *name = below(lane, NAMES);
+        return weir_pool_malloc(program->pools[*name][lane->device], ptr, size, lane->stream);
+    case 1:
+        return weir_malloc(program->w, ptr, size, lane->device, lane->stream);
+    default:
+        return weir_stream_malloc(lane->s, ptr, size);
+    }
+}
+
+static void take(struct lane *lane)
+{
+    struct program *program = lane->program;
+    struct block block = { .size = some_size(lane), .device = lane->device };
+    struct model_refusal refusal = { .begin = model_tick(program->model), .size = block.size };
+    bool times = program->plan.is_virtual;
+    uint64_t began = program->gpu->now(), delayed = times ? schedule_delayed() : 0;
+    size_t name;
+    waist_enter_weir(true);
+    weir_status status = request(lane, &block.ptr, block.size, &name);
+    waist_enter_weir(false);
+    chaos_count(&chaos_figures->requests, 1);
+    block.pool = refusal.pool = memory_pool_number(name, lane->device);
+    if (times)
+        judge_time(lane, block.size, program->gpu->now() - began, schedule_delayed() - delayed, status);
+    if (status == WEIR_OUT_OF_MEMORY) {
+        atomic_fetch_add(&program->failures[name][lane->device], 1);
+        refused(lane, &refusal, began);
+        return;
+    }
+    expect_ok(program, status, "a request");
+    if (status != WEIR_OK)
+        return;
+    block.number = model_served(program->model, refusal.begin, block.pool, block.size);
+    mark(lane, &block);
+    lane->kept[lane->count++] = block;
+    lane->bytes += block.size;
+}
+
+bool block_free(struct program *program, struct block *block, gpu_stream stream, weir_stream *s)
+{
+    expect_code(program->gpu->stream_wait_event(stream, block->made), "waiting for an event");
+    witness(program, block, stream);
+    CHAOS_EXPECT(ownership_give_up(block->ptr, block->size), "a block of %llu bytes: expected to be ours, seen bytes that are not",
+                 (unsigned long long)block->size);
+    waist_enter_weir(true);
+    weir_status status = s ? weir_stream_free(s, block->ptr) : weir_free(program->w, block->ptr, stream);
+    waist_enter_weir(false);
+    expect_ok(program, status, "a free");
+    if (status != WEIR_OK) {
+        CHAOS_EXPECT(ownership_claim(block->ptr, block->size), "a free that failed: expected the block to stay ours, seen it given away");
+        /* Whoever frees it next comes behind this stream's look at it. */
+        expect_code(program->gpu->event_record(block->made, stream), "an event");
+        return false;
+    }
+    /* Where time is real, delays are short. */
+    model_freed(program->model, block->number, stream);
+    expect_code(program->gpu->event_destroy(block->made), "an event");
+    return true;
+}
+
+static void give(struct lane *lane, struct block block)
+{
+    bool by_stream = below(lane, 3) > 0;
+    gpu_stream stream = by_stream || once_in(lane, 2) ? lane->stream : lane->program->refuge[lane->device];
+    lane->bytes -= block.size;
+    if (block_free(lane->program, &block, stream, by_stream ? lane->s : NULL))
+        return;
+    lane->kept[lane->count++] = block;
+    lane->bytes += block.size;
+}
+
+static struct block take_kept(struct lane *lane)
+{
+    size_t at = below(lane, lane->count);
+    struct block block = lane->kept[at];
+    lane->kept[at] = lane->kept[--lane->count];
+    return block;
+}
+
+/* Gives one away where there is room, and takes one of the same device if there is any. */
+static void pass_on(struct lane *lane)
+{
+    struct program *program = lane->program;
+    struct block taken = { .ptr = NULL };
+    pthread_mutex_lock(&program->lock);
+    if (program->passed_count && program->passed[program->passed_count - 1].device == lane->device)
+        taken = program->passed[--program->passed_count];
+    if (program->passed_count < sizeof program->passed / sizeof *program->passed) {
+        program->passed[program->passed_count] = take_kept(lane);
+        lane->bytes -= program->passed[program->passed_count++].size;
+    }
+    pthread_mutex_unlock(&program->lock);
+    if (!taken.ptr)
+        return;
+    lane->kept[lane->count++] = taken;
+    lane->bytes += taken.size;
+}
+
+/* Lays one aside for the callback. */
+static void spare(struct lane *lane)
+{
+    struct program *program = lane->program;
+    pthread_mutex_lock(&program->lock);
+    if (program->spare_count < sizeof program->spare / sizeof *program->spare) {
+        program->spare[program->spare_count] = take_kept(lane);
+        lane->bytes -= program->spare[program->spare_count++].size;
+    }
+    pthread_mutex_unlock(&program->lock);
+}
+
+uint64_t lane_spare_some(void *data, int device, uint64_t needed)
+{
+    struct program *program = data;
+    struct block block = { .ptr = NULL };
+    (void)needed;
+    pthread_mutex_lock(&program->lock);
+    for (size_t i = 0; i < program->spare_count && !block.ptr; i++)
+        if (program->spare[i].device == device) {
+            block = program->spare[i];
+            program->spare[i] = program->spare[--program->spare_count];
+        }
+    pthread_mutex_unlock(&program->lock);
+    if (!block.ptr)
+        return 0;
+    bool freed = block_free(program, &block, program->refuge[device], NULL);
+    waist_enter_weir(true); /* where the callback was called from */
+    if (freed)
+        return block.size;
+    pthread_mutex_lock(&program->lock);
+    program->spare[program->spare_count++] = block;
+    pthread_mutex_unlock(&program->lock);
+    return 0;
+}
+
+/* Everything else ------------------------------------------------------------------------------------------------------------------------ */
+
+void lane_open_stream(struct lane *lane)
+{
+    struct program *program = lane->program;
+    weir_status status;
+    weir_error error = WEIR_ERROR_INIT;
+    lane->owns_stream = once_in(lane, 2);
+    if (lane->owns_stream) {
+        expect_code(program->gpu->stream_create(lane->device, &lane->stream), "a stream");
+        status = weir_stream_open(program->w, lane->device, lane->stream, NULL, &error, &lane->s);
+    } else {
+        status = weir_stream_create(program->w, lane->device, NULL, &error, &lane->s);
+    }
+    CHAOS_EXPECT(status == WEIR_OK, "opening a stream: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
+    lane->stream = weir_stream_handle(lane->s);
+}
+
+/* What was freed on a stream that is destroyed before it came there cannot be seen to be free by anybody but a synchronise of the device. */
+static void open_anew(struct lane *lane)
+{
+    weir_stream_close(lane->s);
+    if (lane->owns_stream) {
+        expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
+        expect_code(lane->program->gpu->stream_destroy(lane->stream), "a stream's end");
+    }
+    lane_open_stream(lane);
+}
+
+static void work(struct lane *lane)
+{
+    uint64_t longest = lane->program->plan.longest_delay;
+    if (longest && (!lane->program->plan.is_virtual || waist_stream_due(lane->stream) < lane->program->gpu->now() + longest))
+        expect_code(lane->program->gpu->delay(lane->stream, 1 + below(lane, longest)), "a delay");
+}
+
+/* CUDA's own calls on a pool of their own, beside Weir. */
+static void use_foreign(struct lane *lane)
+{
+    struct program *program = lane->program;
+    void *ptr;
+    uint64_t size = MODEL_STEP * (1 + below(lane, 8)), begin = model_tick(program->model);
+    int code = program->gpu->malloc_async(&ptr, size, program->foreign[lane->device], lane->stream);
+    program->gpu->forget_error(code);
+    if (code != GPU_SUCCESS)
+        return;
+    size_t number = model_served(program->model, begin, memory_pool_number(FOREIGN, lane->device), size);
+    if (once_in(lane, 2))
+        work(lane);
+    expect_code(program->gpu->free_async(ptr, lane->stream), "a foreign free");
+    model_freed(program->model, number, lane->stream);
+}
+
+static void reload(struct lane *lane)
+{
+    char path[64];
+    weir_error error = WEIR_ERROR_INIT;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", lane->program->policies[below(lane, POLICIES)]);
+    weir_status status = weir_reload(lane->program->w, path, &error);
+    CHAOS_EXPECT(status == WEIR_OK, "a reload: expected WEIR_OK, seen %s: %.900s", weir_status_name(status), error.text);
+    chaos_count(&chaos_figures->reloads, 1);
+}
+
+static void judge_snapshot(const struct lane *lane)
+{
+    weir_stats *stats;
+    weir_error error = WEIR_ERROR_INIT;
+    weir_status status = weir_stats_take(lane->program->w, &error, &stats);
+    CHAOS_EXPECT(status == WEIR_OK, "a snapshot: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+        const weir_pool_stats *pool = weir_stats_pool(stats, i);
+        bool adds_up = pool->live + pool->cached + pool->slack == pool->used && pool->used + pool->idle == pool->reserved &&
+                       pool->frees <= pool->mallocs && pool->mallocs - pool->frees == pool->live_blocks && pool->live <= pool->live_high &&
+                       pool->reserved <= pool->reserved_high && pool->cache_hits <= pool->mallocs;
+        CHAOS_EXPECT(adds_up, "figures of %s: expected sums that hold, seen live %llu + cached %llu + slack %llu, used %llu + idle %llu, "
+                     "reserved %llu, highs %llu and %llu, blocks %llu = %llu - %llu", pool->name, (unsigned long long)pool->live,
+                     (unsigned long long)pool->cached, (unsigned long long)pool->slack, (unsigned long long)pool->used,
+                     (unsigned long long)pool->idle, (unsigned long long)pool->reserved, (unsigned long long)pool->live_high,
+                     (unsigned long long)pool->reserved_high, (unsigned long long)pool->live_blocks, (unsigned long long)pool->mallocs,
+                     (unsigned long long)pool->frees);
+    }
+    weir_stats_free(stats);
+}
+
+static void trim(struct lane *lane)
+{
+    weir_pool *pool = lane->program->pools[below(lane, NAMES)][lane->device];
+    weir_status status = weir_pool_trim(pool, 0, NULL, NULL);
+    CHAOS_EXPECT(status == WEIR_OK, "a trim: expected WEIR_OK, seen %s", weir_status_name(status));
+}
+
+static void do_something_else(struct lane *lane)
+{
+    switch (below(lane, 10)) {
+    case 0:
+        trim(lane);
+        break;
+    case 1:
+        judge_snapshot(lane);
+        break;
+    case 2:
+        if (lane->program->plan.reloads)
+            reload(lane);
+        break;
+    case 3:
+        open_anew(lane);
+        break;
+    case 4:
+    case 5:
+        use_foreign(lane);
+        break;
+    case 6:
+        (void)!weir_stream_synchronize(lane->s, NULL);
+        break;
+    default:
+        work(lane);
+    }
+}
+
+static uint64_t budget(const struct lane *lane)
+{
+    const struct plan *plan = &lane->program->plan;
+    uint64_t bound = plan->caps[0] ? plan->caps[0] : plan->memory;
+    return bound * (uint64_t)plan->devices / plan->lanes / 100 * plan->fill;
+}
+
+void *lane_run(void *data)
+{
+    struct lane *lane = data;
+    for (unsigned i = 0; i < lane->program->plan.operations; i++) {
+        uint64_t chosen = below(lane, 100);
+        bool is_full = lane->count >= KEPT_MAX - 2 || lane->bytes > budget(lane);
+        if (chosen < 45 && !is_full)
+            take(lane);
+        else if (chosen < 80 && lane->count)
+            give(lane, take_kept(lane));
+        else if (chosen < 86 && lane->count)
+            pass_on(lane);
+        else if (chosen < 87 && lane->count)
+            spare(lane);
+        else
+            do_something_else(lane);
+    }
+    return NULL;
+}
