@@ -17,6 +17,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
     pthread_mutex_init(&device->quiet, NULL);
     weir__spin_init(&device->orphan_lock);
     weir__streams_init(device);
+    weir__asking_init(&device->asking);
     weir__pending_init(&device->pending, device->info.memory);
     weir__recovery_init(&device->recovery);
     return WEIR_OK;
@@ -26,6 +27,7 @@ void weir__device_destroy(struct weir__device *device)
 {
     weir__streams_destroy(device);
     weir__recovery_destroy(&device->recovery);
+    weir__asking_destroy(&device->asking);
     weir__pending_destroy(&device->pending, device->w->gpu);
     pthread_rwlock_destroy(&device->lock);
     pthread_mutex_destroy(&device->quiet);

@@ -7,6 +7,7 @@
 #ifndef WEIR_LIB_DEVICE_H
 #define WEIR_LIB_DEVICE_H
 
+#include "lib/asking.h"
 #include "lib/pending.h"
 #include "lib/pool.h"
 #include "lib/recover.h"
@@ -40,6 +41,7 @@ struct weir__device {
     pthread_mutex_t quiet;       /* held from the question whether anything captures to the end of the synchronise */
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
 
+    struct weir__asking asking;
     struct weir__pending pending;
     struct weir__recovery recovery;
 };

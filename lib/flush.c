@@ -220,24 +220,11 @@ static uint64_t free_orphans(struct weir__device *device)
     return bytes;
 }
 
-void weir__flush_caches(struct weir__device *device)
-{
-    weir_stream *streams[BATCH];
-    uint64_t below = UINT64_MAX;
-    size_t count;
-    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
-        for (size_t i = 0; i < count; i++) {
-            weir__flush_stream(streams[i], UINT64_MAX);
-            weir__stream_unpin(streams[i]);
-        }
-}
-
-uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled)
+uint64_t weir__flush_caches(struct weir__device *device, const weir_pool *pool, bool settled)
 {
     weir_stream *streams[BATCH];
     uint64_t below = UINT64_MAX, total = 0;
     size_t count;
-    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
             uint64_t bytes = !pool || streams[i]->pool == pool ? weir__flush_stream(streams[i], UINT64_MAX) : 0;
@@ -246,6 +233,13 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
             weir__stream_unpin(streams[i]);
             total += bytes;
         }
+    return total;
+}
+
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    uint64_t total = weir__flush_caches(device, pool, settled);
     total += free_orphans(device);
     weir__relaxed_end(device->w->gpu, mode);
     return total;

@@ -24,14 +24,13 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
    mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
-/* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), and the orphans. settled: waits up to
-   a millisecond for each stream that gave something, so that CUDA sees the frees if the stream has nothing else to do; never for one that
-   captures. Returns the bytes. */
-uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled);
+/* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams). settled: waits up to a millisecond
+   for each stream that gave something, so that CUDA sees the frees if the stream has nothing else to do; never for one that captures.
+   In relaxed capture mode. Returns the bytes. */
+uint64_t weir__flush_caches(struct weir__device *device, const weir_pool *pool, bool settled);
 
-/* Gives back all that the caches of the device's streams hold, and waits for nothing: orphans stay. For the service thread; in relaxed
-   capture mode. */
-void weir__flush_caches(struct weir__device *device);
+/* The same and the orphans, in any capture mode. */
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled);
 
 /* Empties the cache of a stream that is closed and no longer pinned. Call it in relaxed capture mode. */
 void weir__flush_closed(weir_stream *stream);

@@ -4,6 +4,8 @@ include_HEADERS += %reldir%/weir.h
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
+	%reldir%/asking.c \
+	%reldir%/asking.h \
 	%reldir%/attach.c \
 	%reldir%/attach.h \
 	%reldir%/bias.c \

@@ -91,77 +91,112 @@ static void undo_growth(const struct weir__request *request, uint64_t max_size)
 }
 
 /* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
-static bool was_native_cap(const struct weir__request *request)
+static bool was_native_cap(const weir_pool *pool, size_t size, bool small)
 {
-    const weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     uint64_t reserved = 0, free_bytes = 0, total_bytes = 0;
-    if (!pool->native_max || request->small || gpu->pool_get(pool->handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
-        reserved + request->size <= pool->native_max)
+    if (!pool->native_max || small || gpu->pool_get(pool->handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
+        reserved + size <= pool->native_max)
         return false;
-    return pool->is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= request->size);
+    return pool->is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= size);
 }
 
-/* At a cap a request counts as taken before it is served, so that no two pass where one fits. false: it does not fit. */
-static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, uint64_t *taken)
+/* At a cap a request claims its bytes before it is served, so that no two pass where one fits. false: it does not fit. *crowded: it would,
+   but for what others claim and may not get. */
+static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, bool *crowded)
 {
-    uint64_t before = atomic_load_explicit(&pool->taken, memory_order_relaxed);
-    do
-        if (size > max_size || before > max_size - size)
-            return false;
-    while (!atomic_compare_exchange_weak_explicit(&pool->taken, &before, before + size, memory_order_relaxed, memory_order_relaxed));
-    *taken = before + size;
-    return true;
+    if (size > max_size)
+        return false;
+    /* What was claimed is taken before the claim ends, so what is not seen here is seen there. */
+    uint64_t others = atomic_fetch_add_explicit(&pool->claimed, size, memory_order_acq_rel);
+    uint64_t taken = atomic_load_explicit(&pool->taken, memory_order_relaxed);
+    if (taken + others <= max_size - size)
+        return true;
+    atomic_fetch_sub_explicit(&pool->claimed, size, memory_order_release);
+    *crowded = taken <= max_size - size;
+    return false;
 }
 
-static bool attempt(struct weir__request *request, void **ptr)
+/* CUDA gave a block of so many bytes. */
+static void count_block(const struct weir__request *request, size_t size, bool small)
+{
+    weir_pool *pool = request->pool;
+    uint64_t taken = atomic_fetch_add_explicit(&pool->taken, size, memory_order_relaxed) + size;
+    count_rounding(pool, size, request->asked, 1);
+    weir__pool_count_exactly(pool, (int64_t)request->asked);
+    weir__pool_raise_high(pool, taken);
+    if (small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
+        weir__settings_rebalance(pool);
+}
+
+/* Asks CUDA for a block within the cap. */
+static int ask_cuda(struct weir__request *request, size_t size, bool small, uint64_t max_size, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t taken = 0, max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
     void *block;
-    request->code = GPU_OUT_OF_MEMORY;
-    request->at_cap = max_size && !claim(pool, request->size, max_size, &taken);
-    if (request->at_cap)
-        return false;
-    request->code = gpu->malloc_async(&block, request->size, request->small ? pool->small : pool->handle, request->stream);
+    int code = gpu->malloc_async(&block, size, small ? pool->small : pool->handle, request->stream);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
+        return code;
+    }
     /* A block that cannot be given back is better served above the cap than lost. */
-    if (request->code == GPU_SUCCESS && !is_within_cap(pool, max_size) &&
-        return_block(pool, block, pool->device->index, request->stream) == GPU_SUCCESS) {
+    if (!is_within_cap(pool, max_size) && return_block(pool, block, pool->device->index, request->stream) == GPU_SUCCESS) {
         undo_growth(request, max_size);
         request->at_cap = true;
-        request->code = GPU_OUT_OF_MEMORY;
-    } else if (request->code == GPU_SUCCESS) {
-        /* Without a cap only what was served counts: a hopeless request would spoil the figures of all others meanwhile. */
-        if (!max_size)
-            taken = atomic_fetch_add_explicit(&pool->taken, request->size, memory_order_relaxed) + request->size;
-        count_rounding(pool, request->size, request->asked, 1);
-        weir__pool_count_exactly(pool, (int64_t)request->asked);
-        weir__pool_raise_high(pool, taken);
-        if (request->small && atomic_load_explicit(&pool->small_share, memory_order_relaxed) != UINT64_MAX)
-            weir__settings_rebalance(pool);
-        *ptr = block;
-        return true;
-    } else {
-        gpu->forget_error(request->code);
-        request->at_cap = request->code == GPU_OUT_OF_MEMORY && was_native_cap(request);
+        return GPU_OUT_OF_MEMORY;
     }
+    count_block(request, size, small);
+    *ptr = block;
+    return GPU_SUCCESS;
+}
+
+/* Asks for so many bytes of the pool, or of its twin. */
+static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
+    request->code = GPU_OUT_OF_MEMORY;
+    request->at_cap = max_size && !claim(pool, size, max_size, &request->is_crowded);
+    if (request->at_cap)
+        return false;
+    request->was_asked = true;
+    request->code = ask_cuda(request, size, small, max_size, ptr);
     if (max_size)
-        atomic_fetch_sub_explicit(&pool->taken, request->size, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pool->claimed, size, memory_order_release);
+    return request->code == GPU_SUCCESS;
+}
+
+static bool try_pool(struct weir__request *request, bool small, void **ptr)
+{
+    request->untried = !request->insist && weir__request_is_vain(request);
+    if (!request->untried)
+        return try_size(request, request->size, small, ptr);
+    request->at_cap = false;
     return false;
 }
 
 bool weir__attempt(struct weir__request *request, void **ptr)
 {
-    request->untried = !request->insist && weir__request_is_vain(request);
-    if (request->untried) {
-        request->code = GPU_OUT_OF_MEMORY;
-        request->at_cap = false;
-        return false;
+    weir_pool *pool = request->pool;
+    struct weir__asking *asking = &pool->device->asking;
+    struct weir__asker asker = { 0 };
+    request->code = GPU_OUT_OF_MEMORY;
+    request->at_cap = request->is_crowded = request->was_asked = false;
+    if (!request->is_alone)
+        asker = weir__asking_begin(asking);
+    weir__pool_handle_begin(pool);
+    bool is_served = request->small && try_pool(request, true, ptr);
+    /* Where the twin cannot grow, the pool may have idle memory for something so small. */
+    if (!is_served && request->code == GPU_OUT_OF_MEMORY)
+        is_served = try_pool(request, false, ptr);
+    weir__pool_handle_end(pool);
+    if (!request->is_alone) {
+        bool was_looked_at = request->was_asked || request->untried;
+        request->is_crowded = request->is_crowded || (was_looked_at && !is_served && weir__asking_is_beside(asking, asker));
+        weir__asking_end(asking);
     }
-    weir__pool_handle_begin(request->pool);
-    bool is_served = attempt(request, ptr);
-    weir__pool_handle_end(request->pool);
     return is_served;
 }
 
@@ -171,7 +206,7 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     weir__pool_handle_begin(pool);
-    int code = gpu->malloc_async(ptr, request->size, request->small ? pool->small : pool->handle, request->stream);
+    int code = gpu->malloc_async(ptr, request->asked, request->small ? pool->small : pool->handle, request->stream);
     weir__pool_handle_end(pool);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
@@ -182,21 +217,13 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 
 static weir_status ask(struct weir__request *request, void **ptr)
 {
-    weir_pool *pool = request->pool;
-    const struct gpu *gpu = pool->w->gpu;
+    const weir_pool *pool = request->pool;
     if (weir__attempt(request, ptr))
         return WEIR_OK;
-    if (request->small && request->at_cap) {
-        /* The twin lacks room for a growth step under the cap; the pool may have idle memory for something so small. */
-        request->small = false;
-        if (weir__attempt(request, ptr))
-            return WEIR_OK;
-        request->small = true;
-    }
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__recover(request, ptr);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d", request->asked, pool->name,
-                          pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%zu bytes from pool '%s' on device %d", request->asked,
+                          pool->name, pool->device->index);
 }
 
 /* Serving ------------------------------------------------------------------------------------------------------------------------------ */

@@ -82,6 +82,7 @@ struct weir_pool {
     _Atomic size_t references; /* private pools: the stream, each live block, each call in flight; 0: parked */
 
     _Atomic uint64_t taken; /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
+    _Atomic uint64_t claimed; /* bytes that CUDA is being asked for within max_size */
     _Atomic int64_t spare;  /* of these, bytes that no user has: cached, or the rounding of a class; as far as the streams have told yet */
     _Atomic uint64_t taken_high, live_high, failures;
     bool is_exact;             /* exact_peaks: live_high is the highest value of the following. Fixed after open */

@@ -13,7 +13,6 @@
 #include "lib/format.h"
 #include "lib/waits.h"
 
-#define FLUSH_ROUNDS 8 /* times that caches are emptied for one request */
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
 /* A callback's own requests must not climb the ladder that waits for it. */
@@ -157,22 +156,94 @@ bool weir__request_is_vain(const struct weir__request *request)
     return weir__pool_idle(pool) < request->size && obtainable(pool->device) < request->size;
 }
 
+/* Retrying ----------------------------------------------------------------------------------------------------------------------------- */
+
 /* Another error than out-of-memory ends the climb: no rung helps against it. */
 static bool is_over(const struct climb *climb)
 {
     return climb->request->code != GPU_OUT_OF_MEMORY;
 }
 
-static bool retry(struct climb *climb, void **ptr)
+/* The climb's deadline for a wait on a condition. */
+static struct timespec deadline_of(const struct climb *climb)
 {
-    return !is_over(climb) && weir__attempt(climb->request, ptr);
+    struct timespec until;
+    uint64_t now = climb->gpu->now(), left = climb->deadline > now ? climb->deadline - now : 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    left += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(left / 1000000000);
+    until.tv_nsec = (long)(left % 1000000000);
+    return until;
 }
 
-/* What seemed vain was not tried: to the end, only CUDA can say that there is no memory. */
+/* No other request of the device is tried until alone_end(), which is to be called in any case. Where the others take longer than there is
+   time the request is tried beside them. */
+static void alone_begin(struct climb *climb)
+{
+    struct timespec until = deadline_of(climb);
+    climb->request->is_alone = weir__asking_alone_begin(&climb->device->asking, &until);
+}
+
+static void alone_end(struct climb *climb)
+{
+    if (climb->request->is_alone)
+        weir__asking_alone_end(&climb->device->asking);
+    climb->request->is_alone = false;
+}
+
+static bool retry_alone(struct climb *climb, void **ptr)
+{
+    alone_begin(climb);
+    bool is_served = weir__attempt(climb->request, ptr);
+    alone_end(climb);
+    return is_served;
+}
+
+static bool retry(struct climb *climb, void **ptr)
+{
+    if (is_over(climb))
+        return false;
+    return weir__attempt(climb->request, ptr) || (climb->request->is_crowded && !is_over(climb) && retry_alone(climb, ptr));
+}
+
+/* The same, where CUDA was not asked since that seemed vain: only it can say that there is no memory. */
 static bool insist(struct climb *climb, void **ptr)
 {
     climb->request->insist = climb->request->untried;
-    return climb->request->insist && retry(climb, ptr);
+    bool is_served = climb->request->insist && retry(climb, ptr);
+    climb->request->insist = false;
+    return is_served;
+}
+
+static bool has_step(const struct climb *climb, weir_rung rung)
+{
+    return atomic_load(&climb->request->pool->steps) >> rung & 1;
+}
+
+typedef uint64_t (*flush_fn)(struct weir__device *device, const weir_pool *pool, bool settled);
+
+/* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. */
+static uint64_t flush_by(struct climb *climb, flush_fn flush)
+{
+    weir_pool *pool = climb->request->pool;
+    uint64_t flushed = climb->request->at_cap ? flush(climb->device, pool, pool->native_max) : flush(climb->device, NULL, true);
+    climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
+    return flushed;
+}
+
+/* Other threads, whose caches are empty now too, may be faster to take what came free, and keep it in their caches again. While the request
+   is tried alone they cannot. */
+static bool flush_alone(struct climb *climb, void **ptr)
+{
+    uint64_t flushed = 1;
+    bool is_served = false;
+    alone_begin(climb);
+    while (flushed && !is_served && !is_over(climb) && climb->gpu->now() <= climb->deadline) {
+        flushed = flush_by(climb, weir__flush_caches);
+        is_served = flushed && weir__attempt(climb->request, ptr);
+    }
+    alone_end(climb);
+    return is_served;
 }
 
 /* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
@@ -196,19 +267,7 @@ static int compare_waits(const void *a, const void *b)
 
 static bool rung_flush(struct climb *climb, void **ptr)
 {
-    /* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. But other threads,
-       whose caches are empty now too, may be faster to take what came free; elsewhere, where an attempt can be dear, that is assumed only if
-       it was enough. */
-    for (unsigned round = 0; round < FLUSH_ROUNDS; round++) {
-        bool at_cap = climb->request->at_cap;
-        uint64_t flushed = weir__flush(climb->device, at_cap ? climb->request->pool : NULL, !at_cap || climb->request->pool->native_max);
-        climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
-        if (flushed > 0 && retry(climb, ptr))
-            return true;
-        if (flushed == 0 || (!at_cap && flushed < climb->request->size) || is_over(climb) || climb->gpu->now() > climb->deadline)
-            break;
-    }
-    return false;
+    return flush_by(climb, weir__flush) && (retry(climb, ptr) || flush_alone(climb, ptr));
 }
 
 static bool rung_wait(struct climb *climb, void **ptr)
@@ -280,7 +339,7 @@ static bool rung_trim(struct climb *climb, void **ptr)
 static bool rung_callbacks(struct climb *climb, void **ptr)
 {
     struct weir__callbacks *callbacks = &climb->request->pool->w->callbacks;
-    bool may_wait = atomic_load(&climb->request->pool->steps) >> WEIR_RUNG_WAIT & 1;
+    bool may_wait = has_step(climb, WEIR_RUNG_WAIT);
     uint64_t freed = 0;
     unsigned id = 0;
     while (!is_over(climb) && climb->gpu->now() <= climb->deadline) {
@@ -317,7 +376,7 @@ static struct neighbours *neighbours_of(struct weir__plea *plea)
 static void prepare_plea(struct weir__plea *plea)
 {
     struct climb *climb = neighbours_of(plea)->climb;
-    if ((atomic_load(&climb->request->pool->steps) >> WEIR_RUNG_TRIM & 1) && weir__device_idle(climb->device))
+    if (has_step(climb, WEIR_RUNG_TRIM) && weir__device_idle(climb->device))
         trim(climb);
 }
 
@@ -356,13 +415,13 @@ static bool (*const rungs[WEIR_RUNG_COUNT])(struct climb *climb, void **ptr) = {
 
 /* The climb ---------------------------------------------------------------------------------------------------------------------------- */
 
-static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
+/* The rungs from `first` to `last`. */
+static bool climb_rungs(struct climb *climb, unsigned first, unsigned last, weir_rung *rescuer, void **ptr)
 {
-    unsigned steps = atomic_load(&climb->request->pool->steps);
-    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++) {
+    for (unsigned rung = first; rung <= last; rung++) {
         /* What the application and other processes have does not count there. */
         bool is_beside = climb->request->at_cap && (rung == WEIR_RUNG_CALLBACKS || rung == WEIR_RUNG_NEIGHBOURS);
-        if (!(steps >> rung & 1) || is_beside)
+        if (!has_step(climb, (weir_rung)rung) || is_beside)
             continue;
         uint64_t begin = climb->gpu->now();
         if (begin > climb->deadline) {
@@ -378,6 +437,12 @@ static bool climb_rungs(struct climb *climb, weir_rung *rescuer, void **ptr)
             return rescued;
     }
     return false;
+}
+
+/* Before a request is refused. What was freed into caches meanwhile is nobody's. */
+static bool try_last(struct climb *climb, void **ptr)
+{
+    return !is_over(climb) && ((has_step(climb, WEIR_RUNG_FLUSH) && flush_alone(climb, ptr)) || insist(climb, ptr));
 }
 
 static bool is_hopeless(struct climb *climb)
@@ -398,14 +463,8 @@ static bool is_hopeless(struct climb *climb)
 /* Until the recovery in progress ends, or the deadline. Called with recovery->lock held. true: it ended. */
 static bool wait_for_turn(const struct climb *climb, struct weir__recovery *recovery)
 {
-    struct timespec until;
+    const struct timespec until = deadline_of(climb);
     uint64_t count = recovery->count;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t now = climb->gpu->now();
-    uint64_t left = climb->deadline > now ? climb->deadline - now : 0;
-    left += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(left / 1000000000);
-    until.tv_nsec = (long)(left % 1000000000);
     while (recovery->running && recovery->count == count)
         if (pthread_cond_timedwait(&recovery->ended, &recovery->lock, &until) != 0)
             break;
@@ -423,6 +482,13 @@ static bool was_just_refused(const struct weir__recovery *recovery, const struct
 static void count_rescue(struct weir__recovery *recovery, weir_rung rung)
 {
     atomic_fetch_add_explicit(&recovery->rescues[rung], 1, memory_order_relaxed);
+}
+
+static void count_recovery(struct weir__recovery *recovery, bool rescued, weir_rung rung)
+{
+    atomic_fetch_add_explicit(&recovery->recoveries, 1, memory_order_relaxed);
+    if (rescued)
+        count_rescue(recovery, rung);
 }
 
 /*
@@ -460,9 +526,7 @@ static void end_recovery(struct weir__recovery *recovery, const struct climb *cl
 {
     const struct weir__request *request = climb->request;
     bool is_sure = climb->gpu->now() <= climb->deadline;
-    atomic_fetch_add_explicit(&recovery->recoveries, 1, memory_order_relaxed);
-    if (rescued)
-        count_rescue(recovery, rung);
+    count_recovery(recovery, rescued, rung);
     pthread_mutex_lock(&recovery->lock);
     recovery->running = false;
     recovery->count++;
@@ -475,31 +539,41 @@ static void end_recovery(struct weir__recovery *recovery, const struct climb *cl
     pthread_mutex_unlock(&recovery->lock);
 }
 
+/* The whole ladder. */
+static bool climb_ladder(struct climb *climb, void **ptr)
+{
+    struct weir__recovery *recovery = &climb->device->recovery;
+    weir_rung rung = WEIR_RUNG_FLUSH;
+    bool rescued = false;
+    if (climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_FLUSH, &rung, ptr)) {
+        count_recovery(recovery, true, rung);
+        return true;
+    }
+    if (is_over(climb))
+        return false;
+    if (joined(climb, recovery, &rescued, ptr))
+        return rescued || try_last(climb, ptr);
+    rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, &rung, ptr);
+    if (!rescued && try_last(climb, ptr)) {
+        rescued = true;
+        rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
+    }
+    end_recovery(recovery, climb, rescued, rung);
+    return rescued;
+}
+
 weir_status weir__recover(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
-    struct weir__recovery *recovery = &pool->device->recovery;
     const struct gpu *gpu = pool->w->gpu;
     struct climb climb = { .request = request, .device = pool->device, .gpu = gpu };
     climb.deadline = gpu->now() + atomic_load(&pool->deadline);
-    if (is_hopeless(&climb))
-        return report(&climb);
-
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    bool rescued = false;
-    if (joined(&climb, recovery, &rescued, ptr)) {
-        rescued = rescued || insist(&climb, ptr);
-    } else {
-        weir_rung rung = WEIR_RUNG_FLUSH;
-        rescued = climb_rungs(&climb, &rung, ptr);
-        if (!rescued && insist(&climb, ptr)) {
-            rescued = true;
-            rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
-        }
-        end_recovery(recovery, &climb, rescued, rung);
-    }
+    bool is_served = request->is_crowded && retry_alone(&climb, ptr);
+    if (!is_served && !is_over(&climb) && !is_hopeless(&climb))
+        is_served = climb_ladder(&climb, ptr);
     weir__relaxed_end(gpu, mode);
-    if (rescued)
+    if (is_served)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return report(&climb);

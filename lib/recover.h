@@ -61,25 +61,29 @@ void weir__recovery_destroy(struct weir__recovery *recovery);
 /* One request on its way: what was asked, and what the last attempt said. */
 struct weir__request {
     weir_pool *pool;
-    size_t asked; /* bytes */
-    size_t size;  /* the same, or that of the size class */
+    size_t asked;      /* bytes */
+    size_t size;       /* the same, or that of the size class */
     gpu_stream stream; /* not capturing */
-    bool small;        /* from the small twin */
-    bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
+    bool small;        /* for the small twin, if there is room */
+    bool is_alone;     /* no other request of the device is being tried (asking.h) */
     bool insist;       /* CUDA is to be asked even where that seems vain */
     bool untried;      /* at the last attempt it was not asked for that reason */
-    int code;          /* of the last attempt */
+    bool was_asked;    /* it was */
+    bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
+    bool is_crowded;   /* it failed beside other requests, and perhaps because of them: it says nothing */
+    int code;
 };
 
 /*
- * Whether CUDA would be asked in vain: for a part of the device that is worth a look, where all that the device has free and this weir's pools
- * have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the device had left. CUDA
- * may still know better, as of idle memory of pools that are not Weir's: recovery insists at its end.
+ * Whether CUDA would be asked in vain: for a part of the device that is worth a look, where all that the device has free and
+ * this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
+ * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists at its
+ * end.
  */
 bool weir__request_is_vain(const struct weir__request *request);
 
-/* Asks CUDA once, within the cap, unless that is vain. On success the pool's counters have the block; else request->code and at_cap say why
-   not. */
+/* Asks CUDA once, within the cap, unless that is vain; of the twin, then of the pool. On success the pool's counters have
+   the block; else the members of the request say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
 
 /* After an attempt that found no memory: climbs the ladder. On failure the thread's last error has the report. */

@@ -422,7 +422,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     /* What the caches hold was kept under other rules, if only for a moment where the change failed half-way. */
     for (size_t d = 0; d < w->device_count && applied; d++)
         if (is_outside)
-            weir__flush_caches(&w->devices[d]);
+            weir__flush_caches(&w->devices[d], NULL, false);
         else
             weir__flush(&w->devices[d], NULL, true);
     weir__keeper_look(w);

@@ -8,6 +8,7 @@
  *   weir.attached_lock    what is attached to the weir; held while that is told of a change of the policy, which may take long
  *   weir.config           the policy: reload, opening of streams
  *   recovery              not a mutex held over work: a flag with a condition (recover.h); no lock is held while a recovery runs
+ *   asking                who asks CUDA for memory of a device, many or one alone (asking.h): CUDA calls are made between begin and end
  *   what a forked child closes   of share/: held over fork(), and while a descriptor of an export or control socket is opened or closed;
  *                         CUDA calls are made under it
  *   device.quiet          CUDA is asked and the device synchronised under it

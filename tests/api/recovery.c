@@ -586,7 +586,9 @@ int main(void)
         return suite_skip(why);
     Suite *suite = recovery_suite();
     add_callback_cases(suite);
-    if (scene_is_sim())
+    if (scene_is_sim()) {
         add_simulator_cases(suite);
+        add_crowd_cases(suite);
+    }
     return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include <check.h>
 
 void add_callback_cases(Suite *suite);  /* recovery_callbacks.c */
+void add_crowd_cases(Suite *suite);     /* recovery_crowd.c */
 void add_simulator_cases(Suite *suite); /* recovery_sim.c: exact times, injected failures, counted calls */
 
 #endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* recovery_crowd.c - requests beside each other at a bound: none fails that would have been served alone. */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "lib/weir_internal.h"
+#include "tests/api/recovery.h"
+#include "tests/api/scene.h"
+
+/* Who waits for another request does so by the real clock. */
+#define PATIENT "on_oom: { deadline: 100s }"
+
+static const char capped[] = "weir: 1\ndefaults: { pool: main }\npools: { main: { max_size: 7GiB, small_below: 0, cache: off, " PATIENT " } }\n";
+static const char with_twin[] = "weir: 1\ndefaults: { pool: main }\npools: { main: { max_size: 7GiB, small_below: 1MiB, cache: off, " PATIENT " } }\n";
+static const char uncapped[] = "weir: 1\ndefaults: { pool: main }\npools: { main: { small_below: 0, cache: off, " PATIENT " } }\n";
+static const char *const policies[] = { capped, with_twin, uncapped };
+
+#define HOPELESS (6 * GIB) /* bytes of a request that CUDA cannot serve, */
+#define TAKEN (5 * GIB)    /* as somebody else has so much */
+
+/* What CUDA does with requests from HOPELESS on: it takes all that the device has left, thinks for a while, and fails. */
+static struct {
+    struct gpu gpu;     /* the simulator's, but for one operation */
+    gpu_pool foreign;
+    gpu_stream stream;  /* that the foreign pool is used on */
+    void *held;         /* TAKEN */
+    bool is_greedy;     /* it takes what is left */
+    atomic_bool is_open; /* it fails without thinking */
+    atomic_uint entered; /* how often it began to think */
+    atomic_uint left;    /* and failed */
+} slow;
+
+static bool is_waited_for(void)
+{
+    return atomic_load(&scene.w->devices[0].asking.is_closed);
+}
+
+/* Thinks until somebody waits for the outcome, as whoever needs it must. */
+static int think(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
+{
+    void *rest = NULL;
+    uint64_t available = 0, total;
+    if (slow.is_greedy) {
+        scene.gpu->device_memory(0, &available, &total);
+        scene.gpu->malloc_async(&rest, available, slow.foreign, slow.stream);
+    }
+    atomic_fetch_add(&slow.entered, 1);
+    while (!atomic_load(&slow.is_open) && !is_waited_for())
+        sched_yield();
+    if (rest) {
+        scene.gpu->free_async(rest, slow.stream);
+        scene.gpu->stream_synchronize(slow.stream);
+        scene.gpu->pool_trim(slow.foreign, TAKEN);
+    }
+    int code = scene.gpu->malloc_async(ptr, size, pool, stream);
+    atomic_fetch_add(&slow.left, 1);
+    return code;
+}
+
+static int slow_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
+{
+    return size < HOPELESS ? scene.gpu->malloc_async(ptr, size, pool, stream) : think(ptr, size, pool, stream);
+}
+
+static void open_slow(const char *policy)
+{
+    struct gpu_pool_spec spec = { .device = 0 };
+    scene_open(policy);
+    slow.gpu = *scene.gpu;
+    slow.gpu.malloc_async = slow_malloc_async;
+    slow.stream = scene_stream(0);
+    ck_assert_int_eq(scene.gpu->pool_create(&spec, &slow.foreign), 0);
+    ck_assert_int_eq(scene.gpu->malloc_async(&slow.held, TAKEN, slow.foreign, slow.stream), 0);
+    scene.w->gpu = &slow.gpu;
+}
+
+static void close_slow(void)
+{
+    scene.w->gpu = scene.gpu;
+    ck_assert_int_eq(scene.gpu->free_async(slow.held, slow.stream), 0);
+    scene_sync(slow.stream);
+    ck_assert_int_eq(scene.gpu->pool_destroy(slow.foreign), 0);
+}
+
+struct hopeless {
+    weir_stream *s;
+    pthread_t thread;
+    atomic_bool over;
+    unsigned served;
+};
+
+/* Asks again and again, once at least. */
+static void *ask_in_vain(void *data)
+{
+    struct hopeless *hopeless = data;
+    void *ptr;
+    do
+        hopeless->served += weir_stream_malloc(hopeless->s, &ptr, HOPELESS) == WEIR_OK;
+    while (!atomic_load(&hopeless->over));
+    return NULL;
+}
+
+static void start(struct hopeless *hopeless)
+{
+    *hopeless = (struct hopeless){ .s = scene_create(NULL) };
+    ck_assert_int_eq(pthread_create(&hopeless->thread, NULL, ask_in_vain, hopeless), 0);
+    while (!atomic_load(&slow.entered))
+        sched_yield();
+}
+
+static void join(struct hopeless *hopeless)
+{
+    atomic_store(&hopeless->over, true);
+    atomic_store(&slow.is_open, true);
+    pthread_join(hopeless->thread, NULL);
+    ck_assert_uint_eq(hopeless->served, 0);
+}
+
+START_TEST(request_that_cannot_succeed_makes_no_other_fail)
+{
+    struct hopeless hopeless;
+    slow.is_greedy = _i >= 3;
+    open_slow(policies[_i % 3]);
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 64 * MIB);
+    start(&hopeless);
+    for (unsigned i = 0; i < 400; i++)
+        scene_free(s, scene_malloc(s, GIB));
+    join(&hopeless);
+    scene_free(s, held);
+    close_slow();
+}
+END_TEST
+
+START_TEST(what_only_was_asked_for_is_no_peak)
+{
+    struct hopeless hopeless;
+    open_slow(policies[_i]);
+    weir_stream *s = scene_create(NULL);
+    start(&hopeless);
+    scene_free(s, scene_malloc(s, 32 * MIB));
+    ck_assert_uint_eq(atomic_load(&slow.left), 0);
+    ck_assert_uint_eq(scene_pool_stats("main").live_high, 32 * MIB);
+    join(&hopeless);
+    ck_assert_uint_eq(scene_pool_stats("main").live_high, 32 * MIB);
+    close_slow();
+}
+END_TEST
+
+/* Two that are asked for at the same time, of which the cap has room for one: one is served, and the cap kept. */
+struct rival {
+    weir_stream *s;
+    pthread_t thread;
+    weir_status status;
+    void *ptr;
+};
+
+static void *ask_once(void *data)
+{
+    struct rival *rival = data;
+    rival->status = weir_stream_malloc(rival->s, &rival->ptr, 600 * MIB);
+    return NULL;
+}
+
+START_TEST(of_two_requests_that_do_not_fit_together_one_is_served)
+{
+    struct rival rivals[2];
+    scene_open(_i ? "weir: 1\npools: { main: { max_size: 1GiB, small_below: 1MiB, " PATIENT " } }\n" :
+                    "weir: 1\npools: { main: { max_size: 1GiB, small_below: 0, " PATIENT " } }\n");
+    for (size_t i = 0; i < 2; i++)
+        rivals[i].s = scene_create(NULL);
+    for (unsigned round = 0; round < 200; round++) {
+        for (size_t i = 0; i < 2; i++)
+            ck_assert_int_eq(pthread_create(&rivals[i].thread, NULL, ask_once, &rivals[i]), 0);
+        unsigned served = 0;
+        for (size_t i = 0; i < 2; i++) {
+            pthread_join(rivals[i].thread, NULL);
+            served += rivals[i].status == WEIR_OK;
+        }
+        ck_assert_uint_eq(served, 1);
+        ck_assert_uint_le(scene_pool_stats("main").reserved_high, GIB);
+        for (size_t i = 0; i < 2; i++)
+            if (rivals[i].status == WEIR_OK)
+                scene_free(rivals[i].s, rivals[i].ptr);
+        scene_sync(weir_stream_handle(rivals[0].s));
+        scene_sync(weir_stream_handle(rivals[1].s));
+    }
+}
+END_TEST
+
+/* Caches ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Another thread that takes what recovery has just flushed, and has it in its cache a moment later. It does so within a call that Weir makes
+   before it tries again. */
+static struct {
+    struct gpu gpu;
+    weir_stream *s;
+    bool is_on, is_inside;
+    unsigned times;
+} thief;
+
+static void steal(void)
+{
+    void *ptr;
+    if (!thief.is_on || thief.is_inside || is_waited_for())
+        return;
+    thief.is_inside = true;
+    if (weir_stream_malloc(thief.s, &ptr, 128 * MIB) == WEIR_OK) {
+        scene_free(thief.s, ptr);
+        thief.times++;
+    }
+    thief.is_inside = false;
+}
+
+static int stealing_destroy(gpu_event event)
+{
+    steal();
+    return scene.gpu->event_destroy(event);
+}
+
+START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
+{
+    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 0, cache: { largest: 256MiB, per_stream: 1GiB, per_device: 1GiB }, " PATIENT " } }\n");
+    weir_stream *s = scene_create(NULL);
+    thief.s = scene_create(NULL);
+    thief.gpu = *scene.gpu;
+    thief.gpu.event_destroy = stealing_destroy;
+    void *held = scene_malloc(s, 512 * MIB);
+    scene_free(thief.s, scene_malloc(thief.s, 128 * MIB));
+    scene.w->gpu = &thief.gpu;
+    thief.is_on = true;
+    void *ptr = scene_malloc(s, 512 * MIB);
+    thief.is_on = false;
+    scene.w->gpu = scene.gpu;
+    ck_assert_uint_gt(thief.times, 0);
+    scene_free(s, ptr);
+    scene_free(s, held);
+}
+END_TEST
+
+void add_crowd_cases(Suite *suite)
+{
+    TCase *crowd = suite_case(suite, "simulated crowd", 120);
+    tcase_add_checked_fixture(crowd, scene_begin, scene_end);
+    tcase_add_loop_test(crowd, request_that_cannot_succeed_makes_no_other_fail, 0, 6);
+    tcase_add_loop_test(crowd, what_only_was_asked_for_is_no_peak, 0, 3);
+    tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
+    tcase_add_test(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
+}
