@@ -156,6 +156,16 @@ bool weir__request_is_vain(const struct weir__request *request)
     return weir__pool_idle(pool) < request->size && obtainable(pool->device) < request->size;
 }
 
+/* Whether all that is not in use by this weir would be enough: pools that are not Weir's may have it idle, of which only CUDA knows. */
+static bool may_be_elsewhere(const struct climb *climb)
+{
+    uint64_t used = 0, memory = climb->device->info.memory;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
+        if (!pool->is_host)
+            used += weir__pool_figure(pool, GPU_POOL_USED);
+    return used < memory && memory - used >= climb->request->size;
+}
+
 /* Retrying ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* Another error than out-of-memory ends the climb: no rung helps against it. */
@@ -439,6 +449,15 @@ static bool climb_rungs(struct climb *climb, unsigned first, unsigned last, weir
     return false;
 }
 
+/* What costs the application nothing and waits for nobody, another request that recovers included. */
+static bool climb_at_once(struct climb *climb, weir_rung *rescuer, void **ptr)
+{
+    if (climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_FLUSH, rescuer, ptr))
+        return true;
+    *rescuer = WEIR_RUNG_TRIM; /* which CUDA does by itself */
+    return climb->request->untried && may_be_elsewhere(climb) && insist(climb, ptr);
+}
+
 /* Before a request is refused. What was freed into caches meanwhile is nobody's. */
 static bool try_last(struct climb *climb, void **ptr)
 {
@@ -545,7 +564,7 @@ static bool climb_ladder(struct climb *climb, void **ptr)
     struct weir__recovery *recovery = &climb->device->recovery;
     weir_rung rung = WEIR_RUNG_FLUSH;
     bool rescued = false;
-    if (climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_FLUSH, &rung, ptr)) {
+    if (climb_at_once(climb, &rung, ptr)) {
         count_recovery(recovery, true, rung);
         return true;
     }

@@ -77,8 +77,8 @@ struct weir__request {
 /*
  * Whether CUDA would be asked in vain: for a part of the device that is worth a look, where all that the device has free and
  * this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
- * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists at its
- * end.
+ * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists once its cheap means are
+ * used up, and at its end.
  */
 bool weir__request_is_vain(const struct weir__request *request);
 
