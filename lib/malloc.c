@@ -165,14 +165,22 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
     request->code = ask_cuda(request, size, small, max_size, ptr);
     if (max_size)
         atomic_fetch_sub_explicit(&pool->claimed, size, memory_order_release);
+    request->got = size;
     return request->code == GPU_SUCCESS;
 }
 
-static bool try_pool(struct weir__request *request, bool small, void **ptr)
+/* The size of the class first, which a cache can keep; then what was asked for, which may fit where that does not. */
+static bool try_sizes(struct weir__request *request, bool small, void **ptr)
 {
-    request->untried = !request->insist && weir__request_is_vain(request);
+    if (request->rounded > request->asked) {
+        if (!weir__request_is_vain(request, request->rounded) && try_size(request, request->rounded, small, ptr))
+            return true;
+        if (request->code != GPU_OUT_OF_MEMORY)
+            return false;
+    }
+    request->untried = !request->insist && weir__request_is_vain(request, request->asked);
     if (!request->untried)
-        return try_size(request, request->size, small, ptr);
+        return try_size(request, request->asked, small, ptr);
     request->at_cap = false;
     return false;
 }
@@ -187,10 +195,10 @@ bool weir__attempt(struct weir__request *request, void **ptr)
     if (!request->is_alone)
         asker = weir__asking_begin(asking);
     weir__pool_handle_begin(pool);
-    bool is_served = request->small && try_pool(request, true, ptr);
+    bool is_served = request->small && try_sizes(request, true, ptr);
     /* Where the twin cannot grow, the pool may have idle memory for something so small. */
     if (!is_served && request->code == GPU_OUT_OF_MEMORY)
-        is_served = try_pool(request, false, ptr);
+        is_served = try_sizes(request, false, ptr);
     weir__pool_handle_end(pool);
     if (!request->is_alone) {
         bool was_looked_at = request->was_asked || request->untried;
@@ -274,21 +282,25 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
     return WEIR_OK;
 }
 
-/* How much is asked of CUDA: the bytes of a size class, if a cache may keep the block later and the cap has room for it. */
+/* What CUDA is asked for: the bytes of a size class, if a cache may keep the block later. */
 static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     const weir_pool *pool = request->pool;
-    request->size = request->asked;
     unsigned class = weir__class_of(request->asked);
+    request->rounded = request->asked;
     if (opened && !block->graph && weir__pool_caches(pool, class)) {
-        uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
-        if (!max_size || weir__class_bytes[class] <= max_size) {
-            block->class = (uint8_t)class;
-            block->guard = &opened->cache.lock;
-            request->size = weir__class_bytes[class];
-        }
+        block->class = (uint8_t)class;
+        block->guard = &opened->cache.lock;
+        request->rounded = weir__class_bytes[class];
     }
     request->small = request->asked < pool->small_below;
+}
+
+/* A block of its exact size, for which there was room only so, enters no cache. */
+static void forget_class(struct weir__block *block)
+{
+    block->class = WEIR__CLASS_NONE;
+    block->guard = NULL;
 }
 
 /* Clears a block that is to be shared. If that fails the block goes back. */
@@ -329,6 +341,8 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     choose_size(request, block, opened);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
+    if (status == WEIR_OK && !block->graph && request->got < request->rounded)
+        forget_class(block);
     if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->scrub, memory_order_relaxed))
         status = scrub(block, request->stream);
     if (status == WEIR_OK)

@@ -144,16 +144,16 @@ static uint64_t obtainable(struct weir__device *device)
     return bytes + idle;
 }
 
-bool weir__request_is_vain(const struct weir__request *request)
+bool weir__request_is_vain(const struct weir__request *request, uint64_t size)
 {
     weir_pool *pool = request->pool;
     uint64_t max_size = atomic_load_explicit(&pool->max_size, memory_order_relaxed);
-    if (request->size < pool->device->info.memory / LARGE_SHARE || pool->is_host || is_in_callback)
+    if (size < pool->device->info.memory / LARGE_SHARE || pool->is_host || is_in_callback)
         return false;
     /* At a cap, what the device has does not count; and only CUDA knows whether it is at one of its own. */
-    if (pool->native_max || (max_size && atomic_load_explicit(&pool->taken, memory_order_relaxed) + request->size > max_size))
+    if (pool->native_max || (max_size && atomic_load_explicit(&pool->taken, memory_order_relaxed) + size > max_size))
         return false;
-    return weir__pool_idle(pool) < request->size && obtainable(pool->device) < request->size;
+    return weir__pool_idle(pool) < size && obtainable(pool->device) < size;
 }
 
 /* Whether all that is not in use by this weir would be enough: pools that are not Weir's may have it idle, of which only CUDA knows. */
@@ -163,7 +163,7 @@ static bool may_be_elsewhere(const struct climb *climb)
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
         if (!pool->is_host)
             used += weir__pool_figure(pool, GPU_POOL_USED);
-    return used < memory && memory - used >= climb->request->size;
+    return used < memory && memory - used >= climb->request->asked;
 }
 
 /* Retrying ----------------------------------------------------------------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ static bool rung_wait(struct climb *climb, void **ptr)
         climb->rungs[WEIR_RUNG_WAIT].gave += waits[i].bytes;
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before a wait that
            promises nothing. */
-        if (untried >= climb->request->size || (untried && i + 1 < count && waits[i + 1].bytes == 0)) {
+        if (untried >= climb->request->asked || (untried && i + 1 < count && waits[i + 1].bytes == 0)) {
             rescued = retry(climb, ptr);
             untried = 0;
             any = false;
@@ -341,7 +341,7 @@ static uint64_t trim(struct climb *climb)
 /* Needless where all of it is too little. */
 static bool rung_trim(struct climb *climb, void **ptr)
 {
-    if (!climb->request->at_cap && !climb->request->pool->is_host && obtainable(climb->device) < climb->request->size)
+    if (!climb->request->at_cap && !climb->request->pool->is_host && obtainable(climb->device) < climb->request->asked)
         return false;
     return trim(climb) > 0 && retry(climb, ptr);
 }
@@ -354,7 +354,7 @@ static bool rung_callbacks(struct climb *climb, void **ptr)
     unsigned id = 0;
     while (!is_over(climb) && climb->gpu->now() <= climb->deadline) {
         is_in_callback = true;
-        id = weir__callbacks_run(callbacks, id, climb->device->index, climb->request->size, &freed);
+        id = weir__callbacks_run(callbacks, id, climb->device->index, climb->request->asked, &freed);
         is_in_callback = false;
         if (id == 0)
             return false;
@@ -402,7 +402,7 @@ static bool rung_neighbours(struct climb *climb, void **ptr)
     weir__rescue_fn rescue = climb->device->w->neighbours;
     uint64_t now = climb->gpu->now();
     struct neighbours neighbours = { .climb = climb, .ptr = ptr };
-    neighbours.plea = (struct weir__plea){ .device = climb->device, .size = climb->request->size };
+    neighbours.plea = (struct weir__plea){ .device = climb->device, .size = climb->request->asked };
     neighbours.plea.prepare = prepare_plea;
     neighbours.plea.retry = retry_plea;
     neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
@@ -468,10 +468,10 @@ static bool is_hopeless(struct climb *climb)
 {
     const struct weir__request *request = climb->request;
     uint64_t max_size = atomic_load(&request->pool->max_size);
-    if (max_size && request->size > max_size) {
+    if (max_size && request->asked > max_size) {
         climb->request->at_cap = true;
         climb->why = "the request alone is above max_size: nothing was tried";
-    } else if (!request->pool->is_host && request->size > climb->device->info.memory) {
+    } else if (!request->pool->is_host && request->asked > climb->device->info.memory) {
         climb->why = "the request alone is larger than the device: nothing was tried";
     } else if (is_in_callback) {
         climb->why = "asked for within an out-of-memory callback: nothing was tried";
@@ -494,7 +494,7 @@ static bool wait_for_turn(const struct climb *climb, struct weir__recovery *reco
 static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__request *request)
 {
     unsigned steps = atomic_load(&request->pool->steps);
-    return !recovery->rescued && request->size >= recovery->failed_size && (steps & ~recovery->failed_steps) == 0 &&
+    return !recovery->rescued && request->asked >= recovery->failed_size && (steps & ~recovery->failed_steps) == 0 &&
            (!recovery->failed_pool || recovery->failed_pool == request->pool);
 }
 
@@ -551,7 +551,7 @@ static void end_recovery(struct weir__recovery *recovery, const struct climb *cl
     recovery->count++;
     recovery->rescued = rescued;
     recovery->rung = rung;
-    recovery->failed_size = is_sure ? request->size : UINT64_MAX;
+    recovery->failed_size = is_sure ? request->asked : UINT64_MAX;
     recovery->failed_steps = atomic_load(&request->pool->steps);
     recovery->failed_pool = request->at_cap ? request->pool : NULL;
     pthread_cond_broadcast(&recovery->ended);

@@ -62,7 +62,7 @@ void weir__recovery_destroy(struct weir__recovery *recovery);
 struct weir__request {
     weir_pool *pool;
     size_t asked;      /* bytes */
-    size_t size;       /* the same, or that of the size class */
+    size_t rounded;    /* those of the size class, if a cache may keep the block later; else the same */
     gpu_stream stream; /* not capturing */
     bool small;        /* for the small twin, if there is room */
     bool is_alone;     /* no other request of the device is being tried (asking.h) */
@@ -71,18 +71,19 @@ struct weir__request {
     bool was_asked;    /* it was */
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
     bool is_crowded;   /* it failed beside other requests, and perhaps because of them: it says nothing */
+    size_t got;        /* bytes that CUDA gave: one of the two sizes */
     int code;
 };
 
 /*
- * Whether CUDA would be asked in vain: for a part of the device that is worth a look, where all that the device has free and
+ * Whether CUDA would be asked for so many bytes in vain: for a part of the device that is worth a look, where all that the device has free and
  * this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
  * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists once its cheap means are
  * used up, and at its end.
  */
-bool weir__request_is_vain(const struct weir__request *request);
+bool weir__request_is_vain(const struct weir__request *request, uint64_t size);
 
-/* Asks CUDA once, within the cap, unless that is vain; of the twin, then of the pool. On success the pool's counters have
+/* Asks CUDA once, within the cap, unless that is vain; for each size and pool that can serve the request. On success the pool's counters have
    the block; else the members of the request say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
 

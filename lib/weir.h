@@ -212,7 +212,8 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
  *    need no id.
  *  - A cache has blocks of the pool that its stream allocates from, and no others.
  *  - Where caches are on, a request of up to cache.largest for that pool on that stream is rounded up to a size class, so that requests of
- *    like size can share blocks: weir_pool_stats.slack has what that adds. Other requests are served to the byte, and never cached.
+ *    like size can share blocks: weir_pool_stats.slack has what that adds. Other requests, and those for which there is room only so, are
+ *    served to the byte and not cached.
  *  - Stream order: a block freed on a stream may be served again to work behind that point of the same stream, and to no other stream.
  *  - While a stream captures, its cache neither serves nor takes anything. cache.capture_check: false leaves that question out, and is only
  *    for programs that never capture.

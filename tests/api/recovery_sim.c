@@ -391,6 +391,38 @@ START_TEST(where_the_device_does_not_say_what_it_has_cuda_is_asked)
 }
 END_TEST
 
+/* Size classes ------------------------------------------------------------------------------------------------------------------------- */
+
+#define CACHES "cache: { largest: 8GiB, per_stream: 8GiB, per_device: 8GiB }"
+
+/* 7.25 GiB, which a cache would have as 7.5 GiB, where there are 7.375 GiB. */
+START_TEST(what_fits_only_in_its_exact_size_is_served_so)
+{
+    static const char *const policies[] = {
+        "weir: 1\npools: { main: { small_below: 0, " CACHES " } }\n",
+        "weir: 1\npools: { main: { small_below: 0, max_size: 7552MiB, " CACHES " } }\n",
+        "weir: 1\npools: { main: { small_below: 1MiB, max_size: 7552MiB, " CACHES " } }\n",
+    };
+    void *ptr;
+    scene_open(policies[_i]);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream other = scene_stream(0);
+    void *held = _i == 0 ? scene_malloc_on(other, 640 * MIB) : NULL;
+    uint64_t size = 7 * GIB + 256 * MIB;
+    for (unsigned i = 0; i < 3; i++) {
+        ptr = scene_malloc(s, size);
+        weir_pool_stats stats = scene_pool_stats("main");
+        ck_assert_uint_eq(stats.slack, 0);
+        ck_assert_uint_eq(stats.live_high, size + (held ? 640 * MIB : 0));
+        scene_free(s, ptr);
+        ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
+    }
+    scene_rescues(WEIR_RUNG_WAIT, 0, 0);
+    if (held)
+        scene_free_on(other, held);
+}
+END_TEST
+
 /* CUDA's errors ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(refusal_leaves_no_last_error_to_the_application)
@@ -799,6 +831,7 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(calls, where_the_os_manages_the_memory_cuda_is_asked_at_once);
     tcase_add_test(calls, where_the_os_manages_the_memory_trim_is_tried);
     tcase_add_test(calls, where_the_device_does_not_say_what_it_has_cuda_is_asked);
+    tcase_add_loop_test(calls, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     tcase_add_test(calls, refusal_leaves_no_last_error_to_the_application);
     tcase_add_test(calls, rescue_leaves_no_last_error_to_the_application);
     tcase_add_test(calls, last_error_of_the_application_is_left_alone);
