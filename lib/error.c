@@ -92,12 +92,20 @@ weir_status weir__fail_gpu(weir_error *error, const struct gpu *gpu, int code, c
     return status;
 }
 
+void weir_error_clear(weir_error *error)
+{
+    if (!error)
+        return;
+    /* Only what says that there is none: the text alone is a page long. */
+    error->status = WEIR_OK;
+    error->cuda_code = 0;
+    error->line = error->column = 0;
+    error->file[0] = error->text[0] = '\0';
+}
+
 weir_error *weir__last_error_reset(void)
 {
-    last_error.status = WEIR_OK;
-    last_error.cuda_code = 0;
-    last_error.line = last_error.column = 0;
-    last_error.file[0] = last_error.text[0] = '\0';
+    weir_error_clear(&last_error);
     return &last_error;
 }
 

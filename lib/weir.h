@@ -10,7 +10,8 @@
  *    closed while others use it: their calls are served before it is, or fail with WEIR_INVALID and change nothing.
  *  - Sizes are bytes, times are milliseconds. Outputs come last and are written only on WEIR_OK.
  *  - Nothing is lost, leaked or half-applied when a call fails.
- *  - A `weir_error *error` may be NULL. The first error put into a record stays: set it up with WEIR_ERROR_INIT before each use.
+ *  - A `weir_error *error` may be NULL. The first error put into a record stays: set it up with WEIR_ERROR_INIT, and clear it with
+ *    weir_error_clear() before it is used again.
  *  - A struct that begins with `size` grows at its end with later versions. Set `size` to its sizeof (WEIR_..._INIT does): a program works
  *    unchanged with the library of another version. To the library, what an older program's struct lacks is 0. Of a newer program's, what
  *    this library does not know must be 0 (else WEIR_INVALID), and comes back as 0 where the struct is filled. A struct that is handed out
@@ -108,6 +109,9 @@ typedef struct weir_error {
 } weir_error;
 
 #define WEIR_ERROR_INIT { WEIR_OK, 0, 0, 0, { 0 }, { 0 } }
+
+/* Makes the record as good as new: WEIR_ERROR_INIT can only initialise. NULL does nothing. Works in a forked child too. */
+WEIR_API void weir_error_clear(weir_error *error);
 
 /*
  * The error of this thread's last failed call of weir_malloc, weir_free, weir_pool_malloc, weir_stream_malloc or weir_stream_free, which

@@ -37,13 +37,9 @@ void weir_torch_report(weir_error *error)
     *error = report;
 }
 
-/* Only what says that there is no error: the text alone is a page long. */
 static weir_error *clear_report(void)
 {
-    report.status = WEIR_OK;
-    report.cuda_code = 0;
-    report.line = report.column = 0;
-    report.file[0] = report.text[0] = '\0';
+    weir_error_clear(&report);
     return &report;
 }
 

@@ -69,6 +69,27 @@ START_TEST(null_options_mean_all_defaults)
 }
 END_TEST
 
+START_TEST(record_that_was_cleared_takes_the_next_error)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_options missing = { .size = sizeof missing, .policy_file = "nowhere.yaml" }, bad = { .size = sizeof bad, .policy_text = "weir: 2" };
+    weir *w;
+    ck_assert_int_eq(weir_open(&missing, &error, &w), WEIR_UNREADABLE);
+    ck_assert_int_eq(weir_open(&bad, &error, &w), WEIR_BAD_POLICY);
+    ck_assert_int_eq(error.status, WEIR_UNREADABLE); /* the first one stays */
+    weir_error_clear(&error);
+    ck_assert_int_eq(error.status, WEIR_OK);
+    ck_assert_str_eq(error.text, "");
+    ck_assert_str_eq(error.file, "");
+    ck_assert_int_eq(weir_open(&bad, &error, &w), WEIR_BAD_POLICY);
+    ck_assert_int_eq(error.status, WEIR_BAD_POLICY);
+    ck_assert_uint_eq(error.line, 1);
+    weir_error_clear(&error);
+    ck_assert_uint_eq(error.line + error.column + (unsigned)error.cuda_code, 0);
+    weir_error_clear(NULL);
+}
+END_TEST
+
 START_TEST(policy_file_is_read)
 {
     char path[] = "/tmp/weir-open-XXXXXX";
@@ -484,6 +505,7 @@ static void add_opening(Suite *suite)
     TCase *tcase = suite_case(suite, "policy", 0);
     tcase_add_test(tcase, without_a_policy_the_built_in_one_serves);
     tcase_add_test(tcase, null_options_mean_all_defaults);
+    tcase_add_test(tcase, record_that_was_cleared_takes_the_next_error);
     tcase_add_test(tcase, policy_file_is_read);
     tcase_add_test(tcase, weir_conf_stands_above_the_policy_text);
     tcase_add_test(tcase, error_in_weir_conf_is_placed_there);

@@ -29,6 +29,13 @@ exported "$library" >"$tap_dir/library"
 check "header_declares_functions" test -s "$tap_dir/header"
 check "map_lists_what_the_header_declares" diff "$tap_dir/header" "$tap_dir/map"
 check "library_exports_exactly_the_map" diff "$tap_dir/map" "$tap_dir/library"
+# name@@NODE for each function of a map, and of a library.
+nodes() {
+    awk '/^WEIR_[A-Z0-9._]* \{$/ { node = $1 } /^ *weir_[a-z0-9_]*;$/ { sub(/;/, "", $1); print $1 "@@" node }' "$1" | sort
+}
+nodes "$top_srcdir/lib/libweir.map" >"$tap_dir/nodes"
+nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort >"$tap_dir/versioned"
+check "each_function_has_the_version_of_its_node" diff "$tap_dir/nodes" "$tap_dir/versioned"
 check "every_export_has_a_version" sh -c "! nm -D --defined-only '$library' | grep -v ' A ' | grep -v '@@WEIR_'"
 
 # libweir-torch exports what weir.h has as well.
