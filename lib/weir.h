@@ -549,17 +549,19 @@ typedef struct weir_import_options {
     int host_waits;      /* not 0: a lease is given out only once the exporter's work on the block is complete, which this thread waits for,
                             instead of `stream`. A stream that waits for an exporter that is killed before it came so far waits for ever
                             (measured): choose this where exporters may be killed at any time and their importers must survive */
+    unsigned wait_ms;    /* how long weir_import_open() waits for an exporter where nobody listens; 0: not at all */
+    unsigned reserved;   /* 0 */
 } weir_import_options;
 
-#define WEIR_IMPORT_OPTIONS_INIT { sizeof(weir_import_options), 0, 0 }
+#define WEIR_IMPORT_OPTIONS_INIT { sizeof(weir_import_options), 0, 0, 0, 0 }
 
 /*
  * Connects to an export. socket: what the exporter's policy has as share.socket, a name or a path. options: NULL means all defaults. The
  * exporter's device is found here by its UUID, whatever its number. *i: close it with weir_import_close(). When the exporter dies
  * later, the next request connects to the one that it finds then.
- * WEIR_GONE (nobody listens there), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this process imports the pool
- * already, or was evicted or cut off, and has to end first), WEIR_INVALID (also: it is this process that exports), WEIR_TIMEOUT, WEIR_PROTOCOL,
- * WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * WEIR_GONE (nobody listens there, or came within wait_ms), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this
+ * process imports the pool already, or was evicted or cut off, and has to end first), WEIR_INVALID (also: it is this process that exports),
+ * WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error,
                                                  weir_import **i);

@@ -8,12 +8,16 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/sized.h"
 #include "share/ask.h"
 
 #define TIMEOUT_MS 5000 /* of the exporter's answers, unless the application says otherwise */
+/* Nanoseconds between two looks for an exporter that is yet to come. */
+#define WAIT_PAUSE_MIN UINT64_C(1000000)
+#define WAIT_PAUSE_MAX UINT64_C(50000000)
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
@@ -132,6 +136,23 @@ static weir_import *new_import(weir *w, const char *socket, const weir_import_op
     return i;
 }
 
+/* Where nobody listens it tries again from time to time, as whoever is to listen may not even have made the directory of its socket. */
+static weir_status connect_first(weir_import *i, unsigned wait_ms, weir_error *error)
+{
+    const uint64_t until = share_deadline(wait_ms);
+    bool is_news = error && error->status == WEIR_OK;
+    for (uint64_t pause = WAIT_PAUSE_MIN;; pause = pause < WAIT_PAUSE_MAX ? 2 * pause : pause) {
+        weir_status status = share_session_ensure(i, share_deadline(i->timeout_ms), error);
+        uint64_t now = weir__service_now();
+        if (status != WEIR_GONE || now >= until)
+            return status;
+        if (is_news)
+            weir_error_clear(error);
+        uint64_t nap = pause < until - now ? pause : until - now;
+        nanosleep(&(struct timespec){ .tv_nsec = (long)nap }, NULL);
+    }
+}
+
 weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *given, weir_error *error, weir_import **out)
 {
     if (weir__check_fork(error) != WEIR_OK)
@@ -141,6 +162,8 @@ weir_status weir_import_open(weir *w, const char *socket, const weir_import_opti
     weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
     if (given && weir__sized_read(given, "weir_import_options", &options, sizeof options, error) != WEIR_OK)
         return WEIR_INVALID;
+    if (options.reserved)
+        return weir__fail(error, WEIR_INVALID, "weir_import_open: `reserved` is %u: set it to 0", options.reserved);
     if (strlen(socket) >= SHARE_PATH_SIZE)
         return weir__fail(error, WEIR_INVALID, "weir_import_open: the socket's name has %zu bytes: at most %zu", strlen(socket),
                           SHARE_PATH_SIZE - 1);
@@ -148,7 +171,7 @@ weir_status weir_import_open(weir *w, const char *socket, const weir_import_opti
     if (!i)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to import '%s'", socket);
     weir_status status = i->wake_fd >= 0 && i->epoll_fd >= 0
-                             ? share_session_ensure(i, share_deadline(i->timeout_ms), error)
+                             ? connect_first(i, options.wait_ms, error)
                              : weir__fail(error, WEIR_NO_HOST_MEMORY, "import '%s': no eventfd or epoll: raise ulimit -n", socket);
     /* Only now, as the thread may call CUDA, which is to go after it at exit. */
     if (status == WEIR_OK)

@@ -18,7 +18,10 @@ static weir_status find(enum kind kind, const char *name, void *thing)
 static weir_status import_open(char **words)
 {
     unsigned timeout = (unsigned)actor_number(words[3]);
-    weir_import_options options = { sizeof options, timeout ? timeout : PATIENCE, (int)actor_number(words[3] ? words[4] : NULL) };
+    weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
+    options.timeout_ms = timeout ? timeout : PATIENCE;
+    options.host_waits = (int)actor_number(words[3] ? words[4] : NULL);
+    options.wait_ms = (unsigned)actor_number(words[3] && words[4] ? words[5] : NULL);
     weir_import *i;
     weir_status status = weir_import_open(actor.w, words[2], &options, &actor.error, &i);
     if (status == WEIR_OK)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "share/socket.h"
 #include "share/wire.h"
@@ -284,6 +285,48 @@ START_TEST(importer_that_gives_up_says_goodbye)
 }
 END_TEST
 
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* An hour is what no test waits. */
+START_TEST(importer_that_waits_finds_the_exporter_that_comes_later)
+{
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *killed = stage_exporter("killed", NULL);
+    stage_signal(killed, SIGKILL); /* it leaves its socket behind */
+    stage_tell(importer, "import i frames 0 0 3600000");
+    struct player *exporter = stage_exporter("exporter", NULL);
+    stage_hear(importer);
+    hand_over(exporter, importer);
+}
+END_TEST
+
+START_TEST(importer_that_waits_for_nobody_says_so_after_its_time)
+{
+    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    uint64_t begin = now_ms();
+    const char *why = stage_refuses(importer, "WEIR_GONE", "import i frames 0 0 300");
+    ck_assert_uint_ge(now_ms() - begin, 300);
+    ck_assert_msg(strstr(why, "frames") != NULL, "%s", why);
+    struct player *exporter = stage_exporter("exporter", NULL);
+    stage_say(importer, "import i frames 0 0 3600000");
+    hand_over(exporter, importer);
+}
+END_TEST
+
+START_TEST(importer_that_waits_takes_no_for_an_answer)
+{
+    stage_exporter("exporter", ", max_importers: 1");
+    stage_importer("first");
+    struct player *second = stage_enter((struct role){ .name = "second", .policy = stage_importer_policy() });
+    stage_refuses(second, "WEIR_REFUSED", "import i frames 0 0 3600000");
+}
+END_TEST
+
 /* Closing ------------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(export_that_is_closed_is_gone_and_its_blocks_are_read_on)
@@ -438,6 +481,9 @@ int main(void)
     tcase_add_test(exporters, with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_work);
     tcase_add_test(exporters, exporter_that_hangs_is_a_time_out);
     tcase_add_test(exporters, importer_that_gives_up_says_goodbye);
+    tcase_add_test(exporters, importer_that_waits_finds_the_exporter_that_comes_later);
+    tcase_add_test(exporters, importer_that_waits_for_nobody_says_so_after_its_time);
+    tcase_add_test(exporters, importer_that_waits_takes_no_for_an_answer);
     TCase *closing = stage_case(suite, "closing");
     tcase_add_test(closing, export_that_is_closed_is_gone_and_its_blocks_are_read_on);
     tcase_add_test(closing, export_waits_at_its_close_for_importers_to_unmap);
