@@ -17,11 +17,10 @@
 
 struct weir__device;
 
-/* What the neighbours rung remembers of requests in vain: nobody is asked for `size` bytes or more before `until`. Only the thread whose
-   recovery runs touches it. */
-struct weir__rest {
-    uint64_t until, pause; /* weir__service_now(), and nanoseconds */
-    uint64_t size;
+/* What the neighbours rung remembers of the last request in vain. Only the thread whose recovery runs touches it. */
+struct weir__vain {
+    uint64_t picture; /* of who had what */
+    uint64_t size, until; /* bytes, and weir__service_now() */
 };
 
 struct weir__recovery {
@@ -37,7 +36,7 @@ struct weir__recovery {
     _Atomic uint64_t recoveries;
     _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
     _Atomic uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */
-    struct weir__rest rest;
+    struct weir__vain vain;
 };
 
 /*

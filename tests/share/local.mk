@@ -59,6 +59,7 @@ share_stage_tests = \
 	tests/share/hand_over \
 	tests/share/late \
 	tests/share/neighbours \
+	tests/share/neighbours_crowd \
 	tests/share/neighbours_die \
 	tests/share/neighbours_strange \
 	tests/share/other_client \
@@ -84,6 +85,8 @@ tests_share_neighbours_SOURCES = tests/share/neighbours.c tests/share/neighbourh
 tests_share_neighbours_strange_SOURCES = tests/share/neighbours_strange.c tests/share/neighbourhood.c tests/share/neighbourhood.h
 tests_share_neighbours_strange_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_strange_LDADD = tests/share/libstage.la
+tests_share_neighbours_crowd_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_neighbours_crowd_LDADD = tests/share/libstage.la
 tests_share_neighbours_die_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_die_LDADD = tests/share/libstage.la
 tests_share_other_client_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

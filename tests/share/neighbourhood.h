@@ -17,7 +17,7 @@ struct player *enter(const char *name);
 /* With a deadline of 8 s. */
 struct player *enter_in_a_hurry(const char *name);
 void take(struct player *player, const char *block, unsigned mib);
-/* The same, where it asked in vain a moment ago, and so lets some time pass before it asks again. */
+/* The same, where a neighbour did not answer a moment ago, and is not waited for long. */
 void take_in_the_end(struct player *player, const char *block, unsigned mib);
 /* It keeps so much, and uses none of it. */
 void idle(struct player *player, unsigned mib);

@@ -204,7 +204,7 @@ START_TEST(request_that_failed_succeeds_once_a_neighbour_has_something)
     run_out(asker, 512);
     stage_say(holder, "free a s");
     stage_say(holder, "synchronize s");
-    take_in_the_end(asker, "b", 512);
+    take(asker, "b", 512);
     check_rescued(asker, 1, 256);
 }
 END_TEST
@@ -337,7 +337,7 @@ START_TEST(keep_that_is_reloaded_counts_at_once)
     idle(holder, 512);
     run_out(asker, 640);
     stage_say(holder, "reload %s", stage_policy_file("holder", policy_with("control: true\n", "keep: 128MiB, ")));
-    take_in_the_end(asker, "a", 640);
+    take(asker, "a", 640);
     check_asked(holder, 1, 128);
 }
 END_TEST
@@ -367,7 +367,7 @@ START_TEST(pool_gives_again_when_its_capture_has_ended)
     stage_say(holder, "%s s", captures[_i]);
     run_out(asker, 640);
     stage_say(holder, "capture_end s");
-    take_in_the_end(asker, "a", 640);
+    take(asker, "a", 640);
     check_holds(holder, 384);
 }
 END_TEST
@@ -412,7 +412,7 @@ START_TEST(neighbour_that_gives_a_part_and_waits_for_more_answers_in_time)
     const char *report = run_out(asker, 768);
     ck_assert_msg(!strstr(report, "did not answer"), "%s", report);
     ck_assert_uint_eq(stage_number(stage_say(asker, "asks"), "got"), 256 * MIB);
-    check_asked(holder, 1, 256);
+    ck_assert_uint_eq(stage_number(stage_say(holder, "asks"), "given"), 256 * MIB);
     stage_signal(holder, SIGKILL);
 }
 END_TEST
@@ -533,12 +533,9 @@ START_TEST(neighbour_that_hangs_is_reported_while_it_is_left_alone_too)
 {
     struct player *hung = enter_idle("hung", 768), *asker = enter_in_a_hurry("asker");
     stage_signal(hung, SIGSTOP);
-    for (int asked = 0; asked < 2;) {
+    for (int asked = 0; asked < 2; asked++) {
         const char *report = run_out(asker, 512);
-        if (strstr(report, "a moment ago"))
-            continue; /* it rests between the two */
         ck_assert_msg(strstr(report, "1 did not answer") != NULL, "%s", report);
-        asked++;
     }
     stage_signal(hung, SIGCONT);
 }
@@ -595,7 +592,7 @@ START_TEST(who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody
     struct player *holder = enter("holder"), *asker = enter("asker");
     take(holder, "live", 768);
     unsigned long long sent = stage_number(stage_say(asker, "starve %d %llu s", ASKS, (unsigned long long)(512 * MIB)), "messages");
-    ck_assert_uint_lt(sent, ASKS / 4);
+    ck_assert_uint_lt(sent, 4 * ASKS); /* a question and its answer, and more once a second */
     check_asked(holder, 0, 0);
     take(asker, "a", 256);
 }

@@ -91,7 +91,8 @@ START_TEST(neighbour_that_gives_more_than_there_is_spoils_no_figures)
     run_out(asker, 960);
     unsigned long long got = stage_number(stage_say(asker, "asks"), "got"), given = stage_number(stage_say(holder, "asks"), "given");
     ck_assert_uint_eq(given, 512 * MIB);
-    ck_assert_uint_eq(got, 1024 * MIB + given);
+    ck_assert_uint_ge(got, 1024 * MIB + given);
+    ck_assert_uint_eq((got - given) % (1024 * MIB), 0); /* each time it was asked */
     end_to_pretend(&liar);
 }
 END_TEST
