@@ -241,8 +241,8 @@ bool weir__pool_renew(weir_pool *pool, int *fd)
         free(room);
     weir__relaxed_end(gpu, mode);
     if (code != GPU_SUCCESS)
-        weir__log(pool->w, WEIR_LOG_ERROR, "the former pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
-                  gpu->code_name(code));
+        weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "the former pool '%s' on device %d cannot be destroyed: %s", pool->name,
+                        pool->device->index, gpu->code_name(code));
     return is_new;
 }
 

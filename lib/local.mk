@@ -38,6 +38,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/grant.h \
 	%reldir%/keeper.c \
 	%reldir%/keeper.h \
+	%reldir%/log.c \
+	%reldir%/log.h \
 	%reldir%/malloc.c \
 	%reldir%/malloc.h \
 	%reldir%/pending.c \

@@ -244,8 +244,8 @@ static void forget_former(const struct weir__block *former)
         weir__retired_note_unknown(former->pool->retired);
     count_free(former->pool, former);
     if (!former->graph)
-        weir__log(former->pool->w, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed without Weir: use weir_free()", former->ptr,
-                  former->pool->name);
+        weir__log_about(former->pool->w, former->pool, WEIR_LOG_WARNING,
+                        "the block %p of pool '%s' was freed without Weir: use weir_free()", former->ptr, former->pool->name);
     weir__pool_release(former->pool);
 }
 
@@ -257,8 +257,8 @@ static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
         return;
     weir__blocks_remove(&w->blocks, entry, false, &block);
     weir__pool_count_spare_gone(block.pool, bytes_of(&block));
-    weir__log(w, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed with weir_free() and again with cudaFreeAsync()", block.ptr,
-              block.pool->name);
+    weir__log_about(w, block.pool, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed with weir_free() and again with cudaFreeAsync()",
+                    block.ptr, block.pool->name);
     weir__pool_release(block.pool);
 }
 

@@ -260,8 +260,8 @@ static void destroy_handles(weir_pool *pool)
     bool are_noted = pool->is_exportable && !pool->former && !atomic_load(&pool->taken);
     int code = weir__retired_add(pool->retired, gpu, own, pool->small, are_noted);
     if (code != GPU_SUCCESS && !pool->is_silent)
-        weir__log(pool->w, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
-                  gpu->code_name(code));
+        weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
+                        gpu->code_name(code));
 }
 
 void weir__pool_free(weir_pool *pool)
@@ -273,15 +273,17 @@ void weir__pool_free(weir_pool *pool)
     uint64_t blocks = weir__pool_live_blocks(pool);
     if (blocks) {
         char text[WEIR__BYTES_LEN];
-        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync",
-                  pool->name, pool->device->index, (unsigned long long)blocks, weir__bytes(text, weir__pool_held(pool).live));
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
+                        "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync", pool->name,
+                        pool->device->index, (unsigned long long)blocks, weir__bytes(text, weir__pool_held(pool).live));
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {
         char text[WEIR__BYTES_LEN];
-        weir__log(pool->w, WEIR_LOG_WARNING, "pool '%s' on device %d is closed while a stream captures: %s of cached blocks are lost; end "
-                                             "captures before weir_close()",
-                  pool->name, pool->device->index, weir__bytes(text, cached));
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
+                        "pool '%s' on device %d is closed while a stream captures: %s of cached blocks are lost; end "
+                        "captures before weir_close()",
+                        pool->name, pool->device->index, weir__bytes(text, cached));
     }
     /* A peer may still read blocks that live on. */
     if (!blocks)

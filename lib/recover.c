@@ -120,7 +120,7 @@ static weir_status report(const struct climb *climb)
     append(error, "\n  device %d: %s free of %s", climb->device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
     report_pools(climb->device, error);
     report_rungs(climb, error);
-    weir__log(pool->w, WEIR_LOG_WARNING, "%s", error->text);
+    weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "%s", error->text);
     return WEIR_OUT_OF_MEMORY;
 }
 

@@ -149,7 +149,7 @@ void weir__settings_withdraw(weir_pool *pool)
 {
     for (size_t d = 0; d < pool->w->device_count; d++)
         if (pool->peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS && !pool->is_silent)
-            weir__log(pool->w, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
+            weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
 }
 
 static int can_reach(const weir_pool *pool, int peer, bool *can)
@@ -370,7 +370,7 @@ void weir__settings_restore(const weir_pool *pool)
         if (code == GPU_SUCCESS)
             continue;
         gpu->forget_error(code);
-        weir__log(pool->w, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s", pool->device->index,
-                  gpu->code_name(code));
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s",
+                        pool->device->index, gpu->code_name(code));
     }
 }

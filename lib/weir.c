@@ -46,20 +46,6 @@ weir_status weir__check_fork(weir_error *error)
 
 /* Services for the other files --------------------------------------------------------------------------------------------------------- */
 
-void weir__log(weir *w, weir_log_level level, const char *format, ...)
-{
-    if (!w->log)
-        return;
-    char line[sizeof(((weir_error *)NULL)->text)];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    for (char *newline = line; (newline = strchr(newline, '\n'));)
-        *newline = ';';
-    w->log(w->log_data, level, line);
-}
-
 weir_status weir__fail_at(weir_error *error, weir_status status, struct policy_place place, const char *format, ...)
 {
     char message[1024], where[320] = "";
@@ -282,8 +268,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
     memset(opened, 0, sizeof *opened);
     opened->only_device = device;
-    opened->log = options.log;
-    opened->log_data = options.log_data;
+    weir__log_init(&opened->log, options.log, options.log_data);
     pthread_mutex_init(&opened->config, NULL);
     pthread_mutex_init(&opened->attached_lock, NULL);
     bool has_table = weir__blocks_init(&opened->blocks);
@@ -357,9 +342,11 @@ void weir_close(weir *w)
         return;
     weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
+    weir__log_rest(&w->log);
     if (w->device_count)
         close_pools(w);
     free(w->devices);
+    weir__log_rest(&w->log);
     weir__callbacks_destroy(&w->callbacks);
     weir__blocks_destroy(&w->blocks);
     policy_free(w->policy);

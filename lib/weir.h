@@ -133,7 +133,8 @@ typedef struct weir_stats weir_stats;   /* a snapshot of all figures */
 
 typedef enum weir_log_level { WEIR_LOG_ERROR, WEIR_LOG_WARNING, WEIR_LOG_INFO } weir_log_level;
 
-/* Gets one line without a newline. Called without any Weir lock held, from whichever thread had the news; must not call Weir. */
+/* Gets one line without a newline. Of lines of one kind about one pool it gets one a second, which says how many there were besides; what is
+   left, from weir_close(). Called without any Weir lock held, from whichever thread had the news; must not call Weir. */
 typedef void (*weir_log_fn)(void *data, weir_log_level level, const char *line);
 
 typedef struct weir_options {

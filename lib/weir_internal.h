@@ -18,7 +18,7 @@
  *   shards                of the block table
  *   import->mapping_lock  of share/: CUDA calls are made under it
  *   export->lock, import->lock   of share/: no CUDA call under them
- *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, the process's lists of
+ *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, weir.log.lock, the process's lists of
  *                         current and retired pools and what was noted of each of the latter, the service thread's jobs, which may be
  *                         woken under any of the others, what share/neighbours.c remembers
  * The log function and the application's callbacks are called with none of them held.
@@ -31,6 +31,7 @@
 #include "lib/device.h"
 #include "lib/error.h"
 #include "lib/keeper.h"
+#include "lib/log.h"
 #include "lib/recover.h"
 
 #define WEIR__EVERY_DEVICE (-1)
@@ -38,8 +39,7 @@
 struct weir {
     struct weir__blocks blocks;
     const struct gpu *gpu;
-    weir_log_fn log;
-    void *log_data;
+    struct weir__log log;
     pthread_mutex_t config;
     struct policy *policy; /* guarded by config */
     bool relaxed;          /* plain calls run in relaxed capture mode. Fixed after open */
@@ -82,8 +82,6 @@ static inline void weir__pool_left(weir_pool *pool)
         !atomic_exchange(&pool->is_left, true))
         weir__keeper_wake(pool->w);
 }
-
-__attribute__((format(printf, 3, 4))) void weir__log(weir *w, weir_log_level level, const char *format, ...);
 
 /* Puts a place of the policy before the message of a new error. */
 __attribute__((format(printf, 4, 5))) weir_status weir__fail_at(weir_error *error, weir_status status, struct policy_place place,

@@ -56,8 +56,8 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory)
     weir_error error = WEIR_ERROR_INIT;
     if (memory && (weir_free)(e->w, block->ptr, e->stream) != WEIR_OK) {
         weir_last_error(&error);
-        weir__log(e->w, WEIR_LOG_ERROR, "a block of %zu bytes of pool '%s' that was shared cannot be freed: %s", block->bytes,
-                  e->pool->name, error.text);
+        weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "a block of %zu bytes of pool '%s' that was shared cannot be freed: %s",
+                        block->bytes, e->pool->name, error.text);
     }
     e->gpu->forget_error(e->gpu->event_destroy(block->ready));
     weir__relaxed_end(e->gpu, mode);

@@ -289,7 +289,7 @@ static void answer_changed(struct share_asker *asker, uint32_t request, weir_sta
         deny(asker, request, status, error->text);
         return;
     }
-    weir__log(asker->control->w, WEIR_LOG_INFO, "process %d had the policy changed: %s", asker->pid, how);
+    weir__log_about(asker->control->w, weir__log_words(how), WEIR_LOG_INFO, "process %d had the policy changed: %s", asker->pid, how);
     ready(asker, request);
 }
 

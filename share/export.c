@@ -165,8 +165,10 @@ static bool put_in_force(weir_export *e, const struct entry_copy *entry, bool is
         return false;
     const char *unknown = share_allowed_unknown(&allowed), *told = share_allowed_unknown(&e->allowed);
     if (unknown && (!is_quick || !told || strcmp(unknown, told) != 0))
-        weir__log(e->w, WEIR_LOG_WARNING, "pools.%s.share.allow: this system knows no '%s': nobody is let in by that name until a reload "
-                                          "finds it", e->pool->name, unknown);
+        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
+                        "pools.%s.share.allow: this system knows no '%s': nobody is let in by that name until a reload "
+                        "finds it",
+                        e->pool->name, unknown);
     pthread_mutex_lock(&e->lock);
     struct share_allowed former = e->allowed;
     e->allowed = allowed;
@@ -183,8 +185,8 @@ static void policy_changed(struct weir__attached *attached, bool is_quick)
     struct entry_copy entry = { 0 };
     weir__pool_with_entry(e->pool, copy_entry, &entry);
     if (!put_in_force(e, &entry, is_quick))
-        weir__log(e->w, WEIR_LOG_ERROR, "pool '%s': no host memory for what share: says now: what it said before stays in force",
-                  e->pool->name);
+        weir__log_about(e->w, e->pool, WEIR_LOG_ERROR,
+                        "pool '%s': no host memory for what share: says now: what it said before stays in force", e->pool->name);
     free_entry(&entry);
     weir__service_wake(&e->job, 0);
 }
@@ -384,8 +386,10 @@ static struct share_block *set_mapped_aside(weir_export *e)
     }
     pthread_mutex_unlock(&e->lock);
     if (mapped)
-        weir__log(e->w, WEIR_LOG_WARNING, "pool '%s': importers still map %zu blocks, %zu bytes, that are shared no more: the memory stays "
-                                          "reserved until weir_close()", e->pool->name, count, bytes);
+        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
+                        "pool '%s': importers still map %zu blocks, %zu bytes, that are shared no more: the memory stays "
+                        "reserved until weir_close()",
+                        e->pool->name, count, bytes);
     return mapped;
 }
 

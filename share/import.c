@@ -103,10 +103,10 @@ static void end(weir_import *i)
         share_session_close(session);
     }
     if (i->sessions)
-        weir__log(i->w, WEIR_LOG_WARNING,
-                  "import '%s' is closed with %u leases that were not released, or whose work has not ended: their blocks stay "
-                  "mapped until this process ends",
-                  i->socket, leases);
+        weir__log_about(i->w, i, WEIR_LOG_WARNING,
+                        "import '%s' is closed with %u leases that were not released, or whose work has not ended: their blocks stay "
+                        "mapped until this process ends",
+                        i->socket, leases);
     else
         destroy(i);
 }

@@ -28,5 +28,5 @@ void share_news_tell(struct share_news *news, pthread_mutex_t *lock, weir *w)
     news->count = 0;
     pthread_mutex_unlock(lock);
     for (unsigned n = 0; n < told.count; n++)
-        weir__log(w, told.lines[n].level, "%s", told.lines[n].text);
+        weir__log_about(w, weir__log_words(told.lines[n].text), told.lines[n].level, "%s", told.lines[n].text);
 }

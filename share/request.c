@@ -358,8 +358,9 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
         reader->is_hung = false;
     pthread_mutex_unlock(&e->lock);
     if (io == SHARE_BROKEN)
-        weir__log(e->w, WEIR_LOG_WARNING, "pool '%s': process %d (%s) is cut off: what it sent, %s of %zu bytes, is not allowed now",
-                  e->pool->name, (int)client->process.pid, client->name[0] ? client->name : "no name yet",
-                  fault == WIRE_GOOD ? wire_type_name(message.type) : "a message", len);
+        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
+                        "pool '%s': process %d (%s) is cut off: what it sent, %s of %zu bytes, is not allowed now", e->pool->name,
+                        (int)client->process.pid, client->name[0] ? client->name : "no name yet",
+                        fault == WIRE_GOOD ? wire_type_name(message.type) : "a message", len);
     return io;
 }

@@ -29,6 +29,12 @@ tests_api_host_SOURCES = tests/api/host.c
 tests_api_host_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_host_LDADD = tests/api/libfixture.la
 
+check_PROGRAMS += tests/api/log
+TESTS += tests/api/log
+tests_api_log_SOURCES = tests/api/log.c
+tests_api_log_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_log_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/open
 TESTS += tests/api/open
 tests_api_open_SOURCES = tests/api/open.c
