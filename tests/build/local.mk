@@ -1,11 +1,13 @@
 ## SPDX-License-Identifier: MIT
 ## Checks of the build itself; they need no libcheck.
 dist_check_SCRIPTS += \
+	%reldir%/quickstart.sh \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
 	%reldir%/house.sh \
 	%reldir%/instructions.sh
 TESTS += \
+	%reldir%/quickstart.sh \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
 	%reldir%/house.sh \
