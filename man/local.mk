@@ -1,7 +1,7 @@
 ## SPDX-License-Identifier: MIT
 dist_man_MANS += %reldir%/libweir.3 %reldir%/weir-share.7
 man_MANS += man/weir-policy.5
-EXTRA_DIST += %reldir%/weir-policy.5.in doc/architecture.md doc/protocol.md doc/pytorch.md doc/several-processes.md doc/thread-safety.md
+EXTRA_DIST += %reldir%/weir-policy.5.in
 CLEANFILES += man/weir-policy.5
 
 ## The keys come from the table that drives the parser, so that the page cannot lag behind the program.

@@ -1,12 +1,14 @@
 ## SPDX-License-Identifier: MIT
 ## Checks of the build itself; they need no libcheck.
 dist_check_SCRIPTS += \
+	%reldir%/documents.sh \
 	%reldir%/quickstart.sh \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
 	%reldir%/house.sh \
 	%reldir%/instructions.sh
 TESTS += \
+	%reldir%/documents.sh \
 	%reldir%/quickstart.sh \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
