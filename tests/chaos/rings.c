@@ -36,6 +36,11 @@ static struct progress {
     atomic_bool closed;
 } *progress;
 
+/* What goes along with a frame. */
+struct label {
+    uint64_t exporter, frame;
+};
+
 static unsigned char byte_of(uint64_t frame)
 {
     return (unsigned char)(1 + frame % 255);
@@ -78,7 +83,7 @@ static weir_export *open_export(weir *w)
     return e;
 }
 
-static void push(weir_ring *ring, uint64_t frame, weir_cuda_stream stream)
+static void push(weir_ring *ring, struct label label, weir_cuda_stream stream)
 {
     weir_error error = WEIR_ERROR_INIT;
     void *slot;
@@ -87,10 +92,10 @@ static void push(weir_ring *ring, uint64_t frame, weir_cuda_stream stream)
     while ((status = weir_ring_take(ring, PATIENCE_MS, stream, &error, &slot)) == WEIR_TIMEOUT)
         error = (weir_error)WEIR_ERROR_INIT;
     CHAOS_EXPECT(status == WEIR_OK, "a slot: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
-    CHAOS_EXPECT(waist_gpu()->set_async(slot, byte_of(frame), plan.frame, stream) == GPU_SUCCESS, "writing a frame: expected success");
-    status = weir_ring_push(ring, slot, plan.frame, &frame, sizeof frame, stream, &error);
+    CHAOS_EXPECT(waist_gpu()->set_async(slot, byte_of(label.frame), plan.frame, stream) == GPU_SUCCESS, "writing a frame: expected success");
+    status = weir_ring_push(ring, slot, plan.frame, &label, sizeof label, stream, &error);
     CHAOS_EXPECT(status == WEIR_OK, "a frame: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
-    atomic_store(&progress->pushed, frame);
+    atomic_store(&progress->pushed, label.frame);
 }
 
 static void run_exporter(struct member *member)
@@ -106,10 +111,10 @@ static void run_exporter(struct member *member)
     weir_status status = weir_ring_open(e, "ring", &options, weir_stream_handle(s), &error, &ring);
     CHAOS_EXPECT(status == WEIR_OK, "a ring: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
     atomic_store(&progress->pushed, 0);
-    atomic_fetch_add(&progress->exporters, 1);
+    uint64_t number = atomic_fetch_add(&progress->exporters, 1) + 1;
     atomic_store(&member->ready, true);
     for (uint64_t frame = 1; !atomic_load(&company_of(member)->over); frame++) {
-        push(ring, frame, weir_stream_handle(s));
+        push(ring, (struct label){ number, frame }, weir_stream_handle(s));
         if (random_once_in(&random, 8))
             company_sleep(random_below(&random, 4000000));
         if (random_once_in(&random, 64))
@@ -139,7 +144,7 @@ struct reading {
     struct held held[HELD_MAX];
     unsigned count;
     uint64_t held_since; /* the oldest */
-    uint64_t last;       /* frame; 0: none yet */
+    uint64_t exporter, last; /* frame of that exporter; 0: none yet */
     uint64_t looked;     /* at the clock */
     bool was_late;       /* since the last frame came, or shortly before */
     uint64_t late_until;
@@ -171,12 +176,18 @@ static void receive(struct reading *reading, weir_lease *lease)
     const weir_lease_info *info = weir_lease_get_info(lease);
     struct held *held = &reading->held[reading->count];
     held->lease = lease;
-    CHAOS_EXPECT(info->metadata_size == sizeof held->frame && info->size == plan.frame, "a frame: expected its size, seen %zu and %zu", info->size,
+    struct label label;
+    CHAOS_EXPECT(info->metadata_size == sizeof label && info->size == plan.frame, "a frame: expected its size, seen %zu and %zu", info->size,
                  info->metadata_size);
-    memcpy(&held->frame, info->metadata, sizeof held->frame);
+    memcpy(&label, info->metadata, sizeof label);
+    held->frame = label.frame;
     if (!reading->count++)
         reading->held_since = company_now();
     look_at_clock(reading);
+    /* After one was killed a reader goes on with the next one by itself. */
+    if (label.exporter != reading->exporter)
+        reading->last = 0;
+    reading->exporter = label.exporter;
     bool lost = reading->last && held->frame != reading->last + 1;
     CHAOS_EXPECT(held->frame > reading->last, "a frame: expected one behind %llu, seen %llu", (unsigned long long)reading->last,
                  (unsigned long long)held->frame);
@@ -240,9 +251,9 @@ static bool open_reader(struct reading *reading)
 }
 
 /* The end of the ring, or of its exporter. What was pushed before has come, where the exporter closed it. */
-static void judge_end(const struct reading *reading, uint64_t exporter)
+static void judge_end(const struct reading *reading)
 {
-    if (!atomic_load(&progress->closed) || atomic_load(&progress->exporters) != exporter || !reading->last || reading->was_late)
+    if (!atomic_load(&progress->closed) || atomic_load(&progress->exporters) != reading->exporter || !reading->last || reading->was_late)
         return;
     CHAOS_EXPECT(reading->last == atomic_load(&progress->pushed), "a reader that was never late: expected %llu as the last frame, seen %llu",
                  (unsigned long long)atomic_load(&progress->pushed), (unsigned long long)reading->last);
@@ -276,7 +287,8 @@ static bool read_some(struct reading *reading)
 /* Frames are pushed and none comes, for longer than the exporter waits for anybody. */
 static void judge_silence(const struct reading *reading, uint64_t *silent_since)
 {
-    bool is_silent = atomic_load(&progress->pushed) > reading->last + plan.depth && reading->last && !reading->was_late;
+    bool is_silent = atomic_load(&progress->pushed) > reading->last + plan.depth && reading->last && !reading->was_late &&
+                     atomic_load(&progress->exporters) == reading->exporter;
     *silent_since = is_silent && *silent_since ? *silent_since : is_silent ? company_now() : 0;
     CHAOS_EXPECT(!is_silent || company_now() - *silent_since < 4 * PATIENCE_MS * (SECOND / 1000),
                  "a reader that was never late: expected frame %llu, seen none although %llu was pushed",
@@ -289,7 +301,7 @@ static void run_reader(struct member *member)
     reading = (struct reading){ .member = member, .random.state = member->seed };
     open_weir(member, reader_policy, &reading.w, &reading.s);
     while (open_reader(&reading)) {
-        uint64_t exporter = atomic_load(&progress->exporters), silent_since = 0;
+        uint64_t silent_since = 0;
         atomic_store(&member->ready, true);
         bool goes_on = true;
         while (goes_on) {
@@ -297,7 +309,7 @@ static void run_reader(struct member *member)
             release_all(&reading);
             judge_silence(&reading, &silent_since);
         }
-        judge_end(&reading, exporter);
+        judge_end(&reading);
     }
     weir_stream_close(reading.s);
     close_weir(reading.w);
