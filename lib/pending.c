@@ -35,22 +35,23 @@ static size_t home_of(gpu_stream stream, const void *thread)
 
 _Static_assert(WEIR__PENDING_MAX == 64, "home_of() takes six bits of the hash");
 
-/* The stream's own entry, or NULL. Called with the lock. */
+/* Whether its event may be recorded anew: nobody does, and nobody waits for it. Called with the lock. */
+static bool is_idle(const struct weir__pending_entry *entry)
+{
+    return !entry->is_recording && entry->users == 0;
+}
+
+/* The stream's entry whose event may be recorded anew, or NULL. One that somebody waits for keeps its event, and stands for what was freed
+   before: what is freed meanwhile gets an entry of its own. Called with the lock. */
 static struct weir__pending_entry *find(struct weir__pending *pending, gpu_stream stream, const void *thread)
 {
     size_t home = home_of(stream, thread);
     for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
         struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
-        if (entry->stream == stream && entry->thread == thread)
+        if (entry->stream == stream && entry->thread == thread && is_idle(entry))
             return entry;
     }
     return NULL;
-}
-
-/* Whether its event may be recorded anew: nobody does, and nobody waits for it. Called with the lock. */
-static bool is_idle(const struct weir__pending_entry *entry)
-{
-    return !entry->is_recording && entry->users == 0;
 }
 
 /* Takes over the entry that stands for the fewest bytes, or returns NULL. Called with the lock. */
@@ -80,7 +81,7 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
         entry = take_over(pending, stream, thread);
     if (entry)
         entry->unnoted += bytes;
-    bool is_due = entry && is_idle(entry) && entry->unnoted >= pending->due;
+    bool is_due = entry && entry->unnoted >= pending->due;
     weir__spin_unlock(&pending->lock);
     return is_due;
 }
@@ -112,14 +113,13 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 
     weir__spin_lock(&pending->lock);
     struct weir__pending_entry *entry = find(pending, stream, thread);
-    bool is_ours = entry && is_idle(entry);
-    if (is_ours) {
+    if (entry) {
         noted = entry->unnoted;
         entry->is_recording = true;
         entry->unnoted = 0;
     }
     weir__spin_unlock(&pending->lock);
-    if (!is_ours)
+    if (!entry)
         return;
 
     /* An event records streams of its own device only. */

@@ -4,8 +4,8 @@
  *
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
  * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
- * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, and
- * another handle may take the entry over. A lost entry costs a rescue, never safety.
+ * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
+ * takes another entry while somebody waits for that one, and another handle may take the entry over. A lost entry costs a rescue, never safety.
  * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that records its event
  * or by any number that wait for it.
  */

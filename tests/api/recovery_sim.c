@@ -96,6 +96,26 @@ START_TEST(pending_free_that_another_thread_looks_at_is_waited_for_too)
 }
 END_TEST
 
+/* The entry of the first free keeps its event, for who waits for it. */
+START_TEST(free_behind_one_that_another_thread_waits_for_is_waited_for_too)
+{
+    scene_open(plain);
+    struct weir__pending *pending = &scene.w->devices[0].pending;
+    uint64_t claimed = 0;
+    gpu_stream s = scene_stream(0), a = scene_stream(0);
+    void *first = scene_malloc_on(a, 2 * GIB), *second = scene_malloc_on(a, 5 * GIB);
+    scene_delay(a, 10);
+    scene_free_on(a, first);
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &claimed);
+    ck_assert_ptr_nonnull(entry);
+    scene_delay(a, 100);
+    scene_free_on(a, second);
+    void *ptr = scene_malloc_on(s, 6 * GIB);
+    weir__pending_unclaim(pending, entry, true);
+    scene_free_on(s, ptr);
+}
+END_TEST
+
 START_TEST(stream_that_freed_nothing_is_not_waited_for_before_a_try)
 {
     scene_open(plain);
@@ -812,6 +832,7 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(time, largest_pending_free_is_waited_for_first);
     tcase_add_test(time, largest_pending_free_on_unopened_streams_is_waited_for_first);
     tcase_add_test(time, pending_free_that_another_thread_looks_at_is_waited_for_too);
+    tcase_add_test(time, free_behind_one_that_another_thread_waits_for_is_waited_for_too);
     tcase_add_test(time, stream_that_freed_nothing_is_not_waited_for_before_a_try);
     tcase_add_test(time, pending_free_that_was_not_needed_keeps_its_rank);
     tcase_add_test(time, no_rung_starts_after_the_deadline);
