@@ -117,7 +117,7 @@ static weir_status fail_with(weir_error *error, enum policy_status outcome, cons
 static weir_status read_policy(const char *file, const char *text, weir_error *error, struct policy **policy)
 {
     struct policy_errors errors = { 0 };
-    enum policy_status outcome = text ? policy_parse(text, strlen(text), "policy_text", getenv("WEIR_CONF"), &errors, policy)
+    enum policy_status outcome = text ? policy_parse(text, strlen(text), "policy_text", secure_getenv("WEIR_CONF"), &errors, policy)
                                       : policy_load(file, &errors, policy);
     weir_status status = fail_with(error, outcome, &errors);
     policy_errors_clear(&errors);
@@ -157,7 +157,7 @@ static weir_status find_gpu(const char *name, weir_error *error, const struct gp
     const char *why = "";
     const char *place = name ? "weir_options.gpu" : "$WEIR_GPU";
     if (!name)
-        name = getenv("WEIR_GPU");
+        name = secure_getenv("WEIR_GPU");
     *gpu = gpu_find(name, &why);
     if (*gpu)
         return WEIR_OK;

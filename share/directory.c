@@ -55,7 +55,7 @@ static void temporary_place(uid_t uid, struct place *place)
 /* $WEIR_CONTROL_DIR, which stands for all other places; NULL: it is not set. */
 static const char *only_place(void)
 {
-    const char *base = getenv("WEIR_CONTROL_DIR");
+    const char *base = secure_getenv("WEIR_CONTROL_DIR");
     return base && base[0] == '/' ? base : NULL;
 }
 
@@ -68,7 +68,7 @@ static const char *variable(void)
 /* This process's. false: too long. */
 static bool own_place(struct place *place)
 {
-    const char *only = only_place(), *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *only = only_place(), *runtime = secure_getenv("XDG_RUNTIME_DIR");
     if (only)
         return make_place(only, "weir", place);
     if (runtime && runtime[0] == '/')

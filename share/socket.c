@@ -72,7 +72,7 @@ static weir_status check_directory(const char *path, weir_error *error)
 /* $XDG_RUNTIME_DIR, or NULL. The specification has relative paths ignored. */
 static const char *runtime_directory(void)
 {
-    const char *directory = getenv("XDG_RUNTIME_DIR");
+    const char *directory = secure_getenv("XDG_RUNTIME_DIR");
     return directory && directory[0] == '/' ? directory : NULL;
 }
 

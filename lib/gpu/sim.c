@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* sim.c - the simulated machine as a whole: starting it, entering it, faults and counts, and its table of operations. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "lib/gpu/gpu_tables.h"
 #include "lib/gpu/sim_machine.h"
 
@@ -148,7 +152,7 @@ static int start_if_needed(void)
     char why[256];
     if (sim.ready)
         return 0;
-    if (sim_settings_parse(getenv("WEIR_SIM"), &settings, why, sizeof(why)))
+    if (sim_settings_parse(secure_getenv("WEIR_SIM"), &settings, why, sizeof(why)))
         return GPU_INVALID_VALUE;
     return start_machine(&settings);
 }
@@ -160,7 +164,7 @@ const char *sim_environment_error(void)
     char why[256];
     pthread_once(&once, init_process);
     lock();
-    bool bad = !sim.ready && (sim_settings_parse(getenv("WEIR_SIM"), &settings, why, sizeof(why)) ||
+    bool bad = !sim.ready && (sim_settings_parse(secure_getenv("WEIR_SIM"), &settings, why, sizeof(why)) ||
                               sim_machine_check(&settings, why, sizeof(why)));
     unlock();
     if (!bad)

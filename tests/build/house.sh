@@ -62,6 +62,8 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \
         calls_nothing '\<(printf|puts|putchar|perror|fprintf|vfprintf|fputs|exit|_exit|_Exit|abort|assert) *\(' $library_files
+    # What a set-user-ID program does is not for its caller's environment to say.
+    check "library_reads_the_environment_only_where_it_can_be_trusted" calls_nothing '(^|[^_])\<getenv *\(' $library_files
 }
 check "every_source_names_its_license" has_license
 check "no_source_is_longer_than_1000_lines" is_short

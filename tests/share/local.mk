@@ -26,6 +26,12 @@ tests_share_process_by_pid_CPPFLAGS = $(AM_CPPFLAGS) -DSO_PEERPIDFD=0x7ffe
 tests_share_process_by_pid_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_process_by_pid_LDADD = share/libshare.la tests/support/libsuite.la
 
+## A set-group-ID copy of itself, where such a thing can be made.
+check_PROGRAMS += tests/share/secure
+TESTS += tests/share/secure
+tests_share_secure_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_secure_LDADD = share/libshare.la tests/support/libsuite.la
+
 ## The client in Python, which is written from doc/protocol.md alone.
 dist_check_SCRIPTS += %reldir%/client.sh
 TESTS += %reldir%/client.sh
