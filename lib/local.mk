@@ -48,6 +48,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool.h \
 	%reldir%/recover.c \
 	%reldir%/recover.h \
+	%reldir%/report.c \
+	%reldir%/report.h \
 	%reldir%/retired.c \
 	%reldir%/retired.h \
 	%reldir%/service.c \

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/recover.h"
 
-#include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "lib/event.h"
 #include "lib/flush.h"
-#include "lib/format.h"
+#include "lib/report.h"
 #include "lib/waits.h"
 
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
@@ -32,11 +30,7 @@ struct climb {
     struct weir__device *device;
     const struct gpu *gpu;
     uint64_t deadline; /* by gpu->now() */
-    struct rung_report {
-        bool ran;
-        uint64_t gave; /* bytes, as far as Weir knows them */
-        uint64_t took; /* nanoseconds */
-    } rungs[WEIR_RUNG_COUNT];
+    struct weir__rung_report rungs[WEIR_RUNG_COUNT];
     char note[sizeof(((struct weir__plea *)NULL)->note)]; /* of the neighbours rung, for the report */
     const char *why; /* the ladder was not climbed to its end, and why */
 };
@@ -61,67 +55,6 @@ void weir__recovery_destroy(struct weir__recovery *recovery)
 {
     pthread_cond_destroy(&recovery->ended);
     pthread_mutex_destroy(&recovery->lock);
-}
-
-/* The report --------------------------------------------------------------------------------------------------------------------------- */
-
-__attribute__((format(printf, 2, 3))) static void append(weir_error *error, const char *format, ...)
-{
-    size_t len = strlen(error->text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(error->text + len, sizeof error->text - len, format, arguments);
-    va_end(arguments);
-}
-
-static void report_pools(struct weir__device *device, weir_error *error)
-{
-    char live[WEIR__BYTES_LEN], cached[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved_text[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
-    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
-        uint64_t max_size = atomic_load(&pool->max_size);
-        struct weir__held held = weir__pool_held(pool);
-        append(error, "\n  pool '%s'%s: live %s, cached %s, idle %s, reserved %s", pool->name, pool->is_private ? " (private)" : "",
-               weir__bytes(live, held.live), weir__bytes(cached, held.cached), weir__bytes(idle, reserved > used ? reserved - used : 0),
-               weir__bytes(reserved_text, reserved));
-        if (max_size)
-            append(error, ", max_size %s", weir__bytes(cap, max_size));
-    }
-}
-
-static void report_rungs(const struct climb *climb, weir_error *error)
-{
-    char gave[WEIR__BYTES_LEN];
-    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
-        if (climb->rungs[rung].ran)
-            append(error, "\n  %s: gave %s in %.1f ms", rung_names[rung], weir__bytes(gave, climb->rungs[rung].gave),
-                   (double)climb->rungs[rung].took / 1e6);
-    if (climb->note[0])
-        append(error, "\n  %s", climb->note);
-    if (climb->why)
-        append(error, "\n  %s", climb->why);
-}
-
-static weir_status report(const struct climb *climb)
-{
-    weir_error *error = weir__last_error_reset();
-    const struct weir__request *request = climb->request;
-    weir_pool *pool = request->pool;
-    uint64_t free_bytes = 0, total_bytes = 0;
-    char size[WEIR__BYTES_LEN], free_text[WEIR__BYTES_LEN], total[WEIR__BYTES_LEN];
-    atomic_fetch_add_explicit(&pool->failures, 1, memory_order_relaxed);
-    error->status = WEIR_OUT_OF_MEMORY;
-    error->cuda_code = GPU_OUT_OF_MEMORY;
-    int code = climb->gpu->device_memory(climb->device->index, &free_bytes, &total_bytes);
-    if (code != GPU_SUCCESS)
-        climb->gpu->forget_error(code);
-    append(error, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, request->asked), pool->name, climb->device->index,
-           request->at_cap ? "its max_size is reached" : climb->gpu->code_text(GPU_OUT_OF_MEMORY), climb->gpu->code_name(GPU_OUT_OF_MEMORY));
-    append(error, "\n  device %d: %s free of %s", climb->device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
-    report_pools(climb->device, error);
-    report_rungs(climb, error);
-    weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "%s", error->text);
-    return WEIR_OUT_OF_MEMORY;
 }
 
 /* Vain requests ------------------------------------------------------------------------------------------------------------------------ */
@@ -280,21 +213,38 @@ static bool rung_flush(struct climb *climb, void **ptr)
     return flush_by(climb, weir__flush) && (retry(climb, ptr) || flush_alone(climb, ptr));
 }
 
+/* What is idle in the pools that count. Nothing that comes free by a wait is more, since what is used again has gone before. */
+static uint64_t idle_of(const struct climb *climb)
+{
+    const weir_pool *pool = climb->request->pool;
+    return climb->request->at_cap || pool->is_host ? weir__pool_idle(pool) : weir__device_idle(climb->device);
+}
+
+static void count_waited(struct climb *climb, uint64_t bytes, uint64_t most)
+{
+    uint64_t *gave = &climb->rungs[WEIR_RUNG_WAIT].gave;
+    *gave = *gave + bytes < most ? *gave + bytes : *gave < most ? most : *gave;
+}
+
 static bool rung_wait(struct climb *climb, void **ptr)
 {
     struct weir__wait waits[WEIR__WAITS_MAX];
+    uint64_t idle = idle_of(climb);
     size_t count = collect(climb, waits);
     uint64_t untried = 0; /* bytes that came free since the last attempt */
     bool any = false, rescued = false;
     qsort(waits, count, sizeof *waits, compare_waits);
     for (size_t i = 0; i < count; i++) {
-        bool done = !rescued && !is_over(climb) && weir__event_wait(climb->gpu, waits[i].event, climb->deadline);
+        bool is_needed = !rescued && !is_over(climb);
+        bool was_done = is_needed && weir__event_wait(climb->gpu, waits[i].event, 0);
+        bool done = was_done || (is_needed && weir__event_wait(climb->gpu, waits[i].event, climb->deadline));
         weir__wait_release(climb->device, &waits[i], done);
         if (!done)
             continue;
         any = true;
         untried += waits[i].bytes;
-        climb->rungs[WEIR_RUNG_WAIT].gave += waits[i].bytes;
+        if (!was_done)
+            count_waited(climb, waits[i].bytes, idle);
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before a wait that
            promises nothing. */
         if (untried >= climb->request->asked || (untried && i + 1 < count && waits[i + 1].bytes == 0)) {
@@ -595,7 +545,7 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     if (is_served)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
-        return report(&climb);
+        return weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
     return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->asked,
                           pool->name, pool->device->index);
 }

@@ -2,6 +2,7 @@
 /* recovery_sim.c - what only the simulator can show: exact times, failures on demand, and which calls were made. */
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/pending.h"
@@ -558,6 +559,60 @@ START_TEST(report_survives_the_failure_of_any_call)
 }
 END_TEST
 
+/* Reports ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* What decides comes first, then the request's own pool, then the largest. */
+START_TEST(report_of_fifty_pools_has_the_rungs_and_the_largest_pools)
+{
+    char policy[8192] = "weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0 }\n", line[160];
+    void *ptr, *held[50];
+    weir_error error;
+    for (unsigned i = 0; i < 50; i++) {
+        snprintf(line, sizeof line, "  a-pool-with-a-name-that-takes-its-room-in-the-report-%02u: { small_below: 0 }\n", i);
+        strcat(policy, line);
+    }
+    scene_open(policy);
+    weir_stream *s = scene_create(NULL);
+    for (unsigned i = 0; i < 50; i++) {
+        weir_pool *pool;
+        snprintf(line, sizeof line, "a-pool-with-a-name-that-takes-its-room-in-the-report-%02u", i);
+        scene_ok(weir_pool_get(scene.w, line, 0, NULL, &pool), "weir_pool_get");
+        held[i] = scene_pool_malloc(pool, (i == 37 ? 160 : 128) * MIB, weir_stream_handle(s));
+    }
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    const char *rungs = strstr(error.text, "wait: gave"), *device = strstr(error.text, "\n  device 0: "), *own = strstr(error.text, "pool 'main':");
+    const char *largest = strstr(error.text, "report-37"), *rest = strstr(error.text, "\n  and 35 more pools: reserved 4.38 GiB");
+    ck_assert_msg(rungs && device && own && largest && rest, "%s", error.text);
+    ck_assert_msg(rungs < device && device < own && own < largest && largest < rest, "%s", error.text);
+    ck_assert_ptr_null(strstr(error.text, "report-15"));
+    for (unsigned i = 0; i < 50; i++)
+        scene_free(s, held[i]);
+}
+END_TEST
+
+START_TEST(what_came_free_long_before_is_no_gain_of_the_wait_rung)
+{
+    void *ptr;
+    weir_error error;
+    scene_simulate("memory=2GiB");
+    scene_open("weir: 1\npools: { main: { " ALONE ", small_below: 0, cache: off } }\n");
+    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
+    for (unsigned i = 0; i < 8; i++)
+        scene_free(a, scene_malloc(a, GIB));
+    scene_sync(weir_stream_handle(a));
+    void *held = scene_malloc(s, GIB), *freed = scene_malloc(a, 256 * MIB);
+    if (_i)
+        pend(0, 100, freed, a);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 1536 * MIB), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    ck_assert_msg(strstr(error.text, _i ? "wait: gave 256 MiB" : "wait: gave 0 B") != NULL, "%s", error.text);
+    scene_free(s, held);
+    if (!_i)
+        scene_free(a, freed);
+}
+END_TEST
+
 /* Joining ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* A gate within the first recovery: it stays there until so many requests were refused raw. */
@@ -861,6 +916,8 @@ void add_simulator_cases(Suite *suite)
     tcase_add_loop_test(calls, ladder_survives_the_failure_of_any_call, 0, 36);
 
     tcase_add_loop_test(calls, report_survives_the_failure_of_any_call, 0, 3);
+    tcase_add_test(calls, report_of_fifty_pools_has_the_rungs_and_the_largest_pools);
+    tcase_add_loop_test(calls, what_came_free_long_before_is_no_gain_of_the_wait_rung, 0, 2);
     tcase_add_test(join, free_made_after_a_recovery_began_rescues_the_request_that_joined_it);
     tcase_add_test(join, requests_that_wait_for_a_vain_recovery_are_refused_with_the_next);
     tcase_add_test(join, devices_recover_independently);
