@@ -181,6 +181,21 @@ static int set_current_device(int device)
     return (int)cudaSetDevice(device);
 }
 
+static int device_is_used(int device, bool *used)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    int handle, active = 0;
+    unsigned flags;
+    if (!driver)
+        return GPU_INSUFFICIENT_DRIVER;
+    int code = driver->device_get(&handle, device);
+    if (!code)
+        code = driver->primary_context_state(handle, &flags, &active);
+    if (!code)
+        *used = active;
+    return code;
+}
+
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct cudaMemLocation device_location(int device)
@@ -418,6 +433,37 @@ static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *sta
     return code;
 }
 
+/* The runtime's number of the device that the driver knows by this handle. */
+static int find_device(const struct cuda_driver *driver, int wanted, int *device)
+{
+    int count = 0, handle;
+    int code = (int)cudaGetDeviceCount(&count);
+    for (int i = 0; i < count && !code; i++) {
+        code = driver->device_get(&handle, i);
+        if (!code && handle == wanted) {
+            *device = i;
+            return GPU_SUCCESS;
+        }
+    }
+    return code ? code : GPU_INVALID_DEVICE;
+}
+
+static int stream_device(gpu_stream stream, int *device)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    void *context = NULL;
+    int handle = 0;
+    int code = driver ? driver->stream_context(stream, &context) : GPU_INSUFFICIENT_DRIVER;
+    if (!code)
+        code = driver->context_push(context);
+    if (code)
+        return code;
+    code = driver->context_device(&handle);
+    void *popped = NULL;
+    driver->context_pop(&popped);
+    return code ? code : find_device(driver, handle, device);
+}
+
 static int stream_wait_event(gpu_stream stream, gpu_event event)
 {
     return (int)cudaStreamWaitEvent(stream, event, 0);
@@ -485,6 +531,23 @@ static int event_destroy(gpu_event event)
 static int event_record(gpu_event event, gpu_stream stream)
 {
     return (int)cudaEventRecord(event, stream);
+}
+
+static int event_record_device(gpu_event event, int device)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    void *context = NULL;
+    int former;
+    if (!driver || !driver->context_record)
+        return GPU_NOT_SUPPORTED;
+    int code = enter_device(device, &former);
+    if (code)
+        return code;
+    code = driver->context_current(&context);
+    if (!code)
+        code = context ? driver->context_record(context, event) : cudaErrorDeviceUninitialized;
+    leave_device(device, former);
+    return code;
 }
 
 static int event_query(gpu_event event)
@@ -568,6 +631,7 @@ const struct gpu gpu_cuda = {
     .device_synchronize = device_synchronize,
     .get_current_device = get_current_device,
     .set_current_device = set_current_device,
+    .device_is_used = device_is_used,
     .pool_create = pool_create,
     .pool_destroy = pool_destroy,
     .pool_get_default = pool_get_default,
@@ -592,11 +656,13 @@ const struct gpu gpu_cuda = {
     .stream_id = cuda_stream_id,
     .stream_capture_status = stream_capture_status,
     .stream_capture_id = cuda_stream_capture_id,
+    .stream_device = stream_device,
     .stream_wait_event = stream_wait_event,
     .delay = cuda_delay,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_record = event_record,
+    .event_record_device = event_record_device,
     .event_query = event_query,
     .event_synchronize = event_synchronize,
     .event_create_shared = event_create_shared,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime brings everything but loading a kernel from PTX and, on MIG, the right UUID. For these the driver is asked directly, and for
- * what every request asks of its stream: cuStreamIsCapturing takes 14 ns where the runtime's wrapper takes 48 (H200, driver 580). It is
+ * The runtime brings everything but loading a kernel from PTX, on MIG the right UUID, events behind a whole device, the device of a stream
+ * (before 12.8), and whether a device is in use. For these the driver is asked directly, and for what every request asks of its stream: cuStreamIsCapturing takes 14 ns where the runtime's wrapper takes 48 (H200, driver 580). It is
  * opened by name rather than linked, so that a program with Weir in it starts on a machine without a driver and can say what is missing.
  */
 #include "lib/gpu/cuda_internal.h"
@@ -35,6 +35,10 @@ static void load(void)
         { "cuDeviceGetUuid_v2", (void **)&driver.device_uuid, false },
         { "cuStreamIsCapturing", (void **)&driver.stream_is_capturing, true },
         { "cuStreamGetId", (void **)&driver.stream_id, false },
+        { "cuCtxGetCurrent", (void **)&driver.context_current, true },
+        { "cuCtxGetDevice", (void **)&driver.context_device, true },
+        { "cuCtxRecordEvent", (void **)&driver.context_record, false },
+        { "cuDevicePrimaryCtxGetState", (void **)&driver.primary_context_state, true },
     };
     bool complete = true;
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {

@@ -65,6 +65,8 @@ static const struct feature features[GPU_FEATURE_COUNT] = {
     [GPU_FEATURE_POOL_FABRIC] = { 12040, 12040, true, ATTRIBUTE_HANDLE_TYPES, 11030, HANDLE_FABRIC,
                                   "the device does not support pools exportable as a fabric handle" },
     [GPU_FEATURE_STREAM_ID] = { 12000, 12000, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
+    /* The driver is asked by name, whatever the toolkit. */
+    [GPU_FEATURE_DEVICE_EVENT] = { 11020, 12050, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
 };
 
 /* What differs by toolkit -------------------------------------------------------------------------------------------------------------- */

@@ -49,6 +49,10 @@ struct cuda_driver {
     int (*device_uuid)(unsigned char *uuid, int handle); /* 16 bytes; NULL before driver 11.4 */
     int (*stream_is_capturing)(gpu_stream stream, int *status);
     int (*stream_id)(gpu_stream stream, unsigned long long *id); /* NULL before driver 12.0 */
+    int (*context_current)(void **context);
+    int (*context_device)(int *handle); /* of the current context */
+    int (*context_record)(void *context, gpu_event event); /* NULL before driver 12.5 */
+    int (*primary_context_state)(int handle, unsigned *flags, int *active);
 };
 
 /* Whether a thread that has no context yet asked the driver: the runtime, asked the same, makes one. */

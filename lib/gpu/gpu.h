@@ -57,6 +57,7 @@ enum gpu_feature {
     GPU_FEATURE_POOL_POSIX_FD,  /* pools exportable as a file descriptor: 11.3 and a device attribute */
     GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.4 and a device attribute */
     GPU_FEATURE_STREAM_ID,      /* an id that no other stream of the process has: 12.0 */
+    GPU_FEATURE_DEVICE_EVENT,   /* an event behind all work of a device: driver 12.5 */
     GPU_FEATURE_COUNT
 };
 
@@ -143,6 +144,8 @@ struct gpu {
     int (*device_synchronize)(int device);
     int (*get_current_device)(int *device);
     int (*set_current_device)(int device);
+    /* Whether this process has begun to use the device; asking does not begin it. Nothing of the process runs on a device where not. */
+    int (*device_is_used)(int device, bool *used);
 
     /* Pools -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -202,7 +205,9 @@ struct gpu {
     /* Needs GPU_FEATURE_STREAM_ID. For a fixed handle the answer is that of the current device. Precondition: the stream is alive (CUDA
        crashes otherwise) and does not capture: it fails then and destroys the capture, relaxed mode or not (measured). */
     int (*stream_id)(gpu_stream stream, uint64_t *id);
-    /* Harmless on any stream. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
+    /* The device of a stream. Preconditions: it is alive, and no fixed handle. Harmless on one that captures (measured). */
+    int (*stream_device)(gpu_stream stream, int *device);
+    /* Harmless on any stream that is alive. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
     int (*stream_capture_status)(gpu_stream stream, enum gpu_capture_status *status);
     /* The number of the capture that the stream is part of: all streams of one capture have the same, and no other capture has it.
        0 if it does not capture. Harmless as the one before. */
@@ -216,6 +221,9 @@ struct gpu {
     int (*event_create)(int device, gpu_event *event);
     int (*event_destroy)(gpu_event event);
     int (*event_record)(gpu_event event, gpu_stream stream);
+    /* The same behind all work that the device was given, on whichever stream, also one that was destroyed since. The event is of that
+       device. Needs GPU_FEATURE_DEVICE_EVENT. Destroys captures as device_synchronize() does. */
+    int (*event_record_device)(gpu_event event, int device);
     /* GPU_NOT_READY while work is left. Precondition of both: the event was not recorded on a stream that captured then. */
     int (*event_query)(gpu_event event);
     int (*event_synchronize)(gpu_event event);

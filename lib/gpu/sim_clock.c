@@ -83,6 +83,7 @@ uint64_t sim_enqueue(struct sim_stream *stream, uint64_t nanoseconds)
 {
     uint64_t start = sim_time_join(later(sim.now, stream->busy_until), implicit_wait(stream));
     stream->busy_until = sim_time_add(start, nanoseconds);
+    sim.devices[stream->device].used = true;
     return stream->busy_until;
 }
 

@@ -51,6 +51,7 @@ static const struct {
                                     "the simulated device cannot export pools (posix_fd=no, mig=yes or pools=no)" },
     [GPU_FEATURE_POOL_FABRIC] = { 12040, never, "the simulator has no fabric handles" },
     [GPU_FEATURE_STREAM_ID] = { 12000, NULL, NULL },
+    [GPU_FEATURE_DEVICE_EVENT] = { 12050, NULL, NULL },
 };
 
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
@@ -137,6 +138,15 @@ int sim_device_memory(struct sim_thread *self, int device, uint64_t *free_bytes,
 int sim_get_current_device(struct sim_thread *self, int *device)
 {
     *device = self->device;
+    return 0;
+}
+
+int sim_device_is_used(struct sim_thread *self, int device, bool *used)
+{
+    (void)self;
+    if (!sim_device_exists(device))
+        return GPU_INVALID_DEVICE;
+    *used = sim.devices[device].used;
     return 0;
 }
 

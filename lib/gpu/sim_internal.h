@@ -63,6 +63,7 @@ enum sim_code {
     X(device_synchronize, (int device), (self, device)) \
     X(get_current_device, (int *device), (self, device)) \
     X(set_current_device, (int device), (self, device)) \
+    X(device_is_used, (int device, bool *used), (self, device, used)) \
     X(pool_create, (const struct gpu_pool_spec *spec, gpu_pool *pool), (self, spec, pool)) \
     X(pool_destroy, (gpu_pool pool), (self, pool)) \
     X(pool_get_default, (int device, gpu_pool *pool), (self, device, pool)) \
@@ -87,11 +88,13 @@ enum sim_code {
     X(stream_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
     X(stream_capture_status, (gpu_stream stream, enum gpu_capture_status *status), (self, stream, status)) \
     X(stream_capture_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
+    X(stream_device, (gpu_stream stream, int *device), (self, stream, device)) \
     X(stream_wait_event, (gpu_stream stream, gpu_event event), (self, stream, event)) \
     X(delay, (gpu_stream stream, uint64_t nanoseconds), (self, stream, nanoseconds)) \
     X(event_create, (int device, gpu_event *event), (self, device, event)) \
     X(event_destroy, (gpu_event event), (self, event)) \
     X(event_record, (gpu_event event, gpu_stream stream), (self, event, stream)) \
+    X(event_record_device, (gpu_event event, int device), (self, event, device)) \
     X(event_query, (gpu_event event), (self, event)) \
     X(event_synchronize, (gpu_event event), (self, event)) \
     X(event_create_shared, (int device, gpu_event *event, struct gpu_shared_event *shared), (self, device, event, shared)) \
@@ -261,6 +264,7 @@ struct sim_thread {
 };
 
 struct sim_device {
+    bool used; /* work was given to it, or a stream, an event or a pool was made there */
     uint64_t gone_until; /* the end of the work of streams that were destroyed */
     struct sim_pool *default_pool, *current_pool;
     struct sim_stream legacy;

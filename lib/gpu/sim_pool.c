@@ -91,9 +91,11 @@ int sim_pool_create(struct sim_thread *self, const struct gpu_pool_spec *spec, g
         code = sim_capture_check_unsafe(self);
     if (!code)
         code = sim_pool_make(spec, &pool);
-    if (!code)
-        *handle = handle_of(pool);
-    return code;
+    if (code)
+        return code;
+    sim.devices[spec->device].used = true;
+    *handle = handle_of(pool);
+    return 0;
 }
 
 int sim_pool_destroy(struct sim_thread *self, gpu_pool handle)

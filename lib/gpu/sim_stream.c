@@ -78,6 +78,7 @@ static struct sim_stream *add_stream(enum sim_stream_kind kind, int device)
             return NULL;
     }
     sim_stream_init(stream, kind, device);
+    sim.devices[device].used = true;
     stream->next = sim.streams;
     sim.streams = stream;
     return stream;
@@ -212,6 +213,17 @@ int sim_stream_id(struct sim_thread *self, gpu_stream handle, uint64_t *id)
     return 0;
 }
 
+int sim_stream_device(struct sim_thread *self, gpu_stream handle, int *device)
+{
+    struct sim_stream *stream;
+    int code = sim_stream_find(self, handle, &stream);
+    if (!code && stream->kind != SIM_STREAM_CREATED)
+        code = GPU_INVALID_HANDLE;
+    if (!code)
+        *device = stream->device;
+    return code;
+}
+
 int sim_stream_synchronize(struct sim_thread *self, gpu_stream handle)
 {
     struct sim_stream *stream;
@@ -280,6 +292,7 @@ struct sim_event *sim_event_make(int device, gpu_event *handle)
     if (!event)
         return NULL;
     *event = (struct sim_event){ .next = sim.events, .device = device, .shared = -1 };
+    sim.devices[device].used = true;
     sim.events = event;
     *handle = (gpu_event)(void *)event;
     return event;
@@ -344,6 +357,40 @@ int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream strea
     event->sequence = sim.sequence;
     event->capture = 0;
     event->done_at = sim_enqueue(stream, 0);
+    return 0;
+}
+
+static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *stream)
+{
+    int code = waits_merge(waits, &stream->waits);
+    return code ? code : waits_add(waits, stream->id, sim.sequence);
+}
+
+int sim_event_record_device(struct sim_thread *self, gpu_event handle, int device)
+{
+    (void)self;
+    struct sim_event *event = sim_event_find(handle);
+    struct sim_waits waits = { 0 };
+    if (!sim_driver(12050))
+        return GPU_NOT_SUPPORTED;
+    if (!event || !sim_device_exists(device) || event->device != device || event->shared >= 0)
+        return GPU_INVALID_HANDLE;
+    if (sim_capture_invalidate_device(device))
+        return GPU_CAPTURE_UNSUPPORTED;
+    sim.sequence++;
+    int code = wait_for_all_of(&waits, &sim.devices[device].legacy);
+    for (const struct sim_stream *stream = sim.streams; stream && !code; stream = stream->next)
+        if (stream->device == device)
+            code = wait_for_all_of(&waits, stream);
+    if (code) {
+        waits_clear(&waits);
+        return code;
+    }
+    waits_clear(&event->waits);
+    event->waits = waits;
+    event->stream = event->capture = 0;
+    event->sequence = sim.sequence;
+    event->done_at = device_busy_until(device);
     return 0;
 }
 
