@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "lib/current.h"
+#include "lib/quiet.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
+#include "lib/waits.h"
 
 #define PATIENCE UINT64_C(1000000) /* nanoseconds that a pool's last frees are waited for before it is made anew */
 
@@ -258,21 +260,14 @@ void weir__pool_unclaim(weir_pool *pool)
 
 /* Hosts -------------------------------------------------------------------------------------------------------------------------------- */
 
-static void count_captures(struct weir__device *device, int change)
+void weir__captures_begin(void)
 {
-    pthread_mutex_lock(&device->quiet);
-    device->captures += (unsigned)change;
-    pthread_mutex_unlock(&device->quiet);
+    weir__quiet_count(1);
 }
 
-void weir__captures_begin(weir *w, int device)
+void weir__captures_end(void)
 {
-    count_captures(&w->devices[device], 1);
-}
-
-void weir__captures_end(weir *w, int device)
-{
-    count_captures(&w->devices[device], -1);
+    weir__quiet_count(-1);
 }
 
 void weir__captures_refuse(weir *w)

@@ -82,15 +82,16 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
 
 /*
  * Takes a live block from its user, who can name no stream that could take its free: that stream may be gone, or its work is in a graph that
- * is launched on any. It becomes an orphan (flush.h), which a trim or the ladder frees once the device as a whole has been synchronised.
+ * is launched on any. It becomes an orphan (orphans.h), which a trim or the ladder frees once all present work of the process is done, on
+ * whichever device.
  * WEIR_NOT_A_BLOCK, WEIR_BUSY (published), WEIR_INVALID (a graph's own), WEIR_NO_HOST_MEMORY. The block stays its user's then.
  */
 weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error);
 
-/* Captures on streams that the weir was not told of: while there are any it does not synchronise the device. A begin waits for the end of a
-   synchronise that it is too late for. */
-void weir__captures_begin(weir *w, int device);
-void weir__captures_end(weir *w, int device);
+/* Captures on streams that no weir was told of: while there are any, nothing is done that looks at a whole device, which would destroy them
+   (quiet.h). A begin waits for the end of what it is too late for. */
+void weir__captures_begin(void);
+void weir__captures_end(void);
 
 /* From now on requests on a stream that captures fail with WEIR_CAPTURING, instead of becoming nodes of its graph: the host has other memory
    for these. Before the first request. */

@@ -13,9 +13,9 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, w->gpu, code, "device %d", index);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
+    device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
-    pthread_mutex_init(&device->quiet, NULL);
-    weir__spin_init(&device->orphan_lock);
+    weir__orphans_init(&device->orphans);
     weir__streams_init(device);
     weir__asking_init(&device->asking);
     weir__pending_init(&device->pending, device->info.memory);
@@ -26,11 +26,21 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
 void weir__device_destroy(struct weir__device *device)
 {
     weir__streams_destroy(device);
+    weir__orphans_destroy(device);
     weir__recovery_destroy(&device->recovery);
     weir__asking_destroy(&device->asking);
     weir__pending_destroy(&device->pending, device->w->gpu);
     pthread_rwlock_destroy(&device->lock);
-    pthread_mutex_destroy(&device->quiet);
+}
+
+bool weir__device_is_used(const struct weir__device *device)
+{
+    const struct gpu *gpu = device->w->gpu;
+    bool used = true;
+    int code = gpu->device_is_used(device->index, &used);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return used;
 }
 
 bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list)

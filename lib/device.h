@@ -8,6 +8,7 @@
 #define WEIR_LIB_DEVICE_H
 
 #include "lib/asking.h"
+#include "lib/orphans.h"
 #include "lib/pending.h"
 #include "lib/pool.h"
 #include "lib/recover.h"
@@ -16,7 +17,7 @@ struct weir__device {
     weir *w;
     int index;
     struct gpu_device_info info;
-    bool has_stream_ids;
+    bool has_stream_ids, has_device_events;
     weir_pool *default_pool; /* that of defaults.pool, or NULL if it has none here. Fixed after open */
 
     pthread_rwlock_t lock; /* a registry lock: guards the two lists; never held over a CUDA call */
@@ -33,12 +34,7 @@ struct weir__device {
     weir_stream *closed, **closed_end;
     size_t closed_count;
 
-    weir__spin orphan_lock;      /* a leaf */
-    struct weir__entry *orphans; /* cached blocks whose stream is gone (flush.h), a list by `next` */
-    struct weir__entry *late;    /* the same of streams that captured when they were closed */
-
-    unsigned captures;           /* of which only a host knows (attach.h): while there are any the device is not synchronised. Guarded by */
-    pthread_mutex_t quiet;       /* held from the question whether anything captures to the end of the synchronise */
+    struct weir__orphans orphans;
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
 
     struct weir__asking asking;
@@ -48,6 +44,9 @@ struct weir__device {
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error);
 void weir__device_destroy(struct weir__device *device); /* all of its pools and streams are gone by then */
+
+/* Whether this process has begun to use it. */
+bool weir__device_is_used(const struct weir__device *device);
 
 /* Whether the policy's list names this device. */
 bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list);

@@ -35,21 +35,33 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
     return true;
 }
 
-bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline)
+bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline)
 {
-    uint64_t pause = POLL_FIRST;
-    int code;
-    while ((code = gpu->event_query(event)) == GPU_NOT_READY) {
-        gpu->forget_error(code);
-        uint64_t now = gpu->now();
-        if (now >= deadline)
-            return false;
-        gpu->pause(pause < deadline - now ? pause : deadline - now);
-        pause = pause * 2 < POLL_LONGEST ? pause * 2 : POLL_LONGEST;
-    }
+    uint64_t now = gpu->now(), next = *pause ? *pause * 2 : POLL_FIRST;
+    if (now >= deadline)
+        return false;
+    *pause = next < POLL_LONGEST ? next : POLL_LONGEST;
+    gpu->pause(*pause < deadline - now ? *pause : deadline - now);
+    return true;
+}
+
+enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event)
+{
+    int code = gpu->event_query(event);
     if (code == GPU_SUCCESS)
         code = gpu->event_synchronize(event);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    return code == GPU_SUCCESS;
+    if (code == GPU_SUCCESS)
+        return WEIR__EVENT_COMPLETE;
+    gpu->forget_error(code);
+    return code == GPU_NOT_READY ? WEIR__EVENT_PENDING : WEIR__EVENT_BROKEN;
+}
+
+bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline)
+{
+    uint64_t pause = 0;
+    enum weir__event_state state;
+    do
+        state = weir__event_look(gpu, event);
+    while (state == WEIR__EVENT_PENDING && weir__event_pause(gpu, &pause, deadline));
+    return state == WEIR__EVENT_COMPLETE;
 }

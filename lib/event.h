@@ -18,11 +18,22 @@
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
+enum weir__event_state {
+    WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools */
+    WEIR__EVENT_PENDING,
+    WEIR__EVENT_BROKEN, /* it will never tell, since the process's work has failed */
+};
+/* Asks once. */
+enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event);
+
 /*
- * Polls until the event is complete or `deadline` (by gpu->now()) has passed, then synchronises it, since only that makes the driver see the
- * frees before it for other pools. At least one look is taken. true: it is complete.
+ * Looks until the event is complete or `deadline` (by gpu->now()) has passed, once at least. true: it is complete.
  */
 bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline);
+
+/* Lets time pass between two looks: 20 µs, twice as long each time up to 1 ms, never beyond the deadline. *pause is the caller's, 0 at first.
+   false: the deadline has passed. */
+bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline);
 
 void weir__event_destroy(const struct gpu *gpu, gpu_event event);
 

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * flush.h - giving cached blocks back to CUDA, in the order of the stream whose cache they were in.
- *
- * Orphans are cached blocks whose stream cannot take their free. Its work is done only when the device as a whole has been synchronised,
- * which destroys captures; so they are kept until a flush finds that nothing on the device captures, as far as can be known. Of a stream
- * that was destroyed while it was open, which shows when another one of its handle is opened, that is all. One that captured when it was
- * closed may go on capturing, and must not be asked any more: its blocks wait for weir_close(), which no capture may outlast. Blocks of which
- * a host knows no stream (attach.h) are orphans too.
+ * What its stream cannot take becomes an orphan (orphans.h).
  */
 #ifndef WEIR_LIB_FLUSH_H
 #define WEIR_LIB_FLUSH_H
@@ -24,24 +19,18 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
    mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
-/* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams). settled: waits up to a millisecond
-   for each stream that gave something, so that CUDA sees the frees if the stream has nothing else to do; never for one that captures.
-   In relaxed capture mode. Returns the bytes. */
-uint64_t weir__flush_caches(struct weir__device *device, const weir_pool *pool, bool settled);
+/* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
+   `deadline`, by gpu->now(). settled: waits up to a millisecond for the streams that gave something, all together, and no longer than to the
+   deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled, uint64_t deadline);
 
-/* The same and the orphans, in any capture mode. */
-uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled);
+/* Frees each entry of the list on the stream, of that device. What CUDA refuses becomes an orphan. Returns the bytes that went. */
+uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct weir__entry *entries);
 
-/* Empties the cache of a stream that is closed and no longer pinned. Call it in relaxed capture mode. */
-void weir__flush_closed(weir_stream *stream);
+/* What CUDA gave for a block of that class, which may be none, and size. */
+uint64_t weir__flush_bytes(unsigned class, uint64_t size);
 
-/* Makes an orphan of a block that was taken out of the table, and that no user has. false: no host memory. */
-bool weir__orphans_add(struct weir__device *device, const struct weir__block *block);
-
-/* weir_close() has begun: nothing captures any more, so the next flush can free all orphans. */
-void weir__orphans_release(struct weir__device *device);
-
-/* Bytes of the pool's blocks among the device's orphans. */
-uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool);
+/* Makes orphans of what is in the cache of a stream that may not be touched any more. */
+void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach);
 
 #endif

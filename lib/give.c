@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "lib/attach.h"
-#include "lib/event.h"
 #include "lib/flush.h"
 #include "lib/waits.h"
 
@@ -137,7 +136,7 @@ uint64_t weir__give_offer(weir *w, int device)
 
 /* Steps ---------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Empties the caches of streams whose pools are asked for something. Orphans stay: they would need a wait for the whole device. */
+/* Empties the caches of streams whose pools are asked for something. Orphans stay. */
 static void flush(const struct weir__give *give, struct weir__device *device)
 {
     weir_stream *streams[BATCH];
@@ -151,27 +150,20 @@ static void flush(const struct weir__give *give, struct weir__device *device)
         }
 }
 
-/* Looks at what is pending. Returns how many waits are left; *seen: whether one has ended. */
-static size_t look_at_waits(struct weir__give *give, struct weir__device *device, bool *seen)
+/* Looks at what is pending. Returns how many waits are left; *any: whether one has ended. */
+static size_t look_at_waits(struct weir__give *give, struct weir__device *device, bool *any)
 {
-    size_t left = 0;
-    for (size_t i = 0; i < give->wait_count; i++) {
-        bool done = weir__event_wait(device->w->gpu, give->waits[i].event, 0);
-        if (done)
-            weir__wait_release(device, &give->waits[i], true);
-        else
-            give->waits[left++] = give->waits[i];
-        *seen = *seen || done;
-    }
-    give->wait_count = left;
-    return left + weir__waits_look_at_pending(device, 0, seen);
+    struct weir__seen seen = { .any = false };
+    give->wait_count = weir__waits_look(device, give->waits, give->wait_count, UINT64_MAX, &seen);
+    size_t left = give->wait_count + weir__waits_look_at_pending(device, 0, &seen);
+    *any = *any || seen.any;
+    return left;
 }
 
 static void leave_device(struct weir__give *give)
 {
     struct weir__device *device = &give->w->devices[give->device];
-    for (size_t i = 0; i < give->wait_count; i++)
-        weir__wait_release(device, &give->waits[i], false);
+    weir__waits_end(device, give->waits, give->wait_count);
     give->wait_count = 0;
     give->has_more = false;
     give->stage = STAGE_IDLE;
@@ -196,7 +188,7 @@ static bool work_on(struct weir__give *give, struct weir__device *device)
     if (give->stage == STAGE_PENDING)
         return left == 0;
     flush(give, device);
-    give->wait_count = weir__waits_collect(device, NULL, give->waits);
+    give->wait_count = weir__waits_collect(device, NULL, UINT64_MAX, give->waits);
     give->stage = STAGE_PENDING;
     give->has_more = true;
     return false;

@@ -3,6 +3,7 @@
 
 #include "lib/fast.h"
 #include "lib/flush.h"
+#include "lib/waits.h"
 
 #define BATCH 64                              /* streams that are pinned at a time */
 #define LONGEST (UINT64_C(1000) * 1000000)    /* nanoseconds between two looks: a second at most */

@@ -42,10 +42,14 @@ lib_libcore_la_SOURCES = \
 	%reldir%/log.h \
 	%reldir%/malloc.c \
 	%reldir%/malloc.h \
+	%reldir%/orphans.c \
+	%reldir%/orphans.h \
 	%reldir%/pending.c \
 	%reldir%/pending.h \
 	%reldir%/pool.c \
 	%reldir%/pool.h \
+	%reldir%/quiet.c \
+	%reldir%/quiet.h \
 	%reldir%/recover.c \
 	%reldir%/recover.h \
 	%reldir%/report.c \

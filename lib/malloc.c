@@ -575,7 +575,7 @@ weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
     }
     /* What is live no more is spare before it can be freed. */
     weir__pool_count_live(block.pool, -(int64_t)block.size);
-    if (weir__orphans_add(block.pool->device, &block))
+    if (weir__orphans_add(block.pool->device, &block, WEIR__REACH_PROCESS))
         return WEIR_OK;
     weir__pool_count_live(block.pool, (int64_t)block.size);
     put_back(w, &block);

@@ -440,7 +440,10 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
     if (!pool)
         return weir__fail(error, WEIR_INVALID, "weir_pool_trim: pool must not be NULL");
     uint64_t gone = 0;
-    weir__flush(pool->device, pool, true);
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
+    weir__orphans_free(pool->device, WEIR__NO_DEADLINE);
+    weir__relaxed_end(pool->w->gpu, mode);
     int code = weir__pool_trim(pool, keep, &gone);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "trim of pool '%s' on device %d", pool->name, pool->device->index);

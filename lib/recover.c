@@ -8,9 +8,11 @@
 
 #include "lib/event.h"
 #include "lib/flush.h"
+#include "lib/orphans.h"
 #include "lib/report.h"
 #include "lib/waits.h"
 
+#define MOMENT (UINT64_C(1000) * 1000) /* nanoseconds */
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
 /* A callback's own requests must not climb the ladder that waits for it. */
@@ -163,15 +165,23 @@ static bool has_step(const struct climb *climb, weir_rung rung)
     return atomic_load(&climb->request->pool->steps) >> rung & 1;
 }
 
-typedef uint64_t (*flush_fn)(struct weir__device *device, const weir_pool *pool, bool settled);
-
 /* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. */
-static uint64_t flush_by(struct climb *climb, flush_fn flush)
+static uint64_t flush(struct climb *climb)
 {
     weir_pool *pool = climb->request->pool;
-    uint64_t flushed = climb->request->at_cap ? flush(climb->device, pool, pool->native_max) : flush(climb->device, NULL, true);
+    bool at_cap = climb->request->at_cap;
+    uint64_t flushed = weir__flush(climb->device, at_cap ? pool : NULL, !at_cap || pool->native_max, climb->deadline);
     climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
     return flushed;
+}
+
+/* A moment is enough where nothing runs; the wait rung waits longer. */
+static uint64_t free_orphans(struct climb *climb)
+{
+    uint64_t soon = climb->gpu->now() + MOMENT;
+    uint64_t freed = weir__orphans_free(climb->device, soon < climb->deadline ? soon : climb->deadline);
+    climb->rungs[WEIR_RUNG_FLUSH].gave += freed;
+    return freed;
 }
 
 /* Other threads, whose caches are empty now too, may be faster to take what came free, and keep it in their caches again. While the request
@@ -182,7 +192,7 @@ static bool flush_alone(struct climb *climb, void **ptr)
     bool is_served = false;
     alone_begin(climb);
     while (flushed && !is_served && !is_over(climb) && climb->gpu->now() <= climb->deadline) {
-        flushed = flush_by(climb, weir__flush_caches);
+        flushed = flush(climb);
         is_served = flushed && weir__attempt(climb->request, ptr);
     }
     alone_end(climb);
@@ -194,7 +204,7 @@ static bool flush_alone(struct climb *climb, void **ptr)
 /* All that can be waited for: these, and the large frees on other streams. */
 static size_t collect(struct climb *climb, struct weir__wait waits[static WEIR__WAITS_MAX])
 {
-    size_t count = weir__waits_collect(climb->device, &climb->request->stream, waits);
+    size_t count = weir__waits_collect(climb->device, &climb->request->stream, climb->deadline, waits);
     uint64_t seen = 0;
     struct weir__pending_entry *entry;
     while ((entry = weir__pending_claim(&climb->device->pending, &seen)))
@@ -210,7 +220,8 @@ static int compare_waits(const void *a, const void *b)
 
 static bool rung_flush(struct climb *climb, void **ptr)
 {
-    return flush_by(climb, weir__flush) && (retry(climb, ptr) || flush_alone(climb, ptr));
+    uint64_t freed = flush(climb) + free_orphans(climb);
+    return freed && (retry(climb, ptr) || flush_alone(climb, ptr));
 }
 
 /* What is idle in the pools that count. Nothing that comes free by a wait is more, since what is used again has gone before. */
@@ -230,48 +241,30 @@ static bool rung_wait(struct climb *climb, void **ptr)
 {
     struct weir__wait waits[WEIR__WAITS_MAX];
     uint64_t idle = idle_of(climb);
-    size_t count = collect(climb, waits);
-    uint64_t untried = 0; /* bytes that came free since the last attempt */
+    size_t left = collect(climb, waits);
+    uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
     bool any = false, rescued = false;
-    qsort(waits, count, sizeof *waits, compare_waits);
-    for (size_t i = 0; i < count; i++) {
-        bool is_needed = !rescued && !is_over(climb);
-        bool was_done = is_needed && weir__event_wait(climb->gpu, waits[i].event, 0);
-        bool done = was_done || (is_needed && weir__event_wait(climb->gpu, waits[i].event, climb->deadline));
-        weir__wait_release(climb->device, &waits[i], done);
-        if (!done)
-            continue;
-        any = true;
-        untried += waits[i].bytes;
-        if (!was_done)
-            count_waited(climb, waits[i].bytes, idle);
-        /* A failed attempt at a large size is dear, so there is none before enough came free, or before a wait that
-           promises nothing. */
-        if (untried >= climb->request->asked || (untried && i + 1 < count && waits[i + 1].bytes == 0)) {
+    qsort(waits, left, sizeof *waits, compare_waits);
+    do {
+        struct weir__seen seen = { .any = false };
+        uint64_t orphans = weir__orphans_free(climb->device, climb->gpu->now());
+        left = weir__waits_look(climb->device, waits, left, climb->deadline, &seen);
+        climb->rungs[WEIR_RUNG_WAIT].gave += orphans;
+        /* What was done at the first look was not waited for. */
+        if (pause)
+            count_waited(climb, seen.bytes, idle);
+        untried += seen.bytes + orphans;
+        any = any || seen.any || orphans;
+        /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. */
+        if (untried >= climb->request->asked || (untried && !(left && waits[0].bytes))) {
             rescued = retry(climb, ptr);
             untried = 0;
             any = false;
         }
-    }
+    } while (!rescued && !is_over(climb) && (left || weir__orphans_are_due(climb->device)) &&
+             weir__event_pause(climb->gpu, &pause, climb->deadline));
+    weir__waits_end(climb->device, waits, left);
     return rescued || (any && retry(climb, ptr));
-}
-
-bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline)
-{
-    const struct gpu *gpu = device->w->gpu;
-    struct weir__wait waits[WEIR__WAITS_STREAMS + 1];
-    bool seen = false;
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    size_t count = weir__waits_collect(device, NULL, waits);
-    /* Those that a recovery may need are waited for only by weir_close(). */
-    bool all = weir__waits_look_at_pending(device, deadline, &seen) == 0;
-    for (size_t i = 0; i < count; i++) {
-        bool done = weir__event_wait(gpu, waits[i].event, deadline);
-        weir__wait_release(device, &waits[i], done);
-        all = all && done;
-    }
-    weir__relaxed_end(gpu, mode);
-    return all;
 }
 
 /* Gives back what is idle. Returns the bytes. */
@@ -279,8 +272,8 @@ static uint64_t trim(struct climb *climb)
 {
     uint64_t released, all = 0;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
-        /* At a cap only this pool's own idle memory counts. */
-        bool helps = !climb->request->at_cap || pool == climb->request->pool;
+        /* At a cap only this pool's own idle memory counts. A trim can take long, so none begins after the deadline. */
+        bool helps = (!climb->request->at_cap || pool == climb->request->pool) && climb->gpu->now() <= climb->deadline;
         if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
             all += released;
     }
@@ -311,7 +304,8 @@ static bool rung_callbacks(struct climb *climb, void **ptr)
         climb->rungs[WEIR_RUNG_CALLBACKS].gave += freed;
         if (freed == 0)
             continue;
-        /* What it freed may be waiting behind a kernel, like any free. */
+        /* What it freed may be waiting behind a kernel, like any free, or have become orphans. */
+        free_orphans(climb);
         if (retry(climb, ptr) || (may_wait && rung_wait(climb, ptr)))
             return true;
     }

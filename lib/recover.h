@@ -89,7 +89,4 @@ bool weir__attempt(struct weir__request *request, void **ptr);
 /* After an attempt that found no memory: climbs the ladder. On failure the thread's last error has the report. */
 weir_status weir__recover(struct weir__request *request, void **ptr);
 
-/* Waits for all that the wait rung would wait for on the device, until `deadline` by gpu->now(). Whether all of it is complete. */
-bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline);
-
 #endif

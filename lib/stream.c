@@ -20,6 +20,12 @@ static __thread struct recent {
     weir_stream *stream; /* NULL: it was not open */
 } recents[RECENT_COUNT];
 
+/* A fixed handle means another stream on each device; any other is one stream of the process. */
+static bool is_fixed(gpu_stream handle)
+{
+    return (uintptr_t)handle <= (uintptr_t)GPU_STREAM_PER_THREAD;
+}
+
 static weir_stream *find(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
     weir_stream *stream = device->streams;
@@ -148,7 +154,7 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
     size_t count = 0;
     pthread_rwlock_rdlock(&device->lock);
     for (weir_stream *stream = device->streams; stream && count < max; stream = stream->next) {
-        if (stream->number >= *below)
+        if (stream->number >= *below || atomic_load(&stream->is_gone))
             continue;
         atomic_fetch_add(&stream->pins, 1);
         *below = stream->number;
@@ -189,6 +195,8 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
     pthread_rwlock_rdlock(&device->lock);
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
         size_t at = count;
+        if (atomic_load(&stream->is_gone))
+            continue;
         if (count == max) {
             /* No room: the one that freed least gives way. */
             for (size_t i = at = 0; i < max; i++)
@@ -296,14 +304,25 @@ static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t i
     return listed;
 }
 
+/* A stream that was destroyed without having been closed: its handle has become another one, of any device. Nothing touches it any more. */
+static void abandon_former(weir *w, gpu_stream handle)
+{
+    for (size_t d = 0; d < w->device_count; d++) {
+        struct weir__device *device = &w->devices[d];
+        pthread_rwlock_rdlock(&device->lock);
+        for (weir_stream *former = device->streams; former; former = former->next)
+            if (former->handle == handle && !atomic_exchange(&former->is_gone, true)) {
+                weir__cache_close(former);
+                weir__flush_abandoned(former, WEIR__REACH_DEVICE);
+            }
+        pthread_rwlock_unlock(&device->lock);
+    }
+}
+
 static void list_stream(weir_stream *stream)
 {
     struct weir__device *device = stream->device;
     pthread_rwlock_wrlock(&device->lock);
-    /* A stream of the same handle and another id was destroyed without having been closed. */
-    for (weir_stream *former = device->streams; former; former = former->next)
-        if (former->handle == stream->handle && former->handle)
-            atomic_store(&former->is_gone, true);
     stream->number = device->streams ? device->streams->number + 1 : 0;
     stream->next = device->streams;
     device->streams = stream;
@@ -365,6 +384,8 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
     else
         status = choose_pool(device, name, error, &pool);
+    if (status == WEIR_OK && !is_fixed(handle))
+        abandon_former(w, handle);
     if (status == WEIR_OK) {
         stream->handle = handle;
         stream->is_own = is_own;
@@ -490,17 +511,20 @@ void weir_stream_close(weir_stream *s)
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__cache_close(s);
     wait_for_users(s);
-    weir__flush_closed(s);
+    bool is_gone = atomic_load(&s->is_gone);
+    if (!is_gone)
+        weir__flush_stream(s, UINT64_MAX);
+    weir__flush_abandoned(s, is_gone ? WEIR__REACH_DEVICE : WEIR__REACH_CAPTURE);
     unlist_stream(s);
     wait_for_users(s);
-    if (s->is_own) {
+    if (s->is_own && !is_gone) {
         synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
         if (code != GPU_SUCCESS) {
             gpu->forget_error(code);
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
         }
-    } else if (!atomic_load(&s->is_gone)) {
+    } else if (!is_gone) {
         int former = weir__current_begin(gpu, s->device->index, s->handle);
         note_freed(s);
         weir__current_end(gpu, former);
@@ -512,7 +536,8 @@ void weir_stream_close(weir_stream *s)
 
 weir_status weir__stream_closed(weir_error *error, const char *function)
 {
-    return weir__fail(error, WEIR_INVALID, "%s: this stream is closed: no call on a weir_stream may follow its weir_stream_close()", function);
+    return weir__fail(error, WEIR_INVALID, "%s: this stream is closed, or was destroyed before it was: no call on a weir_stream may follow its "
+                       "weir_stream_close() or cudaStreamDestroy()", function);
 }
 
 /* Using -------------------------------------------------------------------------------------------------------------------------------- */

@@ -26,7 +26,9 @@ struct weir_stream {
     gpu_stream handle;
     uint64_t id; /* with device->has_stream_ids */
     bool is_own; /* made by weir_stream_create() */
-    atomic_bool is_gone; /* its handle has become another stream, which was opened too: it was destroyed without having been closed */
+    /* Its handle has become another stream, which was opened too: it was destroyed without having been closed. Then its cache is shut, and
+       nobody finds it in the list who would use its handle. */
+    atomic_bool is_gone;
     weir_pool *pool;
     struct weir__cache cache;
     /* Of grant.c: how many frees had entered the cache when it was last seen at work, when that was, in refusals of the pool, or
@@ -61,7 +63,7 @@ bool weir__stream_captures(const weir_stream *stream);
 /* The error of a call on a closed stream. */
 weir_status weir__stream_closed(weir_error *error, const char *function);
 
-/* Pins the next streams of the device behind number *below (UINT64_MAX: from the first), `max` at most, and lowers *below. Returns how many;
+/* Pins the next streams of the device, but for those that are gone, behind number *below (UINT64_MAX: from the first), `max` at most, and lowers *below. Returns how many;
    0 at the end. */
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
 
@@ -76,7 +78,7 @@ struct weir__cached weir__streams_cached(struct weir__device *device, const weir
 void weir__streams_init(struct weir__device *device);
 void weir__streams_destroy(struct weir__device *device);
 
-/* Pins up to `max` streams of the device, those that freed most if there are more, and writes them to `streams`. Returns how many. */
+/* Pins up to `max` streams of the device that are not gone, those that freed most if there are more, and writes them to `streams`. Returns how many. */
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);
 /* Pins the opened stream with the id of this handle; NULL if there is none. */
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);

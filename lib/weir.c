@@ -15,9 +15,11 @@
 #include "lib/current.h"
 #include "lib/fence.h"
 #include "lib/flush.h"
+#include "lib/quiet.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
 #include "lib/sized.h"
+#include "lib/waits.h"
 
 /* Fork --------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -287,6 +289,8 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         atomic_store(&has_used_gpu, true);
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
         status = find_devices(opened, error);
+        if (status == WEIR_OK)
+            weir__quiet_join(opened);
         weir__retired_sweep(opened->gpu);
     }
     if (status == WEIR_OK)
@@ -322,8 +326,10 @@ static void close_pools(weir *w)
     for (size_t d = 0; d < w->device_count; d++)
         weir__orphans_release(&w->devices[d]);
     /* Twice: there is no later flush for what a call that failed once left behind. */
-    for (size_t i = 0; i < 2 * w->device_count; i++)
-        weir__flush(&w->devices[i / 2], NULL, true);
+    for (size_t i = 0; i < 2 * w->device_count; i++) {
+        weir__flush(&w->devices[i / 2], NULL, true, WEIR__NO_DEADLINE);
+        weir__orphans_free(&w->devices[i / 2], WEIR__NO_DEADLINE);
+    }
     settle(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
@@ -331,6 +337,7 @@ static void close_pools(weir *w)
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].pools)
             weir__pool_free(w->devices[d].pools);
+    weir__quiet_leave(w);
     for (size_t d = 0; d < w->device_count; d++)
         weir__device_destroy(&w->devices[d]);
     weir__relaxed_end(w->gpu, mode);
@@ -407,11 +414,11 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);
     /* What the caches hold was kept under other rules, if only for a moment where the change failed half-way. */
-    for (size_t d = 0; d < w->device_count && applied; d++)
-        if (is_outside)
-            weir__flush_caches(&w->devices[d], NULL, false);
-        else
-            weir__flush(&w->devices[d], NULL, true);
+    for (size_t d = 0; d < w->device_count && applied; d++) {
+        weir__flush(&w->devices[d], NULL, !is_outside, WEIR__NO_DEADLINE);
+        if (!is_outside)
+            weir__orphans_free(&w->devices[d], WEIR__NO_DEADLINE);
+    }
     weir__keeper_look(w);
     weir__relaxed_end(w->gpu, mode);
     policy_free(unused);

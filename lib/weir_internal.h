@@ -49,6 +49,7 @@ struct weir {
     int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each. Fixed after open */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
+    weir *next_joined; /* quiet.c's */
     pthread_mutex_t attached_lock;
     struct weir__attached *attached; /* the latest first (attach.h) */
     weir__rescue_fn neighbours;      /* NULL: there is nobody who could ask any. Fixed after open */

@@ -6,6 +6,7 @@
 
 #include "lib/flush.h"
 #include "lib/event.h"
+#include "lib/waits.h"
 #include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 
@@ -242,7 +243,7 @@ static void wait_for_frees(struct torch_device *device)
 {
     gpu_stream behind = atomic_load(&device->behind);
     gpu_event event;
-    weir__flush_caches(device->device, NULL, false);
+    weir__flush(device->device, NULL, false, WEIR__NO_DEADLINE);
     weir__wait_for_frees(device->device, UINT64_MAX);
     if (behind && weir__event_behind(device->gpu, device->index, behind, &event)) {
         weir__event_wait(device->gpu, event, UINT64_MAX);

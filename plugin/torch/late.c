@@ -284,11 +284,8 @@ uint64_t torch_late_orphan(struct torch_device *device)
 uint64_t torch_late_spare(void *data, int index, uint64_t needed)
 {
     struct torch_device *device = data;
-    uint64_t bytes = index == device->index && needed ? torch_late_orphan(device) : 0;
-    /* This frees orphans, where nothing captures. */
-    if (bytes)
-        weir_pool_trim(device->pool, 0, NULL, NULL);
-    return bytes;
+    /* The ladder waits for orphans. */
+    return index == device->index && needed ? torch_late_orphan(device) : 0;
 }
 
 void torch_late_each(struct torch_device *device, void (*use)(const void *ptr, void *data), void *data)

@@ -198,7 +198,7 @@ static int capture_id(const struct torch_device *device, gpu_stream handle, uint
 
 static void count_end(struct torch_device *device)
 {
-    weir__captures_end(device->w, device->index);
+    weir__captures_end();
     atomic_fetch_sub(&device->begun, 1);
     atomic_fetch_sub(&torch_busy, 1);
 }
@@ -243,7 +243,7 @@ void weir_torch_begin_allocate_to_pool(int index, weir_torch_pool_id id)
     pthread_mutex_unlock(&device->reserve_lock);
     if (!is_added)
         return;
-    weir__captures_begin(device->w, index);
+    weir__captures_begin();
     atomic_fetch_add(&device->begun, 1);
     atomic_fetch_add(&torch_busy, 1);
 }

@@ -307,9 +307,9 @@ START_TEST(trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device)
     weir_stream *s;
     cache_open("on");
     recycle_and_open(&s);
-    uint64_t before = sim_calls("device_synchronize");
+    uint64_t before = sim_calls("event_record_device");
     scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
-    ck_assert_uint_eq(sim_calls("device_synchronize"), before + 1);
+    ck_assert_uint_eq(sim_calls("event_record_device"), before + 1);
     ck_assert_uint_eq(cache_bytes("main"), 0);
     ck_assert_uint_eq(scene_pool_stats("main").used, 0);
     weir_stream_close(s);
@@ -336,11 +336,11 @@ START_TEST(change_of_the_policy_from_outside_waits_for_no_device)
     weir_stream *s;
     weir_error error = WEIR_ERROR_INIT;
     cache_open("on");
-    recycle_and_open(&s);
-    scene_free(s, scene_malloc(s, 64 * KIB));
-    uint64_t devices = sim_calls("device_synchronize"), events = sim_calls("event_query");
+    weir_stream *later = recycle_and_open(&s);
+    scene_free(later, scene_malloc(later, 64 * KIB));
+    uint64_t devices = sim_calls("event_record_device"), events = sim_calls("event_query");
     ck_assert_msg(weir__policy_set(scene.w, "pools.main.keep=16MiB", &error) == WEIR_OK, "%s", error.text);
-    ck_assert_uint_eq(sim_calls("device_synchronize"), devices);
+    ck_assert_uint_eq(sim_calls("event_record_device"), devices);
     ck_assert_uint_eq(sim_calls("event_query"), events);
     ck_assert_uint_eq(cache_bytes("main"), 64 * KIB); /* the former stream's */
     weir_stream_close(s);

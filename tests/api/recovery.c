@@ -590,6 +590,7 @@ int main(void)
     if (scene_is_sim()) {
         add_simulator_cases(suite);
         add_crowd_cases(suite);
+        add_deadline_cases(suite);
     }
     return suite_run(suite);
 }

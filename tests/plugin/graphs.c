@@ -13,7 +13,7 @@ static gpu_stream a, b;
 
 static void set_up(void)
 {
-    plug_set_up("devices=2,memory=1GiB", NULL);
+    plug_set_up("devices=2,memory=1GiB", "weir: 1\npools: { p: { peer_access: all } }\n");
     a = plug_stream(0);
     b = plug_stream(0);
     weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
@@ -394,6 +394,35 @@ START_TEST(reserve_is_kept_until_its_last_tensor_is_freed)
 }
 END_TEST
 
+/* A graph may have nodes on any device. What stands for its launch here is a slow copy. */
+START_TEST(memory_of_a_released_graph_is_not_overwritten_while_another_device_reads_it)
+{
+    static unsigned char host[SIZE];
+    const size_t all = 20 * MIB; /* a chunk's worth */
+    gpu_stream far = plug_external(1);
+    void *page = plug_malloc(SIZE, 0, b);
+    plug_capture_begin(0, 1, a);
+    void *ptr = plug_malloc(SIZE, 0, a);
+    plug_capture_end(0, 1, a);
+    ck_assert_int_eq(plug_gpu->set_async(ptr, 1, SIZE, a), GPU_SUCCESS);
+    plug_order(0, a, far);
+    ck_assert_int_eq(plug_gpu->delay(far, 10 * MILLISECOND), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->copy_async(page, ptr, SIZE, far), GPU_SUCCESS);
+    weir_torch_free(ptr, SIZE, 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_reset();
+    void *next = plug_malloc(all, 0, a);
+    ck_assert_int_eq(plug_gpu->set_async(next, 2, all, a), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->device_synchronize(0), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->device_synchronize(1), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->copy_async(host, page, SIZE, b), GPU_SUCCESS);
+    ck_assert(plug_all(host, 1, SIZE));
+    weir_torch_free(next, all, 0, a);
+    weir_torch_free(page, SIZE, 0, b);
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(graphs_with_one_id_share_the_memory)
 {
     plug_capture_begin(0, 1, a);
@@ -697,6 +726,7 @@ int main(void)
     tcase_add_test(tcase, recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends);
     tcase_add_test(tcase, reserve_is_kept_until_the_graph_is_released);
     tcase_add_test(tcase, reserve_is_kept_until_its_last_tensor_is_freed);
+    tcase_add_test(tcase, memory_of_a_released_graph_is_not_overwritten_while_another_device_reads_it);
     tcase_add_test(tcase, graphs_with_one_id_share_the_memory);
     tcase_add_test(tcase, graphs_with_other_ids_share_nothing);
     tcase_add_test(tcase, pool_has_exactly_its_live_parts);

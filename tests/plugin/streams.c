@@ -457,6 +457,48 @@ START_TEST(block_recorded_on_a_stream_of_another_device_waits_for_it)
 }
 END_TEST
 
+/* Of such a stream nobody knows which device it is of, nor whether it is there yet. */
+START_TEST(block_recorded_on_an_external_stream_of_another_device_is_not_overwritten_while_that_reads)
+{
+    plug_set_up("devices=2,memory=1GiB", "weir: 1\npools: { p: { peer_access: all } }\n");
+    a = plug_stream(0);
+    b = plug_stream(0);
+    gpu_stream far = plug_external(1);
+    void *ptr = plug_malloc(SIZE, 0, a), *page = new_page();
+    ck_assert_int_eq(plug_gpu->set_async(ptr, 1, SIZE, a), GPU_SUCCESS);
+    plug_order(0, a, far);
+    ck_assert_int_eq(plug_gpu->delay(far, 10 * MILLISECOND), GPU_SUCCESS);
+    copy_to(page, ptr, far);
+    weir_torch_record_stream(ptr, far);
+    if (_i)
+        destroy(far);
+    weir_torch_free(ptr, SIZE, 0, a);
+    weir_torch_reset();
+    void *next = plug_malloc(SIZE, 0, a);
+    ck_assert_int_eq(plug_gpu->set_async(next, 2, SIZE, a), GPU_SUCCESS);
+    sync(a);
+    ck_assert_int_eq(plug_gpu->device_synchronize(1), GPU_SUCCESS);
+    read_page(page);
+    ck_assert(plug_all(host, 1, SIZE));
+    weir_torch_free(next, SIZE, 0, a);
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(device_that_the_process_does_not_use_stays_unused)
+{
+    bool used = true;
+    gpu_stream external = plug_external(0);
+    void *ptr = plug_malloc(SIZE, 0, a);
+    weir_torch_record_stream(ptr, external);
+    weir_torch_free(ptr, SIZE, 0, a);
+    plug_expect_empty(0);
+    ck_assert_int_eq(plug_gpu->device_is_used(1, &used), GPU_SUCCESS);
+    ck_assert(!used);
+    destroy(external);
+}
+END_TEST
+
 START_TEST(block_recorded_on_an_external_stream_is_orphaned)
 {
     gpu_stream external = plug_external(0);
@@ -532,6 +574,8 @@ int main(void)
     tcase_add_test(tcase, block_recorded_on_its_own_stream_alone_is_cached_as_ever);
     tcase_add_test(tcase, block_recorded_on_the_default_stream_waits_for_it);
     tcase_add_test(tcase, block_recorded_on_a_stream_of_another_device_waits_for_it);
+    tcase_add_loop_test(tcase, block_recorded_on_an_external_stream_of_another_device_is_not_overwritten_while_that_reads, 0, 2);
+    tcase_add_test(tcase, device_that_the_process_does_not_use_stays_unused);
     tcase_add_test(tcase, block_recorded_on_an_external_stream_is_orphaned);
     tcase_add_test(tcase, recorded_block_of_an_external_stream_is_orphaned);
     tcase_add_test(tcase, record_is_of_one_block_and_not_of_the_next_at_its_address);
