@@ -6,6 +6,8 @@
  * a comment says otherwise. Each operation of struct gpu takes the lock in sim_enter(), runs its sim_<operation>() and drops the lock in
  * sim_leave(); the functions below are called with the lock held.
  *
+ * Where CUDA crashes, at any use of a stream that was destroyed, the simulator aborts.
+ *
  * Time is virtual. Work queued on a stream is not run by anybody: when it is queued, its end is computed from what stands before it
  * (sim_enqueue), and its effect on memory waits in sim.actions until the clock gets there (sim_advance_to). Only calls that block or poll
  * move the clock, so that a program sees the same interleaving in every run.

@@ -2,6 +2,7 @@
 /* sim_stream.c - streams and events: who waits for whom, and until when. */
 #include "lib/gpu/sim_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,20 @@ static struct sim_stream *per_thread_stream(struct sim_thread *self)
     return *place;
 }
 
+/* CUDA crashes within the driver where it is asked anything of a stream that was destroyed (measured). So does the simulator, with a word
+   to whoever looks for the reason. */
+static void die_if_destroyed(gpu_stream handle)
+{
+    const struct sim_stream *stream = sim.spare_streams;
+    while (stream && stream != (void *)handle)
+        stream = stream->next;
+    if (!stream)
+        return;
+    fprintf(stderr, "weir: the simulator was asked of stream %p (id %llu), which was destroyed: CUDA crashes here\n", (void *)handle,
+            (unsigned long long)stream->id);
+    abort();
+}
+
 int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream)
 {
     if (!handle || handle == GPU_STREAM_LEGACY) {
@@ -119,6 +134,7 @@ int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_strea
             return 0;
         }
     }
+    die_if_destroyed(handle);
     return GPU_INVALID_HANDLE;
 }
 

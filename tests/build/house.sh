@@ -46,7 +46,8 @@ share_files=$(find share -name '*.[ch]')
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
 cuda_free=$(find policy lib share plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
 # generate*.c are programs of the build, not parts of the library.
-library_files=$(find policy lib share plugin/torch -name '*.c' ! -name 'generate*.c')
+# The simulator dies where CUDA does, and says why.
+library_files=$(find policy lib share plugin/torch -name '*.c' ! -name 'generate*.c' ! -path 'lib/gpu/sim*')
 plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
 
 # The lists are words without spaces, by the naming of the tree.

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* sim.c - what the simulator has beyond the facts of the conformance suite: settings, environment, faults, forks. */
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -471,33 +473,18 @@ END_TEST
 START_TEST(dead_handles_are_refused)
 {
     gpu_event event;
-    gpu_stream stream;
-    enum gpu_capture_status status;
     uint64_t value;
-    size_t nodes;
     void *ptr;
     int fd;
     ck_assert_int_eq(g->event_create(0, &event), 0);
     ck_assert_int_eq(g->event_destroy(event), 0);
-    ck_assert_int_eq(g->stream_create(0, &stream), 0);
-    ck_assert_int_eq(g->stream_destroy(stream), 0);
     ck_assert_int_eq(g->pool_destroy(pool), 0);
     ck_assert_int_eq(g->event_destroy(event), GPU_INVALID_HANDLE);
     ck_assert_int_eq(g->event_record(event, a), GPU_INVALID_HANDLE);
     ck_assert_int_eq(g->event_query(event), GPU_INVALID_HANDLE);
     ck_assert_int_eq(g->event_synchronize(event), GPU_INVALID_HANDLE);
     ck_assert_int_eq(g->stream_wait_event(a, event), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->stream_destroy(stream), GPU_INVALID_HANDLE);
     ck_assert_int_eq(g->stream_destroy(GPU_STREAM_LEGACY), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->stream_synchronize(stream), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->stream_id(stream, &value), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->stream_capture_status(stream, &status), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->delay(stream, 1), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->capture_begin(stream, GPU_CAPTURE_MODE_GLOBAL), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->capture_end(stream, &nodes), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->free_async(&g, stream), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->set_async(&g, 0, 1, stream), GPU_INVALID_HANDLE);
-    ck_assert_int_eq(g->copy_async(&g, &g, 1, stream), GPU_INVALID_HANDLE);
     ck_assert_int_eq(g->malloc_async(&ptr, 1, pool, a), GPU_INVALID_VALUE);
     ck_assert_int_eq(g->pool_destroy(pool), GPU_INVALID_VALUE);
     ck_assert_int_eq(g->pool_trim(pool, 0), GPU_INVALID_VALUE);
@@ -507,6 +494,62 @@ START_TEST(dead_handles_are_refused)
     ck_assert_int_eq(g->pool_set_access(pool, 1, GPU_ACCESS_NONE), GPU_INVALID_VALUE);
     ck_assert_int_eq(g->pool_get_access(pool, 1, &(enum gpu_access){ GPU_ACCESS_NONE }), GPU_INVALID_VALUE);
     ck_assert_int_eq(g->pool_export(pool, &fd), GPU_INVALID_VALUE);
+}
+END_TEST
+
+/* What can be asked of a stream. CUDA's driver crashes where it was destroyed. */
+static int ask_destroy(gpu_stream stream) { return g->stream_destroy(stream); }
+static int ask_synchronize(gpu_stream stream) { return g->stream_synchronize(stream); }
+static int ask_id(gpu_stream stream) { return g->stream_id(stream, &(uint64_t){ 0 }); }
+static int ask_device(gpu_stream stream) { return g->stream_device(stream, &(int){ 0 }); }
+static int ask_capture_status(gpu_stream stream) { return g->stream_capture_status(stream, &(enum gpu_capture_status){ 0 }); }
+static int ask_capture_id(gpu_stream stream) { return g->stream_capture_id(stream, &(uint64_t){ 0 }); }
+static int ask_delay(gpu_stream stream) { return g->delay(stream, 1); }
+static int ask_begin(gpu_stream stream) { return g->capture_begin(stream, GPU_CAPTURE_MODE_GLOBAL); }
+static int ask_end(gpu_stream stream) { return g->capture_end(stream, &(size_t){ 0 }); }
+static int ask_malloc(gpu_stream stream) { return g->malloc_async(&(void *){ NULL }, 1, pool, stream); }
+static int ask_free(gpu_stream stream) { return g->free_async(take(512, a), stream); }
+static int ask_set(gpu_stream stream) { return g->set_async(take(512, a), 0, 1, stream); }
+static int ask_copy(gpu_stream stream) { return g->copy_async(take(512, a), &g, 1, stream); }
+static int ask_record(gpu_stream stream)
+{
+    gpu_event event;
+    return g->event_create(0, &event) ? 0 : g->event_record(event, stream);
+}
+static int ask_wait(gpu_stream stream)
+{
+    gpu_event event;
+    return g->event_create(0, &event) ? 0 : g->stream_wait_event(stream, event);
+}
+
+static int (*const questions[])(gpu_stream stream) = {
+    ask_destroy, ask_synchronize, ask_id,     ask_device, ask_capture_status, ask_capture_id, ask_delay,  ask_begin,
+    ask_end,     ask_malloc,      ask_free,   ask_set,    ask_copy,           ask_record,     ask_wait,
+};
+#define QUESTIONS ((int)(sizeof questions / sizeof *questions))
+
+START_TEST(question_to_a_destroyed_stream_aborts)
+{
+    gpu_stream stream;
+    ck_assert_int_eq(g->stream_create(0, &stream), 0);
+    ck_assert_int_eq(g->stream_destroy(stream), 0);
+    ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO), 0); /* what it says is expected here */
+    questions[_i](stream);
+}
+END_TEST
+
+START_TEST(event_on_a_destroyed_stream_can_be_asked)
+{
+    gpu_event event;
+    gpu_stream stream;
+    ck_assert_int_eq(g->event_create(0, &event), 0);
+    ck_assert_int_eq(g->stream_create(0, &stream), 0);
+    ck_assert_int_eq(g->delay(stream, 1000000), 0);
+    ck_assert_int_eq(g->event_record(event, stream), 0);
+    ck_assert_int_eq(g->stream_destroy(stream), 0);
+    ck_assert_int_eq(g->event_query(event), GPU_NOT_READY);
+    ck_assert_int_eq(g->event_synchronize(event), 0);
+    ck_assert_int_eq(g->event_query(event), 0);
 }
 END_TEST
 
@@ -611,6 +654,8 @@ static void add_faults_tests(Suite *suite)
     tcase_add_test(tcase, not_ready_is_no_last_error);
     tcase_add_test(tcase, census_counts_what_exists);
     tcase_add_test(tcase, dead_handles_are_refused);
+    tcase_add_loop_test_raise_signal(tcase, question_to_a_destroyed_stream_aborts, SIGABRT, 0, QUESTIONS);
+    tcase_add_test(tcase, event_on_a_destroyed_stream_can_be_asked);
     tcase_add_test(tcase, devices_that_do_not_exist_are_refused);
     tcase_add_test(tcase, read_only_attributes_cannot_be_written);
     tcase_add_test(tcase, child_of_a_process_that_used_it_is_refused);
