@@ -65,7 +65,7 @@ static bool is_idle(weir_stream *stream, uint64_t now, uint64_t patience)
         atomic_store_explicit(&stream->looked_at, now, memory_order_relaxed);
         return false;
     }
-    return since != WEIR__GRANT_SPENT && now - since >= patience && !atomic_load(&stream->is_gone);
+    return since != WEIR__GRANT_SPENT && now - since >= patience;
 }
 
 /* Takes a step from a pinned stream that is idle. false: it has nothing, or may not be touched now. */

@@ -296,12 +296,34 @@ static weir_status check_arguments(weir *w, int device, const void *out, weir_er
     return WEIR_OK;
 }
 
+/* A fixed handle is another stream on each device; any other can be open for one device only. */
 static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
-    pthread_rwlock_rdlock(&device->lock);
-    bool listed = find(device, handle, id);
-    pthread_rwlock_unlock(&device->lock);
+    weir *w = device->w;
+    bool listed = false;
+    for (size_t d = 0; d < w->device_count && !listed; d++) {
+        struct weir__device *other = &w->devices[d];
+        if (is_fixed(handle) && other != device)
+            continue;
+        pthread_rwlock_rdlock(&other->lock);
+        listed = find(other, handle, id);
+        pthread_rwlock_unlock(&other->lock);
+    }
     return listed;
+}
+
+/* Weir would record its events on the wrong device, and wait for nothing. Where CUDA cannot tell, as of green contexts, the caller is
+   believed. */
+static weir_status check_device(const struct weir__device *device, gpu_stream handle, weir_error *error)
+{
+    const struct gpu *gpu = device->w->gpu;
+    int found = device->index;
+    int code = is_fixed(handle) ? GPU_SUCCESS : gpu->stream_device(handle, &found);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    if (found == device->index)
+        return WEIR_OK;
+    return weir__fail(error, WEIR_INVALID, "this CUDA stream is of device %d, not of device %d: open it for its own", found, device->index);
 }
 
 /* A stream that was destroyed without having been closed: its handle has become another one, of any device. Nothing touches it any more. */
@@ -373,10 +395,12 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: open it before its capture, or after");
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
+    weir_status status = check_device(device, handle, error);
+    if (status != WEIR_OK)
+        return status;
     weir_stream *stream = dig_up_stream(device);
     if (!stream)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
-    weir_status status = WEIR_OK;
     weir_pool *pool = NULL;
     pthread_mutex_lock(&w->config);
     /* Streams are listed under config only, so what is free now stays free. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/attach.h"
+#include "lib/waits.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
@@ -183,18 +185,153 @@ START_TEST(stream_can_be_open_in_two_weirs)
 }
 END_TEST
 
-START_TEST(dead_handle_cannot_be_opened)
+/* Streams that are gone: destroyed while they were open -------------------------------------------------------------------------------- */
+
+static void climb(weir *w)
+{
+    void *ptr;
+    ck_assert_int_eq(weir_malloc(w, &ptr, MIB(900), 0, NULL), WEIR_OUT_OF_MEMORY);
+}
+
+static void give(weir *w)
+{
+    const struct weir__give_request request = { .device = 0, .wanted = UINT64_MAX, .deadline = weir__service_now() + MIB(1) };
+    struct weir__give *begun = weir__give_begin(w, &request);
+    while (weir__give_step(begun) != WEIR__GIVE_DONE)
+        continue;
+    weir__give_end(begun);
+}
+
+static void offer(weir *w)
+{
+    weir__give_offer(w, 0);
+}
+
+static void trim(weir *w)
+{
+    ck_assert_int_eq(weir_pool_trim(fixture_pool(w, "a", 0), 0, NULL, NULL), WEIR_OK);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).cached, 0);
+}
+
+static void set(weir *w)
+{
+    ck_assert_int_eq(weir__policy_set(w, "pools.a.release_threshold=0,keeper=true", NULL), WEIR_OK);
+    ck_assert_int_eq(weir__policy_set(w, "keeper=false", NULL), WEIR_OK);
+}
+
+static void wait_for_all(weir *w)
+{
+    ck_assert(weir__wait_for_frees(&w->devices[0], UINT64_MAX));
+}
+
+static void do_nothing(weir *w)
+{
+    (void)w;
+}
+
+static void (*const walkers[])(weir *w) = { climb, give, offer, trim, set, wait_for_all, do_nothing };
+#define WALKERS ((int)(sizeof walkers / sizeof *walkers))
+
+/* The simulator aborts where a destroyed stream is touched. is_own: it was made by weir_stream_create(). */
+static void leave_gone_stream(bool is_own, void (*walk)(weir *w))
+{
+    weir_stream *gone, *later;
+    void *ptr;
+    fixture_machine("memory=1GiB");
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 1ms } } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    fixture_malloc(s, MIB(512));
+    gpu_stream handle = is_own ? NULL : new_stream(0);
+    ck_assert_int_eq(is_own ? weir_stream_create(w, 0, NULL, NULL, &gone) : weir_stream_open(w, 0, handle, NULL, NULL, &gone), WEIR_OK);
+    handle = weir_stream_handle(gone);
+    ptr = fixture_malloc(gone, KIB(64));
+    ck_assert_int_eq(weir_stream_free(gone, fixture_malloc(gone, KIB(64))), WEIR_OK);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    ck_assert_ptr_eq(new_stream(0), handle);
+    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, NULL, &later), WEIR_OK);
+    weir_stream_close(later);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    walk(w);
+    ck_assert_int_eq(weir_stream_free(gone, ptr), WEIR_INVALID);
+    ck_assert_int_eq(weir_stream_synchronize(gone, NULL), WEIR_INVALID);
+    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
+    if (is_own)
+        weir_stream_close(gone);
+    weir_close(w);
+    fixture_sweep();
+}
+
+START_TEST(stream_that_is_gone_is_touched_by_nobody)
+{
+    leave_gone_stream(_i % 2, walkers[_i / 2]);
+}
+END_TEST
+
+START_TEST(stream_is_gone_when_its_handle_is_one_of_another_device)
+{
+    weir_stream *gone, *later;
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: { devices: all } }\n");
+    gpu_stream handle = new_stream(0);
+    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, NULL, &gone), WEIR_OK);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    ck_assert_ptr_eq(new_stream(1), handle);
+    ck_assert_int_eq(weir_stream_open(w, 1, handle, NULL, NULL, &later), WEIR_OK);
+    ck_assert_int_eq(weir_stream_synchronize(gone, NULL), WEIR_INVALID);
+    weir_stream_close(later);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+/* One that was destroyed crashes CUDA. */
+START_TEST(handle_of_no_stream_cannot_be_opened)
 {
     weir_error error = WEIR_ERROR_INIT;
     weir_stream *s = NULL;
+    char no_stream;
     fixture_machine(NULL);
-    gpu_stream handle = new_stream(0);
-    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
     weir *w = fixture_open(two_pools);
-    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, &error, &s), WEIR_CUDA_ERROR);
+    ck_assert_int_eq(weir_stream_open(w, 0, (gpu_stream)(void *)&no_stream, NULL, &error, &s), WEIR_CUDA_ERROR);
     ck_assert_int_eq(error.cuda_code, GPU_INVALID_HANDLE);
     ck_assert_ptr_null(s);
     weir_close(w);
+}
+END_TEST
+
+/* CUDA's id says which stream it is; its events are of one device. */
+START_TEST(stream_can_be_opened_for_its_own_device_only)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s, *other = NULL;
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: { devices: all } }\n");
+    gpu_stream raw;
+    ck_assert_int_eq(fixture_gpu()->stream_create(1, &raw), GPU_SUCCESS);
+    ck_assert_int_eq(weir_stream_create(w, 0, NULL, NULL, &s), WEIR_OK);
+    ck_assert_int_eq(weir_stream_open(w, 1, weir_stream_handle(s), NULL, &error, &other), WEIR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "of device 0, not of device 1"));
+    error = (weir_error)WEIR_ERROR_INIT;
+    ck_assert_int_eq(weir_stream_open(w, 0, raw, NULL, &error, &other), WEIR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "of device 1, not of device 0"));
+    ck_assert_ptr_null(other);
+    ck_assert_int_eq(weir_stream_open(w, 1, raw, NULL, NULL, &other), WEIR_OK);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(raw), GPU_SUCCESS);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(default_stream_can_be_opened_for_every_device)
+{
+    weir_stream *s;
+    fixture_machine("devices=2");
+    weir *w = fixture_open("weir: 1\npools: { a: { devices: all } }\n");
+    ck_assert_int_eq(weir_stream_open(w, 0, _i ? GPU_STREAM_LEGACY : NULL, NULL, NULL, &s), WEIR_OK);
+    ck_assert_int_eq(weir_stream_open(w, 1, _i ? GPU_STREAM_LEGACY : NULL, NULL, NULL, &s), WEIR_OK);
+    weir_close(w);
+    fixture_expect_empty();
 }
 END_TEST
 
@@ -561,7 +698,11 @@ int main(void)
     tcase_add_test(tcase, per_thread_stream_is_refused_but_served);
     tcase_add_test(tcase, stream_open_already_is_busy);
     tcase_add_test(tcase, stream_can_be_open_in_two_weirs);
-    tcase_add_test(tcase, dead_handle_cannot_be_opened);
+    tcase_add_loop_test(tcase, stream_that_is_gone_is_touched_by_nobody, 0, 2 * WALKERS);
+    tcase_add_test(tcase, stream_is_gone_when_its_handle_is_one_of_another_device);
+    tcase_add_test(tcase, handle_of_no_stream_cannot_be_opened);
+    tcase_add_test(tcase, stream_can_be_opened_for_its_own_device_only);
+    tcase_add_loop_test(tcase, default_stream_can_be_opened_for_every_device, 0, 2);
     tcase_add_test(tcase, stream_whose_pool_is_not_on_its_device_is_not_found);
     tcase_add_test(tcase, stream_of_one_device_takes_memory_of_another);
     tcase_add_test(tcase, pool_asked_by_name_serves_whatever_the_stream);

@@ -130,6 +130,7 @@ static void check(void)
     while (kept_count)
         drop(kept[0].ptr);
     weir_torch_reset();
+    plug_gpu->device_synchronize(0); /* small frees on the program's own stream are its own to wait for */
     weir_torch_reset();
     for (int device = 0; device < 2; device++) {
         weir_error error = WEIR_ERROR_INIT;
