@@ -176,8 +176,8 @@ static weir_status find_devices(weir *w, weir_error *error)
         code = GPU_NO_DEVICE;
     if (code != GPU_SUCCESS) {
         w->gpu->forget_error(code);
-        return weir__fail(error, WEIR_NO_GPU, "no usable GPU (%s: %s): check nvidia-smi, or set WEIR_GPU=sim to run on the simulator",
-                          w->gpu->code_name(code), w->gpu->code_text(code));
+        return weir__fail(error, WEIR_NO_GPU, "no usable GPU (%s: %s): %s", w->gpu->code_name(code), w->gpu->code_text(code),
+                          w->gpu->remedy());
     }
     w->devices = calloc((size_t)count, sizeof *w->devices);
     if (!w->devices)

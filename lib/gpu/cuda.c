@@ -52,6 +52,11 @@ void cuda_forget_error(int code)
         (void)cudaGetLastError();
 }
 
+static const char *remedy(void)
+{
+    return "check nvidia-smi, or set WEIR_GPU=sim to run on the simulator";
+}
+
 static const char *code_name(int code)
 {
     const char *name = cudaGetErrorName((cudaError_t)code);
@@ -673,6 +678,7 @@ const struct gpu gpu_cuda = {
     .now = now,
     .pause = pause_for,
     .forget_error = cuda_forget_error,
+    .remedy = remedy,
     .code_name = code_name,
     .code_text = code_text,
 };

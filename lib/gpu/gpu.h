@@ -252,6 +252,8 @@ struct gpu {
     void (*forget_error)(int code);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */
     const char *(*code_text)(int code); /* "out of memory"; never NULL */
+    /* What helps where device_count() has just failed on this thread, or found none; never NULL. */
+    const char *(*remedy)(void);
 };
 
 /*

@@ -141,8 +141,15 @@ static int start_machine(const struct sim_settings *settings)
         code = start_device(device);
     if (code)
         clear_machine();
+    else
+        *start_error = '\0';
     sim.ready = !code;
     return code;
+}
+
+static const char *remedy(void)
+{
+    return *start_error ? start_error : "WEIR_SIM says which devices the simulator has";
 }
 
 /* The first use of the simulator reads the environment. */
@@ -367,6 +374,7 @@ const struct gpu gpu_sim = {
     .now = now,
     .pause = sim_advance,
     .forget_error = forget_error,
+    .remedy = remedy,
     .code_name = sim_code_name,
     .code_text = sim_code_text,
 };

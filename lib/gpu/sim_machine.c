@@ -142,21 +142,25 @@ static int refuse(const struct sim_settings *settings, const char *text, char *w
     return -1;
 }
 
-/* Opens the file with its flock() held, whoever removed or made it meanwhile. flags: O_CREAT or 0. -1 with errno. */
+/* Whether nobody but this user (and root) can hold a lock of the file: whoever can open it could make all others wait for ever. */
+static bool is_ours(const struct stat *status)
+{
+    return S_ISREG(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IRWXG | S_IRWXO));
+}
+
+/* Opens the file with its flock() held, whoever removed or made it meanwhile. flags: O_CREAT or 0. -1 with errno, EPERM if it is not ours. */
 static int open_file(const char *path, int flags)
 {
     for (;;) {
         struct stat status, named;
-        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
         if (fd < 0)
             return -1;
-        if (flock(fd, LOCK_EX) == 0 && fstat(fd, &status) == 0) {
-            bool is_the_one = stat(path, &named) == 0 && named.st_ino == status.st_ino && named.st_dev == status.st_dev;
-            if (is_the_one && status.st_uid == geteuid())
-                return fd;
-            errno = is_the_one ? EPERM : 0;
-        }
-        int error = errno;
+        int error = fstat(fd, &status) != 0 ? errno : is_ours(&status) ? 0 : EPERM;
+        if (!error && flock(fd, LOCK_EX) != 0)
+            error = errno;
+        if (!error && stat(path, &named) == 0 && named.st_ino == status.st_ino && named.st_dev == status.st_dev)
+            return fd;
         close(fd);
         if (error && error != EINTR) {
             errno = error;
@@ -209,14 +213,19 @@ static struct sim_machine *enter(int fd, const struct sim_settings *settings, ch
         refuse(settings, "another build of Weir runs a machine of that name: choose another name", why, len);
         return NULL;
     }
-    struct sim_machine *shared = NULL;
     /* With all its pages, which would else be missed when they are touched. */
-    if (runs || (ftruncate(fd, 0) == 0 && posix_fallocate(fd, 0, (off_t)sizeof(struct sim_machine)) == 0))
-        shared = map(fd);
+    int code = runs || ftruncate(fd, 0) == 0 ? 0 : errno;
+    if (!runs && !code)
+        code = posix_fallocate(fd, 0, (off_t)sizeof(struct sim_machine));
+    struct sim_machine *shared = code ? NULL : map(fd);
     if (!shared) {
-        refuse(settings, "its file in /dev/shm cannot be mapped: make room there", why, len);
+        char text[160];
+        snprintf(text, sizeof(text), "its file cannot have %zu KiB of /dev/shm: %s: make room there", sizeof(struct sim_machine) >> 10,
+                 strerror(code ? code : errno));
+        refuse(settings, text, why, len);
         return NULL;
     }
+    snprintf(why, len, "the simulator found no host memory to start");
     if (runs ? check(shared, settings, why, len) != 0 : make(shared, settings) != 0) {
         munmap(shared, sizeof(*shared));
         return NULL;
@@ -271,13 +280,14 @@ static int open_own(const struct sim_settings *settings, char *why, size_t len)
 
 int sim_machine_open(const struct sim_settings *settings, char *why, size_t len)
 {
-    char text[128];
+    char text[160];
     if (!*settings->name)
         return open_own(settings, why, len);
     path_of(settings->name, machine.path, sizeof(machine.path));
     int fd = open_file(machine.path, O_CREAT);
     if (fd < 0) {
-        snprintf(text, sizeof(text), "%s cannot be opened: %s", machine.path, strerror(errno));
+        snprintf(text, sizeof(text), errno == EPERM ? "%s is not this user's alone (mode 0600): remove it, or choose another name"
+                                                    : "%s cannot be opened: %s", machine.path, strerror(errno));
         return refuse(settings, text, why, len);
     }
     int code = join(fd, settings, why, len);

@@ -6,7 +6,7 @@
  * With the setting name=X it lies in a file that all processes of this user with that name map; without, in memory of this process alone,
  * which then is the machine's only one. What processes see of each other is here; everything else of the simulator is each process's own.
  *
- * The file is /dev/shm/weir-sim-<uid>-<name>, mode 0600. Joining and leaving happen under flock() of the file. Each process has a slot and
+ * The file is /dev/shm/weir-sim-<uid>-<name>, mode 0600; one that others could open, and so lock, is refused. Joining and leaving happen under flock() of the file. Each process has a slot and
  * holds an OFD lock on the byte of that number as long as it lives, so that a slot whose byte is not locked is that of a dead process. Who
  * runs short of something forgets the dead first. A file without a living process is started anew; the last to leave removes it.
  *

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/api/fixture.h"
@@ -190,6 +191,24 @@ START_TEST(unknown_gpu_is_invalid)
 }
 END_TEST
 
+START_TEST(simulator_that_cannot_start_says_why_and_not_to_use_the_simulator)
+{
+    weir_options options = { .size = sizeof options, .policy_text = "weir: 1\npools: { a: {} }\n", .gpu = "sim" };
+    char name[64], file[128];
+    weir_error error;
+    weir *w;
+    snprintf(name, sizeof name, "name=open-test-%d", (int)getpid());
+    snprintf(file, sizeof file, "/dev/shm/weir-sim-%d-%s", (int)geteuid(), name + strlen("name="));
+    ck_assert_int_eq(mkdir(file, 0700), 0);
+    setenv("WEIR_SIM", name, 1);
+    weir_status status = open_with(&options, &error, &w);
+    rmdir(file);
+    ck_assert_int_eq(status, WEIR_NO_GPU);
+    assert_says(&error, file);
+    ck_assert_msg(!strstr(error.text, "WEIR_GPU") && !strstr(error.text, "nvidia-smi"), "%s", error.text);
+}
+END_TEST
+
 START_TEST(bad_simulator_settings_are_invalid)
 {
     weir_options options = WEIR_OPTIONS_INIT;
@@ -207,7 +226,7 @@ START_TEST(machine_without_devices_is_no_gpu)
 {
     fixture_machine("devices=0");
     weir_error error = fixture_refuse("weir: 1\npools: { a: {} }\n", WEIR_NO_GPU);
-    assert_says(&error, "WEIR_GPU=sim");
+    assert_says(&error, "WEIR_SIM");
 }
 END_TEST
 
@@ -516,6 +535,7 @@ static void add_opening(Suite *suite)
     tcase_add_test(tcase, file_and_text_together_are_refused);
     tcase_add_test(tcase, open_needs_a_place_for_the_weir);
     tcase_add_test(tcase, unknown_gpu_is_invalid);
+    tcase_add_test(tcase, simulator_that_cannot_start_says_why_and_not_to_use_the_simulator);
     tcase_add_test(tcase, bad_simulator_settings_are_invalid);
     tcase_add_test(tcase, machine_without_devices_is_no_gpu);
     tcase_add_test(tcase, missing_gpu_names_the_simulator_and_never_becomes_it);

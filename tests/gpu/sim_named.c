@@ -7,6 +7,7 @@
 #include "config.h"
 #endif
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -14,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -473,6 +476,56 @@ START_TEST(file_that_cannot_be_opened_is_named)
 }
 END_TEST
 
+/* Somebody was first to make the file, lets all open it, and holds its lock. As root, a process of another user does. */
+START_TEST(file_that_a_stranger_made_and_locked_keeps_nobody_waiting)
+{
+    char why[256];
+    int ready[2];
+    ck_assert_int_eq(sim_configure("", why, sizeof(why)), 0);
+    unlink(file);
+    ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+    pid_t stranger = fork();
+    if (stranger == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fd = geteuid() != 0 || setuid(65534) == 0 ? open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+        bool has = fd >= 0 && fchmod(fd, 0666) == 0 && flock(fd, LOCK_EX) == 0;
+        (void)!write(ready[1], has ? "1" : "0", 1);
+        pause();
+        _exit(0);
+    }
+    char has = '0';
+    ck_assert_int_eq(read(ready[0], &has, 1), 1);
+    ck_assert_int_eq(has, '1');
+    int code = sim_configure(named(""), why, sizeof(why));
+    kill(stranger, SIGKILL);
+    waitpid(stranger, NULL, 0);
+    unlink(file);
+    close(ready[0]);
+    close(ready[1]);
+    ck_assert_int_eq(code, -1);
+    ck_assert_msg(strstr(why, file) != NULL, "%s", why);
+}
+END_TEST
+
+/* As on a full /dev/shm: a file cannot grow. */
+START_TEST(want_of_room_for_the_file_is_told_as_that)
+{
+    char why[256];
+    struct rlimit before, little = { .rlim_cur = 4096 };
+    ck_assert_int_eq(sim_configure("", why, sizeof(why)), 0);
+    unlink(file);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &little), 0);
+    int code = sim_configure(named(""), why, sizeof(why));
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    unlink(file);
+    ck_assert_int_eq(code, -1);
+    ck_assert_msg(strstr(why, "of /dev/shm") && strstr(why, strerror(EFBIG)) && strstr(why, "make room there"), "%s", why);
+}
+END_TEST
+
 START_TEST(link_in_place_of_the_file_is_not_followed)
 {
     char why[256], target[128];
@@ -583,6 +636,8 @@ void add_named_tests(Suite *suite)
     tcase_add_test(tcase, process_that_finds_no_slot_is_refused);
     tcase_add_test(tcase, machine_of_another_build_is_refused);
     tcase_add_test(tcase, file_that_cannot_be_opened_is_named);
+    tcase_add_test(tcase, file_that_a_stranger_made_and_locked_keeps_nobody_waiting);
+    tcase_add_test(tcase, want_of_room_for_the_file_is_told_as_that);
     tcase_add_test(tcase, link_in_place_of_the_file_is_not_followed);
     tcase_add_test(tcase, events_run_out_and_come_back);
     tcase_add_test(tcase, process_killed_with_the_lock_wedges_nobody);
