@@ -223,7 +223,21 @@ static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
     }
 }
 
-/* What a listener that died has left. Nobody else is at it, since the lock is ours. */
+/* Whether nobody listens at the socket. The lock alone does not say so: its file may have been deleted, and others have none. */
+static weir_status check_stale(const char *path, weir_error *error)
+{
+    int fd, code = share_connect_now(path, &fd);
+    if (code == 0)
+        close(fd);
+    if (code == ECONNREFUSED || code == ENOENT)
+        return WEIR_OK;
+    if (code == 0 || code == EAGAIN || code == EPROTOTYPE)
+        return weir__fail(error, WEIR_BUSY, "a process listens at %s already: end it, or choose another share.socket", path);
+    return weir__fail(error, share_errno_status(code), "whether a process listens at %s cannot be known: %s: choose another share.socket",
+                      path, strerror(code));
+}
+
+/* What a listener that died has left. */
 static weir_status remove_stale(const char *path, weir_error *error)
 {
     struct stat info;
@@ -231,7 +245,10 @@ static weir_status remove_stale(const char *path, weir_error *error)
         return WEIR_OK; /* nothing is there, or bind() will say what is wrong */
     if (!S_ISSOCK(info.st_mode))
         return weir__fail(error, WEIR_INVALID, "%s exists and is not a socket: remove it, or choose another share.socket", path);
-    if (unlink(path) != 0)
+    weir_status status = check_stale(path, error);
+    if (status != WEIR_OK)
+        return status;
+    if (unlink(path) != 0 && errno != ENOENT)
         return weir__fail(error, share_errno_status(errno), "the former socket %s cannot be removed: %s", path, strerror(errno));
     return WEIR_OK;
 }
@@ -248,7 +265,7 @@ static void forbid_descriptors(int fd)
 }
 
 /* Nobody can connect before listen(), so that the mode is right by then, whatever the process's umask. */
-static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *error, int *listening)
+static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *error, int *listening, struct stat *info)
 {
     struct sockaddr_un address;
     is_address(path, &address);
@@ -258,7 +275,7 @@ static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *er
                           is_of_descriptors(errno) ? ": close descriptors or raise ulimit -n" : "");
     forbid_descriptors(fd);
     bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
-    if (is_bound && chmod(path, mode) == 0 && listen(fd, BACKLOG) == 0) {
+    if (is_bound && chmod(path, mode) == 0 && lstat(path, info) == 0 && listen(fd, BACKLOG) == 0) {
         *listening = fd;
         return WEIR_OK;
     }
@@ -273,8 +290,16 @@ static void release_lock(const char *path, int lock_fd)
 {
     char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX];
     lock_path_of(path, lock_path);
-    unlink(lock_path);
+    if (is_at(lock_fd, lock_path))
+        unlink(lock_path);
     close(lock_fd);
+}
+
+/* Somebody may have deleted the socket, and another one be there. */
+static bool is_own(const struct share_listener *listener)
+{
+    struct stat info;
+    return lstat(listener->path, &info) == 0 && info.st_dev == listener->device && info.st_ino == listener->inode;
 }
 
 weir_status share_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener)
@@ -282,18 +307,21 @@ weir_status share_listen(const char *path, mode_t mode, weir_error *error, struc
     if (strlen(path) >= sizeof listener->path)
         return too_long(error, path);
     int fd = -1, lock_fd = -1;
+    struct stat info;
     weir_status status = take_lock(path, error, &lock_fd);
     if (status != WEIR_OK)
         return status;
     status = remove_stale(path, error);
     if (status == WEIR_OK)
-        status = bind_and_listen(path, mode, error, &fd);
+        status = bind_and_listen(path, mode, error, &fd, &info);
     if (status != WEIR_OK) {
         release_lock(path, lock_fd);
         return status;
     }
     listener->fd = fd;
     listener->lock_fd = lock_fd;
+    listener->device = info.st_dev;
+    listener->inode = info.st_ino;
     memcpy(listener->path, path, strlen(path) + 1);
     return WEIR_OK;
 }
@@ -302,7 +330,8 @@ void share_listener_close(struct share_listener *listener)
 {
     if (listener->fd < 0)
         return;
-    unlink(listener->path);
+    if (is_own(listener))
+        unlink(listener->path);
     release_lock(listener->path, listener->lock_fd);
     close(listener->fd);
     listener->fd = listener->lock_fd = -1;

@@ -32,16 +32,18 @@ weir_status share_path(const char *socket, bool listen, bool others, weir_error 
 
 struct share_listener {
     int fd, lock_fd;
+    dev_t device; /* of the socket at the path, by which it is known from what others may put there */
+    ino_t inode;
     char path[SHARE_PATH_SIZE];
 };
 
 /*
  * Takes the lock file beside the path, removes what a dead listener left, binds with `mode` and listens. WEIR_BUSY (it is listened to
- * already, by another process or this one), WEIR_INVALID (something else than a socket is there), WEIR_REFUSED (no permission),
+ * already, by another process or this one, of Weir or not), WEIR_INVALID (something else than a socket is there), WEIR_REFUSED (no permission),
  * WEIR_NO_HOST_MEMORY.
  */
 weir_status share_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener);
-/* Unlinks the path and releases the lock. The child of a fork calls share_listener_forget(), which only closes; until it does, or ends, the
+/* Unlinks the socket, unless another one is there by now, and releases the lock. The child of a fork calls share_listener_forget(), which only closes; until it does, or ends, the
    path cannot be listened to anew. */
 void share_listener_close(struct share_listener *listener);
 void share_listener_forget(struct share_listener *listener);

@@ -13,6 +13,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -325,6 +326,60 @@ START_TEST(second_listener_of_another_process_is_busy)
     ck_assert_int_eq(wait_for(child), 0);
     close(connect_to(path));
     share_listener_close(&listener);
+}
+END_TEST
+
+static const int types[] = { SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM };
+
+/* A daemon of another kind takes no lock. */
+START_TEST(socket_of_any_living_process_is_not_replaced)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    struct share_listener listener;
+    weir_error error = WEIR_ERROR_INIT;
+    int daemon = socket(AF_UNIX, types[_i] | SOCK_CLOEXEC, 0), client = socket(AF_UNIX, types[_i] | SOCK_CLOEXEC, 0);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    ck_assert_int_eq(bind(daemon, (struct sockaddr *)&address, sizeof address), 0);
+    if (types[_i] != SOCK_DGRAM)
+        ck_assert_int_eq(listen(daemon, 1), 0);
+    expect(share_listen(path, 0600, &error, &listener), WEIR_BUSY, &error, path, "another share.socket");
+    ck_assert_int_eq(connect(client, (struct sockaddr *)&address, sizeof address), 0);
+    close(client);
+    close(daemon);
+    listener = listen_at(path);
+    share_listener_close(&listener);
+}
+END_TEST
+
+static void remove_lock_file(void)
+{
+    char lock_path[PATH_MAX];
+    snprintf(lock_path, sizeof lock_path, "%s" SHARE_LOCK_SUFFIX, path);
+    ck_assert_int_eq(unlink(lock_path), 0);
+}
+
+START_TEST(listener_whose_lock_file_was_deleted_keeps_its_place)
+{
+    struct share_listener first = listen_at(path), second;
+    weir_error error = WEIR_ERROR_INIT;
+    remove_lock_file();
+    expect(share_listen(path, 0600, &error, &second), WEIR_BUSY, &error, path, "another share.socket");
+    close(connect_to(path));
+    share_listener_close(&first);
+}
+END_TEST
+
+START_TEST(closing_removes_nothing_of_who_came_after)
+{
+    struct share_listener first = listen_at(path), second;
+    remove_lock_file();
+    ck_assert_int_eq(unlink(path), 0);
+    second = listen_at(path);
+    share_listener_close(&first);
+    close(connect_to(path));
+    weir_error error = WEIR_ERROR_INIT;
+    expect(share_listen(path, 0600, &error, &first), WEIR_BUSY, &error, path, "another export");
+    share_listener_close(&second);
 }
 END_TEST
 
@@ -807,6 +862,9 @@ int main(void)
     tcase_add_test(listening, closing_leaves_nothing_behind);
     tcase_add_test(listening, second_listener_of_one_process_is_busy);
     tcase_add_test(listening, second_listener_of_another_process_is_busy);
+    tcase_add_loop_test(listening, socket_of_any_living_process_is_not_replaced, 0, sizeof types / sizeof types[0]);
+    tcase_add_test(listening, listener_whose_lock_file_was_deleted_keeps_its_place);
+    tcase_add_test(listening, closing_removes_nothing_of_who_came_after);
     tcase_add_test(listening, socket_of_a_killed_listener_is_taken_over);
     tcase_add_test(listening, child_that_forgets_lets_the_path_be_listened_to_anew);
     tcase_add_test(listening, file_that_is_no_socket_is_not_removed);
