@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "share/safe.h"
 
 #define RUNTIME_BASE "/run/user"
 #define TEMPORARY_BASE "/tmp"
@@ -68,46 +69,29 @@ static const char *variable(void)
 /* This process's. false: too long. */
 static bool own_place(struct place *place)
 {
-    const char *only = only_place(), *runtime = secure_getenv("XDG_RUNTIME_DIR");
+    const char *only = only_place(), *runtime = share_runtime_directory();
     if (only)
         return make_place(only, "weir", place);
-    if (runtime && runtime[0] == '/')
+    if (runtime)
         return make_place(runtime, "weir", place);
     temporary_place(geteuid(), place);
     return true;
 }
 
-/* Whether nobody but this user (and root) can have put there what is there; "" or what is wrong with it, for "DIRECTORY ...". */
-static bool is_safe(const char *directory, uid_t uid, char problem[128])
-{
-    struct stat info;
-    problem[0] = '\0';
-    if (lstat(directory, &info) != 0)
-        snprintf(problem, 128, "cannot be looked at (%s)", strerror(errno));
-    else if (!S_ISDIR(info.st_mode))
-        snprintf(problem, 128, "is not a directory: remove it");
-    else if (info.st_uid != uid)
-        snprintf(problem, 128, "belongs to user %u, not to %u: remove it, or set %s to a directory of this user",
-                 (unsigned)info.st_uid, (unsigned)uid, variable());
-    else if (info.st_mode & (S_IWGRP | S_IWOTH))
-        snprintf(problem, 128, "may be written to by others (mode %04o): chmod 0700 it", (unsigned)info.st_mode & 07777);
-    return !problem[0];
-}
-
 static bool is_safe_place(const struct place *place, uid_t uid)
 {
-    char problem[128];
-    return is_safe(place->parent, uid, problem) && is_safe(place->path, uid, problem);
+    char problem[SHARE_PROBLEM_SIZE];
+    return share_is_safe(place->parent, uid, variable(), problem) && share_is_safe(place->path, uid, variable(), problem);
 }
 
 static weir_status make_directory(const char *directory, weir_error *error)
 {
-    char problem[128];
+    char problem[SHARE_PROBLEM_SIZE];
     if (mkdir(directory, 0700) != 0 && errno != EEXIST)
         return weir__fail(error, WEIR_INVALID,
                           "the directory %s for control sockets cannot be made: %s: set %s to a directory of this user, or unset it",
                           directory, strerror(errno), variable());
-    if (is_safe(directory, geteuid(), problem))
+    if (share_is_safe(directory, geteuid(), variable(), problem))
         return WEIR_OK;
     return weir__fail(error, WEIR_REFUSED, "control sockets cannot lie in %s, which %s", directory, problem);
 }

@@ -46,6 +46,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/retire.c \
 	%reldir%/ring.c \
 	%reldir%/ring.h \
+	%reldir%/safe.c \
+	%reldir%/safe.h \
 	%reldir%/session.c \
 	%reldir%/socket.c \
 	%reldir%/socket.h \

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "share/safe.h"
 
 #define BACKLOG 64
 #define FDS_ROOM 8 /* descriptors that a packet may bring before the kernel drops some; all but one are surplus */
@@ -69,30 +70,27 @@ static weir_status check_directory(const char *path, weir_error *error)
     return WEIR_OK;
 }
 
-/* $XDG_RUNTIME_DIR, or NULL. The specification has relative paths ignored. */
-static const char *runtime_directory(void)
-{
-    const char *directory = secure_getenv("XDG_RUNTIME_DIR");
-    return directory && directory[0] == '/' ? directory : NULL;
-}
-
-/* The user's own directory of sockets, with what is missing of it made. */
-static weir_status make_user_directory(const char *runtime, const char *socket, weir_error *error, char directory[SHARE_PATH_SIZE])
+/* The user's own directory of sockets, which is to be of nobody else. make: what is missing of it is made. */
+static weir_status find_user_directory(const char *runtime, bool make, const char *socket, weir_error *error,
+                                       char directory[SHARE_PATH_SIZE])
 {
     static const char *const steps[] = { "weir", "weir/share" };
+    char problem[SHARE_PROBLEM_SIZE];
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         if (!join(directory, runtime, steps[i]))
             return too_long(error, socket);
-        if (mkdir(directory, 0700) != 0 && errno != EEXIST)
+        if (make && mkdir(directory, 0700) != 0 && errno != EEXIST)
             return weir__fail(error, WEIR_INVALID, "the directory %s for the socket '%s' cannot be made: %s: check XDG_RUNTIME_DIR",
                               directory, socket, strerror(errno));
+        if (!share_is_safe(directory, geteuid(), "XDG_RUNTIME_DIR", problem))
+            return weir__fail(error, WEIR_REFUSED, "the socket '%s' cannot lie in %s, which %s", socket, directory, problem);
     }
     return WEIR_OK;
 }
 
 static weir_status path_to_listen(const char *socket, bool others, weir_error *error, char path[SHARE_PATH_SIZE])
 {
-    const char *runtime = runtime_directory();
+    const char *runtime = share_runtime_directory();
     char directory[SHARE_PATH_SIZE] = SHARE_SYSTEM_DIRECTORY;
     weir_status status = WEIR_OK;
     if (others && access(directory, F_OK) != 0)
@@ -101,7 +99,7 @@ static weir_status path_to_listen(const char *socket, bool others, weir_error *e
                             "0711, or write an absolute path as share.socket",
                             directory);
     else if (!others && runtime)
-        status = make_user_directory(runtime, socket, error, directory);
+        status = find_user_directory(runtime, true, socket, error, directory);
     else if (!others && access(directory, W_OK) != 0)
         status = weir__fail(error, WEIR_INVALID,
                             "there is no directory for the socket '%s': set XDG_RUNTIME_DIR, write an absolute path as "
@@ -114,13 +112,13 @@ static weir_status path_to_listen(const char *socket, bool others, weir_error *e
 
 static weir_status path_to_connect(const char *socket, weir_error *error, char path[SHARE_PATH_SIZE])
 {
-    const char *runtime = runtime_directory();
+    const char *runtime = share_runtime_directory();
     char directory[SHARE_PATH_SIZE];
     if (runtime) {
         if (!join(directory, runtime, "weir/share") || !join(path, directory, socket))
             return too_long(error, socket);
         if (access(path, F_OK) == 0)
-            return WEIR_OK;
+            return find_user_directory(runtime, false, socket, error, directory);
     }
     /* Where neither is there the error of the connection is to name the user's own. */
     if (!join(directory, SHARE_SYSTEM_DIRECTORY, socket))

@@ -25,8 +25,8 @@ struct ucred;
  * The path of a share.socket: one that begins with '/' is the path itself; a name lies in $XDG_RUNTIME_DIR/weir/share (0700, made here if
  * it is missing), or in /run/weir/share. Who listens takes the second if others than this user are allowed, or if it has no
  * XDG_RUNTIME_DIR and may write there; who connects takes the first in which the socket exists. WEIR_INVALID (no name, too long, no
- * directory), WEIR_REFUSED (who listens: the directory belongs to somebody else than this user or root, or others may replace what is in
- * it).
+ * directory), WEIR_REFUSED (a directory in $XDG_RUNTIME_DIR is not this user's alone; who listens: the directory belongs to somebody else
+ * than this user or root, or others may replace what is in it).
  */
 weir_status share_path(const char *socket, bool listen, bool others, weir_error *error, char path[SHARE_PATH_SIZE]);
 

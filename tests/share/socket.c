@@ -276,6 +276,53 @@ START_TEST(directory_of_another_user_is_refused)
 }
 END_TEST
 
+/* What somebody may have put in the place of `weir` or `weir/share`. */
+static const struct {
+    const char *command, *problem;
+} traps[] = {
+    { "chown 54321 weir", "54321" },
+    { "chown 54321 weir/share", "54321" },
+    { "chmod 0777 weir", "chmod 0700" },
+    { "chmod 0770 weir/share", "chmod 0700" },
+    { "mv weir elsewhere && ln -s elsewhere weir", "not a directory" },
+    { "mv weir/share weir/elsewhere && ln -s elsewhere weir/share", "not a directory" },
+};
+
+START_TEST(directories_that_are_not_the_users_alone_are_refused_on_both_sides)
+{
+    char found[SHARE_PATH_SIZE], command[PATH_MAX];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    ck_assert_int_eq(share_path("frames", true, false, NULL, found), WEIR_OK);
+    struct share_listener listener = listen_at(found);
+    snprintf(command, sizeof command, "cd %s && %s", directory, traps[_i].command);
+    if (strstr(command, "chown") && geteuid() != 0) {
+        share_listener_close(&listener);
+        return;
+    }
+    ck_assert_int_eq(system(command), 0);
+    for (int listen = 0; listen < 2; listen++) {
+        weir_error error = WEIR_ERROR_INIT;
+        expect(share_path("frames", listen, false, &error, found), WEIR_REFUSED, &error, directory, traps[_i].problem);
+    }
+    share_listener_close(&listener);
+}
+END_TEST
+
+/* By its specification it belongs to the user. */
+START_TEST(runtime_directory_of_another_user_is_ignored)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    if (!hide_run() || chown(directory, OTHER_USER, (gid_t)-1) != 0)
+        return;
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+    ck_assert_int_eq(share_path("frames", true, false, &error, found), WEIR_INVALID);
+    ck_assert_int_eq(chown(directory, geteuid(), (gid_t)-1), 0);
+}
+END_TEST
+
 /* Listening ---------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(socket_has_the_mode_asked_for_whatever_the_umask)
@@ -857,6 +904,8 @@ int main(void)
     tcase_add_test(paths, directory_that_others_may_write_to_is_refused);
     tcase_add_test(paths, sticky_directory_is_safe_enough);
     tcase_add_test(paths, directory_of_another_user_is_refused);
+    tcase_add_loop_test(paths, directories_that_are_not_the_users_alone_are_refused_on_both_sides, 0, sizeof traps / sizeof traps[0]);
+    tcase_add_test(paths, runtime_directory_of_another_user_is_ignored);
     TCase *listening = add_case(suite, "listening");
     tcase_add_test(listening, socket_has_the_mode_asked_for_whatever_the_umask);
     tcase_add_test(listening, closing_leaves_nothing_behind);
