@@ -326,7 +326,7 @@ static bool has_room(weir_export *e, const struct share_process *process, weir_e
     pthread_mutex_lock(&e->lock);
     for (const struct share_client *client = e->clients; client; client = client->next)
         if (is_guest(client))
-            share_crowd_count(&crowd, client->process.pid, client->process.uid);
+            share_crowd_count(&crowd, client->fd, client->process.pid, client->process.uid);
     pthread_mutex_unlock(&e->lock);
     return share_crowd_has_room(&crowd, &limits, WEIR_REFUSED, error);
 }

@@ -81,7 +81,7 @@ static bool has_room(const struct share_control *control, const struct ucred *pe
     static const struct share_crowd_limits limits = { .process = 16, .user = 64 };
     struct share_crowd crowd = { .pid = peer->pid, .uid = peer->uid };
     for (const struct share_asker *asker = control->askers; asker; asker = asker->next)
-        share_crowd_count(&crowd, asker->pid, asker->uid);
+        share_crowd_count(&crowd, asker->fd, asker->pid, asker->uid);
     return share_crowd_has_room(&crowd, &limits, WEIR_BUSY, error);
 }
 

@@ -3,6 +3,7 @@
 
 #include "share/crowd.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "lib/error.h"
@@ -12,8 +13,16 @@ static bool is_stranger(uid_t uid)
     return uid != geteuid() && uid != 0;
 }
 
-void share_crowd_count(struct share_crowd *crowd, pid_t pid, uid_t uid)
+static bool has_hung_up(int fd)
 {
+    struct pollfd look = { .fd = fd };
+    return poll(&look, 1, 0) == 1 && (look.revents & POLLHUP);
+}
+
+void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid)
+{
+    if (has_hung_up(fd))
+        return;
     crowd->of_process += pid > 0 && pid == crowd->pid;
     crowd->of_user += uid == crowd->uid;
     crowd->of_strangers += is_stranger(uid);

@@ -24,8 +24,8 @@ struct share_crowd {
     unsigned of_process, of_user, of_strangers;
 };
 
-/* Counts one that is there. */
-void share_crowd_count(struct share_crowd *crowd, pid_t pid, uid_t uid);
+/* Counts one that is there, unless its other end is closed: it is only still to be seen. */
+void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid);
 /* false: the error has the status, and says whose connections are too many. */
 bool share_crowd_has_room(const struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error);
 
