@@ -24,14 +24,19 @@ void weir__asking_wake(struct weir__asking *asking)
     pthread_mutex_unlock(&asking->lock);
 }
 
-void weir__asking_wait(struct weir__asking *asking)
+uint64_t weir__asking_wait(struct weir__asking *asking)
 {
     pthread_mutex_lock(&asking->lock);
     atomic_fetch_add(&asking->ended, 1);
+    asking->waiting++;
     pthread_cond_broadcast(&asking->changed);
     while (atomic_load(&asking->is_closed))
         pthread_cond_wait(&asking->changed, &asking->lock);
+    uint64_t number = atomic_fetch_add(&asking->begun, 1);
+    if (--asking->waiting == 0)
+        pthread_cond_broadcast(&asking->changed);
     pthread_mutex_unlock(&asking->lock);
+    return number;
 }
 
 bool weir__asking_alone_begin(struct weir__asking *asking, const struct timespec *until)
@@ -39,7 +44,7 @@ bool weir__asking_alone_begin(struct weir__asking *asking, const struct timespec
     bool is_closed = false, is_late = false;
     pthread_mutex_lock(&asking->lock);
     while (!is_late) {
-        if (!is_closed && !atomic_load(&asking->is_closed)) {
+        if (!is_closed && !asking->waiting && !atomic_load(&asking->is_closed)) {
             is_closed = true;
             atomic_store(&asking->is_closed, true);
         }

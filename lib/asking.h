@@ -20,7 +20,8 @@
 struct weir__asking {
     _Atomic uint64_t begun, ended; /* how often somebody began to ask, and ended */
     atomic_bool is_closed;         /* somebody asks alone, or waits for the others to end: nobody begins */
-    pthread_mutex_t lock;          /* of who sets is_closed */
+    pthread_mutex_t lock;          /* of who sets is_closed, and of */
+    unsigned waiting;              /* who wait to begin: they do before anybody else asks alone */
     pthread_cond_t changed;        /* on CLOCK_MONOTONIC */
 };
 
@@ -33,18 +34,16 @@ struct weir__asker {
     bool was_beside; /* somebody was asking already */
 };
 
-/* The rare cases: somebody asks alone. */
-void weir__asking_wait(struct weir__asking *asking);
+/* The rare cases: somebody asks alone. The first returns what `begun` was at the begin that came of it. */
+uint64_t weir__asking_wait(struct weir__asking *asking);
 void weir__asking_wake(struct weir__asking *asking);
 
 /* weir__asking_end() follows. Waits while somebody asks alone. */
 static inline struct weir__asker weir__asking_begin(struct weir__asking *asking)
 {
     uint64_t number = atomic_fetch_add(&asking->begun, 1);
-    while (atomic_load(&asking->is_closed)) {
-        weir__asking_wait(asking);
-        number = atomic_fetch_add(&asking->begun, 1);
-    }
+    if (atomic_load(&asking->is_closed))
+        number = weir__asking_wait(asking);
     return (struct weir__asker){ .number = number, .was_beside = atomic_load(&asking->ended) != number };
 }
 

@@ -169,13 +169,20 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
     return request->code == GPU_SUCCESS;
 }
 
+/* CUDA may take long to refuse a request, so after the deadline it is asked for no second size, and no second pool. */
+static bool may_go_on(const struct weir__request *request)
+{
+    return request->code == GPU_OUT_OF_MEMORY &&
+           !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
+}
+
 /* The size of the class first, which a cache can keep; then what was asked for, which may fit where that does not. */
 static bool try_sizes(struct weir__request *request, bool small, void **ptr)
 {
     if (request->rounded > request->asked) {
         if (!weir__request_is_vain(request, request->rounded) && try_size(request, request->rounded, small, ptr))
             return true;
-        if (request->code != GPU_OUT_OF_MEMORY)
+        if (!may_go_on(request))
             return false;
     }
     request->untried = !request->insist && weir__request_is_vain(request, request->asked);
@@ -188,23 +195,30 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
 bool weir__attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
-    struct weir__asking *asking = &pool->device->asking;
-    struct weir__asker asker = { 0 };
     request->code = GPU_OUT_OF_MEMORY;
-    request->at_cap = request->is_crowded = request->was_asked = false;
-    if (!request->is_alone)
-        asker = weir__asking_begin(asking);
+    request->at_cap = request->is_crowded = request->was_asked = request->untried = false;
     weir__pool_handle_begin(pool);
     bool is_served = request->small && try_sizes(request, true, ptr);
     /* Where the twin cannot grow, the pool may have idle memory for something so small. */
-    if (!is_served && request->code == GPU_OUT_OF_MEMORY)
+    if (!is_served && may_go_on(request))
         is_served = try_sizes(request, false, ptr);
     weir__pool_handle_end(pool);
-    if (!request->is_alone) {
-        bool was_looked_at = request->was_asked || request->untried;
-        request->is_crowded = request->is_crowded || (was_looked_at && !is_served && weir__asking_is_beside(asking, asker));
-        weir__asking_end(asking);
-    }
+    return is_served;
+}
+
+/* The first attempt, beside others. */
+static bool attempt_beside(struct weir__request *request, void **ptr)
+{
+    struct weir__asking *asking = &request->pool->device->asking;
+    const struct gpu *gpu = request->pool->w->gpu;
+    uint64_t since = atomic_load(&asking->is_closed) ? gpu->now() : 0;
+    struct weir__asker asker = weir__asking_begin(asking);
+    if (since)
+        request->waited = gpu->now() - since;
+    bool is_served = weir__attempt(request, ptr);
+    if (!is_served && (request->was_asked || request->untried) && weir__asking_is_beside(asking, asker))
+        request->is_crowded = true;
+    weir__asking_end(asking);
     return is_served;
 }
 
@@ -226,7 +240,7 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 static weir_status ask(struct weir__request *request, void **ptr)
 {
     const weir_pool *pool = request->pool;
-    if (weir__attempt(request, ptr))
+    if (attempt_beside(request, ptr))
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__recover(request, ptr);

@@ -32,6 +32,7 @@ struct climb {
     struct weir__device *device;
     const struct gpu *gpu;
     uint64_t deadline; /* by gpu->now() */
+    bool is_used_up;   /* CUDA was asked until after the deadline: it is not asked again */
     struct weir__rung_report rungs[WEIR_RUNG_COUNT];
     char note[sizeof(((struct weir__plea *)NULL)->note)]; /* of the neighbours rung, for the report */
     const char *why; /* the ladder was not climbed to its end, and why */
@@ -109,46 +110,53 @@ static bool is_over(const struct climb *climb)
     return climb->request->code != GPU_OUT_OF_MEMORY;
 }
 
-/* The climb's deadline for a wait on a condition. */
+static bool is_late(const struct climb *climb)
+{
+    return climb->gpu->now() > climb->deadline;
+}
+
+/* The climb's deadline for a wait on a condition, and a moment from now at least, so that those that are tried can end. */
 static struct timespec deadline_of(const struct climb *climb)
 {
     struct timespec until;
     uint64_t now = climb->gpu->now(), left = climb->deadline > now ? climb->deadline - now : 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    left += (uint64_t)until.tv_nsec;
+    left = (left > MOMENT ? left : MOMENT) + (uint64_t)until.tv_nsec;
     until.tv_sec += (time_t)(left / 1000000000);
     until.tv_nsec = (long)(left % 1000000000);
     return until;
 }
 
-/* No other request of the device is tried until alone_end(), which is to be called in any case. Where the others take longer than there is
-   time the request is tried beside them. */
-static void alone_begin(struct climb *climb)
+/* true: no other request of the device is tried until alone_end(). false: the others take longer than there is time. */
+static bool alone_begin(struct climb *climb)
 {
     struct timespec until = deadline_of(climb);
-    climb->request->is_alone = weir__asking_alone_begin(&climb->device->asking, &until);
+    if (weir__asking_alone_begin(&climb->device->asking, &until))
+        return true;
+    climb->why = "the deadline passed while other requests were tried";
+    return false;
 }
 
 static void alone_end(struct climb *climb)
 {
-    if (climb->request->is_alone)
-        weir__asking_alone_end(&climb->device->asking);
-    climb->request->is_alone = false;
+    weir__asking_alone_end(&climb->device->asking);
 }
 
-static bool retry_alone(struct climb *climb, void **ptr)
+/* After alone_begin(). Of the calls of CUDA one at most ends after the deadline. */
+static bool try_alone(struct climb *climb, void **ptr)
 {
-    alone_begin(climb);
-    bool is_served = weir__attempt(climb->request, ptr);
-    alone_end(climb);
+    bool is_served = !is_over(climb) && !climb->is_used_up && weir__attempt(climb->request, ptr);
+    climb->is_used_up = climb->is_used_up || (climb->request->was_asked && is_late(climb));
     return is_served;
 }
 
 static bool retry(struct climb *climb, void **ptr)
 {
-    if (is_over(climb))
+    if (is_over(climb) || climb->is_used_up || !alone_begin(climb))
         return false;
-    return weir__attempt(climb->request, ptr) || (climb->request->is_crowded && !is_over(climb) && retry_alone(climb, ptr));
+    bool is_served = try_alone(climb, ptr);
+    alone_end(climb);
+    return is_served;
 }
 
 /* The same, where CUDA was not asked since that seemed vain: only it can say that there is no memory. */
@@ -190,10 +198,11 @@ static bool flush_alone(struct climb *climb, void **ptr)
 {
     uint64_t flushed = 1;
     bool is_served = false;
-    alone_begin(climb);
-    while (flushed && !is_served && !is_over(climb) && climb->gpu->now() <= climb->deadline) {
+    if (is_late(climb) || !alone_begin(climb))
+        return false;
+    while (flushed && !is_served && !is_over(climb) && !is_late(climb)) {
         flushed = flush(climb);
-        is_served = flushed && weir__attempt(climb->request, ptr);
+        is_served = flushed && try_alone(climb, ptr);
     }
     alone_end(climb);
     return is_served;
@@ -525,14 +534,22 @@ static bool climb_ladder(struct climb *climb, void **ptr)
     return rescued;
 }
 
+/* Nanoseconds that there are from now on. What the first attempt waited for others counts, what CUDA took for it does not. */
+static uint64_t deadline_left(const struct weir__request *request)
+{
+    uint64_t all = atomic_load(&request->pool->deadline);
+    return all > request->waited ? all - request->waited : 0;
+}
+
 weir_status weir__recover(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     struct climb climb = { .request = request, .device = pool->device, .gpu = gpu };
-    climb.deadline = gpu->now() + atomic_load(&pool->deadline);
+    climb.deadline = gpu->now() + deadline_left(request);
+    request->deadline = climb.deadline;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    bool is_served = request->is_crowded && retry_alone(&climb, ptr);
+    bool is_served = request->is_crowded && retry(&climb, ptr);
     if (!is_served && !is_over(&climb) && !is_hopeless(&climb))
         is_served = climb_ladder(&climb, ptr);
     weir__relaxed_end(gpu, mode);

@@ -64,8 +64,9 @@ struct weir__request {
     size_t rounded;    /* those of the size class, if a cache may keep the block later; else the same */
     gpu_stream stream; /* not capturing */
     bool small;        /* for the small twin, if there is room */
-    bool is_alone;     /* no other request of the device is being tried (asking.h) */
     bool insist;       /* CUDA is to be asked even where that seems vain */
+    uint64_t waited;   /* nanoseconds that the first attempt had to wait for others */
+    uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
     bool untried;      /* at the last attempt it was not asked for that reason */
     bool was_asked;    /* it was */
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
@@ -82,7 +83,8 @@ struct weir__request {
  */
 bool weir__request_is_vain(const struct weir__request *request, uint64_t size);
 
-/* Asks CUDA once, within the cap, unless that is vain; for each size and pool that can serve the request. On success the pool's counters have
+/* Asks CUDA within the cap, unless that is vain, for each size and of each pool that can serve the request. The caller is one who asks, beside
+   others or alone (asking.h). On success the pool's counters have
    the block; else the members of the request say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
 

@@ -11,10 +11,11 @@
 /* Who waits for another request does so by the real clock. */
 #define PATIENT "on_oom: { deadline: 100s }"
 
-static const char capped[] = "weir: 1\ndefaults: { pool: main }\npools: { main: { max_size: 7GiB, small_below: 0, cache: off, " PATIENT " } }\n";
-static const char with_twin[] = "weir: 1\ndefaults: { pool: main }\npools: { main: { max_size: 7GiB, small_below: 1MiB, cache: off, " PATIENT " } }\n";
-static const char uncapped[] = "weir: 1\ndefaults: { pool: main }\npools: { main: { small_below: 0, cache: off, " PATIENT " } }\n";
-static const char *const policies[] = { capped, with_twin, uncapped };
+static const char *const policies[] = {
+    "weir: 1\npools: { main: { max_size: 7GiB, small_below: 0, cache: off, " PATIENT " } }\n",
+    "weir: 1\npools: { main: { max_size: 7GiB, small_below: 1MiB, cache: off, " PATIENT " } }\n",
+    "weir: 1\npools: { main: { small_below: 0, cache: off, " PATIENT " } }\n",
+};
 
 #define HOPELESS (6 * GIB) /* bytes of a request that CUDA cannot serve, */
 #define TAKEN (5 * GIB)    /* as somebody else has so much */
@@ -28,12 +29,21 @@ static struct {
     bool is_greedy;     /* it takes what is left */
     atomic_bool is_open; /* it fails without thinking */
     atomic_uint entered; /* how often it began to think */
-    atomic_uint left;    /* and failed */
 } slow;
 
-static bool is_waited_for(void)
+static bool is_asked_alone(void)
 {
     return atomic_load(&scene.w->devices[0].asking.is_closed);
+}
+
+/* Whether another request waits for the end of those that are tried. */
+static bool is_waited_for(void)
+{
+    struct weir__asking *asking = &scene.w->devices[0].asking;
+    pthread_mutex_lock(&asking->lock);
+    bool is_waited_for = asking->waiting || (is_asked_alone() && atomic_load(&asking->begun) != atomic_load(&asking->ended));
+    pthread_mutex_unlock(&asking->lock);
+    return is_waited_for;
 }
 
 /* Thinks until somebody waits for the outcome, as whoever needs it must. */
@@ -53,9 +63,7 @@ static int think(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
         scene.gpu->stream_synchronize(slow.stream);
         scene.gpu->pool_trim(slow.foreign, TAKEN);
     }
-    int code = scene.gpu->malloc_async(ptr, size, pool, stream);
-    atomic_fetch_add(&slow.left, 1);
-    return code;
+    return scene.gpu->malloc_async(ptr, size, pool, stream);
 }
 
 static int slow_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
@@ -140,7 +148,6 @@ START_TEST(what_only_was_asked_for_is_no_peak)
     weir_stream *s = scene_create(NULL);
     start(&hopeless);
     scene_free(s, scene_malloc(s, 32 * MIB));
-    ck_assert_uint_eq(atomic_load(&slow.left), 0);
     ck_assert_uint_eq(scene_pool_stats("main").live_high, 32 * MIB);
     join(&hopeless);
     ck_assert_uint_eq(scene_pool_stats("main").live_high, 32 * MIB);
@@ -203,7 +210,7 @@ static struct {
 static void steal(void)
 {
     void *ptr;
-    if (!thief.is_on || thief.is_inside || is_waited_for())
+    if (!thief.is_on || thief.is_inside || is_asked_alone())
         return;
     thief.is_inside = true;
     if (weir_stream_malloc(thief.s, &ptr, 128 * MIB) == WEIR_OK) {
@@ -221,7 +228,8 @@ static int stealing_destroy(gpu_event event)
 
 START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
 {
-    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 0, cache: { largest: 256MiB, per_stream: 1GiB, per_device: 1GiB }, " PATIENT " } }\n");
+    scene_open("weir: 1\npools:\n"
+               "  main: { max_size: 1GiB, small_below: 0, cache: { largest: 256MiB, per_stream: 1GiB, per_device: 1GiB }, " PATIENT " }\n");
     weir_stream *s = scene_create(NULL);
     thief.s = scene_create(NULL);
     thief.gpu = *scene.gpu;

@@ -78,12 +78,12 @@ static uint64_t some_size(struct lane *lane)
 
 /*
  * A call may end later than its deadline by what a driver's call takes, and by what it waited for its turn. The deadline begins with recovery,
- * after the first attempt, and at a cap one more where there is a twin.
+ * after the first attempt, which is for the size class and for the exact size, and of the twin and of the pool.
  */
 static void judge_time(const struct lane *lane, uint64_t size, uint64_t took, uint64_t delayed, weir_status status)
 {
     const struct plan *plan = &lane->program->plan;
-    uint64_t bound = plan->deadline + LATENESS + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 3 : 2) : 0);
+    uint64_t bound = plan->deadline + LATENESS + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 5 : 3) : 0);
     CHAOS_EXPECT(took - delayed <= bound, "a request of %llu MiB (%s): expected an end within %.1f ms, seen %.1f ms",
                  (unsigned long long)(size / MIB), weir_status_name(status), (double)bound / 1e6, (double)(took - delayed) / 1e6);
 }
