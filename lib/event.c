@@ -35,6 +35,15 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
     return true;
 }
 
+int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream)
+{
+    bool is_fixed = (uintptr_t)stream <= (uintptr_t)GPU_STREAM_PER_THREAD;
+    int code = is_fixed ? GPU_SUCCESS : gpu->stream_device(stream, &device);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return device;
+}
+
 bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline)
 {
     uint64_t now = gpu->now(), next = *pause ? *pause * 2 : POLL_FIRST;

@@ -18,6 +18,9 @@
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
+/* The device of a stream that the program named beside a block of `device`: it may be of another one. A fixed handle is of that device. */
+int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream);
+
 enum weir__event_state {
     WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools */
     WEIR__EVENT_PENDING,

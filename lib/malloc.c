@@ -82,7 +82,8 @@ static void undo_growth(const struct weir__request *request, uint64_t max_size)
     const struct gpu *gpu = request->pool->w->gpu;
     gpu_event event;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    if (weir__event_behind(gpu, request->pool->device->index, request->stream, &event)) {
+    int device = weir__event_device(gpu, request->pool->device->index, request->stream);
+    if (weir__event_behind(gpu, device, request->stream, &event)) {
         if (weir__event_wait(gpu, event, 0))
             is_within_cap(request->pool, max_size);
         weir__event_destroy(gpu, event);

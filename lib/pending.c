@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "lib/event.h"
+
 /* Its address is this thread's name. */
 static __thread char thread_name;
 
@@ -103,42 +105,32 @@ uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream)
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
-    enum gpu_capture_status capture;
     uint64_t noted = 0;
-    int code = gpu->stream_capture_status(stream, &capture);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    if (code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE)
-        return;
-
     weir__spin_lock(&pending->lock);
     struct weir__pending_entry *entry = find(pending, stream, thread);
-    if (entry) {
+    bool is_ours = entry && is_idle(entry);
+    if (is_ours) {
         noted = entry->unnoted;
         entry->is_recording = true;
         entry->unnoted = 0;
     }
     weir__spin_unlock(&pending->lock);
-    if (!entry)
+    if (!is_ours)
         return;
 
-    /* An event records streams of its own device only. */
-    if (entry->event && entry->device != device) {
-        gpu->event_destroy(entry->event);
-        entry->event = NULL;
-    }
-    code = entry->event ? GPU_SUCCESS : gpu->event_create(device, &entry->event);
-    if (code == GPU_SUCCESS) {
-        entry->device = device;
-        code = gpu->event_record(entry->event, stream);
-    }
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-
+    /* A new event: if the stream turns out to capture, that of the frees before it is still good. */
+    gpu_event made, unused = NULL;
+    bool is_made = weir__event_behind(gpu, weir__event_device(gpu, device, stream), stream, &made);
     weir__spin_lock(&pending->lock);
-    entry->bytes = code == GPU_SUCCESS ? entry->bytes + noted : 0;
+    if (is_made) {
+        unused = entry->event;
+        entry->event = made;
+        entry->bytes += noted;
+    }
     entry->is_recording = false;
     weir__spin_unlock(&pending->lock);
+    if (unused)
+        weir__event_destroy(gpu, unused);
 }
 
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen)

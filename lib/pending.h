@@ -25,8 +25,7 @@
 struct weir__pending_entry {
     gpu_stream stream;
     const void *thread; /* tells apart the per-thread streams, which share one handle; NULL for others */
-    gpu_event event;    /* NULL until first used; of `device` */
-    int device;
+    gpu_event event;    /* NULL until first used */
     uint64_t unnoted;   /* bytes freed since the event was recorded */
     uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
     bool is_recording;  /* just now, by some thread */
@@ -51,7 +50,8 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
 /* Takes back what was added since the last event: the stream turns out to be an opened one, which needs none. */
 uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream);
 
-/* Records the event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
+/* Puts an event behind all that was added, unless the stream captures. device: of a fixed handle, its own. Failure is silent: only a rescue
+   is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
 /* Claims the entry with the most bytes that is not in `seen` (a bit for each entry), whoever else waits for it; NULL when there is none

@@ -115,18 +115,11 @@ bool weir__retired_is_free(struct weir__retired *retired, const struct gpu *gpu)
     return is_free;
 }
 
-/* An event records streams of its own device only. If the stream is of another than its caller believes, one of the others is right; but a
-   fixed handle is a stream of each device, and then the caller knows which. */
+/* Tried twice, since a free without an event keeps its pool for good. */
 static bool record_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
-    bool is_fixed = (uintptr_t)stream <= (uintptr_t)GPU_STREAM_PER_THREAD;
-    int count = 0;
-    bool is_recorded = weir__event_behind(gpu, device, stream, event);
-    if (!is_recorded && gpu->device_count(&count) != GPU_SUCCESS)
-        return false;
-    for (int other = 0; other < count && !is_recorded; other++)
-        is_recorded = (!is_fixed || other == device) && weir__event_behind(gpu, other, stream, event);
-    return is_recorded;
+    int its_own = weir__event_device(gpu, device, stream);
+    return weir__event_behind(gpu, its_own, stream, event) || weir__event_behind(gpu, its_own, stream, event);
 }
 
 void weir__retired_note(struct weir__retired *retired, const struct gpu *gpu, int device, gpu_stream stream)

@@ -25,7 +25,7 @@ size_t weir__waits_collect(struct weir__device *device, const gpu_stream *extra,
         weir__stream_unpin(streams[i]);
     }
     waits[count] = (struct weir__wait){ .entry = NULL };
-    if (!is_covered && weir__event_behind(gpu, device->index, *extra, &waits[count].event))
+    if (!is_covered && weir__event_behind(gpu, weir__event_device(gpu, device->index, *extra), *extra, &waits[count].event))
         count++;
     return count;
 }

@@ -771,6 +771,50 @@ START_TEST(free_on_a_stream_of_another_device_is_rescued_by_wait)
 }
 END_TEST
 
+/* Another thread begins to capture the stream just before the event is recorded. */
+static int record_in_a_capture(gpu_event event, gpu_stream stream)
+{
+    ck_assert_int_eq(scene.gpu->capture_begin(stream, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    return scene.gpu->event_record(event, stream);
+}
+
+START_TEST(event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept)
+{
+    scene_open(plain);
+    gpu_stream raw = scene_stream(0);
+    struct weir__pending *pending = &scene.w->devices[0].pending;
+    struct weir__pending_entry *entry;
+    uint64_t seen = 0;
+    size_t nodes;
+    struct gpu table = *scene.gpu;
+    table.event_record = record_in_a_capture;
+    ck_assert(weir__pending_is_due(pending, raw, GIB));
+    weir__pending_note(pending, scene.gpu, 0, raw);
+    ck_assert(weir__pending_is_due(pending, raw, GIB));
+    weir__pending_note(pending, &table, 0, raw);
+    ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen));
+    ck_assert_uint_eq(entry->bytes, GIB);
+    ck_assert_int_eq(scene.gpu->event_query(entry->event), GPU_SUCCESS);
+    weir__pending_unclaim(pending, entry, true);
+    ck_assert_int_eq(scene.gpu->capture_end(raw, &nodes), GPU_SUCCESS);
+}
+END_TEST
+
+/* Of such a stream nobody says which device it is of. */
+START_TEST(free_on_an_unopened_stream_of_another_device_is_rescued_by_wait)
+{
+    scene_simulate("devices=2,memory=8GiB");
+    scene_open(plain);
+    gpu_stream far = scene_stream(1);
+    weir_stream *s = scene_create(NULL);
+    void *old = scene_malloc(s, 7 * GIB);
+    scene_delay(far, 10);
+    scene_free_on(far, old);
+    scene_free(s, scene_malloc(s, 7 * GIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
 START_TEST(handle_recycled_on_another_device_is_noted_anew)
 {
     scene_simulate("devices=2,memory=8GiB");
@@ -922,6 +966,8 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(join, requests_that_wait_for_a_vain_recovery_are_refused_with_the_next);
     tcase_add_test(join, devices_recover_independently);
     tcase_add_test(join, free_on_a_stream_of_another_device_is_rescued_by_wait);
+    tcase_add_test(join, event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept);
+    tcase_add_test(join, free_on_an_unopened_stream_of_another_device_is_rescued_by_wait);
     tcase_add_test(join, handle_recycled_on_another_device_is_noted_anew);
     tcase_add_loop_test(join, largest_pending_free_is_found_among_three_hundred_streams, 0, 2);
     tcase_add_test(join, without_stream_ids_an_opened_stream_still_recovers);
