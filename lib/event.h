@@ -12,7 +12,7 @@
 #include "lib/gpu/gpu.h"
 
 /*
- * Creates an event behind all work of the stream, which is alive; *event is the caller's to destroy. false: there is none, since CUDA refused
+ * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. false: there is none, since CUDA refused
  * or the stream captures: a capture is asked for after recording, as one that began in between has caught the event, which must then never
  * be queried.
  */

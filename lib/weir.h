@@ -230,7 +230,7 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 /*
  * Tells Weir of a CUDA stream. From now on weir_malloc() on its handle is served by the pool of the policy's stream `name`, what it frees
  * may be cached, the recovery ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
- * device: the stream's device. stream: alive until weir_stream_close(); the per-thread stream is refused, as it is another one in each
+ * device: the stream's own, another one is refused. stream: alive until weir_stream_close(); the per-thread stream is refused, as it is another one in each
  * thread. name: an entry of the policy's `streams`; NULL, or one that the policy does not have: the default pool. *s: close it.
  * WEIR_NOT_FOUND (device), WEIR_BUSY (this stream is open already), WEIR_CAPTURING (it is being captured, which goes on), WEIR_INVALID,
  * WEIR_OUT_OF_MEMORY, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
@@ -249,8 +249,9 @@ WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const ch
  * without live blocks serves the next private stream of its entry. NULL does nothing.
  * Call it before cudaStreamDestroy(), and not while the stream captures. What is in the cache of one that captures goes back at
  * weir_close() only. A destroyed stream that is open is as dangerous as any use of its handle: CUDA crashes (measured). Only if the handle
- * has become another stream, and that one was opened, does Weir know: then what the former one cached goes back at a weir_pool_trim(),
- * weir_reload(), weir_close() or out-of-memory that synchronises the device for it, and at none at which a stream captures.
+ * has become another stream, and that one was opened, does Weir know: then nothing touches the former one any more, calls on it fail with
+ * WEIR_INVALID, and what it cached goes back at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that finds the device's
+ * work of that time done, and at none at which a stream captures. It is to be closed all the same.
  * Waits for calls on this weir_stream in progress: if one of them is recovering from out-of-memory, for as long as that takes. So a
  * callback of the ladder must not close the stream whose request it serves; it would wait for itself. Waits for the work of the stream only
  * if weir_stream_create() made it.

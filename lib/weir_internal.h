@@ -11,14 +11,14 @@
  *   asking                who asks CUDA for memory of a device, many or one alone (asking.h): CUDA calls are made between begin and end
  *   what a forked child closes   of share/: held over fork(), and while a descriptor of an export or control socket is opened or closed;
  *                         CUDA calls are made under it
- *   device.quiet          CUDA is asked and the device synchronised under it
+ *   quiet.c's lock        CUDA is asked and events are recorded under it, or devices synchronised
  *   device.lock           a registry lock: no CUDA call under it
  *   pool.exchange         of exportable pools, for reading: CUDA calls are made under it. Who writes has pool.lock and only tries
  *   pool.lock             settings of one pool: CUDA calls are made under it
  *   shards                of the block table
  *   import->mapping_lock  of share/: CUDA calls are made under it
  *   export->lock, import->lock   of share/: no CUDA call under them
- *   leaves                the streams' caches, device.orphan_lock, pending.lock, callbacks.lock, weir.log.lock, the process's lists of
+ *   leaves                the streams' caches, device.orphans.lock, pending.lock, callbacks.lock, weir.log.lock, the process's lists of
  *                         current and retired pools and what was noted of each of the latter, the service thread's jobs, which may be
  *                         woken under any of the others, what share/neighbours.c remembers
  * The log function and the application's callbacks are called with none of them held.

@@ -295,7 +295,7 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("conformance");
     add_memory_tests(suite);
     add_pool_tests(suite, &probe);
-    add_stream_tests(suite);
+    add_stream_tests(suite, &probe);
     add_capture_tests(suite);
     add_share_tests(suite, &probe);
     return suite_run(suite);

@@ -70,7 +70,7 @@ int in_other_thread(enum gpu_capture_mode mode, int (*act)(void *data), void *da
 
 void add_memory_tests(Suite *suite);
 void add_pool_tests(Suite *suite, const struct probe *probe);
-void add_stream_tests(Suite *suite);
+void add_stream_tests(Suite *suite, const struct probe *probe);
 void add_capture_tests(Suite *suite);
 void add_share_tests(Suite *suite, const struct probe *probe);
 

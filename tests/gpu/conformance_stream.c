@@ -2,6 +2,7 @@
 /* conformance_stream.c - streams, events, and data that really moves. */
 #include "tests/gpu/conformance.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t id_of(gpu_stream stream)
@@ -165,7 +166,93 @@ START_TEST(error_numbers_have_cudas_names)
 }
 END_TEST
 
-void add_stream_tests(Suite *suite)
+START_TEST(stream_tells_its_device)
+{
+    int device = -1;
+    ck_assert_gpu(g->stream_device(rig.a, &device));
+    ck_assert_int_eq(device, 0);
+}
+END_TEST
+
+START_TEST(stream_that_captures_tells_its_device_and_captures_on)
+{
+    int device = -1;
+    size_t nodes;
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_GLOBAL));
+    ck_assert_gpu(g->stream_device(rig.a, &device));
+    ck_assert_int_eq(device, 0);
+    ck_assert_gpu(g->capture_end(rig.a, &nodes));
+}
+END_TEST
+
+START_TEST(device_with_a_stream_is_used)
+{
+    bool used = false;
+    ck_assert_gpu(g->device_is_used(0, &used));
+    ck_assert(used);
+}
+END_TEST
+
+/* The work of one stream that lives (0), that was destroyed (1), of the legacy stream (2), and of two (3). */
+START_TEST(event_of_the_device_is_behind_all_work_given_before)
+{
+    gpu_event event = make_event(0);
+    uint64_t begin = g->now();
+    if (_i == 1) {
+        gpu_stream stream;
+        ck_assert_gpu(g->stream_create(0, &stream));
+        ck_assert_gpu(g->delay(stream, KERNEL_NS));
+        ck_assert_gpu(g->stream_destroy(stream));
+    } else {
+        ck_assert_gpu(g->delay(_i == 2 ? GPU_STREAM_LEGACY : rig.a, KERNEL_NS));
+    }
+    if (_i == 3)
+        ck_assert_gpu(g->delay(rig.b, KERNEL_NS / 2));
+    ck_assert_gpu(g->event_record_device(event, 0));
+    ck_assert_gpu(g->event_synchronize(event));
+    ck_assert_uint_ge(g->now() - begin, KERNEL_NS);
+    ck_assert_gpu(g->event_query(event));
+}
+END_TEST
+
+START_TEST(event_of_the_device_waits_for_no_work_given_later)
+{
+    gpu_event event = make_event(0), later = make_event(0);
+    int code = GPU_SUCCESS;
+    for (uint64_t ns = 5 * KERNEL_NS; code == GPU_SUCCESS; ns *= 4) { /* until this process gets there before it ends */
+        ck_assert_gpu(g->event_record_device(event, 0));
+        ck_assert_gpu(g->delay(rig.a, ns));
+        ck_assert_gpu(g->event_record(later, rig.a));
+        ck_assert_gpu(g->event_synchronize(event));
+        code = g->event_query(later);
+    }
+    ck_assert_gpu_code(code, GPU_NOT_READY);
+}
+END_TEST
+
+START_TEST(event_of_the_device_spoils_a_capture)
+{
+    gpu_event event = make_event(0);
+    size_t nodes;
+    ck_assert_gpu(g->capture_begin(rig.a, GPU_CAPTURE_MODE_RELAXED));
+    ck_assert_gpu_code(g->event_record_device(event, 0), GPU_CAPTURE_UNSUPPORTED);
+    ck_assert_gpu_code(g->capture_end(rig.a, &nodes), GPU_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+static void add_device_event_tests(TCase *tcase, const struct probe *probe)
+{
+    const enum gpu_feature feature = GPU_FEATURE_DEVICE_EVENT;
+    if (!probe->supports[feature]) {
+        printf("# left out: %s\n", probe->why[feature]);
+        return;
+    }
+    tcase_add_loop_test(tcase, event_of_the_device_is_behind_all_work_given_before, 0, 4);
+    tcase_add_test(tcase, event_of_the_device_waits_for_no_work_given_later);
+    tcase_add_test(tcase, event_of_the_device_spoils_a_capture);
+}
+
+void add_stream_tests(Suite *suite, const struct probe *probe)
 {
     TCase *tcase = rig_case(suite, "streams");
     tcase_add_test(tcase, streams_have_different_ids);
@@ -183,4 +270,8 @@ void add_stream_tests(Suite *suite)
     tcase_add_test(tcase, device_that_does_not_exist_is_refused);
     tcase_add_test(tcase, device_tells_its_name_uuid_and_memory);
     tcase_add_test(tcase, error_numbers_have_cudas_names);
+    tcase_add_test(tcase, stream_tells_its_device);
+    tcase_add_test(tcase, stream_that_captures_tells_its_device_and_captures_on);
+    tcase_add_test(tcase, device_with_a_stream_is_used);
+    add_device_event_tests(tcase, probe);
 }
