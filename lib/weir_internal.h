@@ -17,6 +17,7 @@
  *   pool.lock             settings of one pool: CUDA calls are made under it
  *   shards                of the block table
  *   import->mapping_lock  of share/: CUDA calls are made under it
+ *   export->serving       of share/: release events are asked under it
  *   export->lock, import->lock   of share/: no CUDA call under them
  *   leaves                the streams' caches, device.orphans.lock, pending.lock, callbacks.lock, weir.log.lock, the process's lists of
  *                         current and retired pools and what was noted of each of the latter, the service thread's jobs, which may be

@@ -6,6 +6,7 @@
 
 #include "share/order.h"
 #include "share/ring.h"
+#include "share/serve.h"
 
 /* Making and freeing: CUDA is called here, so no lock is held ---------------------------------------------------------------------------- */
 
@@ -148,5 +149,5 @@ void share_block_settle(weir_export *e, struct share_block *block)
         }
     if (!block->mappings)
         bury(e, block);
-    pthread_cond_broadcast(&e->changed);
+    share_serve_stir(e);
 }

@@ -16,6 +16,7 @@
 #include "share/crowd.h"
 #include "share/request.h"
 #include "share/ring.h"
+#include "share/serve.h"
 
 #define POLL_MAX 256   /* releases that are looked at in one go */
 #define POLL_ALL UINT64_C(1000000) /* nanoseconds between two looks at all of them */
@@ -211,6 +212,7 @@ struct pending_release {
     int code;
 };
 
+/* Those that this look has not found yet, some of each client. */
 static size_t find_releases(weir_export *e, struct pending_release releases[POLL_MAX])
 {
     size_t count = 0, waiting = 0;
@@ -219,22 +221,24 @@ static size_t find_releases(weir_export *e, struct pending_release releases[POLL
         waiting += client->releasing != NULL;
     size_t share = waiting ? POLL_MAX / waiting : 0; /* at most 64 importers, so at least 4 for each */
     for (struct share_client *client = e->clients; client; client = client->next) {
-        struct share_lease *lease = client->releasing;
-        for (size_t n = 0; lease && n < share; n++, lease = lease->later)
+        size_t found = 0;
+        for (struct share_lease *lease = client->releasing; lease && found < share; lease = lease->later) {
+            if (lease->look == e->looks)
+                continue;
+            lease->look = e->looks;
+            found++;
             releases[count++] = (struct pending_release){ client, lease, GPU_NOT_READY };
+        }
     }
     pthread_mutex_unlock(&e->lock);
     return count;
 }
 
-bool share_clients_poll(weir_export *e, uint64_t now, bool *progress)
+/* Returns whether there were any. */
+static bool look_at_some(weir_export *e, bool all, bool *progress)
 {
-    /* Only this thread destroys clients and leases, or ends the release of one. */
     struct pending_release releases[POLL_MAX];
     size_t count = find_releases(e, releases);
-    bool is_left = false, all = now >= e->poll_all;
-    if (all)
-        e->poll_all = now + POLL_ALL;
     for (size_t i = 0; i < count; i++) {
         /* Most clients release on one stream, in its order: a question costs a microsecond, too much behind one that still waits. */
         if (!all && i && releases[i].client == releases[i - 1].client && releases[i - 1].code != GPU_SUCCESS)
@@ -242,16 +246,37 @@ bool share_clients_poll(weir_export *e, uint64_t now, bool *progress)
         releases[i].code = e->gpu->event_query(releases[i].lease->event);
         e->gpu->forget_error(releases[i].code);
     }
+    if (!count)
+        return false;
     pthread_mutex_lock(&e->lock);
     for (size_t i = 0; i < count; i++)
         if (releases[i].code == GPU_SUCCESS) {
             share_lease_end(releases[i].client, releases[i].lease);
             *progress = true;
         }
+    pthread_mutex_unlock(&e->lock);
+    return true;
+}
+
+void share_clients_poll(weir_export *e, bool everything)
+{
+    /* Whoever serves alone destroys leases, or ends the release of one. */
+    uint64_t now = weir__service_now();
+    bool progress = false, is_left = false, all = everything || now >= e->poll_all;
+    if (all)
+        e->poll_all = now + POLL_ALL;
+    e->looks++;
+    while (look_at_some(e, all, &progress) && everything)
+        continue;
+    pthread_mutex_lock(&e->lock);
     for (const struct share_client *client = e->clients; client; client = client->next)
         is_left = is_left || client->releasing;
+    if (!is_left)
+        e->waits_since = 0;
+    else if (progress || !e->waits_since)
+        e->waits_since = now;
+    e->served_at = now;
     pthread_mutex_unlock(&e->lock);
-    return is_left;
 }
 
 /* Connections ---------------------------------------------------------------------------------------------------------------------------- */
@@ -286,8 +311,13 @@ static void cut(struct share_client *client)
         next = wait->next;
         share_wait_end(client, wait);
     }
+    while (client->deferred)
+        share_deferred_end(client, client->deferred);
     share_outbox_clear(&client->outbox);
     client->state = client->has_pool ? SHARE_CLIENT_CUT : SHARE_CLIENT_GONE;
+    if (client->state == SHARE_CLIENT_GONE) /* its death would be told of for ever */
+        epoll_ctl(client->e->epoll_fd, EPOLL_CTL_DEL, client->process.pidfd, NULL);
+    weir__service_wake(&client->e->job, 0);
 }
 
 /* Its process maps nothing any more. */
@@ -302,7 +332,7 @@ static void drop(struct share_client *client)
         next = mapping->next_of_client;
         share_mapping_end(mapping);
     }
-    pthread_cond_broadcast(&client->e->changed);
+    share_serve_stir(client->e);
 }
 
 void share_client_died(struct share_client *client)
@@ -377,7 +407,7 @@ static void rest_if_short(weir_export *e)
     struct epoll_event event = { .events = 0, .data.ptr = &e->listener_watch };
     if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
         return;
-    epoll_ctl(e->epoll_fd, EPOLL_CTL_MOD, e->listener.fd, &event);
+    epoll_ctl(e->gate_fd, EPOLL_CTL_MOD, e->listener.fd, &event);
     e->accept_again = weir__service_now() + SHARE_SECOND / 10;
 }
 
@@ -389,7 +419,7 @@ uint64_t share_clients_resume(weir_export *e, uint64_t now)
     if (now < e->accept_again)
         return e->accept_again;
     e->accept_again = 0;
-    epoll_ctl(e->epoll_fd, EPOLL_CTL_MOD, e->listener.fd, &event);
+    epoll_ctl(e->gate_fd, EPOLL_CTL_MOD, e->listener.fd, &event);
     return 0;
 }
 
@@ -501,6 +531,7 @@ bool share_clients_evict(weir_export *e, pid_t pid)
 uint64_t share_clients_check(weir_export *e, uint64_t now)
 {
     uint64_t next = WEIR__SERVICE_NEVER;
+    pthread_mutex_lock(&e->serving);
     pthread_mutex_lock(&e->lock);
     for (struct share_client *client = e->clients; client; client = client->next) {
         if (is_guest(client)) {
@@ -519,13 +550,13 @@ uint64_t share_clients_check(weir_export *e, uint64_t now)
             link = &client->next;
         }
     pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&e->serving);
     return next;
 }
 
 static void destroy(struct share_client *client)
 {
     const struct gpu *gpu = client->e->gpu;
-    epoll_ctl(client->e->epoll_fd, EPOLL_CTL_DEL, client->process.pidfd, NULL);
     share_process_close(&client->process);
     for (unsigned i = 0; i < client->lease_count; i++) {
         gpu->forget_error(gpu->event_destroy(client->leases[i]->event));

@@ -2,7 +2,7 @@
 /*
  * client.h - a connection to an export, and the process behind it.
  *
- * Made, served and destroyed by the service thread; guarded by export->lock. A client whose connection has ended is *cut*: it stays, with
+ * Made and destroyed by the service thread, served by whoever serves; guarded by export->lock. A client whose connection has ended is *cut*: it stays, with
  * what it had mapped, until its process is dead. Only one that has given everything back goes at once.
  */
 #ifndef WEIR_SHARE_CLIENT_H
@@ -40,6 +40,7 @@ struct share_lease {
     struct share_reader *reader; /* whose frames it is for; NULL: for blocks with a name */
     struct share_lease *later; /* client->releasing */
     uint64_t since, sequence;
+    uint32_t look; /* export->looks when its release was last asked. Guarded by serving */
     gpu_event event;
     struct gpu_shared_event handle;
 };
@@ -66,6 +67,14 @@ struct share_wait {
     struct share_lease *lease;
 };
 
+/* A request that waits for the service thread to make leases for it, each with an event of CUDA's. Then it is served as if it came then. */
+struct share_deferred {
+    struct share_deferred *next; /* client->deferred */
+    enum wire_type type;         /* ACQUIRE or SUBSCRIBE */
+    uint32_t request, argument;
+    char name[WIRE_NAME_SIZE];
+};
+
 struct share_client {
     struct share_client *next; /* export->clients, or export->gone */
     weir_export *e;
@@ -89,6 +98,8 @@ struct share_client {
     struct share_mapping *mappings; /* a list by next_of_client */
     struct share_reader *readers;
     struct share_wait *waits;
+    struct share_deferred *deferred; /* oldest first */
+    unsigned deferred_count;
     struct share_outbox outbox; /* answers that did not fit; while there are any, is_blocked */
 };
 
@@ -96,15 +107,17 @@ struct share_client {
 void share_clients_accept(weir_export *e);
 /* Accepts again, if it is time to. Returns when to look. */
 uint64_t share_clients_resume(weir_export *e, uint64_t now);
-void share_client_serve(struct share_client *client, uint32_t events);
-void share_client_died(struct share_client *client);
 /* Cuts off who broke the rules or is too slow. Returns when to look again. */
 uint64_t share_clients_check(weir_export *e, uint64_t now);
-/* Ends the leases whose release has come to pass; *progress becomes true if there are any. Returns whether some are still to come. */
-bool share_clients_poll(weir_export *e, uint64_t now, bool *progress);
 void share_clients_destroy_gone(weir_export *e);
 /* At the end of an export: closes all connections. */
 void share_clients_destroy(weir_export *e);
+
+/* With `serving`, without the lock. */
+void share_client_serve(struct share_client *client, uint32_t events);
+void share_client_died(struct share_client *client);
+/* Ends the leases whose release has come to pass. everything: each is asked, however many there are. */
+void share_clients_poll(weir_export *e, bool everything);
 
 /* With the lock. */
 enum share_io share_client_send(struct share_client *client, const struct wire_message *message, int passed);
@@ -124,8 +137,10 @@ void share_mapping_end(struct share_mapping *mapping);
 void share_reader_leave(struct share_reader *reader);
 bool share_client_is_hung(const struct share_client *client);
 
-/* Leases (lease.c). The first without the lock: makes leases until so many belong to no reader and are idle, or no more can be had. */
-void share_leases_make(struct share_client *client, unsigned wanted);
+/* Leases (lease.c). The first on the service thread, without the lock. false: no more can be had. */
+bool share_lease_make(struct share_client *client);
+/* How many are idle and belong to no reader. */
+unsigned share_leases_spare(const struct share_client *client);
 /* One that is idle and belongs to no reader, or NULL. */
 struct share_lease *share_lease_spare(struct share_client *client);
 /* Gives the reader so many of them; returns how many there were. */

@@ -12,14 +12,10 @@
 
 #include "lib/event.h"
 #include "lib/sized.h"
+#include "share/request.h"
 #include "share/ring.h"
+#include "share/serve.h"
 #include "share/wait.h"
-
-#define EVENTS_MAX 32
-/* Nanoseconds between two looks at releases that are still to come to pass: a part of the time since the last news of one, in bounds. */
-#define POLL_PART 16
-#define POLL_SHORTEST UINT64_C(20000)
-#define POLL_LONGEST UINT64_C(1000000)
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
@@ -28,19 +24,12 @@ static weir_export *export_of(struct weir__job *job)
     return (weir_export *)((char *)job - offsetof(weir_export, job));
 }
 
-static void serve_events(weir_export *e)
+/* Whether somebody knocks. The sockets of clients are looked at by whoever serves. */
+static bool has_visitor(const weir_export *e)
 {
-    struct epoll_event events[EVENTS_MAX];
-    int count = epoll_wait(e->epoll_fd, events, EVENTS_MAX, 0);
-    for (int i = 0; i < count; i++) {
-        const struct share_watch *watch = events[i].data.ptr;
-        if (!watch->client)
-            share_clients_accept(e);
-        else if (watch->is_death)
-            share_client_died(watch->client);
-        else
-            share_client_serve(watch->client, events[i].events);
-    }
+    struct epoll_event events[2];
+    int count = epoll_wait(e->gate_fd, events, 2, 0);
+    return (count > 0 && events[0].data.ptr) || (count > 1 && events[1].data.ptr);
 }
 
 static void free_dead_blocks(weir_export *e)
@@ -57,28 +46,17 @@ static void free_dead_blocks(weir_export *e)
     }
 }
 
-/* The longer nothing has come to pass the more seldom it is looked for, so that the wait is never much longer than it has to be. */
-static uint64_t look_at_releases(weir_export *e, uint64_t now)
-{
-    bool progress = false;
-    if (!share_clients_poll(e, now, &progress)) {
-        e->waits_since = 0;
-        return WEIR__SERVICE_NEVER;
-    }
-    if (progress || !e->waits_since)
-        e->waits_since = now;
-    uint64_t after = (now - e->waits_since) / POLL_PART;
-    return now + (after < POLL_SHORTEST ? POLL_SHORTEST : after < POLL_LONGEST ? after : POLL_LONGEST);
-}
-
 static uint64_t run(struct weir__job *job)
 {
     weir_export *e = export_of(job);
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     uint64_t now = weir__service_now();
-    serve_events(e);
-    uint64_t due = weir__service_earlier(share_clients_check(e, now), share_clients_resume(e, now));
-    due = weir__service_earlier(due, look_at_releases(e, now));
+    if (has_visitor(e))
+        share_clients_accept(e);
+    uint64_t due = share_serve_turn(e);
+    due = weir__service_earlier(due, share_requests_go_on(e) ? 0 : WEIR__SERVICE_NEVER);
+    due = weir__service_earlier(due, share_clients_check(e, now));
+    due = weir__service_earlier(due, share_clients_resume(e, now));
     pthread_mutex_lock(&e->lock);
     share_rings_wind_up(e, false);
     pthread_mutex_unlock(&e->lock);
@@ -99,7 +77,7 @@ static void close_in_child(struct share_forked *forked)
 {
     weir_export *e = (weir_export *)((char *)forked - offsetof(weir_export, forked));
     share_listener_forget(&e->listener);
-    close(e->epoll_fd);
+    share_serve_close(e);
     close(e->pool_fd);
     if (e->fresh_fd >= 0)
         close(e->fresh_fd);
@@ -203,16 +181,14 @@ static weir_status listen_at(weir_export *e, const struct entry_copy *entry, wei
 
 static weir_status start_serving(weir_export *e, weir_error *error)
 {
-    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &e->listener_watch };
-    e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (e->epoll_fd < 0 || epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->listener.fd, &event) != 0)
+    if (!share_serve_open(e))
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "exporting pool '%s': no epoll descriptor: %s: close descriptors or raise ulimit -n",
                           e->pool->name, strerror(errno));
     e->job.run = run;
     weir_status status = weir__service_add(&e->job, error);
     if (status != WEIR_OK)
         return status;
-    weir__service_watch(&e->job, e->epoll_fd);
+    weir__service_watch(&e->job, e->gate_fd);
     return WEIR_OK; /* the last that can fail, so that no failure has a job to remove */
 }
 
@@ -257,11 +233,10 @@ static void end_stream(weir_export *e)
 static void close_descriptors(weir_export *e)
 {
     share_listener_close(&e->listener);
-    if (e->epoll_fd >= 0)
-        close(e->epoll_fd);
+    share_serve_close(e);
     if (e->pool_fd >= 0)
         close(e->pool_fd);
-    e->epoll_fd = e->pool_fd = -1;
+    e->pool_fd = -1;
 }
 
 /* What is left of it; the service thread does not know it any more. */
@@ -273,6 +248,7 @@ static void destroy(weir_export *e)
     share_allowed_free(&e->allowed);
     pthread_cond_destroy(&e->changed);
     pthread_mutex_destroy(&e->lock);
+    pthread_mutex_destroy(&e->serving);
     free(e);
 }
 
@@ -282,13 +258,14 @@ static weir_export *new_export(weir_pool *pool)
     if (!e)
         return NULL;
     share_cond_init(&e->changed);
-    pthread_mutex_init(&e->lock, NULL);
+    share_mutex_init(&e->lock);
+    share_mutex_init(&e->serving);
     e->w = pool->w;
     e->gpu = pool->w->gpu;
     e->pool = pool;
     e->device = pool->device->index;
     e->epoch = 1;
-    e->listener.fd = e->listener.lock_fd = e->epoll_fd = e->pool_fd = e->fresh_fd = -1;
+    e->listener.fd = e->listener.lock_fd = e->epoll_fd = e->gate_fd = e->wake_fd = e->pool_fd = e->fresh_fd = -1;
     return e;
 }
 

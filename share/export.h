@@ -3,9 +3,10 @@
  * export.h - one pool that is shared: what is published, to whom, and who holds what.
  *
  * Owned by the application, from weir_export_open() to weir_export_close(). Two kinds of threads meet here: the application's, which
- * publish, take, push and withdraw, and the service thread, which does all that importers ask. `lock` guards everything below that does not
- * say otherwise. It is a leaf: sockets are written to under it, which never blocks, but CUDA is not called. So the service thread alone
- * makes and destroys clients and their leases, each with its event, and nothing that it does for one client waits for that client.
+ * publish, take, push and withdraw, and the service thread. `lock` guards everything below that does not say otherwise. It is a leaf: sockets
+ * are written to under it, which never blocks, but CUDA is not called. Whoever holds `serving` reads the sockets and asks the releases
+ * (serve.h); nothing that takes long is done under it. The service thread alone makes clients and leases, each with its event, and destroys
+ * them; a client goes from the list under both locks.
  */
 #ifndef WEIR_SHARE_EXPORT_H
 #define WEIR_SHARE_EXPORT_H
@@ -26,7 +27,7 @@
 struct share_client;
 struct share_reader;
 
-/* What epoll tells of: a descriptor of the listener (client NULL), of a connection, or of a process. */
+/* What epoll tells of: the descriptor of the listener (client NULL), of a connection, or of a process. */
 struct share_watch {
     struct share_client *client;
     bool is_death;
@@ -78,10 +79,17 @@ struct weir_export {
     gpu_stream stream; /* where blocks are freed */
     struct share_listener listener;
     struct share_watch listener_watch;
-    int epoll_fd; /* what the job watches */
+    int epoll_fd; /* sockets and deaths of clients: what whoever serves looks at */
+    int gate_fd;  /* an epoll, which the job watches: the listener, and epoll_fd while the gate is open */
+    int wake_fd;  /* an eventfd: ends the sleep of who waits for a slot */
     int pool_fd;  /* of this epoch, for importers */
     int fresh_fd; /* a connection that is being judged; -1: none. The service thread's */
     struct weir__job job;
+
+    pthread_mutex_t serving; /* before `lock`; held by whoever serves */
+    uint64_t poll_all;       /* guarded by serving; nanoseconds: when all releases are looked at, not only each client's oldest ones */
+    uint32_t looks;          /* guarded by serving; how often releases were looked at */
+    uint64_t spin;           /* nanoseconds. Fixed after open */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a slot has become free, or a mapping has ended. CLOCK_MONOTONIC */
@@ -98,11 +106,15 @@ struct weir_export {
     struct share_block *dead; /* nobody maps them: the service thread frees them */
     weir_ring *rings;
     struct share_client *clients;
+    uint64_t waits_since; /* nanoseconds: the last news of a release, while some are to come to pass; else 0 */
+    /* Who serves (serve.c). */
+    bool is_gate_closed;
+    bool has_waiter;          /* a thread that waits for a slot serves; others sleep on `changed` */
+    bool is_asleep, is_woken; /* it sleeps at the sockets, and an event to end that is on its way */
+    uint64_t taken_at, served_at, turn_at; /* nanoseconds: the last take, look at the sockets, and when the service thread looks next */
 
     /* The service thread's own. */
     uint64_t accept_again; /* nanoseconds; 0: the listener is watched */
-    uint64_t poll_all;   /* nanoseconds: when all releases are looked at, not only each client's oldest ones */
-    uint64_t waits_since; /* nanoseconds: the last news of a release, while some are to come to pass; else 0 */
     struct share_client *gone; /* to be destroyed at the end of the job's run */
     uint64_t empty_since;      /* nanoseconds; 0: not empty, or not known */
     uint64_t retire_until;     /* importers are being asked to let go of the pool; 0: no */

@@ -5,43 +5,31 @@
 
 #include "share/ring.h"
 
-/* Only the service thread makes leases and gives them to readers, so there are as many until it does. */
-static unsigned count_spare(struct share_client *client, bool *is_releasing)
+unsigned share_leases_spare(const struct share_client *client)
 {
     unsigned count = 0;
-    pthread_mutex_lock(&client->e->lock);
     for (unsigned i = 0; i < client->lease_count; i++)
         count += !client->leases[i]->reader && client->leases[i]->state == SHARE_LEASE_IDLE;
-    *is_releasing = client->releasing;
-    pthread_mutex_unlock(&client->e->lock);
     return count;
 }
 
-void share_leases_make(struct share_client *client, unsigned wanted)
+bool share_lease_make(struct share_client *client)
 {
     weir_export *e = client->e;
-    bool progress, is_releasing;
-    unsigned spare = count_spare(client, &is_releasing);
-    /* Those that are complete by now serve again, so that there are no more than are in use at a time. */
-    if (spare < wanted && is_releasing) {
-        share_clients_poll(e, weir__service_now(), &progress);
-        spare = count_spare(client, &is_releasing);
+    struct share_lease *lease = client->lease_count < WIRE_LEASES_MAX ? calloc(1, sizeof *lease) : NULL;
+    if (!lease)
+        return false;
+    int code = e->gpu->event_create_shared(e->device, &lease->event, &lease->handle);
+    if (code != GPU_SUCCESS) {
+        e->gpu->forget_error(code);
+        weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "pool '%s': no event for a lease: %s", e->pool->name, e->gpu->code_text(code));
+        free(lease);
+        return false;
     }
-    for (; spare < wanted && client->lease_count < WIRE_LEASES_MAX; spare++) {
-        struct share_lease *lease = calloc(1, sizeof *lease);
-        if (!lease)
-            return;
-        int code = e->gpu->event_create_shared(e->device, &lease->event, &lease->handle);
-        if (code != GPU_SUCCESS) {
-            e->gpu->forget_error(code);
-            weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "pool '%s': no event for a lease: %s", e->pool->name, e->gpu->code_text(code));
-            free(lease);
-            return;
-        }
-        pthread_mutex_lock(&e->lock);
-        client->leases[client->lease_count++] = lease;
-        pthread_mutex_unlock(&e->lock);
-    }
+    pthread_mutex_lock(&e->lock);
+    client->leases[client->lease_count++] = lease;
+    pthread_mutex_unlock(&e->lock);
+    return true;
 }
 
 struct share_lease *share_lease_spare(struct share_client *client)

@@ -48,6 +48,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/ring.h \
 	%reldir%/safe.c \
 	%reldir%/safe.h \
+	%reldir%/serve.c \
+	%reldir%/serve.h \
 	%reldir%/session.c \
 	%reldir%/socket.c \
 	%reldir%/socket.h \

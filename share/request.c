@@ -13,6 +13,8 @@
 #include "share/ring.h"
 
 #define CLIENT_READERS_MAX 64
+#define DEFERRED_MAX (WIRE_LEASES_MAX + CLIENT_READERS_MAX)
+#define MAKE_MAX 8 /* leases in one go, so that none keeps the others waiting */
 
 /* Answers -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -151,6 +153,40 @@ void share_request_give_up(struct share_client *client, struct share_wait *wait)
     share_wait_end(client, wait);
 }
 
+/* Whether the service thread can make more leases of it than are there, or find some that have ended. */
+static bool can_have_more(const struct share_client *client)
+{
+    return client->lease_count < WIRE_LEASES_MAX || client->releasing;
+}
+
+static bool defer(struct share_client *client, const struct wire_message *message)
+{
+    struct share_deferred *deferred = client->deferred_count < DEFERRED_MAX ? calloc(1, sizeof *deferred) : NULL, **link = &client->deferred;
+    if (!deferred)
+        return false;
+    bool is_subscription = message->type == WIRE_SUBSCRIBE;
+    deferred->type = message->type;
+    deferred->request = message->request;
+    deferred->argument = is_subscription ? message->u.subscribe.leases : message->u.acquire.flags;
+    memcpy(deferred->name, is_subscription ? message->u.subscribe.name : message->u.acquire.name, sizeof deferred->name);
+    while (*link)
+        link = &(*link)->next;
+    *link = deferred;
+    client->deferred_count++;
+    weir__service_wake(&client->e->job, 0);
+    return true;
+}
+
+void share_deferred_end(struct share_client *client, struct share_deferred *deferred)
+{
+    struct share_deferred **link = &client->deferred;
+    while (*link != deferred)
+        link = &(*link)->next;
+    *link = deferred->next;
+    client->deferred_count--;
+    free(deferred);
+}
+
 static enum share_io wait_for_name(struct share_client *client, const struct wire_message *message, struct share_lease *lease)
 {
     struct share_wait *wait = client->wait_count < SHARE_WAITS_MAX ? calloc(1, sizeof *wait) : NULL;
@@ -167,7 +203,7 @@ static enum share_io wait_for_name(struct share_client *client, const struct wir
     return SHARE_DONE;
 }
 
-static enum share_io acquire(struct share_client *client, const struct wire_message *message)
+static enum share_io acquire_now(struct share_client *client, const struct wire_message *message)
 {
     struct share_block *block = share_block_find(client->e, message->u.acquire.name);
     struct share_lease *lease = share_lease_spare(client);
@@ -184,7 +220,13 @@ static enum share_io acquire(struct share_client *client, const struct wire_mess
     return io == SHARE_AGAIN ? wait_for_name(client, message, lease) : io;
 }
 
-static enum share_io subscribe(struct share_client *client, const struct wire_message *message)
+static enum share_io acquire(struct share_client *client, const struct wire_message *message)
+{
+    bool waits = !client->is_asked && !share_leases_spare(client) && can_have_more(client);
+    return waits && defer(client, message) ? SHARE_DONE : acquire_now(client, message);
+}
+
+static enum share_io subscribe_now(struct share_client *client, const struct wire_message *message)
 {
     weir_ring *ring = share_ring_find(client->e, message->u.subscribe.name);
     unsigned readers = 0;
@@ -213,6 +255,14 @@ static enum share_io subscribe(struct share_client *client, const struct wire_me
     subscribed.u.subscribed.leases = limit;
     subscribed.u.subscribed.slot_size = ring->slot_size;
     return answer(client, &subscribed, -1);
+}
+
+static enum share_io subscribe(struct share_client *client, const struct wire_message *message)
+{
+    const weir_ring *ring = share_ring_find(client->e, message->u.subscribe.name);
+    unsigned limit = ring ? share_reader_limit(ring, message->u.subscribe.leases) : 0;
+    bool waits = !client->is_asked && share_leases_spare(client) < limit && can_have_more(client);
+    return waits && defer(client, message) ? SHARE_DONE : subscribe_now(client, message);
 }
 
 static enum share_io unsubscribe(struct share_client *client, const struct wire_message *message)
@@ -267,11 +317,17 @@ static enum share_io goodbye(struct share_client *client, const struct wire_mess
 static enum share_io cancel(struct share_client *client, const struct wire_message *message)
 {
     struct share_wait *wait = client->waits;
+    struct share_deferred *deferred = client->deferred;
     while (wait && wait->request != message->request)
         wait = wait->next;
-    if (!wait)
+    while (deferred && (deferred->request != message->request || deferred->type != WIRE_ACQUIRE))
+        deferred = deferred->next;
+    if (!wait && !deferred)
         return SHARE_DONE; /* its answer is on the way */
-    share_wait_end(client, wait);
+    if (wait)
+        share_wait_end(client, wait);
+    else
+        share_deferred_end(client, deferred);
     return refuse(client, message->request, WEIR_TIMEOUT, "it was not published in time");
 }
 
@@ -311,23 +367,6 @@ static const struct {
     [WIRE_EVICT] = { IN(SHARE_CLIENT_OBSERVER), evict },
 };
 
-/* The leases that the request may need, each with an event: CUDA is called, so it is done before the lock is taken. Without enough of them
-   the request is refused. */
-static void prepare(struct share_client *client, const struct wire_message *message)
-{
-    if (client->state != SHARE_CLIENT_IMPORTER)
-        return;
-    if (message->type == WIRE_ACQUIRE)
-        share_leases_make(client, 1);
-    if (message->type == WIRE_SUBSCRIBE) {
-        pthread_mutex_lock(&client->e->lock);
-        const weir_ring *ring = share_ring_find(client->e, message->u.subscribe.name);
-        unsigned limit = ring ? share_reader_limit(ring, message->u.subscribe.leases) : 0;
-        pthread_mutex_unlock(&client->e->lock);
-        share_leases_make(client, limit);
-    }
-}
-
 static enum share_io answer_fault(struct share_client *client, enum wire_fault fault, uint16_t version)
 {
     if (fault != WIRE_OTHER_VERSION)
@@ -344,8 +383,6 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
     uint16_t version = 0;
     enum wire_fault fault = wire_decode(bytes, len, &message, &version);
     bool is_known = fault == WIRE_GOOD && wire_sender(message.type) == WIRE_IMPORTER_SENDS;
-    if (is_known)
-        prepare(client, &message);
     pthread_mutex_lock(&e->lock);
     enum share_io io = SHARE_BROKEN;
     client->last = weir__service_now();
@@ -356,11 +393,78 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
         io = requests[message.type].serve(client, &message);
     for (struct share_reader *reader = client->readers; reader; reader = reader->next)
         reader->is_hung = false;
+    if (io == SHARE_BROKEN) {
+        share_news_add(&e->news, WEIR_LOG_WARNING, "pool '%s': process %d (%s) is cut off: what it sent, %s of %zu bytes, is not allowed now",
+                       e->pool->name, (int)client->process.pid, client->name[0] ? client->name : "no name yet",
+                       fault == WIRE_GOOD ? wire_type_name(message.type) : "a message", len);
+        weir__service_wake(&e->job, 0);
+    }
     pthread_mutex_unlock(&e->lock);
-    if (io == SHARE_BROKEN)
-        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
-                        "pool '%s': process %d (%s) is cut off: what it sent, %s of %zu bytes, is not allowed now", e->pool->name,
-                        (int)client->process.pid, client->name[0] ? client->name : "no name yet",
-                        fault == WIRE_GOOD ? wire_type_name(message.type) : "a message", len);
     return io;
+}
+
+/* Requests that wait for leases ---------------------------------------------------------------------------------------------------------- */
+
+/* How many leases are missing for it; 0: it can be served. With the lock. */
+static unsigned missing(const struct share_client *client, const struct share_deferred *deferred)
+{
+    unsigned wanted = 1, spare = share_leases_spare(client);
+    if (deferred->type == WIRE_SUBSCRIBE) {
+        const weir_ring *ring = share_ring_find(client->e, deferred->name);
+        wanted = ring ? share_reader_limit(ring, deferred->argument) : 0;
+    }
+    return wanted > spare ? wanted - spare : 0;
+}
+
+/* Without enough leases it is refused. With the lock. */
+static void serve_deferred(struct share_client *client, struct share_deferred *deferred)
+{
+    bool is_subscription = deferred->type == WIRE_SUBSCRIBE;
+    struct wire_message message = { .type = deferred->type, .request = deferred->request };
+    if (is_subscription)
+        message.u.subscribe.leases = deferred->argument;
+    else
+        message.u.acquire.flags = deferred->argument;
+    memcpy(is_subscription ? message.u.subscribe.name : message.u.acquire.name, deferred->name, sizeof deferred->name);
+    share_deferred_end(client, deferred);
+    enum share_io io = is_subscription ? subscribe_now(client, &message) : acquire_now(client, &message);
+    if (io == SHARE_BROKEN)
+        share_client_break(client);
+}
+
+/* Returns whether it was served; *made: leases so far. */
+static bool go_on(struct share_client *client, unsigned *made)
+{
+    pthread_mutex_lock(&client->e->lock);
+    unsigned left = client->deferred ? missing(client, client->deferred) : 0;
+    pthread_mutex_unlock(&client->e->lock);
+    bool can_make = true;
+    while (left && *made < MAKE_MAX && (can_make = share_lease_make(client))) {
+        left--;
+        ++*made;
+    }
+    if (left && can_make)
+        return false;
+    pthread_mutex_lock(&client->e->lock);
+    if (client->deferred && (!can_make || !missing(client, client->deferred)))
+        serve_deferred(client, client->deferred);
+    pthread_mutex_unlock(&client->e->lock);
+    return true;
+}
+
+bool share_requests_go_on(weir_export *e)
+{
+    unsigned made = 0;
+    bool is_left = false;
+    /* Only this thread changes the list of clients; what a client waits for may be served, or be over, meanwhile. */
+    for (struct share_client *client = e->clients; client; client = client->next) {
+        bool waits = true;
+        while (waits && go_on(client, &made)) {
+            pthread_mutex_lock(&e->lock);
+            waits = client->deferred;
+            pthread_mutex_unlock(&e->lock);
+        }
+        is_left = is_left || waits;
+    }
+    return is_left;
 }

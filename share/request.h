@@ -6,8 +6,13 @@
 
 #include "share/client.h"
 
-/* Serves one packet. SHARE_BROKEN: it is against the rules, and the client is to be cut off; SHARE_AGAIN never. */
+/* Serves one packet, with `serving`. SHARE_BROKEN: it is against the rules, and the client is to be cut off; SHARE_AGAIN never. */
 enum share_io share_request_answer(struct share_client *client, const unsigned char *bytes, size_t len);
+
+/* On the service thread: makes leases for the requests that wait for some, and serves these. Returns whether some are left to make. */
+bool share_requests_go_on(weir_export *e);
+/* It waits no more. With the lock. */
+void share_deferred_end(struct share_client *client, struct share_deferred *deferred);
 
 /* Whether the policy lets the process connect at all. */
 bool share_client_is_allowed(weir_export *e, const struct share_process *process, weir_error *error);

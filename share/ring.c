@@ -9,6 +9,7 @@
 
 #include "lib/sized.h"
 #include "share/order.h"
+#include "share/serve.h"
 #include "share/wait.h"
 
 /* Readers, with the lock ----------------------------------------------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ void share_ring_settle(weir_ring *ring, struct share_block *slot)
         return;
     unqueue(ring, slot);
     slot->slot = SHARE_SLOT_FREE;
-    pthread_cond_broadcast(&ring->e->changed);
+    share_serve_stir(ring->e);
 }
 
 static struct share_block *free_slot(const weir_ring *ring)
@@ -161,14 +162,24 @@ static void declare_hung(weir_ring *ring)
         }
 }
 
-/* Waits for a free slot until the deadline, the lock let go meanwhile. */
+/* Reads what readers have said. The lock is let go meanwhile. */
+static struct share_block *hear_readers(weir_ring *ring, bool everything)
+{
+    pthread_mutex_unlock(&ring->e->lock);
+    share_serve(ring->e, everything);
+    pthread_mutex_lock(&ring->e->lock);
+    return free_slot(ring);
+}
+
+/* Waits for a free slot until the deadline, the lock let go meanwhile. Nobody is called hung who has said by then that it is not: what has
+   come since is read here, since whoever else could have may be late itself. */
 static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
 {
     struct share_block *slot = NULL;
-    while (!(slot = free_slot(ring)))
-        if (!share_cond_wait(&ring->e->changed, &ring->e->lock, deadline))
-            break;
-    if (slot || (slot = free_slot(ring)))
+    uint64_t since = weir__service_now();
+    while (!(slot = free_slot(ring)) && weir__service_now() < deadline)
+        share_serve_wait(ring->e, since, deadline);
+    if (slot || (slot = hear_readers(ring, true)))
         return slot;
     declare_hung(ring);
     return free_slot(ring);
@@ -176,7 +187,11 @@ static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
 
 static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error *error, struct share_block **slot)
 {
+    bool is_time = share_serve_begin(ring->e);
     *slot = free_slot(ring);
+    /* A frame that a reader would have by now, had it been heard, is not dropped, and a ring is not full of what was released. */
+    if (!*slot || is_time)
+        *slot = hear_readers(ring, !*slot);
     if (!*slot && ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)
         *slot = drop_oldest(ring);
     if (!*slot && ring->overflow == WEIR_OVERFLOW_BLOCK && timeout_ms)
@@ -397,7 +412,7 @@ weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stre
     if (status != WEIR_OK) {
         pthread_mutex_lock(&e->lock);
         slot->slot = SHARE_SLOT_FREE;
-        pthread_cond_broadcast(&e->changed);
+        share_serve_stir(e);
         pthread_mutex_unlock(&e->lock);
         return status;
     }
@@ -459,6 +474,8 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (slot->awaited & UINT64_C(1) << i)
             share_ring_feed(ring->readers[i]);
+    if (slot->awaited) /* some reader has to be heard before it can get the frame */
+        share_serve_hand_back(ring->e);
     share_ring_settle(ring, slot);
     pthread_mutex_unlock(&ring->e->lock);
     return WEIR_OK;
@@ -475,7 +492,7 @@ weir_status(weir_ring_drop)(weir_ring *ring, void *ptr, weir_cuda_stream stream,
         return status;
     pthread_mutex_lock(&ring->e->lock);
     slot->slot = SHARE_SLOT_FREE;
-    pthread_cond_broadcast(&ring->e->changed);
+    share_serve_stir(ring->e);
     pthread_mutex_unlock(&ring->e->lock);
     return WEIR_OK;
 }

@@ -4,16 +4,33 @@
 #include "share/wait.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <time.h>
 
 #include "lib/service.h"
 
 #define SECOND UINT64_C(1000000000)
 #define MILLISECOND UINT64_C(1000000)
+#define SPIN UINT64_C(50000)
 
 uint64_t share_deadline(unsigned timeout_ms)
 {
     return weir__service_now() + timeout_ms * MILLISECOND;
+}
+
+uint64_t share_spin_time(void)
+{
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1 ? SPIN : 0;
+}
+
+void share_mutex_init(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t adaptive;
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(mutex, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
 }
 
 void share_cond_init(pthread_cond_t *cond)

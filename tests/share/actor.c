@@ -231,32 +231,6 @@ static weir_status fail_call(char **words)
     return WEIR_OK;
 }
 
-/* From now on the library calls a copy of the table, in which streams of the GPU can be broken. Before anything is imported. */
-static struct gpu breakable;
-static bool is_broken;
-
-static int record_event(gpu_event event, gpu_stream stream)
-{
-    return is_broken ? GPU_UNKNOWN : actor.gpu->event_record(event, stream);
-}
-
-static int synchronize_stream(gpu_stream stream)
-{
-    return is_broken ? GPU_UNKNOWN : actor.gpu->stream_synchronize(stream);
-}
-
-static weir_status broken(char **words)
-{
-    if (actor.w->gpu != &breakable) {
-        breakable = *actor.gpu;
-        breakable.event_record = record_event;
-        breakable.stream_synchronize = synchronize_stream;
-        actor.w->gpu = &breakable;
-    }
-    is_broken = actor_number(words[1]);
-    return WEIR_OK;
-}
-
 static weir_status calls(char **words)
 {
     actor_say(" calls=%llu", (unsigned long long)sim_calls(words[1]));
@@ -307,7 +281,6 @@ static const struct command commands[] = {
     { "messages", 0, "sent and received so far", messages },
     { "lookups", 0, "of names in the user database so far", lookups },
     { "fail_call", 2, "OPERATION N: the N-th call of the GPU's operation fails; 0: none", fail_call },
-    { "broken", 1, "0|1: whether the library can neither record events nor wait for streams", broken },
     { "calls", 1, "OPERATION: how often it was called", calls },
     { "spare", 0, "lives on, whatever ACTOR_DIES_AT says", spare },
     { "in_child", 1, "COMMAND…: does it in the child of a fork", in_child },
@@ -320,7 +293,7 @@ static const struct command commands[] = {
 static const struct command *find_command(const char *name)
 {
     const struct command *const tables[] = { commands, actor_gpu_commands, actor_export_commands, actor_import_commands,
-                                            actor_crowd_commands,   actor_memory_commands };
+                                            actor_crowd_commands,   actor_late_commands, actor_memory_commands };
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         for (const struct command *command = tables[i]; command->name; command++)
             if (strcmp(command->name, name) == 0)

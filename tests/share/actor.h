@@ -44,7 +44,7 @@ struct command {
     command_fn *run;
 };
 extern const struct command actor_gpu_commands[], actor_export_commands[], actor_import_commands[], actor_crowd_commands[],
-    actor_memory_commands[];
+    actor_late_commands[], actor_memory_commands[];
 
 /* Adds to the answer, as printf() does. */
 __attribute__((format(printf, 1, 2))) void actor_say(const char *format, ...);
@@ -74,6 +74,9 @@ weir_status actor_check(const void *ptr, size_t size, unsigned long long number,
 /* Gives up everything of its part; of imports, all names. */
 void actor_gpu_end(void);
 void actor_import_end(bool release_leases);
+
+/* Takes a slot and pushes a frame of that number; tries again where all slots are leased. timeout 0: a long one. */
+weir_status actor_write_frame(weir_ring *ring, unsigned long long number, size_t size, unsigned timeout, weir_cuda_stream stream);
 
 /* How many messages this process has sent and received (actor_messages.c). */
 unsigned long actor_messages(void);

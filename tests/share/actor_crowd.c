@@ -79,6 +79,20 @@ static void *read_one(void *data)
     return NULL;
 }
 
+/* Each writes to a ring of its own: NAME0, NAME1, … */
+static void *write_often(void *data)
+{
+    struct member *member = data;
+    char name[64];
+    snprintf(name, sizeof name, "%s%u", member->name, member->number);
+    weir_ring *ring = actor_get(KIND_RING, name);
+    for (unsigned long long n = 1; n <= member->count && ring && member->status == WEIR_OK; n++) {
+        member->status = actor_write_frame(ring, n, BYTES, 0, weir_stream_handle(member->s));
+        member->served += member->status == WEIR_OK;
+    }
+    return NULL;
+}
+
 /* Runs so many of them, each with its own stream, to their end; fails as the first of them did. */
 static weir_status run(void *(*live)(void *data), const struct member *pattern, unsigned count)
 {
@@ -132,9 +146,16 @@ static weir_status publishers(char **words)
     return run(publish_often, &pattern, (unsigned)actor_number(words[2]));
 }
 
+static weir_status writers(char **words)
+{
+    struct member pattern = { .name = words[1], .count = actor_number(words[3]) };
+    return run(write_often, &pattern, (unsigned)actor_number(words[2]));
+}
+
 const struct command actor_crowd_commands[] = {
     { "acquirers", 4, "IMPORT NAME THREADS ROUNDS: lease and release, or wait in vain", acquirers },
     { "readers_of", 2, "READER TIMEOUT: two threads want a frame, one of them not for long", readers },
     { "publishers", 3, "NAME THREADS ROUNDS: publish and withdraw NAME0, NAME1, …", publishers },
+    { "writers", 3, "NAME THREADS FRAMES: write frames to the rings NAME0, NAME1, …", writers },
     { NULL, 0, NULL, NULL },
 };

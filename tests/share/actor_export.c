@@ -176,11 +176,11 @@ static weir_status drop(char **words)
     return give_slot(words, false);
 }
 
-static weir_status write_frame(weir_ring *ring, unsigned long long number, size_t size, weir_cuda_stream stream)
+weir_status actor_write_frame(weir_ring *ring, unsigned long long number, size_t size, unsigned timeout, weir_cuda_stream stream)
 {
     void *ptr;
     weir_status status;
-    while ((status = weir_ring_take(ring, FRAME_TIMEOUT_MS, stream, NULL, &ptr)) == WEIR_BUSY)
+    while ((status = weir_ring_take(ring, timeout ? timeout : FRAME_TIMEOUT_MS, stream, NULL, &ptr)) == WEIR_BUSY)
         actor.gpu->pause(100000);
     if (status == WEIR_OK)
         status = actor_fill(ptr, size, number, stream);
@@ -197,7 +197,7 @@ static weir_status write_frames(char **words)
     if (status == WEIR_OK)
         status = actor_stream(words[5], &stream);
     for (unsigned long long number = first; number < first + count && status == WEIR_OK; number++)
-        status = write_frame(ring, number, actor_number(words[4]), stream);
+        status = actor_write_frame(ring, number, actor_number(words[4]), (unsigned)actor_number(words[6]), stream);
     return status;
 }
 
@@ -216,6 +216,6 @@ const struct command actor_export_commands[] = {
     { "take", 5, "RING SLOT BYTES TIMEOUT STREAM: a slot, of which so many bytes will be used", take },
     { "push", 3, "RING SLOT STREAM [METADATA]", push },
     { "drop", 3, "RING SLOT STREAM", drop },
-    { "write", 5, "RING FIRST COUNT BYTES STREAM: frames of numbers from the first on", write_frames },
+    { "write", 5, "RING FIRST COUNT BYTES STREAM [TIMEOUT]: frames of numbers from the first on", write_frames },
     { NULL, 0, NULL, NULL },
 };

@@ -5,11 +5,15 @@
  */
 #include "config.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "share/socket.h"
+#include "share/wire.h"
 #include "tests/share/stage.h"
 
 #define SLOT 512     /* bytes */
@@ -129,6 +133,226 @@ START_TEST(leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting)
 }
 END_TEST
 
+/* An exporter whose service thread does something else ---------------------------------------------------------------------------------- */
+
+/* The reader has released its frame, and the service thread has not heard of it. */
+static void release_unheard(struct player *exporter, struct player *reader, const char *overflow, unsigned pushed)
+{
+    stage_say(exporter, "ring r %d 3 %s s", SLOT, overflow);
+    stage_say(reader, "reader i q r 1");
+    stage_say(exporter, "write r 1 %u %d s", pushed, SLOT);
+    take_frames(reader, 1, 1);
+    stage_say(exporter, "hold_service 1");
+    release_frames(reader, 1, 1);
+}
+
+START_TEST(reader_that_released_is_heard_though_the_service_thread_is_late)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    release_unheard(exporter, reader, "block", 3);
+    stage_say(exporter, "take r slot %d 20 s", SLOT); /* however short it waits */
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
+    stage_say(exporter, "fill slot 4 s");
+    stage_say(exporter, "push r slot s");
+    take_frames(reader, 2, 1);
+    release_frames(reader, 2, 1);
+    stage_say(exporter, "hold_service 0");
+    for (unsigned number = 3; number <= 4; number++) {
+        take_frames(reader, number, 1);
+        release_frames(reader, number, 1);
+    }
+}
+END_TEST
+
+START_TEST(no_frame_is_dropped_where_a_slot_was_released)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    release_unheard(exporter, reader, "drop_oldest", 3);
+    stage_say(exporter, "write r 4 1 %d s", SLOT);
+    stage_say(exporter, "hold_service 0");
+    for (unsigned number = 2; number <= 4; number++) {
+        take_frames(reader, number, 1);
+        release_frames(reader, number, 1);
+    }
+}
+END_TEST
+
+START_TEST(ring_is_not_full_of_what_was_released)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    release_unheard(exporter, reader, "fail", 3);
+    stage_say(exporter, "take r slot %d 0 s", SLOT);
+    stage_say(exporter, "drop r slot s");
+    stage_say(exporter, "hold_service 0");
+}
+END_TEST
+
+START_TEST(producer_that_waits_serves_readers_by_itself)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(reader, "reader i q r 1");
+    stage_say(exporter, "write r 1 3 %d s", SLOT);
+    stage_say(exporter, "hold_service 1");
+    stage_tell(exporter, "write r 4 40 %d s", SLOT);
+    for (unsigned number = 1; number <= 40; number++) {
+        take_frames(reader, number, 1);
+        release_frames(reader, number, 1);
+    }
+    stage_hear(exporter);
+    stage_say(exporter, "hold_service 0");
+}
+END_TEST
+
+/* A subscription may need a thousand events, which take CUDA a while. */
+START_TEST(reader_is_heard_while_leases_are_made_for_another)
+{
+    struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
+    stage_say(exporter, "breakable");
+    stage_say(exporter, "export frames");
+    struct player *reader = stage_importer("reader"), *other = stage_importer("other");
+    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(exporter, "ring large %d 512 block s", SLOT);
+    stage_say(reader, "reader i q r 1");
+    stage_say(exporter, "write r 1 3 %d s", SLOT);
+    stage_say(exporter, "hold_events 1");
+    stage_tell(other, "reader i q large 0");
+    for (unsigned number = 1; number <= 20; number++) {
+        take_frames(reader, number, 1);
+        release_frames(reader, number, 1);
+        stage_say(exporter, "write r %u 1 %d s", number + 3, SLOT);
+    }
+    ck_assert(!stage_has_answer(other));
+    stage_say(exporter, "hold_events 0");
+    stage_hear(other);
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
+}
+END_TEST
+
+static void say(int fd, const struct wire_message *message)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    ck_assert_int_eq(share_send(fd, bytes, wire_encode(message, bytes), -1), SHARE_DONE);
+}
+
+static void hear(int fd, enum wire_type type, struct wire_message *message)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    struct pollfd readable = { .fd = fd, .events = POLLIN };
+    size_t len;
+    int passed = -1;
+    ck_assert_int_eq(poll(&readable, 1, 60000), 1);
+    ck_assert_int_eq(share_receive(fd, bytes, sizeof bytes, &len, &passed), SHARE_DONE);
+    if (passed >= 0)
+        close(passed);
+    ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
+    ck_assert_int_eq(message->type, type);
+}
+
+/* What it says behind a request is heard before that has its answer. */
+START_TEST(reader_is_heard_while_leases_are_made_for_itself)
+{
+    struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
+    struct wire_message message;
+    stage_say(exporter, "breakable");
+    stage_say(exporter, "export frames");
+    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(exporter, "malloc a %d s", SLOT);
+    stage_say(exporter, "publish a a s");
+    stage_say(exporter, "forget a");
+    int fd = stage_connect();
+    say(fd, &(struct wire_message){ .type = WIRE_HELLO, .request = 1, .u.hello.role = WIRE_ROLE_IMPORTER });
+    hear(fd, WIRE_WELCOME, &message);
+    say(fd, &(struct wire_message){ .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 1, "r" } });
+    hear(fd, WIRE_SUBSCRIBED, &message);
+    stage_say(exporter, "write r 1 3 %d s", SLOT);
+    hear(fd, WIRE_LEASE, &message);
+    stage_say(exporter, "hold_events 1");
+    say(fd, &(struct wire_message){ .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "a" });
+    say(fd, &(struct wire_message){ .type = WIRE_RELEASE, .u.release = { message.u.lease.lease, WIRE_HOW_DONE } });
+    stage_say(exporter, "take r slot %d 20 s", SLOT);
+    stage_say(exporter, "drop r slot s");
+    stage_say(exporter, "hold_events 0");
+    hear(fd, WIRE_LEASE, &message);
+    ck_assert_uint_eq(message.u.lease.sequence, 2);
+    hear(fd, WIRE_LEASE, &message);
+    ck_assert_uint_eq(message.request, 3);
+    say(fd, &(struct wire_message){ .type = WIRE_GOODBYE });
+    stage_until(exporter, " importers=0 ", "info");
+    close(fd);
+}
+END_TEST
+
+START_TEST(threads_that_wait_for_slots_serve_each_other)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
+    for (int i = 0; i < 4; i++) {
+        char name[] = "reader0";
+        name[6] = (char)('0' + i);
+        readers[i] = stage_importer(name);
+        stage_say(exporter, "ring r%d 65536 2 block s", i);
+        stage_say(readers[i], "reader i q r%d 0", i);
+        stage_tell(readers[i], "follow q 60000 s");
+    }
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "writers r 4 300"), "served"), 4 * 300);
+    for (int i = 0; i < 4; i++) {
+        stage_say(exporter, "ring_close r%d", i);
+        ck_assert_uint_eq(stage_number(stage_hear(readers[i]), "frames"), 300);
+    }
+}
+END_TEST
+
+/* For a long time ------------------------------------------------------------------------------------------------------------------------ */
+
+#define CHUNK 200u /* frames */
+
+/* A process in the middle whose exporter is stopped again and again, whose service thread does something else half of the time, and at whose
+   door others come and go and want a thousand leases. WEIR_SOAK: so many seconds of that, and WEIR_SOAK_TIMEOUT: milliseconds after which a
+   reader is late; without them it is over soon, and none can be late. */
+START_TEST(readers_lose_nothing_to_an_exporter_that_is_late)
+{
+    const char *seconds = getenv("WEIR_SOAK"), *timeout = getenv("WEIR_SOAK_TIMEOUT");
+    uint64_t end = now_ms() + (seconds ? strtoull(seconds, NULL, 10) * 1000 : 0);
+    unsigned written = 0;
+    struct player *camera = stage_exporter("camera", NULL), *readers[3];
+    struct player *middle = stage_enter((struct role){ .name = "middle", .policy = middle_policy }), *guest;
+    stage_say(middle, "export out");
+    stage_say(middle, "ring r 4096 4 block s");
+    stage_say(middle, "ring large 512 1024 block s");
+    for (int i = 0; i < 3; i++) {
+        char name[] = "reader0";
+        name[6] = (char)('0' + i);
+        readers[i] = stage_enter((struct role){ .name = name, .policy = stage_importer_policy() });
+        stage_say(readers[i], "import i second");
+        stage_say(readers[i], "reader i q r %d", i);
+        stage_tell(readers[i], "follow q 600000 s");
+    }
+    guest = stage_enter((struct role){ .name = "guest", .policy = stage_importer_policy() });
+    stage_say(middle, "busy_service 30 30");
+    do {
+        stage_say(middle, "import i frames 100");
+        stage_signal(camera, SIGSTOP);
+        stage_refuses(middle, "WEIR_TIMEOUT", "acquire i a l 0 s");
+        stage_tell(middle, "write r %u %u 4096 s %s", written + 1, CHUNK, timeout ? timeout : "");
+        written += CHUNK;
+        stage_say(guest, "import i second");
+        stage_say(guest, "reader i q large 0");
+        stage_say(guest, "reader_close q");
+        stage_say(guest, "import_close i");
+        stage_hear(middle);
+        stage_signal(camera, SIGCONT);
+        stage_say(middle, "import_close i");
+        ck_assert_ptr_nonnull(strstr(stage_say(middle, "info"), " hung=0 "));
+    } while (now_ms() < end);
+    stage_say(middle, "busy_service 0 0");
+    stage_say(middle, "ring_close r");
+    for (int i = 0; i < 3; i++)
+        ck_assert_uint_eq(stage_number(stage_hear(readers[i]), "frames"), written);
+    if (seconds)
+        fprintf(stderr, "# %u frames to 3 readers, none lost\n", written);
+}
+END_TEST
+
 /* Releases that fail ---------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same)
@@ -150,7 +374,7 @@ START_TEST(lease_that_cannot_be_released_is_there_to_be_released_again)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *reader = stage_enter((struct role){ .name = "reader", .policy = stage_importer_policy() });
-    stage_say(reader, "broken 0");
+    stage_say(reader, "breakable");
     stage_say(reader, "import i frames");
     stage_say(exporter, "ring r %d 3 block s", SLOT);
     stage_say(reader, "reader i q r 1");
@@ -175,6 +399,17 @@ int main(void)
     tcase_add_test(full, import_that_is_closed_behind_releases_that_no_socket_holds_leaves_in_good_order);
     TCase *stopped = stage_case(suite, "stopped");
     tcase_add_test(stopped, leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting);
+    TCase *held = stage_case(suite, "late service thread");
+    tcase_add_test(held, reader_that_released_is_heard_though_the_service_thread_is_late);
+    tcase_add_test(held, no_frame_is_dropped_where_a_slot_was_released);
+    tcase_add_test(held, ring_is_not_full_of_what_was_released);
+    tcase_add_test(held, producer_that_waits_serves_readers_by_itself);
+    tcase_add_test(held, reader_is_heard_while_leases_are_made_for_another);
+    tcase_add_test(held, reader_is_heard_while_leases_are_made_for_itself);
+    tcase_add_test(held, threads_that_wait_for_slots_serve_each_other);
+    TCase *soak = suite_case(suite, "soak", 1200);
+    tcase_add_checked_fixture(soak, stage_open, stage_close);
+    tcase_add_test(soak, readers_lose_nothing_to_an_exporter_that_is_late);
     if (stage_is_simulated()) {
         TCase *releases = stage_case(suite, "releases");
         tcase_add_test(releases, release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same);

@@ -47,6 +47,7 @@ tests_share_actor_SOURCES = \
 	%reldir%/actor_export.c \
 	%reldir%/actor_gpu.c \
 	%reldir%/actor_import.c \
+	%reldir%/actor_late.c \
 	%reldir%/actor_memory.c \
 	%reldir%/actor_messages.c
 tests_share_actor_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=share_send -Wl,--wrap=share_receive \

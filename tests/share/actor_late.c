@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* actor_late.c - an actor whose service thread, or whose GPU, does not do what it should when it should. */
+#include "config.h"
+
+#include "tests/share/actor.h"
+
+#include <pthread.h>
+
+#include "lib/service.h"
+#include "lib/weir_internal.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool is_held, holds_events, is_broken, has_job; /* guarded by lock */
+static unsigned long long busy, idle;                  /* nanoseconds */
+
+static bool get(const bool *flag)
+{
+    pthread_mutex_lock(&lock);
+    bool value = *flag;
+    pthread_mutex_unlock(&lock);
+    return value;
+}
+
+static void set(bool *flag, bool value)
+{
+    pthread_mutex_lock(&lock);
+    *flag = value;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_while(const bool *flag)
+{
+    pthread_mutex_lock(&lock);
+    while (*flag)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The service thread --------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_in_job; /* guarded by lock */
+
+static uint64_t run(struct weir__job *job)
+{
+    (void)job;
+    set(&is_in_job, true);
+    wait_while(&is_held);
+    if (!busy)
+        return WEIR__SERVICE_NEVER;
+    for (uint64_t end = weir__service_now() + busy; weir__service_now() < end;)
+        actor.gpu->pause(1000000);
+    return weir__service_now() + idle;
+}
+
+static struct weir__job job = { .run = run };
+
+static weir_status start_job(void)
+{
+    weir_status status = has_job ? WEIR_OK : weir__service_add(&job, &actor.error);
+    has_job = has_job || status == WEIR_OK;
+    weir__service_wake(&job, 0);
+    return status;
+}
+
+static void end_job(void)
+{
+    if (has_job)
+        weir__service_remove(&job);
+    has_job = false;
+}
+
+static weir_status hold_service(char **words)
+{
+    if (!actor_number(words[1])) {
+        set(&is_held, false);
+        end_job();
+        return WEIR_OK;
+    }
+    set(&is_in_job, false);
+    set(&is_held, true);
+    weir_status status = start_job();
+    while (status == WEIR_OK && !get(&is_in_job))
+        actor.gpu->pause(100000);
+    return status;
+}
+
+static weir_status busy_service(char **words)
+{
+    end_job();
+    busy = actor_number(words[1]) * 1000000;
+    idle = actor_number(words[2]) * 1000000;
+    return busy ? start_job() : WEIR_OK;
+}
+
+/* The GPU -------------------------------------------------------------------------------------------------------------------------------- */
+
+static struct gpu breakable;
+
+static int record_event(gpu_event event, gpu_stream stream)
+{
+    return get(&is_broken) ? GPU_UNKNOWN : actor.gpu->event_record(event, stream);
+}
+
+static int synchronize_stream(gpu_stream stream)
+{
+    return get(&is_broken) ? GPU_UNKNOWN : actor.gpu->stream_synchronize(stream);
+}
+
+static int create_shared_event(int device, gpu_event *event, struct gpu_shared_event *handle)
+{
+    wait_while(&holds_events);
+    return actor.gpu->event_create_shared(device, event, handle);
+}
+
+/* From now on what is opened uses a copy of the table. */
+static weir_status make_breakable(char **words)
+{
+    (void)words;
+    breakable = *actor.gpu;
+    breakable.event_record = record_event;
+    breakable.stream_synchronize = synchronize_stream;
+    breakable.event_create_shared = create_shared_event;
+    actor.w->gpu = &breakable;
+    return WEIR_OK;
+}
+
+static weir_status broken(char **words)
+{
+    set(&is_broken, actor_number(words[1]));
+    return WEIR_OK;
+}
+
+static weir_status hold_events(char **words)
+{
+    set(&holds_events, actor_number(words[1]));
+    return WEIR_OK;
+}
+
+const struct command actor_late_commands[] = {
+    { "hold_service", 1, "0|1: whether the service thread does nothing else", hold_service },
+    { "busy_service", 2, "BUSY IDLE: for so many milliseconds it does something else, then for so many it does not, and so on", busy_service },
+    { "breakable", 0, "before an export or import is opened: the next two can be said of it", make_breakable },
+    { "broken", 1, "0|1: whether the library can neither record events nor wait for streams", broken },
+    { "hold_events", 1, "0|1: whether to make an event for other processes takes for ever", hold_events },
+    { NULL, 0, NULL, NULL },
+};
