@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/pool.h"
+#include "lib/valid.h"
 
 #define FIRST_CAPACITY 16
 #define SLAB_LEN 16
@@ -358,3 +359,31 @@ void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct we
         weir__spin_unlock(&shard->lock);
     }
 }
+
+#ifdef WEIR_DEBUG
+/* Called with the shard's lock. */
+static bool is_shard_valid(const struct weir__shard *shard)
+{
+    struct weir__slots *slots = slots_of(shard);
+    size_t count = 0, capacity = slots ? capacity_of(slots) : 0; /* NULL: there was no host memory to begin with */
+    for (size_t at = 0; at < capacity; at++) {
+        struct weir__slot *slot = &slots->slots[at];
+        const void *ptr = ptr_of(slot);
+        if (!ptr != !entry_of(slot) || (ptr && weir__slots_find(slots, ptr, weir__blocks_hash(ptr)) != slot))
+            return false;
+        count += ptr != NULL;
+    }
+    return count == shard->count && count * 4 <= capacity * 3;
+}
+
+bool weir__blocks_are_valid(struct weir__blocks *blocks)
+{
+    bool are_valid = true;
+    for (size_t i = 0; i < WEIR__SHARDS; i++) {
+        weir__spin_lock(&blocks->shards[i].lock);
+        are_valid = are_valid && is_shard_valid(&blocks->shards[i]);
+        weir__spin_unlock(&blocks->shards[i].lock);
+    }
+    return are_valid;
+}
+#endif

@@ -111,6 +111,9 @@ static inline bool weir__entry_is(const struct weir__entry *entry, const void *p
            atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr;
 }
 
+/* At any time: each block is found where it is searched for, and the shards have as many as they say, which leaves room. */
+bool weir__blocks_are_valid(struct weir__blocks *blocks);
+
 /* false: no host memory. Destroy it also then. */
 bool weir__blocks_init(struct weir__blocks *blocks);
 void weir__blocks_destroy(struct weir__blocks *blocks);

@@ -6,6 +6,7 @@
 #include "lib/fast.h"
 #include "lib/flush.h"
 #include "lib/grant.h"
+#include "lib/valid.h"
 
 #define SURPLUS (UINT64_C(2) << 20) /* bytes granted that a cache may keep beyond what it holds */
 
@@ -131,6 +132,25 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
     return answer;
 }
 
+#ifdef WEIR_DEBUG
+bool weir__cache_is_valid(const weir_stream *stream)
+{
+    const struct weir__cache *cache = &stream->cache;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < WEIR__CLASS_COUNT; i++) {
+        uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+        for (const struct weir__entry *entry = cache->classes[i].first; entry; entry = entry->next) {
+            if (i == 0 || entry->class != i || entry->pool != stream->pool || atomic_load(&entry->live) ||
+                atomic_load(&entry->guard) != &cache->lock || entry->stamp >= stamp)
+                return false;
+            stamp = entry->stamp;
+            bytes += weir__class_bytes[i];
+        }
+    }
+    return bytes == cache->bytes && cache->granted >= bytes;
+}
+#endif
+
 /* Emptying, opening, closing ----------------------------------------------------------------------------------------------------------- */
 
 /* Cuts a list where the stamps fall below `before`, as they do towards its end. Returns the part that is cut off. */
@@ -159,6 +179,7 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
             end = &(*end)->next;
     }
     weir__grant_return(stream->pool, cache, cache->bytes);
+    WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&cache->lock);
     return drained;
 }
@@ -182,6 +203,7 @@ enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes
     if (may)
         weir__grant_return(stream->pool, cache, cache->bytes);
     *released = granted - cache->granted;
+    WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&cache->lock);
     return may ? WEIR__CACHE_DONE : WEIR__CACHE_CLOSED;
 }
@@ -226,6 +248,7 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
 {
     struct weir__cache *cache = &stream->cache;
     weir__bias_visit(&cache->lock);
+    WEIR__MUST(cache->bytes == 0 && cache->granted == 0 && cache->calls == 0);
     stream->id = id;
     stream->pool = pool;
     cache->hits = 0;
@@ -241,5 +264,6 @@ void weir__cache_close(weir_stream *stream)
 {
     weir__bias_visit(&stream->cache.lock);
     weir__cache_set_state(&stream->cache, WEIR__CACHE_SHUT);
+    WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&stream->cache.lock);
 }

@@ -76,6 +76,10 @@ enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes
    cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */
 bool weir__cache_forget(struct weir__entry *entry, const void *ptr);
 
+/* Called with the cache's lock, at any time: its lists have as many bytes as it says, of blocks of its own pool that no user has, the later
+   ones first; and it was granted as much. */
+bool weir__cache_is_valid(const weir_stream *stream);
+
 /* Whether there is anything in it, or granted to it. */
 bool weir__cache_holds(weir_stream *stream);
 

@@ -67,6 +67,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats.c \
 	%reldir%/stream.c \
 	%reldir%/stream.h \
+	%reldir%/valid.c \
+	%reldir%/valid.h \
 	%reldir%/waits.c \
 	%reldir%/waits.h \
 	%reldir%/weir.c \

@@ -10,6 +10,7 @@
 #include "lib/format.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
+#include "lib/valid.h"
 #include "lib/weir_internal.h"
 
 /* Creating --------------------------------------------------------------------------------------------------------------------------- */
@@ -264,8 +265,38 @@ static void destroy_handles(weir_pool *pool)
                         gpu->code_name(code));
 }
 
+#ifdef WEIR_DEBUG
+struct tally {
+    const weir_pool *pool;
+    uint64_t blocks, live, taken;
+};
+
+static void tally_block(const struct weir__block *block, void *data)
+{
+    struct tally *tally = data;
+    if (block->pool != tally->pool || block->graph)
+        return;
+    tally->blocks++;
+    tally->live += block->size;
+    tally->taken += block->class ? weir__class_bytes[block->class] : block->size;
+}
+
+bool weir__pool_is_valid(weir_pool *pool)
+{
+    struct tally tally = {.pool = pool};
+    struct weir__held held = weir__pool_held(pool);
+    uint64_t taken = atomic_load(&pool->taken);
+    weir__blocks_visit(&pool->w->blocks, tally_block, &tally);
+    return held.live == tally.live && weir__pool_live_blocks(pool) == tally.blocks && taken == tally.taken + held.cached &&
+           (int64_t)(taken - held.live) == atomic_load(&pool->spare) && atomic_load(&pool->taken_high) >= taken &&
+           (!pool->is_exact || atomic_load(&pool->live_now) == tally.live) && atomic_load(&pool->claimed) == 0 &&
+           atomic_load(&pool->cache_granted) == 0;
+}
+#endif
+
 void weir__pool_free(weir_pool *pool)
 {
+    WEIR__MUST(weir__pool_is_valid(pool));
     const struct gpu *gpu = pool->w->gpu;
     weir__device_remove_pool(pool->device, pool);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);

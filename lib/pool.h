@@ -137,6 +137,10 @@ static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
     return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
 }
 
+/* While nobody calls, and without opened streams: what the pool has counted is what the table of blocks has, and nothing is granted or
+   asked for any more. */
+bool weir__pool_is_valid(weir_pool *pool);
+
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/valid.h"
 #include "lib/weir_internal.h"
 
 struct weir_stats {
@@ -56,6 +57,16 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     return code;
 }
 
+#ifdef WEIR_DEBUG
+static bool is_valid(const weir_pool_stats *stats)
+{
+    return stats->live + stats->cached + stats->slack == stats->used && stats->used + stats->idle == stats->reserved &&
+           stats->live <= stats->used && stats->cached <= stats->used && stats->used <= stats->reserved &&
+           stats->live <= stats->live_high && stats->reserved <= stats->reserved_high && stats->frees <= stats->mallocs &&
+           stats->mallocs - stats->frees == stats->live_blocks && stats->cache_hits <= stats->mallocs;
+}
+#endif
+
 static weir_status read_device(struct weir__device *device, weir_device_stats *stats, weir_error *error)
 {
     const struct gpu *gpu = device->w->gpu;
@@ -85,7 +96,9 @@ static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *erro
     if (!name)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     more[stats->pool_count] = (weir_pool_stats){ .name = name };
-    int code = read_pool(pool, &more[stats->pool_count++]);
+    int code = read_pool(pool, &more[stats->pool_count]);
+    WEIR__MUST(code != GPU_SUCCESS || is_valid(&more[stats->pool_count]));
+    stats->pool_count++;
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     return weir__fail_gpu(error, pool->w->gpu, code, "figures of pool '%s' on device %d", name, pool->device->index);
@@ -93,6 +106,7 @@ static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *erro
 
 static weir_status take(weir *w, weir_stats *stats, weir_error *error)
 {
+    WEIR__MUST(weir__blocks_are_valid(&w->blocks));
     stats->devices = calloc(w->device_count, sizeof *stats->devices);
     if (!stats->devices)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");

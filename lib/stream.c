@@ -9,6 +9,7 @@
 #include "lib/fast.h"
 #include "lib/flush.h"
 #include "lib/malloc.h"
+#include "lib/valid.h"
 
 #define CLOSED_MIN 256 /* closed streams of a device whose memory is not used again yet */
 #define RECENT_COUNT 8 /* a power of two */
@@ -179,6 +180,7 @@ struct weir__cached weir__streams_cached(struct weir__device *device, const weir
         if (stream->pool != pool)
             continue;
         weir__bias_visit(&cache->lock);
+        WEIR__MUST(weir__cache_is_valid(stream));
         sum.bytes += cache->bytes;
         sum.hits += cache->hits;
         sum.keeps += cache->keeps;

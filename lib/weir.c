@@ -19,6 +19,7 @@
 #include "lib/retired.h"
 #include "lib/settings.h"
 #include "lib/sized.h"
+#include "lib/valid.h"
 #include "lib/waits.h"
 
 /* Fork --------------------------------------------------------------------------------------------------------------------------------- */
@@ -355,6 +356,7 @@ void weir_close(weir *w)
     free(w->devices);
     weir__log_rest(&w->log);
     weir__callbacks_destroy(&w->callbacks);
+    WEIR__MUST(weir__blocks_are_valid(&w->blocks));
     weir__blocks_destroy(&w->blocks);
     policy_free(w->policy);
     free(w->policy_file);
