@@ -97,8 +97,8 @@ size_t memory_pool_number(size_t name, int device);
 /* Opens the lane's stream anew. */
 void lane_open_stream(struct lane *lane);
 void *lane_run(void *lane);
-/* Frees one block on this stream, whoever's it was; false: a fault kept it. s: the same as an opened stream, or NULL. */
-bool block_free(struct program *program, struct block *block, gpu_stream stream, weir_stream *s);
+/* Frees one block on this stream of this device, whoever's it was; false: a fault kept it. s: the same as an opened stream, or NULL. */
+bool block_free(struct program *program, struct block *block, gpu_stream stream, int device, weir_stream *s);
 /* The out-of-memory callback. */
 uint64_t lane_spare_some(void *program, int device, uint64_t needed);
 

@@ -47,16 +47,16 @@ static void mark(struct lane *lane, struct block *block)
     expect_code(gpu->event_record(block->made, lane->stream), "an event");
 }
 
-/* The stream looks at the block when it comes to this point, behind all that was given to it before. */
-static void witness(struct program *program, const struct block *block, gpu_stream stream)
+/* The stream, which is of this device, looks at the block when it comes to this point, behind all that was given to it before. */
+static void witness(struct program *program, const struct block *block, gpu_stream stream, int device)
 {
     const struct gpu *gpu = program->gpu;
-    size_t at = atomic_fetch_add(&program->witness_count[block->device], 1);
+    size_t at = atomic_fetch_add(&program->witness_count[device], 1);
     if (at >= WITNESSES)
         return;
-    struct witness *seen = &program->witnesses[block->device][at];
+    struct witness *seen = &program->witnesses[device][at];
     *seen = (struct witness){ .mark = block->mark };
-    seen->first = program->witness_bytes[block->device] + 2 * at;
+    seen->first = program->witness_bytes[device] + 2 * at;
     seen->last = seen->first + 1;
     expect_code(gpu->copy_async(seen->first, block->ptr, 1, stream), "looking at a block");
     expect_code(gpu->copy_async(seen->last, (char *)block->ptr + block->size - 1, 1, stream), "looking at a block");
@@ -125,6 +125,12 @@ static weir_status request(struct lane *lane, void **ptr, uint64_t size, size_t 
     }
 }
 
+static void keep(struct lane *lane, struct block block)
+{
+    lane->kept[lane->count++] = block;
+    lane->bytes += block.size;
+}
+
 static void take(struct lane *lane)
 {
     struct program *program = lane->program;
@@ -150,14 +156,13 @@ static void take(struct lane *lane)
         return;
     block.number = model_served(program->model, refusal.begin, block.pool, block.size);
     mark(lane, &block);
-    lane->kept[lane->count++] = block;
-    lane->bytes += block.size;
+    keep(lane, block);
 }
 
-bool block_free(struct program *program, struct block *block, gpu_stream stream, weir_stream *s)
+bool block_free(struct program *program, struct block *block, gpu_stream stream, int device, weir_stream *s)
 {
     expect_code(program->gpu->stream_wait_event(stream, block->made), "waiting for an event");
-    witness(program, block, stream);
+    witness(program, block, stream, device);
     CHAOS_EXPECT(ownership_give_up(block->ptr, block->size), "a block of %llu bytes: expected to be ours, seen bytes that are not",
                  (unsigned long long)block->size);
     waist_enter_weir(true);
@@ -167,6 +172,8 @@ bool block_free(struct program *program, struct block *block, gpu_stream stream,
     if (status != WEIR_OK) {
         CHAOS_EXPECT(ownership_claim(block->ptr, block->size), "a free that failed: expected the block to stay ours, seen it given away");
         /* Whoever frees it next comes behind this stream's look at it. */
+        expect_code(program->gpu->event_destroy(block->made), "an event");
+        expect_code(program->gpu->event_create(device, &block->made), "an event");
         expect_code(program->gpu->event_record(block->made, stream), "an event");
         return false;
     }
@@ -176,15 +183,19 @@ bool block_free(struct program *program, struct block *block, gpu_stream stream,
     return true;
 }
 
+/* Of frees on streams that are not open, or of another device, recovery knows all but a 64th of the device, which is a step. */
+static bool can_go_anywhere(const struct block *block)
+{
+    return block->size >= MODEL_STEP;
+}
+
 static void give(struct lane *lane, struct block block)
 {
     bool by_stream = below(lane, 3) > 0;
-    gpu_stream stream = by_stream || once_in(lane, 2) ? lane->stream : lane->program->refuge[lane->device];
+    gpu_stream stream = by_stream || once_in(lane, 2) || !can_go_anywhere(&block) ? lane->stream : lane->program->refuge[lane->device];
     lane->bytes -= block.size;
-    if (block_free(lane->program, &block, stream, by_stream ? lane->s : NULL))
-        return;
-    lane->kept[lane->count++] = block;
-    lane->bytes += block.size;
+    if (!block_free(lane->program, &block, stream, lane->device, by_stream ? lane->s : NULL))
+        keep(lane, block);
 }
 
 static struct block take_kept(struct lane *lane)
@@ -195,35 +206,38 @@ static struct block take_kept(struct lane *lane)
     return block;
 }
 
-/* Gives one away where there is room, and takes one of the same device if there is any. */
+/* Gives one away where there is room, and takes another one, perhaps of another device, if there is any. */
 static void pass_on(struct lane *lane)
 {
     struct program *program = lane->program;
-    struct block taken = { .ptr = NULL };
+    struct block given = take_kept(lane), taken = { .ptr = NULL };
+    lane->bytes -= given.size;
     pthread_mutex_lock(&program->lock);
-    if (program->passed_count && program->passed[program->passed_count - 1].device == lane->device)
+    if (program->passed_count)
         taken = program->passed[--program->passed_count];
-    if (program->passed_count < sizeof program->passed / sizeof *program->passed) {
-        program->passed[program->passed_count] = take_kept(lane);
-        lane->bytes -= program->passed[program->passed_count++].size;
-    }
+    bool has_room = program->passed_count < sizeof program->passed / sizeof *program->passed && can_go_anywhere(&given);
+    if (has_room)
+        program->passed[program->passed_count++] = given;
     pthread_mutex_unlock(&program->lock);
-    if (!taken.ptr)
-        return;
-    lane->kept[lane->count++] = taken;
-    lane->bytes += taken.size;
+    if (!has_room)
+        keep(lane, given);
+    if (taken.ptr)
+        keep(lane, taken);
 }
 
 /* Lays one aside for the callback. */
 static void spare(struct lane *lane)
 {
     struct program *program = lane->program;
+    struct block block = take_kept(lane);
+    lane->bytes -= block.size;
     pthread_mutex_lock(&program->lock);
-    if (program->spare_count < sizeof program->spare / sizeof *program->spare) {
-        program->spare[program->spare_count] = take_kept(lane);
-        lane->bytes -= program->spare[program->spare_count++].size;
-    }
+    bool has_room = program->spare_count < sizeof program->spare / sizeof *program->spare && can_go_anywhere(&block);
+    if (has_room)
+        program->spare[program->spare_count++] = block;
     pthread_mutex_unlock(&program->lock);
+    if (!has_room)
+        keep(lane, block);
 }
 
 uint64_t lane_spare_some(void *data, int device, uint64_t needed)
@@ -240,7 +254,7 @@ uint64_t lane_spare_some(void *data, int device, uint64_t needed)
     pthread_mutex_unlock(&program->lock);
     if (!block.ptr)
         return 0;
-    bool freed = block_free(program, &block, program->refuge[device], NULL);
+    bool freed = block_free(program, &block, program->refuge[device], device, NULL);
     waist_enter_weir(true); /* where the callback was called from */
     if (freed)
         return block.size;
@@ -334,6 +348,14 @@ static void judge_snapshot(const struct lane *lane)
     weir_stats_free(stats);
 }
 
+/* Until the next reload, or the next change. */
+static void set_threshold(struct lane *lane)
+{
+    weir_pool *pool = lane->program->pools[below(lane, NAMES)][lane->device];
+    weir_status status = weir_pool_set_release_threshold(pool, MODEL_STEP * below(lane, 8), NULL);
+    CHAOS_EXPECT(status == WEIR_OK, "a threshold: expected WEIR_OK, seen %s", weir_status_name(status));
+}
+
 static void trim(struct lane *lane)
 {
     weir_pool *pool = lane->program->pools[below(lane, NAMES)][lane->device];
@@ -343,7 +365,7 @@ static void trim(struct lane *lane)
 
 static void do_something_else(struct lane *lane)
 {
-    switch (below(lane, 10)) {
+    switch (below(lane, 11)) {
     case 0:
         trim(lane);
         break;
@@ -362,6 +384,9 @@ static void do_something_else(struct lane *lane)
         use_foreign(lane);
         break;
     case 6:
+        set_threshold(lane);
+        break;
+    case 7:
         (void)!weir_stream_synchronize(lane->s, NULL);
         break;
     default:
