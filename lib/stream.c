@@ -462,12 +462,16 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
     return status;
 }
 
-/* The stream may be destroyed now: as after a large free on a stream that is not open, an event stays behind to wait for. */
-static void note_freed(const weir_stream *s)
+/* Recovery does not find the stream any more: as after a large free on a stream that is not open, an event stays behind to wait for. */
+static void leave_word(const weir_stream *s)
 {
+    const struct gpu *gpu = s->w->gpu;
     uint64_t freed = atomic_load(&s->freed);
-    if (freed && weir__pending_is_due(&s->device->pending, s->handle, freed))
-        weir__pending_note(&s->device->pending, s->w->gpu, s->device->index, s->handle);
+    if (!freed || !weir__pending_is_due(&s->device->pending, s->handle, freed))
+        return;
+    int former = weir__current_begin(gpu, s->device->index, s->handle);
+    weir__pending_note(&s->device->pending, gpu, s->device->index, s->handle);
+    weir__current_end(gpu, former);
 }
 
 static weir_status synchronize(const weir_stream *s, weir_error *error)
@@ -541,6 +545,8 @@ void weir_stream_close(weir_stream *s)
     if (!is_gone)
         weir__flush_stream(s, UINT64_MAX);
     weir__flush_abandoned(s, is_gone ? WEIR__REACH_DEVICE : WEIR__REACH_CAPTURE);
+    if (!is_gone)
+        leave_word(s);
     unlist_stream(s);
     wait_for_users(s);
     if (s->is_own && !is_gone) {
@@ -550,10 +556,6 @@ void weir_stream_close(weir_stream *s)
             gpu->forget_error(code);
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
         }
-    } else if (!is_gone) {
-        int former = weir__current_begin(gpu, s->device->index, s->handle);
-        note_freed(s);
-        weir__current_end(gpu, former);
     }
     weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);

@@ -117,6 +117,23 @@ START_TEST(free_behind_one_that_another_thread_waits_for_is_waited_for_too)
 }
 END_TEST
 
+/* Another thread may look for memory after the stream left the list and before its work has ended. Here that is so for good, as the wait for
+   its work fails. */
+START_TEST(free_on_a_stream_that_is_being_closed_is_waited_for)
+{
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL), *closing = scene_create(NULL);
+    void *freed = scene_malloc(closing, 6 * GIB);
+    pend(6 * GIB, 100, freed, closing);
+    sim_fail("stream_synchronize", 1, GPU_UNKNOWN);
+    weir_stream_close(closing);
+    uint64_t begin = scene.gpu->now();
+    scene_free(s, scene_malloc(s, 4 * GIB));
+    ck_assert_uint_ge(scene.gpu->now() - begin, 99 * MILLISECOND);
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
 START_TEST(stream_that_freed_nothing_is_not_waited_for_before_a_try)
 {
     scene_open(plain);
@@ -932,6 +949,7 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(time, largest_pending_free_on_unopened_streams_is_waited_for_first);
     tcase_add_test(time, pending_free_that_another_thread_looks_at_is_waited_for_too);
     tcase_add_test(time, free_behind_one_that_another_thread_waits_for_is_waited_for_too);
+    tcase_add_test(time, free_on_a_stream_that_is_being_closed_is_waited_for);
     tcase_add_test(time, stream_that_freed_nothing_is_not_waited_for_before_a_try);
     tcase_add_test(time, pending_free_that_was_not_needed_keeps_its_rank);
     tcase_add_test(time, no_rung_starts_after_the_deadline);
