@@ -289,9 +289,9 @@ WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, si
 /*
  * Empties the caches of the pool's streams, then does cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves
  * at least `keep` bytes to both together. CUDA gives back whole steps of 32 MiB in which nothing is live.
- * Only memory whose free CUDA has seen complete can go back. For each stream whose cache had something in it, up to 1 ms is spent on that,
- * which is enough for a stream that has nothing else to do; one that captures keeps its cache. What else was freed is the caller's to
- * synchronise first (measured: without it nothing returns).
+ * Only memory whose free CUDA has seen complete can go back. Up to 1 ms is spent on that for the streams whose cache had
+ * something in it, all together, which is enough for those that have nothing else to do; one that captures keeps its cache. What a stream
+ * cached that is gone is waited for. What else was freed is the caller's to synchronise first (measured: without it nothing returns).
  * Does nothing on a pool of which a block was published: its memory goes back when it is made anew (see Sharing).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */

@@ -103,8 +103,9 @@ static void *take_part(struct torch_device *device, struct torch_reserve *reserv
 
 /* Captures ----------------------------------------------------------------------------------------------------------------------------- */
 
-/* The begin that a capture belongs to: one that is known by its number; else one that has none yet, of this thread, or the only one. */
-static struct torch_capture *find_capture(struct torch_device *device, uint64_t id, gpu_stream handle)
+/* The begin that a capture belongs to: one that is known by its number; else one that has none yet, of this thread, or the only one. Others
+   than torch may capture beside it, and for them other threads allocate too; but torch captures its own streams (is_torchs). */
+static struct torch_capture *find_capture(struct torch_device *device, uint64_t id, gpu_stream handle, bool is_torchs)
 {
     struct torch_capture *own = NULL, *only = NULL;
     size_t unknown = 0;
@@ -118,7 +119,7 @@ static struct torch_capture *find_capture(struct torch_device *device, uint64_t 
         if (!own && pthread_equal(capture->thread, pthread_self()))
             own = capture;
     }
-    struct torch_capture *found = own ? own : unknown == 1 ? only : NULL;
+    struct torch_capture *found = own ? own : unknown == 1 && is_torchs ? only : NULL;
     if (found) {
         found->id = id;
         found->handle = handle;
@@ -375,8 +376,10 @@ void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_
     }
     if (!id)
         return NULL;
+    const struct torch_stream *stream = torch_stream_name(device, handle);
+    bool is_torchs = stream && atomic_load(&stream->lives);
     pthread_mutex_lock(&device->reserve_lock);
-    struct torch_capture *capture = find_capture(device, id, handle);
+    struct torch_capture *capture = find_capture(device, id, handle, is_torchs);
     struct torch_reserve *reserve = capture ? capture->reserve : NULL;
     void *ptr = reserve ? take_part(device, reserve, handle, size) : NULL;
     if (reserve && !ptr)

@@ -161,6 +161,34 @@ static void *work_eagerly(void *data)
     return NULL;
 }
 
+static void *capture_by_others(void *data)
+{
+    gpu_stream external = *(gpu_stream *)data;
+    size_t nodes;
+    ck_assert_int_eq(plug_gpu->capture_begin(external, GPU_CAPTURE_MODE_THREAD_LOCAL), GPU_SUCCESS);
+    void *ptr = weir_torch_pool_malloc(SIZE, 0, external);
+    ck_assert_int_eq(plug_gpu->capture_end(external, &nodes), GPU_SUCCESS);
+    return ptr;
+}
+
+/* Its graph may outlive the reserve, and torch's own capture would find its begin taken. */
+START_TEST(capture_of_others_gets_no_memory_of_a_begin_beside_it)
+{
+    pthread_t thread;
+    void *theirs;
+    gpu_stream external = plug_external(0);
+    plug_capture_begin(0, 1, a);
+    ck_assert_int_eq(pthread_create(&thread, NULL, capture_by_others, &external), 0);
+    pthread_join(thread, &theirs);
+    ck_assert_ptr_null(theirs);
+    void *ptr = plug_malloc(SIZE, 0, a);
+    weir_torch_free(ptr, SIZE, 0, a);
+    plug_capture_end(0, 1, a);
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(other_threads_allocate_eagerly_meanwhile)
 {
     pthread_t thread;
@@ -712,6 +740,7 @@ int main(void)
     tcase_add_test(tcase, cached_block_does_not_serve_a_capture);
     tcase_add_test(tcase, memory_that_is_handed_out_is_ready);
     tcase_add_test(tcase, another_thread_allocates_on_the_capturing_stream);
+    tcase_add_test(tcase, capture_of_others_gets_no_memory_of_a_begin_beside_it);
     tcase_add_test(tcase, other_threads_allocate_eagerly_meanwhile);
     tcase_add_test(tcase, another_device_is_first_used_meanwhile);
     tcase_add_test(tcase, running_out_in_a_capture_leaves_it_whole);
