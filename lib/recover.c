@@ -411,10 +411,32 @@ static bool climb_at_once(struct climb *climb, weir_rung *rescuer, void **ptr)
     return climb->request->untried && may_be_elsewhere(climb) && insist(climb, ptr);
 }
 
+/* Whether large frees are pending. */
+static bool are_frees_pending(struct climb *climb)
+{
+    struct weir__wait waits[WEIR__WAITS_MAX];
+    uint64_t bytes = 0;
+    size_t count = collect(climb, waits);
+    for (size_t i = 0; i < count; i++)
+        bytes += waits[i].bytes;
+    weir__waits_end(climb->device, waits, count);
+    return bytes > 0;
+}
+
+/* Where CUDA was asked, there seemed to be enough: what others freed since the wait rung began, and have not used since, may be pending. */
+static bool wait_again(struct climb *climb, void **ptr)
+{
+    while (climb->request->was_asked && !is_over(climb) && !is_late(climb) && are_frees_pending(climb))
+        if (rung_wait(climb, ptr))
+            return true;
+    return false;
+}
+
 /* Before a request is refused. What was freed into caches meanwhile is nobody's. */
 static bool try_last(struct climb *climb, void **ptr)
 {
-    return !is_over(climb) && ((has_step(climb, WEIR_RUNG_FLUSH) && flush_alone(climb, ptr)) || insist(climb, ptr));
+    return !is_over(climb) && ((has_step(climb, WEIR_RUNG_FLUSH) && flush_alone(climb, ptr)) ||
+                               (has_step(climb, WEIR_RUNG_WAIT) && wait_again(climb, ptr)) || insist(climb, ptr));
 }
 
 static bool is_hopeless(struct climb *climb)

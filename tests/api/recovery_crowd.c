@@ -247,6 +247,48 @@ START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
 }
 END_TEST
 
+/* Frees -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Another thread that uses again what is waited for, and frees as much elsewhere, while recovery waits. */
+static struct {
+    struct gpu gpu;
+    weir_stream *first, *second;
+    void *on_first, *on_second;
+} swapper;
+
+static void swapping_pause(uint64_t nanoseconds)
+{
+    if (swapper.on_first) {
+        void *old = swapper.on_first;
+        swapper.on_first = NULL;
+        swapper.on_second = scene_malloc(swapper.second, 512 * MIB);
+        scene_delay(weir_stream_handle(swapper.first), 200);
+        scene_free(swapper.first, old);
+    }
+    scene.gpu->pause(nanoseconds);
+}
+
+START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
+{
+    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 0, cache: off, " ALONE ", " PATIENT " } }\n");
+    weir_stream *s = scene_create(NULL);
+    swapper.gpu = *scene.gpu;
+    swapper.gpu.pause = swapping_pause;
+    swapper.first = scene_create(NULL);
+    swapper.second = scene_create(NULL);
+    swapper.on_first = scene_malloc(swapper.first, 512 * MIB);
+    void *pending = scene_malloc(swapper.second, 512 * MIB);
+    scene_delay(weir_stream_handle(swapper.second), 100);
+    scene_free(swapper.second, pending);
+    scene.w->gpu = &swapper.gpu;
+    void *ptr = scene_malloc(s, 512 * MIB);
+    scene.w->gpu = scene.gpu;
+    ck_assert_ptr_null(swapper.on_first);
+    scene_free(s, ptr);
+    scene_free(swapper.second, swapper.on_second);
+}
+END_TEST
+
 void add_crowd_cases(Suite *suite)
 {
     TCase *crowd = suite_case(suite, "simulated crowd", 120);
@@ -255,4 +297,5 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, what_only_was_asked_for_is_no_peak, 0, 3);
     tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
     tcase_add_test(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
+    tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
 }
