@@ -38,6 +38,14 @@ static bool make_place(const char *base, const char *name, struct place *place)
     return true;
 }
 
+/* The place beside it, for sockets of exports. */
+static struct place beside(const struct place *place)
+{
+    struct place other = *place;
+    memcpy(strrchr(other.path, '/'), "/share", sizeof "/share");
+    return other;
+}
+
 /* What a user's directory in /run/user or /tmp is called: these names are short. */
 static void runtime_place(uid_t uid, struct place *place)
 {
@@ -113,7 +121,7 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */
 
 struct listing {
-    bool sweep;
+    bool sweep, of_exports; /* those of exports lie beside control sockets */
     struct stat first; /* the directory that was listed first, which others may be other names of; st_nlink 0: there is none */
     char (*paths)[SHARE_PATH_SIZE];
     size_t count, room;
@@ -190,18 +198,19 @@ static DIR *open_place(struct listing *listing, const struct place *place, uid_t
     return stream;
 }
 
-static void add_place(struct listing *listing, const struct place *place, uid_t uid)
+static void add_place(struct listing *listing, const struct place *control, uid_t uid)
 {
+    struct place place = listing->of_exports ? beside(control) : *control;
     size_t first = listing->count;
-    DIR *stream = open_place(listing, place, uid);
+    DIR *stream = open_place(listing, &place, uid);
     if (!stream)
         return;
     if (listing->sweep && uid == geteuid())
-        sweep_directory(place->path, stream);
+        sweep_directory(place.path, stream);
     for (const struct dirent *entry; (entry = readdir(stream)) && has_room(listing);) {
         char *path = listing->paths[listing->count];
         struct stat info;
-        int len = snprintf(path, SHARE_PATH_SIZE, "%s/%s", place->path, entry->d_name);
+        int len = snprintf(path, SHARE_PATH_SIZE, "%s/%s", place.path, entry->d_name);
         if (len > 0 && (size_t)len < SHARE_PATH_SIZE && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode))
             listing->count++;
     }
@@ -250,6 +259,16 @@ static void add_others(struct listing *listing, const char *base, const char *pr
     closedir(stream);
 }
 
+static void hand_over(struct listing *listing, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    if (!listing->count) {
+        free(listing->paths);
+        listing->paths = NULL;
+    }
+    *paths = listing->paths;
+    *count = listing->count;
+}
+
 void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *count)
 {
     struct listing listing = { .sweep = sweep };
@@ -262,10 +281,22 @@ void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *
         add_others(&listing, RUNTIME_BASE, "", runtime_place);
         add_others(&listing, TEMPORARY_BASE, TEMPORARY_PREFIX, temporary_place);
     }
-    if (!listing.count) {
-        free(listing.paths);
-        listing.paths = NULL;
-    }
-    *paths = listing.paths;
-    *count = listing.count;
+    hand_over(&listing, paths, count);
+}
+
+void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    struct listing listing = { .of_exports = true };
+    const char *runtime = share_runtime_directory();
+    struct place place;
+    bool fits = true;
+    if (runtime)
+        fits = make_place(runtime, "weir", &place);
+    else
+        runtime_place(geteuid(), &place);
+    if (fits)
+        add_place(&listing, &place, geteuid());
+    if (geteuid() == 0)
+        add_others(&listing, RUNTIME_BASE, "", runtime_place);
+    hand_over(&listing, paths, count);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory.h - where control sockets lie: `weir/control` in $WEIR_CONTROL_DIR, else in $XDG_RUNTIME_DIR, else `control` in /tmp/weir-UID;
+ * directory.h - where control sockets lie, and which sockets of exports lie beside them: `weir/control` in $WEIR_CONTROL_DIR, else in $XDG_RUNTIME_DIR, else `control` in /tmp/weir-UID;
  * 0700 and this user's own. Each weir with `control: true` has one there, named PID.N. No state.
  */
 #ifndef WEIR_SHARE_DIRECTORY_H
@@ -22,5 +22,9 @@ weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE
  * *paths: free() it. NULL and 0: there is none.
  */
 void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *count);
+
+/* Every socket of an export that lies in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID; for root in those of all users.
+   Those that others may connect to lie elsewhere (socket.h). */
+void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count);
 
 #endif

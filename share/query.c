@@ -47,15 +47,22 @@ static void fail_for_want(struct share_query *query, int code)
          code == EMFILE || code == ENFILE ? ": close descriptors or raise ulimit -n" : "");
 }
 
+/* Who is asked, for texts. */
+static const char *noun(const struct share_query *query)
+{
+    return query->is_observer ? "exporter" : "process";
+}
+
 static void fail_to_connect(struct share_query *query, int code)
 {
     weir_status status = share_errno_status(code);
     if (status == WEIR_GONE)
-        fail(query, status, "nobody listens at %s (%s)", query->path, strerror(code));
+        fail(query, status, "nobody listens at %s (%s)%s", query->path, strerror(code),
+             query->is_observer ? ": start the exporter, or check its share.socket" : "");
     else if (status == WEIR_REFUSED)
         fail(query, status, "%s may not be connected to (%s): only its user and root may", query->path, strerror(code));
     else if (status == WEIR_PROTOCOL)
-        fail(query, status, "%s is a socket of another type, so it is no control socket of Weir", query->path);
+        fail(query, status, "%s is a socket of another type, so it is none of Weir", query->path);
     else if (status == WEIR_NO_HOST_MEMORY)
         fail_for_want(query, code);
     else
@@ -64,7 +71,7 @@ static void fail_to_connect(struct share_query *query, int code)
 
 static void fail_in_time(struct share_query *query)
 {
-    fail(query, WEIR_TIMEOUT, "%s: the process %s in time: is it stopped?", query->path,
+    fail(query, WEIR_TIMEOUT, "%s: the %s %s in time: is it stopped?", query->path, noun(query),
          query->fd >= 0 ? "did not answer" : "took no connection");
 }
 
@@ -79,6 +86,11 @@ static enum wire_type final_of(enum wire_type question)
     case WIRE_GIVE:
     case WIRE_TRIM:
         return WIRE_GAVE;
+    case WIRE_HELLO:
+        return WIRE_WELCOME;
+    case WIRE_LIST:
+    case WIRE_EVICT:
+        return WIRE_DONE;
     default:
         return WIRE_READY;
     }
@@ -86,19 +98,28 @@ static enum wire_type final_of(enum wire_type question)
 
 static bool is_part_of(enum wire_type question, enum wire_type answer)
 {
-    return question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL);
+    return (question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL)) ||
+           (question == WIRE_LIST && (answer == WIRE_IMPORTER || answer == WIRE_HOLDS));
 }
+
+static void send_question(struct share_query *query, const struct wire_message *question);
 
 static void take(struct share_query *query, const struct wire_message *answer)
 {
-    bool is_final = answer->type == final_of(query->question.type);
+    enum wire_type asked = query->is_observer && !query->is_welcome ? WIRE_HELLO : query->question.type;
+    bool is_final = answer->type == final_of(asked);
     if (answer->type == WIRE_DENIED) {
-        memcpy(query->text, answer->u.refused.text, sizeof query->text);
+        snprintf(query->text, sizeof query->text, "%s", answer->u.refused.text);
         end(query, (weir_status)answer->u.refused.status);
-    } else if (answer->request != REQUEST || (!is_final && !is_part_of(query->question.type, answer->type)) ||
+    } else if (answer->type == WIRE_REFUSED) {
+        fail(query, (weir_status)answer->u.refused.status, "%s: %s", query->path, answer->u.refused.text);
+    } else if (answer->request != REQUEST || (!is_final && !is_part_of(asked, answer->type)) ||
                (query->take && !query->take(query, answer))) {
-        fail(query, WEIR_PROTOCOL, "%s: the process answered %s with %s, which does not belong there", query->path,
-             wire_type_name(query->question.type), wire_type_name(answer->type));
+        fail(query, WEIR_PROTOCOL, "%s: the %s answered %s with %s, which does not belong there", query->path, noun(query),
+             wire_type_name(asked), wire_type_name(answer->type));
+    } else if (asked == WIRE_HELLO) {
+        query->is_welcome = true;
+        send_question(query, &query->question);
     } else if (is_final) {
         end(query, WEIR_OK);
     }
@@ -110,9 +131,9 @@ static void take_packet(struct share_query *query, const unsigned char *bytes, s
     uint16_t version = 0;
     enum wire_fault fault = wire_decode(bytes, len, &answer, &version);
     if (fault == WIRE_OTHER_VERSION)
-        fail(query, WEIR_REFUSED, "%s: the process speaks version %u of the protocol, this one version %d: use the same release of Weir",
-             query->path, version, WIRE_VERSION);
-    else if (fault != WIRE_GOOD || wire_sender(answer.type) != WIRE_PROCESS_SENDS)
+        fail(query, WEIR_REFUSED, "%s: the %s speaks version %u of the protocol, this one version %d: use the same release of Weir",
+             query->path, noun(query), version, WIRE_VERSION);
+    else if (fault != WIRE_GOOD || wire_sender(answer.type) != (query->is_observer ? WIRE_EXPORTER_SENDS : WIRE_PROCESS_SENDS))
         fail(query, WEIR_PROTOCOL, "%s: what listens there does not keep to the protocol of Weir", query->path);
     else
         take(query, &answer);
@@ -120,7 +141,7 @@ static void take_packet(struct share_query *query, const unsigned char *bytes, s
 
 static void drain(struct share_query *query)
 {
-    for (int taken = 0; taken < DRAIN_MAX && !query->is_over; taken++) {
+    for (int taken = 0; taken < DRAIN_MAX && !query->is_over && query->fd >= 0; taken++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         int passed = -1;
         size_t len;
@@ -134,7 +155,7 @@ static void drain(struct share_query *query)
         if (io == SHARE_DONE)
             take_packet(query, bytes, len);
         else if (io == SHARE_CLOSED)
-            fail(query, WEIR_GONE, "%s: the process closed the connection before it had answered", query->path);
+            fail(query, WEIR_GONE, "%s: the %s closed the connection before it had answered", query->path, noun(query));
         else
             fail(query, WEIR_PROTOCOL, "%s: what listens there sends what is no message of Weir", query->path);
     }
@@ -142,16 +163,23 @@ static void drain(struct share_query *query)
 
 /* Asking ------------------------------------------------------------------------------------------------------------------------------- */
 
-static void say(struct share_query *query)
+static void send_question(struct share_query *query, const struct wire_message *question)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    enum share_io io = share_send(query->fd, bytes, wire_encode(&query->question, bytes), -1);
+    enum share_io io = share_send(query->fd, bytes, wire_encode(question, bytes), -1);
     if (io == SHARE_AGAIN) { /* there is room for one packet, but no memory just now */
         close(query->fd);
         query->fd = -1;
     } else if (io == SHARE_BROKEN) {
         fail(query, WEIR_PROTOCOL, "%s: what listens there cannot be sent a message", query->path);
     } /* SHARE_CLOSED: what it said before it closed tells why */
+}
+
+static void say(struct share_query *query)
+{
+    static const struct wire_message hello = { .type = WIRE_HELLO, .request = REQUEST, .u.hello = { WIRE_ROLE_OBSERVER, "weir" } };
+    query->is_welcome = false;
+    send_question(query, query->is_observer ? &hello : &query->question);
 }
 
 /* false: its queue is full, to be tried again. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * query.h - questions to control sockets of other processes: any number at a time, each to its own socket, none waiting for another.
+ * query.h - questions to control sockets of other processes, and of observers to exports: any number at a time, each to its own socket, none waiting for another.
  *
  * Blocks the calling thread until all are answered or the deadline has passed; no lock, no state between calls, nothing of CUDA.
  */
@@ -13,7 +13,8 @@
 struct share_query {
     /* The caller's. */
     const char *path;
-    struct wire_message question; /* a controller's; its request number is set here */
+    struct wire_message question; /* a controller's, or an observer's; its request number is set here */
+    bool is_observer;             /* the socket is of an export, and HELLO comes first, whose WELCOME is the first answer */
     /* Each answer, of a type that belongs to the question, the last one too, but no refusal. false: it does not belong there, which ends
        the query with WEIR_PROTOCOL. NULL: nobody cares for them. */
     bool (*take)(struct share_query *query, const struct wire_message *answer);
@@ -22,13 +23,13 @@ struct share_query {
     /* How it ended. WEIR_OK; WEIR_GONE (nobody listens there, or it died), WEIR_TIMEOUT, WEIR_REFUSED (credentials, another version),
        WEIR_PROTOCOL, WEIR_NO_HOST_MEMORY, or the status with which the process denied it. */
     weir_status status;
-    char text[WIRE_TEXT_SIZE]; /* why, with the path, or in the words of the process that denied it; "" with WEIR_OK */
+    char text[SHARE_PATH_SIZE + WIRE_TEXT_SIZE]; /* why, with the path, or in the words of the process that denied it; "" with WEIR_OK */
     int pid;                   /* of the listening process in this PID namespace; 0: it is in another one, or not reached */
     unsigned uid;
 
     /* query.c's own. */
     int fd;
-    bool is_sent, is_over;
+    bool is_sent, is_over, is_welcome;
 };
 
 /* Asks one of them now, and waits for nothing; its answer is for share_queries_run(), which must follow. */

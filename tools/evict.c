@@ -16,7 +16,7 @@ static const struct command_option options[] = {
                      .placeholder = "SECONDS",
                      .low = 0.01,
                      .high = 3600,
-                     .help = "how long to wait for each exporter (default: 5)"},
+                     .help = "how long to wait for all exporters together (default: 5)"},
     {0},
 };
 
@@ -39,21 +39,18 @@ struct outcome {
     bool is_unknown; /* some exporter did not answer, or refused to */
 };
 
-static void evict_at(const char *socket, int pid, unsigned timeout_ms, bool is_named, struct outcome *outcome)
+static void tell(const struct observed_socket *answer, int pid, bool is_named, struct outcome *outcome)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    struct observed_export seen;
-    weir_status status = observe_evict(socket, pid, timeout_ms, &error, &seen);
-    if (status == WEIR_OK) {
-        printf("%s: process %d is cut off from pool '%s' of process %d; what it maps stays out of use until it is dead\n", socket, pid,
-               seen.pool, seen.pid);
+    if (answer->status == WEIR_OK) {
+        printf("%s: process %d is cut off from pool '%s' of process %d; what it maps stays out of use until it is dead\n", answer->path, pid,
+               answer->seen.pool, answer->seen.pid);
         outcome->evicted++;
         return;
     }
     /* Where every socket is asked, those of dead exporters and those that do not know the process are no news. */
-    bool is_no_news = status == WEIR_NOT_FOUND || status == WEIR_GONE;
+    bool is_no_news = answer->status == WEIR_NOT_FOUND || answer->status == WEIR_GONE;
     if (is_named || !is_no_news)
-        complain("evict: %s", error.text);
+        complain("evict: %s", answer->text);
     outcome->is_unknown = outcome->is_unknown || !is_no_news;
 }
 
@@ -69,8 +66,10 @@ static int run(const struct command_call *call)
         complain("evict: %s", error.text);
         return EXIT_TROUBLE;
     }
+    struct wire_message question = {.type = WIRE_EVICT, .u.evict.pid = pid};
+    observe_ask(&sockets, &question, observe_timeout(&call->options[OPT_TIMEOUT]));
     for (size_t i = 0; i < sockets.count; i++)
-        evict_at(sockets.items[i].path, pid, observe_timeout(&call->options[OPT_TIMEOUT]), call->count > 1, &outcome);
+        tell(&sockets.items[i], pid, call->count > 1, &outcome);
     observe_complain_denials("evict", &sockets);
     observe_sockets_free(&sockets);
     if (outcome.evicted == 0)

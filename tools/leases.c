@@ -21,7 +21,7 @@ static const struct command_option options[] = {
                      .placeholder = "SECONDS",
                      .low = 0.01,
                      .high = 3600,
-                     .help = "how long to wait for each exporter (default: 5)"},
+                     .help = "how long to wait for all exporters together (default: 5)"},
     {0},
 };
 
@@ -36,14 +36,6 @@ static const char *const hold_names[] = {
     [WIRE_HOLD_LEASED] = "leased",
     [WIRE_HOLD_RELEASING] = "releasing",
     [WIRE_HOLD_MAPPED] = "mapped",
-};
-
-/* What one socket answered. */
-struct answer {
-    const char *socket;
-    weir_status status;
-    weir_error error;
-    struct observed_export seen; /* on WEIR_OK */
 };
 
 /* In words ------------------------------------------------------------------------------------------------------------------------------- */
@@ -115,15 +107,23 @@ static void print_export(const char *socket, const struct observed_export *seen)
     table_print(&table, stdout);
 }
 
-static void print_answer(const struct answer *answer, bool is_first)
+static void print_answers(const struct observed_sockets *sockets)
 {
-    if (answer->status != WEIR_OK) {
-        complain("leases: %s", answer->error.text);
-        return;
+    bool is_first = true;
+    for (size_t i = 0; i < sockets->count; i++) {
+        const struct observed_socket *answer = &sockets->items[i];
+        if (answer->status != WEIR_OK) {
+            complain("leases: %s", answer->text);
+            continue;
+        }
+        if (!is_first)
+            putchar('\n');
+        is_first = false;
+        print_export(answer->path, &answer->seen);
     }
-    if (!is_first)
-        putchar('\n');
-    print_export(answer->socket, &answer->seen);
+    observe_complain_denials("leases", sockets);
+    if (sockets->count == 0)
+        puts("No pool is shared here: there is no socket in $XDG_RUNTIME_DIR/weir/share, nor in " SHARE_SYSTEM_DIRECTORY ".");
 }
 
 /* As JSON -------------------------------------------------------------------------------------------------------------------------------- */
@@ -166,14 +166,14 @@ static void json_importer(struct json *json, const struct observed_importer *imp
     json_end(json);
 }
 
-static void json_answer(struct json *json, const struct answer *answer)
+static void json_answer(struct json *json, const struct observed_socket *answer)
 {
     const struct observed_export *seen = &answer->seen;
     json_object(json, NULL);
-    json_string(json, "socket", answer->socket);
+    json_string(json, "socket", answer->path);
     json_string(json, "status", weir_status_name(answer->status));
     if (answer->status != WEIR_OK) {
-        json_string(json, "reason", answer->error.text);
+        json_string(json, "reason", answer->text);
         json_end(json);
         return;
     }
@@ -200,53 +200,40 @@ static void json_denials(struct json *json, const struct observed_sockets *socke
     json_end(json);
 }
 
-/* The command ---------------------------------------------------------------------------------------------------------------------------- */
-
-/* Asks one export and prints what it said; json is NULL for words. Returns its exit status. */
-static int ask(const char *socket, unsigned timeout_ms, struct json *json, bool *is_first)
+static void print_json(const struct observed_sockets *sockets, int worst)
 {
-    struct answer answer = {.socket = socket};
-    answer.status = observe_export(socket, timeout_ms, &answer.error, &answer.seen);
-    if (json)
-        json_answer(json, &answer);
-    else
-        print_answer(&answer, *is_first);
-    if (answer.status == WEIR_OK)
-        *is_first = false;
-    observe_free(&answer.seen);
-    return observe_exit(answer.status);
+    struct json json = JSON_INIT(stdout);
+    json_object(&json, NULL);
+    json_array(&json, "exports");
+    for (size_t i = 0; i < sockets->count; i++)
+        json_answer(&json, &sockets->items[i]);
+    json_end(&json);
+    json_denials(&json, sockets);
+    json_uint(&json, "status", (uint64_t)worst);
+    json_end(&json);
 }
+
+/* The command ---------------------------------------------------------------------------------------------------------------------------- */
 
 static int run(const struct command_call *call)
 {
-    struct json document = JSON_INIT(stdout);
-    struct json *json = call->options[OPT_JSON].given ? &document : NULL;
+    static const struct wire_message list = {.type = WIRE_LIST};
     struct observed_sockets sockets;
     weir_error error = WEIR_ERROR_INIT;
     if (observe_sockets(call->count, call->operands, &error, &sockets) != WEIR_OK) {
         complain("leases: %s", error.text);
         return EXIT_TROUBLE;
     }
-    if (json) {
-        json_object(json, NULL);
-        json_array(json, "exports");
-    }
+    observe_ask(&sockets, &list, observe_timeout(&call->options[OPT_TIMEOUT]));
     int worst = EXIT_GOOD;
-    bool is_first = true;
     for (size_t i = 0; i < sockets.count; i++) {
-        int status = ask(sockets.items[i].path, observe_timeout(&call->options[OPT_TIMEOUT]), json, &is_first);
+        int status = observe_exit(sockets.items[i].status);
         worst = status > worst ? status : worst;
     }
-    if (json) {
-        json_end(json);
-        json_denials(json, &sockets);
-        json_uint(json, "status", (uint64_t)worst);
-        json_end(json);
-    } else {
-        observe_complain_denials("leases", &sockets);
-        if (sockets.count == 0)
-            puts("No pool is shared here: there is no socket in $XDG_RUNTIME_DIR/weir/share, nor in " SHARE_SYSTEM_DIRECTORY ".");
-    }
+    if (call->options[OPT_JSON].given)
+        print_json(&sockets, worst);
+    else
+        print_answers(&sockets);
     observe_sockets_free(&sockets);
     return worst;
 }
@@ -258,7 +245,7 @@ const struct command command_leases = {
     .operands_max = INT_MAX,
     .details =
         "Asks the exporters that listen at each SOCKET (a name or a path, as the policy's share.socket), or without any at all sockets\n"
-        "in $XDG_RUNTIME_DIR/weir/share and " SHARE_SYSTEM_DIRECTORY ", who imports their pools. STATE is connected, hung (a\n"
+        "in $XDG_RUNTIME_DIR/weir/share (root: /run/user/*/weir/share too) and " SHARE_SYSTEM_DIRECTORY ", who imports their pools. STATE is connected, hung (a\n"
         "producer waited for it in vain) or evicted (also: cut off; its blocks stay out of use until it is dead). HOLD is leased,\n"
         "releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7 of a ring.\n"
         "Only root and the exporter's own user may ask.\n"

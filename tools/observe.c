@@ -5,16 +5,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "lib/error.h"
+#include "lib/service.h"
+#include "share/directory.h"
 
 #define TIMEOUT_DEFAULT_MS 5000
 
@@ -26,7 +24,9 @@ static void add_socket(struct observed_sockets *sockets, const char *path)
         sockets->room = sockets->room ? 2 * sockets->room : 16;
         sockets->items = must(realloc(sockets->items, sockets->room * sizeof sockets->items[0]));
     }
-    snprintf(sockets->items[sockets->count++].path, SHARE_PATH_SIZE, "%s", path);
+    struct observed_socket *socket = &sockets->items[sockets->count++];
+    *socket = (struct observed_socket){.status = WEIR_OK};
+    snprintf(socket->path, sizeof socket->path, "%s", path);
 }
 
 static int by_path(const void *a, const void *b)
@@ -59,10 +59,21 @@ static void add_directory(struct observed_sockets *sockets, const char *director
         qsort(sockets->items + first, sockets->count - first, sizeof sockets->items[0], by_path);
 }
 
+/* Every socket of an export that may be asked: users' own, then those that others connect to. */
+static void add_all(struct observed_sockets *sockets)
+{
+    char(*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    share_export_sockets(&paths, &count);
+    for (size_t i = 0; i < count; i++)
+        add_socket(sockets, paths[i]);
+    free(paths);
+    add_directory(sockets, SHARE_SYSTEM_DIRECTORY);
+}
+
 weir_status observe_sockets(int count, char *const *operands, weir_error *error, struct observed_sockets *sockets)
 {
     struct observed_sockets found = {0};
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
     char path[SHARE_PATH_SIZE];
     for (int i = 0; i < count; i++) {
         weir_status status = share_path(operands[i], false, false, error, path);
@@ -72,112 +83,26 @@ weir_status observe_sockets(int count, char *const *operands, weir_error *error,
         }
         add_socket(&found, path);
     }
-    if (count == 0) {
-        int len = runtime && runtime[0] == '/' ? snprintf(path, sizeof path, "%s/weir/share", runtime) : 0;
-        if (len > 0 && (size_t)len < sizeof path)
-            add_directory(&found, path);
-        add_directory(&found, SHARE_SYSTEM_DIRECTORY);
-    }
+    if (count == 0)
+        add_all(&found);
     *sockets = found;
     return WEIR_OK;
 }
 
+static void forget(struct observed_export *seen)
+{
+    for (size_t i = 0; i < seen->count; i++)
+        free(seen->importers[i].holds);
+    free(seen->importers);
+    *seen = (struct observed_export){0};
+}
+
 void observe_sockets_free(struct observed_sockets *sockets)
 {
+    for (size_t i = 0; i < sockets->count; i++)
+        forget(&sockets->items[i].seen);
     free(sockets->items);
     *sockets = (struct observed_sockets){0};
-}
-
-/* One conversation ----------------------------------------------------------------------------------------------------------------------- */
-
-struct conversation {
-    const char *path;
-    int fd;
-    uint64_t deadline; /* CLOCK_MONOTONIC, milliseconds */
-    weir_error *error;
-};
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* Waits for one packet. Observers are sent no descriptors. */
-static weir_status receive_packet(const struct conversation *with, unsigned char bytes[WIRE_SIZE_MAX], size_t *len)
-{
-    for (;;) {
-        int passed = -1;
-        enum share_io io = share_receive(with->fd, bytes, WIRE_SIZE_MAX, len, &passed);
-        if (passed >= 0) {
-            close(passed);
-            io = SHARE_BROKEN;
-        }
-        if (io == SHARE_DONE && now_ms() < with->deadline)
-            return WEIR_OK;
-        if (io == SHARE_CLOSED)
-            return weir__fail(with->error, WEIR_GONE, "%s: the exporter closed the connection", with->path);
-        if (io == SHARE_BROKEN)
-            return weir__fail(with->error, WEIR_PROTOCOL, "%s: what listens there is no exporter of Weir", with->path);
-        struct pollfd readable = {.fd = with->fd, .events = POLLIN};
-        uint64_t now = now_ms();
-        if (now >= with->deadline || poll(&readable, 1, (int)(with->deadline - now)) == 0)
-            return weir__fail(with->error, WEIR_TIMEOUT, "%s: the exporter does not answer: is it stopped? --timeout gives it more time",
-                              with->path);
-    }
-}
-
-static weir_status receive(const struct conversation *with, uint32_t request, struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    uint16_t version = 0;
-    size_t len;
-    weir_status status = receive_packet(with, bytes, &len);
-    if (status != WEIR_OK)
-        return status;
-    enum wire_fault fault = wire_decode(bytes, len, message, &version);
-    if (fault == WIRE_OTHER_VERSION)
-        return weir__fail(with->error, WEIR_REFUSED, "%s: the exporter speaks version %u of the protocol, this command version %d: use "
-                                                     "the weir of its release",
-                          with->path, version, WIRE_VERSION);
-    if (fault == WIRE_GOOD && message->type == WIRE_REFUSED)
-        return weir__fail(with->error, (weir_status)message->u.refused.status, "%s: %s", with->path, message->u.refused.text);
-    if (fault != WIRE_GOOD || wire_sender(message->type) != WIRE_EXPORTER_SENDS || message->request != request)
-        return weir__fail(with->error, WEIR_PROTOCOL, "%s: what listens there does not keep to the protocol of Weir", with->path);
-    return WEIR_OK;
-}
-
-static weir_status ask(const struct conversation *with, const struct wire_message *question, struct wire_message *answer)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    /* Two small packets always fit, and who refuses us may have closed before he read: what he said is still to be received. */
-    share_send(with->fd, bytes, wire_encode(question, bytes), -1);
-    return receive(with, question->request, answer);
-}
-
-/* Connects and says hello. *with: its fd is to be closed. */
-static weir_status begin(const char *path, unsigned timeout_ms, weir_error *error, struct conversation *with, struct observed_export *seen)
-{
-    struct wire_message hello = {.type = WIRE_HELLO, .request = 1, .u.hello = {WIRE_ROLE_OBSERVER, "weir"}}, welcome = {0};
-    *with = (struct conversation){.path = path, .fd = -1, .deadline = now_ms() + timeout_ms, .error = error};
-    weir_status status = share_connect(path, timeout_ms, error, &with->fd);
-    if (status == WEIR_OK)
-        status = ask(with, &hello, &welcome);
-    if (status == WEIR_OK && welcome.type != WIRE_WELCOME)
-        status = weir__fail(error, WEIR_PROTOCOL, "%s: what listens there answered HELLO with %s", path, wire_type_name(welcome.type));
-    if (status != WEIR_OK)
-        return status;
-    *seen = (struct observed_export){.pid = welcome.u.welcome.pid, .epoch = welcome.u.welcome.epoch};
-    memcpy(seen->pool, welcome.u.welcome.pool, sizeof seen->pool);
-    memcpy(seen->uuid, welcome.u.welcome.uuid, sizeof seen->uuid);
-    return WEIR_OK;
-}
-
-static void end(struct conversation *with)
-{
-    if (with->fd >= 0)
-        close(with->fd);
 }
 
 /* Who holds what ------------------------------------------------------------------------------------------------------------------------- */
@@ -218,70 +143,45 @@ static void add_hold(struct observed_importer *importer, const struct wire_messa
     memcpy(hold->name, message->u.holds.name, sizeof hold->name);
 }
 
-/* One message of the answer to LIST. false: it does not belong there. */
-static bool take_answer(struct observed_export *seen, const struct wire_message *message)
+static void begin(struct observed_export *seen, const struct wire_message *welcome)
 {
+    forget(seen);
+    seen->pid = welcome->u.welcome.pid;
+    seen->epoch = welcome->u.welcome.epoch;
+    memcpy(seen->pool, welcome->u.welcome.pool, sizeof seen->pool);
+    memcpy(seen->uuid, welcome->u.welcome.uuid, sizeof seen->uuid);
+}
+
+static bool take(struct share_query *query, const struct wire_message *message)
+{
+    struct observed_export *seen = query->data;
     struct observed_importer *latest = seen->count ? &seen->importers[seen->count - 1] : NULL;
-    if (message->type == WIRE_IMPORTER) {
+    if (message->type == WIRE_WELCOME) {
+        begin(seen, message);
+    } else if (message->type == WIRE_IMPORTER) {
         add_importer(seen, message);
-        return true;
+    } else if (message->type == WIRE_HOLDS) {
+        if (!latest || message->u.holds.pid != latest->pid)
+            return false;
+        add_hold(latest, message);
     }
-    if (message->type != WIRE_HOLDS || !latest || message->u.holds.pid != latest->pid)
-        return false;
-    add_hold(latest, message);
     return true;
 }
 
-static weir_status list(const struct conversation *with, struct observed_export *seen)
+/* Asking --------------------------------------------------------------------------------------------------------------------------------- */
+
+void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms)
 {
-    struct wire_message question = {.type = WIRE_LIST, .request = 2}, answer = {0};
-    weir_status status = ask(with, &question, &answer);
-    while (status == WEIR_OK && answer.type != WIRE_DONE) {
-        if (!take_answer(seen, &answer))
-            return weir__fail(with->error, WEIR_PROTOCOL, "%s: what listens there answered LIST with %s", with->path,
-                              wire_type_name(answer.type));
-        status = receive(with, question.request, &answer);
+    struct share_query *queries = must(calloc(sockets->count + 1, sizeof *queries));
+    for (size_t i = 0; i < sockets->count; i++)
+        queries[i] = (struct share_query){
+            .path = sockets->items[i].path, .question = *question, .is_observer = true, .take = take, .data = &sockets->items[i].seen};
+    share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * UINT64_C(1000000), NULL);
+    for (size_t i = 0; i < sockets->count; i++) {
+        sockets->items[i].status = queries[i].status;
+        memcpy(sockets->items[i].text, queries[i].text, sizeof sockets->items[i].text);
     }
-    return status;
-}
-
-weir_status observe_export(const char *path, unsigned timeout_ms, weir_error *error, struct observed_export *seen)
-{
-    struct conversation with;
-    struct observed_export found = {0};
-    weir_status status = begin(path, timeout_ms, error, &with, &found);
-    if (status == WEIR_OK)
-        status = list(&with, &found);
-    end(&with);
-    if (status == WEIR_OK)
-        *seen = found;
-    else
-        observe_free(&found);
-    return status;
-}
-
-void observe_free(struct observed_export *seen)
-{
-    for (size_t i = 0; i < seen->count; i++)
-        free(seen->importers[i].holds);
-    free(seen->importers);
-    *seen = (struct observed_export){0};
-}
-
-weir_status observe_evict(const char *path, int pid, unsigned timeout_ms, weir_error *error, struct observed_export *seen)
-{
-    struct wire_message question = {.type = WIRE_EVICT, .request = 2, .u.evict.pid = pid}, answer = {0};
-    struct conversation with;
-    struct observed_export found = {0};
-    weir_status status = begin(path, timeout_ms, error, &with, &found);
-    if (status == WEIR_OK)
-        status = ask(&with, &question, &answer);
-    if (status == WEIR_OK && answer.type != WIRE_DONE)
-        status = weir__fail(error, WEIR_PROTOCOL, "%s: what listens there answered EVICT with %s", path, wire_type_name(answer.type));
-    end(&with);
-    if (status == WEIR_OK)
-        *seen = found;
-    return status;
+    free(queries);
 }
 
 /* What both subcommands do --------------------------------------------------------------------------------------------------------------- */

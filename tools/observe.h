@@ -2,7 +2,7 @@
 /*
  * observe.h - what exports tell who looks at them: who holds what of their pools; and evicting who holds it.
  *
- * One connection for each question, as an observer: nothing is imported, and no GPU is needed. Main thread only.
+ * One connection to each, as an observer, all at once: nothing is imported, and no GPU is needed. Main thread only.
  */
 #ifndef WEIR_OBSERVE_H
 #define WEIR_OBSERVE_H
@@ -11,8 +11,7 @@
 #include <stdint.h>
 
 #include "lib/weir.h"
-#include "share/socket.h"
-#include "share/wire.h"
+#include "share/query.h"
 #include "tools/command.h"
 
 /* One lease of an importer, or one block that it maps without a lease. */
@@ -44,9 +43,12 @@ struct observed_export {
     struct observed_importer *importers;
 };
 
-/* One socket to be asked. */
+/* One socket to be asked, and what was answered there. */
 struct observed_socket {
     char path[SHARE_PATH_SIZE];
+    weir_status status; /* as of share/query.h */
+    char text[sizeof(((struct share_query *)NULL)->text)]; /* why */
+    struct observed_export seen; /* as much of it as came, with WEIR_OK all */
 };
 
 /* A directory of sockets that cannot be listed: what lies there is not known. */
@@ -60,24 +62,17 @@ struct observed_sockets {
     size_t count, room;
     struct observed_socket *items;
     size_t denial_count;
-    struct observed_denial denials[2];
+    struct observed_denial denials[1];
 };
 
-/* The sockets of the operands, names or paths as in share.socket; or, with none, all that lie in the directories of sockets.
+/* The sockets of the operands, names or paths as in share.socket; or, with none, all that lie where exports of this user listen (root: of
+   any), or of any in the system's directory.
    WEIR_INVALID: an operand is neither; the error says which. */
 weir_status observe_sockets(int count, char *const *operands, weir_error *error, struct observed_sockets *sockets);
 void observe_sockets_free(struct observed_sockets *sockets);
 
-/*
- * Asks the export at the path who holds what. *seen: observe_free() it. All together takes timeout_ms at most.
- * WEIR_GONE (nobody listens there), WEIR_REFUSED, WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_INVALID, WEIR_NO_HOST_MEMORY.
- */
-weir_status observe_export(const char *path, unsigned timeout_ms, weir_error *error, struct observed_export *seen);
-void observe_free(struct observed_export *seen);
-
-/* Has the export evict the importers that this process is. *seen: who the exporter is, without importers; nothing to be freed.
-   WEIR_NOT_FOUND (it is none there), else as above. */
-weir_status observe_evict(const char *path, int pid, unsigned timeout_ms, weir_error *error, struct observed_export *seen);
+/* Asks all exports at once: LIST, who holds what; or EVICT, which leaves `importers` empty. All together takes timeout_ms at most. */
+void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms);
 
 /* The exit status that stands for what one export answered: EXIT_FAILED where nobody listens, or the process is not known. */
 int observe_exit(weir_status status);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "share/directory.h"
 #include "share/socket.h"
 #include "tests/support/suite.h"
 
@@ -320,6 +321,43 @@ START_TEST(runtime_directory_of_another_user_is_ignored)
     ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
     ck_assert_int_eq(share_path("frames", true, false, &error, found), WEIR_INVALID);
     ck_assert_int_eq(chown(directory, geteuid(), (gid_t)-1), 0);
+}
+END_TEST
+
+/* As `weir ps` finds processes. */
+START_TEST(root_finds_exports_of_all_users_and_a_user_his_own)
+{
+    static const char *const homes[] = { "/run/user/54321", "/run/user/0" };
+    char made[2][SHARE_PATH_SIZE], (*paths)[SHARE_PATH_SIZE], command[PATH_MAX];
+    struct share_listener listeners[2];
+    size_t count;
+    if (!hide_run())
+        return;
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "mkdir -p -m 0700 %s && cd %s && mkdir -m 0700 weir weir/share", homes[i], homes[i]);
+        ck_assert_int_eq(system(command), 0);
+        snprintf(made[i], sizeof made[i], "%s/weir/share/frames", homes[i]);
+        listeners[i] = listen_at(made[i]);
+    }
+    ck_assert_int_eq(system("chown -R 54321 /run/user/54321"), 0);
+    share_export_sockets(&paths, &count);
+    ck_assert_uint_eq(count, 2);
+    ck_assert_str_eq(paths[0], made[1]);
+    ck_assert_str_eq(paths[1], made[0]);
+    free(paths);
+    setenv("XDG_RUNTIME_DIR", homes[1], 1); /* by two names it is listed once */
+    share_export_sockets(&paths, &count);
+    ck_assert_uint_eq(count, 2);
+    free(paths);
+    unsetenv("XDG_RUNTIME_DIR");
+    ck_assert_int_eq(seteuid(OTHER_USER), 0);
+    share_export_sockets(&paths, &count);
+    ck_assert_uint_eq(count, 1);
+    ck_assert_str_eq(paths[0], made[0]);
+    free(paths);
+    ck_assert_int_eq(seteuid(0), 0);
+    for (int i = 0; i < 2; i++)
+        share_listener_close(&listeners[i]);
 }
 END_TEST
 
@@ -906,6 +944,7 @@ int main(void)
     tcase_add_test(paths, directory_of_another_user_is_refused);
     tcase_add_loop_test(paths, directories_that_are_not_the_users_alone_are_refused_on_both_sides, 0, sizeof traps / sizeof traps[0]);
     tcase_add_test(paths, runtime_directory_of_another_user_is_ignored);
+    tcase_add_test(paths, root_finds_exports_of_all_users_and_a_user_his_own);
     TCase *listening = add_case(suite, "listening");
     tcase_add_test(listening, socket_has_the_mode_asked_for_whatever_the_umask);
     tcase_add_test(listening, closing_leaves_nothing_behind);
