@@ -33,6 +33,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/open.c \
 	%reldir%/order.c \
 	%reldir%/order.h \
+	%reldir%/other_end.c \
+	%reldir%/other_end.h \
 	%reldir%/outbox.c \
 	%reldir%/outbox.h \
 	%reldir%/process.c \

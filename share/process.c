@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "share/other_end.h"
 
 /* Newer than the headers of many systems. */
 #ifndef SO_PEERPIDFD
@@ -77,7 +78,7 @@ static bool has_hung_up(int socket)
 /*
  * For kernels before 6.5, from the pid alone. Between the connection and pidfd_open() the process may have died and its pid be another
  * process's. A death closes the socket, so one that is still connected afterwards says that the process is the one that connected, unless a
- * child of it has the socket too. For that case a process is refused that started after this call began.
+ * child of it has the socket too. For that case a process is refused that started after this call began, or that has not the other end.
  */
 static int open_by_pid(int socket, const struct share_process *process, uint64_t asked_at)
 {
@@ -86,7 +87,7 @@ static int open_by_pid(int socket, const struct share_process *process, uint64_t
     if (pidfd < 0)
         return -1;
     fcntl(pidfd, F_SETFD, FD_CLOEXEC);
-    if (read_start(process->pid, &start) && start <= asked_at && !has_hung_up(socket))
+    if (read_start(process->pid, &start) && start <= asked_at && !has_hung_up(socket) && !share_lacks_other_end(process->pid, socket))
         return pidfd;
     close(pidfd);
     errno = ESRCH;

@@ -24,7 +24,8 @@ struct share_process {
 };
 
 /* Who connected, as of then: SO_PEERCRED, SO_PEERGROUPS, and SO_PEERPIDFD, else pidfd_open() with checks that the pid still is the process
-   that connected. WEIR_REFUSED: it is in a PID namespace that this process cannot see. WEIR_GONE: it is dead already. WEIR_NO_HOST_MEMORY. */
+   that connected (one of which has to see its descriptors: root sees those of all users). WEIR_REFUSED: it is in a PID namespace that this
+   process cannot see. WEIR_GONE: it is dead already. WEIR_NO_HOST_MEMORY. */
 weir_status share_process_of(int socket, weir_error *error, struct share_process *process);
 void share_process_close(struct share_process *process);
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -200,6 +202,60 @@ START_TEST(zombie_is_gone_or_seen_dead)
         ck_assert_int_eq(status, WEIR_GONE);
     }
     end_child(child);
+    close(fd);
+}
+END_TEST
+
+/* A process with that pid, which nobody has. -1: this user may not choose, or somebody was faster. */
+static pid_t fork_as(pid_t pid)
+{
+    struct clone_args arguments = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1 };
+    pid_t made = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+    if (made == 0) {
+        close_sockets();
+        pause();
+        _exit(0);
+    }
+    return made;
+}
+
+/* It connects, and leaves its socket to a child of its own. Returns that one's pid. */
+static pid_t connect_and_die(pid_t *pid)
+{
+    pid_t heir;
+    int tell[2];
+    ck_assert_int_eq(pipe(tell), 0);
+    *pid = fork();
+    if (*pid == 0) {
+        int connected;
+        if (share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK)
+            _exit(1);
+        if ((heir = fork()) == 0) {
+            pause();
+            _exit(0);
+        }
+        _exit(write(tell[1], &heir, sizeof heir) == sizeof heir ? 0 : 1);
+    }
+    ck_assert_int_eq(read(tell[0], &heir, sizeof heir), sizeof heir);
+    ck_assert_int_eq(waitpid(*pid, NULL, 0), *pid);
+    close(tell[0]);
+    close(tell[1]);
+    return heir;
+}
+
+START_TEST(process_that_got_the_pid_of_a_dead_one_is_not_taken_for_it)
+{
+    struct share_process process;
+    pid_t pid, heir = connect_and_die(&pid), made = fork_as(pid);
+    int fd = accept_child();
+    if (made > 0) {
+        weir_status status = share_process_of(fd, NULL, &process);
+        ck_assert(status == WEIR_GONE || (status == WEIR_OK && is_dead(&process, 0)));
+        if (status == WEIR_OK)
+            share_process_close(&process);
+        end_child(made);
+    }
+    kill(heir, SIGKILL);
     close(fd);
 }
 END_TEST
@@ -404,6 +460,7 @@ int main(void)
     tcase_add_test(process, pidfd_is_closed_by_exec_and_closed_at_last);
     tcase_add_test(process, process_that_died_before_it_was_looked_at_is_gone_or_seen_dead);
     tcase_add_test(process, zombie_is_gone_or_seen_dead);
+    tcase_add_test(process, process_that_got_the_pid_of_a_dead_one_is_not_taken_for_it);
     tcase_add_test(process, process_of_a_namespace_that_cannot_be_seen_is_refused);
     tcase_add_test(process, what_is_no_unix_socket_is_refused);
     tcase_add_test(process, groups_are_those_that_the_process_had_when_it_connected);
