@@ -122,8 +122,9 @@ static weir_import *new_import(weir *w, const char *socket, const weir_import_op
     if (!i)
         return NULL;
     share_cond_init(&i->changed);
-    pthread_mutex_init(&i->mapping_lock, NULL);
-    pthread_mutex_init(&i->lock, NULL);
+    share_mutex_init(&i->mapping_lock);
+    share_mutex_init(&i->lock);
+    i->spin = share_spin_time();
     i->w = w;
     i->gpu = w->gpu;
     i->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

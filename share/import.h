@@ -124,6 +124,7 @@ struct weir_import {
     char socket[SHARE_PATH_SIZE]; /* as the application calls it */
     unsigned timeout_ms;
     bool host_waits;
+    uint64_t spin; /* nanoseconds. Fixed after open */
     struct weir__job job;
 
     pthread_mutex_t mapping_lock;

@@ -474,8 +474,6 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (slot->awaited & UINT64_C(1) << i)
             share_ring_feed(ring->readers[i]);
-    if (slot->awaited) /* some reader has to be heard before it can get the frame */
-        share_serve_hand_back(ring->e);
     share_ring_settle(ring, slot);
     pthread_mutex_unlock(&ring->e->lock);
     return WEIR_OK;

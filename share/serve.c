@@ -4,6 +4,7 @@
 #include "share/serve.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -15,7 +16,7 @@
 #define EVENTS_MAX 32
 #define ROUNDS_MAX 64 /* of reading: more than a socket holds */
 #define TIMER_SLACK 1000UL /* nanoseconds */
-#define HAND_BACK UINT64_C(500000) /* nanoseconds after the last take, when the service thread takes over */
+#define HAND_BACK UINT64_C(250000) /* nanoseconds after the last take, when the service thread takes over */
 /* Nanoseconds between two looks at releases that are still to come to pass: a part of the time since the last news of one, in bounds. */
 #define POLL_PART 16
 #define POLL_SHORTEST UINT64_C(20000)
@@ -139,15 +140,6 @@ bool share_serve_begin(weir_export *e)
     return now - e->served_at >= SHARE_SERVE_AGAIN;
 }
 
-void share_serve_hand_back(weir_export *e)
-{
-    if (!e->is_gate_closed || e->has_waiter)
-        return;
-    set_gate(e, false);
-    if (e->waits_since)
-        weir__service_wake(&e->job, 0);
-}
-
 void share_serve_stir(weir_export *e)
 {
     if (e->is_asleep && !e->is_woken)
@@ -185,6 +177,8 @@ void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline)
     pthread_mutex_unlock(&e->lock);
     if (sleeps)
         sleep_until(e, until);
+    else
+        sched_yield(); /* a reader may want this very CPU */
     share_serve(e, false);
     pthread_mutex_lock(&e->lock);
     eventfd_t wakes;

@@ -29,8 +29,6 @@ uint64_t share_serve_turn(weir_export *e);
 
 /* A producer is here: from now on it serves. Returns whether it is time to do so in passing. */
 bool share_serve_begin(weir_export *e);
-/* A reader waits for something that no producer waits for. */
-void share_serve_hand_back(weir_export *e);
 /* Serves, once there is something to do; until the deadline at most, the lock let go meanwhile. since: when the waiting began. */
 void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline);
 /* Who waits looks again at what it waits for. */

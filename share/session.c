@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,16 @@ void share_session_drain(struct share_session *session)
     share_session_watch(session);
 }
 
+/* Does not sleep before `awake`. */
+static void poll_until(struct pollfd *fds, nfds_t count, uint64_t awake, uint64_t deadline)
+{
+    int ready = 0;
+    while ((ready = poll(fds, count, 0)) == 0 && weir__service_now() < weir__service_earlier(awake, deadline))
+        sched_yield(); /* the exporter may want this very CPU */
+    if (ready == 0)
+        poll(fds, count, milliseconds_until(deadline));
+}
+
 /* Waits for the socket, for all who wait. The lock is let go meanwhile. */
 static void pump(struct share_session *session, uint64_t deadline)
 {
@@ -163,11 +174,12 @@ static void pump(struct share_session *session, uint64_t deadline)
     i->pumps++;
     share_session_watch(session);
     pthread_mutex_unlock(&i->lock);
-    poll(ready, 2, milliseconds_until(deadline));
+    poll_until(ready, 2, weir__service_now() + i->spin, deadline);
     pthread_mutex_lock(&i->lock);
     i->is_pumping = false;
     eventfd_t wakes;
-    eventfd_read(i->wake_fd, &wakes);
+    if (ready[1].revents)
+        eventfd_read(i->wake_fd, &wakes);
     share_session_drain(session);
     pthread_cond_broadcast(&i->changed);
 }
