@@ -157,15 +157,26 @@ void weir__pool_count_live(weir_pool *pool, int64_t bytes)
     weir__pool_raise_high(pool, atomic_load_explicit(&pool->taken, memory_order_relaxed));
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 struct weir__held weir__pool_held(weir_pool *pool)
 {
+    uint64_t before = atomic_load(&pool->taken);
     struct weir__cached cached = weir__streams_cached(pool->device, pool);
-    return (struct weir__held){
+    struct weir__held held = {
         .live = cached.live > 0 ? (uint64_t)cached.live : 0,
         .cached = cached.bytes + weir__orphans_bytes(pool->device, pool),
         .hits = cached.hits,
         .keeps = cached.keeps,
     };
+    /* What moves from one to the other while they are read is in both: together they are never more than there was at one moment. */
+    uint64_t after = atomic_load(&pool->taken), most = before > after ? before : after;
+    held.cached = smaller(held.cached, most);
+    held.live = smaller(held.live, most - held.cached);
+    return held;
 }
 
 int weir__pool_reset_peaks(weir_pool *pool)

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "lib/bias.h"
+#include "lib/stream.h"
 #include "tests/api/scene.h"
 #include "tests/support/ownership.h"
 
@@ -500,6 +501,42 @@ START_TEST(counts_never_fall_while_streams_are_closed)
 }
 END_TEST
 
+static void *take_stats(void *data)
+{
+    weir_stats **stats = data;
+    return weir_stats_take(scene.w, NULL, stats) == WEIR_OK ? NULL : stats;
+}
+
+/* While a snapshot waits for the lock of one cache, what was live when it began is freed into a cache that it comes to later. */
+START_TEST(snapshot_does_not_count_twice_what_moves_meanwhile)
+{
+    pthread_t thread;
+    void *ptrs[3], *failed;
+    weir_stats *stats;
+    scene_open("weir: 1\npools: { main: { max_size: 256MiB, small_below: 0, cache: { largest: 8MiB } } }\n");
+    weir_stream *later = scene_create(NULL), *held = scene_create(NULL);
+    for (size_t i = 0; i < 3; i++)
+        ptrs[i] = scene_malloc(later, 8 * MIB);
+    weir__bias_visit(&held->cache.lock);
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_stats, &stats), 0);
+    while (pthread_rwlock_trywrlock(&held->device->lock) == 0) { /* the snapshot has not begun */
+        pthread_rwlock_unlock(&held->device->lock);
+        sched_yield();
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* if it has not come to the lock by then, there is nothing to be seen */
+    for (size_t i = 0; i < 3; i++)
+        scene_free(later, ptrs[i]);
+    weir__bias_unlock(&held->cache.lock);
+    pthread_join(thread, &failed);
+    ck_assert_ptr_null(failed);
+    const weir_pool_stats *pool = weir_stats_pool(stats, 0);
+    ck_assert_uint_le(pool->live + pool->cached, 24 * MIB);
+    ck_assert_uint_eq(pool->used, 24 * MIB);
+    ck_assert_uint_eq(pool->reserved, 32 * MIB);
+    weir_stats_free(stats);
+}
+END_TEST
+
 /* Two streams, of which one is idle at a time, with room for half of one; now and then one is closed and another opened. */
 static void *use_in_turns(void *data)
 {
@@ -594,6 +631,7 @@ int main(void)
     tcase_add_loop_test(close, stream_that_a_thread_has_to_itself_can_be_closed_by_another, 0, 2);
     tcase_add_test(close, close_waits_for_a_flush_that_is_in_progress);
     tcase_add_test(close, counts_never_fall_while_streams_are_closed);
+    tcase_add_test(close, snapshot_does_not_count_twice_what_moves_meanwhile);
     tcase_add_test(close, room_moves_from_idle_streams_to_busy_ones_and_nothing_is_lost);
     tcase_add_test(close, raw_handle_works_while_its_stream_is_opened_and_closed);
     return suite_run(suite);
