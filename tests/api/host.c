@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What lib/attach.h has for hosts: one device of many, orphans, captures that only the host knows of, a cap, a list of all blocks. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "lib/attach.h"
@@ -162,6 +164,72 @@ START_TEST(device_is_not_looked_at_during_a_capture_of_the_host)
 }
 END_TEST
 
+/* Two devices and many orphans -------------------------------------------------------------------------------------------------------- */
+
+struct orphanage {
+    weir *w;
+    atomic_uint wrong;
+    atomic_bool is_over;
+};
+
+/* Each thread has a stream on each device, and gives up blocks of the one that the other's work could use. */
+static void *orphan_blocks(void *data)
+{
+    struct orphanage *orphanage = data;
+    for (unsigned round = 0; round < 60; round++)
+        for (int device = 0; device < 2; device++) {
+            weir_stream *s;
+            void *ptr;
+            if (weir_stream_create(orphanage->w, device, NULL, NULL, &s) != WEIR_OK) {
+                atomic_fetch_add(&orphanage->wrong, 1);
+                continue;
+            }
+            if (weir_stream_malloc(s, &ptr, round % 2 ? MIB(24) : KIB(64)) == WEIR_OK)
+                atomic_fetch_add(&orphanage->wrong, weir__block_orphan(orphanage->w, ptr, NULL) != WEIR_OK);
+            else
+                atomic_fetch_add(&orphanage->wrong, 1);
+            fixture_gpu()->delay(weir_stream_handle(s), 100000);
+            weir_stream_close(s);
+        }
+    return NULL;
+}
+
+static void *trim_and_capture(void *data)
+{
+    struct orphanage *orphanage = data;
+    while (!atomic_load(&orphanage->is_over))
+        for (int device = 0; device < 2; device++) {
+            weir__captures_begin();
+            weir__captures_end();
+            weir_pool_trim(fixture_pool(orphanage->w, "a", device), 0, NULL, NULL);
+        }
+    return NULL;
+}
+
+/* The orphans alone would fill the devices many times over. */
+START_TEST(orphans_of_many_threads_and_two_devices_all_go_back)
+{
+    struct orphanage orphanage = { .is_over = false };
+    pthread_t threads[3], trimmer;
+    fixture_machine("devices=2,memory=512MiB");
+    orphanage.w = fixture_open("weir: 1\npools: { a: { devices: all, small_below: 0, on_oom: { deadline: 100s } } }\n");
+    ck_assert_int_eq(pthread_create(&trimmer, NULL, trim_and_capture, &orphanage), 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, orphan_blocks, &orphanage), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    atomic_store(&orphanage.is_over, true);
+    pthread_join(trimmer, NULL);
+    ck_assert_uint_eq(atomic_load(&orphanage.wrong), 0);
+    for (int device = 0; device < 2; device++) {
+        weir_pool_trim(fixture_pool(orphanage.w, "a", device), 0, NULL, NULL);
+        ck_assert_uint_eq(fixture_figures(orphanage.w, "a", device).used, 0);
+    }
+    weir_close(orphanage.w);
+    fixture_expect_empty();
+}
+END_TEST
+
 /* The cap ------------------------------------------------------------------------------------------------------------------------------ */
 
 static uint64_t cap_of(weir *w)
@@ -238,7 +306,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("host");
-    TCase *tcase = suite_case(suite, "host", 10);
+    TCase *tcase = suite_case(suite, "host", 60);
     tcase_add_test(tcase, only_the_device_of_the_host_gets_pools);
     tcase_add_test(tcase, device_that_does_not_exist_is_not_found);
     tcase_add_loop_test(tcase, orphan_is_live_no_more_and_goes_back_with_a_trim, 0, 2);
@@ -247,6 +315,7 @@ int main(void)
     tcase_add_test(tcase, what_is_no_live_block_cannot_be_an_orphan);
     tcase_add_test(tcase, block_of_a_graph_cannot_be_an_orphan_and_stays);
     tcase_add_test(tcase, device_is_not_looked_at_during_a_capture_of_the_host);
+    tcase_add_test(tcase, orphans_of_many_threads_and_two_devices_all_go_back);
     tcase_add_test(tcase, lower_one_of_limit_and_max_size_counts);
     tcase_add_test(tcase, limit_outlasts_a_change_of_the_policy);
     tcase_add_test(tcase, each_live_block_of_the_device_is_told_once);
