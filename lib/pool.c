@@ -436,12 +436,9 @@ uint64_t weir__pool_idle(const weir_pool *pool)
     return reserved > used ? reserved - used : 0;
 }
 
-bool weir__pool_is_stuck(weir_pool *pool)
+bool weir__pool_is_stuck(const weir_pool *pool)
 {
-    pthread_mutex_lock(&pool->lock);
-    bool is_stuck = pool->was_lent;
-    pthread_mutex_unlock(&pool->lock);
-    return is_stuck;
+    return atomic_load(&pool->was_lent);
 }
 
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)

@@ -57,7 +57,7 @@ struct weir_pool {
     bool *peers;               /* by device: access granted. Guarded by lock */
     bool is_parked;            /* a private pool that nobody uses. Guarded by lock */
     atomic_bool is_shared;     /* there is an export of it */
-    bool was_lent;             /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Guarded by lock */
+    atomic_bool was_lent;      /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Changed under lock */
     uint64_t policy_max, limit; /* the policy's max_size, and weir__pool_set_limit()'s; 0: none. Guarded by lock */
     uint64_t threshold_before; /* release_threshold when the last reload began. Guarded by w->config */
 
@@ -161,7 +161,7 @@ bool weir__pool_has_pending_frees(weir_pool *pool);
 uint64_t weir__pool_idle(const weir_pool *pool);
 
 /* Whether what is idle can go back to the device only once the pool is made anew: blocks of it were shared. */
-bool weir__pool_is_stuck(weir_pool *pool);
+bool weir__pool_is_stuck(const weir_pool *pool);
 
 /* weir_pool_trim() without its checks of arguments. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
