@@ -437,8 +437,7 @@ static bool admit(weir_export *e, int fd, weir_error *error)
     return false;
 }
 
-/* Takes a connection into fresh_fd, where a forked child closes it: who it is from may have to be asked of a slow name service, and meanwhile
-   the process may fork. */
+/* Takes a connection into fresh_fd, where a forked child closes it: the process may fork while it is found out who it is from. */
 static bool accept_fresh(weir_export *e)
 {
     share_forked_hold();
