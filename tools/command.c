@@ -66,18 +66,46 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
+/* The name of the option at that place: those of the subcommand, then those of all; NULL behind the last. */
+static const char *option_name(const struct command *command, size_t at)
+{
+    static const char *const common[] = {"help", "color", NULL};
+    size_t own = 0;
+    while (command->options[own].name)
+        own++;
+    return at < own ? command->options[at].name : common[at - own];
+}
+
+/* Whether the name is the beginning of several options; says which. */
+static bool is_ambiguous(const struct command *command, const char *name)
+{
+    char list[COMMAND_OPTIONS_MAX * NAME_MAX_LEN] = "";
+    size_t len = 0, count = 0;
+    const char *known, *last = NULL;
+    for (size_t i = 0; (known = option_name(command, i)); i++) {
+        if (strncmp(known, name, strlen(name)) != 0)
+            continue;
+        if (last)
+            len += (size_t)snprintf(list + len, sizeof(list) - len, "%s--%s", count > 1 ? ", " : "", last);
+        last = known;
+        count++;
+    }
+    if (count > 1)
+        complain("%s: option '--%s' could be %s or --%s: write more of it", command->name, name, list, last);
+    return count > 1;
+}
+
 static int wrong_option(const struct command *command, const char *word)
 {
-    const char *nearest = NULL;
+    const char *nearest = NULL, *known;
     size_t apart = 0;
     if (strncmp(word, "--", 2) == 0) {
         char name[NAME_MAX_LEN];
-        size_t len = strcspn(word + 2, "=");
-        snprintf(name, sizeof(name), "%.*s", len < sizeof(name) ? (int)len : (int)sizeof(name) - 1, word + 2);
-        for (const struct command_option *at = command->options; at->name; at++)
-            consider(name, at->name, &nearest, &apart);
-        consider(name, "help", &nearest, &apart);
-        consider(name, "color", &nearest, &apart);
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+        if (name[0] && is_ambiguous(command, name))
+            return EXIT_TROUBLE;
+        for (size_t i = 0; (known = option_name(command, i)); i++)
+            consider(name, known, &nearest, &apart);
     }
     if (nearest)
         complain("%s: unknown option '%s'; did you mean '--%s'?", command->name, word, nearest);

@@ -56,6 +56,10 @@ check "strange_subcommand_exits_2" exits 2 fhqwhgads
 check "strange_subcommand_gets_no_suggestion" says_not "$err" "did you mean"
 check "misspelt_option_exits_2" exits 2 check --jsno file
 check "misspelt_option_gets_a_suggestion" says "$err" "unknown option '--jsno'; did you mean '--json'?"
+check "beginning_of_several_options_exits_2" exits 2 try --se 1
+check "beginning_of_several_options_is_answered_with_all_of_them" says "$err" "option '--se' could be --seconds or --seed: write more of it"
+check "beginning_of_several_options_with_a_value_is_answered_so_too" exits 2 trim --p=1
+check "beginning_of_options_that_are_told_apart_by_one_letter_is_answered_so_too" says "$err" "option '--p' could be --pid or --pool"
 check "unknown_letter_exits_2" exits 2 try -s 1 -q
 check "unknown_letter_is_named" says "$err" "unknown option '-q'"
 check "unknown_option_before_the_subcommand_exits_2" exits 2 --json check
