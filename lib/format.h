@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format.h - numbers as people read them, for error texts and reports. */
+/* format.h - numbers and codes as people read them, for error texts and reports. */
 #ifndef WEIR_LIB_FORMAT_H
 #define WEIR_LIB_FORMAT_H
 
@@ -7,7 +7,23 @@
 
 #define WEIR__BYTES_LEN 32
 
-/* Writes "512 B", "1.50 GiB" or "all" (UINT64_MAX) into text and returns it. */
+/* Writes "512 B" or "1.50 GiB" into text and returns it. The macros here have a text of their own, until the end of
+   the enclosing block. */
 const char *weir__bytes(char text[WEIR__BYTES_LEN], uint64_t bytes);
+
+#define WEIR__BYTES(bytes) weir__bytes((char[WEIR__BYTES_LEN]){ 0 }, bytes)
+
+/* The same of what is kept: "all" for UINT64_MAX. */
+const char *weir__bytes_kept(char text[WEIR__BYTES_LEN], uint64_t bytes);
+
+/* "s" for any number of things but one. */
+const char *weir__plural(uint64_t count);
+
+#define WEIR__WHY_LEN 192
+
+/* Writes what an errno means, and what to do about it, into text and returns it: remedy, unless the errno itself says what is wanting,
+   whatever was tried. */
+const char *weir__why(char text[WEIR__WHY_LEN], int code, const char *remedy);
+#define WEIR__WHY(code, remedy) weir__why((char[WEIR__WHY_LEN]){ 0 }, code, remedy)
 
 #endif

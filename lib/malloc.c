@@ -234,7 +234,7 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     gpu->forget_error(code);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s' on a capturing stream of device %d", request->asked,
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s' on a capturing stream of device %d", WEIR__BYTES(request->asked),
                           pool->name, pool->device->index);
 }
 
@@ -245,7 +245,7 @@ static weir_status ask(struct weir__request *request, void **ptr)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__recover(request, ptr);
-    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%zu bytes from pool '%s' on device %d", request->asked,
+    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%s from pool '%s' on device %d", WEIR__BYTES(request->asked),
                           pool->name, pool->device->index);
 }
 
@@ -288,8 +288,8 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
     if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
         return_block(pool, block->ptr, pool->device->index, stream);
         count_free(pool, block);
-        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %llu bytes",
-                          (unsigned long long)block->size);
+        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s",
+                          WEIR__BYTES(block->size));
     }
     weir__pool_hold(pool);
     if (former.ptr)
@@ -332,9 +332,8 @@ static weir_status scrub(const struct weir__block *block, gpu_stream stream)
         gpu->forget_error(freed);
     count_free(pool, block);
     weir__pool_left(pool);
-    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "clearing %llu bytes of pool '%s' on device %d for share.scrub",
-                          (unsigned long long)block->size, pool->name,
-                          pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "clearing %s of pool '%s' on device %d for share.scrub",
+                          WEIR__BYTES(block->size), pool->name, pool->device->index);
 }
 
 /* With the block's device current where that matters. */
@@ -346,13 +345,13 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     int code = gpu->stream_capture_status(request->stream, &capture);
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);
-        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%zu bytes from pool '%s': the stream's capture status", request->asked,
+        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s': the stream's capture status", WEIR__BYTES(request->asked),
                               block->pool->name);
     }
     block->graph = capture != GPU_CAPTURE_STATUS_NONE;
     if (block->graph && w->refuses_graphs)
-        return weir__fail(weir__last_error_reset(), WEIR_CAPTURING, "%zu bytes from pool '%s': the stream is being captured",
-                          request->asked, block->pool->name);
+        return weir__fail(weir__last_error_reset(), WEIR_CAPTURING, "%s from pool '%s': the stream is being captured",
+                          WEIR__BYTES(request->asked), block->pool->name);
     choose_size(request, block, opened);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);

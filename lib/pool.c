@@ -47,7 +47,7 @@ static weir_status check_sizes(const weir_pool *pool, const struct policy *polic
         return weir__fail_at(error, WEIR_BAD_POLICY, place,
                              "%s on device %d is above release_threshold (%s), so the first synchronise would give it back: raise the "
                              "threshold or lower initial_size",
-                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, threshold));
+                             weir__bytes(a, initial), pool->device->index, weir__bytes_kept(b, threshold));
     if (initial > 0 && pool->max_size && initial > pool->max_size)
         return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is above max_size (%s): raise the cap or lower initial_size",
                              weir__bytes(a, initial), pool->device->index, weir__bytes(b, pool->max_size));
@@ -316,8 +316,8 @@ void weir__pool_free(weir_pool *pool)
     if (blocks) {
         char text[WEIR__BYTES_LEN];
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
-                        "pool '%s' on device %d is closed with %llu live blocks (%s): free them with cudaFreeAsync", pool->name,
-                        pool->device->index, (unsigned long long)blocks, weir__bytes(text, weir__pool_held(pool).live));
+                        "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with cudaFreeAsync", pool->name,
+                        pool->device->index, (unsigned long long)blocks, weir__plural(blocks), weir__bytes(text, weir__pool_held(pool).live));
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {

@@ -8,6 +8,7 @@
 
 #include "lib/event.h"
 #include "lib/flush.h"
+#include "lib/format.h"
 #include "lib/orphans.h"
 #include "lib/report.h"
 #include "lib/waits.h"
@@ -579,6 +580,6 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%zu bytes from pool '%s' on device %d, during recovery", request->asked,
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery", WEIR__BYTES(request->asked),
                           pool->name, pool->device->index);
 }

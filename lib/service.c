@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/format.h"
 #include "lib/weir_internal.h"
 
 #define TIMER_SLACK 1000UL /* nanoseconds */
@@ -250,15 +251,15 @@ static weir_status start(weir_error *error)
     service.has_exit_handler = true;
     service.eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (service.eventfd < 0)
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "the service thread gets no eventfd: %s: close descriptors or raise ulimit -n",
-                          strerror(errno));
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "the service thread gets no eventfd: %s",
+                          WEIR__WHY(errno, "free host memory"));
     service.wakes_at = 0;
     int code = create_thread();
     if (code != 0) {
         close(service.eventfd);
         service.eventfd = -1;
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "the service thread cannot be started: %s: free memory or raise ulimit -u",
-                          strerror(code));
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "the service thread cannot be started: %s",
+                          WEIR__WHY(code, "free host memory or raise ulimit -u"));
     }
     service.state = RUNNING;
     return WEIR_OK;

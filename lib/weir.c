@@ -15,6 +15,7 @@
 #include "lib/current.h"
 #include "lib/fence.h"
 #include "lib/flush.h"
+#include "lib/format.h"
 #include "lib/quiet.h"
 #include "lib/retired.h"
 #include "lib/settings.h"
@@ -182,7 +183,7 @@ static weir_status find_devices(weir *w, weir_error *error)
     }
     w->devices = calloc((size_t)count, sizeof *w->devices);
     if (!w->devices)
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for %d devices", count);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for %d device%s", count, weir__plural((uint64_t)count));
     for (; w->device_count < (size_t)count; w->device_count++) {
         weir_status status = weir__device_init(&w->devices[w->device_count], w, (int)w->device_count, error);
         if (status != WEIR_OK)

@@ -95,7 +95,8 @@ static enum policy_status read_file(const char *path, bool asked, struct policy_
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         *missing = !asked && (errno == ENOENT || errno == ENOTDIR);
-        return *missing ? POLICY_OK : unreadable(&report, path, strerror(errno), "check the path and its permissions");
+        const char *remedy = errno == EMFILE || errno == ENFILE ? "close descriptors or raise ulimit -n" : "check the path and its permissions";
+        return *missing ? POLICY_OK : unreadable(&report, path, strerror(errno), remedy);
     }
     *missing = false;
     enum policy_status status = read_open(fd, path, &report, policy);

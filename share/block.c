@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/format.h"
 #include "share/order.h"
 #include "share/ring.h"
 #include "share/serve.h"
@@ -38,7 +39,7 @@ weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct
         e->gpu->forget_error(code);
         weir__block_return(e->pool, ptr);
         free(block);
-        return weir__fail_gpu(error, e->gpu, code, "exporting a block of %zu bytes of pool '%s'", bytes, e->pool->name);
+        return weir__fail_gpu(error, e->gpu, code, "exporting a block of %s of pool '%s'", WEIR__BYTES(bytes), e->pool->name);
     }
     pthread_mutex_lock(&e->lock);
     e->exported_in++; /* even if it is not published in the end */
@@ -57,8 +58,8 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory)
     weir_error error = WEIR_ERROR_INIT;
     if (memory && (weir_free)(e->w, block->ptr, e->stream) != WEIR_OK) {
         weir_last_error(&error);
-        weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "a block of %zu bytes of pool '%s' that was shared cannot be freed: %s",
-                        block->bytes, e->pool->name, error.text);
+        weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "a block of %s of pool '%s' that was shared cannot be freed: %s",
+                        WEIR__BYTES(block->bytes), e->pool->name, error.text);
     }
     e->gpu->forget_error(e->gpu->event_destroy(block->ready));
     weir__relaxed_end(e->gpu, mode);

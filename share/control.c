@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/format.h"
 #include "share/control_answer.h"
 #include "share/crowd.h"
 #include "share/directory.h"
@@ -300,8 +301,8 @@ static weir_status start_serving(struct share_control *control, weir_error *erro
     struct epoll_event event = { .events = EPOLLIN };
     control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (control->epoll_fd < 0 || epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listener.fd, &event) != 0)
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "control: no epoll descriptor: %s: close descriptors or raise ulimit -n",
-                          strerror(errno));
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "control: no epoll descriptor: %s",
+                          WEIR__WHY(errno, "raise fs.epoll.max_user_watches"));
     control->job.run = run;
     return weir__service_add(&control->job, error);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/format.h"
 #include "share/import.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -257,7 +258,7 @@ static void finish(struct share_asker *asker, uint64_t now)
     message.u.gave.took_us = (now - asker->give_since) / MICROSECOND;
     share_asker_stop(asker);
     asker->last = now;
-    weir__log(asker->control->w, WEIR_LOG_INFO, "gave %llu bytes to %s process %d in %llu us", (unsigned long long)message.u.gave.bytes,
+    weir__log(asker->control->w, WEIR_LOG_INFO, "gave %s to %s process %d in %llu us", WEIR__BYTES(message.u.gave.bytes),
               asker->give_type == WIRE_GIVE ? "neighbour" : "the device for", asker->pid, (unsigned long long)message.u.gave.took_us);
     share_asker_send(asker, &message);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "lib/format.h"
 #include "share/safe.h"
 
 #define RUNTIME_BASE "/run/user"
@@ -94,11 +95,11 @@ static bool is_safe_place(const struct place *place, uid_t uid)
 
 static weir_status make_directory(const char *directory, weir_error *error)
 {
-    char problem[SHARE_PROBLEM_SIZE];
-    if (mkdir(directory, 0700) != 0 && errno != EEXIST)
-        return weir__fail(error, WEIR_INVALID,
-                          "the directory %s for control sockets cannot be made: %s: set %s to a directory of this user, or unset it",
-                          directory, strerror(errno), variable());
+    char problem[SHARE_PROBLEM_SIZE], remedy[128];
+    int code = mkdir(directory, 0700) == 0 ? 0 : errno;
+    snprintf(remedy, sizeof remedy, "set %s to a directory of this user, or unset it", variable());
+    if (code != 0 && code != EEXIST)
+        return weir__fail(error, WEIR_INVALID, "the directory %s for control sockets cannot be made: %s", directory, WEIR__WHY(code, remedy));
     if (share_is_safe(directory, geteuid(), variable(), problem))
         return WEIR_OK;
     return weir__fail(error, WEIR_REFUSED, "control sockets cannot lie in %s, which %s", directory, problem);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/event.h"
+#include "lib/format.h"
 #include "lib/sized.h"
 #include "share/request.h"
 #include "share/ring.h"
@@ -182,8 +183,8 @@ static weir_status listen_at(weir_export *e, const struct entry_copy *entry, wei
 static weir_status start_serving(weir_export *e, weir_error *error)
 {
     if (!share_serve_open(e))
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "exporting pool '%s': no epoll descriptor: %s: close descriptors or raise ulimit -n",
-                          e->pool->name, strerror(errno));
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "exporting pool '%s': no epoll descriptor: %s", e->pool->name,
+                          WEIR__WHY(errno, "raise fs.epoll.max_user_watches"));
     e->job.run = run;
     weir_status status = weir__service_add(&e->job, error);
     if (status != WEIR_OK)
@@ -364,9 +365,9 @@ static struct share_block *set_mapped_aside(weir_export *e)
     pthread_mutex_unlock(&e->lock);
     if (mapped)
         weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
-                        "pool '%s': importers still map %zu blocks, %zu bytes, that are shared no more: the memory stays "
+                        "pool '%s': importers still map %zu block%s, %s, of what is shared no more: the memory stays "
                         "reserved until weir_close()",
-                        e->pool->name, count, bytes);
+                        e->pool->name, count, weir__plural(count), WEIR__BYTES(bytes));
     return mapped;
 }
 

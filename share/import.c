@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/format.h"
 #include "lib/sized.h"
 #include "share/ask.h"
 
@@ -104,9 +105,9 @@ static void end(weir_import *i)
     }
     if (i->sessions)
         weir__log_about(i->w, i, WEIR_LOG_WARNING,
-                        "import '%s' is closed with %u leases that were not released, or whose work has not ended: their blocks stay "
+                        "import '%s' is closed with %u lease%s not released, or with work that has not ended: such blocks stay "
                         "mapped until this process ends",
-                        i->socket, leases);
+                        i->socket, leases, weir__plural(leases));
     else
         destroy(i);
 }

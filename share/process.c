@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "lib/format.h"
 #include "share/other_end.h"
 
 /* Newer than the headers of many systems. */
@@ -108,8 +109,7 @@ static int open_pidfd(int socket, const struct share_process *process, uint64_t 
 static weir_status fail_pidfd(weir_error *error, pid_t pid, int code)
 {
     if (code == EMFILE || code == ENFILE || code == ENOMEM)
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no pidfd for process %ld: %s: close descriptors or raise ulimit -n", (long)pid,
-                          strerror(code));
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no pidfd for process %ld: %s", (long)pid, WEIR__WHY(code, "try again"));
     if (code == ENOSYS || code == EPERM)
         return weir__fail(error, WEIR_REFUSED,
                           "this system gives no pidfd (%s), so the death of process %ld could not be seen: Linux 5.3 or "

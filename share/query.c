@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "lib/format.h"
 #include "lib/service.h"
 
 #define REQUEST 1
@@ -43,8 +44,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct share_query *query
 
 static void fail_for_want(struct share_query *query, int code)
 {
-    fail(query, WEIR_NO_HOST_MEMORY, "%s cannot be asked: %s%s", query->path, strerror(code),
-         code == EMFILE || code == ENFILE ? ": close descriptors or raise ulimit -n" : "");
+    fail(query, WEIR_NO_HOST_MEMORY, "%s cannot be asked: %s", query->path, WEIR__WHY(code, "try again"));
 }
 
 /* Who is asked, for texts. */

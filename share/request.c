@@ -113,7 +113,7 @@ static weir_status check_importer(const struct share_client *client, weir_error 
                           "not be imported twice",
                           (int)client->process.pid);
     if (count_importers(e) >= e->max_importers)
-        return weir__fail(error, WEIR_REFUSED, "there are %llu importers already: raise pools.%s.share.max_importers",
+        return weir__fail(error, WEIR_REFUSED, "as many importers as are allowed, %llu, are there already: raise pools.%s.share.max_importers",
                           (unsigned long long)e->max_importers, e->pool->name);
     return WEIR_OK;
 }

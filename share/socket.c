@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/error.h"
+#include "lib/format.h"
 #include "share/safe.h"
 
 #define BACKLOG 64
@@ -56,8 +57,8 @@ static weir_status check_directory(const char *path, weir_error *error)
     struct stat info;
     directory_of(path, directory);
     if (stat(directory, &info) != 0)
-        return weir__fail(error, WEIR_INVALID, "the directory %s of the socket %s: %s: make it, with mode 0700 or 0711", directory, path,
-                          strerror(errno));
+        return weir__fail(error, WEIR_INVALID, "the directory %s of the socket %s: %s", directory, path,
+                          WEIR__WHY(errno, "make it, with mode 0700 or 0711"));
     if (!S_ISDIR(info.st_mode))
         return weir__fail(error, WEIR_INVALID, "%s is not a directory, so the socket %s cannot lie there", directory, path);
     if (info.st_uid != geteuid() && info.st_uid != 0)
@@ -80,8 +81,8 @@ static weir_status find_user_directory(const char *runtime, bool make, const cha
         if (!join(directory, runtime, steps[i]))
             return too_long(error, socket);
         if (make && mkdir(directory, 0700) != 0 && errno != EEXIST)
-            return weir__fail(error, WEIR_INVALID, "the directory %s for the socket '%s' cannot be made: %s: check XDG_RUNTIME_DIR",
-                              directory, socket, strerror(errno));
+            return weir__fail(error, WEIR_INVALID, "the directory %s for the socket '%s' cannot be made: %s", directory, socket,
+                              WEIR__WHY(errno, "check XDG_RUNTIME_DIR"));
         if (!share_is_safe(directory, geteuid(), "XDG_RUNTIME_DIR", problem))
             return weir__fail(error, WEIR_REFUSED, "the socket '%s' cannot lie in %s, which %s", socket, directory, problem);
     }
@@ -167,11 +168,6 @@ weir_status share_errno_status(int code)
     return WEIR_INVALID;
 }
 
-static bool is_of_descriptors(int code)
-{
-    return code == EMFILE || code == ENFILE;
-}
-
 static bool is_address(const char *path, struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -203,15 +199,16 @@ static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
         int fd = open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
         if (fd < 0) {
             weir_status status = share_errno_status(errno) == WEIR_GONE ? WEIR_INVALID : share_errno_status(errno);
-            return weir__fail(error, status, "the lock file %s cannot be opened: %s: check the directory's owner and mode", lock_path,
-                              strerror(errno));
+            return weir__fail(error, status, "the lock file %s cannot be opened: %s", lock_path,
+                              WEIR__WHY(errno, "check the directory's owner and mode"));
         }
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             int code = errno;
             close(fd);
             if (code == EWOULDBLOCK)
                 return weir__fail(error, WEIR_BUSY, "another export listens at %s already: end it, or choose another share.socket", path);
-            return weir__fail(error, share_errno_status(code), "the lock file %s cannot be locked: %s", lock_path, strerror(code));
+            return weir__fail(error, share_errno_status(code), "the lock file %s cannot be locked: %s", lock_path,
+                              WEIR__WHY(code, "choose another share.socket"));
         }
         if (is_at(fd, lock_path)) {
             *lock_fd = fd;
@@ -231,8 +228,8 @@ static weir_status check_stale(const char *path, weir_error *error)
         return WEIR_OK;
     if (code == 0 || code == EAGAIN || code == EPROTOTYPE)
         return weir__fail(error, WEIR_BUSY, "a process listens at %s already: end it, or choose another share.socket", path);
-    return weir__fail(error, share_errno_status(code), "whether a process listens at %s cannot be known: %s: choose another share.socket",
-                      path, strerror(code));
+    return weir__fail(error, share_errno_status(code), "whether a process listens at %s cannot be known: %s", path,
+                      WEIR__WHY(code, "choose another share.socket"));
 }
 
 /* What a listener that died has left. */
@@ -247,7 +244,8 @@ static weir_status remove_stale(const char *path, weir_error *error)
     if (status != WEIR_OK)
         return status;
     if (unlink(path) != 0 && errno != ENOENT)
-        return weir__fail(error, share_errno_status(errno), "the former socket %s cannot be removed: %s", path, strerror(errno));
+        return weir__fail(error, share_errno_status(errno), "the former socket %s cannot be removed: %s", path,
+                          WEIR__WHY(errno, "remove it, or choose another share.socket"));
     return WEIR_OK;
 }
 
@@ -269,8 +267,7 @@ static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *er
     is_address(path, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return weir__fail(error, share_errno_status(errno), "no socket for %s: %s%s", path, strerror(errno),
-                          is_of_descriptors(errno) ? ": close descriptors or raise ulimit -n" : "");
+        return weir__fail(error, share_errno_status(errno), "no socket for %s: %s", path, WEIR__WHY(errno, "allow the process UNIX sockets"));
     forbid_descriptors(fd);
     bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     if (is_bound && chmod(path, mode) == 0 && lstat(path, info) == 0 && listen(fd, BACKLOG) == 0) {
@@ -281,7 +278,8 @@ static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *er
     if (is_bound)
         unlink(path);
     close(fd);
-    return weir__fail(error, share_errno_status(code), "the socket %s cannot be %s: %s", path, is_bound ? "listened to" : "made", strerror(code));
+    return weir__fail(error, share_errno_status(code), "the socket %s cannot be %s: %s", path, is_bound ? "listened to" : "made",
+                      WEIR__WHY(code, "check its directory, or choose another share.socket"));
 }
 
 static void release_lock(const char *path, int lock_fd)
@@ -409,8 +407,7 @@ static weir_status fail_to_connect(weir_error *error, const char *path, int code
         return weir__fail(error, status, "the listener at %s took no connection within %u ms", path, timeout_ms);
     if (status == WEIR_PROTOCOL)
         return weir__fail(error, status, "the socket %s is of another type, so it is not that of an export: check share.socket", path);
-    return weir__fail(error, status, "%s cannot be connected to: %s%s", path, strerror(code),
-                      is_of_descriptors(code) ? ": close descriptors or raise ulimit -n" : "");
+    return weir__fail(error, status, "%s cannot be connected to: %s", path, WEIR__WHY(code, "check share.socket"));
 }
 
 bool share_peer(int fd, struct ucred *peer)

@@ -23,8 +23,8 @@ static void report_good(const char *name, const struct policy *policy)
 {
     printf("%s: ", name);
     style_text(stdout, STYLE_GOOD, "ok");
-    printf(" (%zu pool%s, %zu stream%s)\n", policy->pool_count, plural(policy->pool_count), policy->stream_count,
-           plural(policy->stream_count));
+    printf(" (%zu pool%s, %zu stream%s)\n", policy->pool_count, weir__plural(policy->pool_count), policy->stream_count,
+           weir__plural(policy->stream_count));
 }
 
 static void json_file(struct json *json, const char *name, enum policy_status status, const struct policy *policy, const char *unreadable,

@@ -150,7 +150,7 @@ static void print_text(const struct machine *machine)
     else
         printf("CUDA with");
     printf(" driver %s and toolkit %s: %d device%s.\n", version_text(&driver, machine->driver), version_text(&toolkit, machine->toolkit),
-           machine->count, plural((uint64_t)machine->count));
+           machine->count, weir__plural((uint64_t)machine->count));
     for (int i = 0; i < machine->count; i++)
         print_device(i, &machine->devices[i]);
     if (machine->count > 1)

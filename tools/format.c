@@ -55,8 +55,3 @@ const char *format_count(struct text *text, uint64_t count)
     *to = '\0';
     return text->chars;
 }
-
-const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}

@@ -3,6 +3,8 @@
 #ifndef WEIR_FORMAT_H
 #define WEIR_FORMAT_H
 
+#include "lib/format.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,8 +19,6 @@ const char *format_size(struct text *text, uint64_t bytes);
 const char *format_time(struct text *text, uint64_t nanoseconds);
 /* 1,234,567. */
 const char *format_count(struct text *text, uint64_t count);
-/* "s" for any number of things but one. */
-const char *plural(uint64_t count);
 
 #define SIZE_TEXT(bytes) format_size(&(struct text){{0}}, (bytes))
 #define TIME_TEXT(nanoseconds) format_time(&(struct text){{0}}, (nanoseconds))

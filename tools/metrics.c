@@ -2,6 +2,7 @@
 /* metrics.c - `weir metrics`: the figures of all live processes in the text format of Prometheus. */
 #include "config.h"
 
+#include "lib/format.h"
 #include "tools/command.h"
 #include "tools/processes.h"
 
@@ -342,7 +343,7 @@ static int replace(const struct processes *processes, const char *path)
     int error = write_file(processes, path, beside);
     free(beside);
     if (error)
-        complain("metrics: %s cannot be written: %s; name a file in a directory that may be written to", path, strerror(error));
+        complain("metrics: %s cannot be written: %s", path, WEIR__WHY(error, "name a file in a directory that may be written to"));
     return error ? EXIT_TROUBLE : EXIT_GOOD;
 }
 

@@ -96,7 +96,7 @@ static void check_leaks(struct try_run *run)
         run->leaked_bytes += pool->live;
     }
     if (run->leaked_blocks || run->leaked_bytes)
-        try_fail(run, "%s block%s (%s) leaked: live after everything was freed", COUNT_TEXT(run->leaked_blocks), plural(run->leaked_blocks),
+        try_fail(run, "%s block%s (%s) leaked: live after everything was freed", COUNT_TEXT(run->leaked_blocks), weir__plural(run->leaked_blocks),
                  SIZE_TEXT(run->leaked_bytes));
 }
 

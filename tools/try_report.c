@@ -32,7 +32,7 @@ static void report_setting(const struct try_run *run)
     style_line(stdout, STYLE_STRONG, "Policy");
     printf("  %s: %zu pool%s, %zu named stream%s.\n",
            strcmp(run->policy->file, "built-in") == 0 ? "The built-in default" : run->policy->file, run->policy->pool_count,
-           plural(run->policy->pool_count), run->policy->stream_count, plural(run->policy->stream_count));
+           weir__plural(run->policy->pool_count), run->policy->stream_count, weir__plural(run->policy->stream_count));
     for (size_t i = 0; i < weir_stats_device_count(run->stats); i++) {
         const weir_device_stats *device = weir_stats_device(run->stats, i);
         struct gpu_device_info info = {.name = "?"};
@@ -95,7 +95,7 @@ static void report_work(const struct try_run *run)
             streams += run->workers[i].berths[j].stream_count;
     style_line(stdout, STYLE_STRONG, "\nWorkload");
     printf("  %u thread%s allocated and freed blocks from %d bytes to %d MiB on %u streams for %s (seed %" PRIu64 ").\n", run->threads,
-           plural(run->threads), TRY_SMALLEST, TRY_LARGEST >> 20, streams, seconds_text(&seconds, run->workload_seconds), run->seed);
+           weir__plural(run->threads), TRY_SMALLEST, TRY_LARGEST >> 20, streams, seconds_text(&seconds, run->workload_seconds), run->seed);
     printf("  %s requests were served and %s failed. %s blocks were freed on another stream than they came from.\n",
            COUNT_TEXT(total->served), total->failures ? COUNT_TEXT(total->failures) : "none", COUNT_TEXT(total->crossed));
     printf("  Every block was written to. %s were read back before their free; ", COUNT_TEXT(total->verified));

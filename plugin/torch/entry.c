@@ -6,6 +6,7 @@
 
 #include "lib/flush.h"
 #include "lib/event.h"
+#include "lib/format.h"
 #include "lib/waits.h"
 #include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
@@ -68,11 +69,11 @@ static weir_status malloc_external(struct torch_device *device, struct torch_str
     struct torch_note *note = torch_note_new();
     int code;
     if (!note)
-        return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %zu bytes", size);
+        return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s", WEIR__BYTES(size));
     note->has_id = name_stream(device, stream, &note->id, &code);
     weir_status status = code == GPU_SUCCESS ? (weir_malloc)(device->w, ptr, size, device->index, stream->handle)
-                                             : weir__fail_gpu(&report, device->gpu, code, "%zu bytes on device %d: is the stream alive",
-                                                              size, device->index);
+                                             : weir__fail_gpu(&report, device->gpu, code, "%s on device %d: is the stream alive",
+                                                              WEIR__BYTES(size), device->index);
     if (status != WEIR_OK) {
         torch_note_free(note);
         return status;

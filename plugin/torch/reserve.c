@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "lib/format.h"
 #include "plugin/torch/arena.h"
 #include "plugin/torch/late.h"
 
@@ -321,7 +322,7 @@ static void *fill(struct torch_device *device, size_t size, weir_error *error)
         base = NULL;
     }
     if (code != GPU_SUCCESS)
-        weir__fail_gpu(error, gpu, code, "%zu bytes for a graph on device %d", size, device->index);
+        weir__fail_gpu(error, gpu, code, "%s for a graph on device %d", WEIR__BYTES(size), device->index);
     weir__relaxed_end(gpu, mode);
     return base;
 }
@@ -333,7 +334,7 @@ static void *take_chunk(struct torch_device *device, size_t size, weir_error *er
     size_t least = usual ? (size + 2 * TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP : 0;
     weir_error first = WEIR_ERROR_INIT;
     if (!usual) {
-        weir__fail(error, WEIR_OUT_OF_MEMORY, "%zu bytes for a graph on device %d: no device has so many", size, device->index);
+        weir__fail(error, WEIR_OUT_OF_MEMORY, "%s for a graph on device %d: no device has so much", WEIR__BYTES(size), device->index);
         return NULL;
     }
     *taken = usual;
@@ -361,7 +362,7 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, gp
     pthread_mutex_unlock(&device->reserve_lock);
     if (base && !is_added) {
         (weir_free)(device->w, base, atomic_load(&device->fill));
-        weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep track of %zu bytes for a graph", size);
+        weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep track of %s for a graph", WEIR__BYTES(size));
     }
     return ptr;
 }
@@ -371,7 +372,7 @@ void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_
     uint64_t id = 0;
     int code = capture_id(device, handle, &id);
     if (code != GPU_SUCCESS) {
-        weir__fail_gpu(error, device->gpu, code, "%zu bytes on device %d: the stream's capture", size, device->index);
+        weir__fail_gpu(error, device->gpu, code, "%s on device %d: the stream's capture", WEIR__BYTES(size), device->index);
         return NULL;
     }
     if (!id)
@@ -388,9 +389,9 @@ void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_
     if (reserve)
         return ptr ? ptr : grow(device, reserve, handle, size, error);
     weir__fail(error, WEIR_CAPTURING,
-               "%zu bytes on device %d: the stream is being captured, and torch has not begun to allocate for a graph: capture with "
+               "%s on device %d: the stream is being captured, and torch has not begun to allocate for a graph: capture with "
                "torch.cuda.graph() or torch.cuda.make_graphed_callables()",
-               size, device->index);
+               WEIR__BYTES(size), device->index);
     return NULL;
 }
 

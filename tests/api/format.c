@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers and errors in words. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,8 +29,8 @@ static const struct {
     { UINT64_C(100) << 20, "100 MiB" },
     { (UINT64_C(1) << 30) + (UINT64_C(1) << 29), "1.50 GiB" },
     { UINT64_C(1) << 40, "1 TiB" },
-    { UINT64_C(5000) << 40, "5000 TiB" },
-    { UINT64_MAX, "all" },
+    { UINT64_C(5120) << 40, "5 PiB" },
+    { UINT64_MAX, "16 EiB" },
 };
 
 START_TEST(size_is_written_in_the_largest_unit_that_fits)
@@ -43,6 +44,30 @@ START_TEST(largest_size_fits_the_text)
 {
     char text[WEIR__BYTES_LEN];
     ck_assert_uint_lt(strlen(weir__bytes(text, UINT64_MAX - 1)), WEIR__BYTES_LEN - 1);
+}
+END_TEST
+
+START_TEST(all_is_said_of_what_is_kept_alone)
+{
+    char text[WEIR__BYTES_LEN];
+    ck_assert_str_eq(weir__bytes_kept(text, UINT64_MAX), "all");
+    ck_assert_str_eq(weir__bytes_kept(text, 1024), "1 KiB");
+}
+END_TEST
+
+START_TEST(only_one_thing_is_singular)
+{
+    ck_assert_str_eq(weir__plural(0), "s");
+    ck_assert_str_eq(weir__plural(1), "");
+    ck_assert_str_eq(weir__plural(2), "s");
+}
+END_TEST
+
+START_TEST(what_an_errno_says_to_be_wanting_is_the_remedy)
+{
+    ck_assert_str_eq(WEIR__WHY(EACCES, "check the owner"), "Permission denied: check the owner");
+    ck_assert_str_eq(WEIR__WHY(EMFILE, "check the owner"), "Too many open files: close descriptors or raise ulimit -n");
+    ck_assert_str_eq(WEIR__WHY(ENOSPC, "check the owner"), "No space left on device: make room there");
 }
 END_TEST
 
@@ -177,6 +202,9 @@ int main(void)
     TCase *tcase = suite_case(suite, "words", 0);
     tcase_add_loop_test(tcase, size_is_written_in_the_largest_unit_that_fits, 0, (int)(sizeof sizes / sizeof sizes[0]));
     tcase_add_test(tcase, largest_size_fits_the_text);
+    tcase_add_test(tcase, all_is_said_of_what_is_kept_alone);
+    tcase_add_test(tcase, only_one_thing_is_singular);
+    tcase_add_test(tcase, what_an_errno_says_to_be_wanting_is_the_remedy);
     tcase_add_test(tcase, every_status_has_a_name_and_a_text);
     tcase_add_test(tcase, unknown_status_has_a_name_and_a_text);
     tcase_add_test(tcase, first_error_of_a_record_stays);

@@ -368,7 +368,7 @@ START_TEST(live_block_outlives_the_weir_and_is_logged)
     ck_assert_int_eq(gpu->set_async(ptr, 0x5a, sizeof data, stream), GPU_SUCCESS);
     weir_close(w);
     const char *line = fixture_log();
-    ck_assert_msg(strstr(line, "pool 'a'") && strstr(line, "1 live block"), "%s", line);
+    ck_assert_msg(strstr(line, "pool 'a'") && strstr(line, "1 live block ("), "%s", line);
 
     struct sim_census census;
     sim_census(&census);

@@ -347,6 +347,10 @@ START_TEST(hopeless_request_leaves_live_alone)
     weir_stream *s = scene_create(NULL);
     void *held = scene_malloc(s, GIB);
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, scene_device_stats(0).memory + 1), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, SIZE_MAX), WEIR_OUT_OF_MEMORY);
+    weir_error error = WEIR_ERROR_INIT;
+    weir_last_error(&error);
+    ck_assert_msg(strstr(error.text, "no 16 EiB for pool 'main'") != NULL, "%s", error.text);
     ck_assert_uint_eq(scene_pool_stats("main").live, GIB);
     ck_assert_uint_eq(scene_pool_stats("main").live_high, GIB);
     scene_free(s, held);

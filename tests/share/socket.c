@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -553,6 +554,19 @@ START_TEST(listening_in_a_missing_directory_fails_cleanly)
 }
 END_TEST
 
+START_TEST(want_of_descriptors_is_named_with_its_own_remedy)
+{
+    struct rlimit limit;
+    struct share_listener listener;
+    weir_error error = WEIR_ERROR_INIT;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, limit.rlim_max }), 0);
+    weir_status status = share_listen(path, 0600, &error, &listener);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    expect(status, WEIR_NO_HOST_MEMORY, &error, path, "Too many open files: close descriptors or raise ulimit -n");
+}
+END_TEST
+
 START_TEST(no_connection_is_waiting_at_first)
 {
     struct share_listener listener = listen_at(path);
@@ -958,6 +972,7 @@ int main(void)
     tcase_add_test(listening, file_that_is_no_socket_is_not_removed);
     tcase_add_test(listening, lock_file_is_not_followed_where_it_is_a_link);
     tcase_add_test(listening, listening_in_a_missing_directory_fails_cleanly);
+    tcase_add_test(listening, want_of_descriptors_is_named_with_its_own_remedy);
     tcase_add_test(listening, no_connection_is_waiting_at_first);
     tcase_add_test(listening, descriptors_are_closed_by_exec_and_do_not_block);
     TCase *connecting = add_case(suite, "connecting");
