@@ -76,8 +76,9 @@ static bool read_machine(const char *name, struct machine *machine)
     if (code != GPU_SUCCESS || count == 0) {
         if (code == GPU_SUCCESS)
             code = GPU_NO_DEVICE;
-        complain("no usable GPU: %s (%s). To go on without one, use the simulator: WEIR_GPU=sim weir devices", gpu->code_text(code),
-                 gpu->code_name(code));
+        complain("no usable GPU: %s (%s). %s", gpu->code_text(code), gpu->code_name(code),
+                 strcmp(gpu->name, "sim") == 0 ? "WEIR_SIM says which devices the simulator has"
+                                               : "To go on without one, use the simulator: WEIR_GPU=sim weir devices");
         return false;
     }
     code = gpu->versions(&machine->driver, &machine->toolkit);

@@ -28,7 +28,7 @@ check "old_driver_is_shown" on driver=11.2 0 devices
 check "old_driver_is_the_reason_for_what_is_missing" says "$out" "driver 11.2" "no: "
 
 check "no_device_exits_1" on devices=0 1 devices
-check "no_device_names_the_simulator_as_the_remedy" says "$err" "WEIR_GPU=sim weir devices"
+check "no_device_of_the_simulator_names_its_variable" says "$err" "WEIR_SIM says which devices the simulator has"
 check "no_device_prints_nothing_on_stdout" is_empty "$out"
 unknown_gpu() {
     WEIR_GPU=vulkan exits 1 devices
@@ -49,5 +49,5 @@ check_json "json_has_a_reason_for_each_missing_feature" \
     'all(f["supported"] == (f["why_not"] is None) for x in d["devices"] for f in x["features"])'
 check "json_without_a_device_exits_1" on devices=0 1 devices --json
 check "json_without_a_device_is_all_that_is_said" is_empty "$err"
-check_json "json_without_a_device_has_the_reason" '"WEIR_GPU=sim" in d["errors"][0]["message"] and d["status"] == 1'
+check_json "json_without_a_device_has_the_reason" '"WEIR_SIM" in d["errors"][0]["message"] and d["status"] == 1'
 done_testing

@@ -127,7 +127,7 @@ YAML
 check "policy_for_a_missing_device_exits_1" tried '' 1 absent.yaml
 check "policy_for_a_missing_device_has_its_place" says "$err" "absent.yaml:3:"
 check "no_device_exits_1" tried devices=0 1
-check "no_device_names_the_simulator_as_the_remedy" says "$err" "WEIR_GPU=sim"
+check "no_device_of_the_simulator_names_its_variable" says "$err" "WEIR_SIM says which devices the simulator has"
 
 # A GPU that fails in the middle: the n-th call of an operation, chosen to hit each part of the run.
 for fail in stream_create:3 event_create:2 malloc_async:40 free_async:20 set_async:50 copy_async:30 event_record:5 \
