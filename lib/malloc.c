@@ -140,6 +140,9 @@ static int ask_cuda(struct weir__request *request, size_t size, bool small, uint
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);
         request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
+        /* What the device had left may have stayed with the pool. */
+        if (code == GPU_OUT_OF_MEMORY)
+            is_within_cap(pool, max_size);
         return code;
     }
     /* A block that cannot be given back is better served above the cap than lost. */

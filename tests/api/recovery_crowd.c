@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* recovery_crowd.c - requests beside each other at a bound: none fails that would have been served alone. */
+/* recovery_crowd.c - requests beside each other at a bound: none fails that would have been served alone, or to the byte. */
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -289,6 +289,38 @@ START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
 }
 END_TEST
 
+/* Size classes ------------------------------------------------------------------------------------------------------------------------- */
+
+#define CACHES "cache: { largest: 8GiB, per_stream: 8GiB, per_device: 8GiB }"
+
+/* 7.25 GiB, which a cache would have as 7.5 GiB, where there are 7.375 GiB. */
+START_TEST(what_fits_only_in_its_exact_size_is_served_so)
+{
+    static const char *const texts[] = {
+        "weir: 1\npools: { main: { small_below: 0, " CACHES " } }\n",
+        "weir: 1\npools: { main: { small_below: 0, max_size: 7552MiB, " CACHES " } }\n",
+        "weir: 1\npools: { main: { small_below: 1MiB, max_size: 7552MiB, " CACHES " } }\n",
+    };
+    void *ptr;
+    scene_open(texts[_i]);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream other = scene_stream(0);
+    void *held = _i == 0 ? scene_malloc_on(other, 640 * MIB) : NULL;
+    uint64_t size = 7 * GIB + 256 * MIB;
+    for (unsigned i = 0; i < 3; i++) {
+        ptr = scene_malloc(s, size);
+        weir_pool_stats stats = scene_pool_stats("main");
+        ck_assert_uint_eq(stats.slack, 0);
+        ck_assert_uint_eq(stats.live_high, size + (held ? 640 * MIB : 0));
+        scene_free(s, ptr);
+        ck_assert_uint_eq(scene_pool_stats("main").cached, 0);
+    }
+    scene_rescues(WEIR_RUNG_WAIT, 0, 0);
+    if (held)
+        scene_free_on(other, held);
+}
+END_TEST
+
 void add_crowd_cases(Suite *suite)
 {
     TCase *crowd = suite_case(suite, "simulated crowd", 120);
@@ -297,5 +329,6 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, what_only_was_asked_for_is_no_peak, 0, 3);
     tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
     tcase_add_test(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
+    tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
 }
