@@ -5,6 +5,10 @@
  * One program after another, each from a seed of its own and in a process of its own, which is a child of one that has done nothing else: so
  * a program is the same whatever ran before it. What is found is printed with the seed that finds it again.
  */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "tests/chaos/chaos.h"
 
 #include <errno.h>
@@ -168,13 +172,13 @@ static bool parse(int argc, char **argv)
             options.mode = optarg;
             break;
         case 's':
-            options.seed = strtoull(optarg, NULL, 0);
+            options.seed = strtoull(optarg, NULL, 10);
             break;
         case 't':
-            options.seconds = strtoull(optarg, NULL, 0);
+            options.seconds = strtoull(optarg, NULL, 10);
             break;
         case 'n':
-            options.programs = strtoull(optarg, NULL, 0);
+            options.programs = strtoull(optarg, NULL, 10);
             break;
         case 'x':
             options.sharing = true;
@@ -188,18 +192,30 @@ static bool parse(int argc, char **argv)
     return strcmp(options.mode, "virtual") == 0 || strcmp(options.mode, "real") == 0;
 }
 
-/* The same addresses in every run: locks and tables are found by them. Where that is not allowed a seed repeats within one run only. */
+/*
+ * The same addresses in every run: locks and tables are found by them, and where the heap begins to be used depends on what is in the
+ * environment. Where that is not allowed a seed repeats within one run only.
+ */
 static void fix_addresses(char **argv)
 {
+    static char mark[] = "WEIR_CHAOS=1", control[] = "WEIR_CONTROL_DIR=/nonexistent";
+    static const char *const kept[] = { "LD_LIBRARY_PATH=", "TSAN_OPTIONS=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=" };
+    char *environment[sizeof kept / sizeof *kept + 3] = { mark, control };
+    size_t count = 2;
     int now = personality(0xffffffff);
-    if (now >= 0 && !(now & ADDR_NO_RANDOMIZE) && personality((unsigned long)now | ADDR_NO_RANDOMIZE) >= 0)
-        execv("/proc/self/exe", argv);
+    if (getenv("WEIR_CHAOS") || now < 0 || personality((unsigned long)now | ADDR_NO_RANDOMIZE) < 0)
+        return;
+    for (char **variable = environ; *variable; variable++)
+        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+            if (strncmp(*variable, kept[i], strlen(kept[i])) == 0)
+                environment[count++] = *variable;
+    execve("/proc/self/exe", argv, environment);
 }
 
 int main(int argc, char **argv)
 {
     fix_addresses(argv);
-    setenv("WEIR_CONTROL_DIR", "/nonexistent", 0);
+    setenv("WEIR_CONTROL_DIR", "/nonexistent", 1);
     chaos_figures = mmap(NULL, sizeof *chaos_figures, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (chaos_figures == MAP_FAILED)
         return 2;
