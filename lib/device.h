@@ -37,6 +37,10 @@ struct weir__device {
     struct weir__orphans orphans;
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
 
+    /* How many threads have cached blocks in their hands, to give them to CUDA, and how often one had. */
+    _Atomic unsigned flushing;
+    _Atomic uint64_t flushes;
+
     struct weir__asking asking;
     struct weir__pending pending;
     struct weir__recovery recovery;

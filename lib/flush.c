@@ -51,17 +51,36 @@ void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
     weir__stream_leave(stream);
 }
 
+static void begin_flush(struct weir__device *device)
+{
+    atomic_fetch_add(&device->flushing, 1);
+}
+
+static void end_flush(struct weir__device *device, bool any)
+{
+    if (any)
+        atomic_fetch_add(&device->flushes, 1);
+    atomic_fetch_sub(&device->flushing, 1);
+}
+
 uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
 {
+    begin_flush(stream->device);
     uint64_t bytes = weir__flush_list(stream->device, stream->handle, entries);
     atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
+    end_flush(stream->device, true);
     return bytes;
 }
 
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
 {
-    struct weir__entry *entries = weir__cache_holds(stream) ? weir__cache_drain(stream, before, true) : NULL;
-    return entries ? weir__flush_taken(stream, entries) : 0;
+    if (!weir__cache_holds(stream))
+        return 0;
+    begin_flush(stream->device);
+    struct weir__entry *entries = weir__cache_drain(stream, before, true);
+    uint64_t bytes = entries ? weir__flush_taken(stream, entries) : 0;
+    end_flush(stream->device, false);
+    return bytes;
 }
 
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)

@@ -13,6 +13,7 @@
 #include "lib/report.h"
 #include "lib/waits.h"
 
+#define LAST_ROUNDS 8 /* before a request is refused, as long as others empty caches */
 #define MOMENT (UINT64_C(1000) * 1000) /* nanoseconds */
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
@@ -424,20 +425,41 @@ static bool are_frees_pending(struct climb *climb)
     return bytes > 0;
 }
 
-/* Where CUDA was asked, there seemed to be enough: what others freed since the wait rung began, and have not used since, may be pending. */
+/* Where there seems to be enough: what others freed since the wait rung began, and have not used since, may be pending. */
 static bool wait_again(struct climb *climb, void **ptr)
 {
-    while (climb->request->was_asked && !is_over(climb) && !is_late(climb) && are_frees_pending(climb))
+    while (!is_over(climb) && !is_late(climb) && (climb->request->was_asked || obtainable(climb->device) >= climb->request->asked) &&
+           are_frees_pending(climb))
         if (rung_wait(climb, ptr))
             return true;
     return false;
 }
 
-/* Before a request is refused. What was freed into caches meanwhile is nobody's. */
+/* Until no other thread has cached blocks in its hands. Whether any had some since `before`. */
+static bool wait_for_flushes(const struct climb *climb, uint64_t before)
+{
+    uint64_t pause = 0;
+    while (atomic_load(&climb->device->flushing) && weir__event_pause(climb->gpu, &pause, climb->deadline))
+        continue;
+    return atomic_load(&climb->device->flushes) != before;
+}
+
+/* Before a request is refused. What was freed into caches meanwhile is nobody's, nor is what other threads were taking out of them. */
 static bool try_last(struct climb *climb, void **ptr)
 {
-    return !is_over(climb) && ((has_step(climb, WEIR_RUNG_FLUSH) && flush_alone(climb, ptr)) ||
-                               (has_step(climb, WEIR_RUNG_WAIT) && wait_again(climb, ptr)) || insist(climb, ptr));
+    uint64_t flushes;
+    unsigned rounds = 0;
+    do {
+        flushes = atomic_load(&climb->device->flushes);
+        bool is_served = rounds++ && !is_over(climb) && retry(climb, ptr);
+        is_served = is_served || (!is_over(climb) && has_step(climb, WEIR_RUNG_FLUSH) && flush_alone(climb, ptr));
+        if (is_served || (has_step(climb, WEIR_RUNG_WAIT) && wait_again(climb, ptr)))
+            return true;
+    } while (!is_over(climb) && rounds < LAST_ROUNDS && has_step(climb, WEIR_RUNG_FLUSH) && wait_for_flushes(climb, flushes) &&
+             !is_late(climb));
+    if (is_over(climb) || !climb->request->untried)
+        return false;
+    return insist(climb, ptr) || (has_step(climb, WEIR_RUNG_WAIT) && wait_again(climb, ptr));
 }
 
 static bool is_hopeless(struct climb *climb)

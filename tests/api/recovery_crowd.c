@@ -321,6 +321,24 @@ START_TEST(what_fits_only_in_its_exact_size_is_served_so)
 }
 END_TEST
 
+/* Another thread may look for memory after the stream left the list and before its work has ended. Here that is so for good, as the wait for
+   its work fails. */
+START_TEST(free_on_a_stream_that_is_being_closed_is_waited_for)
+{
+    scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 1s } }\n");
+    weir_stream *s = scene_create(NULL), *closing = scene_create(NULL);
+    void *freed = scene_malloc(closing, 6 * GIB);
+    scene_delay(weir_stream_handle(closing), 100);
+    scene_free(closing, freed);
+    sim_fail("stream_synchronize", 1, GPU_UNKNOWN);
+    weir_stream_close(closing);
+    uint64_t begin = scene.gpu->now();
+    scene_free(s, scene_malloc(s, 4 * GIB));
+    ck_assert_uint_ge(scene.gpu->now() - begin, 99 * MILLISECOND);
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
 void add_crowd_cases(Suite *suite)
 {
     TCase *crowd = suite_case(suite, "simulated crowd", 120);
@@ -331,4 +349,5 @@ void add_crowd_cases(Suite *suite)
     tcase_add_test(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
+    tcase_add_test(crowd, free_on_a_stream_that_is_being_closed_is_waited_for);
 }
