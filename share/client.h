@@ -52,8 +52,8 @@ struct share_reader {
     weir_ring *ring; /* NULL: the ring is closed */
     uint32_t number; /* of the subscription, on its connection; not 0 */
     unsigned index;  /* among the ring's readers */
-    unsigned limit;  /* leases at a time */
-    unsigned leases;
+    unsigned limit;  /* frames that it gets without releasing one */
+    unsigned leases; /* not released */
     bool is_hung;
     bool is_ended; /* ENDED is to be sent */
 };
@@ -146,8 +146,11 @@ struct share_lease *share_lease_spare(struct share_client *client);
 /* Gives the reader so many of them; returns how many there were. */
 unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count);
 void share_leases_unassign(struct share_client *client, const struct share_reader *reader);
-/* How many frames a reader may lease at a time. */
+/* How many frames a reader gets without releasing one. */
 unsigned share_reader_limit(const weir_ring *ring, uint32_t wanted);
+/* How many leases it has for that: a frame that was released need not be over before the next is leased. But a ring that drops frames always
+   has a slot that one reader has not leased. */
+unsigned share_reader_leases(const weir_ring *ring, unsigned limit);
 /* It was released: it ends once its event is complete. */
 void share_lease_await(struct share_client *client, struct share_lease *lease);
 void share_lease_end(struct share_client *client, struct share_lease *lease);

@@ -46,6 +46,14 @@ unsigned share_reader_limit(const weir_ring *ring, uint32_t wanted)
     return wanted && wanted < most ? wanted : most;
 }
 
+unsigned share_reader_leases(const weir_ring *ring, unsigned limit)
+{
+    unsigned most = ring->depth < WIRE_LEASES_MAX ? ring->depth : WIRE_LEASES_MAX - 1;
+    if (ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)
+        return limit;
+    return 2 * limit < most ? 2 * limit : most;
+}
+
 unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count)
 {
     unsigned assigned = 0;
@@ -61,6 +69,16 @@ void share_leases_unassign(struct share_client *client, const struct share_reade
             client->leases[i]->reader = NULL;
 }
 
+/* The reader has released one of its frames: it may get the next. */
+static void give_room(const struct share_client *client, struct share_reader *reader)
+{
+    if (!reader)
+        return;
+    reader->leases--;
+    if (client->state == SHARE_CLIENT_IMPORTER)
+        share_ring_feed(reader);
+}
+
 void share_lease_await(struct share_client *client, struct share_lease *lease)
 {
     struct share_lease **link = &client->releasing;
@@ -69,12 +87,14 @@ void share_lease_await(struct share_client *client, struct share_lease *lease)
     *link = lease;
     lease->state = SHARE_LEASE_RELEASING;
     client->e->waits_since = 0; /* that is news */
+    give_room(client, lease->reader);
 }
 
 void share_lease_end(struct share_client *client, struct share_lease *lease)
 {
     struct share_block *block = lease->mapping->block;
     struct share_reader *reader = lease->reader;
+    bool was_released = lease->state == SHARE_LEASE_RELEASING;
     struct share_lease **link = &client->releasing;
     while (*link && *link != lease)
         link = &(*link)->later;
@@ -85,9 +105,9 @@ void share_lease_end(struct share_client *client, struct share_lease *lease)
     lease->mapping->leases--;
     lease->mapping = NULL;
     block->leases--;
-    if (reader)
-        reader->leases--;
     share_block_settle(client->e, block);
-    if (reader && client->state == SHARE_CLIENT_IMPORTER)
+    if (!was_released)
+        give_room(client, reader);
+    else if (reader && client->state == SHARE_CLIENT_IMPORTER)
         share_ring_feed(reader);
 }

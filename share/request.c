@@ -159,6 +159,12 @@ static bool can_have_more(const struct share_client *client)
     return client->lease_count < WIRE_LEASES_MAX || client->releasing;
 }
 
+/* How many leases a subscription takes, if they can be had. */
+static unsigned leases_for(const weir_ring *ring, uint32_t frames)
+{
+    return share_reader_leases(ring, share_reader_limit(ring, frames));
+}
+
 static bool defer(struct share_client *client, const struct wire_message *message)
 {
     struct share_deferred *deferred = client->deferred_count < DEFERRED_MAX ? calloc(1, sizeof *deferred) : NULL, **link = &client->deferred;
@@ -238,7 +244,7 @@ static enum share_io subscribe_now(struct share_client *client, const struct wir
         return refuse(client, message->request, WEIR_NOT_FOUND, "no ring '%s' is published", message->u.subscribe.name);
     unsigned limit = share_reader_limit(ring, message->u.subscribe.leases);
     struct share_reader *reader = readers < CLIENT_READERS_MAX ? calloc(1, sizeof *reader) : NULL;
-    if (!reader || share_leases_assign(client, reader, limit) < limit || !share_ring_join(ring, reader)) {
+    if (!reader || share_leases_assign(client, reader, share_reader_leases(ring, limit)) < limit || !share_ring_join(ring, reader)) {
         share_leases_unassign(client, reader);
         free(reader);
         return refuse(client, message->request, WEIR_BUSY, "ring '%s' takes no more readers, or this importer can have no more leases",
@@ -260,8 +266,8 @@ static enum share_io subscribe_now(struct share_client *client, const struct wir
 static enum share_io subscribe(struct share_client *client, const struct wire_message *message)
 {
     const weir_ring *ring = share_ring_find(client->e, message->u.subscribe.name);
-    unsigned limit = ring ? share_reader_limit(ring, message->u.subscribe.leases) : 0;
-    bool waits = !client->is_asked && share_leases_spare(client) < limit && can_have_more(client);
+    unsigned wanted = ring ? leases_for(ring, message->u.subscribe.leases) : 0;
+    bool waits = !client->is_asked && share_leases_spare(client) < wanted && can_have_more(client);
     return waits && defer(client, message) ? SHARE_DONE : subscribe_now(client, message);
 }
 
@@ -411,7 +417,7 @@ static unsigned missing(const struct share_client *client, const struct share_de
     unsigned wanted = 1, spare = share_leases_spare(client);
     if (deferred->type == WIRE_SUBSCRIBE) {
         const weir_ring *ring = share_ring_find(client->e, deferred->name);
-        wanted = ring ? share_reader_limit(ring, deferred->argument) : 0;
+        wanted = ring ? leases_for(ring, deferred->argument) : 0;
     }
     return wanted > spare ? wanted - spare : 0;
 }

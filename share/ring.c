@@ -474,8 +474,12 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (slot->awaited & UINT64_C(1) << i)
             share_ring_feed(ring->readers[i]);
+    bool is_awaited = slot->awaited;
     share_ring_settle(ring, slot);
     pthread_mutex_unlock(&ring->e->lock);
+    /* What a reader had may have been released, and that not been heard yet. */
+    if (is_awaited)
+        share_serve(ring->e, false);
     return WEIR_OK;
 }
 

@@ -347,6 +347,28 @@ START_TEST(reader_leases_at_most_one_less_than_there_are_slots)
 }
 END_TEST
 
+/* What the work behind a release still reads is not written again, but the next frame does not wait for that work. */
+START_TEST(next_frame_is_leased_while_the_work_behind_a_released_one_still_runs)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    push(exporter, 2);
+    stage_say(reader, "next q a 20000 s");
+    stage_refuses(reader, "WEIR_BUSY", "next q b 20000 s");
+    stage_say(reader, "delay %u s", stage_long());
+    stage_say(reader, "mark read s");
+    stage_say(reader, "release a s");
+    stage_say(reader, "next q b 20000 s");
+    ck_assert_uint_eq(stage_number(stage_say(reader, "reached read"), "reached"), 0);
+    stage_until(exporter, " leases=2 ", "info");
+    stage_say(reader, "check b 2 s");
+    stage_say(reader, "release b s");
+    stage_until(exporter, " leases=0 ", "info");
+}
+END_TEST
+
 START_TEST(no_frame_in_the_time_given_is_a_time_out)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
@@ -489,6 +511,7 @@ int main(void)
     tcase_add_test(overflow, slots_that_are_all_taken_are_busy);
     TCase *leases = stage_case(suite, "leases");
     tcase_add_test(leases, reader_leases_at_most_one_less_than_there_are_slots);
+    tcase_add_test(leases, next_frame_is_leased_while_the_work_behind_a_released_one_still_runs);
     tcase_add_test(leases, no_frame_in_the_time_given_is_a_time_out);
     TCase *ends = stage_case(suite, "ends");
     tcase_add_test(ends, ring_that_is_closed_delivers_what_is_queued_and_then_is_gone);
