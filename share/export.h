@@ -111,6 +111,7 @@ struct weir_export {
     bool is_gate_closed;
     bool has_waiter;          /* a thread that waits for a slot serves; others sleep on `changed` */
     bool is_asleep, is_woken; /* it sleeps at the sockets, and an event to end that is on its way */
+    uint64_t asleep_until;    /* nanoseconds: when it looks at releases by itself */
     uint64_t taken_at, served_at, turn_at; /* nanoseconds: the last take, look at the sockets, and when the service thread looks next */
 
     /* The service thread's own. */

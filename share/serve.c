@@ -79,7 +79,7 @@ static bool serve_round(weir_export *e)
     return count > 0;
 }
 
-void share_serve(weir_export *e, bool everything)
+static void serve(weir_export *e, bool everything)
 {
     pthread_mutex_lock(&e->serving);
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
@@ -98,6 +98,24 @@ static uint64_t next_look(const weir_export *e, uint64_t now)
     if (!e->waits_since)
         return WEIR__SERVICE_NEVER;
     return now + (after < POLL_SHORTEST ? POLL_SHORTEST : after < POLL_LONGEST ? after : POLL_LONGEST);
+}
+
+/* With the lock. */
+static void wake_sleeper(weir_export *e)
+{
+    if (e->is_asleep && !e->is_woken)
+        e->is_woken = eventfd_write(e->wake_fd, 1) == 0;
+}
+
+/* Another thread sleeps at the sockets, perhaps. Of what was read here it has seen nothing, and a release that is still to come to pass is to be
+   looked at sooner than it knew when it fell asleep. */
+void share_serve(weir_export *e, bool everything)
+{
+    serve(e, everything);
+    pthread_mutex_lock(&e->lock);
+    if (next_look(e, weir__service_now()) < e->asleep_until)
+        wake_sleeper(e);
+    pthread_mutex_unlock(&e->lock);
 }
 
 uint64_t share_serve_turn(weir_export *e)
@@ -142,8 +160,7 @@ bool share_serve_begin(weir_export *e)
 
 void share_serve_stir(weir_export *e)
 {
-    if (e->is_asleep && !e->is_woken)
-        e->is_woken = eventfd_write(e->wake_fd, 1) == 0;
+    wake_sleeper(e);
     pthread_cond_broadcast(&e->changed);
 }
 
@@ -172,14 +189,14 @@ void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline)
     close_gate(e);
     e->has_waiter = true;
     e->is_asleep = now - since >= e->spin;
-    uint64_t until = weir__service_earlier(deadline, next_look(e, now));
+    uint64_t until = e->asleep_until = weir__service_earlier(deadline, next_look(e, now));
     bool sleeps = e->is_asleep;
     pthread_mutex_unlock(&e->lock);
     if (sleeps)
         sleep_until(e, until);
     else
         sched_yield(); /* a reader may want this very CPU */
-    share_serve(e, false);
+    serve(e, false);
     pthread_mutex_lock(&e->lock);
     eventfd_t wakes;
     if (e->is_woken)

@@ -4,7 +4,9 @@
 
 #include "tests/share/actor.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "lib/service.h"
 #include "lib/weir_internal.h"
@@ -94,6 +96,64 @@ static weir_status busy_service(char **words)
     return busy ? start_job() : WEIR_OK;
 }
 
+/* A producer that is late to fall asleep ---------------------------------------------------------------------------------------------- */
+
+#define TAKE_TIMEOUT_MS 3600000u
+
+static struct {
+    pthread_t thread;
+    weir_ring *ring;
+    weir_cuda_stream stream;
+    weir_status status;
+} taker;
+static bool holds_sleep, is_at_sleep; /* guarded by lock */
+static __thread bool is_taker;
+
+int __real_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask);
+
+int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask)
+{
+    if (is_taker) {
+        set(&is_at_sleep, true);
+        wait_while(&holds_sleep);
+    }
+    return __real_ppoll(fds, count, limit, mask);
+}
+
+static void *take_slot(void *unused)
+{
+    void *ptr;
+    is_taker = true;
+    taker.status = weir_ring_take(taker.ring, TAKE_TIMEOUT_MS, taker.stream, NULL, &ptr);
+    if (taker.status == WEIR_OK)
+        taker.status = weir_ring_drop(taker.ring, ptr, taker.stream, NULL);
+    return unused;
+}
+
+static weir_status take_late(char **words)
+{
+    taker.ring = actor_get(KIND_RING, words[1]);
+    weir_status status = actor_stream(words[2], &taker.stream);
+    if (!taker.ring || status != WEIR_OK)
+        return taker.ring ? status : actor_fail(WEIR_NOT_FOUND, "actor: no ring '%s'", words[1]);
+    set(&is_at_sleep, false);
+    set(&holds_sleep, true);
+    if (pthread_create(&taker.thread, NULL, take_slot, NULL) != 0)
+        return actor_fail(WEIR_NO_HOST_MEMORY, "actor: no thread");
+    while (!get(&is_at_sleep))
+        actor.gpu->pause(100000);
+    return WEIR_OK;
+}
+
+static weir_status taken(char **words)
+{
+    (void)words;
+    set(&holds_sleep, false);
+    pthread_join(taker.thread, NULL);
+    return taker.status;
+}
+
 /* The GPU -------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct gpu breakable;
@@ -144,5 +204,7 @@ const struct command actor_late_commands[] = {
     { "breakable", 0, "before an export or import is opened: the next two can be said of it", make_breakable },
     { "broken", 1, "0|1: whether the library can neither record events nor wait for streams", broken },
     { "hold_events", 1, "0|1: whether to make an event for other processes takes for ever", hold_events },
+    { "take_late", 2, "RING STREAM: a thread takes a slot, for which it has to wait; it is about to sleep, and does not yet", take_late },
+    { "taken", 0, "it does sleep, gets its slot and drops that", taken },
     { NULL, 0, NULL, NULL },
 };

@@ -302,6 +302,26 @@ START_TEST(threads_that_wait_for_slots_serve_each_other)
 }
 END_TEST
 
+/* A producer that finds no slot falls asleep while another reads that a reader will have done. */
+START_TEST(producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    stage_say(exporter, "ring r %d 2 block s", SLOT);
+    stage_say(exporter, "ring other %d 2 block s", SLOT);
+    stage_say(reader, "reader i q r 0");
+    stage_say(exporter, "write r 1 2 %d s", SLOT);
+    take_frames(reader, 1, 1);
+    stage_say(exporter, "take_late r s");
+    stage_say(reader, "delay 300 s");
+    release_frames(reader, 1, 1);
+    stage_say(exporter, "take other slot %d 0 s", SLOT);
+    stage_say(exporter, "taken");
+    stage_say(exporter, "drop other slot s");
+    take_frames(reader, 2, 1);
+    release_frames(reader, 2, 1);
+}
+END_TEST
+
 /* For a long time ------------------------------------------------------------------------------------------------------------------------ */
 
 #define CHUNK 200u /* frames */
@@ -407,6 +427,7 @@ int main(void)
     tcase_add_test(held, reader_is_heard_while_leases_are_made_for_another);
     tcase_add_test(held, reader_is_heard_while_leases_are_made_for_itself);
     tcase_add_test(held, threads_that_wait_for_slots_serve_each_other);
+    tcase_add_test(held, producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of);
     TCase *soak = suite_case(suite, "soak", 1200);
     tcase_add_checked_fixture(soak, stage_open, stage_close);
     tcase_add_test(soak, readers_lose_nothing_to_an_exporter_that_is_late);

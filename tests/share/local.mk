@@ -51,7 +51,7 @@ tests_share_actor_SOURCES = \
 	%reldir%/actor_memory.c \
 	%reldir%/actor_messages.c
 tests_share_actor_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=share_send -Wl,--wrap=share_receive \
-	-Wl,--wrap=getpwnam_r -Wl,--wrap=getgrnam_r
+	-Wl,--wrap=getpwnam_r -Wl,--wrap=getgrnam_r -Wl,--wrap=ppoll
 tests_share_actor_LDADD = share/libshare.la
 
 check_LTLIBRARIES += tests/share/libstage.la
