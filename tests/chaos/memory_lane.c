@@ -104,7 +104,9 @@ static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t b
     /* A machine that stood still is no fault of anybody. Where Weir enforces the cap, a block by which CUDA grew above it goes back on the
        stream that asked, and takes room until that stream comes there. */
     bool is_held_up = plan->has_twin && plan->longest_delay > plan->deadline;
-    refusal->is_doubtful = plan->fault_once_in || is_held_up || (!plan->is_virtual && lane->program->gpu->now() - began > shortest / 4);
+    /* Where the driver takes longer for one call than there is time for all of them, nobody gets round. */
+    bool is_out_of_time = plan->slow_refusals && lane->program->gpu->now() - began >= shortest;
+    refusal->is_doubtful = plan->fault_once_in || is_held_up || is_out_of_time || (!plan->is_virtual && lane->program->gpu->now() - began > shortest / 4);
     weir_error error;
     weir_last_error(&error);
     snprintf(refusal->report, sizeof refusal->report, "%.890s", error.text);
