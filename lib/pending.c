@@ -118,16 +118,21 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     if (!is_ours)
         return;
 
-    /* A new event: if the stream turns out to capture, that of the frees before it is still good. */
+    /* A new event: if the stream turns out to capture, that of the frees before it is still good. So it is for who has begun to wait for it
+       meanwhile, and the new one gets an entry of its own. */
     gpu_event made, unused = NULL;
     bool is_made = weir__event_behind(gpu, weir__event_device(gpu, device, stream), stream, &made);
     weir__spin_lock(&pending->lock);
-    if (is_made) {
+    entry->is_recording = false;
+    if (is_made && entry->users)
+        entry = take_over(pending, stream, thread);
+    if (is_made && entry) {
         unused = entry->event;
         entry->event = made;
         entry->bytes += noted;
+    } else if (is_made) {
+        unused = made;
     }
-    entry->is_recording = false;
     weir__spin_unlock(&pending->lock);
     if (unused)
         weir__event_destroy(gpu, unused);
@@ -139,7 +144,7 @@ struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, u
     weir__spin_lock(&pending->lock);
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
         struct weir__pending_entry *entry = &pending->entries[i];
-        bool open = !entry->is_recording && entry->bytes && !(*seen >> i & 1);
+        bool open = entry->bytes && !(*seen >> i & 1);
         if (open && (!largest || entry->bytes > largest->bytes))
             largest = entry;
     }

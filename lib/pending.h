@@ -6,8 +6,8 @@
  * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
  * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
  * takes another entry while somebody waits for that one, and another handle may take the entry over. A lost entry costs a rescue, never safety.
- * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that records its event
- * or by any number that wait for it.
+ * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next event
+ * and by any number that wait for the one that it has.
  */
 #ifndef WEIR_LIB_PENDING_H
 #define WEIR_LIB_PENDING_H
@@ -28,7 +28,7 @@ struct weir__pending_entry {
     gpu_event event;    /* NULL until first used */
     uint64_t unnoted;   /* bytes freed since the event was recorded */
     uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
-    bool is_recording;  /* just now, by some thread */
+    bool is_recording;  /* some thread makes its next event just now */
     unsigned users;     /* threads that claimed it, and wait for its event or look at it */
 };
 

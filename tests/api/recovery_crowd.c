@@ -339,6 +339,27 @@ START_TEST(free_on_a_stream_that_is_being_closed_is_waited_for)
 }
 END_TEST
 
+/* As another thread does that frees more on the same stream at that moment. */
+START_TEST(noted_free_is_waited_for_while_a_later_one_is_being_noted)
+{
+    scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 1s } }\n");
+    gpu_stream s = scene_stream(0), a = scene_stream(0);
+    struct weir__pending *pending = &scene.w->devices[0].pending;
+    uint64_t seen = 0;
+    void *freed = scene_malloc_on(a, 6 * GIB);
+    scene_delay(a, 100);
+    scene_free_on(a, freed);
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen);
+    ck_assert_ptr_nonnull(entry);
+    weir__pending_unclaim(pending, entry, false);
+    entry->is_recording = true;
+    void *ptr = scene_malloc_on(s, 4 * GIB);
+    entry->is_recording = false;
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    scene_free_on(s, ptr);
+}
+END_TEST
+
 void add_crowd_cases(Suite *suite)
 {
     TCase *crowd = suite_case(suite, "simulated crowd", 120);
@@ -350,4 +371,5 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
     tcase_add_test(crowd, free_on_a_stream_that_is_being_closed_is_waited_for);
+    tcase_add_test(crowd, noted_free_is_waited_for_while_a_later_one_is_being_noted);
 }
