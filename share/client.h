@@ -54,6 +54,7 @@ struct share_reader {
     unsigned index;  /* among the ring's readers */
     unsigned limit;  /* frames that it gets without releasing one */
     unsigned leases; /* not released */
+    unsigned assigned; /* leases that it has for them; those beyond the limit can be taken back */
     bool is_hung;
     bool is_ended; /* ENDED is to be sent */
 };
@@ -141,9 +142,9 @@ bool share_client_is_hung(const struct share_client *client);
 bool share_lease_make(struct share_client *client);
 /* How many are idle and belong to no reader. */
 unsigned share_leases_spare(const struct share_client *client);
-/* One that is idle and belongs to no reader, or NULL. */
+/* One that is idle, and belongs to no reader from now on; or NULL. */
 struct share_lease *share_lease_spare(struct share_client *client);
-/* Gives the reader so many of them; returns how many there were. */
+/* Gives the reader so many of them; up to its limit others' too, which are beyond theirs. Returns how many it has. */
 unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count);
 void share_leases_unassign(struct share_client *client, const struct share_reader *reader);
 /* How many frames a reader gets without releasing one. */

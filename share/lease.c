@@ -32,12 +32,32 @@ bool share_lease_make(struct share_client *client)
     return true;
 }
 
-struct share_lease *share_lease_spare(struct share_client *client)
+static struct share_lease *unassigned(const struct share_client *client)
 {
     for (unsigned i = 0; i < client->lease_count; i++)
         if (!client->leases[i]->reader && client->leases[i]->state == SHARE_LEASE_IDLE)
             return client->leases[i];
     return NULL;
+}
+
+/* From a reader that has more than it asked for. */
+static struct share_lease *take_back(const struct share_client *client)
+{
+    for (unsigned i = 0; i < client->lease_count; i++) {
+        struct share_lease *lease = client->leases[i];
+        if (!lease->reader || lease->state != SHARE_LEASE_IDLE || lease->reader->assigned <= lease->reader->limit)
+            continue;
+        lease->reader->assigned--;
+        lease->reader = NULL;
+        return lease;
+    }
+    return NULL;
+}
+
+struct share_lease *share_lease_spare(struct share_client *client)
+{
+    struct share_lease *lease = unassigned(client);
+    return lease ? lease : take_back(client);
 }
 
 unsigned share_reader_limit(const weir_ring *ring, uint32_t wanted)
@@ -56,10 +76,13 @@ unsigned share_reader_leases(const weir_ring *ring, unsigned limit)
 
 unsigned share_leases_assign(struct share_client *client, struct share_reader *reader, unsigned count)
 {
-    unsigned assigned = 0;
-    for (struct share_lease *lease; assigned < count && (lease = share_lease_spare(client)); assigned++)
+    for (struct share_lease *lease; reader->assigned < count; reader->assigned++) {
+        lease = reader->assigned < reader->limit ? share_lease_spare(client) : unassigned(client);
+        if (!lease)
+            break;
         lease->reader = reader;
-    return assigned;
+    }
+    return reader->assigned;
 }
 
 void share_leases_unassign(struct share_client *client, const struct share_reader *reader)

@@ -244,6 +244,8 @@ static enum share_io subscribe_now(struct share_client *client, const struct wir
         return refuse(client, message->request, WEIR_NOT_FOUND, "no ring '%s' is published", message->u.subscribe.name);
     unsigned limit = share_reader_limit(ring, message->u.subscribe.leases);
     struct share_reader *reader = readers < CLIENT_READERS_MAX ? calloc(1, sizeof *reader) : NULL;
+    if (reader)
+        reader->limit = limit;
     if (!reader || share_leases_assign(client, reader, share_reader_leases(ring, limit)) < limit || !share_ring_join(ring, reader)) {
         share_leases_unassign(client, reader);
         free(reader);
@@ -252,7 +254,6 @@ static enum share_io subscribe_now(struct share_client *client, const struct wir
     }
     reader->client = client;
     reader->number = ++client->last_reader;
-    reader->limit = limit;
     reader->next = client->readers;
     client->readers = reader;
     struct wire_message subscribed = { .type = WIRE_SUBSCRIBED, .request = message->request };

@@ -369,6 +369,23 @@ START_TEST(next_frame_is_leased_while_the_work_behind_a_released_one_still_runs)
 }
 END_TEST
 
+/* What a reader has beyond what it asked for, for frames that were released, is another's who asks for it. */
+START_TEST(leases_that_readers_did_not_ask_for_are_left_to_others)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    stage_say(exporter, "ring r 512 512 block s");
+    for (unsigned number = 0; number < 5; number++)
+        stage_say(reader, "reader i q%u r 200", number);
+    stage_say(exporter, "malloc a 512 s");
+    stage_say(exporter, "publish a a s");
+    stage_say(exporter, "forget a");
+    stage_say(reader, "acquire i a l 0 s");
+    stage_say(reader, "release l s");
+    stage_say(exporter, "write r 1 200 512 s");
+    stage_until(exporter, " leases=1000 ", "info");
+}
+END_TEST
+
 START_TEST(no_frame_in_the_time_given_is_a_time_out)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
@@ -512,6 +529,7 @@ int main(void)
     TCase *leases = stage_case(suite, "leases");
     tcase_add_test(leases, reader_leases_at_most_one_less_than_there_are_slots);
     tcase_add_test(leases, next_frame_is_leased_while_the_work_behind_a_released_one_still_runs);
+    tcase_add_test(leases, leases_that_readers_did_not_ask_for_are_left_to_others);
     tcase_add_test(leases, no_frame_in_the_time_given_is_a_time_out);
     TCase *ends = stage_case(suite, "ends");
     tcase_add_test(ends, ring_that_is_closed_delivers_what_is_queued_and_then_is_gone);
