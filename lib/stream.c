@@ -202,8 +202,8 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
         if (count == max) {
             /* No room: the one that freed least gives way. */
             for (size_t i = at = 0; i < max; i++)
-                at = atomic_load(&streams[i]->freed) < atomic_load(&streams[at]->freed) ? i : at;
-            if (atomic_load(&stream->freed) <= atomic_load(&streams[at]->freed))
+                at = weir__stream_unsettled(streams[i]) < weir__stream_unsettled(streams[at]) ? i : at;
+            if (weir__stream_unsettled(stream) <= weir__stream_unsettled(streams[at]))
                 continue;
             weir__stream_unpin(streams[at]);
             count--;
@@ -251,15 +251,15 @@ void weir__stream_leave(weir_stream *stream)
     weir__bias_unlock(&stream->cache.lock);
 }
 
-void weir__stream_settle(struct weir__device *device, const weir_stream *settled, uint64_t bytes)
+void weir__stream_settle(struct weir__device *device, const weir_stream *settled, uint64_t freed)
 {
     pthread_rwlock_rdlock(&device->lock);
     weir_stream *stream = device->streams;
     while (stream && stream != settled)
         stream = stream->next;
     if (stream) {
-        uint64_t freed = atomic_load(&stream->freed);
-        while (!atomic_compare_exchange_weak(&stream->freed, &freed, freed > bytes ? freed - bytes : 0))
+        uint64_t before = atomic_load(&stream->settled);
+        while (before < freed && !atomic_compare_exchange_weak(&stream->settled, &before, freed))
             continue;
     }
     pthread_rwlock_unlock(&device->lock);
@@ -416,7 +416,8 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         stream->handle = handle;
         stream->is_own = is_own;
         atomic_store(&stream->is_gone, false);
-        atomic_store(&stream->freed, 0);
+        /* Not from 0: somebody may still tell of the stream that was here before. */
+        atomic_store(&stream->settled, atomic_load(&stream->freed));
         atomic_store(&stream->looked_keeps, 0);
         atomic_store(&stream->looked_at, WEIR__GRANT_SPENT);
         atomic_store(&stream->was_robbed, false);
@@ -466,7 +467,7 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
 static void leave_word(const weir_stream *s)
 {
     const struct gpu *gpu = s->w->gpu;
-    uint64_t freed = atomic_load(&s->freed);
+    uint64_t freed = weir__stream_unsettled(s);
     if (!freed || !weir__pending_is_due(&s->device->pending, s->handle, freed))
         return;
     int former = weir__current_begin(gpu, s->device->index, s->handle);

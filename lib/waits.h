@@ -18,7 +18,8 @@ struct weir__wait {
     gpu_event event;
     struct weir__pending_entry *entry; /* the event is this entry's; NULL: it is ours to destroy */
     const weir_stream *stream;         /* the opened stream of the event, by name only: it may be closed meanwhile. Or NULL */
-    uint64_t bytes;                    /* freed before it, as far as Weir knows */
+    uint64_t bytes;                    /* freed before it, as far as Weir knows, and not yet seen complete */
+    uint64_t freed;                    /* of that stream, when the event was recorded */
 };
 
 /* What looks have found. */

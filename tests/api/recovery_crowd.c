@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "lib/waits.h"
 #include "lib/weir_internal.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
@@ -289,6 +290,30 @@ START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
 }
 END_TEST
 
+/* As recoveries and the keeper do: what both saw complete counted twice, and hid what came behind it. */
+START_TEST(free_behind_one_that_two_waited_for_is_still_to_be_waited_for)
+{
+    struct weir__wait waits[2][WEIR__WAITS_STREAMS + 1];
+    struct weir__seen seen = { .any = false };
+    size_t counts[2];
+    scene_open("weir: 1\npools: { main: { small_below: 0, cache: off, " ALONE " } }\n");
+    struct weir__device *device = &scene.w->devices[0];
+    weir_stream *s = scene_create(NULL);
+    void *first = scene_malloc(s, GIB), *second = scene_malloc(s, 2 * GIB);
+    scene_free(s, first);
+    for (size_t i = 0; i < 2; i++)
+        counts[i] = weir__waits_collect(device, NULL, UINT64_MAX, waits[i]);
+    scene_sync(weir_stream_handle(s));
+    scene_delay(weir_stream_handle(s), 100);
+    scene_free(s, second);
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_uint_eq(weir__waits_look(device, waits[i], counts[i], UINT64_MAX, &seen), 0);
+    ck_assert_uint_eq(weir__waits_collect(device, NULL, UINT64_MAX, waits[0]), 1);
+    ck_assert_uint_eq(waits[0][0].bytes, 2 * GIB);
+    weir__waits_end(device, waits[0], 1);
+}
+END_TEST
+
 /* Size classes ------------------------------------------------------------------------------------------------------------------------- */
 
 #define CACHES "cache: { largest: 8GiB, per_stream: 8GiB, per_device: 8GiB }"
@@ -372,4 +397,5 @@ void add_crowd_cases(Suite *suite)
     tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
     tcase_add_test(crowd, free_on_a_stream_that_is_being_closed_is_waited_for);
     tcase_add_test(crowd, noted_free_is_waited_for_while_a_later_one_is_being_noted);
+    tcase_add_test(crowd, free_behind_one_that_two_waited_for_is_still_to_be_waited_for);
 }
