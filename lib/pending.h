@@ -57,7 +57,7 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 /* Claims the entry with the most bytes that is not in `seen` (a bit for each entry), whoever else waits for it; NULL when there is none
    left. */
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen);
-/* Gives it back. done: its event was seen complete. */
+/* Gives it back. done: its event was seen complete, or will never tell. */
 void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done);
 
 #endif

@@ -30,14 +30,14 @@ size_t weir__waits_collect(struct weir__device *device, const gpu_stream *extra,
     return count;
 }
 
-/* The wait is over. done: its event was seen complete. */
-static void end(struct weir__device *device, const struct weir__wait *wait, bool done)
+/* is_over: its event was seen complete, or will never tell, so that nobody need wait for it again. */
+static void end(struct weir__device *device, const struct weir__wait *wait, bool is_over)
 {
     if (wait->entry)
-        weir__pending_unclaim(&device->pending, wait->entry, done);
+        weir__pending_unclaim(&device->pending, wait->entry, is_over);
     else
         weir__event_destroy(device->w->gpu, wait->event);
-    if (wait->stream && done)
+    if (wait->stream && is_over)
         weir__stream_settle(device, wait->stream, wait->freed);
 }
 
@@ -62,7 +62,7 @@ size_t weir__waits_look(struct weir__device *device, struct weir__wait *waits, s
     for (size_t i = 0; i < count; i++) {
         bool done = false;
         if (gpu->now() <= deadline && look(gpu, waits[i].event, waits[i].bytes, 0, seen, &done))
-            end(device, &waits[i], done);
+            end(device, &waits[i], true);
         else
             waits[left++] = waits[i];
     }

@@ -151,6 +151,40 @@ START_TEST(free_that_is_done_is_not_kept_waiting_by_a_larger_one)
 }
 END_TEST
 
+static unsigned asked;
+
+/* As where the process's work has failed; in the end it tells, so that a test that fails ends. */
+static int broken_query(gpu_event event)
+{
+    return ++asked > 10000 ? scene.gpu->event_query(event) : GPU_UNKNOWN;
+}
+
+/* It was collected and dropped again and again, without a pause, until the deadline. */
+START_TEST(free_whose_event_never_tells_is_not_looked_at_again_and_again)
+{
+    struct gpu broken;
+    void *ptr;
+    scene_simulate(MACHINE "memory=2GiB");
+    scene_open(policy);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream raw = scene_stream(0);
+    if (_i == 0) {
+        busy_stream(2 * GIB, HOUR);
+    } else {
+        void *pending = scene_malloc_on(raw, 2 * GIB);
+        scene_delay(raw, HOUR);
+        scene_free_on(raw, pending);
+    }
+    broken = *scene.gpu;
+    broken.event_query = broken_query;
+    scene.w->gpu = &broken;
+    weir_status status = weir_stream_malloc(s, &ptr, 16 * MIB);
+    scene.w->gpu = scene.gpu;
+    ck_assert_int_eq(status, WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_lt(asked, 100);
+}
+END_TEST
+
 void add_deadline_cases(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "the deadline", 60);
@@ -162,4 +196,5 @@ void add_deadline_cases(Suite *suite)
     tcase_add_test(tcase, block_that_a_callback_orphans_rescues);
     tcase_add_test(tcase, orphan_of_a_destroyed_stream_waits_for_no_other_device);
     tcase_add_test(tcase, free_that_is_done_is_not_kept_waiting_by_a_larger_one);
+    tcase_add_loop_test(tcase, free_whose_event_never_tells_is_not_looked_at_again_and_again, 0, 2);
 }
