@@ -88,16 +88,26 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
     return is_due;
 }
 
+/* What was freed on the stream and not noted, in whichever of its entries. Called with the lock. */
+static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    size_t home = home_of(stream, thread);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
+        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+        if (entry->stream != stream || entry->thread != thread)
+            continue;
+        bytes += entry->unnoted;
+        entry->unnoted = 0;
+    }
+    return bytes;
+}
+
 uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream)
 {
     const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
-    uint64_t bytes = 0;
     weir__spin_lock(&pending->lock);
-    struct weir__pending_entry *entry = find(pending, stream, thread);
-    if (entry) {
-        bytes = entry->unnoted;
-        entry->unnoted = 0;
-    }
+    uint64_t bytes = take_unnoted(pending, stream, thread);
     weir__spin_unlock(&pending->lock);
     return bytes;
 }
@@ -110,9 +120,8 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     struct weir__pending_entry *entry = find(pending, stream, thread);
     bool is_ours = entry && is_idle(entry);
     if (is_ours) {
-        noted = entry->unnoted;
+        noted = take_unnoted(pending, stream, thread);
         entry->is_recording = true;
-        entry->unnoted = 0;
     }
     weir__spin_unlock(&pending->lock);
     if (!is_ours)
