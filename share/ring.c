@@ -475,6 +475,8 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
         if (slot->awaited & UINT64_C(1) << i)
             share_ring_feed(ring->readers[i]);
     bool is_awaited = slot->awaited;
+    if (is_awaited)
+        share_serve_begin(ring->e);
     share_ring_settle(ring, slot);
     pthread_mutex_unlock(&ring->e->lock);
     /* What a reader had may have been released, and that not been heard yet. */

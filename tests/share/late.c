@@ -322,6 +322,25 @@ START_TEST(producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of
 }
 END_TEST
 
+/* The service thread was told of a release, and came too late to read it: a push had. */
+START_TEST(release_that_a_push_has_read_ends_though_nobody_takes_a_slot_again)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    stage_say(exporter, "ring r %d 2 block s", SLOT);
+    stage_say(reader, "reader i q r 1");
+    stage_say(exporter, "write r 1 1 %d s", SLOT);
+    take_frames(reader, 1, 1);
+    stage_say(exporter, "take r slot %d 0 s", SLOT);
+    stage_importer("other"); /* whom the service thread has let in: it serves again */
+    stage_say(exporter, "hold_service 1");
+    stage_say(reader, "delay 300 s");
+    release_frames(reader, 1, 1);
+    stage_say(exporter, "push r slot s");
+    stage_say(exporter, "hold_service 0");
+    stage_until(exporter, " leases=1 ", "info");
+}
+END_TEST
+
 /* For a long time ------------------------------------------------------------------------------------------------------------------------ */
 
 #define CHUNK 200u /* frames */
@@ -428,6 +447,7 @@ int main(void)
     tcase_add_test(held, reader_is_heard_while_leases_are_made_for_itself);
     tcase_add_test(held, threads_that_wait_for_slots_serve_each_other);
     tcase_add_test(held, producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of);
+    tcase_add_test(held, release_that_a_push_has_read_ends_though_nobody_takes_a_slot_again);
     TCase *soak = suite_case(suite, "soak", 1200);
     tcase_add_checked_fixture(soak, stage_open, stage_close);
     tcase_add_test(soak, readers_lose_nothing_to_an_exporter_that_is_late);
