@@ -119,7 +119,10 @@ bool weir__retired_is_free(struct weir__retired *retired, const struct gpu *gpu)
 static bool record_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
     int its_own = weir__event_device(gpu, device, stream);
-    return weir__event_behind(gpu, its_own, stream, event) || weir__event_behind(gpu, its_own, stream, event);
+    bool is_recorded = false;
+    for (int attempt = 0; attempt < 2 && !is_recorded; attempt++)
+        is_recorded = weir__event_behind(gpu, its_own, stream, event);
+    return is_recorded;
 }
 
 void weir__retired_note(struct weir__retired *retired, const struct gpu *gpu, int device, gpu_stream stream)

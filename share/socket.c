@@ -221,7 +221,7 @@ static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
 /* Whether nobody listens at the socket. The lock alone does not say so: its file may have been deleted, and others have none. */
 static weir_status check_stale(const char *path, weir_error *error)
 {
-    int fd, code = share_connect_now(path, &fd);
+    int fd = -1, code = share_connect_now(path, &fd);
     if (code == 0)
         close(fd);
     if (code == ECONNREFUSED || code == ENOENT)
@@ -303,7 +303,7 @@ weir_status share_listen(const char *path, mode_t mode, weir_error *error, struc
     if (strlen(path) >= sizeof listener->path)
         return too_long(error, path);
     int fd = -1, lock_fd = -1;
-    struct stat info;
+    struct stat info = { 0 };
     weir_status status = take_lock(path, error, &lock_fd);
     if (status != WEIR_OK)
         return status;
