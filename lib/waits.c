@@ -17,15 +17,15 @@ size_t weir__waits_collect(struct weir__device *device, const gpu_stream *extra,
     weir_stream *streams[WEIR__WAITS_STREAMS];
     size_t count = 0;
     size_t opened = weir__streams_pin(device, streams, WEIR__WAITS_STREAMS);
-    bool is_covered = !extra;
     for (size_t i = 0; i < opened; i++) {
-        is_covered = is_covered || streams[i]->handle == *extra;
+        if (extra && streams[i]->handle == *extra)
+            extra = NULL; /* it is covered */
         if (gpu->now() <= deadline)
             count += weir__wait_begin(streams[i], &waits[count]);
         weir__stream_unpin(streams[i]);
     }
     waits[count] = (struct weir__wait){ .entry = NULL };
-    if (!is_covered && weir__event_behind(gpu, weir__event_device(gpu, device->index, *extra), *extra, &waits[count].event))
+    if (extra && weir__event_behind(gpu, weir__event_device(gpu, device->index, *extra), *extra, &waits[count].event))
         count++;
     return count;
 }

@@ -44,6 +44,7 @@ static void start_named(void)
     g = gpu_find("sim", &(const char *){ NULL });
     snprintf(name, sizeof(name), "sim-test-%d", (int)getpid());
     snprintf(file, sizeof(file), "/dev/shm/weir-sim-%d-%s", (int)geteuid(), name);
+    unlink(file); /* of a run that was killed, and had the same number */
     setenv("WEIR_SIM", named(""), 1);
     configure(named(""));
     peer_start(&peers[0]);
