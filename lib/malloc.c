@@ -53,28 +53,6 @@ static int return_block(weir_pool *pool, void *ptr, int device, gpu_stream strea
     return code;
 }
 
-/* Leaves word of a free that recovery may have to wait for. */
-static void note_pending(const weir_pool *pool, uint64_t size, gpu_stream stream, weir_stream *opened)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    struct weir__device *device = pool->device;
-    if (size < WEIR__PENDING_SMALLEST)
-        return;
-    if (opened && opened->device == device) {
-        atomic_fetch_add_explicit(&opened->freed, size, memory_order_relaxed);
-        return;
-    }
-    if (!weir__pending_is_due(&device->pending, stream, size))
-        return;
-    weir_stream *found = opened ? NULL : weir__stream_pin(device, stream);
-    if (found) {
-        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, stream), memory_order_relaxed);
-        weir__stream_unpin(found);
-    } else {
-        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
-    }
-}
-
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Weir watches the cap itself where the driver does not do so for the pool and its twin together. */
@@ -97,15 +75,14 @@ static bool is_within_cap(weir_pool *pool, uint64_t max_size)
 
 /*
  * A block that the pool grew for was given back at once, since it is above the cap. CUDA lets go of the memory only when it has seen that
- * free complete: on an idle stream that can be now. On a busy one recovery waits for it as for any free, as nothing here may wait.
+ * free complete: on an idle stream that can be now. On a busy one the next request sees to it, as nothing here may wait.
  */
-static void undo_growth(const struct weir__request *request, uint64_t size, uint64_t max_size)
+static void undo_growth(const struct weir__request *request, uint64_t max_size)
 {
     const struct gpu *gpu = request->pool->w->gpu;
     gpu_event event;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     int device = weir__event_device(gpu, request->pool->device->index, request->stream);
-    note_pending(request->pool, size, request->stream, NULL);
     if (weir__event_behind(gpu, device, request->stream, &event)) {
         if (weir__event_wait(gpu, event, 0))
             is_within_cap(request->pool, max_size);
@@ -170,7 +147,7 @@ static int ask_cuda(struct weir__request *request, size_t size, bool small, uint
     }
     /* A block that cannot be given back is better served above the cap than lost. */
     if (!is_within_cap(pool, max_size) && return_block(pool, block, pool->device->index, request->stream) == GPU_SUCCESS) {
-        undo_growth(request, size, max_size);
+        undo_growth(request, max_size);
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }
@@ -475,6 +452,28 @@ weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cud
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
 
+/* Leaves word of a free that recovery may have to wait for. */
+static void note_pending(const struct weir__block *block, gpu_stream stream, weir_stream *opened)
+{
+    const struct gpu *gpu = block->pool->w->gpu;
+    struct weir__device *device = block->pool->device;
+    if (block->size < WEIR__PENDING_SMALLEST)
+        return;
+    if (opened && opened->device == device) {
+        atomic_fetch_add_explicit(&opened->freed, block->size, memory_order_relaxed);
+        return;
+    }
+    if (!weir__pending_is_due(&device->pending, stream, block->size))
+        return;
+    weir_stream *found = opened ? NULL : weir__stream_pin(device, stream);
+    if (found) {
+        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, stream), memory_order_relaxed);
+        weir__stream_unpin(found);
+    } else {
+        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
+    }
+}
+
 /* Makes a block live again whose free failed. */
 static void put_back(weir *w, const struct weir__block *block)
 {
@@ -510,7 +509,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     if (code == GPU_SUCCESS) {
         count_free(pool, block);
         if (!block->graph) {
-            note_pending(block->pool, block->size, stream, opened);
+            note_pending(block, stream, opened);
             weir__pool_left(pool);
         }
     } else {
