@@ -45,14 +45,14 @@ bool arguments_read(int argc, char **argv, const char *const *sections, size_t s
                     size_t len)
 {
     static const struct option options[] = {
-        { "repetitions", required_argument, NULL, 'r' },
-        { "row-seconds", required_argument, NULL, 's' },
-        { "rounds", required_argument, NULL, 'n' },
-        { "json", required_argument, NULL, 'j' },
-        { "quick", no_argument, NULL, 'q' },
-        { "list", no_argument, NULL, 'l' },
-        { "help", no_argument, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
+        {"repetitions", required_argument, NULL, 'r'},
+        {"row-seconds", required_argument, NULL, 's'},
+        {"rounds", required_argument, NULL, 'n'},
+        {"json", required_argument, NULL, 'j'},
+        {"quick", no_argument, NULL, 'q'},
+        {"list", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     struct arguments result;
     memset(&result, 0, sizeof(result));

@@ -22,7 +22,7 @@ struct arguments {
     size_t repetitions;
     size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
     size_t rounds;      /* of the two workers of `neighbours` */
-    const char *json; /* NULL: not asked for; borrowed from argv */
+    const char *json;   /* NULL: not asked for; borrowed from argv */
     bool wanted[ARGUMENTS_SECTIONS_MAX];
 };
 

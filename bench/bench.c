@@ -3,13 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "lib/gpu/clock.h"
 
 uint64_t bench_now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+    return gpu_clock_now();
 }
 
 void bench_die(const char *file, int line, const char *what, const char *text)
@@ -99,14 +98,36 @@ void bench_figure_in(struct bench_figure *figure, const char *group, double x)
     figure->x = x;
 }
 
+struct bench_figure *bench_figure_with(struct bench_report *report, const char *section, const char *name,
+                                       const struct bench_series *const *series)
+{
+    struct bench_figure *figure = bench_figure_new(report, section, name);
+    for (; *series; series++)
+        *bench_series_new(figure, (*series)->name) = **series;
+    return figure;
+}
+
+void bench_figure_value(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit)
+{
+    figure->value = value;
+    figure->value_unit = unit;
+    figure->bound = bound;
+    figure->limit = limit;
+}
+
 void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
                         enum bench_bound bound, double limit)
 {
     double below = bench_median(denominator);
-    figure->value = below > 0 ? bench_median(numerator) / below : 0;
-    figure->value_unit = "x";
-    figure->bound = bound;
-    figure->limit = limit;
+    bench_figure_value(figure, below > 0 ? bench_median(numerator) / below : 0, "x", bound, limit);
+}
+
+void bench_show_ratio(struct bench_report *report, const char *section, const char *name, const struct bench_series *numerator,
+                      const struct bench_series *denominator, enum bench_bound bound, double limit)
+{
+    struct bench_figure *figure = bench_figure_of(report, section, name, numerator, denominator);
+    bench_figure_ratio(figure, numerator, denominator, bound, limit);
+    bench_print(stdout, figure);
 }
 
 bool bench_reached(const struct bench_figure *figure)
@@ -149,7 +170,7 @@ bool bench_policy_add(struct bench_report *report, const char *section, const ch
     if (!policies || !copy)
         bench_die(__FILE__, __LINE__, section, "out of memory");
     report->policies = policies;
-    policies[report->policy_count++] = (struct bench_policy){ section, copy };
+    policies[report->policy_count++] = (struct bench_policy){section, copy};
     return true;
 }
 

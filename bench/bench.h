@@ -65,11 +65,22 @@ double bench_max(const struct bench_series *series);
 struct bench_figure *bench_figure_new(struct bench_report *report, const char *section, const char *name);
 /* A new, empty series at the end of the figure. */
 struct bench_series *bench_series_new(struct bench_figure *figure, const char *name);
+/* A new figure of series that were measured already: bench_figure_of(report, "small", name, &ours, &raw). */
+#define bench_figure_of(report, section, name, ...)                                                                                        \
+    bench_figure_with((report), (section), (name), (const struct bench_series *const[]){__VA_ARGS__, NULL})
+struct bench_figure *bench_figure_with(struct bench_report *report, const char *section, const char *name,
+                                       const struct bench_series *const *series);
 /* Makes the figure one of a group. */
 void bench_figure_in(struct bench_figure *figure, const char *group, double x);
+/* Its value, and what is asked of that. */
+void bench_figure_value(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit);
 /* How many times the median of `denominator` that of `numerator` is, and what is asked of it. */
 void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
                         enum bench_bound bound, double limit);
+
+/* A new figure of two series and their ratio, printed. */
+void bench_show_ratio(struct bench_report *report, const char *section, const char *name, const struct bench_series *numerator,
+                      const struct bench_series *denominator, enum bench_bound bound, double limit);
 
 /* True without a bound. */
 bool bench_reached(const struct bench_figure *figure);

@@ -32,7 +32,7 @@ static void answer(const struct consumer_answer *what)
 
 static void answer_times(double *times, unsigned count)
 {
-    struct consumer_answer what = { .at = bench_now(), .values = { link_quantile(times, count, 50), link_quantile(times, count, 99) } };
+    struct consumer_answer what = {.at = bench_now(), .values = {link_quantile(times, count, 50), link_quantile(times, count, 99)}};
     answer(&what);
     free(times);
 }
@@ -76,7 +76,7 @@ static void do_connect(struct state *state, const struct consumer_order *order)
     BENCH_WEIR(weir_import_open(state->w, order->text, NULL, &error, &state->import));
     uint64_t connected = bench_now();
     leases[0] = lease_block(state, "known");
-    struct consumer_answer what = { .at = bench_now() };
+    struct consumer_answer what = {.at = bench_now()};
     what.values[0] = (double)(connected - start);
     what.values[1] = (double)(what.at - connected);
     for (size_t i = 1; i < WARM_LEASES; i++)
@@ -91,7 +91,7 @@ static void do_first(struct state *state, const struct consumer_order *order)
     (void)order;
     uint64_t start = bench_now();
     weir_lease *lease = lease_block(state, "first");
-    struct consumer_answer what = { .at = bench_now() };
+    struct consumer_answer what = {.at = bench_now()};
     what.values[0] = (double)(what.at - start);
     release(state, lease);
     answer(&what);
@@ -100,7 +100,7 @@ static void do_first(struct state *state, const struct consumer_order *order)
 static weir_reader *open_reader(const struct state *state, const char *ring)
 {
     weir_reader *reader = NULL;
-    struct consumer_answer ready = { .at = 0 };
+    struct consumer_answer ready = {.at = 0};
     BENCH_WEIR(weir_reader_open(state->import, ring, 0, &error, &reader));
     answer(&ready);
     return reader;
@@ -145,7 +145,7 @@ static void read_bytes(const struct state *state, const void *ptr, size_t bytes)
 static void answer_done(const struct state *state)
 {
     BENCH_GPU(state->gpu, stream_synchronize(state->stream));
-    struct consumer_answer what = { .at = bench_now() };
+    struct consumer_answer what = {.at = bench_now()};
     answer(&what);
 }
 
@@ -163,7 +163,8 @@ static void do_ring(struct state *state, const struct consumer_order *order)
     weir_reader_close(reader);
 }
 
-/* Bare messages, and the waist alone ----------------------------------------------------------------------------------------------------- */
+/* Bare messages, and the waist alone -----------------------------------------------------------------------------------------------------
+ */
 
 static void do_messages(struct state *state, const struct consumer_order *order)
 {
@@ -202,7 +203,7 @@ static void do_raw_first(struct state *state, const struct consumer_order *order
     BENCH_GPU(gpu, block_import(pool, &order->block, &ptr));
     uint64_t has_block = bench_now();
     BENCH_GPU(gpu, event_open_shared(0, &order->ready, &ready));
-    struct consumer_answer what = { .at = bench_now() };
+    struct consumer_answer what = {.at = bench_now()};
     what.values[0] = (double)(has_pool - start);
     what.values[1] = (double)(has_block - has_pool);
     what.values[2] = (double)(what.at - has_block);
@@ -216,7 +217,7 @@ static void do_raw_first(struct state *state, const struct consumer_order *order
 static void do_raw_slot(struct state *state, const struct consumer_order *order)
 {
     struct raw_slot *slot = &state->slots[order->slot];
-    struct consumer_answer done = { .at = 0 };
+    struct consumer_answer done = {.at = 0};
     BENCH_GPU(state->gpu, block_import(state->raw_pool, &order->block, &slot->ptr));
     BENCH_GPU(state->gpu, event_open_shared(0, &order->ready, &slot->ready));
     BENCH_GPU(state->gpu, event_open_shared(0, &order->release, &slot->release));
@@ -226,7 +227,7 @@ static void do_raw_slot(struct state *state, const struct consumer_order *order)
 static void do_raw_ring(struct state *state, const struct consumer_order *order)
 {
     const struct gpu *gpu = state->gpu;
-    struct consumer_answer ready = { .at = 0 };
+    struct consumer_answer ready = {.at = 0};
     ensure_scratch(state, order->bytes);
     answer(&ready);
     for (unsigned i = 0; i < order->count; i++) {
@@ -257,16 +258,10 @@ static void free_raw(struct state *state)
 
 static void set_up(struct state *state)
 {
-    weir_options options = WEIR_OPTIONS_INIT;
-    const char *why = NULL;
     memset(state, 0, sizeof(*state));
-    state->gpu = gpu_find(getenv("WEIR_GPU"), &why);
-    if (!state->gpu)
-        bench_die(__FILE__, __LINE__, "no GPU", why);
+    state->gpu = shared_gpu();
     BENCH_GPU(state->gpu, stream_create(0, &state->stream));
-    options.policy_text = "weir: 1\npools: { scratch: { devices: [0] } }\n";
-    options.gpu = state->gpu->name;
-    BENCH_WEIR(weir_open(&options, &error, &state->w));
+    state->w = shared_weir(state->gpu->name, "weir: 1\npools: { scratch: { devices: [0] } }\n");
 }
 
 static void leave(struct state *state)
@@ -280,7 +275,7 @@ static void leave(struct state *state)
 
 static void do_raw_pool(struct state *state, int pool_fd)
 {
-    struct consumer_answer done = { .at = 0 };
+    struct consumer_answer done = {.at = 0};
     BENCH_GPU(state->gpu, pool_import(0, pool_fd, &state->raw_pool));
     answer(&done);
 }
@@ -288,11 +283,11 @@ static void do_raw_pool(struct state *state, int pool_fd)
 /* False for the last order. */
 static bool obey(struct state *state, const struct consumer_order *order, int passed)
 {
-    static void (*const tasks[])(struct state *state, const struct consumer_order *order) = {
-        [CONSUMER_CONNECT] = do_connect,   [CONSUMER_FIRST] = do_first,   [CONSUMER_MESSAGES] = do_messages,
-        [CONSUMER_FRAMES] = do_frames,     [CONSUMER_ECHOES] = do_echoes, [CONSUMER_LEASES] = do_leases,
-        [CONSUMER_RING] = do_ring,         [CONSUMER_RAW_SLOT] = do_raw_slot,
-        [CONSUMER_RAW_RING] = do_raw_ring, [CONSUMER_LEAVE] = NULL,
+    static void (*const tasks[])(struct state * state, const struct consumer_order *order) = {
+        [CONSUMER_CONNECT] = do_connect, [CONSUMER_FIRST] = do_first,       [CONSUMER_MESSAGES] = do_messages,
+        [CONSUMER_FRAMES] = do_frames,   [CONSUMER_ECHOES] = do_echoes,     [CONSUMER_LEASES] = do_leases,
+        [CONSUMER_RING] = do_ring,       [CONSUMER_RAW_SLOT] = do_raw_slot, [CONSUMER_RAW_RING] = do_raw_ring,
+        [CONSUMER_LEAVE] = NULL,
     };
     link_pin(order->cpu);
     if (order->task == CONSUMER_RAW_FIRST)

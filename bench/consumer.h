@@ -16,19 +16,20 @@
 #define CONSUMER_PATIENCE 120000 /* milliseconds that anything may take before the run is given up */
 
 enum consumer_task {
-    CONSUMER_CONNECT,  /* to the export at `text`, anew if there is a connection; leases the block "known" several times at once, so that
-                          every lease that is to come has had its events opened. Answers how long connecting and the first lease took */
-    CONSUMER_FIRST,    /* leases block "first" for the first time. Answers how long that took */
-    CONSUMER_MESSAGES, /* takes `count` bare messages, each with the time when it was sent, and acknowledges each */
-    CONSUMER_FRAMES,   /* the same as frames of the ring `text`. Answers, as the former: median and 99th percentile of the way */
-    CONSUMER_ECHOES,   /* sends `count` bare messages, each after the answer to the one before it */
-    CONSUMER_LEASES,   /* leases and releases the block "known" `count` times. Answers, as the former: median and 99th percentile */
-    CONSUMER_RING,     /* reads `count` frames of the ring `text`, `bytes` of each. Answers once at the start, then when it was done */
-    CONSUMER_RAW_FIRST, /* imports a pool (its descriptor comes along), `block` and `ready`. Answers how long each took, and ends all three */
-    CONSUMER_RAW_POOL, /* imports a pool, for the slots */
-    CONSUMER_RAW_SLOT, /* imports slot number `slot` */
-    CONSUMER_RAW_RING, /* as CONSUMER_RING, with the first `slot` slots in turn, a bare message before each frame and one after it */
-    CONSUMER_LEAVE,    /* gives everything back and ends */
+    CONSUMER_CONNECT,   /* to the export at `text`, anew if there is a connection; leases the block "known" several times at once, so that
+                           every lease that is to come has had its events opened. Answers how long connecting and the first lease took */
+    CONSUMER_FIRST,     /* leases block "first" for the first time. Answers how long that took */
+    CONSUMER_MESSAGES,  /* takes `count` bare messages, each with the time when it was sent, and acknowledges each */
+    CONSUMER_FRAMES,    /* the same as frames of the ring `text`. Answers, as the former: median and 99th percentile of the way */
+    CONSUMER_ECHOES,    /* sends `count` bare messages, each after the answer to the one before it */
+    CONSUMER_LEASES,    /* leases and releases the block "known" `count` times. Answers, as the former: median and 99th percentile */
+    CONSUMER_RING,      /* reads `count` frames of the ring `text`, `bytes` of each. Answers once at the start, then when it was done */
+    CONSUMER_RAW_FIRST, /* imports a pool (its descriptor comes along), `block` and `ready`. Answers how long each took, and ends all three
+                         */
+    CONSUMER_RAW_POOL,  /* imports a pool, for the slots */
+    CONSUMER_RAW_SLOT,  /* imports slot number `slot` */
+    CONSUMER_RAW_RING,  /* as CONSUMER_RING, with the first `slot` slots in turn, a bare message before each frame and one after it */
+    CONSUMER_LEAVE,     /* gives everything back and ends */
 };
 
 struct consumer_order {
@@ -75,21 +76,5 @@ double link_quantile(double *values, size_t count, unsigned hundredths);
 
 /* The consumer's side: its whole main(). */
 int consumer_main(void);
-
-/* For calls of the waist that must not fail. */
-#define BENCH_GPU(gpu, call) \
-    do { \
-        int bench_code_ = (gpu)->call; \
-        if (bench_code_) \
-            bench_die(__FILE__, __LINE__, #call, (gpu)->code_text(bench_code_)); \
-    } while (0)
-
-/* For calls of weir.h that take an error record, here called `error`. */
-#define BENCH_WEIR(call) \
-    do { \
-        weir_error error = WEIR_ERROR_INIT; \
-        if ((call) != WEIR_OK) \
-            bench_die(__FILE__, __LINE__, #call, error.text); \
-    } while (0)
 
 #endif

@@ -19,8 +19,8 @@
 static const struct {
     const char *name, *policy;
 } modes[] = {
-    { "checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n" },
-    { "unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n" },
+    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n"},
+    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n"},
 };
 
 /* Why the instructions of this build do not count, or NULL. */

@@ -13,8 +13,8 @@ enum which { OFF, DEFAULT, WEIR_COUNT };
 static const struct {
     const char *name, *policy;
 } weirs[WEIR_COUNT] = {
-    [OFF] = { "cache off", "weir: 1\npools: { p: { devices: [0], cache: off } }\n" },
-    [DEFAULT] = { "default policy", "weir: 1\npools: { p: { devices: [0] } }\n" },
+    [OFF] = {"cache off", "weir: 1\npools: { p: { devices: [0], cache: off } }\n"},
+    [DEFAULT] = {"default policy", "weir: 1\npools: { p: { devices: [0] } }\n"},
 };
 
 /* Producer, consumer and what one tells the other; raw, and for each weir. */
@@ -62,7 +62,7 @@ static double time_weir(const struct handover *handover, size_t size, size_t cou
 
 static void measure_size(struct bench *bench, const struct handover *raw, const struct handover ours[WEIR_COUNT], size_t size)
 {
-    struct bench_series raw_series = { .name = "raw" }, series[WEIR_COUNT];
+    struct bench_series raw_series = {.name = "raw"}, series[WEIR_COUNT];
     size_t count = bench->quick ? HANDOVERS / 5 : HANDOVERS;
     memset(series, 0, sizeof(series));
     time_raw(raw, size, count);
@@ -78,17 +78,13 @@ static void measure_size(struct bench *bench, const struct handover *raw, const 
     for (size_t v = 0; v < WEIR_COUNT; v++) {
         char name[96], size_name[32];
         snprintf(name, sizeof(name), "%s from stream to stream, %s", bench_size_name(size, size_name), weirs[v].name);
-        struct bench_figure *figure = bench_figure_new(&bench->report, "handover", name);
-        *bench_series_new(figure, "weir") = series[v];
-        *bench_series_new(figure, "raw") = raw_series;
-        bench_figure_ratio(figure, &series[v], &raw_series, BENCH_SHOWN, 0);
-        bench_print(stdout, figure);
+        bench_show_ratio(&bench->report, "handover", name, &series[v], &raw_series, BENCH_SHOWN, 0);
     }
 }
 
 static struct handover set_up(void)
 {
-    struct handover handover = { .a = shared_stream(), .b = shared_stream() };
+    struct handover handover = {.a = shared_stream(), .b = shared_stream()};
     BENCH_CUDA(cudaEventCreateWithFlags(&handover.ready, cudaEventDisableTiming));
     return handover;
 }
@@ -107,7 +103,7 @@ static void take_down(struct handover *handover)
 
 void section_handover(struct bench *bench)
 {
-    static const size_t sizes[] = { 64 * KIB, MIB, 16 * MIB };
+    static const size_t sizes[] = {64 * KIB, MIB, 16 * MIB};
     struct handover raw = set_up(), ours[WEIR_COUNT];
     raw.pool = shared_raw_pool(UINT64_MAX);
     for (size_t v = 0; v < WEIR_COUNT; v++) {

@@ -59,29 +59,24 @@ static double raw_reserved(const struct keeper *keeper)
 
 static void sleep_ms(long milliseconds)
 {
-    struct timespec left = { milliseconds / 1000, milliseconds % 1000 * 1000000 };
+    struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     while (nanosleep(&left, &left) && errno == EINTR) {
     }
 }
 
-static struct bench_figure *bytes_figure(struct bench *bench, const char *name, const struct bench_series *after, double limit)
+/* The worst of all repetitions: memory that is kept once is kept. */
+static void show_bytes(struct bench_figure *figure, const struct bench_series *after, double limit)
 {
-    struct bench_figure *figure = bench_figure_new(&bench->report, "keeper", name);
     figure->unit = "bytes";
-    *bench_series_new(figure, "weir after") = *after;
-    /* The worst of all repetitions: memory that is kept once is kept. */
-    figure->value = bench_max(after);
-    figure->value_unit = "bytes";
-    figure->bound = BENCH_AT_MOST;
-    figure->limit = limit;
-    return figure;
+    bench_figure_value(figure, bench_max(after), "bytes", BENCH_AT_MOST, limit);
+    bench_print(stdout, figure);
 }
 
 static void measure(struct bench *bench, const struct keeper *keeper)
 {
-    struct bench_series cached_before = { .name = "weir before" }, cached_after = { .name = "weir after" };
-    struct bench_series reserved_before = { .name = "weir before" }, reserved_after = { .name = "weir after" };
-    struct bench_series raw_before = { .name = "raw before" }, raw_after = { .name = "raw after" };
+    struct bench_series cached_before = {.name = "weir before"}, cached_after = {.name = "weir after"};
+    struct bench_series reserved_before = {.name = "weir before"}, reserved_after = {.name = "weir after"};
+    struct bench_series raw_before = {.name = "raw before"}, raw_after = {.name = "raw after"};
     size_t filled = 0;
     for (size_t i = 0; i < bench->repetitions; i++) {
         fill(keeper);
@@ -96,28 +91,21 @@ static void measure(struct bench *bench, const struct keeper *keeper)
         bench_add(&reserved_after, (double)after.reserved);
         bench_add(&raw_after, raw_reserved(keeper));
     }
-    struct bench_figure *figure = bytes_figure(bench, "held by caches, 3 x cache.idle later", &cached_after, 0);
-    *bench_series_new(figure, "weir before") = cached_before;
-    bench_print(stdout, figure);
-    figure = bytes_figure(bench, "reserved, 3 x cache.idle later, under a threshold of 64 MiB", &reserved_after, (double)THRESHOLD);
-    *bench_series_new(figure, "weir before") = reserved_before;
-    *bench_series_new(figure, "raw before") = raw_before;
-    *bench_series_new(figure, "raw after") = raw_after;
-    bench_print(stdout, figure);
+    struct bench_report *report = &bench->report;
+    show_bytes(bench_figure_of(report, "keeper", "held by caches, 3 x cache.idle later", &cached_after, &cached_before), &cached_after, 0);
+    show_bytes(bench_figure_of(report, "keeper", "reserved, 3 x cache.idle later, under a threshold of 64 MiB", &reserved_after,
+                               &reserved_before, &raw_before, &raw_after),
+               &reserved_after, (double)THRESHOLD);
     /* Nothing held after nothing was held shows nothing. */
-    figure = bench_figure_new(&bench->report, "keeper", "repetitions in which caches held something before");
+    struct bench_figure *figure = bench_figure_of(report, "keeper", "repetitions in which caches held something before", &cached_before);
     figure->unit = "bytes";
-    *bench_series_new(figure, "weir before") = cached_before;
-    figure->value = 100.0 * (double)filled / (double)bench->repetitions;
-    figure->value_unit = "%";
-    figure->bound = BENCH_AT_LEAST;
-    figure->limit = 100;
+    bench_figure_value(figure, 100.0 * (double)filled / (double)bench->repetitions, "%", BENCH_AT_LEAST, 100);
     bench_print(stdout, figure);
 }
 
 void section_keeper(struct bench *bench)
 {
-    struct keeper keeper = { .w = shared_weir_for(bench, "keeper", policy), .pool = shared_raw_pool(THRESHOLD) };
+    struct keeper keeper = {.w = shared_weir_for(bench, "keeper", policy), .pool = shared_raw_pool(THRESHOLD)};
     for (size_t i = 0; i < STREAMS; i++) {
         keeper.streams[i] = shared_stream();
         keeper.raw_streams[i] = shared_stream();

@@ -23,8 +23,8 @@ void link_send(int link, const void *bytes, size_t len, int passed)
         struct cmsghdr header;
         char space[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec part = { .iov_base = (void *)bytes, .iov_len = len };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (passed >= 0) {
         memset(&control, 0, sizeof(control));
         message.msg_control = &control;
@@ -45,8 +45,8 @@ void link_receive(int link, void *bytes, size_t len, int *passed)
         struct cmsghdr header;
         char space[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec part = { .iov_base = bytes, .iov_len = len };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+    struct iovec part = {.iov_base = bytes, .iov_len = len};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
     ssize_t got;
     *passed = -1;
     /* Where a socket has a time limit a call is not gone on with after SIGCONT. */
@@ -84,9 +84,9 @@ void link_send_time(int link, uint64_t time)
 int link_start(const char *option, int *pid)
 {
     static char name[] = "weir-bench";
-    char *const argv[] = { name, (char *)option, NULL };
+    char *const argv[] = {name, (char *)option, NULL};
     posix_spawn_file_actions_t actions;
-    struct timeval patience = { .tv_sec = CONSUMER_PATIENCE / 1000 };
+    struct timeval patience = {.tv_sec = CONSUMER_PATIENCE / 1000};
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         bench_die(__FILE__, __LINE__, "socketpair", strerror(errno));
@@ -130,7 +130,7 @@ struct consumer_answer consumer_hear(const struct consumer *consumer)
 
 void consumer_end(struct consumer *consumer)
 {
-    struct consumer_order order = { .task = CONSUMER_LEAVE, .cpu = -1 };
+    struct consumer_order order = {.task = CONSUMER_LEAVE, .cpu = -1};
     consumer_tell(consumer, &order, -1);
     link_end(consumer->link, consumer->pid);
 }

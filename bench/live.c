@@ -14,16 +14,16 @@
 
 /* The same three orders for every allocator. */
 enum order { SAME, REVERSE, RANDOM, ORDER_COUNT };
-static const char *const order_names[ORDER_COUNT] = { "freed in the same order", "freed in reverse", "freed in random order" };
+static const char *const order_names[ORDER_COUNT] = {"freed in the same order", "freed in reverse", "freed in random order"};
 
 /* All sizes together are more than the default policy caches for one stream; the second policy holds them all. */
 enum which { OFF, DEFAULT, LARGE, WEIR_COUNT };
 static const struct {
     const char *name, *policy;
 } weirs[WEIR_COUNT] = {
-    [OFF] = { "cache off", "weir: 1\npools: { p: { devices: [0], cache: off } }\n" },
-    [DEFAULT] = { "default policy", "weir: 1\npools: { p: { devices: [0] } }\n" },
-    [LARGE] = { "cache of 1 GiB", "weir: 1\npools: { p: { devices: [0], cache: { per_stream: 1GiB, per_device: 1GiB } } }\n" },
+    [OFF] = {"cache off", "weir: 1\npools: { p: { devices: [0], cache: off } }\n"},
+    [DEFAULT] = {"default policy", "weir: 1\npools: { p: { devices: [0] } }\n"},
+    [LARGE] = {"cache of 1 GiB", "weir: 1\npools: { p: { devices: [0], cache: { per_stream: 1GiB, per_device: 1GiB } } }\n"},
 };
 
 struct live {
@@ -86,7 +86,7 @@ static double time_weir(struct live *live, enum which which, const size_t *order
 
 static void measure_order(struct bench *bench, struct live *live, enum order order)
 {
-    struct bench_series raw = { .name = "raw" }, ours[WEIR_COUNT];
+    struct bench_series raw = {.name = "raw"}, ours[WEIR_COUNT];
     size_t rounds = bench->quick ? ROUNDS / 5 : ROUNDS;
     memset(ours, 0, sizeof(ours));
     time_raw(live, live->orders[order], 1);
@@ -102,11 +102,7 @@ static void measure_order(struct bench *bench, struct live *live, enum order ord
     for (size_t v = 0; v < WEIR_COUNT; v++) {
         char name[96];
         snprintf(name, sizeof(name), "%d live blocks %s, %s", BLOCKS, order_names[order], weirs[v].name);
-        struct bench_figure *figure = bench_figure_new(&bench->report, "live", name);
-        *bench_series_new(figure, "weir") = ours[v];
-        *bench_series_new(figure, "raw") = raw;
-        bench_figure_ratio(figure, &ours[v], &raw, BENCH_SHOWN, 0);
-        bench_print(stdout, figure);
+        bench_show_ratio(&bench->report, "live", name, &ours[v], &raw, BENCH_SHOWN, 0);
     }
 }
 

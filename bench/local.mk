@@ -9,12 +9,16 @@ bench_libbench_la_SOURCES = \
 	%reldir%/bench.h \
 	%reldir%/output.c \
 	%reldir%/sequence.c \
-	%reldir%/sequence.h
+	%reldir%/sequence.h \
+	tools/common/json.c \
+	tools/common/json.h
 
 EXTRA_PROGRAMS += bench/weir-bench
 bench_weir_bench_SOURCES = \
 	%reldir%/consumer.c \
 	%reldir%/consumer.h \
+	%reldir%/crowd.c \
+	%reldir%/crowd.h \
 	%reldir%/handover.c \
 	%reldir%/keeper.c \
 	%reldir%/link.c \

@@ -13,7 +13,7 @@
 static const struct threshold {
     const char *name;
     uint64_t bytes;
-} thresholds[] = { { "0", 0 }, { "128MiB", 128 * MIB }, { "512MiB", 512 * MIB }, { "2GiB", 2 * GIB } };
+} thresholds[] = {{"0", 0}, {"128MiB", 128 * MIB}, {"512MiB", 512 * MIB}, {"2GiB", 2 * GIB}};
 #define THRESHOLD_COUNT COUNT_OF(thresholds)
 
 /* One threshold, raw and under Weir. */
@@ -79,18 +79,15 @@ static void report(struct bench *bench, const struct loop loops[THRESHOLD_COUNT]
     for (size_t i = 0; i < THRESHOLD_COUNT; i++) {
         char name[96];
         snprintf(name, sizeof(name), "threshold %s, against raw with as much", thresholds[i].name);
-        struct bench_figure *same = bench_figure_new(&bench->report, "loop", name);
+        struct bench_figure *same = bench_figure_of(&bench->report, "loop", name, &loops[i].ours, &loops[i].raw);
         bench_figure_in(same, "by threshold", (double)thresholds[i].bytes);
-        *bench_series_new(same, "weir") = loops[i].ours;
-        *bench_series_new(same, "raw") = loops[i].raw;
         /* Where the pool shrinks and grows in each round, that is what is measured, and Weir has no part in it. */
         bench_figure_ratio(same, &loops[i].ours, &loops[i].raw, thresholds[i].bytes < GIB ? BENCH_SHOWN : BENCH_AT_MOST, 1.2);
         bench_print(stdout, same);
     }
     const struct loop *released = &loops[0], *kept = &loops[THRESHOLD_COUNT - 1];
-    struct bench_figure *faster = bench_figure_new(&bench->report, "loop", "threshold 2GiB: times faster than raw with threshold 0");
-    *bench_series_new(faster, "weir") = kept->ours;
-    *bench_series_new(faster, "raw, threshold 0") = released->raw;
+    struct bench_figure *faster =
+        bench_figure_of(&bench->report, "loop", "threshold 2GiB: times faster than raw with threshold 0", &kept->ours, &released->raw);
     faster->series[1].name = "raw, threshold 0";
     bench_figure_ratio(faster, &released->raw, &kept->ours, BENCH_AT_LEAST, 300);
     bench_print(stdout, faster);

@@ -25,20 +25,20 @@ static const struct section {
     const char *help;
     bool calls_cuda; /* itself; the others run on the simulator too */
 } sections[] = {
-    { "pairs", section_pairs, "an allocation and its free, 512 B to 1 GiB: raw, passed through, cached", true },
-    { "threads", section_threads, "1 to 16 threads, on streams of their own and on one", true },
-    { "live", section_live, "1,000 live blocks of mixed sizes, freed in three orders", true },
-    { "handover", section_handover, "allocated on one stream, freed on another behind an event", true },
-    { "multi", section_multi, "RMM's MULTI_STREAM_ALLOCATIONS: does the allocator serialise streams?", true },
-    { "open", section_open, "loading a policy, opening and closing", true },
-    { "loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold", true },
-    { "keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true },
-    { "random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator", true },
-    { "small", section_small, "small blocks that pin large memory", true },
-    { "pending", section_pending, "a request behind a pending free", true },
-    { "share", section_share, "blocks from process to process: one way, first imports, rings; starts four processes", false },
-    { "neighbours", section_neighbours, "memory from process to process: a rescue, two workers, weir ps; starts 20 processes", false },
-    { "torch", section_torch, "a tensor's allocation and free through libweir-torch, 1 to 16 threads", false },
+    {"pairs", section_pairs, "an allocation and its free, 512 B to 1 GiB: raw, passed through, cached", true},
+    {"threads", section_threads, "1 to 16 threads, on streams of their own and on one", true},
+    {"live", section_live, "1,000 live blocks of mixed sizes, freed in three orders", true},
+    {"handover", section_handover, "allocated on one stream, freed on another behind an event", true},
+    {"multi", section_multi, "RMM's MULTI_STREAM_ALLOCATIONS: does the allocator serialise streams?", true},
+    {"open", section_open, "loading a policy, opening and closing", true},
+    {"loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold", true},
+    {"keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true},
+    {"random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator", true},
+    {"small", section_small, "small blocks that pin large memory", true},
+    {"pending", section_pending, "a request behind a pending free", true},
+    {"share", section_share, "blocks from process to process: one way, first imports, rings; starts four processes", false},
+    {"neighbours", section_neighbours, "memory from process to process: a rescue, two workers, weir ps; starts 20 processes", false},
+    {"torch", section_torch, "a tensor's allocation and free through libweir-torch, 1 to 16 threads", false},
 };
 #define SECTION_COUNT COUNT_OF(sections)
 _Static_assert(SECTION_COUNT <= ARGUMENTS_SECTIONS_MAX, "struct arguments has room for every section");
@@ -101,8 +101,8 @@ static const char *const *describe_machine(const struct gpu *gpu)
     snprintf(driver, sizeof(driver), "%d.%d", driver_version / 1000, driver_version % 1000 / 10);
     snprintf(toolkit, sizeof(toolkit), "%d.%d", toolkit_version / 1000, toolkit_version % 1000 / 10);
     snprintf(cores, sizeof(cores), "%ld", sysconf(_SC_NPROCESSORS_ONLN));
-    const char *const filled[] = { "device", info.name, "memory", memory, "driver CUDA", driver, "toolkit CUDA", toolkit, "cores", cores,
-                                   "weir", weir_version(), NULL };
+    const char *const filled[] = {"device", info.name, "memory", memory, "driver CUDA",  driver, "toolkit CUDA",
+                                  toolkit,  "cores",   cores,    "weir", weir_version(), NULL};
     memcpy(pairs, filled, sizeof(filled));
     return pairs;
 }
@@ -117,11 +117,8 @@ static FILE *open_json(const char *path)
 
 static void open_device(struct bench *bench)
 {
-    const char *why = NULL;
-    bench->gpu = gpu_find(getenv("WEIR_GPU"), &why);
-    if (!bench->gpu)
-        bench_die(__FILE__, __LINE__, "no CUDA", why ? why : "not in this build");
     uint64_t total_bytes;
+    bench->gpu = shared_gpu();
     BENCH_GPU(bench->gpu, set_current_device(0));
     BENCH_GPU(bench->gpu, device_memory(0, &bench->memory, &total_bytes));
 }

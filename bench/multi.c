@@ -63,7 +63,7 @@ static double time_raw(const struct multi *multi)
 
 static double time_weir(const struct multi *multi)
 {
-    weir *w = shared_weir(policy);
+    weir *w = shared_weir("cuda", policy);
     weir_stream *opened[STREAMS_MAX];
     void *block;
     for (size_t i = 0; i < multi->stream_count; i++)
@@ -111,7 +111,7 @@ void section_multi(struct bench *bench)
 {
     int khz;
     BENCH_CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0));
-    struct multi multi = { .bench = bench, .kernel_ns = CLOCKS * UINT64_C(1000000) / (uint64_t)khz };
+    struct multi multi = {.bench = bench, .kernel_ns = CLOCKS * UINT64_C(1000000) / (uint64_t)khz};
     shared_policy(bench, "multi", policy);
     printf("multi    kernel: %d clocks at %d MHz, %llu ns\n", CLOCKS, khz / 1000, (unsigned long long)multi.kernel_ns);
     for (size_t i = 0; i < STREAMS_MAX; i++)

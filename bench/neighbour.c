@@ -17,7 +17,8 @@ struct state {
     void *blocks[NEIGHBOUR_BLOCKS_MAX], *raw_blocks[NEIGHBOUR_BLOCKS_MAX];
 };
 
-/* The owner's side ----------------------------------------------------------------------------------------------------------------------- */
+/* The owner's side -----------------------------------------------------------------------------------------------------------------------
+ */
 
 void neighbour_start(struct neighbour *neighbour)
 {
@@ -45,7 +46,7 @@ struct neighbour_answer neighbour_ask(const struct neighbour *neighbour, struct 
 
 void neighbour_end(const struct neighbour *neighbour)
 {
-    neighbour_tell(neighbour, (struct neighbour_order){ .task = NEIGHBOUR_LEAVE });
+    neighbour_tell(neighbour, (struct neighbour_order){.task = NEIGHBOUR_LEAVE});
     link_end(neighbour->link, neighbour->pid);
 }
 
@@ -107,7 +108,7 @@ static void empty(struct state *state, const struct neighbour_order *order)
 
 static void obey(struct state *state, const struct neighbour_order *order)
 {
-    struct neighbour_answer answer = { .failed = 0 };
+    struct neighbour_answer answer = {.failed = 0};
     uint64_t start = bench_now();
     if (order->task == NEIGHBOUR_TAKE)
         answer.failed = order->raw ? take_raw(state, order) : take(state, order);
@@ -123,16 +124,10 @@ static void obey(struct state *state, const struct neighbour_order *order)
 
 static void set_up(struct state *state)
 {
-    struct gpu_pool_spec spec = { .device = 0, .location = GPU_LOCATION_DEVICE };
-    weir_options options = WEIR_OPTIONS_INIT;
-    const char *why = NULL;
+    struct gpu_pool_spec spec = {.device = 0, .location = GPU_LOCATION_DEVICE};
     memset(state, 0, sizeof(*state));
-    state->gpu = gpu_find(getenv("WEIR_GPU"), &why);
-    if (!state->gpu)
-        bench_die(__FILE__, __LINE__, "no GPU", why);
-    options.policy_text = NEIGHBOUR_POLICY;
-    options.gpu = state->gpu->name;
-    BENCH_WEIR(weir_open(&options, &error, &state->w));
+    state->gpu = shared_gpu();
+    state->w = shared_weir(state->gpu->name, NEIGHBOUR_POLICY);
     BENCH_WEIR(weir_stream_create(state->w, 0, NULL, &error, &state->stream));
     state->pool = weir_stream_pool(state->stream);
     BENCH_GPU(state->gpu, stream_create(0, &state->raw_stream));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * neighbour.h - the other processes of the section `neighbours`: weir-bench, started anew, that takes memory and gives it back as it is told.
+ * neighbour.h - the other processes of the section `neighbours`: weir-bench, started anew, that takes memory and gives it back as it is
+ * told.
  *
  * A neighbour carries out one order after another, and answers each. One thread on either side.
  */
@@ -11,8 +12,7 @@
 
 #define NEIGHBOUR_OPTION "--neighbour" /* weir-bench's only argument where it is one; the socket is descriptor CONSUMER_FD */
 #define NEIGHBOUR_BLOCKS_MAX 16
-#define NEIGHBOUR_POLICY \
-    "weir: 1\ncontrol: true\npools: { p: { devices: [0], release_threshold: all, on_oom: { deadline: 60s } } }\n"
+#define NEIGHBOUR_POLICY "weir: 1\ncontrol: true\npools: { p: { devices: [0], release_threshold: all, on_oom: { deadline: 60s } } }\n"
 
 enum neighbour_task {
     NEIGHBOUR_TAKE,  /* `count` blocks of `bytes`. Answers how many of them there was no memory for */

@@ -16,9 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/service.h"
-#include "share/directory.h"
-#include "share/query.h"
+#include "lib/base/service.h"
+#include "lib/gpu/clock.h"
+#include "share/wire/directory.h"
+#include "share/wire/query.h"
 
 #define BLOCKS 10 /* that the holder's memory comes in */
 
@@ -28,12 +29,9 @@ void neighbours_show(struct neighbours *neighbours, const char *name, const stru
     struct bench_figure *figure = bench_figure_new(&neighbours->bench->report, "neighbours", name);
     for (size_t i = 0; i < count; i++)
         *bench_series_new(figure, series[i].name) = series[i];
-    figure->value = value;
-    figure->value_unit = unit;
+    bench_figure_value(figure, value, unit, bound, limit);
     if (strcmp(unit, "wake-ups") == 0)
         figure->unit = unit;
-    figure->bound = bound;
-    figure->limit = limit;
     bench_print(stdout, figure);
 }
 
@@ -46,7 +44,7 @@ struct gift {
 static bool take_gift(struct share_query *query, const struct wire_message *answer)
 {
     struct gift *gift = query->data;
-    *gift = (struct gift){ answer->u.gave.bytes, answer->u.gave.took_us };
+    *gift = (struct gift){answer->u.gave.bytes, answer->u.gave.took_us};
     return answer->type == WIRE_GAVE;
 }
 
@@ -67,20 +65,20 @@ static void find_socket(const struct neighbour *neighbour, char path[SHARE_PATH_
 static struct gift ask_for(const struct neighbours *neighbours, const struct neighbour *neighbour, uint64_t bytes)
 {
     struct gpu_device_info info;
-    struct gift gift = { 0, 0 };
+    struct gift gift = {0, 0};
     char path[SHARE_PATH_SIZE];
-    struct share_query query = { .path = path, .take = take_gift, .data = &gift };
+    struct share_query query = {.path = path, .take = take_gift, .data = &gift};
     BENCH_GPU(neighbours->gpu, device_info(0, &info));
     find_socket(neighbour, path);
     query.question.type = WIRE_GIVE;
     query.question.u.give.bytes = bytes;
     query.question.u.give.deadline_ms = CONSUMER_PATIENCE;
     snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", info.uuid);
-    uint64_t deadline = weir__service_now() + CONSUMER_PATIENCE * UINT64_C(1000000);
+    uint64_t deadline = weir__service_now() + CONSUMER_PATIENCE * GPU_MILLISECOND;
     do {
         share_queries_run(&query, 1, deadline, NULL);
         if (query.status == WEIR_BUSY)
-            nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     } while (query.status == WEIR_BUSY && weir__service_now() < deadline);
     if (query.status != WEIR_OK)
         bench_die(__FILE__, __LINE__, "asking the neighbour", query.text);
@@ -103,15 +101,15 @@ struct rescue {
 
 static void fill_holder(const struct rescue *rescue, bool raw)
 {
-    struct neighbour_order take = { .task = NEIGHBOUR_TAKE, .raw = raw, .count = BLOCKS, .bytes = rescue->block };
+    struct neighbour_order take = {.task = NEIGHBOUR_TAKE, .raw = raw, .count = BLOCKS, .bytes = rescue->block};
     if (neighbour_ask(&rescue->holder, take).failed)
         bench_die(__FILE__, __LINE__, "the neighbour", "has no room for what it is to hold: is the device in use by others?");
-    neighbour_ask(&rescue->holder, (struct neighbour_order){ .task = NEIGHBOUR_DROP, .raw = raw });
+    neighbour_ask(&rescue->holder, (struct neighbour_order){.task = NEIGHBOUR_DROP, .raw = raw});
 }
 
 static double empty_holder(const struct rescue *rescue, bool raw, uint64_t keep)
 {
-    return neighbour_ask(&rescue->holder, (struct neighbour_order){ .task = NEIGHBOUR_EMPTY, .raw = raw, .bytes = keep }).ns;
+    return neighbour_ask(&rescue->holder, (struct neighbour_order){.task = NEIGHBOUR_EMPTY, .raw = raw, .bytes = keep}).ns;
 }
 
 static uint64_t bytes_got(const struct rescue *rescue)
@@ -177,21 +175,17 @@ static void repeat_rescue(struct rescue *rescue)
 
 static void open_rescue(struct rescue *rescue, struct neighbours *neighbours)
 {
-    static const char *const names[SERIES] = { "weir, whole request", "weir, neighbour's part", "raw trim", "raw growth",
-                                               "raw attempt that fails" };
-    struct gpu_pool_spec spec = { .device = 0, .location = GPU_LOCATION_DEVICE };
-    weir_options options = WEIR_OPTIONS_INIT;
+    static const char *const names[SERIES] = {"weir, whole request", "weir, neighbour's part", "raw trim", "raw growth",
+                                              "raw attempt that fails"};
+    struct gpu_pool_spec spec = {.device = 0, .location = GPU_LOCATION_DEVICE};
     memset(rescue, 0, sizeof(*rescue));
     rescue->neighbours = neighbours;
     rescue->wanted = shared_big_size(neighbours->bench->memory, 120 * GIB, 85);
     rescue->block = shared_big_size(neighbours->bench->memory, 100 * GIB, 70) / BLOCKS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
     for (size_t i = 0; i < SERIES; i++)
         rescue->series[i].name = names[i];
-    shared_policy(neighbours->bench, "neighbours", NEIGHBOUR_POLICY);
-    options.policy_text = NEIGHBOUR_POLICY;
-    options.gpu = neighbours->gpu->name;
     neighbour_start(&rescue->holder);
-    BENCH_WEIR(weir_open(&options, &error, &rescue->w));
+    rescue->w = shared_weir_for(neighbours->bench, "neighbours", NEIGHBOUR_POLICY);
     BENCH_WEIR(weir_stream_create(rescue->w, 0, NULL, &error, &rescue->stream));
     BENCH_GPU(neighbours->gpu, pool_create(&spec, &rescue->pool));
     BENCH_GPU(neighbours->gpu, pool_set(rescue->pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX));
@@ -231,7 +225,7 @@ static void measure_rescue(struct neighbours *neighbours)
 /* What the processes left there: the folders of their sockets. */
 static void remove_directory(const struct neighbours *neighbours)
 {
-    static const char *const folders[] = { "/weir/control", "/weir", "" };
+    static const char *const folders[] = {"/weir/control", "/weir", ""};
     char path[sizeof(neighbours->directory) + sizeof("/weir/control")];
     for (size_t i = 0; i < COUNT_OF(folders); i++) {
         snprintf(path, sizeof(path), "%s%s", neighbours->directory, folders[i]);
@@ -242,7 +236,7 @@ static void remove_directory(const struct neighbours *neighbours)
 
 void section_neighbours(struct bench *bench)
 {
-    struct neighbours neighbours = { .bench = bench, .gpu = bench->gpu, .directory = "/tmp/weir-bench-XXXXXX" };
+    struct neighbours neighbours = {.bench = bench, .gpu = bench->gpu, .directory = "/tmp/weir-bench-XXXXXX"};
     const char *former = getenv("WEIR_CONTROL_DIR");
     char *saved = former ? strdup(former) : NULL;
     if (!mkdtemp(neighbours.directory))

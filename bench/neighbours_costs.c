@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What it costs to be a neighbour: an allocation and its free that a cache serves, with `control: true` and without, in turns; wake-ups while
- * nobody asks; and how long `weir ps` takes over a crowd of processes.
+ * What it costs to be a neighbour: an allocation and its free that a cache serves, with `control: true` and without, in turns; wake-ups
+ * while nobody asks; and how long `weir ps` takes over a crowd of processes.
  */
 #include "config.h"
 
+#include "bench/crowd.h"
 #include "bench/neighbours.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/service.h"
+#include "lib/base/service.h"
 
 #define PAIRS 200000
 #define SIZE (64 * KIB)
@@ -35,28 +36,23 @@ static const char *const policies[2] = {
 
 static double time_pairs(weir_stream *stream, size_t count)
 {
-    weir_status status = WEIR_OK;
     uint64_t start = bench_now();
-    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        void *block;
-        status = weir_stream_malloc(stream, &block, SIZE);
-        if (status == WEIR_OK)
-            status = weir_stream_free(stream, block);
-    }
-    shared_check(status, "a cached pair");
+    const char *wrong = crowd_stream_pairs(stream, SIZE, count);
+    if (wrong)
+        bench_die(__FILE__, __LINE__, "a cached pair", wrong);
     return (double)(bench_now() - start) / (double)count;
 }
 
 static void wait_quietly(void)
 {
-    struct timespec left = { .tv_sec = QUIET / 1000, .tv_nsec = 0 };
+    struct timespec left = {.tv_sec = QUIET / 1000, .tv_nsec = 0};
     while (nanosleep(&left, &left) && errno == EINTR)
         continue;
 }
 
 static void show_wakeups(struct neighbours *neighbours, weir_stream *stream)
 {
-    struct bench_series wakeups = { .name = "wake-ups" };
+    struct bench_series wakeups = {.name = "wake-ups"};
     time_pairs(stream, PAIRS / 10);
     /* What was begun before, the service thread may come to late. */
     uint64_t before;
@@ -75,14 +71,10 @@ void neighbours_fast_path(struct neighbours *neighbours)
 {
     weir *weirs[2];
     weir_stream *streams[2];
-    struct bench_series series[2] = { { .name = "control: false" }, { .name = "control: true" } };
+    struct bench_series series[2] = {{.name = "control: false"}, {.name = "control: true"}};
     size_t pairs = neighbours->bench->quick ? PAIRS / 10 : PAIRS;
     for (size_t i = 0; i < 2; i++) {
-        weir_options options = WEIR_OPTIONS_INIT;
-        options.policy_text = policies[i];
-        options.gpu = neighbours->gpu->name;
-        shared_policy(neighbours->bench, "neighbours", policies[i]);
-        BENCH_WEIR(weir_open(&options, &error, &weirs[i]));
+        weirs[i] = shared_weir_for(neighbours->bench, "neighbours", policies[i]);
         BENCH_WEIR(weir_stream_create(weirs[i], 0, NULL, &error, &streams[i]));
         time_pairs(streams[i], pairs);
     }
@@ -133,7 +125,7 @@ static size_t count_lines(int fd)
 static double run_ps(char *path)
 {
     static char name[] = "weir", subcommand[] = "ps", patience[] = "--timeout=60";
-    char *const argv[] = { name, subcommand, patience, NULL };
+    char *const argv[] = {name, subcommand, patience, NULL};
     posix_spawn_file_actions_t actions;
     int ends[2], pid, status = 0;
     if (pipe2(ends, O_CLOEXEC) != 0)
@@ -157,19 +149,19 @@ static double run_ps(char *path)
 void neighbours_ps(struct neighbours *neighbours)
 {
     struct neighbour crowd[CROWD];
-    struct bench_series time = { .name = "weir ps" };
+    struct bench_series time = {.name = "weir ps"};
     char path[PATH_MAX], title[96];
     find_weir(path);
     for (size_t i = 0; i < CROWD; i++)
         neighbour_start(&crowd[i]);
     for (size_t i = 0; i < CROWD; i++)
-        neighbour_ask(&crowd[i], (struct neighbour_order){ .task = NEIGHBOUR_DROP });
+        neighbour_ask(&crowd[i], (struct neighbour_order){.task = NEIGHBOUR_DROP});
     run_ps(path);
     for (size_t i = 0; i < neighbours->bench->repetitions; i++)
         bench_add(&time, run_ps(path));
     /* All at once, as each of them takes its time. */
     for (size_t i = 0; i < CROWD; i++)
-        neighbour_tell(&crowd[i], (struct neighbour_order){ .task = NEIGHBOUR_LEAVE });
+        neighbour_tell(&crowd[i], (struct neighbour_order){.task = NEIGHBOUR_LEAVE});
     for (size_t i = 0; i < CROWD; i++)
         link_end(crowd[i].link, crowd[i].pid);
     snprintf(title, sizeof(title), "weir ps with %d live processes", CROWD);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two processes that alternate between nine parts of the device and four, out of phase: together they always need less than there is, but what
- * each keeps of its nine is what the other lacks. Each part is a block of its own. A round is both phases of both.
+ * Two processes that alternate between nine parts of the device and four, out of phase: together they always need less than there is, but
+ * what each keeps of its nine is what the other lacks. Each part is a block of its own. A round is both phases of both.
  */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 
 #define WORKERS 2
 #define PARTS 13
-static const unsigned parts[2] = { 9, 4 };
+static const unsigned parts[2] = {9, 4};
 
 struct rounds {
     struct neighbour workers[WORKERS];
@@ -22,7 +22,7 @@ struct rounds {
 static void drop(const struct rounds *rounds)
 {
     for (size_t i = 0; i < WORKERS; i++)
-        neighbour_tell(&rounds->workers[i], (struct neighbour_order){ .task = NEIGHBOUR_DROP, .raw = rounds->raw });
+        neighbour_tell(&rounds->workers[i], (struct neighbour_order){.task = NEIGHBOUR_DROP, .raw = rounds->raw});
     for (size_t i = 0; i < WORKERS; i++)
         neighbour_hear(&rounds->workers[i]);
 }
@@ -31,7 +31,7 @@ static void drop(const struct rounds *rounds)
 static unsigned take(const struct rounds *rounds, size_t phase)
 {
     unsigned failed = 0;
-    struct neighbour_order order = { .task = NEIGHBOUR_TAKE, .raw = rounds->raw, .bytes = rounds->part };
+    struct neighbour_order order = {.task = NEIGHBOUR_TAKE, .raw = rounds->raw, .bytes = rounds->part};
     for (size_t i = 0; i < WORKERS; i++) {
         order.count = parts[(phase + i) % 2];
         neighbour_tell(&rounds->workers[i], order);
@@ -67,7 +67,7 @@ static void end(const struct rounds *rounds)
 
 static void measure_weir(struct neighbours *neighbours, struct rounds *rounds)
 {
-    struct bench_series time = { .name = "weir, a round" };
+    struct bench_series time = {.name = "weir, a round"};
     unsigned failed = 0;
     char name[96];
     start(rounds, false);
@@ -85,7 +85,7 @@ static void measure_weir(struct neighbours *neighbours, struct rounds *rounds)
 
 static void measure_raw(struct neighbours *neighbours, struct rounds *rounds)
 {
-    struct bench_series time = { .name = "raw, a round" };
+    struct bench_series time = {.name = "raw, a round"};
     size_t round = 0, failed_in = 0;
     start(rounds, true);
     while (!failed_in && round < neighbours->bench->rounds) {
@@ -97,8 +97,8 @@ static void measure_raw(struct neighbours *neighbours, struct rounds *rounds)
             bench_add(&time, (double)(bench_now() - begin));
     }
     end(rounds);
-    neighbours_show(neighbours, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th",
-                    BENCH_SHOWN, 0);
+    neighbours_show(neighbours, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th", BENCH_SHOWN,
+                    0);
 }
 
 void neighbours_rounds(struct neighbours *neighbours)

@@ -41,7 +41,7 @@ static void open_bare(void)
 
 static void open_weir(void)
 {
-    weir_close(shared_weir(policy));
+    weir_close(shared_weir("cuda", policy));
 }
 
 static double time_call(void (*call)(void))
@@ -63,9 +63,6 @@ void section_open(struct bench *bench)
         bench_add(bare, time_call(open_bare));
         bench_add(ours, time_call(open_weir));
     }
-    figure->value = (bench_median(ours) - bench_median(bare)) / 1e6;
-    figure->value_unit = "ms";
-    figure->bound = BENCH_AT_MOST;
-    figure->limit = 1;
+    bench_figure_value(figure, (bench_median(ours) - bench_median(bare)) / 1e6, "ms", BENCH_AT_MOST, 1);
     bench_print(stdout, figure);
 }

@@ -4,11 +4,14 @@
  */
 #include "bench/bench.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "tools/common/json.h"
 
 const char *bench_size_name(uint64_t bytes, char text[32])
 {
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
     size_t unit = 0;
     while (unit < 3 && bytes && bytes % 1024 == 0) {
         bytes /= 1024;
@@ -26,12 +29,12 @@ static const char *scaled(double value, const char *unit, char text[32])
         double from;
         const char *name;
     } scales[] = {
-        { "ns", 1e9, "s" },
-        { "ns", 1e6, "ms" },
-        { "ns", 1e3, "us" },
-        { "bytes", 1024.0 * 1024 * 1024, "GiB" },
-        { "bytes", 1024.0 * 1024, "MiB" },
-        { "bytes", 1024.0, "KiB" },
+        {"ns", 1e9, "s"},
+        {"ns", 1e6, "ms"},
+        {"ns", 1e3, "us"},
+        {"bytes", 1024.0 * 1024 * 1024, "GiB"},
+        {"bytes", 1024.0 * 1024, "MiB"},
+        {"bytes", 1024.0, "KiB"},
     };
     double size = value < 0 ? -value : value;
     for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
@@ -81,9 +84,8 @@ void bench_print(FILE *file, const struct bench_figure *figure)
                 bench_reached(figure) ? "reached" : "MISSED");
     for (size_t i = 0; i < figure->series_count; i++) {
         const struct bench_series *series = &figure->series[i];
-        fprintf(file, "%s%s %s (%s .. %s of %zu)", i ? "; " : "         ", series->name,
-                scaled(bench_median(series), figure->unit, median), scaled(bench_min(series), figure->unit, min),
-                scaled(bench_max(series), figure->unit, max), series->count);
+        fprintf(file, "%s%s %s (%s .. %s of %zu)", i ? "; " : "         ", series->name, scaled(bench_median(series), figure->unit, median),
+                scaled(bench_min(series), figure->unit, min), scaled(bench_max(series), figure->unit, max), series->count);
     }
     fputc('\n', file);
     fflush(file);
@@ -91,84 +93,67 @@ void bench_print(FILE *file, const struct bench_figure *figure)
 
 /* JSON --------------------------------------------------------------------------------------------------------------------------------- */
 
-static void write_string(FILE *file, const char *text)
+static void write_series(struct json *json, const struct bench_series *series)
 {
-    fputc('"', file);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fprintf(file, "\\%c", *text);
-        else if ((unsigned char)*text < ' ')
-            fprintf(file, "\\u%04x", (unsigned)*text);
-        else
-            fputc(*text, file);
-    }
-    fputc('"', file);
-}
-
-static void write_member(FILE *file, const char *key, const char *text)
-{
-    fprintf(file, "\"%s\": ", key);
-    write_string(file, text);
-    fputs(", ", file);
-}
-
-static void write_series(FILE *file, const struct bench_series *series)
-{
-    fputc('{', file);
-    write_member(file, "name", series->name);
-    fprintf(file, "\"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"values\": [", bench_median(series), bench_min(series),
-            bench_max(series));
+    json_object(json, NULL);
+    json_string(json, "name", series->name);
+    json_number(json, "median", bench_median(series), 3);
+    json_number(json, "min", bench_min(series), 3);
+    json_number(json, "max", bench_max(series), 3);
+    json_array(json, "values");
     for (size_t i = 0; i < series->count; i++)
-        fprintf(file, "%s%.3f", i ? ", " : "", series->values[i]);
-    fputs("]}", file);
+        json_number(json, NULL, series->values[i], 3);
+    json_end(json);
+    json_end(json);
 }
 
-static void write_figure(FILE *file, const struct bench_figure *figure)
+/* On one line, so that grep finds a figure. */
+static void write_figure(struct json *json, const struct bench_figure *figure)
 {
-    fputs("    {", file);
-    write_member(file, "section", figure->section);
-    write_member(file, "name", figure->name);
+    bool is_asked = figure->bound != BENCH_SHOWN;
+    json_in_line(json);
+    json_object(json, NULL);
+    json_string(json, "section", figure->section);
+    json_string(json, "name", figure->name);
     if (figure->group[0]) {
-        write_member(file, "group", figure->group);
-        fprintf(file, "\"x\": %.0f, ", figure->x);
+        json_string(json, "group", figure->group);
+        json_number(json, "x", figure->x, 0);
     }
-    fprintf(file, "\"value\": %.6f, ", figure->value);
-    write_member(file, "value_unit", figure->value_unit);
-    if (figure->bound == BENCH_SHOWN)
-        fputs("\"asked\": null, \"limit\": null, \"reached\": null, ", file);
+    json_number(json, "value", figure->value, 6);
+    json_string(json, "value_unit", figure->value_unit);
+    json_string(json, "asked", is_asked ? sign_of(figure) : NULL);
+    json_number(json, "limit", is_asked ? figure->limit : NAN, 3);
+    if (is_asked)
+        json_bool(json, "reached", bench_reached(figure));
     else
-        fprintf(file, "\"asked\": \"%s\", \"limit\": %.12g, \"reached\": %s, ", sign_of(figure), figure->limit,
-                bench_reached(figure) ? "true" : "false");
-    write_member(file, "unit", figure->unit);
-    fputs("\"series\": [", file);
-    for (size_t i = 0; i < figure->series_count; i++) {
-        fputs(i ? ",\n        " : "\n        ", file);
-        write_series(file, &figure->series[i]);
-    }
-    fputs("]}", file);
+        json_null(json, "reached");
+    json_string(json, "unit", figure->unit);
+    json_array(json, "series");
+    for (size_t i = 0; i < figure->series_count; i++)
+        write_series(json, &figure->series[i]);
+    json_end(json);
+    json_end(json);
 }
 
 void bench_write_json(FILE *file, const char *const *machine, const struct bench_report *report)
 {
-    fputs("{\n  \"machine\": {", file);
-    for (size_t i = 0; machine[i]; i += 2) {
-        fputs(i ? ", " : "", file);
-        write_string(file, machine[i]);
-        fputs(": ", file);
-        write_string(file, machine[i + 1]);
-    }
-    fputs("},\n  \"policies\": [", file);
+    struct json json = JSON_INIT(file);
+    json_object(&json, NULL);
+    json_object(&json, "machine");
+    for (size_t i = 0; machine[i]; i += 2)
+        json_string(&json, machine[i], machine[i + 1]);
+    json_end(&json);
+    json_array(&json, "policies");
     for (size_t i = 0; i < report->policy_count; i++) {
-        fputs(i ? ",\n    {" : "\n    {", file);
-        write_member(file, "section", report->policies[i].section);
-        fputs("\"text\": ", file);
-        write_string(file, report->policies[i].text);
-        fputc('}', file);
+        json_object(&json, NULL);
+        json_string(&json, "section", report->policies[i].section);
+        json_string(&json, "text", report->policies[i].text);
+        json_end(&json);
     }
-    fputs("],\n  \"figures\": [\n", file);
-    for (size_t i = 0; i < report->count; i++) {
-        write_figure(file, report->figures[i]);
-        fputs(i + 1 < report->count ? ",\n" : "\n", file);
-    }
-    fputs("  ]\n}\n", file);
+    json_end(&json);
+    json_array(&json, "figures");
+    for (size_t i = 0; i < report->count; i++)
+        write_figure(&json, report->figures[i]);
+    json_end(&json);
+    json_end(&json);
 }

@@ -3,19 +3,20 @@
  * How long an allocation and its free take on one thread, when the memory is there: the raw calls, Weir passing them through, and Weir's
  * stream caches, with and without the question whether the stream captures.
  */
-#include "bench/section.h"
+#include "bench/crowd.h"
 
 #include <string.h>
 
-#define PAIRS 20000     /* of a few hundred nanoseconds: about 10 ms for one sample */
-#define SLOW_PAIRS 50   /* cudaMalloc and cudaFree: 50 to 300 us each */
+#define PAIRS 20000       /* of a few hundred nanoseconds: about 10 ms for one sample */
+#define SLOW_PAIRS 50     /* cudaMalloc and cudaFree: 50 to 300 us each */
 #define CACHE_LARGEST MIB /* the default of cache.largest */
 
 /* The policies under test. Every weir has an opened stream of its own. */
-enum which { OFF, DEFAULT, UNCHECKED, LARGE, LARGE_UNCHECKED, WEIR_COUNT };
+enum which { OFF, SHIPPED, DEFAULT, UNCHECKED, LARGE, LARGE_UNCHECKED, WEIR_COUNT };
 
 static const char *const policies[WEIR_COUNT] = {
     [OFF] = "weir: 1\npools: { p: { devices: [0], cache: off } }\n",
+    [SHIPPED] = NULL, /* config/default.yaml */
     [DEFAULT] = "weir: 1\npools: { p: { devices: [0] } }\n",
     [UNCHECKED] = "weir: 1\npools: { p: { devices: [0], cache: { capture_check: false } } }\n",
     [LARGE] = "weir: 1\npools: { p: { devices: [0], cache: { per_stream: 4GiB, per_device: 8GiB, largest: 1GiB } } }\n",
@@ -52,14 +53,7 @@ static const char *malloc_pairs(const struct pairs *pairs, enum which which, siz
 static const char *async_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
     (void)which;
-    cudaError_t code = cudaSuccess;
-    for (size_t i = 0; i < count && code == cudaSuccess; i++) {
-        void *block;
-        code = cudaMallocFromPoolAsync(&block, pairs->size, pairs->pool, pairs->plain);
-        if (code == cudaSuccess)
-            code = cudaFreeAsync(block, pairs->plain);
-    }
-    return shared_cuda_text(code);
+    return crowd_raw_pairs(pairs->pool, pairs->plain, pairs->size, count);
 }
 
 static const char *handle_pairs(weir *w, cudaStream_t stream, size_t size, size_t count)
@@ -86,16 +80,7 @@ static const char *plain_pairs(const struct pairs *pairs, enum which which, size
 
 static const char *stream_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
-    weir_stream *s = pairs->weirs[which].opened;
-    size_t size = pairs->size;
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        void *block;
-        status = weir_stream_malloc(s, &block, size);
-        if (status == WEIR_OK)
-            status = weir_stream_free(s, block);
-    }
-    return shared_weir_text(status);
+    return crowd_stream_pairs(pairs->weirs[which].opened, pairs->size, count);
 }
 
 /* What is measured --------------------------------------------------------------------------------------------------------------------- */
@@ -111,20 +96,23 @@ static const struct variant {
     enum asked asked;
     double limit;
 } variants[] = {
-    { "raw async", async_pairs, OFF, 0, UINT64_MAX, NOTHING, 0 },
-    { "raw cudaMalloc", malloc_pairs, OFF, 0, UINT64_MAX, NOTHING, 0 },
-    { "weir_stream_malloc, cache off", stream_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2 },
-    { "weir_malloc on an opened stream, cache off", opened_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2 },
-    { "weir_malloc on another stream, cache off", plain_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2 },
-    { "cached, no capture check", stream_pairs, UNCHECKED, 0, CACHE_LARGEST, NANOSECONDS, 20 },
-    { "cached, capture check", stream_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 55 },
-    { "cached, weir_malloc on an opened stream", opened_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 110 },
-    { "above cache.largest, no capture check", stream_pairs, UNCHECKED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2 },
-    { "above cache.largest, capture check", stream_pairs, DEFAULT, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2 },
-    { "above cache.largest, weir_malloc on an opened stream", opened_pairs, DEFAULT, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2 },
-    { "large cache, no capture check", stream_pairs, LARGE_UNCHECKED, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 20 },
-    { "large cache, capture check", stream_pairs, LARGE, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 55 },
-    { "large cache, weir_malloc on an opened stream", opened_pairs, LARGE, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 110 },
+    {"raw async", async_pairs, OFF, 0, UINT64_MAX, NOTHING, 0},
+    {"raw cudaMalloc", malloc_pairs, OFF, 0, UINT64_MAX, NOTHING, 0},
+    {"weir_stream_malloc, cache off", stream_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
+    {"weir_malloc on an opened stream, cache off", opened_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
+    {"weir_malloc on another stream, cache off", plain_pairs, OFF, 0, UINT64_MAX, TIMES_RAW, 1.2},
+    {"weir_stream_malloc, config/default.yaml", stream_pairs, SHIPPED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.15},
+    {"weir_malloc on an opened stream, config/default.yaml", opened_pairs, SHIPPED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.15},
+    {"weir_malloc on another stream, config/default.yaml", plain_pairs, SHIPPED, 0, UINT64_MAX, TIMES_RAW, 1.15},
+    {"cached, no capture check", stream_pairs, UNCHECKED, 0, CACHE_LARGEST, NANOSECONDS, 20},
+    {"cached, capture check", stream_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 55},
+    {"cached, weir_malloc on an opened stream", opened_pairs, DEFAULT, 0, CACHE_LARGEST, NANOSECONDS, 110},
+    {"above cache.largest, no capture check", stream_pairs, UNCHECKED, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2},
+    {"above cache.largest, capture check", stream_pairs, DEFAULT, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2},
+    {"above cache.largest, weir_malloc on an opened stream", opened_pairs, DEFAULT, CACHE_LARGEST, UINT64_MAX, TIMES_RAW, 1.2},
+    {"large cache, no capture check", stream_pairs, LARGE_UNCHECKED, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 20},
+    {"large cache, capture check", stream_pairs, LARGE, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 55},
+    {"large cache, weir_malloc on an opened stream", opened_pairs, LARGE, CACHE_LARGEST, UINT64_MAX, NANOSECONDS, 110},
 };
 #define VARIANT_COUNT COUNT_OF(variants)
 
@@ -146,19 +134,14 @@ static void report_variant(struct bench *bench, const struct pairs *pairs, size_
 {
     char name[96], size[32];
     snprintf(name, sizeof(name), "%s, %s", bench_size_name(pairs->size, size), variants[v].name);
-    struct bench_figure *figure = bench_figure_new(&bench->report, "pairs", name);
+    struct bench_figure *figure = bench_figure_of(&bench->report, "pairs", name, &series[v], &series[0]);
     bench_figure_in(figure, variants[v].name, (double)pairs->size);
-    *bench_series_new(figure, variants[v].run == malloc_pairs ? "raw cudaMalloc" : "weir") = series[v];
-    *bench_series_new(figure, "raw async") = series[0];
     figure->series[0].name = variants[v].run == malloc_pairs ? "raw cudaMalloc" : "weir";
-    if (variants[v].asked == NANOSECONDS) {
-        figure->value = bench_median(&series[v]);
-        figure->value_unit = "ns";
-        figure->bound = BENCH_AT_MOST;
-        figure->limit = variants[v].limit;
-    } else {
+    figure->series[1].name = "raw async";
+    if (variants[v].asked == NANOSECONDS)
+        bench_figure_value(figure, bench_median(&series[v]), "ns", BENCH_AT_MOST, variants[v].limit);
+    else
         bench_figure_ratio(figure, &series[v], &series[0], variants[v].asked == TIMES_RAW ? BENCH_AT_MOST : BENCH_SHOWN, variants[v].limit);
-    }
     bench_print(stdout, figure);
 }
 
@@ -189,11 +172,11 @@ static void measure_size(struct bench *bench, struct pairs *pairs)
 
 void section_pairs(struct bench *bench)
 {
-    static const size_t sizes[] = { 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, GIB };
-    struct pairs pairs = { .plain = shared_stream(), .pool = shared_raw_pool(UINT64_MAX) };
+    static const size_t sizes[] = {512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, GIB};
+    struct pairs pairs = {.plain = shared_stream(), .pool = shared_raw_pool(UINT64_MAX)};
     for (size_t i = 0; i < WEIR_COUNT; i++) {
         pairs.weirs[i].handle = shared_stream();
-        pairs.weirs[i].w = shared_weir_for(bench, "pairs", policies[i]);
+        pairs.weirs[i].w = policies[i] ? shared_weir_for(bench, "pairs", policies[i]) : shared_weir_shipped(bench, "pairs");
         pairs.weirs[i].opened = shared_open_stream(pairs.weirs[i].w, pairs.weirs[i].handle, NULL);
     }
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {

@@ -16,20 +16,20 @@ static const struct pending_case {
     const char *policy;
     bool same_pool;
 } pending_cases[] = {
-    { "another pool",
-      "weir: 1\n"
-      "defaults: { pool: freed }\n"
-      "pools: { freed: { devices: [0], on_oom: { deadline: 5s } }, wanted: { devices: [0], on_oom: { deadline: 5s } } }\n",
-      false },
-    { "same pool, no internal dependencies",
-      "weir: 1\n"
-      "pools: { freed: { devices: [0], reuse: { internal_dependencies: false }, on_oom: { deadline: 5s } } }\n",
-      true },
+    {"another pool",
+     "weir: 1\n"
+     "defaults: { pool: freed }\n"
+     "pools: { freed: { devices: [0], on_oom: { deadline: 5s } }, wanted: { devices: [0], on_oom: { deadline: 5s } } }\n",
+     false},
+    {"same pool, no internal dependencies",
+     "weir: 1\n"
+     "pools: { freed: { devices: [0], reuse: { internal_dependencies: false }, on_oom: { deadline: 5s } } }\n",
+     true},
 };
 
 struct pending {
     const struct bench *bench;
-    cudaStream_t a, b;          /* freed on a, wanted on b */
+    cudaStream_t a, b;           /* freed on a, wanted on b */
     cudaMemPool_t freed, wanted; /* raw pools */
     weir *w;
     weir_pool *weir_freed, *weir_wanted;
@@ -93,8 +93,8 @@ static double pending_weir(const struct pending *pending)
 
 static void measure_pending(struct bench *bench, const struct pending *pending, const char *case_name)
 {
-    struct bench_series ours = { .name = "weir, beyond the kernel" }, failed = { .name = "raw failed attempt" };
-    struct bench_series retry = { .name = "raw synchronise and retry, beyond the kernel" };
+    struct bench_series ours = {.name = "weir, beyond the kernel"}, failed = {.name = "raw failed attempt"};
+    struct bench_series retry = {.name = "raw synchronise and retry, beyond the kernel"};
     for (size_t i = 0; i < bench->repetitions; i++) {
         double failed_ns, retry_ns;
         if (!pending_raw(pending, &failed_ns, &retry_ns)) {
@@ -107,14 +107,8 @@ static void measure_pending(struct bench *bench, const struct pending *pending, 
     }
     char name[120];
     snprintf(name, sizeof(name), "%zu GiB, %s", pending->size / GIB, case_name);
-    struct bench_figure *figure = bench_figure_new(&bench->report, "pending", name);
-    *bench_series_new(figure, ours.name) = ours;
-    *bench_series_new(figure, failed.name) = failed;
-    *bench_series_new(figure, retry.name) = retry;
-    figure->value = bench_median(&ours) / (bench_median(&failed) + bench_median(&retry));
-    figure->value_unit = "x";
-    figure->bound = BENCH_AT_MOST;
-    figure->limit = 1.2;
+    struct bench_figure *figure = bench_figure_of(&bench->report, "pending", name, &ours, &failed, &retry);
+    bench_figure_value(figure, bench_median(&ours) / (bench_median(&failed) + bench_median(&retry)), "x", BENCH_AT_MOST, 1.2);
     bench_print(stdout, figure);
 }
 
@@ -128,7 +122,7 @@ static cudaMemPool_t pending_pool(bool internal_dependencies)
 
 static void pending_one(struct bench *bench, const struct pending_case *one)
 {
-    struct pending pending = { .bench = bench, .a = shared_stream(), .b = shared_stream() };
+    struct pending pending = {.bench = bench, .a = shared_stream(), .b = shared_stream()};
     pending.freed = pending_pool(!one->same_pool);
     pending.wanted = one->same_pool ? pending.freed : pending_pool(true);
     pending.w = shared_weir_for(bench, "pending", one->policy);

@@ -21,8 +21,8 @@
 #define SHORT_PASSES 5
 #define MARGIN (40 * GIB) /* of the device's memory that the large cache leaves to what is live and to fragments */
 
-static const size_t counts[] = { 1000, 10000, 100000 };
-static const uint64_t largest[] = { MIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB };
+static const size_t counts[] = {1000, 10000, 100000};
+static const uint64_t largest[] = {MIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB};
 
 /* Allocators --------------------------------------------------------------------------------------------------------------------------- */
 
@@ -176,9 +176,7 @@ static void report_ratio(struct bench *bench, const struct row *row, const char 
     if (ours->failures + raw->failures)
         snprintf(failures, sizeof(failures), " (failed: %zu, raw %zu)", ours->failures, raw->failures);
     snprintf(name, sizeof(name), "%zu of up to %s, %s%s", row->count, bench_size_name(row->largest, size), what, failures);
-    struct bench_figure *figure = bench_figure_new(&bench->report, "random", name);
-    *bench_series_new(figure, ours->name) = ours->series;
-    *bench_series_new(figure, raw->name) = raw->series;
+    struct bench_figure *figure = bench_figure_of(&bench->report, "random", name, &ours->series, &raw->series);
     bench_figure_ratio(figure, is_speedup ? &raw->series : &ours->series, is_speedup ? &ours->series : &raw->series, bound, limit);
     bench_print(stdout, figure);
 }
@@ -228,7 +226,7 @@ static bool is_too_long(const struct bench *bench, size_t count, uint64_t larges
 /* Returns what a step of the raw calls took, in nanoseconds. */
 static double measure_row(struct bench *bench, struct allocator *allocators, size_t count, uint64_t largest_size)
 {
-    struct row row = { .count = count, .largest = largest_size };
+    struct row row = {.count = count, .largest = largest_size};
     if (!sequence_record(&row.sequence, count, largest_size, SEED))
         bench_die(__FILE__, __LINE__, "sequence_record", "out of memory");
     row.blocks = calloc(row.sequence.slot_count, sizeof(void *));
@@ -259,12 +257,13 @@ static void open_weir(struct bench *bench, struct allocator *allocator, const ch
 void section_random(struct bench *bench)
 {
     struct allocator allocators[ALLOCATOR_COUNT] = {
-        [RAW] = { .name = "raw async", .allocate = async_allocate, .release = async_release, .empty = async_empty, .is_fast = true },
-        [DEFAULT] = { .name = "weir", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true },
-        [LARGE] = { .name = "weir, large cache", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true },
-        [MALLOC] = { .name = "raw cudaMalloc", .allocate = malloc_allocate, .release = malloc_release, .empty = malloc_empty, .is_fast = false },
+        [RAW] = {.name = "raw async", .allocate = async_allocate, .release = async_release, .empty = async_empty, .is_fast = true},
+        [DEFAULT] = {.name = "weir", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true},
+        [LARGE] = {.name = "weir, large cache", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true},
+        [MALLOC] =
+            {.name = "raw cudaMalloc", .allocate = malloc_allocate, .release = malloc_release, .empty = malloc_empty, .is_fast = false},
     };
-    double step_ns[COUNT_OF(largest)] = { 0 };
+    double step_ns[COUNT_OF(largest)] = {0};
     char policy[192];
     for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
         allocators[a].stream = shared_stream();

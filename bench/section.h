@@ -23,10 +23,10 @@
 struct bench {
     const struct gpu *gpu; /* the waist, for its delay kernel, and for sections that run on the simulator as well */
     size_t repetitions;
-    bool quick;      /* fewer rows and shorter samples */
+    bool quick;         /* fewer rows and shorter samples */
     size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
     size_t rounds;      /* of the two workers of `neighbours` */
-    uint64_t memory; /* bytes of the device that were free at the start */
+    uint64_t memory;    /* bytes of the device that were free at the start */
     struct bench_report report;
 };
 
@@ -48,11 +48,15 @@ void section_torch(struct bench *bench);
 
 /* shared.c: what the sections have in common. Each ends the program if it fails. ------------------------------------------------------- */
 
-/* Opens a weir with this policy on the GPU. */
-weir *shared_weir(const char *policy);
+/* The side of the waist that $WEIR_GPU names. */
+const struct gpu *shared_gpu(void);
+/* Opens a weir with this policy on that side: "cuda", or the name of a struct gpu. */
+weir *shared_weir(const char *gpu, const char *policy);
 /* Says in the report and on standard output, once, that the section uses this policy. */
 void shared_policy(struct bench *bench, const char *section, const char *policy);
 /* Both. */
+/* One on config/default.yaml, as it is shipped: below $top_srcdir, or where weir-bench runs. */
+weir *shared_weir_shipped(struct bench *bench, const char *section);
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy);
 cudaMemPool_t shared_raw_pool(uint64_t release_threshold);
 /* Waits for the device first: CUDA may crash where a pool with frees pending is destroyed. */
@@ -83,11 +87,27 @@ const char *shared_cuda_text(cudaError_t code);
 const char *shared_weir_text(weir_status status);
 
 /* For calls that return a cudaError_t and must not fail. */
-#define BENCH_CUDA(call) \
-    do { \
-        cudaError_t bench_code_ = (call); \
-        if (bench_code_ != cudaSuccess) \
-            bench_die(__FILE__, __LINE__, #call, cudaGetErrorString(bench_code_)); \
+#define BENCH_CUDA(call)                                                                                                                   \
+    do {                                                                                                                                   \
+        cudaError_t bench_code_ = (call);                                                                                                  \
+        if (bench_code_ != cudaSuccess)                                                                                                    \
+            bench_die(__FILE__, __LINE__, #call, cudaGetErrorString(bench_code_));                                                         \
+    } while (0)
+
+/* For calls of the waist that must not fail. */
+#define BENCH_GPU(gpu, call)                                                                                                               \
+    do {                                                                                                                                   \
+        int bench_code_ = (gpu)->call;                                                                                                     \
+        if (bench_code_)                                                                                                                   \
+            bench_die(__FILE__, __LINE__, #call, (gpu)->code_text(bench_code_));                                                           \
+    } while (0)
+
+/* For calls of weir.h that take an error record, here called `error`. */
+#define BENCH_WEIR(call)                                                                                                                   \
+    do {                                                                                                                                   \
+        weir_error error = WEIR_ERROR_INIT;                                                                                                \
+        if ((call) != WEIR_OK)                                                                                                             \
+            bench_die(__FILE__, __LINE__, #call, error.text);                                                                              \
     } while (0)
 
 #endif

@@ -27,7 +27,7 @@ struct recorder {
     struct {
         uint32_t slot;
         uint64_t size;
-    } *live;
+    } * live;
     size_t free_count; /* slots that were used and are empty */
     uint32_t *free_slots;
 };
@@ -66,7 +66,7 @@ static void record_free(struct recorder *recorder, struct sequence_step *step)
 bool sequence_record(struct sequence *sequence, size_t n, uint64_t max, uint64_t seed)
 {
     memset(sequence, 0, sizeof(*sequence));
-    struct recorder recorder = { .random = seed };
+    struct recorder recorder = {.random = seed};
     recorder.live = calloc(n, sizeof(*recorder.live));
     recorder.free_slots = calloc(n, sizeof(*recorder.free_slots));
     sequence->steps = calloc(2 * n, sizeof(*sequence->steps));

@@ -23,14 +23,10 @@
 
 static void open_export(struct sharing *sharing)
 {
-    weir_options options = WEIR_OPTIONS_INIT;
     char policy[256];
     snprintf(policy, sizeof(policy), "weir: 1\npools: { frames: { devices: [0], ipc: posix_fd, share: { socket: %s } } }\n",
              sharing->socket);
-    shared_policy(sharing->bench, "share", policy);
-    options.policy_text = policy;
-    options.gpu = sharing->gpu->name;
-    BENCH_WEIR(weir_open(&options, &error, &sharing->w));
+    sharing->w = shared_weir_for(sharing->bench, "share", policy);
     BENCH_WEIR(weir_pool_get(sharing->w, "frames", 0, &error, &sharing->pool));
     BENCH_WEIR(weir_export_open(sharing->pool, &error, &sharing->export));
 }
@@ -53,7 +49,7 @@ static void make_directory(struct sharing *sharing)
 static void make_raw_pool(struct sharing *sharing)
 {
     const struct gpu *gpu = sharing->gpu;
-    struct gpu_pool_spec spec = { .device = 0, .location = GPU_LOCATION_DEVICE, .posix_fd = true };
+    struct gpu_pool_spec spec = {.device = 0, .location = GPU_LOCATION_DEVICE, .posix_fd = true};
     BENCH_GPU(gpu, pool_create(&spec, &sharing->raw_pool));
     BENCH_GPU(gpu, pool_export(sharing->raw_pool, &sharing->raw_pool_fd));
     for (size_t i = 0; i < CONSUMER_SLOTS_MAX; i++)
@@ -113,14 +109,14 @@ struct firsts {
 /* Each time on a new connection, so that nothing is known. */
 static void measure_firsts(const struct sharing *sharing, struct firsts *firsts)
 {
-    struct consumer_order raw = { .task = CONSUMER_RAW_FIRST, .cpu = -1 };
+    struct consumer_order raw = {.task = CONSUMER_RAW_FIRST, .cpu = -1};
     struct gpu_shared_event handle;
     gpu_event ready;
     BENCH_GPU(sharing->gpu, block_export(sharing->slots[0].ptr, &raw.block));
     BENCH_GPU(sharing->gpu, event_create_shared(0, &ready, &handle));
     raw.ready = handle;
     for (size_t i = 0; i <= sharing->bench->repetitions; i++) {
-        struct consumer_order connect = { .task = CONSUMER_CONNECT, .cpu = -1 }, first = { .task = CONSUMER_FIRST, .cpu = -1 };
+        struct consumer_order connect = {.task = CONSUMER_CONNECT, .cpu = -1}, first = {.task = CONSUMER_FIRST, .cpu = -1};
         snprintf(connect.text, sizeof(connect.text), "%s", sharing->socket);
         struct consumer_answer connected = ask(sharing, &connect, -1);
         struct consumer_answer leased = ask(sharing, &first, -1);
@@ -139,42 +135,31 @@ static void measure_firsts(const struct sharing *sharing, struct firsts *firsts)
 
 static void show_firsts(struct sharing *sharing)
 {
-    struct firsts firsts = { .connect = { .name = "weir" }, .cold = { .name = "weir" }, .first = { .name = "weir" },
-                             .pool = { .name = "raw import of the pool" }, .block = { .name = "raw import of the block" },
-                             .event = { .name = "raw opening of an event" } };
+    struct firsts firsts = {.connect = {.name = "weir"},
+                            .cold = {.name = "weir"},
+                            .first = {.name = "weir"},
+                            .pool = {.name = "raw import of the pool"},
+                            .block = {.name = "raw import of the block"},
+                            .event = {.name = "raw opening of an event"}};
     char name[96], size[32];
     measure_firsts(sharing, &firsts);
     bench_size_name(sharing->block, size);
     snprintf(name, sizeof(name), "first import of a %s block: name to lease", size);
-    struct bench_figure *figure = bench_figure_new(&sharing->bench->report, "share", name);
-    *bench_series_new(figure, firsts.first.name) = firsts.first;
-    *bench_series_new(figure, firsts.block.name) = firsts.block;
-    *bench_series_new(figure, firsts.event.name) = firsts.event;
+    struct bench_report *report = &sharing->bench->report;
+    struct bench_figure *figure = bench_figure_of(report, "share", name, &firsts.first, &firsts.block, &firsts.event);
     bench_figure_ratio(figure, &firsts.first, &firsts.block, BENCH_AT_MOST, 1.5);
     bench_print(stdout, figure);
 
     /* Without an event nobody knows when the block may be read: whoever imports by hand opens one too. */
     snprintf(name, sizeof(name), "first import of a %s block, beside import and event", size);
-    figure = bench_figure_new(&sharing->bench->report, "share", name);
-    *bench_series_new(figure, firsts.first.name) = firsts.first;
-    struct bench_series *both = bench_series_new(figure, "raw import of the block and opening of an event");
+    struct bench_series both = {.name = "raw import of the block and opening of an event"};
     for (size_t i = 0; i < firsts.block.count; i++)
-        bench_add(both, firsts.block.values[i] + firsts.event.values[i]);
-    bench_figure_ratio(figure, &firsts.first, both, BENCH_SHOWN, 0);
-    bench_print(stdout, figure);
+        bench_add(&both, firsts.block.values[i] + firsts.event.values[i]);
+    bench_show_ratio(report, "share", name, &firsts.first, &both, BENCH_SHOWN, 0);
 
     snprintf(name, sizeof(name), "first lease at all of a %s block: three events", size);
-    figure = bench_figure_new(&sharing->bench->report, "share", name);
-    *bench_series_new(figure, firsts.cold.name) = firsts.cold;
-    *bench_series_new(figure, firsts.block.name) = firsts.block;
-    bench_figure_ratio(figure, &firsts.cold, &firsts.block, BENCH_SHOWN, 0);
-    bench_print(stdout, figure);
-
-    figure = bench_figure_new(&sharing->bench->report, "share", "connecting, with the import of the pool");
-    *bench_series_new(figure, firsts.connect.name) = firsts.connect;
-    *bench_series_new(figure, firsts.pool.name) = firsts.pool;
-    bench_figure_ratio(figure, &firsts.connect, &firsts.pool, BENCH_SHOWN, 0);
-    bench_print(stdout, figure);
+    bench_show_ratio(report, "share", name, &firsts.cold, &firsts.block, BENCH_SHOWN, 0);
+    bench_show_ratio(report, "share", "connecting, with the import of the pool", &firsts.connect, &firsts.pool, BENCH_SHOWN, 0);
 }
 
 /* One way ------------------------------------------------------------------------------------------------------------------------------ */
@@ -190,7 +175,7 @@ static void rest(void)
 static struct consumer_answer hand_over_messages(const struct sharing *sharing, unsigned count)
 {
     const struct consumer *consumer = &sharing->consumers[0];
-    struct consumer_order order = { .task = CONSUMER_MESSAGES, .count = count, .cpu = 1 };
+    struct consumer_order order = {.task = CONSUMER_MESSAGES, .count = count, .cpu = 1};
     consumer_tell(consumer, &order, -1);
     for (unsigned i = 0; i < count; i++) {
         rest();
@@ -203,7 +188,7 @@ static struct consumer_answer hand_over_messages(const struct sharing *sharing, 
 static struct consumer_answer hand_over_frames(const struct sharing *sharing, weir_ring *ring, unsigned count)
 {
     const struct consumer *consumer = &sharing->consumers[0];
-    struct consumer_order order = { .task = CONSUMER_FRAMES, .count = count, .cpu = 1, .text = "handover" };
+    struct consumer_order order = {.task = CONSUMER_FRAMES, .count = count, .cpu = 1, .text = "handover"};
     consumer_tell(consumer, &order, -1);
     consumer_hear(consumer);
     for (unsigned i = 0; i < count; i++) {
@@ -220,7 +205,7 @@ static struct consumer_answer hand_over_frames(const struct sharing *sharing, we
 static struct consumer_answer round_trip_echoes(const struct sharing *sharing, unsigned count)
 {
     const struct consumer *consumer = &sharing->consumers[0];
-    struct consumer_order order = { .task = CONSUMER_ECHOES, .count = count, .cpu = 1 };
+    struct consumer_order order = {.task = CONSUMER_ECHOES, .count = count, .cpu = 1};
     consumer_tell(consumer, &order, -1);
     for (unsigned i = 0; i < count; i++)
         link_send_time(consumer->link, link_receive_time(consumer->link));
@@ -229,7 +214,7 @@ static struct consumer_answer round_trip_echoes(const struct sharing *sharing, u
 
 static struct consumer_answer round_trip_leases(const struct sharing *sharing, unsigned count)
 {
-    struct consumer_order order = { .task = CONSUMER_LEASES, .count = count, .cpu = 1 };
+    struct consumer_order order = {.task = CONSUMER_LEASES, .count = count, .cpu = 1};
     return ask(sharing, &order, -1);
 }
 
@@ -237,22 +222,17 @@ static struct consumer_answer round_trip_leases(const struct sharing *sharing, u
 static void show_difference(struct sharing *sharing, const char *name, const struct bench_series *ours, const struct bench_series *bare,
                             enum bench_bound bound, double limit)
 {
-    struct bench_figure *figure = bench_figure_new(&sharing->bench->report, "share", name);
-    *bench_series_new(figure, ours->name) = *ours;
-    *bench_series_new(figure, bare->name) = *bare;
-    figure->value = (bench_median(ours) - bench_median(bare)) / 1000;
-    figure->value_unit = "us more";
-    figure->bound = bound;
-    figure->limit = limit;
+    struct bench_figure *figure = bench_figure_of(&sharing->bench->report, "share", name, ours, bare);
+    bench_figure_value(figure, (bench_median(ours) - bench_median(bare)) / 1000, "us more", bound, limit);
     bench_print(stdout, figure);
 }
 
 static void show_handovers(struct sharing *sharing)
 {
     struct bench_series frame = {.name = "weir"}, frame99 = {.name = "weir"}, lease = {.name = "weir"}, message = {.name = "message"};
-    struct bench_series message99 = { .name = "message" }, echo = { .name = "message there and back" };
+    struct bench_series message99 = {.name = "message"}, echo = {.name = "message there and back"};
     unsigned count = sharing->bench->quick ? HANDOVERS_QUICK : HANDOVERS;
-    weir_ring_options options = { .size = sizeof(options), .slot_size = sharing->block, .depth = 4, .overflow = WEIR_OVERFLOW_BLOCK };
+    weir_ring_options options = {.size = sizeof(options), .slot_size = sharing->block, .depth = 4, .overflow = WEIR_OVERFLOW_BLOCK};
     weir_ring *ring = NULL;
     BENCH_WEIR(weir_ring_open(sharing->export, "handover", &options, sharing->stream, &error, &ring));
     link_pin(0);

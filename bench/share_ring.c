@@ -15,7 +15,7 @@
 #define FRAMES_QUICK 400
 #define DEPTHS 2
 
-static const unsigned depths[DEPTHS] = { 4, CONSUMER_SLOTS_MAX };
+static const unsigned depths[DEPTHS] = {4, CONSUMER_SLOTS_MAX};
 
 struct rings {
     struct sharing *sharing;
@@ -25,7 +25,7 @@ struct rings {
 /* One row. */
 struct row {
     unsigned consumers;
-    size_t depth;  /* an index */
+    size_t depth; /* an index */
     unsigned frames;
     size_t bytes; /* of each that are written and read */
 };
@@ -40,7 +40,7 @@ static void ring_name(size_t depth, char *text, size_t len)
 static void open_rings(struct rings *rings)
 {
     const struct sharing *sharing = rings->sharing;
-    weir_ring_options options = { .size = sizeof(options), .slot_size = sharing->block, .overflow = WEIR_OVERFLOW_BLOCK };
+    weir_ring_options options = {.size = sizeof(options), .slot_size = sharing->block, .overflow = WEIR_OVERFLOW_BLOCK};
     char name[32];
     for (size_t d = 0; d < DEPTHS; d++) {
         options.depth = depths[d];
@@ -52,7 +52,7 @@ static void open_rings(struct rings *rings)
 static void make_slots(struct sharing *sharing)
 {
     const struct gpu *gpu = sharing->gpu;
-    struct consumer_order order = { .cpu = -1 };
+    struct consumer_order order = {.cpu = -1};
     order.task = CONSUMER_RAW_POOL;
     for (size_t c = 0; c < SHARING_CONSUMERS; c++) {
         consumer_tell(&sharing->consumers[c], &order, sharing->raw_pool_fd);
@@ -74,7 +74,7 @@ static void make_slots(struct sharing *sharing)
 /* All but the first are connected already. */
 static void connect_all(const struct sharing *sharing)
 {
-    struct consumer_order order = { .task = CONSUMER_CONNECT, .cpu = -1 };
+    struct consumer_order order = {.task = CONSUMER_CONNECT, .cpu = -1};
     snprintf(order.text, sizeof(order.text), "%s", sharing->socket);
     for (size_t c = 1; c < SHARING_CONSUMERS; c++) {
         consumer_tell(&sharing->consumers[c], &order, -1);
@@ -82,7 +82,8 @@ static void connect_all(const struct sharing *sharing)
     }
 }
 
-/* One run: nanoseconds from the first frame to the last consumer's last ------------------------------------------------------------------ */
+/* One run: nanoseconds from the first frame to the last consumer's last ------------------------------------------------------------------
+ */
 
 static void tell_all(const struct sharing *sharing, const struct row *row, const struct consumer_order *order)
 {
@@ -113,7 +114,7 @@ static double run_weir(const struct rings *rings, const struct row *row)
 {
     const struct sharing *sharing = rings->sharing;
     weir_ring *ring = rings->ring[row->depth];
-    struct consumer_order order = { .task = CONSUMER_RING, .count = row->frames, .cpu = -1, .bytes = row->bytes };
+    struct consumer_order order = {.task = CONSUMER_RING, .count = row->frames, .cpu = -1, .bytes = row->bytes};
     ring_name(row->depth, order.text, sizeof(order.text));
     tell_all(sharing, row, &order);
     uint64_t start = bench_now();
@@ -139,7 +140,7 @@ static double run_raw(const struct rings *rings, const struct row *row)
 {
     const struct sharing *sharing = rings->sharing;
     unsigned depth = depths[row->depth];
-    struct consumer_order order = { .task = CONSUMER_RAW_RING, .count = row->frames, .slot = depth, .cpu = -1, .bytes = row->bytes };
+    struct consumer_order order = {.task = CONSUMER_RAW_RING, .count = row->frames, .slot = depth, .cpu = -1, .bytes = row->bytes};
     tell_all(sharing, row, &order);
     uint64_t start = bench_now();
     for (unsigned i = 0; i < row->frames; i++) {
@@ -170,12 +171,13 @@ static void measure(const struct rings *rings, const struct row *row, struct ben
     }
 }
 
-static struct bench_figure *new_figure(const struct rings *rings, const struct row *row, const char *what)
+static struct bench_figure *new_figure(const struct rings *rings, const struct row *row, const char *what, const struct bench_series *ours,
+                                       const struct bench_series *raw)
 {
     char name[96], size[32];
-    snprintf(name, sizeof(name), "ring of %u x %s, %s, %u consumer%s", depths[row->depth],
-             bench_size_name(rings->sharing->block, size), what, row->consumers, row->consumers == 1 ? "" : "s");
-    struct bench_figure *figure = bench_figure_new(&rings->sharing->bench->report, "share", name);
+    snprintf(name, sizeof(name), "ring of %u x %s, %s, %u consumer%s", depths[row->depth], bench_size_name(rings->sharing->block, size),
+             what, row->consumers, row->consumers == 1 ? "" : "s");
+    struct bench_figure *figure = bench_figure_of(&rings->sharing->bench->report, "share", name, ours, raw);
     figure->unit = "frames/s";
     return figure;
 }
@@ -187,32 +189,24 @@ struct asked {
 
 static void show_untouched(const struct rings *rings, size_t depth, unsigned consumers, struct asked asked)
 {
-    struct row row = { .consumers = consumers, .depth = depth, .frames = rings->sharing->bench->quick ? FRAMES_QUICK : FRAMES };
-    struct bench_series ours = { .name = "weir" }, raw = { .name = "raw" };
+    struct row row = {.consumers = consumers, .depth = depth, .frames = rings->sharing->bench->quick ? FRAMES_QUICK : FRAMES};
+    struct bench_series ours = {.name = "weir"}, raw = {.name = "raw"};
     measure(rings, &row, &ours, &raw);
-    struct bench_figure *figure = new_figure(rings, &row, "untouched");
-    *bench_series_new(figure, ours.name) = ours;
-    *bench_series_new(figure, raw.name) = raw;
-    if (asked.frames > 0) {
-        figure->value = bench_median(&ours);
-        figure->value_unit = "frames/s";
-        figure->bound = BENCH_AT_LEAST;
-        figure->limit = asked.frames;
-    } else {
+    struct bench_figure *figure = new_figure(rings, &row, "untouched", &ours, &raw);
+    if (asked.frames > 0)
+        bench_figure_value(figure, bench_median(&ours), "frames/s", BENCH_AT_LEAST, asked.frames);
+    else
         bench_figure_ratio(figure, &ours, &raw, asked.part > 0 ? BENCH_AT_LEAST : BENCH_SHOWN, asked.part);
-    }
     bench_print(stdout, figure);
 }
 
 static void show_touched(const struct rings *rings, size_t depth, unsigned consumers, enum bench_bound bound)
 {
-    struct row row = { .consumers = consumers, .depth = depth, .bytes = rings->sharing->block };
-    struct bench_series ours = { .name = "weir" }, raw = { .name = "raw" };
+    struct row row = {.consumers = consumers, .depth = depth, .bytes = rings->sharing->block};
+    struct bench_series ours = {.name = "weir"}, raw = {.name = "raw"};
     row.frames = (rings->sharing->bench->quick ? FRAMES_QUICK : FRAMES) / 4;
     measure(rings, &row, &ours, &raw);
-    struct bench_figure *figure = new_figure(rings, &row, "written and read");
-    *bench_series_new(figure, ours.name) = ours;
-    *bench_series_new(figure, raw.name) = raw;
+    struct bench_figure *figure = new_figure(rings, &row, "written and read", &ours, &raw);
     bench_figure_ratio(figure, &ours, &raw, bound, 0.9);
     bench_print(stdout, figure);
 }
@@ -223,11 +217,11 @@ void sharing_rings(struct sharing *sharing)
         unsigned consumers;
         struct asked asked[DEPTHS];
     } untouched[] = {
-        { 1, { { .part = 0.9 }, { .frames = 20000 } } },
-        { 2, { { .part = 0 }, { .part = 0 } } },
-        { 4, { { .part = 0.85 }, { .frames = 8000 } } },
+        {1, {{.part = 0.9}, {.frames = 20000}}},
+        {2, {{.part = 0}, {.part = 0}}},
+        {4, {{.part = 0.85}, {.frames = 8000}}},
     };
-    struct rings rings = { .sharing = sharing };
+    struct rings rings = {.sharing = sharing};
     connect_all(sharing);
     make_slots(sharing);
     open_rings(&rings);

@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench/section.h"
 
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-weir *shared_weir(const char *policy)
+const struct gpu *shared_gpu(void)
+{
+    const char *why = NULL;
+    const struct gpu *gpu = gpu_find(getenv("WEIR_GPU"), &why);
+    if (!gpu)
+        bench_die(__FILE__, __LINE__, "no CUDA", why ? why : "not in this build");
+    return gpu;
+}
+
+weir *shared_weir(const char *gpu, const char *policy)
 {
     weir_options options = WEIR_OPTIONS_INIT;
     options.policy_text = policy;
-    options.gpu = "cuda";
-    weir_error error = WEIR_ERROR_INIT;
+    options.gpu = gpu;
     weir *w;
-    if (weir_open(&options, &error, &w) != WEIR_OK)
-        bench_die(__FILE__, __LINE__, "weir_open", error.text);
+    BENCH_WEIR(weir_open(&options, &error, &w));
     return w;
 }
 
@@ -21,10 +31,24 @@ void shared_policy(struct bench *bench, const char *section, const char *policy)
         bench_print_policy(stdout, section, policy);
 }
 
+weir *shared_weir_shipped(struct bench *bench, const char *section)
+{
+    const char *top = getenv("top_srcdir");
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/config/default.yaml", top ? top : ".");
+    weir_options options = WEIR_OPTIONS_INIT;
+    options.policy_file = path;
+    options.gpu = bench->gpu->name;
+    shared_policy(bench, section, "config/default.yaml, as it is shipped");
+    weir *w;
+    BENCH_WEIR(weir_open(&options, &error, &w));
+    return w;
+}
+
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy)
 {
     shared_policy(bench, section, policy);
-    return shared_weir(policy);
+    return shared_weir(bench->gpu->name, policy);
 }
 
 cudaMemPool_t shared_raw_pool(uint64_t release_threshold)
@@ -56,10 +80,8 @@ cudaStream_t shared_stream(void)
 
 weir_stream *shared_open_stream(weir *w, cudaStream_t stream, const char *name)
 {
-    weir_error error = WEIR_ERROR_INIT;
     weir_stream *s;
-    if (weir_stream_open(w, 0, stream, name, &error, &s) != WEIR_OK)
-        bench_die(__FILE__, __LINE__, "weir_stream_open", error.text);
+    BENCH_WEIR(weir_stream_open(w, 0, stream, name, &error, &s));
     return s;
 }
 
@@ -74,9 +96,7 @@ void shared_check(weir_status status, const char *what)
 
 void shared_empty(weir_pool *pool)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    if (weir_pool_trim(pool, 0, &error, NULL) != WEIR_OK)
-        bench_die(__FILE__, __LINE__, "weir_pool_trim", error.text);
+    BENCH_WEIR(weir_pool_trim(pool, 0, &error, NULL));
 }
 
 void shared_empty_raw(cudaMemPool_t pool)
@@ -86,18 +106,14 @@ void shared_empty_raw(cudaMemPool_t pool)
 
 void shared_delay(const struct bench *bench, cudaStream_t stream, uint64_t nanoseconds)
 {
-    int code = bench->gpu->delay(stream, nanoseconds);
-    if (code)
-        bench_die(__FILE__, __LINE__, "delay", bench->gpu->code_text(code));
+    BENCH_GPU(bench->gpu, delay(stream, nanoseconds));
 }
 
 struct shared_figures shared_figures(weir *w)
 {
-    struct shared_figures sum = { 0, 0, 0 };
-    weir_error error = WEIR_ERROR_INIT;
+    struct shared_figures sum = {0, 0, 0};
     weir_stats *stats;
-    if (weir_stats_take(w, &error, &stats) != WEIR_OK)
-        bench_die(__FILE__, __LINE__, "weir_stats_take", error.text);
+    BENCH_WEIR(weir_stats_take(w, &error, &stats));
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
         const weir_pool_stats *pool = weir_stats_pool(stats, i);
         sum.cached += pool->cached;

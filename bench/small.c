@@ -71,7 +71,7 @@ static weir_pool *pool_of(weir *w)
 static struct outcome small_weir(struct small *small)
 {
     struct outcome outcome;
-    weir *w = shared_weir(policy);
+    weir *w = shared_weir("cuda", policy);
     weir_stream *s = shared_open_stream(w, small->stream, NULL);
     for (size_t i = 0; i < small->blocks; i++) {
         shared_check(weir_stream_malloc(s, &small->live[i], SMALL_BLOCK), "weir_stream_malloc");
@@ -106,7 +106,7 @@ void section_small(struct bench *bench)
     struct bench_figure *back = bench_figure_new(&bench->report, "small", "idle memory that a trim gives back");
     struct bench_series *before = bench_series_new(back, "weir before"), *after = bench_series_new(back, "weir after");
     struct bench_series *raw_before = bench_series_new(back, "raw before"), *raw_after = bench_series_new(back, "raw after");
-    struct bench_series ours = { .name = "weir" }, raw = { .name = "raw" };
+    struct bench_series ours = {.name = "weir"}, raw = {.name = "raw"};
     size_t served = 0, raw_served = 0;
     struct small *small = calloc(1, sizeof(*small));
     if (!small)
@@ -131,20 +131,12 @@ void section_small(struct bench *bench)
         served += outcome.served;
     }
     back->unit = "bytes";
-    back->value = 100 * (1 - bench_median(after) / bench_median(before));
-    back->value_unit = "%";
-    back->bound = BENCH_AT_LEAST;
-    back->limit = 99;
+    bench_figure_value(back, 100 * (1 - bench_median(after) / bench_median(before)), "%", BENCH_AT_LEAST, 99);
     bench_print(stdout, back);
     char name[80];
     snprintf(name, sizeof(name), "%zu MiB served after it (raw: %zu of %zu times)", small->request / MIB, raw_served, bench->repetitions);
-    struct bench_figure *request = bench_figure_new(&bench->report, "small", name);
-    *bench_series_new(request, ours.name) = ours;
-    *bench_series_new(request, raw.name) = raw;
-    request->value = 100.0 * (double)served / (double)bench->repetitions;
-    request->value_unit = "%";
-    request->bound = BENCH_AT_LEAST;
-    request->limit = 100;
+    struct bench_figure *request = bench_figure_of(&bench->report, "small", name, &ours, &raw);
+    bench_figure_value(request, 100.0 * (double)served / (double)bench->repetitions, "%", BENCH_AT_LEAST, 100);
     bench_print(stdout, request);
     BENCH_CUDA(cudaStreamDestroy(small->stream));
     free(small);

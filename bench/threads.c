@@ -3,126 +3,58 @@
  * The same pair from 1 to 16 threads at once: CUDA's driver has one lock for all of them, Weir's caches one for each stream. Starts threads
  * of its own for every sample; they share nothing but what they measure.
  */
-#include "bench/section.h"
+#include "bench/crowd.h"
 
-#include <pthread.h>
 #include <string.h>
 
-#define THREADS_MAX 16
 #define SIZE (64 * KIB)
-#define RAW_PAIRS 8000     /* in all: 33 us each at 16 threads */
-#define CACHED_PAIRS 50000 /* by each thread: 50 ns each */
+#define RAW_PAIRS 8000      /* in all: 33 us each at 16 threads */
+#define CACHED_PAIRS 50000  /* by each thread: 50 ns each */
 #define SHARED_PAIRS 100000 /* on one stream, in all: its threads wait for one another */
-#define WARM_PAIRS 16
 
 static const char policy[] = "weir: 1\n"
                              "defaults: { pool: p }\n"
                              "pools: { p: { devices: [0] } }\n"
                              "streams: { own: { pool: p, private: true } }\n";
 
-static const size_t thread_counts[] = { 1, 2, 4, 8, 16 };
+static const size_t thread_counts[] = {1, 2, 4, 8, 16};
 #define COUNT_COUNT COUNT_OF(thread_counts)
 
 static const struct mode {
     const char *name;
     bool one_stream, own_pools;
 } modes[] = {
-    { "own streams, one pool", false, false },
-    { "own streams, own pools", false, true },
-    { "one stream", true, false },
+    {"own streams, one pool", false, false},
+    {"own streams, own pools", false, true},
+    {"one stream", true, false},
 };
 
 /* What one mode uses. Raw calls and Weir have streams of their own, so that neither finds what the other freed. */
 struct crowd {
     const struct mode *mode;
     weir *w;
-    cudaStream_t raw_streams[THREADS_MAX], weir_streams[THREADS_MAX];
-    cudaMemPool_t pools[THREADS_MAX];
-    weir_stream *opened[THREADS_MAX];
-    size_t made; /* streams: 1, or THREADS_MAX */
+    cudaStream_t raw_streams[CROWD_MAX], weir_streams[CROWD_MAX];
+    cudaMemPool_t pools[CROWD_MAX];
+    weir_stream *opened[CROWD_MAX];
+    size_t made; /* streams: 1, or CROWD_MAX */
 };
 
-struct worker {
-    pthread_t thread;
-    pthread_barrier_t *barrier;
-    const char *(*run)(const struct worker *worker, size_t count);
-    size_t count;
-    cudaStream_t stream; /* raw */
-    cudaMemPool_t pool;
-    weir_stream *opened; /* Weir */
-    /* Written by the thread, read after it was joined. */
-    double ns;
-    const char *wrong;
-};
-
-static const char *raw_pairs(const struct worker *worker, size_t count)
+static const char *raw_pairs(const void *data, size_t nth, size_t count)
 {
-    cudaError_t code = cudaSuccess;
-    for (size_t i = 0; i < count && code == cudaSuccess; i++) {
-        void *block;
-        code = cudaMallocFromPoolAsync(&block, SIZE, worker->pool, worker->stream);
-        if (code == cudaSuccess)
-            code = cudaFreeAsync(block, worker->stream);
-    }
-    return shared_cuda_text(code);
+    const struct crowd *crowd = data;
+    return crowd_raw_pairs(crowd->pools[crowd->mode->own_pools ? nth : 0], crowd->raw_streams[crowd->mode->one_stream ? 0 : nth], SIZE,
+                           count);
 }
 
-static const char *weir_pairs(const struct worker *worker, size_t count)
+static const char *weir_pairs(const void *data, size_t nth, size_t count)
 {
-    weir_stream *s = worker->opened;
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        void *block;
-        status = weir_stream_malloc(s, &block, SIZE);
-        if (status == WEIR_OK)
-            status = weir_stream_free(s, block);
-    }
-    return shared_weir_text(status);
+    const struct crowd *crowd = data;
+    return crowd_stream_pairs(crowd->opened[crowd->mode->one_stream ? 0 : nth], SIZE, count);
 }
 
-static void *work(void *data)
+static double time_crowd(const struct bench *bench, const struct crowd *crowd, size_t threads, bool raw, size_t count)
 {
-    struct worker *worker = data;
-    /* What a thread's first calls cost is not the question. */
-    worker->wrong = shared_cuda_text(cudaSetDevice(0));
-    if (!worker->wrong)
-        worker->wrong = worker->run(worker, WARM_PAIRS);
-    pthread_barrier_wait(worker->barrier);
-    uint64_t start = bench_now();
-    if (!worker->wrong)
-        worker->wrong = worker->run(worker, worker->count);
-    worker->ns = (double)(bench_now() - start) / (double)worker->count;
-    return NULL;
-}
-
-/* The mean over the threads of the time that a pair takes in each. */
-static double time_crowd(const struct crowd *crowd, size_t threads, bool raw, size_t count)
-{
-    struct worker workers[THREADS_MAX];
-    pthread_barrier_t barrier;
-    if (pthread_barrier_init(&barrier, NULL, (unsigned)threads))
-        bench_die(__FILE__, __LINE__, "pthread_barrier_init", "no resources");
-    for (size_t i = 0; i < threads; i++) {
-        size_t stream = crowd->mode->one_stream ? 0 : i;
-        workers[i] = (struct worker){ .barrier = &barrier,
-                                      .run = raw ? raw_pairs : weir_pairs,
-                                      .count = count,
-                                      .stream = crowd->raw_streams[stream],
-                                      .pool = crowd->pools[crowd->mode->own_pools ? i : 0],
-                                      .opened = crowd->opened[stream] };
-        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
-            bench_die(__FILE__, __LINE__, "pthread_create", "no resources");
-    }
-    double sum = 0;
-    for (size_t i = 0; i < threads; i++) {
-        pthread_join(workers[i].thread, NULL);
-        if (workers[i].wrong)
-            bench_die(__FILE__, __LINE__, raw ? "raw pairs" : "weir pairs", workers[i].wrong);
-        sum += workers[i].ns;
-    }
-    pthread_barrier_destroy(&barrier);
-    BENCH_CUDA(cudaDeviceSynchronize());
-    return sum / (double)threads;
+    return crowd_time(bench->gpu, raw ? "raw pairs" : "weir pairs", raw ? raw_pairs : weir_pairs, crowd, threads, count);
 }
 
 static size_t pair_count(const struct bench *bench, const struct mode *mode, size_t threads, bool raw)
@@ -136,10 +68,7 @@ static struct bench_figure *figure_for(struct bench *bench, const struct mode *m
 {
     char name[96];
     snprintf(name, sizeof(name), "%zu thread%s, %s%s", threads, threads == 1 ? "" : "s", mode->name, what);
-    struct bench_figure *figure = bench_figure_new(&bench->report, "threads", name);
-    *bench_series_new(figure, "weir") = *ours;
-    *bench_series_new(figure, "raw") = *raw;
-    return figure;
+    return bench_figure_of(&bench->report, "threads", name, ours, raw);
 }
 
 static void report(struct bench *bench, const struct mode *mode, size_t threads, const struct bench_series *ours,
@@ -148,16 +77,13 @@ static void report(struct bench *bench, const struct mode *mode, size_t threads,
     struct bench_figure *figure = figure_for(bench, mode, threads, ", times faster than raw", ours, raw);
     bench_figure_in(figure, mode->name, (double)threads);
     /* What is asked, is asked of 16 threads. */
-    enum bench_bound bound = threads == THREADS_MAX ? BENCH_AT_LEAST : BENCH_SHOWN;
+    enum bench_bound bound = threads == CROWD_MAX ? BENCH_AT_LEAST : BENCH_SHOWN;
     bench_figure_ratio(figure, raw, ours, bound, mode->one_stream ? 10 : 400);
     bench_print(stdout, figure);
-    if (threads != THREADS_MAX || mode->one_stream)
+    if (threads != CROWD_MAX || mode->one_stream)
         return;
     figure = figure_for(bench, mode, threads, ", each", ours, raw);
-    figure->value = bench_median(ours);
-    figure->value_unit = "ns";
-    figure->bound = BENCH_AT_MOST;
-    figure->limit = 70;
+    bench_figure_value(figure, bench_median(ours), "ns", BENCH_AT_MOST, 70);
     bench_print(stdout, figure);
 }
 
@@ -166,7 +92,7 @@ static void set_up(struct bench *bench, struct crowd *crowd, const struct mode *
     memset(crowd, 0, sizeof(*crowd));
     crowd->mode = mode;
     crowd->w = shared_weir_for(bench, "threads", policy);
-    crowd->made = mode->one_stream ? 1 : THREADS_MAX;
+    crowd->made = mode->one_stream ? 1 : CROWD_MAX;
     for (size_t i = 0; i < crowd->made; i++) {
         crowd->raw_streams[i] = shared_stream();
         crowd->weir_streams[i] = shared_stream();
@@ -201,13 +127,13 @@ static void measure_mode(struct bench *bench, const struct mode *mode)
         raw[i].name = "raw";
     }
     /* Every stream and pool once, outside the figures. */
-    time_crowd(&crowd, THREADS_MAX, true, WARM_PAIRS);
-    time_crowd(&crowd, THREADS_MAX, false, WARM_PAIRS);
+    time_crowd(bench, &crowd, CROWD_MAX, true, CROWD_WARM);
+    time_crowd(bench, &crowd, CROWD_MAX, false, CROWD_WARM);
     for (size_t i = 0; i < bench->repetitions; i++) {
         for (size_t c = 0; c < COUNT_COUNT; c++) {
             size_t threads = thread_counts[c];
-            bench_add(&raw[c], time_crowd(&crowd, threads, true, pair_count(bench, mode, threads, true)));
-            bench_add(&ours[c], time_crowd(&crowd, threads, false, pair_count(bench, mode, threads, false)));
+            bench_add(&raw[c], time_crowd(bench, &crowd, threads, true, pair_count(bench, mode, threads, true)));
+            bench_add(&ours[c], time_crowd(bench, &crowd, threads, false, pair_count(bench, mode, threads, false)));
         }
     }
     for (size_t c = 0; c < COUNT_COUNT; c++)

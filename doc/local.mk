@@ -4,18 +4,22 @@
 weirdocdir = $(docdir)/doc
 weirdoc_DATA = \
 	doc/installed/architecture.md \
+	doc/installed/cuda.md \
+	doc/installed/performance.md \
 	doc/installed/protocol.md \
 	doc/installed/pytorch.md \
 	doc/installed/several-processes.md \
 	doc/installed/thread-safety.md
+dist_weirdoc_DATA = %reldir%/house.svg
 doc_DATA += doc/installed/README.md
-documents = README.md doc/architecture.md doc/protocol.md doc/pytorch.md doc/several-processes.md doc/thread-safety.md
+documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/protocol.md doc/pytorch.md doc/several-processes.md \
+	doc/thread-safety.md
 EXTRA_DIST += $(documents)
 CLEANFILES += $(weirdoc_DATA) doc/installed/README.md
 
 $(weirdoc_DATA) doc/installed/README.md: $(documents) Makefile
 	$(AM_V_at)$(MKDIR_P) doc/installed
 	$(AM_V_GEN)name=$(@F) && from=$(srcdir)/doc/$$name && { test -e $$from || from=$(srcdir)/$$name; } && \
-	sed -e 's|](config/|]($(weirconfdir)/|g' -e 's|](\.\./config/|]($(weirconfdir)/|g' -e 's|](lib/weir\.h)|]($(includedir)/weir.h)|g' \
-	    -e 's|!*\[\([^]]*\)\](man/[^)]*)|\1|g' -e 's|\[\([^]]*\)\](\.\./man/[^)]*)|\1|g' -e 's|!*\[\([^]]*\)\](bench/[^)]*)|\1|g' \
+	sed -e 's|](\(\.\./\)*config/|]($(weirconfdir)/|g' -e 's|](lib/weir\.h)|]($(includedir)/weir.h)|g' \
+	    -e 's|!*\[\([^]]*\)\](\(\.\./\)*man/[^)]*)|\1|g' -e 's|!*\[\([^]]*\)\](\(\.\./\)*bench/[^)]*)|\1|g' \
 	    $$from >$@.new && mv $@.new $@

@@ -1,79 +1,111 @@
 ## SPDX-License-Identifier: MIT
 include_HEADERS += %reldir%/weir.h
 
+## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
+##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
+##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
+##   alloc/    how a request is served: streams, caches, asking CUDA, giving blocks back
+##   recover/  what is done for a request that found no memory: the ladder
+##   release/  memory that goes back although nobody here asks for it: the keeper, giving to neighbours; does not know recover/
+##   here      open, close, reload, figures: ties the rooms together
+##
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
-	%reldir%/asking.c \
-	%reldir%/asking.h \
-	%reldir%/attach.c \
-	%reldir%/attach.h \
-	%reldir%/bias.c \
-	%reldir%/bias.h \
-	%reldir%/blocks.c \
-	%reldir%/blocks.h \
-	%reldir%/cache.c \
-	%reldir%/cache.h \
-	%reldir%/callbacks.c \
-	%reldir%/callbacks.h \
-	%reldir%/class.c \
-	%reldir%/class.h \
-	%reldir%/current.c \
-	%reldir%/current.h \
-	%reldir%/device.c \
-	%reldir%/device.h \
-	%reldir%/error.c \
-	%reldir%/error.h \
-	%reldir%/event.c \
-	%reldir%/event.h \
-	%reldir%/fast.h \
-	%reldir%/fence.c \
-	%reldir%/fence.h \
-	%reldir%/flush.c \
-	%reldir%/flush.h \
-	%reldir%/format.c \
-	%reldir%/format.h \
-	%reldir%/give.c \
-	%reldir%/grant.c \
-	%reldir%/grant.h \
-	%reldir%/keeper.c \
-	%reldir%/keeper.h \
-	%reldir%/log.c \
-	%reldir%/log.h \
-	%reldir%/malloc.c \
-	%reldir%/malloc.h \
-	%reldir%/orphans.c \
-	%reldir%/orphans.h \
-	%reldir%/pending.c \
-	%reldir%/pending.h \
-	%reldir%/pool.c \
-	%reldir%/pool.h \
-	%reldir%/quiet.c \
-	%reldir%/quiet.h \
-	%reldir%/recover.c \
-	%reldir%/recover.h \
-	%reldir%/report.c \
-	%reldir%/report.h \
-	%reldir%/retired.c \
-	%reldir%/retired.h \
-	%reldir%/service.c \
-	%reldir%/service.h \
-	%reldir%/settings.c \
-	%reldir%/settings.h \
-	%reldir%/sized.c \
-	%reldir%/sized.h \
-	%reldir%/spin.c \
-	%reldir%/spin.h \
+	%reldir%/base/bias.c \
+	%reldir%/base/bias.h \
+	%reldir%/base/class.c \
+	%reldir%/base/class.h \
+	%reldir%/base/context.c \
+	%reldir%/base/context.h \
+	%reldir%/base/error.c \
+	%reldir%/base/error.h \
+	%reldir%/base/event.c \
+	%reldir%/base/event.h \
+	%reldir%/base/fence.c \
+	%reldir%/base/fence.h \
+	%reldir%/base/fork.c \
+	%reldir%/base/fork.h \
+	%reldir%/base/format.c \
+	%reldir%/base/format.h \
+	%reldir%/base/service.c \
+	%reldir%/base/service.h \
+	%reldir%/base/sized.c \
+	%reldir%/base/sized.h \
+	%reldir%/base/spin.c \
+	%reldir%/base/spin.h \
+	%reldir%/base/valid.c \
+	%reldir%/base/valid.h \
+	%reldir%/pool/asking.c \
+	%reldir%/pool/asking.h \
+	%reldir%/pool/blocks.c \
+	%reldir%/pool/blocks.h \
+	%reldir%/pool/current.c \
+	%reldir%/pool/current.h \
+	%reldir%/pool/device.c \
+	%reldir%/pool/device.h \
+	%reldir%/pool/figures.c \
+	%reldir%/pool/figures.h \
+	%reldir%/pool/growth.c \
+	%reldir%/pool/growth.h \
+	%reldir%/pool/left.c \
+	%reldir%/pool/left.h \
+	%reldir%/pool/log.c \
+	%reldir%/pool/log.h \
+	%reldir%/pool/pending.c \
+	%reldir%/pool/pending.h \
+	%reldir%/pool/pool.c \
+	%reldir%/pool/pool.h \
+	%reldir%/pool/retired.c \
+	%reldir%/pool/retired.h \
+	%reldir%/pool/settings.c \
+	%reldir%/pool/settings.h \
+	%reldir%/pool/weir_internal.h \
+	%reldir%/alloc/cache.c \
+	%reldir%/alloc/cache.h \
+	%reldir%/alloc/calls.c \
+	%reldir%/alloc/fast.h \
+	%reldir%/alloc/flush.c \
+	%reldir%/alloc/flush.h \
+	%reldir%/alloc/free.c \
+	%reldir%/alloc/free.h \
+	%reldir%/alloc/grant.c \
+	%reldir%/alloc/grant.h \
+	%reldir%/alloc/held.c \
+	%reldir%/alloc/held.h \
+	%reldir%/alloc/lend.c \
+	%reldir%/alloc/lend.h \
+	%reldir%/alloc/malloc.c \
+	%reldir%/alloc/malloc.h \
+	%reldir%/alloc/opening.c \
+	%reldir%/alloc/orphans.c \
+	%reldir%/alloc/orphans.h \
+	%reldir%/alloc/quiet.c \
+	%reldir%/alloc/quiet.h \
+	%reldir%/alloc/request.c \
+	%reldir%/alloc/request.h \
+	%reldir%/alloc/stream.c \
+	%reldir%/alloc/stream.h \
+	%reldir%/alloc/waits.c \
+	%reldir%/alloc/waits.h \
+	%reldir%/recover/callbacks.c \
+	%reldir%/recover/callbacks.h \
+	%reldir%/recover/climb.h \
+	%reldir%/recover/recover.c \
+	%reldir%/recover/recover.h \
+	%reldir%/recover/report.c \
+	%reldir%/recover/report.h \
+	%reldir%/recover/rungs.c \
+	%reldir%/release/give.c \
+	%reldir%/release/give.h \
+	%reldir%/release/keeper.c \
+	%reldir%/release/keeper.h \
+	%reldir%/attached.c \
+	%reldir%/attached.h \
+	%reldir%/open.h \
 	%reldir%/stats.c \
-	%reldir%/stream.c \
-	%reldir%/stream.h \
-	%reldir%/valid.c \
-	%reldir%/valid.h \
-	%reldir%/waits.c \
-	%reldir%/waits.h \
 	%reldir%/weir.c \
-	%reldir%/weir.h \
-	%reldir%/weir_internal.h
+	%reldir%/weir.h
 lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
 
 ## The same with share/ and the map: what is installed.

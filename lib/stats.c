@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/valid.h"
-#include "lib/weir_internal.h"
+#include "lib/alloc/held.h"
+#include "lib/base/valid.h"
 
 struct weir_stats {
     size_t pool_count, device_count;
@@ -24,8 +24,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {
     stats->device = pool->device->index;
-    stats->is_private = pool->is_private;
-    stats->is_exportable = pool->is_exportable;
+    stats->is_private = pool->kind.is_private;
+    stats->is_exportable = pool->kind.is_exportable;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     struct weir__held held = weir__pool_held(pool);
     stats->frees = counts.frees + held.keeps;
@@ -33,15 +33,15 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->cache_hits = held.hits;
     stats->live_blocks = stats->mallocs - stats->frees;
     stats->graph_blocks = counts.graph_mallocs - counts.graph_frees;
-    stats->failures = atomic_load(&pool->failures);
+    stats->failures = atomic_load(&pool->figures.failures);
     stats->live = held.live;
     stats->cached = held.cached;
     /* What streams have not added yet may make the peak look higher than all that ever came from CUDA. */
-    uint64_t live_high = atomic_load(&pool->live_high), taken_high = atomic_load(&pool->taken_high);
+    uint64_t live_high = atomic_load(&pool->figures.live_high), taken_high = atomic_load(&pool->figures.taken_high);
     stats->live_high = larger(live_high < taken_high ? live_high : taken_high, stats->live);
-    stats->max_size = atomic_load(&pool->max_size);
-    stats->release_threshold = atomic_load(&pool->release_threshold);
-    stats->keep = atomic_load(&pool->keep);
+    stats->max_size = atomic_load(&pool->settings.max_size);
+    stats->release_threshold = atomic_load(&pool->settings.release_threshold);
+    stats->keep = atomic_load(&pool->settings.keep);
 
     stats->used = stats->live + stats->cached;
     int code = weir__pool_read(pool, GPU_POOL_USED, &stats->used);
@@ -72,10 +72,8 @@ static weir_status read_device(struct weir__device *device, weir_device_stats *s
     const struct gpu *gpu = device->w->gpu;
     stats->device = device->index;
     int code = gpu->device_memory(device->index, &stats->memory_free, &stats->memory);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
+    if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, gpu, code, "memory of device %d", device->index);
-    }
     stats->recoveries = atomic_load(&device->recovery.recoveries);
     _Static_assert(WEIR_RUNG_COUNT <= WEIR_RUNG_MAX, "there is room for each rung");
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
@@ -161,7 +159,6 @@ weir_status weir_stats_reset_peaks(weir *w, int device, weir_error *error)
             int code = weir__pool_reset_peaks(pool);
             if (code == GPU_SUCCESS)
                 continue;
-            w->gpu->forget_error(code);
             status = weir__fail_gpu(error, w->gpu, code, "the highest figures of pool '%s' on device %zu", pool->name, d);
         }
     }

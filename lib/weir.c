@@ -11,82 +11,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/attach.h"
-#include "lib/current.h"
-#include "lib/fence.h"
-#include "lib/flush.h"
-#include "lib/format.h"
-#include "lib/quiet.h"
-#include "lib/retired.h"
-#include "lib/settings.h"
-#include "lib/sized.h"
-#include "lib/valid.h"
-#include "lib/waits.h"
-
-/* Fork --------------------------------------------------------------------------------------------------------------------------------- */
-
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static atomic_bool has_used_gpu; /* some weir was opened in this process */
-atomic_bool weir__forked;
-
-static void on_fork_child(void)
-{
-    if (atomic_load_explicit(&has_used_gpu, memory_order_relaxed))
-        atomic_store_explicit(&weir__forked, true, memory_order_relaxed);
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(NULL, NULL, on_fork_child);
-}
-
-weir_status weir__check_fork(weir_error *error)
-{
-    if (!weir__is_forked())
-        return WEIR_OK;
-    return weir__fail(error, WEIR_FORKED, "this process is the child of a fork() after weir_open(): CUDA does not work here; call exec, or "
-                                          "fork before the first weir_open()");
-}
-
-/* Services for the other files --------------------------------------------------------------------------------------------------------- */
-
-weir_status weir__fail_at(weir_error *error, weir_status status, struct policy_place place, const char *format, ...)
-{
-    char message[1024], where[320] = "";
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    if (!error || error->status != WEIR_OK)
-        return status;
-    if (place.file && place.line)
-        snprintf(where, sizeof where, "%s:%u:%u: ", place.file, place.line, place.column);
-    else if (place.file)
-        snprintf(where, sizeof where, "%s: ", place.file);
-    weir__fail(error, status, "%s%s: %s", where, place.path, message);
-    snprintf(error->file, sizeof error->file, "%s", place.file ? place.file : "");
-    error->line = place.line;
-    error->column = place.column;
-    return status;
-}
-
-enum gpu_capture_mode weir__relaxed_begin(const struct gpu *gpu)
-{
-    enum gpu_capture_mode mode = GPU_CAPTURE_MODE_RELAXED;
-    int code = gpu->exchange_capture_mode(&mode);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
-        return GPU_CAPTURE_MODE_RELAXED;
-    }
-    return mode;
-}
-
-void weir__relaxed_end(const struct gpu *gpu, enum gpu_capture_mode former)
-{
-    int code = former == GPU_CAPTURE_MODE_RELAXED ? GPU_SUCCESS : gpu->exchange_capture_mode(&former);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-}
+#include "lib/alloc/flush.h"
+#include "lib/alloc/held.h"
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/quiet.h"
+#include "lib/alloc/waits.h"
+#include "lib/attached.h"
+#include "lib/base/fence.h"
+#include "lib/base/format.h"
+#include "lib/base/sized.h"
+#include "lib/base/valid.h"
+#include "lib/open.h"
+#include "lib/pool/current.h"
+#include "lib/pool/left.h"
+#include "lib/pool/retired.h"
+#include "lib/pool/settings.h"
+#include "lib/recover/callbacks.h"
+#include "lib/recover/recover.h"
+#include "lib/release/keeper.h"
 
 /* Policy ------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -185,9 +127,13 @@ static weir_status find_devices(weir *w, weir_error *error)
     if (!w->devices)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for %d device%s", count, weir__plural((uint64_t)count));
     for (; w->device_count < (size_t)count; w->device_count++) {
-        weir_status status = weir__device_init(&w->devices[w->device_count], w, (int)w->device_count, error);
+        struct weir__device *device = &w->devices[w->device_count];
+        weir_status status = weir__device_init(device, w, (int)w->device_count, error);
         if (status != WEIR_OK)
             return status;
+        weir__streams_init(device);
+        weir__orphans_init(&device->orphans);
+        weir__recovery_init(&device->recovery);
     }
     if (w->only_device >= count)
         return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %d, counted from 0", w->only_device, count);
@@ -241,6 +187,16 @@ weir_status weir__options_read(const weir_options *given, weir_options *options,
     return status;
 }
 
+void weir__captures_refuse(weir *w)
+{
+    w->refuses_graphs = true;
+}
+
+void weir__captures_relax(weir *w)
+{
+    w->relaxed = true;
+}
+
 weir_status weir__policy_check(const weir_options *options, weir_error *error)
 {
     struct policy *policy = NULL;
@@ -255,7 +211,6 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error)
 weir_status weir__open(const weir_options *given, int device, weir_error *error, weir **w)
 {
     weir_options options;
-    pthread_once(&fork_once, watch_forks);
     weir_status status = weir__check_fork(error);
     if (status != WEIR_OK)
         return status;
@@ -272,6 +227,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
     memset(opened, 0, sizeof *opened);
     opened->only_device = device;
+    opened->out_of_memory = weir__recover;
     weir__log_init(&opened->log, options.log, options.log_data);
     pthread_mutex_init(&opened->config, NULL);
     pthread_mutex_init(&opened->attached_lock, NULL);
@@ -288,7 +244,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     if (status == WEIR_OK)
         status = find_gpu(options.gpu, error, &opened->gpu);
     if (status == WEIR_OK) {
-        atomic_store(&has_used_gpu, true);
+        weir__fork_watch();
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
         status = find_devices(opened, error);
         if (status == WEIR_OK)
@@ -321,6 +277,28 @@ static void settle(weir *w)
     }
 }
 
+/* Says what of the pool outlives it, and closes it. */
+static void close_pool(weir_pool *pool)
+{
+    WEIR__MUST(weir__held_is_valid(pool));
+    uint64_t blocks = weir__pool_live_blocks(pool);
+    if (blocks) {
+        char text[WEIR__BYTES_LEN];
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
+                        "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with cudaFreeAsync", pool->name,
+                        pool->device->index, (unsigned long long)blocks, weir__plural(blocks), weir__bytes(text, weir__pool_held(pool).live));
+    }
+    uint64_t cached = weir__pool_held(pool).cached;
+    if (cached) {
+        char text[WEIR__BYTES_LEN];
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
+                        "pool '%s' on device %d is closed while a stream captures: %s of cached blocks are lost; end "
+                        "captures before weir_close()",
+                        pool->name, pool->device->index, weir__bytes(text, cached));
+    }
+    weir__pool_free(pool, blocks);
+}
+
 static void close_pools(weir *w)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
@@ -338,10 +316,14 @@ static void close_pools(weir *w)
             weir_stream_close(w->devices[d].streams);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].pools)
-            weir__pool_free(w->devices[d].pools);
+            close_pool(w->devices[d].pools);
     weir__quiet_leave(w);
-    for (size_t d = 0; d < w->device_count; d++)
+    for (size_t d = 0; d < w->device_count; d++) {
+        weir__streams_destroy(&w->devices[d]);
+        weir__orphans_destroy(&w->devices[d]);
+        weir__recovery_destroy(&w->devices[d].recovery);
         weir__device_destroy(&w->devices[d]);
+    }
     weir__relaxed_end(w->gpu, mode);
 }
 

@@ -12,10 +12,10 @@
  *  - Nothing is lost, leaked or half-applied when a call fails.
  *  - A `weir_error *error` may be NULL. The first error put into a record stays: set it up with WEIR_ERROR_INIT, and clear it with
  *    weir_error_clear() before it is used again.
- *  - A struct that begins with `size` grows at its end with later versions. Set `size` to its sizeof (WEIR_..._INIT does): a program works
- *    unchanged with the library of another version. To the library, what an older program's struct lacks is 0. Of a newer program's, what
- *    this library does not know must be 0 (else WEIR_INVALID), and comes back as 0 where the struct is filled. A struct that is handed out
- *    by pointer grows at its end too: never take its sizeof for the library's.
+ *  - A struct that begins with `size` grows at its end with later versions. Set `size` to its sizeof (WEIR_..._INIT does): the program then
+ *    works unchanged with the library of another version. Members that an older program's struct does not have count as 0. Members of a
+ *    newer program's struct that this library does not know must be 0 (else WEIR_INVALID), and are set to 0 where the library fills the
+ *    struct. A struct that the library hands out by pointer grows at its end too, so the library's may be larger than the program's sizeof.
  *  - After fork(), in the child, every call fails with WEIR_FORKED and touches nothing (CUDA does not work there either).
  *  - The library never exits, aborts or prints. What it has to say goes to the log function of weir_options.
  */
@@ -133,8 +133,8 @@ typedef struct weir_stats weir_stats;   /* a snapshot of all figures */
 
 typedef enum weir_log_level { WEIR_LOG_ERROR, WEIR_LOG_WARNING, WEIR_LOG_INFO } weir_log_level;
 
-/* Gets one line without a newline. Of lines of one kind about one pool it gets one a second, which says how many there were besides; what is
-   left, from weir_close(). Called without any Weir lock held, from whichever thread had the news; must not call Weir. */
+/* Gets one line without a newline. Lines of one kind about one pool come once a second at most; the next one says how many were left out,
+   and weir_close() logs the last count. Called without any Weir lock held, on any thread; must not call Weir. */
 typedef void (*weir_log_fn)(void *data, weir_log_level level, const char *line);
 
 typedef struct weir_options {
@@ -151,10 +151,10 @@ typedef struct weir_options {
 /*
  * Reads the policy, checks it against the devices, creates and configures every pool that it names and grows them to initial_size.
  * options: NULL means all defaults. *w: close it with weir_close(). Waits for the device only where initial_size is set.
- * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last of them
- * or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and have the policy
- * read again at any time, on that thread, which also calls the log function.
- * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size), WEIR_NO_HOST_MEMORY (also the
+ * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last of
+ * them or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and have the
+ * policy read again at any time, on that thread, which also calls the log function.
+ * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size), WEIR_NO_HOST_MEMORY (also if the
  * thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both; the directory of control sockets is too long
  * or cannot be made), WEIR_REFUSED (the directory of control sockets is not this user's alone), WEIR_BUSY (`keeper` or `control` while the
  * process exits), WEIR_CUDA_ERROR, WEIR_FORKED.
@@ -162,13 +162,14 @@ typedef struct weir_options {
 WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_error *error, weir **w);
 
 /*
- * Gives everything back: the keeper is stopped, caches are emptied, streams still open are closed, pools destroyed, `current` pools and the
- * settings of default pools restored to what they were if they are still ours. NULL does nothing. Waits for pending frees of the pools on
- * streams that are open, since CUDA crashes where a pool is destroyed before (measured); a pool with frees pending elsewhere is destroyed
- * by the next weir_open() or weir_close(), and its memory goes back when the program synchronises. Blocks still live stay valid, are
- * logged, and are the caller's to free with cudaFreeAsync(); the memory of their pool returns with the last of them.
- * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. And end captures first: what the cache of
- * a stream holds that captures stays with its pool, and is logged.
+ * Gives everything back: stops the keeper, empties the caches, closes streams that are still open, and destroys the pools. The device's
+ * current pool and the settings of its default pool become what they were, unless somebody else has changed them since. NULL does nothing.
+ * Waits for pending frees on the open streams, since CUDA crashes where a pool is destroyed before they are complete (measured). A pool
+ * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
+ * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), and the memory of their
+ * pool returns with the last of them.
+ * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
+ * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.
  */
 WEIR_API void weir_close(weir *w);
@@ -177,7 +178,7 @@ WEIR_API void weir_close(weir *w);
  * Reads the policy again (policy_file: NULL is the same search as weir_open's with policy_file NULL) and applies what differs, all or
  * nothing. Only the keys that weir-policy(5) calls live may differ; any other refuses the whole reload and is named in the error. A
  * max_size that the driver enforces (that of a pool without a small twin) can be lowered, and raised up to what it was at open. A reload
- * that succeeds empties all caches as weir_pool_trim() does, since what they held was kept under other rules.
+ * that succeeds empties all caches as weir_pool_trim() does, since their blocks were kept under the former rules.
  * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NOT_SUPPORTED, WEIR_NO_HOST_MEMORY, WEIR_BUSY (`keeper: true` while the process exits),
  * WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -217,8 +218,8 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
  *    need no id.
  *  - A cache has blocks of the pool that its stream allocates from, and no others.
  *  - Where caches are on, a request of up to cache.largest for that pool on that stream is rounded up to a size class, so that requests of
- *    like size can share blocks: weir_pool_stats.slack has what that adds. Other requests, and those for which there is room only so, are
- *    served to the byte and not cached.
+ *    like size can share blocks; weir_pool_stats.slack counts what that adds. Other requests are served to the byte and not cached. So are
+ *    those for which only their exact size finds room.
  *  - Stream order: a block freed on a stream may be served again to work behind that point of the same stream, and to no other stream.
  *  - While a stream captures, its cache neither serves nor takes anything. cache.capture_check: false leaves that question out, and is only
  *    for programs that never capture.
@@ -230,8 +231,9 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 /*
  * Tells Weir of a CUDA stream. From now on weir_malloc() on its handle is served by the pool of the policy's stream `name`, what it frees
  * may be cached, the recovery ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
- * device: the stream's own, another one is refused. stream: alive until weir_stream_close(); the per-thread stream is refused, as it is another one in each
- * thread. name: an entry of the policy's `streams`; NULL, or one that the policy does not have: the default pool. *s: close it.
+ * device: the stream's own; another one is refused. stream: alive until weir_stream_close(). The per-thread default stream is refused,
+ * since its handle stands for a different stream in each thread. name: an entry of the policy's `streams`; NULL, or one that the policy
+ * does not have: the default pool. *s: close it.
  * WEIR_NOT_FOUND (device), WEIR_BUSY (this stream is open already), WEIR_CAPTURING (it is being captured, which goes on), WEIR_INVALID,
  * WEIR_OUT_OF_MEMORY, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -247,21 +249,21 @@ WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const ch
 /*
  * Forgets the stream. Blocks allocated on it live on; those in its cache go back to CUDA, in the order of the stream. A private pool
  * without live blocks serves the next private stream of its entry. NULL does nothing.
- * Call it before cudaStreamDestroy(), and not while the stream captures. What is in the cache of one that captures goes back at
- * weir_close() only. A destroyed stream that is open is as dangerous as any use of its handle: CUDA crashes (measured). Only if the handle
- * has become another stream, and that one was opened, does Weir know: then nothing touches the former one any more, calls on it fail with
- * WEIR_INVALID, and what it cached goes back at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that finds the device's
- * work of that time done, and at none at which a stream captures. It is to be closed all the same.
- * Waits for calls on this weir_stream in progress: if one of them is recovering from out-of-memory, for as long as that takes. So a
- * callback of the ladder must not close the stream whose request it serves; it would wait for itself. Waits for the work of the stream only
+ * Call it before cudaStreamDestroy(), and not while the stream captures: the blocks in the cache of a stream that captures go back at
+ * weir_close() only. To destroy a stream that is open is as dangerous as any later use of its handle: CUDA crashes (measured). Weir notices
+ * it only if another stream gets the same handle and is opened. From then on nothing touches the former stream, and calls on it fail with
+ * WEIR_INVALID. Its cached blocks go back at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that finds the device's work
+ * of that time complete, and nothing captured. Close it all the same.
+ * Waits for calls on this weir_stream that are in progress; one that recovers from out-of-memory may take as long as its deadline. So a
+ * callback of the ladder must not close the stream whose request it serves: it would wait for itself. Waits for the work of the stream only
  * if weir_stream_create() made it.
- * Threads: one thread closes it, once. A call of another thread meanwhile is served before it, or fails with WEIR_INVALID, and a block that
- * it was to free stays live. No call may begin after it; one that does is refused in the same way until the memory of *s serves another
- * stream.
+ * Threads: one thread closes it, once. A call of another thread meanwhile is served before that, or fails with WEIR_INVALID; a block that
+ * it was to free then stays live. No call may begin afterwards. One that does is refused in the same way, but only until the memory of *s
+ * serves another stream.
  */
 WEIR_API void weir_stream_close(weir_stream *s);
 
-/* weir_malloc and weir_free on an opened stream: the same rules and statuses, without the search for the stream, and WEIR_INVALID if the
+/* weir_malloc and weir_free on an opened stream: the same rules and statuses, without the search for the stream. Also WEIR_INVALID, if the
    stream is being closed. */
 WEIR_API WEIR_CHECK weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size);
 WEIR_API weir_status weir_stream_free(weir_stream *s, void *ptr);
@@ -289,10 +291,10 @@ WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, si
 /*
  * Empties the caches of the pool's streams, then does cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves
  * at least `keep` bytes to both together. CUDA gives back whole steps of 32 MiB in which nothing is live.
- * Only memory whose free CUDA has seen complete can go back. Up to 1 ms is spent on that for the streams whose cache had
- * something in it, all together, which is enough for those that have nothing else to do; one that captures keeps its cache. What a stream
- * cached that is gone is waited for. What else was freed is the caller's to synchronise first (measured: without it nothing returns).
- * Does nothing on a pool of which a block was published: its memory goes back when it is made anew (see Sharing).
+ * Only memory whose free CUDA has seen complete can go back. For the streams whose caches held blocks, Weir waits up to 1 ms in all, which
+ * is enough for streams without other work. A stream that captures keeps its cache. For cached blocks of a stream that is gone it waits
+ * until the device's work is done. For all other frees the caller synchronises first (measured: without that nothing goes back).
+ * Does nothing on a pool of which a block was published: its memory goes back when the pool is made anew (see Sharing).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, uint64_t *released);
@@ -304,8 +306,8 @@ WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *
  */
 WEIR_API WEIR_CHECK weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error);
 
-/* CUDA's handle of the pool, and of its small twin (NULL without one). Borrowed: never destroy them. That of a shared pool changes where the
-   pool is made anew (share.retire_after). */
+/* CUDA's handle of the pool, and of its small twin (NULL without one). Borrowed: never destroy them. The handle of a shared pool changes
+   each time that the pool is made anew (share.retire_after). */
 WEIR_API weir_cuda_pool weir_pool_handle(const weir_pool *pool);
 WEIR_API weir_cuda_pool weir_pool_small_handle(const weir_pool *pool);
 WEIR_API const char *weir_pool_name(const weir_pool *pool);
@@ -323,22 +325,22 @@ typedef enum weir_rung {
     WEIR_RUNG_COUNT
 } weir_rung;
 
-#define WEIR_RUNG_MAX 16 /* steps that there is room for, so that later ones move nothing */
+#define WEIR_RUNG_MAX 16 /* room for steps of later versions, which then move no member */
 
 /* "flush", "wait", "trim", "callbacks", "neighbours". Never NULL. */
 WEIR_API const char *weir_rung_name(weir_rung rung);
 
 /*
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
- * slack is what blocks that caches may keep are larger than what was asked for (less than 12.5 % above 4 KiB; up to 4 KiB they are
- * multiples of 512 bytes), and what others hold in a pool that Weir shares with them (backing: default, current).
+ * slack is the difference between the size classes of live blocks and what was asked for (less than 12.5 % above 4 KiB; up to 4 KiB classes
+ * are multiples of 512 bytes), and all that others hold in a pool that Weir shares with them (backing: default, current).
  */
 typedef struct weir_pool_stats {
     const char *name;
     int device;
     int is_private;     /* belongs to one stream */
-    int is_exportable;  /* if other code than Weir's exports its blocks, CUDA lets go of them once they are free, and they are in no figure,
-                           although the device lacks them (measured). Weir's exports keep theirs, as `idle` */
+    int is_exportable;  /* blocks that code other than Weir's exported leave all figures once they are freed, although the device still
+                           lacks them (measured). Those that Weir exported count as `idle` */
     uint64_t live;      /* bytes asked for and not freed */
     uint64_t cached;    /* bytes of freed blocks that caches keep, in their size classes */
     uint64_t slack;
@@ -366,10 +368,10 @@ typedef struct weir_device_stats {
     uint64_t memory_free; /* bytes free for all processes */
     uint64_t recoveries;  /* times that the ladder ran */
     uint64_t rescues[WEIR_RUNG_MAX]; /* requests that succeeded after this rung, by weir_rung */
-    uint64_t asks_sent;     /* times that a neighbour was asked for memory of this device, */
-    uint64_t bytes_got;     /* and what they gave */
-    uint64_t asks_received; /* times that a neighbour asked this weir for some, */
-    uint64_t bytes_given;   /* and what it gave */
+    uint64_t asks_sent;     /* times that a neighbour was asked for memory of this device */
+    uint64_t bytes_got;     /* what neighbours gave */
+    uint64_t asks_received; /* times that a neighbour asked this weir for memory of this device */
+    uint64_t bytes_given;   /* what this weir gave */
 } weir_device_stats;
 
 /* Takes a snapshot. *stats: the caller's; weir_stats_free() it before or after weir_close(). WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR,
@@ -403,7 +405,8 @@ typedef uint64_t (*weir_oom_fn)(void *data, int device, uint64_t needed);
    WEIR_NO_HOST_MEMORY, WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data, weir_error *error, unsigned *id);
 
-/* Once it returned, the callback neither runs nor will run; so it must not be called from within one. WEIR_NOT_FOUND, WEIR_FORKED. */
+/* When this returns the callback neither runs nor will run. So a callback must not remove itself: it would wait for ever. WEIR_NOT_FOUND,
+   WEIR_FORKED. */
 WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
 
 /* Sharing between processes ------------------------------------------------------------------------------------------------------------ */
@@ -413,19 +416,19 @@ WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
  * through mappings of the same memory, without copies and without a host that waits: the stream of the importer waits for the stream of
  * the exporter. weir-share(7) has a tour, doc/protocol.md the protocol.
  *
- * Trust. Whoever may connect gets the pool's descriptor, and with it can read and write every block that the pool ever exports, for as long
- * as he likes: CUDA has no read-only imports and no way to take a descriptor back. Use one pool for each group of processes that trust
- * each other, let `share.allow` name them, and use `share.scrub` where former contents are nobody's business.
+ * Trust. Whoever may connect gets the pool's descriptor, and with it can read and write every block that the pool ever exports, for ever:
+ * CUDA has no read-only imports and no way to take a descriptor back. Use one pool for each group of processes that trust each other, let
+ * `share.allow` name them, and use `share.scrub` where former contents are nobody's business.
  *
  *  - A *lease* is the use of one block by one importer, from its acquisition to its release. Until every lease ended and every importer
  *    unmapped a block, its memory is not used again.
  *  - An importer that dies loses its leases and mappings once its process is gone. One that hangs gets no new leases, and can be evicted;
- *    what it had mapped stays out of use until its process is gone. No client can stall the exporter beyond the time-outs given here, or
- *    another client.
+ *    what it had mapped stays out of use until its process is gone. No importer can stall the exporter beyond the time-outs given here, nor
+ *    can it stall another importer.
  *  - When the exporter dies or closes, importers keep reading what they have leased, and release it as ever. New requests fail with
  *    WEIR_GONE until there is an exporter again; then they connect anew by themselves.
- *  - From its first publication on a pool keeps all of its memory: that of blocks that were published serves the same pool again, but goes
- *    back to the device only when the empty pool is made anew, as share.retire_after says (CUDA gives none of it back before, measured).
+ *  - A pool keeps all of its memory from its first publication on. Memory of published blocks serves the same pool again, but goes back to
+ *    the device only when the empty pool is made anew, as share.retire_after says (measured: CUDA gives none of it back before).
  *  - The service thread (see weir_open) answers importers and exporters. It is started by the first export or import.
  */
 
@@ -440,17 +443,17 @@ typedef struct weir_lease weir_lease;   /* the use of one block of another proce
 /* Exporting */
 
 /*
- * Listens at the socket that the policy names (pools.P.share.socket). pool: exportable, with a `share:` section; one export for each pool and
- * process. *e: close it with weir_export_close(). A reload applies changed share.* keys to connections from then on, but moves
- * the socket nowhere, and leaves its mode: name some other user in share.allow from the start where others are to come.
+ * Listens at the socket that the policy names (pools.P.share.socket). pool: exportable, with a `share:` section; one export for each pool
+ * and process. *e: close it with weir_export_close(). A reload applies changed share.* keys to later connections, but neither moves the
+ * socket nor changes its mode. So where other users are to be let in later, share.allow has to name another user from the start.
  * WEIR_INVALID (pool without ipc or share; the socket's directory), WEIR_BUSY (another process, or this one, listens there already),
  * WEIR_REFUSED (the socket's directory is not safe), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **e);
 
 /*
- * Ends the export and its rings: readers get what is queued, importers are told to unmap everything, and both are waited for, timeout_ms at
- * most; then what is queued is dropped. Blocks that nobody maps any more are freed; those that an importer still maps stay reserved until
+ * Ends the export and its rings. Readers get what is queued, and importers are told to unmap everything; both have timeout_ms for it. Then
+ * queued frames are dropped. Blocks that nobody maps any more are freed; those that an importer still maps stay reserved until
  * weir_close(), and are logged. NULL does nothing. weir_close() does this for exports still open, without waiting.
  * Threads: no other call on this export or its rings may run or follow.
  */
@@ -472,18 +475,18 @@ WEIR_API WEIR_CHECK weir_status weir_export_publish(weir_export *e, const char *
 WEIR_API weir_status weir_export_withdraw(weir_export *e, const char *name, weir_error *error);
 
 /*
- * Evicts the importers that process `pid` is: they are cut off and get nothing more. What they have leased and mapped stays out of use until
- * the process is dead. WEIR_NOT_FOUND (it imports nothing here, or is cut off already), WEIR_FORKED.
+ * Evicts the importers that process `pid` is: they are cut off and get nothing more. What they have leased and mapped stays out of use
+ * until the process is dead. WEIR_NOT_FOUND (it imports nothing here, or is evicted already), WEIR_FORKED.
  */
 WEIR_API weir_status weir_export_evict(weir_export *e, int pid, weir_error *error);
 
 typedef struct weir_export_info {
     size_t size;        /* in: sizeof(weir_export_info) */
     uint64_t epoch;     /* how often the pool was made anew (share.retire_after), from 1 */
-    unsigned importers; /* processes connected; those below among them */
+    unsigned importers; /* processes connected, with the hung and evicted ones */
     unsigned hung, evicted;
-    uint64_t blocks;    /* published, slots of rings, and those withdrawn that somebody still maps */
-    uint64_t leases;    /* not ended; released ones whose stream has not come to the release among them */
+    uint64_t blocks;    /* published ones, slots of rings, and withdrawn ones that somebody still maps */
+    uint64_t leases;    /* that have not ended; also released ones whose stream has not come to the release */
     uint64_t mappings;
 } weir_export_info;
 
@@ -505,8 +508,8 @@ typedef struct weir_ring_options {
 } weir_ring_options;
 
 /*
- * Publishes a ring under a name, and allocates its slots from the pool, in the order of `stream`. Every reader gets every frame that is pushed
- * while it is there, in order, unless it is dropped. *ring: close it, or weir_export_close() does.
+ * Publishes a ring under a name, and allocates its slots from the pool, in the order of `stream`. Every reader gets every frame that is
+ * pushed while it is there, in order, unless it is dropped. *ring: close it, or weir_export_close() does.
  * WEIR_INVALID (also slot_size above pools.P.ipc_max_block), WEIR_BUSY (the name is published), WEIR_OUT_OF_MEMORY, WEIR_CAPTURING,
  * WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -514,17 +517,17 @@ WEIR_API WEIR_CHECK weir_status weir_ring_open(weir_export *e, const char *name,
                                                weir_error *error, weir_ring **ring);
 
 /*
- * No more frames. Never waits: readers still get those that are queued, and are told behind the last; then the slots are freed as withdrawn
- * blocks are. Of slots that were taken and not pushed, all work must be complete. NULL does nothing.
+ * Ends the ring. Never waits: readers still get the frames that are queued, and are told of the end behind the last one; then the slots are
+ * freed as withdrawn blocks are. All work on slots that were taken and not pushed must be complete. NULL does nothing.
  * Threads: no other call on this ring may run or follow.
  */
 WEIR_API void weir_ring_close(weir_ring *ring);
 
 /*
  * Takes a free slot to be written by work on `stream`. Its bytes are those of an earlier frame, or undefined. *ptr: the slot, until
- * weir_ring_push() or weir_ring_drop(). Several can be taken at a time. timeout_ms: how long WEIR_OVERFLOW_BLOCK waits for readers; those
- * that hold up the oldest frame by then, by not taking or not releasing it, count as hung: they keep what they have leased, miss what is
- * queued, and are not waited for until they take up again.
+ * weir_ring_push() or weir_ring_drop(). Several can be taken at a time. timeout_ms: how long WEIR_OVERFLOW_BLOCK waits for readers. A
+ * reader that has not taken or released the oldest frame by then counts as hung: it keeps what it has leased, misses what is queued, and is
+ * not waited for until it reads on.
  * WEIR_BUSY (see weir_overflow; all slots taken and not pushed), WEIR_TIMEOUT, WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_ring_take(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, void **ptr);
@@ -537,10 +540,11 @@ WEIR_API WEIR_CHECK weir_status weir_ring_take(weir_ring *ring, unsigned timeout
 WEIR_API WEIR_CHECK weir_status weir_ring_push(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size,
                                                weir_cuda_stream stream, weir_error *error);
 
-/* Gives a slot back that was taken, without a frame; as if all on `stream` had written to it. Statuses as weir_ring_push(). */
+/* Gives back a slot that was taken, without a frame. It is used again behind the work that is on `stream` now. Statuses as
+   weir_ring_push(). */
 WEIR_API weir_status weir_ring_drop(weir_ring *ring, void *ptr, weir_cuda_stream stream, weir_error *error);
 
-/* How many readers the ring has now, hung ones among them. */
+/* How many readers the ring has now, with the hung ones. */
 WEIR_API unsigned weir_ring_readers(weir_ring *ring);
 
 /* Importing */
@@ -548,9 +552,9 @@ WEIR_API unsigned weir_ring_readers(weir_ring *ring);
 typedef struct weir_import_options {
     size_t size;         /* sizeof(weir_import_options) */
     unsigned timeout_ms; /* to connect, and for each answer of the exporter; 0: 5000 */
-    int host_waits;      /* not 0: a lease is given out only once the exporter's work on the block is complete, which this thread waits for,
-                            instead of `stream`. A stream that waits for an exporter that is killed before it came so far waits for ever
-                            (measured): choose this where exporters may be killed at any time and their importers must survive */
+    int host_waits;      /* not 0: the calling thread waits until the exporter's work on the block is complete, and `stream` does not. A
+                            stream that waits for the work of a killed exporter waits for ever (measured): choose this where exporters may
+                            be killed at any time and their importers must survive */
     unsigned wait_ms;    /* how long weir_import_open() waits for an exporter where nobody listens; 0: not at all */
     unsigned reserved;   /* 0 */
 } weir_import_options;
@@ -559,18 +563,18 @@ typedef struct weir_import_options {
 
 /*
  * Connects to an export. socket: what the exporter's policy has as share.socket, a name or a path. options: NULL means all defaults. The
- * exporter's device is found here by its UUID, whatever its number. *i: close it with weir_import_close(). When the exporter dies
- * later, the next request connects to the one that it finds then.
- * WEIR_GONE (nobody listens there, or came within wait_ms), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this
- * process imports the pool already, or was evicted or cut off, and has to end first), WEIR_INVALID (also: it is this process that exports),
- * WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * exporter's device is found here by its UUID, whatever its number. *i: close it with weir_import_close(). If the exporter dies, the next
+ * request connects to the exporter that listens there by then.
+ * WEIR_GONE (nobody listens there, also after wait_ms), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this
+ * process imports the pool already, or was evicted and has to end first), WEIR_INVALID (also if this process is the exporter), WEIR_TIMEOUT,
+ * WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error,
                                                  weir_import **i);
 
 /*
- * Unmaps everything and disconnects, and waits for what was released last, timeout_ms at most. Release leases before: blocks of those that
- * are not released stay mapped, and out of the exporter's use, until this process ends, as nobody can tell when their use ends; they are
+ * Unmaps everything and disconnects. Waits for what was released last, timeout_ms at most. Release all leases before. Blocks whose lease
+ * was not released stay mapped until this process ends, as nobody can tell when their use ends: the exporter cannot use them, and they are
  * logged. NULL does nothing. weir_close() does this for imports still open.
  * Threads: no other call on this import, its readers and leases may run or follow.
  */
@@ -586,19 +590,19 @@ WEIR_API WEIR_CHECK weir_status weir_import_acquire(weir_import *i, const char *
                                                     weir_error *error, weir_lease **lease);
 
 /*
- * Reads a ring from the next frame on that is pushed. leases: how many frames to hold at a time, those that are on their way among them; 2
- * lets one come while another is used, 1 always gets the oldest that is queued when it is released. 0: as many as may be. *reader: close
- * it. Statuses as weir_import_acquire().
+ * Reads a ring from the next frame on that is pushed. leases: how many frames to have at a time, with those that are on their way. With 2
+ * one comes while the other is used. With 1 the next frame is the oldest that is queued at the release. 0: as many as are allowed. *reader:
+ * close it. Statuses as weir_import_acquire().
  */
 WEIR_API WEIR_CHECK weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error, weir_reader **reader);
 
-/* Frames that were not taken are given back; leases stay. NULL does nothing. Threads: as weir_import_close(). */
+/* Gives back frames that weir_reader_next() has not returned yet; leases stay. NULL does nothing. Threads: as weir_import_close(). */
 WEIR_API void weir_reader_close(weir_reader *reader);
 
 /*
- * Leases the next frame. timeout_ms: how long to wait for one; 0: not at all. Stream order and statuses as weir_import_acquire(), WEIR_TIMEOUT
- * (no frame came), WEIR_BUSY (all leases of this reader are in use by this process: release one first), WEIR_GONE (the ring was closed, or
- * the exporter is gone).
+ * Leases the next frame. timeout_ms: how long to wait for one; 0: not at all. Stream order and statuses as weir_import_acquire(),
+ * WEIR_TIMEOUT (no frame came), WEIR_BUSY (all leases of this reader are in use by this process: release one first), WEIR_GONE (the ring
+ * was closed, or the exporter is gone), WEIR_NOT_FOUND (the exporter was started again, and has no such ring yet).
  */
 WEIR_API WEIR_CHECK weir_status weir_reader_next(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
                                                  weir_lease **lease);

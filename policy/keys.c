@@ -4,9 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#define BYTES_MAX INT64_MAX /* 8 EiB, so that sums of a few sizes cannot overflow */
-#define CACHE_MIN 512       /* CUDA's smallest block, which is the smallest size class */
-#define SECOND UINT64_C(1000000000)
+#define BYTES_MAX INT64_MAX                  /* 8 EiB, so that sums of a few sizes cannot overflow */
+#define CACHE_MIN 512                        /* CUDA's smallest block, which is the smallest size class */
 #define IPC_BLOCK_MAX (UINT64_C(5248) << 20) /* importing more crashes the importer (measured) */
 
 /* Enums are stored through an int. */
@@ -30,31 +29,34 @@ const struct policy_unit policy_size_units[] = {
     {NULL, 0},
 };
 
-const struct policy_unit policy_time_units[] = {{"ms", SECOND / 1000}, {"s", SECOND}, {"m", 60 * SECOND}, {NULL, 0}};
+const struct policy_unit policy_time_units[] = {{"ms", POLICY_SECOND / 1000}, {"s", POLICY_SECOND}, {"m", 60 * POLICY_SECOND}, {NULL, 0}};
+
+/* A key, its type, and the member of its scope's struct that has its value. */
+#define KEY(scope, key, kind, member) .name = (key), .type = POLICY_TYPE_##kind, .offset = offsetof(scope, member)
+#define FILE_KEY(key, kind, member) KEY(struct policy, key, kind, member)
+#define POOL_KEY(key, kind, member) KEY(struct policy_pool, key, kind, member)
+#define STREAM_KEY(key, kind, member) KEY(struct policy_stream, key, kind, member)
+#define FROM_TO(least, most) .min = (least), .max = (most)
+#define TRUE_OR_FALSE(value) .initial = (value), .write = "true or false"
 
 static const struct policy_key file_keys[] = {
     {
         .name = "weir",
         .type = POLICY_TYPE_VERSION,
-        .min = 1,
-        .max = 1,
+        FROM_TO(1, 1),
         .otherwise = "required",
         .write = "1",
         .help = "The version of the policy format. This release reads format 1.",
     },
     {
-        .name = "defaults.pool",
-        .type = POLICY_TYPE_POOL,
-        .offset = offsetof(struct policy, default_pool),
+        FILE_KEY("defaults.pool", POOL, default_pool),
         .otherwise = "the only pool; required if there are several",
         .write = "the name of a pool",
         .help = "The pool of every stream that the policy does not name.",
     },
     {
-        .name = "capture",
-        .type = POLICY_TYPE_WORD,
+        FILE_KEY("capture", WORD, capture),
         .words = capture_words,
-        .offset = offsetof(struct policy, capture),
         .initial = "caller",
         .write = "caller or relaxed",
         .help = "The stream capture mode of plain allocations and frees. With caller the calling thread's own mode stays in force. With "
@@ -62,12 +64,9 @@ static const struct policy_key file_keys[] = {
                 "begun; this costs about 60 ns a call. What Weir does on its own account always runs relaxed.",
     },
     {
-        .name = "keeper",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy, keeper),
+        FILE_KEY("keeper", BOOL, keeper),
         .live = true,
-        .initial = "false",
-        .write = "true or false",
+        TRUE_OR_FALSE("false"),
         .help =
             "Whether a service thread gives memory back while the program does something else, or nothing: cached blocks once they have "
             "gone unused for cache.idle, and idle memory of the pools above release_threshold, which otherwise waits for the program's "
@@ -90,25 +89,21 @@ static const struct policy_key file_keys[] = {
                 "for pools.",
     },
     {
-        .name = "exact_peaks",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy, exact_peaks),
-        .initial = "false",
-        .write = "true or false",
-        .help = "Whether the highest live figure of a pool is exact to the byte. Else it may be wrong by 1 MiB (cache.largest, if that is more) "
-                "for each opened stream. For it each allocation and each free counts on one word of the pool that all threads write to, also "
-                "those that a cache serves.",
+        FILE_KEY("exact_peaks", BOOL, exact_peaks),
+        TRUE_OR_FALSE("false"),
+        .help =
+            "Whether the highest live figure of a pool is exact to the byte. Else it may be wrong by 1 MiB (cache.largest, if that is "
+            "more) for each opened stream. For it each allocation and each free counts on one word of the pool that all threads write to, "
+            "also those that a cache serves.",
     },
     {
-        .name = "control",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy, control),
-        .initial = "false",
-        .write = "true or false",
-        .help = "Whether other processes of this user, and root, can see this one (weir ps, weir top, weir metrics), control it (weir trim, "
-                "weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). It listens on a socket in "
-                "weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control, by one thread that sleeps while "
-                "nobody asks.",
+        FILE_KEY("control", BOOL, control),
+        TRUE_OR_FALSE("false"),
+        .help =
+            "Whether other processes of this user, and root, can see this one (weir ps, weir top, weir metrics), control it (weir trim, "
+            "weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). It listens on a socket in "
+            "weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control, by one thread that sleeps while "
+            "nobody asks.",
     },
 };
 
@@ -116,11 +111,9 @@ static const struct policy_key file_keys[] = {
 
 static const struct policy_key pool_keys[] = {
     {
-        .name = "devices",
-        .type = POLICY_TYPE_DEVICES,
+        POOL_KEY("devices", DEVICES, devices),
         .accepts = POLICY_ACCEPTS_ALL,
         .max = POLICY_INDEX_MAX,
-        .offset = offsetof(struct policy_pool, devices),
         .initial = "all",
         .write = "all, or a list of indices and UUIDs as in [0, 1]",
         .help =
@@ -128,29 +121,22 @@ static const struct policy_key pool_keys[] = {
             "prints it (GPU-... or MIG-...).",
     },
     {
-        .name = "backing",
-        .type = POLICY_TYPE_WORD,
+        POOL_KEY("backing", WORD, backing),
         .words = backing_words,
-        .offset = offsetof(struct policy_pool, backing),
         .initial = "new",
         .write = "new or default",
         .help = "Where the pool comes from: new creates one, default configures the pool that the driver made for the device. The driver's "
                 "pool is one for each device, lives in device memory, can have no cap and cannot be exported, nor belong to one stream.",
     },
     {
-        .name = "current",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy_pool, current),
-        .initial = "false",
-        .write = "true or false",
+        POOL_KEY("current", BOOL, current),
+        TRUE_OR_FALSE("false"),
         .help = "Whether to make this the device's current pool, for code that calls cudaMallocAsync itself. Closing restores the former "
                 "current pool if this one is still in place. At most one pool of a device can be current.",
     },
     {
-        .name = "location",
-        .type = POLICY_TYPE_LOCATION,
+        POOL_KEY("location", LOCATION, location),
         .max = POLICY_INDEX_MAX,
-        .offset = offsetof(struct policy_pool, location),
         .initial = "device",
         .write = "device, host, or host_numa:N as in host_numa:0",
         .help =
@@ -158,11 +144,9 @@ static const struct policy_key pool_keys[] = {
             "no device memory to take a share of.",
     },
     {
-        .name = "release_threshold",
-        .type = POLICY_TYPE_SIZE,
+        POOL_KEY("release_threshold", SIZE, release_threshold),
         .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
         .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, release_threshold),
         .live = true,
         .initial = "all",
         .write = SIZES_WRITE ", none or all",
@@ -172,23 +156,18 @@ static const struct policy_key pool_keys[] = {
             "exportable pool keeps nothing: see ipc.",
     },
     {
-        .name = "initial_size",
-        .type = POLICY_TYPE_SIZE,
+        POOL_KEY("initial_size", SIZE, initial_size),
         .accepts = POLICY_ACCEPTS_PERCENT,
         .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, initial_size),
         .initial = "0",
         .write = SIZES_WRITE ", or 0",
         .help = "How far the pool is grown when it is opened, so that the first requests need not wait for the driver. More than "
                 "release_threshold or max_size is refused.",
     },
     {
-        .name = "max_size",
-        .type = POLICY_TYPE_SIZE,
+        POOL_KEY("max_size", SIZE, max_size),
         .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE,
-        .min = 1,
-        .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, max_size),
+        FROM_TO(1, BYTES_MAX),
         .live = true,
         .initial = "none",
         .write = SIZES_WRITE ", or none",
@@ -196,52 +175,39 @@ static const struct policy_key pool_keys[] = {
                 "twin grow by 32MiB each, so less than 64MiB, or 32MiB without a twin, is refused.",
     },
     {
-        .name = "small_below",
-        .type = POLICY_TYPE_BYTES,
+        POOL_KEY("small_below", BYTES, small_below),
         .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, small_below),
         .initial = "1MiB",
         .write = "bytes as in 1MiB, or 0 for no small twin",
         .help = "Requests smaller than this live in a second pool, the small twin, where they cannot pin the large memory around them. 0 "
                 "does without the twin. An exportable pool has none.",
     },
     {
-        .name = "reuse.event_dependencies",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy_pool, reuse_event_dependencies),
+        POOL_KEY("reuse.event_dependencies", BOOL, reuse_event_dependencies),
         .live = true,
-        .initial = "true",
-        .write = "true or false",
+        TRUE_OR_FALSE("true"),
         .help = "Whether memory freed in one stream may serve another stream that waits for it through events "
                 "(cudaMemPoolReuseFollowEventDependencies).",
     },
     {
-        .name = "reuse.opportunistic",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy_pool, reuse_opportunistic),
+        POOL_KEY("reuse.opportunistic", BOOL, reuse_opportunistic),
         .live = true,
-        .initial = "true",
-        .write = "true or false",
+        TRUE_OR_FALSE("true"),
         .help = "Whether memory whose free happens to be complete may serve any stream (cudaMemPoolReuseAllowOpportunistic). Turn it off "
                 "where every run must allocate alike.",
     },
     {
-        .name = "reuse.internal_dependencies",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy_pool, reuse_internal_dependencies),
+        POOL_KEY("reuse.internal_dependencies", BOOL, reuse_internal_dependencies),
         .live = true,
-        .initial = "true",
-        .write = "true or false",
+        TRUE_OR_FALSE("true"),
         .help = "Whether the driver may make a stream wait for another stream's free in order to reuse its memory "
                 "(cudaMemPoolReuseAllowInternalDependencies). It does so only where the pool cannot grow. Without it such a request is "
                 "left to the wait step of on_oom.",
     },
     {
-        .name = "peer_access",
-        .type = POLICY_TYPE_DEVICES,
+        POOL_KEY("peer_access", DEVICES, peer_access),
         .accepts = POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
         .max = POLICY_INDEX_MAX,
-        .offset = offsetof(struct policy_pool, peer_access),
         .live = true,
         .initial = "none",
         .write = "none, all, or a list of indices and UUIDs as in [1]",
@@ -249,31 +215,26 @@ static const struct policy_key pool_keys[] = {
                 "policy is opened; all means every device that it can reach.",
     },
     {
-        .name = "on_oom.steps",
-        .type = POLICY_TYPE_STEPS,
-        .offset = offsetof(struct policy_pool, on_oom_steps),
+        POOL_KEY("on_oom.steps", STEPS, on_oom_steps),
         .live = true,
         .initial = "[flush, wait, trim, callbacks, neighbours]",
         .write = "a list of steps as in [flush, wait]",
-        .help = "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees that "
-                "the driver does not wait for by itself, trim takes idle memory from other pools, callbacks asks the application, "
-                "neighbours asks other processes on the same GPU that have control: true for what they do not use. Steps can be left out but "
-                "not reordered; [] tries nothing.",
+        .help =
+            "What is tried, in this order, when CUDA has no memory left: flush empties the caches, wait waits for pending frees that "
+            "the driver does not wait for by itself, trim takes idle memory from other pools, callbacks asks the application, "
+            "neighbours asks other processes on the same GPU that have control: true for what they do not use. Steps can be left out but "
+            "not reordered; [] tries nothing.",
     },
     {
-        .name = "on_oom.deadline",
-        .type = POLICY_TYPE_TIME,
-        .max = 600 * SECOND,
-        .offset = offsetof(struct policy_pool, on_oom_deadline),
+        POOL_KEY("on_oom.deadline", TIME, on_oom_deadline),
+        .max = 600 * POLICY_SECOND,
         .live = true,
         .initial = "1s",
         .write = "a time as in 500ms, 1s or 2m",
         .help = "No step starts later than this after the request failed.",
     },
     {
-        .name = "cache",
-        .type = POLICY_TYPE_SWITCH,
-        .offset = offsetof(struct policy_pool, cache),
+        POOL_KEY("cache", SWITCH, cache),
         .live = true,
         .initial = "on",
         .write = "off, on, or a mapping of its keys as in {per_stream: 64MiB}",
@@ -282,11 +243,8 @@ static const struct policy_key pool_keys[] = {
                 "those keys does so too, and sets the ones that it has. An exportable pool has no caches: see ipc.",
     },
     {
-        .name = "cache.per_stream",
-        .type = POLICY_TYPE_BYTES,
-        .min = CACHE_MIN,
-        .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, cache_per_stream),
+        POOL_KEY("cache.per_stream", BYTES, cache_per_stream),
+        FROM_TO(CACHE_MIN, BYTES_MAX),
         .live = true,
         .initial = "64MiB",
         .write = "bytes as in 64MiB, at least 512; or cache: off to keep nothing",
@@ -294,11 +252,8 @@ static const struct policy_key pool_keys[] = {
                 "those of the size that has gone longest without a new one first.",
     },
     {
-        .name = "cache.per_device",
-        .type = POLICY_TYPE_BYTES,
-        .min = CACHE_MIN,
-        .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, cache_per_device),
+        POOL_KEY("cache.per_device", BYTES, cache_per_device),
+        FROM_TO(CACHE_MIN, BYTES_MAX),
         .live = true,
         .initial = "512MiB",
         .write = "bytes as in 512MiB, at least 512; or cache: off to keep nothing",
@@ -307,22 +262,16 @@ static const struct policy_key pool_keys[] = {
                 "refused.",
     },
     {
-        .name = "cache.largest",
-        .type = POLICY_TYPE_BYTES,
-        .min = CACHE_MIN,
-        .max = UINT64_C(64) << 30,
-        .offset = offsetof(struct policy_pool, cache_largest),
+        POOL_KEY("cache.largest", BYTES, cache_largest),
+        FROM_TO(CACHE_MIN, UINT64_C(64) << 30),
         .live = true,
         .initial = "1MiB",
         .write = "bytes as in 1MiB, from 512 to 64GiB",
         .help = "The largest block that is kept; larger ones always come from CUDA and go back to it. More than per_stream is refused.",
     },
     {
-        .name = "cache.idle",
-        .type = POLICY_TYPE_TIME,
-        .min = SECOND / 100,
-        .max = 24 * 60 * 60 * SECOND,
-        .offset = offsetof(struct policy_pool, cache_idle),
+        POOL_KEY("cache.idle", TIME, cache_idle),
+        FROM_TO(POLICY_SECOND / 100, 24 * 60 * 60 * POLICY_SECOND),
         .live = true,
         .initial = "10s",
         .write = "a time as in 10s, from 10ms to 1440m",
@@ -330,46 +279,37 @@ static const struct policy_key pool_keys[] = {
                 "for its age.",
     },
     {
-        .name = "cache.capture_check",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy_pool, cache_capture_check),
+        POOL_KEY("cache.capture_check", BOOL, cache_capture_check),
         .live = true,
-        .initial = "true",
-        .write = "true or false",
+        TRUE_OR_FALSE("true"),
         .help = "Whether to ask CUDA before each cached call if the stream is being captured into a graph; such a call must not be served "
                 "from a cache. false saves about 28 ns of an allocation and its free (measured on an H200), and is only for programs that "
                 "never capture CUDA graphs.",
     },
     {
-        .name = "ipc",
-        .type = POLICY_TYPE_WORD,
+        POOL_KEY("ipc", WORD, ipc),
         .words = ipc_words,
-        .offset = offsetof(struct policy_pool, ipc),
         .initial = "none",
         .write = "none or posix_fd",
         .help =
             "Whether the pool can be exported to other processes, as a file descriptor. Memory of blocks that were exported never goes "
             "back while the pool lives, so release_threshold, initial_size and small_below cannot be set with it: until its first block is "
-            "published the pool keeps nothing over a synchronise, and from then on all. Its blocks are never cached, so cache can only be off. The "
+            "published the pool keeps nothing over a synchronise, and from then on all. Its blocks are never cached, so cache can only be "
+            "off. The "
             "memory must be on the device.",
     },
     {
-        .name = "ipc_max_block",
-        .type = POLICY_TYPE_BYTES,
-        .min = 1,
-        .max = IPC_BLOCK_MAX,
+        POOL_KEY("ipc_max_block", BYTES, ipc_max_block),
+        FROM_TO(1, IPC_BLOCK_MAX),
         .needs = "ipc",
-        .offset = offsetof(struct policy_pool, ipc_max_block),
         .initial = "5248MiB",
         .write = "bytes as in 256MiB, from 1 to 5248MiB",
         .help = "The largest block of an exportable pool; a larger request is refused with the reason. More than the default cannot be "
                 "allowed: the driver crashes a process that imports a larger block (measured).",
     },
     {
-        .name = "share.socket",
-        .type = POLICY_TYPE_SOCKET,
+        POOL_KEY("share.socket", SOCKET, share_socket),
         .needs = "ipc",
-        .offset = offsetof(struct policy_pool, share_socket),
         .otherwise = "the pool is not shared",
         .write = "a name as in frames, of letters, digits, _, - and ., or an absolute path of at most 99 bytes as in /run/app/frames",
         .help = "Where other processes connect to import blocks of the pool, once the program opens an export of it. A name lies in "
@@ -377,10 +317,8 @@ static const struct policy_key pool_keys[] = {
                 "one pool: devices must name exactly one device, and no private stream can have such a pool. Needs ipc: posix_fd.",
     },
     {
-        .name = "share.allow.users",
-        .type = POLICY_TYPE_NAMES,
+        POOL_KEY("share.allow.users", NAMES, share_users),
         .needs = "share.socket",
-        .offset = offsetof(struct policy_pool, share_users),
         .live = true,
         .initial = "[]",
         .write = "a list of user names or numbers as in [camera, 1001]",
@@ -388,35 +326,27 @@ static const struct policy_key pool_keys[] = {
                 "that is ever exported: see SECURITY CONSIDERATIONS.",
     },
     {
-        .name = "share.allow.groups",
-        .type = POLICY_TYPE_NAMES,
+        POOL_KEY("share.allow.groups", NAMES, share_groups),
         .needs = "share.socket",
-        .offset = offsetof(struct policy_pool, share_groups),
         .live = true,
         .initial = "[]",
         .write = "a list of group names or numbers as in [video]",
         .help = "Groups whose members may import, by their first group or a supplementary one.",
     },
     {
-        .name = "share.max_importers",
-        .type = POLICY_TYPE_NUMBER,
-        .min = 1,
-        .max = 64,
+        POOL_KEY("share.max_importers", NUMBER, share_max_importers),
+        FROM_TO(1, 64),
         .needs = "share.socket",
-        .offset = offsetof(struct policy_pool, share_max_importers),
         .live = true,
         .initial = "16",
         .write = "a number from 1 to 64",
         .help = "How many processes may import at a time; the next one is refused. A lower number at reload disconnects nobody.",
     },
     {
-        .name = "share.retire_after",
-        .type = POLICY_TYPE_TIME,
+        POOL_KEY("share.retire_after", TIME, share_retire_after),
         .accepts = POLICY_ACCEPTS_NEVER,
-        .min = SECOND / 100,
-        .max = 24 * 60 * 60 * SECOND,
+        FROM_TO(POLICY_SECOND / 100, 24 * 60 * 60 * POLICY_SECOND),
         .needs = "share.socket",
-        .offset = offsetof(struct policy_pool, share_retire_after),
         .live = true,
         .initial = "never",
         .write = "a time as in 30s, from 10ms to 1440m, or never",
@@ -425,22 +355,17 @@ static const struct policy_key pool_keys[] = {
                 "so, and connect again by themselves.",
     },
     {
-        .name = "share.scrub",
-        .type = POLICY_TYPE_BOOL,
+        POOL_KEY("share.scrub", BOOL, share_scrub),
         .needs = "share.socket",
-        .offset = offsetof(struct policy_pool, share_scrub),
         .live = true,
-        .initial = "false",
-        .write = "true or false",
+        TRUE_OR_FALSE("false"),
         .help = "Whether blocks of the pool are set to zero before the program gets them, in the order of the stream, so that importers "
                 "see nothing of what was there before. This costs the time to write each block once.",
     },
     {
-        .name = "keep",
-        .type = POLICY_TYPE_SIZE,
+        POOL_KEY("keep", SIZE, keep),
         .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
         .max = BYTES_MAX,
-        .offset = offsetof(struct policy_pool, keep),
         .live = true,
         .initial = "none",
         .write = SIZES_WRITE ", none or all",
@@ -451,19 +376,14 @@ static const struct policy_key pool_keys[] = {
 
 static const struct policy_key stream_keys[] = {
     {
-        .name = "pool",
-        .type = POLICY_TYPE_POOL,
-        .offset = offsetof(struct policy_stream, pool),
+        STREAM_KEY("pool", POOL, pool),
         .otherwise = "that of defaults.pool",
         .write = "the name of a pool",
         .help = "The pool that serves streams opened under this name.",
     },
     {
-        .name = "private",
-        .type = POLICY_TYPE_BOOL,
-        .offset = offsetof(struct policy_stream, own_pool),
-        .initial = "false",
-        .write = "true or false",
+        STREAM_KEY("private", BOOL, own_pool),
+        TRUE_OR_FALSE("false"),
         .help = "Whether each stream opened under this name gets a pool of its own, made as the named pool is.",
     },
 };

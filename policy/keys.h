@@ -90,5 +90,6 @@ struct policy_unit {
 };
 extern const struct policy_unit policy_size_units[]; /* NULL name at the end */
 extern const struct policy_unit policy_time_units[];
+#define POLICY_SECOND UINT64_C(1000000000) /* in the unit in which times are stored */
 
 #endif

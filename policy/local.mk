@@ -3,13 +3,16 @@ noinst_LTLIBRARIES += policy/libpolicy.la
 policy_libpolicy_la_SOURCES = \
 	%reldir%/arena.c %reldir%/arena.h \
 	%reldir%/check.c \
+	%reldir%/form.h \
 	%reldir%/keys.c %reldir%/keys.h \
+	%reldir%/list.c \
 	%reldir%/load.c \
 	%reldir%/number.c %reldir%/number.h \
 	%reldir%/origin.h \
 	%reldir%/overrides.c \
 	%reldir%/parse.c %reldir%/parse.h \
 	%reldir%/policy.c %reldir%/policy.h \
+	%reldir%/quantity.c \
 	%reldir%/report.c %reldir%/report.h \
 	%reldir%/tree.c %reldir%/tree.h \
 	%reldir%/value.c %reldir%/value.h

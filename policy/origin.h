@@ -10,6 +10,7 @@
 
 #include "policy/arena.h"
 #include "policy/keys.h"
+#include "policy/tree.h"
 
 struct policy_origin {
     const char *file; /* NULL: not set, the default holds */
@@ -19,14 +20,12 @@ struct policy_origin {
     bool refused;     /* what was set is no value, and reported: the default holds, but nothing follows from it */
 };
 
-/* A policy with the arena that holds its parts, among them what it was read from, for policy_override(). */
+/* A policy with the arena that holds its parts, among them the tree that it was read from, for policy_override(). */
 struct policy_box {
     struct policy policy;
     struct policy_arena arena;
-    const char *text;
-    size_t len;
-    size_t layer_count;
-    struct policy_layer *layers; /* of the environment, then those that were set later */
+    struct policy_node *root; /* with the assignments of the environment, and those that were set later */
+    bool is_builtin;
 };
 
 /* One object of a scope, with its values and its origins. */

@@ -17,7 +17,7 @@ struct assignment {
 /* One reading of a list of assignments. */
 struct overrides {
     struct policy_tree *tree;
-    struct policy_layer *layer;
+    const char *label;
     const char *at;
     unsigned column; /* of at */
 };
@@ -48,7 +48,7 @@ static bool next_assignment(struct overrides *overrides, struct assignment *assi
     while (isspace((unsigned char)*overrides->at))
         advance(overrides);
     const char *start = overrides->at, *equals = NULL;
-    *assignment = (struct assignment){.mark = {overrides->layer->label, 1, overrides->column}};
+    *assignment = (struct assignment){.mark = {overrides->label, 1, overrides->column}};
     int open = 0;
     char quote = '\0';
     for (; *overrides->at && (*overrides->at != ',' || open > 0 || quote); advance(overrides)) {
@@ -116,10 +116,10 @@ static struct policy_node *find_object(const struct overrides *overrides, const 
     return NULL;
 }
 
-/* The node itself, or what is below it, if this layer set it; NULL if all of it is the file's or of other layers. */
+/* The node itself, or what is below it, if these assignments set it; NULL if all of it stood there before. */
 static const struct policy_node *find_own(const struct overrides *overrides, const struct policy_node *node)
 {
-    const struct policy_node *found = node->mark.file == overrides->layer->label ? node : NULL;
+    const struct policy_node *found = node->mark.file == overrides->label ? node : NULL;
     for (const struct policy_node *child = node->first; child && !found; child = child->next)
         found = find_own(overrides, child);
     return found;
@@ -149,12 +149,8 @@ static void replace(const struct overrides *overrides, struct policy_node *mappi
         fail_second(overrides, value, first);
         return;
     }
-    if (former) {
+    if (former)
         policy_node_remove(mapping, former);
-        /* The keys below it stay away even if a later layer replaces this value by some of them. */
-        if (former->kind == POLICY_NODE_MAPPING)
-            overrides->layer->is_used = true;
-    }
     policy_node_append(mapping, value);
 }
 
@@ -180,7 +176,7 @@ static struct policy_node *descend(const struct overrides *overrides, const stru
     part->kind = POLICY_NODE_MAPPING;
     if (found && !is_switch(found, pool, depth))
         return found;
-    if (found && found->mark.file == overrides->layer->label) {
+    if (found && found->mark.file == overrides->label) {
         fail_second(overrides, part, found);
         return NULL;
     }
@@ -266,9 +262,9 @@ static void apply(const struct overrides *overrides, const struct assignment *as
         replace(overrides, at, value);
 }
 
-void policy_apply_overrides(struct policy_tree *tree, struct policy_layer *layer)
+void policy_apply_overrides(struct policy_tree *tree, const char *label, const char *text)
 {
-    struct overrides overrides = {.tree = tree, .layer = layer, .at = layer->text, .column = 1};
+    struct overrides overrides = {.tree = tree, .label = label, .at = text, .column = 1};
     while (isspace((unsigned char)*overrides.at))
         advance(&overrides);
     if (!*overrides.at || !tree->root || tree->root->kind != POLICY_NODE_MAPPING)
@@ -281,15 +277,4 @@ void policy_apply_overrides(struct policy_tree *tree, struct policy_layer *layer
             return;
         advance(&overrides); /* the comma */
     }
-}
-
-void policy_mark_used(const struct policy_node *node, struct policy_layer *layers, size_t count)
-{
-    /* A mapping is made by whoever sets the first key below it, and is of no use of its own. */
-    bool is_way = node->kind == POLICY_NODE_MAPPING && node->first;
-    for (const struct policy_node *child = is_way ? node->first : NULL; child; child = child->next)
-        policy_mark_used(child, layers, count);
-    for (size_t i = 0; i < count && !is_way; i++)
-        if (node->mark.file == layers[i].label)
-            layers[i].is_used = true;
 }

@@ -8,13 +8,15 @@
 #include "policy/origin.h"
 #include "policy/value.h"
 
-/* One parse. Nodes live in the arena of the tree and end with it; what the policy keeps lives in the arena of the box. */
+/* What nodes have for a file name that are not of the file: pointers of their own, by which they are told apart. */
+static const char of_environment[] = POLICY_OVERRIDES, set_before[] = POLICY_SET, set_now[] = POLICY_SET;
+
+/* One parse. Everything lives in the arena of the box. */
 struct parse {
     struct policy_tree tree;
     struct policy_report report;
     struct policy_box *box;
     struct policy_reading reading;
-    bool builtin;
 };
 
 /* The object that a mapping fills. */
@@ -35,7 +37,7 @@ static void set_origin(struct parse *parse, struct policy_origin *origin, struct
 {
     bool own = mark.file != parse->box->policy.file;
     origin->file = mark.file;
-    if (!parse->builtin || own) {
+    if (!parse->box->is_builtin || own) {
         origin->line = mark.line;
         origin->column = mark.column;
     }
@@ -60,6 +62,22 @@ static struct policy_origin *new_object(struct parse *parse, enum policy_scope s
             return NULL;
     }
     return origins;
+}
+
+/* A new object under the name of its entry, which is its place. False: no memory. */
+static bool name_object(struct parse *parse, enum policy_scope scope, const struct policy_node *entry, void *values, char **name,
+                        struct policy_origin **origins)
+{
+    char path[POLICY_PATH_MAX];
+    size_t count;
+    policy_keys(scope, &count);
+    policy_node_path(entry, path, sizeof(path));
+    *name = policy_arena_text(&parse->box->arena, entry->name, strlen(entry->name));
+    *origins = new_object(parse, scope, values, path);
+    if (!*name || !*origins)
+        return false;
+    set_origin(parse, *origins + count, entry->name_mark);
+    return true;
 }
 
 /* The shape of a mapping of pools or streams. NULL, reported, if the node is none. */
@@ -150,17 +168,10 @@ static void read_streams(struct parse *parse, const struct policy_node *node, co
     const struct policy_node *entry = count > 0 ? mapping->first : NULL;
     for (; entry; entry = entry->next) {
         struct policy_stream *stream = &policy->streams[policy->stream_count];
-        char path[POLICY_PATH_MAX];
-        policy_node_path(entry, path, sizeof(path));
         stream->pool = SIZE_MAX; /* until it is known what defaults.pool is */
-        stream->name = policy_arena_text(&parse->box->arena, entry->name, strlen(entry->name));
-        stream->origins = new_object(parse, POLICY_SCOPE_STREAM, stream, path);
-        if (!stream->name || !stream->origins)
+        if (!name_object(parse, POLICY_SCOPE_STREAM, entry, stream, &stream->name, &stream->origins))
             return;
         policy->stream_count++;
-        size_t key_count;
-        policy_keys(POLICY_SCOPE_STREAM, &key_count);
-        set_origin(parse, &stream->origins[key_count], entry->name_mark);
         const struct target target = {POLICY_SCOPE_STREAM, (char *)stream, stream->origins};
         if (mapping_of(parse, entry, "{} for a stream with the defaults"))
             read_keys(parse, &target, "", entry);
@@ -177,16 +188,9 @@ static void name_pools(struct parse *parse, const struct policy_node *node)
         return;
     for (const struct policy_node *entry = count > 0 ? node->first : NULL; entry; entry = entry->next) {
         struct policy_pool *pool = &policy->pools[policy->pool_count];
-        char path[POLICY_PATH_MAX];
-        policy_node_path(entry, path, sizeof(path));
-        pool->name = policy_arena_text(&parse->box->arena, entry->name, strlen(entry->name));
-        pool->origins = new_object(parse, POLICY_SCOPE_POOL, pool, path);
-        if (!pool->name || !pool->origins)
+        if (!name_object(parse, POLICY_SCOPE_POOL, entry, pool, &pool->name, &pool->origins))
             return;
         policy->pool_count++;
-        size_t key_count;
-        policy_keys(POLICY_SCOPE_POOL, &key_count);
-        set_origin(parse, &pool->origins[key_count], entry->name_mark);
     }
 }
 
@@ -359,99 +363,102 @@ static void read_root(struct parse *parse)
     policy_check(policy, &parse->report);
 }
 
-static void parse_text(struct parse *parse)
+/* The policy of the tree, with these assignments on top of it (NULL: none). */
+static void parse_tree(struct parse *parse, const char *label, const char *assignments)
 {
-    struct policy_box *box = parse->box;
-    if (box->len > POLICY_FILE_MAX) {
-        policy_report_add(&parse->report, (struct policy_mark){parse->box->policy.file, 0, 0}, "",
-                          "is larger than %d bytes, which no policy needs; check that this is the right file", POLICY_FILE_MAX);
-        return;
-    }
-    parse->builtin = box->text == policy_builtin_text();
-    parse->tree.report = &parse->report;
-    policy_tree_read(&parse->tree, box->text, box->len, box->policy.file);
-    for (size_t i = 0; i < box->layer_count && !parse->report.no_memory; i++)
-        policy_apply_overrides(&parse->tree, &box->layers[i]);
-    if (parse->tree.root)
-        policy_mark_used(parse->tree.root, box->layers, box->layer_count);
+    if (assignments && !parse->report.no_memory)
+        policy_apply_overrides(&parse->tree, label, assignments);
     if (!parse->report.no_memory) {
         parse->reading = (struct policy_reading){&parse->box->arena, &parse->report, &parse->box->policy, parse->tree.cut};
         read_root(parse);
     }
     if (policy_report_status(&parse->report) == POLICY_OK && !parse->box->arena.exhausted)
         write_texts(parse);
+    parse->box->root = parse->tree.root;
 }
 
-/* Keeps what a policy is read from in its box, with room for one more layer, which goes behind the others. */
-static bool keep_source(struct policy_box *box, const struct policy_box *source, const char *label, const char *assignments)
+/* False: no memory, and nothing to end. */
+static bool begin(struct parse *parse, const char *file, struct policy_errors *errors)
 {
-    box->policy.file = policy_arena_text(&box->arena, source->policy.file, strlen(source->policy.file));
-    box->len = source->len;
-    /* What is too long is refused without being read. */
-    bool is_kept = source->text == policy_builtin_text() || source->len > POLICY_FILE_MAX;
-    box->text = is_kept ? source->text : policy_arena_text(&box->arena, source->text, source->len);
-    box->layers = policy_arena_alloc(&box->arena, source->layer_count + 1, sizeof(*box->layers));
-    for (size_t i = 0; i < source->layer_count + 1 && box->layers; i++) {
-        const struct policy_layer *layer = i < source->layer_count ? &source->layers[i] : NULL;
-        const char *text = layer ? layer->text : assignments;
-        /* One that is of no use any more is left behind, so that setting a key again and again takes no memory. */
-        if (!text || (layer && !layer->is_used))
-            continue;
-        struct policy_layer *kept = &box->layers[box->layer_count++];
-        snprintf(kept->label, sizeof(kept->label), "%s", layer ? layer->label : label);
-        kept->text = policy_arena_text(&box->arena, text, strlen(text));
-    }
-    return !box->arena.exhausted;
+    *parse = (struct parse){.box = calloc(1, sizeof(*parse->box))};
+    policy_report_begin(&parse->report, errors);
+    if (!parse->box)
+        return false;
+    parse->tree.arena = &parse->box->arena;
+    parse->tree.report = &parse->report;
+    parse->box->policy.file = policy_arena_text(&parse->box->arena, file, strlen(file));
+    return true;
 }
 
-/* Parses what `source` was read from, or is to be read from, with one more layer of assignments (NULL: none). */
-static enum policy_status parse_source(const struct policy_box *source, const char *label, const char *assignments,
-                                       struct policy_errors *errors, struct policy **policy)
+static enum policy_status end(struct parse *parse, struct policy **policy)
 {
-    struct policy_arena nodes = {0};
-    struct parse parse = {.tree = {.arena = &nodes}};
-    policy_report_begin(&parse.report, errors);
-    parse.box = calloc(1, sizeof(*parse.box));
-    if (!parse.box)
-        return POLICY_NO_MEMORY;
-    if (keep_source(parse.box, source, label, assignments))
-        parse_text(&parse);
-    if (parse.box->arena.exhausted || nodes.exhausted)
-        parse.report.no_memory = true;
-    policy_arena_free(&nodes);
-    policy_report_sort(&parse.report);
-    enum policy_status status = policy_report_status(&parse.report);
+    if (parse->box->arena.exhausted)
+        parse->report.no_memory = true;
+    policy_report_sort(&parse->report);
+    enum policy_status status = policy_report_status(&parse->report);
     if (status == POLICY_OK)
-        *policy = &parse.box->policy;
+        *policy = &parse->box->policy;
     else
-        policy_free(&parse.box->policy);
+        policy_free(&parse->box->policy);
     return status;
+}
+
+static bool is_too_long(struct parse *parse, const char *file, size_t len, size_t max, const char *remedy)
+{
+    if (len > max)
+        policy_report_add(&parse->report, (struct policy_mark){file, 0, 0}, "", "is larger than %zu bytes%s", max, remedy);
+    return len > max;
 }
 
 enum policy_status policy_parse(const char *text, size_t len, const char *file, const char *overrides, struct policy_errors *errors,
                                 struct policy **policy)
 {
-    const struct policy_box source = {.policy.file = (char *)file, .text = text, .len = len};
-    return parse_source(&source, POLICY_OVERRIDES, overrides, errors, policy);
+    struct parse parse;
+    if (!begin(&parse, file, errors))
+        return POLICY_NO_MEMORY;
+    parse.box->is_builtin = text == policy_builtin_text();
+    if (parse.box->policy.file &&
+        !is_too_long(&parse, file, len, POLICY_FILE_MAX, ", which no policy needs; check that this is the right file")) {
+        policy_tree_read(&parse.tree, text, len, parse.box->policy.file);
+        parse_tree(&parse, of_environment, overrides);
+    }
+    return end(&parse, policy);
+}
+
+/* A copy of the node and of all below it, for another policy. NULL: no memory. */
+static struct policy_node *copy_node(struct policy_box *box, const struct policy_box *before, const struct policy_node *node)
+{
+    struct policy_node *copy = policy_arena_alloc(&box->arena, 1, sizeof(*copy));
+    if (!copy)
+        return NULL;
+    *copy = *node;
+    copy->first = copy->last = NULL;
+    copy->name = node->name ? policy_arena_text(&box->arena, node->name, strlen(node->name)) : NULL;
+    copy->text = node->text ? policy_arena_text(&box->arena, node->text, strlen(node->text)) : NULL;
+    copy->mark.file = node->mark.file == before->policy.file ? box->policy.file : node->mark.file == set_now ? set_before : node->mark.file;
+    copy->name_mark.file = copy->mark.file;
+    for (const struct policy_node *child = node->first; child; child = child->next) {
+        struct policy_node *of_child = copy_node(box, before, child);
+        if (!of_child)
+            return NULL;
+        policy_node_append(copy, of_child);
+    }
+    return copy;
 }
 
 enum policy_status policy_override(const struct policy *before, const char *assignments, struct policy_errors *errors,
                                    struct policy **policy)
 {
     const struct policy_box *source = (const struct policy_box *)before; /* policy is its first member */
-    size_t len = strlen(assignments);
-    for (size_t i = 0; i < source->layer_count; i++)
-        if (source->layers[i].is_used && strcmp(source->layers[i].label, POLICY_SET) == 0)
-            len += strlen(source->layers[i].text);
-    if (len <= POLICY_SET_MAX)
-        return parse_source(source, POLICY_SET, assignments, errors, policy);
-    struct policy_report report;
-    policy_report_begin(&report, errors);
-    policy_report_add(&report, (struct policy_mark){POLICY_SET, 0, 0}, "",
-                      "all that was set since the policy was read is %zu bytes long, more than %d; write it into the policy and reload "
-                      "that",
-                      len, POLICY_SET_MAX);
-    return policy_report_status(&report);
+    struct parse parse;
+    if (!begin(&parse, before->file, errors))
+        return POLICY_NO_MEMORY;
+    parse.box->is_builtin = source->is_builtin;
+    if (!is_too_long(&parse, set_now, strlen(assignments), POLICY_SET_MAX, "; write it into the policy and reload that"))
+        parse.tree.root = copy_node(parse.box, source, source->root);
+    if (parse.tree.root && !parse.box->arena.exhausted)
+        parse_tree(&parse, set_now, assignments);
+    return end(&parse, policy);
 }
 
 void policy_free(struct policy *policy)

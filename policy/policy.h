@@ -14,7 +14,7 @@
 
 #define POLICY_FILE_MAX (1024 * 1024) /* bytes */
 #define POLICY_DEPTH_MAX 16
-#define POLICY_SET_MAX (64 * 1024) /* bytes of all assignments that policy_override() keeps */
+#define POLICY_SET_MAX (64 * 1024) /* bytes of what policy_override() takes */
 
 enum policy_status {
     POLICY_OK,
@@ -179,7 +179,7 @@ enum policy_status policy_load(const char *argument, struct policy_errors *error
 /*
  * The policy as it would be with these assignments (as in $WEIR_CONF) on top of the text and the assignments that it was read from: files
  * and the environment are not looked at again. A key that was set by earlier ones is set anew. Their errors have the file "weir set"; it is
- * one of them if all that is still in force comes to more than POLICY_SET_MAX. `before` stays the caller's.
+ * one of them if they are longer than POLICY_SET_MAX. `before` stays the caller's.
  */
 enum policy_status policy_override(const struct policy *before, const char *assignments, struct policy_errors *errors,
                                    struct policy **policy);

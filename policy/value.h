@@ -16,8 +16,8 @@ struct policy_reading {
     bool cut;                    /* the file's end is missing, so that a pool may be named behind it */
 };
 
-/* Reports at the node's value, with its path. */
-void policy_fail(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)
+/* Reports at the node's value, with its path. Returns false. */
+bool policy_fail(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Reports at the node's key. */
 void policy_fail_name(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)

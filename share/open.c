@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* open.c - weir_open(): what lib/ opens, with the ties to other processes. */
 #include "config.h"
 
-#include "lib/attach.h"
-#include "share/control.h"
-#include "share/neighbours.h"
+#include "share/open.h"
+
+#include "share/control/control.h"
+#include "share/control/neighbours.h"
 
 static weir_status open_ties(weir *w, weir_error *error)
 {

@@ -5,7 +5,10 @@ TEST_EXTENSIONS = .sh
 SH_LOG_DRIVER = $(TEST_LOG_DRIVER)
 SH_LOG_COMPILER = $(SHELL)
 ## Whoever runs out of memory in a test asks no neighbour but those of that test, which then says where they lie.
+## Some tests kill processes of a tree with --enable-coverage: what these were counting at that moment is lost, and others would complain of it
+## on their standard error, which tests look at.
 AM_TESTS_ENVIRONMENT = \
+	GCOV_ERROR_FILE='$(abs_builddir)/gcov-errors.log'; export GCOV_ERROR_FILE; \
 	CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-4}; export CK_TIMEOUT_MULTIPLIER; \
 	WEIR_GPU=$${WEIR_TEST_GPU:-sim}; export WEIR_GPU; \

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* check.c - `weir check`: whether policy files are right, and every error if not. */
 #include "policy/policy.h"
-#include "tools/command.h"
-#include "tools/format.h"
-#include "tools/json.h"
-#include "tools/source.h"
-#include "tools/terminal.h"
+#include "tools/common/command.h"
+#include "tools/common/format.h"
+#include "tools/common/json.h"
+#include "tools/common/source.h"
+#include "tools/common/terminal.h"
 
 #include <limits.h>
 #include <stdio.h>

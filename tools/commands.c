@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* commands.c - the table of subcommands: the command line, the help and the shell's completion follow it. */
-#include "tools/command.h"
+#include "tools/common/command.h"
 
 const struct command *const commands[] = {
     &command_check, &command_show,   &command_devices, &command_try,    &command_run_program, &command_ps,   &command_top, &command_trim,

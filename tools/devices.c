@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* devices.c - `weir devices`: what each device supports, and why it does not support the rest. */
 #include "lib/gpu/gpu.h"
-#include "tools/command.h"
-#include "tools/format.h"
-#include "tools/json.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/format.h"
+#include "tools/common/json.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,7 +204,7 @@ static void print_json(const struct machine *machine)
 static int run(const struct command_call *call)
 {
     struct machine machine = {0};
-    const char *name = call->options[OPT_GPU].given ? call->options[OPT_GPU].text : getenv("WEIR_GPU");
+    const char *name = call->options[OPT_GPU].given ? call->options[OPT_GPU].text : variable("WEIR_GPU");
     bool good = read_machine(name, &machine);
     if (good && call->options[OPT_JSON].given)
         print_json(&machine);

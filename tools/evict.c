@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* evict.c - `weir evict`: cuts a process off from the pools that it imports. */
-#include "tools/command.h"
+#include "tools/common/command.h"
 #include "tools/observe.h"
 
 #include <errno.h>

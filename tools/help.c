@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* help.c - `weir help`: the help of one subcommand, or of all. */
-#include "tools/command.h"
+#include "tools/common/command.h"
 
 static int run(const struct command_call *call)
 {

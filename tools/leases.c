@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* leases.c - `weir leases`: who holds what of the pools that are shared here, and for how long. */
-#include "tools/command.h"
-#include "tools/format.h"
-#include "tools/json.h"
+#include "tools/common/command.h"
+#include "tools/common/format.h"
+#include "tools/common/json.h"
 #include "tools/observe.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
 
 #include <limits.h>
 #include <pwd.h>

@@ -8,55 +8,55 @@ tools_weir_LDADD = tools/libtools.la
 ## All but main(): for the command itself, for what is generated from its table of subcommands, and for tests.
 noinst_LTLIBRARIES += tools/libtools.la
 tools_libtools_la_SOURCES = \
-	%reldir%/change.c \
-	%reldir%/change.h \
 	%reldir%/check.c \
-	%reldir%/command.c \
-	%reldir%/command.h \
 	%reldir%/commands.c \
-	%reldir%/complain.c \
-	%reldir%/complain.h \
 	%reldir%/devices.c \
 	%reldir%/evict.c \
-	%reldir%/format.c \
-	%reldir%/format.h \
 	%reldir%/help.c \
-	%reldir%/histogram.c \
-	%reldir%/histogram.h \
-	%reldir%/json.c \
-	%reldir%/json.h \
 	%reldir%/leases.c \
 	%reldir%/metrics.c \
 	%reldir%/observe.c \
 	%reldir%/observe.h \
-	%reldir%/paragraph.c \
-	%reldir%/paragraph.h \
-	%reldir%/processes.c \
-	%reldir%/processes.h \
 	%reldir%/ps.c \
 	%reldir%/reload.c \
 	%reldir%/run.c \
 	%reldir%/set.c \
 	%reldir%/show.c \
-	%reldir%/source.c \
-	%reldir%/source.h \
-	%reldir%/table.c \
-	%reldir%/table.h \
-	%reldir%/terminal.c \
-	%reldir%/terminal.h \
-	%reldir%/top.c \
-	%reldir%/top_model.c \
-	%reldir%/top_model.h \
-	%reldir%/top_view.c \
-	%reldir%/top_view.h \
 	%reldir%/trim.c \
-	%reldir%/try.c \
-	%reldir%/try.h \
-	%reldir%/try_json.c \
-	%reldir%/try_recover.c \
-	%reldir%/try_report.c \
-	%reldir%/try_setup.c \
-	%reldir%/try_work.c
+	%reldir%/common/change.c \
+	%reldir%/common/change.h \
+	%reldir%/common/command.c \
+	%reldir%/common/command.h \
+	%reldir%/common/complain.c \
+	%reldir%/common/complain.h \
+	%reldir%/common/environment.c \
+	%reldir%/common/environment.h \
+	%reldir%/common/format.c \
+	%reldir%/common/format.h \
+	%reldir%/common/json.c \
+	%reldir%/common/json.h \
+	%reldir%/common/paragraph.c \
+	%reldir%/common/paragraph.h \
+	%reldir%/common/processes.c \
+	%reldir%/common/processes.h \
+	%reldir%/common/source.c \
+	%reldir%/common/source.h \
+	%reldir%/common/table.c \
+	%reldir%/common/table.h \
+	%reldir%/common/terminal.c \
+	%reldir%/common/terminal.h \
+	%reldir%/top/top.c \
+	%reldir%/top/model.c \
+	%reldir%/top/model.h \
+	%reldir%/top/view.c \
+	%reldir%/top/view.h \
+	%reldir%/try/json.c \
+	%reldir%/try/recover.c \
+	%reldir%/try/report.c \
+	%reldir%/try/setup.c \
+	%reldir%/try/try.c \
+	%reldir%/try/try.h \
+	%reldir%/try/work.c
 tools_libtools_la_LIBADD = share/libshare.la
 ## Where `weir run` finds what it puts into Python.
 tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
@@ -64,10 +64,10 @@ tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_P
 $(tools_libtools_la_OBJECTS): Makefile
 if HAVE_NCURSES
 tools_libtools_la_SOURCES += \
-	%reldir%/top_look.c \
-	%reldir%/top_look.h \
-	%reldir%/top_screen.c \
-	%reldir%/top_screen.h
+	%reldir%/top/look.c \
+	%reldir%/top/look.h \
+	%reldir%/top/screen.c \
+	%reldir%/top/screen.h
 tools_libtools_la_LIBADD += $(NCURSES_LIBS)
 endif
 
@@ -75,9 +75,11 @@ endif
 ## installed.
 noinst_PROGRAMS += tools/generate
 tools_generate_SOURCES = \
-	%reldir%/generate.c \
-	%reldir%/generate.h \
-	%reldir%/generate_completion.c
+	%reldir%/generator/main.c \
+	%reldir%/generator/generate.h \
+	%reldir%/generator/completion.c \
+	%reldir%/generator/man.c \
+	%reldir%/generator/schema.c
 tools_generate_LDADD = tools/libtools.la
 
 schema: tools/generate$(EXEEXT)

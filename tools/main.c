@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* main.c - the `weir` command: what holds for all subcommands. */
 #include "lib/weir.h"
-#include "tools/command.h"
-#include "tools/terminal.h"
+#include "tools/common/command.h"
+#include "tools/common/terminal.h"
 
 #include <getopt.h>
 #include <signal.h>

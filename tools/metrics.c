@@ -2,9 +2,9 @@
 /* metrics.c - `weir metrics`: the figures of all live processes in the text format of Prometheus. */
 #include "config.h"
 
-#include "lib/format.h"
-#include "tools/command.h"
-#include "tools/processes.h"
+#include "lib/base/format.h"
+#include "tools/common/command.h"
+#include "tools/common/processes.h"
 
 #include <errno.h>
 #include <fcntl.h>

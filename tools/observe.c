@@ -3,16 +3,14 @@
 
 #include "tools/observe.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "lib/service.h"
-#include "share/directory.h"
+#include "lib/base/service.h"
+#include "share/wire/directory.h"
 
 #define TIMEOUT_DEFAULT_MS 5000
 
@@ -29,34 +27,11 @@ static void add_socket(struct observed_sockets *sockets, const char *path)
     snprintf(socket->path, sizeof socket->path, "%s", path);
 }
 
-static int by_path(const void *a, const void *b)
+static void add_sockets(struct observed_sockets *sockets, char (*paths)[SHARE_PATH_SIZE], size_t count)
 {
-    return strcmp(((const struct observed_socket *)a)->path, ((const struct observed_socket *)b)->path);
-}
-
-/* Adds every socket of the directory, if it is there. */
-static void add_directory(struct observed_sockets *sockets, const char *directory)
-{
-    DIR *listing = opendir(directory);
-    size_t first = sockets->count;
-    if (!listing && errno != ENOENT && errno != ENOTDIR) {
-        struct observed_denial *denial = &sockets->denials[sockets->denial_count++];
-        snprintf(denial->path, sizeof denial->path, "%s", directory);
-        denial->why = strerror(errno);
-    }
-    if (!listing)
-        return;
-    for (const struct dirent *entry; (entry = readdir(listing));) {
-        char path[SHARE_PATH_SIZE];
-        struct stat info;
-        int len = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-        /* No socket has a longer path: nobody could connect to it. */
-        if (len > 0 && (size_t)len < sizeof path && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode))
-            add_socket(sockets, path);
-    }
-    closedir(listing);
-    if (sockets->count > first)
-        qsort(sockets->items + first, sockets->count - first, sizeof sockets->items[0], by_path);
+    for (size_t i = 0; i < count; i++)
+        add_socket(sockets, paths[i]);
+    free(paths);
 }
 
 /* Every socket of an export that may be asked: users' own, then those that others connect to. */
@@ -65,10 +40,14 @@ static void add_all(struct observed_sockets *sockets)
     char(*paths)[SHARE_PATH_SIZE];
     size_t count;
     share_export_sockets(&paths, &count);
-    for (size_t i = 0; i < count; i++)
-        add_socket(sockets, paths[i]);
-    free(paths);
-    add_directory(sockets, SHARE_SYSTEM_DIRECTORY);
+    add_sockets(sockets, paths, count);
+    int code = share_sockets_in(SHARE_SYSTEM_DIRECTORY, &paths, &count);
+    add_sockets(sockets, paths, count);
+    if (code != 0 && code != ENOENT && code != ENOTDIR) {
+        struct observed_denial *denial = &sockets->denials[sockets->denial_count++];
+        snprintf(denial->path, sizeof denial->path, "%s", SHARE_SYSTEM_DIRECTORY);
+        denial->why = strerror(code);
+    }
 }
 
 weir_status observe_sockets(int count, char *const *operands, weir_error *error, struct observed_sockets *sockets)
@@ -175,7 +154,7 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
     struct share_query *queries = must(calloc(sockets->count + 1, sizeof *queries));
     for (size_t i = 0; i < sockets->count; i++)
         queries[i] = (struct share_query){
-            .path = sockets->items[i].path, .question = *question, .is_observer = true, .take = take, .data = &sockets->items[i].seen};
+            .path = sockets->items[i].path, .question = *question, .role = WIRE_ROLE_OBSERVER, .take = take, .data = &sockets->items[i].seen};
     share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * UINT64_C(1000000), NULL);
     for (size_t i = 0; i < sockets->count; i++) {
         sockets->items[i].status = queries[i].status;

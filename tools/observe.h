@@ -11,8 +11,9 @@
 #include <stdint.h>
 
 #include "lib/weir.h"
-#include "share/query.h"
-#include "tools/command.h"
+#include "share/wire/directory.h"
+#include "share/wire/query.h"
+#include "tools/common/command.h"
 
 /* One lease of an importer, or one block that it maps without a lease. */
 struct observed_hold {
@@ -46,7 +47,7 @@ struct observed_export {
 /* One socket to be asked, and what was answered there. */
 struct observed_socket {
     char path[SHARE_PATH_SIZE];
-    weir_status status; /* as of share/query.h */
+    weir_status status; /* as of share/wire/query.h */
     char text[sizeof(((struct share_query *)NULL)->text)]; /* why */
     struct observed_export seen; /* as much of it as came, with WEIR_OK all */
 };

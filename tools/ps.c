@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* ps.c - `weir ps`: the live processes with pools, what these hold, and who helped whom. */
-#include "tools/command.h"
-#include "tools/format.h"
-#include "tools/json.h"
-#include "tools/processes.h"
-#include "tools/table.h"
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/format.h"
+#include "tools/common/json.h"
+#include "tools/common/processes.h"
+#include "tools/common/table.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -24,49 +25,30 @@ static const struct command_option options[] = {
     {0},
 };
 
-static uint64_t rescues_of(const process_device *device)
-{
-    uint64_t sum = 0;
-    for (unsigned rung = 0; rung < WIRE_RUNGS; rung++)
-        sum += device->rescues[rung];
-    return sum;
-}
-
 /* In words ----------------------------------------------------------------------------------------------------------------------------- */
-
-static void add_pool(struct table *table, const process_pool *pool)
-{
-    table_cell(table, "%u", (unsigned)pool->device);
-    table_cell(table, "%s%s", pool->name, pool->flags & WIRE_POOL_PRIVATE ? " (private)" : "");
-    table_cell(table, "%s", SIZE_TEXT(pool->reserved));
-    table_cell(table, "%s", SIZE_TEXT(pool->live));
-    table_cell(table, "%s", SIZE_TEXT(pool->cached));
-    table_cell(table, "%s", SIZE_TEXT(pool->idle));
-}
 
 /* The process is named in the first of its rows, so that the eye finds where the next one begins. */
 static void add_pools(struct table *table, const struct process *process)
 {
-    for (size_t i = 0; i < process->pool_count || i == 0; i++) {
-        struct text user, age, name;
-        table_cell(table, "%s", i ? "" : process_name(process, &name));
-        table_cell(table, "%s", i ? "" : process_user(process->uid, &user));
-        table_cell(table, "%s", i ? "" : process->program[0] ? process->program : "-");
-        table_cell(table, "%s", i ? "" : process_age(process->age_ms, &age));
-        if (i < process->pool_count)
-            add_pool(table, &process->pools[i]);
-        else
-            for (int cell = 0; cell < 6; cell++)
-                table_cell(table, "-");
+    struct text user, age, name;
+    table_row(table, process_name(process, &name), process_user(process->uid, &user), process->program[0] ? process->program : "-",
+              process_age(process->age_ms, &age));
+    if (process->pool_count == 0)
+        table_row(table, "-", "-", "-", "-", "-", "-");
+    for (size_t i = 0; i < process->pool_count; i++) {
+        const process_pool *pool = &process->pools[i];
+        if (i > 0)
+            table_row(table, "", "", "", "");
+        table_cell(table, "%u", (unsigned)pool->device);
+        table_cell(table, "%s%s", pool->name, pool->flags & WIRE_POOL_PRIVATE ? " (private)" : "");
+        table_row(table, SIZE_TEXT(pool->reserved), SIZE_TEXT(pool->live), SIZE_TEXT(pool->cached), SIZE_TEXT(pool->idle));
     }
 }
 
 static void print_pools(const struct processes *processes)
 {
-    static const char *const headings[] = {"PID", "USER", "PROGRAM", "AGE", "DEVICE", "POOL", "RESERVED", "LIVE", "CACHED", "IDLE"};
     struct table table = TABLE_INIT("lllrllrrrr");
-    for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
-        table_cell(&table, "%s", headings[i]);
+    table_row(&table, "PID", "USER", "PROGRAM", "AGE", "DEVICE", "POOL", "RESERVED", "LIVE", "CACHED", "IDLE");
     for (size_t i = 0; i < processes->count; i++)
         if (processes->items[i].status == WEIR_OK)
             add_pools(&table, &processes->items[i]);
@@ -78,26 +60,19 @@ static void add_device(struct table *table, const process_device *device)
     /* As much of the UUID as tells the GPUs of a machine apart: an index is the process's own. */
     table_cell(table, "%u", (unsigned)device->index);
     table_cell(table, "%.12s", device->uuid);
-    table_cell(table, "%s", SIZE_TEXT(device->memory_free));
-    table_cell(table, "%s", COUNT_TEXT(rescues_of(device)));
-    table_cell(table, "%s", COUNT_TEXT(device->rescues[WEIR_RUNG_NEIGHBOURS]));
-    table_cell(table, "%s", COUNT_TEXT(device->asks_sent));
-    table_cell(table, "%s", SIZE_TEXT(device->bytes_got));
-    table_cell(table, "%s", COUNT_TEXT(device->asks_received));
-    table_cell(table, "%s", SIZE_TEXT(device->bytes_given));
+    table_row(table, SIZE_TEXT(device->memory_free), COUNT_TEXT(process_rescues(device)), COUNT_TEXT(device->rescues[WEIR_RUNG_NEIGHBOURS]),
+              COUNT_TEXT(device->asks_sent), SIZE_TEXT(device->bytes_got), COUNT_TEXT(device->asks_received),
+              SIZE_TEXT(device->bytes_given));
 }
 
 static void print_devices(const struct processes *processes)
 {
-    static const char *const headings[] = {"PID", "DEVICE", "GPU", "FREE", "RESCUES", "BY NEIGHBOURS", "ASKED", "GOT", "WAS ASKED", "GAVE"};
     struct table table = TABLE_INIT("lllrrrrrrr");
-    for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
-        table_cell(&table, "%s", headings[i]);
+    table_row(&table, "PID", "DEVICE", "GPU", "FREE", "RESCUES", "BY NEIGHBOURS", "ASKED", "GOT", "WAS ASKED", "GAVE");
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
         for (size_t j = 0; j < process->device_count; j++) {
-            struct text name;
-            table_cell(&table, "%s", j ? "" : process_name(process, &name));
+            table_row(&table, j ? "" : process_name(process, &(struct text){{0}}));
             add_device(&table, &process->devices[j]);
         }
     }
@@ -111,7 +86,7 @@ static void print_words(const struct processes *processes)
         has_answer = has_answer || processes->items[i].status == WEIR_OK;
         has_stranger = has_stranger || processes->items[i].is_elsewhere;
     }
-    const char *directory = getenv("WEIR_CONTROL_DIR");
+    const char *directory = variable("WEIR_CONTROL_DIR");
     if (processes->count == 0)
         puts("No process can be seen here: programs of this user that Weir serves are, once their policy says control: true.");
     if (processes->count == 0 && directory && directory[0] == '/')
@@ -158,83 +133,61 @@ static void list_pools(const struct processes *processes)
 
 /* As JSON ------------------------------------------------------------------------------------------------------------------------------ */
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
 static void json_device(struct json *json, const process_device *device)
 {
+#define MEMBER(member) JSON_MEMBER(process_device, member)
+    static const struct json_member members[] = {MEMBER(memory),    MEMBER(memory_free),   MEMBER(recoveries), MEMBER(asks_sent),
+                                                 MEMBER(bytes_got), MEMBER(asks_received), MEMBER(bytes_given)};
+#undef MEMBER
     json_object(json, NULL);
     json_uint(json, "index", device->index);
     json_string(json, "uuid", device->uuid);
-    json_uint(json, "memory", device->memory);
-    json_uint(json, "memory_free", device->memory_free);
-    json_uint(json, "recoveries", device->recoveries);
+    json_members(json, device, members, COUNT(members));
     json_object(json, "rescues");
     for (unsigned rung = 0; rung < WIRE_RUNGS; rung++)
         json_uint(json, weir_rung_name((weir_rung)rung), device->rescues[rung]);
     json_end(json);
-    json_uint(json, "asks_sent", device->asks_sent);
-    json_uint(json, "bytes_got", device->bytes_got);
-    json_uint(json, "asks_received", device->asks_received);
-    json_uint(json, "bytes_given", device->bytes_given);
     json_end(json);
 }
 
 static void json_pool(struct json *json, const process_pool *pool)
 {
+#define MEMBER(member) JSON_MEMBER(process_pool, member)
+    static const struct json_member members[] = {MEMBER(live),          MEMBER(cached),      MEMBER(slack),
+                                                 MEMBER(idle),          MEMBER(reserved),    MEMBER(live_high),
+                                                 MEMBER(reserved_high), MEMBER(max_size),    MEMBER(release_threshold),
+                                                 MEMBER(keep),          MEMBER(live_blocks), MEMBER(graph_blocks),
+                                                 MEMBER(mallocs),       MEMBER(frees),       MEMBER(failures),
+                                                 MEMBER(cache_hits)};
+#undef MEMBER
     json_object(json, NULL);
     json_uint(json, "device", pool->device);
     json_string(json, "name", pool->name);
     json_bool(json, "is_private", pool->flags & WIRE_POOL_PRIVATE);
     json_bool(json, "is_exportable", pool->flags & WIRE_POOL_EXPORTABLE);
-    json_uint(json, "live", pool->live);
-    json_uint(json, "cached", pool->cached);
-    json_uint(json, "slack", pool->slack);
-    json_uint(json, "idle", pool->idle);
-    json_uint(json, "reserved", pool->reserved);
-    json_uint(json, "live_high", pool->live_high);
-    json_uint(json, "reserved_high", pool->reserved_high);
-    json_uint(json, "max_size", pool->max_size);
-    json_uint(json, "release_threshold", pool->release_threshold);
-    json_uint(json, "keep", pool->keep);
-    json_uint(json, "live_blocks", pool->live_blocks);
-    json_uint(json, "graph_blocks", pool->graph_blocks);
-    json_uint(json, "mallocs", pool->mallocs);
-    json_uint(json, "frees", pool->frees);
-    json_uint(json, "failures", pool->failures);
-    json_uint(json, "cache_hits", pool->cache_hits);
+    json_members(json, pool, members, COUNT(members));
     json_end(json);
 }
 
 static void json_answer(struct json *json, const struct process *process)
 {
-    process_json(json, process);
-    if (process->status == WEIR_OK) {
-        struct text user;
-        json_uint(json, "uid", process->uid);
-        json_string(json, "user", process_user(process->uid, &user));
-        json_string(json, "version", process->version);
-        json_string(json, "policy", process->policy);
-        json_uint(json, "age_ms", process->age_ms);
-        json_array(json, "devices");
-        for (size_t i = 0; i < process->device_count; i++)
-            json_device(json, &process->devices[i]);
-        json_end(json);
-        json_array(json, "pools");
-        for (size_t i = 0; i < process->pool_count; i++)
-            json_pool(json, &process->pools[i]);
-        json_end(json);
-    }
+    if (process->status != WEIR_OK)
+        return;
+    json_uint(json, "uid", process->uid);
+    json_string(json, "user", process_user(process->uid, &(struct text){{0}}));
+    json_string(json, "version", process->version);
+    json_string(json, "policy", process->policy);
+    json_uint(json, "age_ms", process->age_ms);
+    json_array(json, "devices");
+    for (size_t i = 0; i < process->device_count; i++)
+        json_device(json, &process->devices[i]);
     json_end(json);
-}
-
-static void print_json(const struct processes *processes, int status)
-{
-    struct json json = JSON_INIT(stdout);
-    json_object(&json, NULL);
-    json_array(&json, "processes");
-    for (size_t i = 0; i < processes->count; i++)
-        json_answer(&json, &processes->items[i]);
-    json_end(&json);
-    json_uint(&json, "status", (uint64_t)status);
-    json_end(&json);
+    json_array(json, "pools");
+    for (size_t i = 0; i < process->pool_count; i++)
+        json_pool(json, &process->pools[i]);
+    json_end(json);
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
@@ -252,7 +205,7 @@ static int run(const struct command_call *call)
     if (call->options[OPT_LIST].given)
         (strcmp(call->options[OPT_LIST].text, "pids") == 0 ? list_pids : list_pools)(&processes);
     else if (call->options[OPT_JSON].given)
-        print_json(&processes, status);
+        processes_json(&processes, json_answer, status);
     else if (call->count == 0 || processes.count > 0)
         print_words(&processes);
     processes_complain("ps", &processes);

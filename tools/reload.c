@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* reload.c - `weir reload`: has a live process read its policy again. */
-#include "tools/change.h"
+#include "tools/common/change.h"
 
 static int run(const struct command_call *call)
 {

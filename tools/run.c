@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* run.c - `weir run`: runs a command in whose Python processes torch allocates from Weir. */
 #include "policy/policy.h"
-#include "tools/command.h"
-#include "tools/source.h"
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/source.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -55,13 +56,6 @@ static char *absolute(const char *path)
     char *whole = here ? join("%s/%s", here, path) : must(strdup(path));
     free(here);
     return whole;
-}
-
-/* The value of a variable; NULL also if it is empty. */
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
 }
 
 /* Whether the policy is good, every error being on stderr otherwise. Each process then reads it for itself. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* set.c - `weir set`: changes live keys of the policy of a live process. */
-#include "tools/change.h"
+#include "tools/common/change.h"
 
 #include <limits.h>
 #include <stdio.h>

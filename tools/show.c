@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* show.c - `weir show`: the policy in force, each key with its value and where that came from. */
 #include "policy/policy.h"
-#include "tools/command.h"
-#include "tools/json.h"
-#include "tools/source.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/json.h"
+#include "tools/common/source.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,9 @@ static bool is_builtin(const char *file)
 /* Why this policy and no other: the first of the places searched that had one. */
 static const char *chosen_by(const char *operand, const struct policy *policy)
 {
-    const char *variable = getenv("WEIR_POLICY");
     if (operand)
         return "named on the command line";
-    if (variable && *variable)
+    if (variable("WEIR_POLICY"))
         return "named by $WEIR_POLICY";
     if (is_builtin(policy->file))
         return "no policy file was found, and $WEIR_POLICY is not set";
@@ -39,9 +39,7 @@ static const char *chosen_by(const char *operand, const struct policy *policy)
 static void add_row(const struct policy_value *value, void *data)
 {
     struct table *table = data;
-    table_cell(table, "%s", value->path);
-    table_cell(table, "%s", value->text);
-    table_cell(table, "%s", value->live ? "live" : "");
+    table_row(table, value->path, value->text, value->live ? "live" : "");
     if (!value->file)
         table_cell(table, "default");
     else if (value->line == 0 || is_builtin(value->file))
@@ -81,16 +79,13 @@ static void show_json(const struct policy *policy, const char *reason)
 
 static void show_text(const struct policy *policy, const char *reason)
 {
-    const char *overrides = getenv("WEIR_CONF");
+    const char *overrides = variable("WEIR_CONF");
     printf("Policy: %s (%s)\n", is_builtin(policy->file) ? "the built-in default" : policy->file, reason);
-    if (overrides && *overrides)
+    if (overrides)
         printf("Overrides: WEIR_CONF=%s\n", overrides);
     puts("Keys marked 'live' can change when a running program reads its policy again.\n");
     struct table table = TABLE_INIT("llll");
-    table_cell(&table, "KEY");
-    table_cell(&table, "VALUE");
-    table_cell(&table, "LIVE");
-    table_cell(&table, "FROM");
+    table_row(&table, "KEY", "VALUE", "LIVE", "FROM");
     policy_each_value(policy, add_row, &table);
     table_print(&table, stdout);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* trim.c - `weir trim`: has live processes give memory that they do not use back to the device. */
-#include "tools/command.h"
-#include "tools/format.h"
-#include "tools/json.h"
-#include "tools/processes.h"
+#include "tools/common/command.h"
+#include "tools/common/format.h"
+#include "tools/common/json.h"
+#include "tools/common/processes.h"
 
 #include <inttypes.h>
 #include <stdio.h>

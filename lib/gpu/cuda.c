@@ -3,12 +3,12 @@
  * The waist on the CUDA runtime. Operations that a program calls all the time are one runtime call. CUDA may write an output of a call
  * that fails; outputs therefore pass through a local.
  */
+#include "lib/gpu/clock.h"
 #include "lib/gpu/cuda.h"
 
 #include "lib/gpu/cuda_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -71,12 +71,7 @@ static const char *code_text(int code)
 
 /* Devices ------------------------------------------------------------------------------------------------------------------------------ */
 
-/*
- * Makes device current for the calls up to leave_device(), which gets *former. The switch is left out where it would change nothing: it
- * costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
- * never used, as device 0 can be, creates its context too: CUDA has no way back to "none chosen yet".
- */
-static int enter_device(int device, int *former)
+int cuda_enter_device(int device, int *former)
 {
     int current;
     cudaError_t code = cudaGetDevice(&current);
@@ -87,7 +82,7 @@ static int enter_device(int device, int *former)
     return (int)code;
 }
 
-static void leave_device(int device, int former)
+void cuda_leave_device(int device, int former)
 {
     if (former != device)
         (void)cudaSetDevice(former);
@@ -148,12 +143,12 @@ static int can_access_peer(int device, int peer, bool *can)
 static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     int former;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     size_t free_size, total_size;
     code = (int)cudaMemGetInfo(&free_size, &total_size);
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     if (!code) {
         *free_bytes = free_size;
         *total_bytes = total_size;
@@ -164,11 +159,11 @@ static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes
 static int device_synchronize(int device)
 {
     int former;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     code = (int)cudaDeviceSynchronize();
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     return code;
 }
 
@@ -201,214 +196,17 @@ static int device_is_used(int device, bool *used)
     return code;
 }
 
-/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
-
-static struct cudaMemLocation device_location(int device)
-{
-    struct cudaMemLocation location;
-    memset(&location, 0, sizeof(location));
-    location.type = cudaMemLocationTypeDevice;
-    location.id = device;
-    return location;
-}
-
-static int pool_set_access(gpu_pool pool, int device, enum gpu_access access)
-{
-    struct cudaMemAccessDesc descriptor;
-    memset(&descriptor, 0, sizeof(descriptor));
-    descriptor.location = device_location(device);
-    descriptor.flags = access == GPU_ACCESS_READ_WRITE ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
-    return (int)cudaMemPoolSetAccess(pool, &descriptor, 1);
-}
-
-static int pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
-{
-    struct cudaMemLocation location = device_location(device);
-    enum cudaMemAccessFlags flags;
-    cudaError_t code = cudaMemPoolGetAccess(&flags, pool, &location);
-    if (code == cudaSuccess)
-        *access = flags == cudaMemAccessFlagsProtReadWrite ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
-    return (int)code;
-}
-
-static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
-{
-    struct cudaMemPoolProps props;
-    int code = cuda_pool_props(spec, &props);
-    if (code)
-        return code;
-    gpu_pool created;
-    code = (int)cudaMemPoolCreate(&created, &props);
-    if (code)
-        return code;
-    if (spec->location != GPU_LOCATION_DEVICE) {
-        /* A pool on host memory starts out accessible from the host alone. */
-        code = pool_set_access(created, spec->device, GPU_ACCESS_READ_WRITE);
-        if (code) {
-            (void)cudaMemPoolDestroy(created);
-            return code;
-        }
-    }
-    *pool = created;
-    return GPU_SUCCESS;
-}
-
-static int pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
-{
-    /* The runtime makes a context for the current device where the thread has none yet: it shall be that of the pool. */
-    int former;
-    int code = enter_device(spec->device, &former);
-    if (code)
-        return code;
-    code = create_pool(spec, pool);
-    leave_device(spec->device, former);
-    return code;
-}
-
-static int pool_destroy(gpu_pool pool)
-{
-    return (int)cudaMemPoolDestroy(pool);
-}
-
-static int pool_get_default(int device, gpu_pool *pool)
-{
-    gpu_pool found;
-    cudaError_t code = cudaDeviceGetDefaultMemPool(&found, device);
-    if (code == cudaSuccess)
-        *pool = found;
-    return (int)code;
-}
-
-static int pool_get_current(int device, gpu_pool *pool)
-{
-    gpu_pool found;
-    cudaError_t code = cudaDeviceGetMemPool(&found, device);
-    if (code == cudaSuccess)
-        *pool = found;
-    return (int)code;
-}
-
-static int pool_set_current(int device, gpu_pool pool)
-{
-    return (int)cudaDeviceSetMemPool(device, pool);
-}
-
-static int pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
-{
-    enum cudaMemPoolAttr name;
-    bool is_int;
-    if (!cuda_pool_attribute(attribute, &name, &is_int))
-        return GPU_NOT_SUPPORTED;
-    int number = 0;
-    uint64_t bytes = 0;
-    cudaError_t code = cudaMemPoolGetAttribute(pool, name, is_int ? (void *)&number : (void *)&bytes);
-    if (code == cudaSuccess)
-        *value = is_int ? (uint64_t)number : bytes;
-    return (int)code;
-}
-
-static int pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
-{
-    enum cudaMemPoolAttr name;
-    bool is_int;
-    if (!cuda_pool_attribute(attribute, &name, &is_int))
-        return GPU_NOT_SUPPORTED;
-    int number = value != 0;
-    return (int)cudaMemPoolSetAttribute(pool, name, is_int ? (void *)&number : (void *)&value);
-}
-
-static int pool_trim(gpu_pool pool, uint64_t keep)
-{
-    return (int)cudaMemPoolTrimTo(pool, (size_t)keep);
-}
-
-static int pool_export(gpu_pool pool, int *fd)
-{
-    int exported = -1;
-    cudaError_t code = cudaMemPoolExportToShareableHandle(&exported, pool, cudaMemHandleTypePosixFileDescriptor, 0);
-    if (code != cudaSuccess)
-        return (int)code;
-    if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
-        close(exported);
-        return GPU_UNKNOWN;
-    }
-    *fd = exported;
-    return GPU_SUCCESS;
-}
-
-static int pool_import(int device, int fd, gpu_pool *pool)
-{
-    /* The pool gets its place in the address space of the current device's context. */
-    int former;
-    int code = enter_device(device, &former);
-    if (code)
-        return code;
-    gpu_pool imported;
-    void *handle = (void *)(intptr_t)fd; /* how CUDA wants a descriptor */
-    code = (int)cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0);
-    leave_device(device, former);
-    if (!code)
-        *pool = imported;
-    return code;
-}
-
-/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
-
-static int malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
-{
-    void *block;
-    cudaError_t code = cudaMallocFromPoolAsync(&block, size, pool, stream);
-    if (code == cudaSuccess)
-        *ptr = block;
-    return (int)code;
-}
-
-static int free_async(void *ptr, gpu_stream stream)
-{
-    return (int)cudaFreeAsync(ptr, stream);
-}
-
-static int block_export(void *ptr, struct gpu_shared_block *shared)
-{
-    struct cudaMemPoolPtrExportData data;
-    cudaError_t code = cudaMemPoolExportPointer(&data, ptr);
-    if (code == cudaSuccess)
-        memcpy(shared->bytes, &data, sizeof(data));
-    return (int)code;
-}
-
-static int block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr)
-{
-    struct cudaMemPoolPtrExportData data;
-    memcpy(&data, shared->bytes, sizeof(data));
-    void *block;
-    cudaError_t code = cudaMemPoolImportPointer(&block, pool, &data);
-    if (code == cudaSuccess)
-        *ptr = block;
-    return (int)code;
-}
-
-static int copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
-{
-    return (int)cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, stream);
-}
-
-static int set_async(void *dst, int byte, size_t size, gpu_stream stream)
-{
-    return (int)cudaMemsetAsync(dst, byte, size, stream);
-}
-
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
 static int stream_create(int device, gpu_stream *stream)
 {
     int former;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     gpu_stream created;
     code = (int)cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking);
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     if (!code)
         *stream = created;
     return code;
@@ -479,12 +277,12 @@ static int stream_wait_event(gpu_stream stream, gpu_event event)
 static int event_create(int device, gpu_event *event)
 {
     int former;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     gpu_event created;
     code = (int)cudaEventCreateWithFlags(&created, cudaEventDisableTiming);
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     if (!code)
         *event = created;
     return code;
@@ -493,7 +291,7 @@ static int event_create(int device, gpu_event *event)
 static int event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
 {
     int former;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     gpu_event created;
@@ -504,7 +302,7 @@ static int event_create_shared(int device, gpu_event *event, struct gpu_shared_e
         if (code)
             (void)cudaEventDestroy(created);
     }
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     if (!code) {
         memcpy(shared->bytes, &handle, sizeof(handle));
         *event = created;
@@ -515,14 +313,14 @@ static int event_create_shared(int device, gpu_event *event, struct gpu_shared_e
 static int event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
 {
     int former;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     gpu_event opened;
     cudaIpcEventHandle_t handle;
     memcpy(&handle, shared->bytes, sizeof(handle));
     code = (int)cudaIpcOpenEventHandle(&opened, handle);
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     if (!code)
         *event = opened;
     return code;
@@ -545,13 +343,13 @@ static int event_record_device(gpu_event event, int device)
     int former;
     if (!driver || !driver->context_record)
         return GPU_NOT_SUPPORTED;
-    int code = enter_device(device, &former);
+    int code = cuda_enter_device(device, &former);
     if (code)
         return code;
     code = driver->context_current(&context);
     if (!code)
         code = context ? driver->context_record(context, event) : cudaErrorDeviceUninitialized;
-    leave_device(device, former);
+    cuda_leave_device(device, former);
     return code;
 }
 
@@ -603,22 +401,13 @@ static int capture_end(gpu_stream stream, size_t *nodes)
 
 /* Time --------------------------------------------------------------------------------------------------------------------------------- */
 
-#define NANOSECONDS_PER_SECOND UINT64_C(1000000000)
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * NANOSECONDS_PER_SECOND + (uint64_t)time.tv_nsec;
-}
-
 static void pause_for(uint64_t nanoseconds)
 {
     /* Until a point in time, so that a signal does not stretch it. */
-    uint64_t end = now();
+    uint64_t end = gpu_clock_now();
     if (__builtin_add_overflow(end, nanoseconds, &end))
         end = UINT64_MAX;
-    struct timespec time = { .tv_sec = (time_t)(end / NANOSECONDS_PER_SECOND), .tv_nsec = (long)(end % NANOSECONDS_PER_SECOND) };
+    const struct timespec time = gpu_clock_timespec(end);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
         continue;
 }
@@ -637,24 +426,24 @@ const struct gpu gpu_cuda = {
     .get_current_device = get_current_device,
     .set_current_device = set_current_device,
     .device_is_used = device_is_used,
-    .pool_create = pool_create,
-    .pool_destroy = pool_destroy,
-    .pool_get_default = pool_get_default,
-    .pool_get_current = pool_get_current,
-    .pool_set_current = pool_set_current,
-    .pool_get = pool_get,
-    .pool_set = pool_set,
-    .pool_set_access = pool_set_access,
-    .pool_get_access = pool_get_access,
-    .pool_trim = pool_trim,
-    .pool_export = pool_export,
-    .pool_import = pool_import,
-    .malloc_async = malloc_async,
-    .free_async = free_async,
-    .block_export = block_export,
-    .block_import = block_import,
-    .copy_async = copy_async,
-    .set_async = set_async,
+    .pool_create = cuda_pool_create,
+    .pool_destroy = cuda_pool_destroy,
+    .pool_get_default = cuda_pool_get_default,
+    .pool_get_current = cuda_pool_get_current,
+    .pool_set_current = cuda_pool_set_current,
+    .pool_get = cuda_pool_get,
+    .pool_set = cuda_pool_set,
+    .pool_set_access = cuda_pool_set_access,
+    .pool_get_access = cuda_pool_get_access,
+    .pool_trim = cuda_pool_trim,
+    .pool_export = cuda_pool_export,
+    .pool_import = cuda_pool_import,
+    .malloc_async = cuda_malloc_async,
+    .free_async = cuda_free_async,
+    .block_export = cuda_block_export,
+    .block_import = cuda_block_import,
+    .copy_async = cuda_copy_async,
+    .set_async = cuda_set_async,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_synchronize = stream_synchronize,
@@ -675,7 +464,7 @@ const struct gpu gpu_cuda = {
     .exchange_capture_mode = exchange_capture_mode,
     .capture_begin = capture_begin,
     .capture_end = capture_end,
-    .now = now,
+    .now = gpu_clock_now,
     .pause = pause_for,
     .forget_error = cuda_forget_error,
     .remedy = remedy,

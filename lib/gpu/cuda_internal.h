@@ -77,9 +77,38 @@ static inline const struct cuda_driver *cuda_driver(void)
 /* The operation delay of struct gpu. */
 int cuda_delay(gpu_stream stream, uint64_t nanoseconds);
 
-/* Errors (cuda.c) ---------------------------------------------------------------------------------------------------------------------- */
+/* Pools (cuda_pool.c): the operations of struct gpu ------------------------------------------------------------------------------------- */
+
+int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool);
+int cuda_pool_destroy(gpu_pool pool);
+int cuda_pool_get_default(int device, gpu_pool *pool);
+int cuda_pool_get_current(int device, gpu_pool *pool);
+int cuda_pool_set_current(int device, gpu_pool pool);
+int cuda_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value);
+int cuda_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value);
+int cuda_pool_set_access(gpu_pool pool, int device, enum gpu_access access);
+int cuda_pool_get_access(gpu_pool pool, int device, enum gpu_access *access);
+int cuda_pool_trim(gpu_pool pool, uint64_t keep);
+int cuda_pool_export(gpu_pool pool, int *fd);
+int cuda_pool_import(int device, int fd, gpu_pool *pool);
+int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream);
+int cuda_free_async(void *ptr, gpu_stream stream);
+int cuda_block_export(void *ptr, struct gpu_shared_block *shared);
+int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr);
+int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream);
+int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream);
+
+/* Errors and devices (cuda.c) ---------------------------------------------------------------------------------------------------------- */
 
 /* The operation forget_error of struct gpu. */
 void cuda_forget_error(int code);
+
+/*
+ * Makes device current for the calls up to cuda_leave_device(), which gets *former. The switch is left out where it would change nothing: it
+ * costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
+ * never used, as device 0 can be, creates its context too: CUDA has no way back to "none chosen yet".
+ */
+int cuda_enter_device(int device, int *former);
+void cuda_leave_device(int device, int former);
 
 #endif

@@ -248,7 +248,7 @@ struct gpu {
     uint64_t (*now)(void);
     /* Lets so many nanoseconds of that clock pass. */
     void (*pause)(uint64_t nanoseconds);
-    /* Clears CUDA's last error if it is `code`, and leaves any other to the application. */
+    /* Clears CUDA's last error if it is `code`, and leaves any other to the application. GPU_SUCCESS clears nothing. */
     void (*forget_error)(int code);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */
     const char *(*code_text)(int code); /* "out of memory"; never NULL */

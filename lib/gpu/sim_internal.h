@@ -413,6 +413,28 @@ int sim_capture_free(struct sim_capture *capture, void *ptr);
 void sim_capture_drop_origin(struct sim_stream *stream);
 void sim_captures_clear(void);
 
+/* sim_range.c -------------------------------------------------------------------------------------------------------------------------- */
+
+static inline uint64_t sim_round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
+{
+    return value / unit * unit;
+}
+
+/* Cuts `size` bytes off the front; the rest becomes `rest`, a segment of the same kind. */
+void sim_segment_split(struct sim_segment *segment, uint64_t size, struct sim_segment *rest);
+void sim_segment_absorb(struct sim_segment *segment);
+struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment);
+/* The pool takes memory from its device; false if that has not so much. */
+bool sim_range_take(struct sim_pool *pool, uint64_t bytes);
+/* So many bytes of a gap as a segment of their own, still absent; NULL if there is none or no host memory. */
+struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes);
+int sim_range_grow(struct sim_pool *pool, uint64_t size);
+
 /* sim_memory.c ------------------------------------------------------------------------------------------------------------------------- */
 
 /* Maps the address range. 0 or GPU_OUT_OF_MEMORY. */

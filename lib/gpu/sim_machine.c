@@ -4,6 +4,7 @@
 #include "config.h"
 #endif
 
+#include "lib/gpu/clock.h"
 #include "lib/gpu/sim_machine.h"
 
 #include <errno.h>
@@ -179,11 +180,9 @@ static struct sim_machine *map(int fd)
 /* A machine with nothing in it. */
 static int make(struct sim_machine *shared, const struct sim_settings *settings)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
     shared->settings = *settings;
     memset(shared->settings.faults, 0, sizeof(shared->settings.faults));
-    shared->id = ((uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec) << 16 ^ (uint64_t)getpid();
+    shared->id = gpu_clock_now() << 16 ^ (uint64_t)getpid();
     int code = init_lock(shared);
     shared->layout = sizeof(*shared);
     return code;

@@ -7,6 +7,7 @@
 #include "config.h"
 #endif
 
+#include "lib/gpu/clock.h"
 #include "lib/gpu/sim_machine.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND UINT64_C(1000000000)
 #define LOOK_NS UINT64_C(5000000) /* after so long a fence of another process is looked at unasked */
 
 /* Guarded by sim.lock. */
@@ -29,14 +29,7 @@ static struct {
 
 uint64_t sim_clock(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
-
-static struct timespec timespec_of(uint64_t time)
-{
-    return (struct timespec){ .tv_sec = (time_t)(time / SECOND), .tv_nsec = (long)(time % SECOND) };
+    return gpu_clock_now();
 }
 
 void sim_catch_up(void)
@@ -66,7 +59,7 @@ static uint64_t next_look(void)
 /* Until somebody changes the process's futex from `seen`. */
 static void sleep_until(uint64_t time, uint32_t *word, uint32_t seen)
 {
-    struct timespec end = timespec_of(time);
+    struct timespec end = gpu_clock_timespec(time);
     syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen, sim_time_is_open(time) ? NULL : &end, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
@@ -148,7 +141,7 @@ static void wait_really(struct sim_sleeper *sleeper)
 {
     sim_thread_notify();
     while (!sim.sticky && !sim.gone && sleeper->until > sim.now) {
-        struct timespec end = timespec_of(sleeper->until);
+        struct timespec end = gpu_clock_timespec(sleeper->until);
         if (sim_time_is_open(sleeper->until))
             pthread_cond_wait(&ticker.progress, &sim.lock);
         else
@@ -174,7 +167,7 @@ void sim_wait_until(uint64_t time)
 
 void sim_sleep(uint64_t nanoseconds)
 {
-    struct timespec end = timespec_of(sim_time_add(sim_clock(), nanoseconds));
+    struct timespec end = gpu_clock_timespec(sim_time_add(sim_clock(), nanoseconds));
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
         continue;
 }

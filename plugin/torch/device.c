@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/pool/settings.h"
 #include "plugin/torch/late.h"
 
 _Atomic unsigned torch_busy;

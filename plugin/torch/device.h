@@ -4,9 +4,8 @@
  *
  * Made once and kept for ever, as torch frees tensors until the process ends. Members say what guards them; those without a word are fixed.
  *
- * Lock order, outermost first: that under which devices are opened, that under which streams are, then what Weir takes
- * (lib/weir_internal.h). `late_lock`, `reserve_lock` and the locks of streams and notes are leaves: no call of CUDA is made under them, nor
- * any of Weir's but weir__block_orphan() under reserve_lock, which takes leaves of Weir's.
+ * doc/thread-safety.md has the order of locks. `late_lock`, `reserve_lock` and the locks of streams and notes are leaves: no call of CUDA is
+ * made under them, and none of Weir's but weir__block_orphan() under reserve_lock, which takes leaves of Weir's.
  */
 #ifndef WEIR_TORCH_DEVICE_H
 #define WEIR_TORCH_DEVICE_H
@@ -15,8 +14,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "lib/attach.h"
+#include "lib/alloc/free.h"
+#include "lib/alloc/quiet.h"
 #include "plugin/torch/weir_torch.h"
+#include "share/open.h"
 
 #define TORCH_DEVICES_MAX 64
 

@@ -4,10 +4,11 @@
  */
 #include "config.h"
 
-#include "lib/flush.h"
-#include "lib/event.h"
-#include "lib/format.h"
-#include "lib/waits.h"
+#include "lib/alloc/flush.h"
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/waits.h"
+#include "lib/base/event.h"
+#include "lib/base/format.h"
 #include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 

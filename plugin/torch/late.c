@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "lib/event.h"
-#include "lib/stream.h"
+#include "lib/alloc/stream.h"
+#include "lib/base/event.h"
 #include "plugin/torch/reserve.h"
 
 enum outcome {

@@ -5,7 +5,7 @@
  *  - A block that living streams use too is freed on a stream of Weir's own, behind an event of each of them. No stream of torch's waits.
  *  - A block of a stream that may be gone waits until an allocation names that stream, and shows by its id that it is still the same one.
  *  - A block that cannot be freed since a stream captures is *late*: it is tried again when the capture has ended.
- *  - What no stream can take becomes an orphan of Weir's (lib/orphans.h).
+ *  - What no stream can take becomes an orphan of Weir's (lib/alloc/orphans.h).
  * Until it is freed such a block is live to Weir, and has a note, which is the free's own.
  */
 #ifndef WEIR_TORCH_LATE_H

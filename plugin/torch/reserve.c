@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "lib/format.h"
+#include "lib/base/format.h"
 #include "plugin/torch/arena.h"
 #include "plugin/torch/late.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/sized.h"
+#include "lib/base/sized.h"
 #include "plugin/torch/late.h"
 #include "plugin/torch/reserve.h"
 

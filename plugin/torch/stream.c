@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "lib/stream.h"
+#include "lib/alloc/stream.h"
 
 #define BUCKETS 256
 

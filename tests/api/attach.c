@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/attach.h"
+#include "lib/alloc/lend.h"
+#include "lib/attached.h"
+#include "lib/pool/settings.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 

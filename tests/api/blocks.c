@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/blocks.h"
-#include "lib/class.h"
-#include "lib/pool.h"
+#include "lib/base/class.h"
+#include "lib/pool/blocks.h"
+#include "lib/pool/pool.h"
 #include "tests/support/suite.h"
 
 static struct weir__blocks blocks;
@@ -14,7 +14,7 @@ static struct weir_pool pool; /* for its counters; nothing else of it is touched
 static void set_up(void)
 {
     ck_assert(weir__blocks_init(&blocks));
-    memset(pool.counts, 0, sizeof pool.counts);
+    memset(pool.figures.counts, 0, sizeof pool.figures.counts);
 }
 
 static void tear_down(void)

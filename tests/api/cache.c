@@ -30,16 +30,9 @@ void cache_open(const char *cache)
 
 void cache_reload(const char *cache)
 {
-    char text[1024], path[] = "/tmp/weir-cache-XXXXXX";
-    weir_error error = WEIR_ERROR_INIT;
+    char text[1024];
     write_policy(text, sizeof text, cache);
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (int)strlen(text));
-    close(fd);
-    weir_status status = weir_reload(scene.w, path, &error);
-    unlink(path);
-    ck_assert_msg(status == WEIR_OK, "%s", error.text);
+    scene_reload(text);
 }
 
 uint64_t cache_bytes(const char *pool)

@@ -3,8 +3,9 @@
  * cache_sim.c - caches where the simulator is needed: calls of CUDA are counted and made to fail, streams are destroyed under Weir's feet,
  * and the driver is an old one.
  */
-#include "lib/attach.h"
-#include "lib/stream.h"
+#include "lib/alloc/stream.h"
+#include "lib/open.h"
+#include "lib/pool/settings.h"
 #include "tests/api/cache.h"
 
 /* Calls ------------------------------------------------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/stream.h"
+#include "lib/alloc/stream.h"
 #include "tests/api/scene.h"
 #include "tests/support/ownership.h"
 

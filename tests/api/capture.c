@@ -342,19 +342,10 @@ END_TEST
 
 START_TEST(reload_leaves_a_global_capture_whole)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char path[] = "/tmp/weir-capture-XXXXXX";
-    static const char text[] = "weir: 1\npools: { main: { release_threshold: 64MiB, on_oom: { deadline: 2s } } }\n";
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
     scene_open("weir: 1\npools: { main: {} }\n");
     weir_stream *s = scene_create(NULL);
     begin(weir_stream_handle(s), GPU_CAPTURE_MODE_GLOBAL);
-    weir_status status = weir_reload(scene.w, path, &error);
-    unlink(path);
-    ck_assert_msg(status == WEIR_OK, "%s", error.text);
+    scene_reload("weir: 1\npools: { main: { release_threshold: 64MiB, on_oom: { deadline: 2s } } }\n");
     end(weir_stream_handle(s));
     ck_assert_uint_eq(scene_pool_stats("main").release_threshold, 64 * MIB);
 }

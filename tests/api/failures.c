@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/retired.h"
+#include "lib/pool/retired.h"
 #include "tests/api/fixture.h"
 #include "tests/support/fail_malloc.h"
 #include "tests/support/suite.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/error.h"
-#include "lib/format.h"
+#include "lib/base/error.h"
+#include "lib/base/format.h"
 #include "tests/support/suite.h"
 
 static const struct gpu *sim(void)

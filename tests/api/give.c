@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/attach.h"
+#include "lib/alloc/stream.h"
+#include "lib/base/service.h"
 #include "lib/gpu/sim.h"
-#include "lib/service.h"
-#include "lib/stream.h"
+#include "lib/recover/recover.h"
+#include "lib/release/give.h"
 #include "tests/api/scene.h"
 
 #define SECOND (UINT64_C(1) * 1000000000)
@@ -294,7 +295,7 @@ START_TEST(what_others_have_of_the_pool_is_not_offered)
     weir_stream *s = scene_create(NULL);
     gpu_stream stream = weir_stream_handle(s);
     leave_idle(s, 512 * MIB, 256 * MIB);
-    ck_assert_int_eq(scene.gpu->malloc_async(&block, 256 * MIB, scene.pool->handle, stream), GPU_SUCCESS);
+    ck_assert_int_eq(scene.gpu->malloc_async(&block, 256 * MIB, scene.pool->native.handle, stream), GPU_SUCCESS);
     ck_assert_uint_eq(weir__give_offer(scene.w, 0), 256 * MIB);
     ck_assert_int_eq(scene.gpu->free_async(block, stream), GPU_SUCCESS);
     scene_sync(stream);

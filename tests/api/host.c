@@ -4,7 +4,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "lib/attach.h"
+#include "lib/alloc/free.h"
+#include "lib/alloc/quiet.h"
+#include "lib/pool/settings.h"
+#include "share/open.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 

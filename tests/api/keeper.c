@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/service.h"
-#include "lib/weir_internal.h"
+#include "lib/base/service.h"
+#include "lib/pool/weir_internal.h"
 #include "tests/api/scene.h"
 
 #define KIB (UINT64_C(1) << 10)
@@ -31,16 +31,9 @@ static void open_policy(const char *keeper, const char *threshold, const char *c
 
 static void reload_policy(const char *keeper, const char *cache)
 {
-    char text[512], path[] = "/tmp/weir-keeper-XXXXXX";
-    weir_error error = WEIR_ERROR_INIT;
-    int len = snprintf(text, sizeof text, policy_format, keeper, "all", cache);
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, (size_t)len), len);
-    close(fd);
-    weir_status status = weir_reload(scene.w, path, &error);
-    unlink(path);
-    ck_assert_msg(status == WEIR_OK, "%s", error.text);
+    char text[512];
+    snprintf(text, sizeof text, policy_format, keeper, "all", cache);
+    scene_reload(text);
 }
 
 static void fill(weir_stream *s, uint64_t size, unsigned count)

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/attach.h"
-#include "lib/weir_internal.h"
+#include "lib/pool/weir_internal.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 

@@ -595,6 +595,7 @@ int main(void)
         add_simulator_cases(suite);
         add_crowd_cases(suite);
         add_deadline_cases(suite);
+        add_growth_cases(suite);
     }
     return suite_run(suite);
 }

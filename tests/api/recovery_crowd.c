@@ -4,8 +4,8 @@
 #include <sched.h>
 #include <string.h>
 
-#include "lib/waits.h"
-#include "lib/weir_internal.h"
+#include "lib/alloc/waits.h"
+#include "lib/pool/weir_internal.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -370,11 +370,11 @@ START_TEST(noted_free_is_waited_for_while_a_later_one_is_being_noted)
     scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0, on_oom: { deadline: 1s } }\n");
     gpu_stream s = scene_stream(0), a = scene_stream(0);
     struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t seen = 0;
+    uint64_t seen = 0, bytes;
     void *freed = scene_malloc_on(a, 6 * GIB);
     scene_delay(a, 100);
     scene_free_on(a, freed);
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen);
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
     ck_assert_ptr_nonnull(entry);
     weir__pending_unclaim(pending, entry, false);
     entry->is_recording = true;
@@ -382,6 +382,27 @@ START_TEST(noted_free_is_waited_for_while_a_later_one_is_being_noted)
     entry->is_recording = false;
     scene_rescues(WEIR_RUNG_WAIT, 1, 1);
     scene_free_on(s, ptr);
+}
+END_TEST
+
+/* Another thread begins to wait for the stream's last free after the next one was made and before it is noted. */
+START_TEST(free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before)
+{
+    scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0 }\n");
+    gpu_stream raw = scene_stream(0);
+    struct weir__pending *pending = &scene.w->devices[0].pending;
+    uint64_t seen = 0, bytes;
+    ck_assert(weir__pending_is_due(pending, raw, GIB));
+    weir__pending_note(pending, scene.gpu, 0, raw);
+    ck_assert(weir__pending_is_due(pending, raw, 2 * GIB));
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
+    ck_assert_ptr_nonnull(entry);
+    weir__pending_note(pending, scene.gpu, 0, raw);
+    weir__pending_unclaim(pending, entry, true);
+    seen = 0;
+    ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen, &bytes));
+    ck_assert_uint_eq(bytes, 2 * GIB);
+    weir__pending_unclaim(pending, entry, true);
 }
 END_TEST
 
@@ -397,5 +418,6 @@ void add_crowd_cases(Suite *suite)
     tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
     tcase_add_test(crowd, free_on_a_stream_that_is_being_closed_is_waited_for);
     tcase_add_test(crowd, noted_free_is_waited_for_while_a_later_one_is_being_noted);
+    tcase_add_test(crowd, free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before);
     tcase_add_test(crowd, free_behind_one_that_two_waited_for_is_still_to_be_waited_for);
 }

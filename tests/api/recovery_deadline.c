@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* recovery_deadline.c - a recovery ends by its deadline whatever runs on the device: by the simulator's clock. */
-#include "lib/attach.h"
+#include "lib/alloc/free.h"
+#include "lib/pool/settings.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 

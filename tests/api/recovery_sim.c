@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/pending.h"
-#include "lib/weir_internal.h"
+#include "lib/pool/pending.h"
+#include "lib/pool/weir_internal.h"
 #include "tests/api/recovery.h"
 #include "tests/api/scene.h"
 
@@ -84,11 +84,11 @@ START_TEST(pending_free_that_another_thread_looks_at_is_waited_for_too)
     scene_open(plain);
     gpu_stream s = scene_stream(0), a = scene_stream(0);
     struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t seen = 0;
+    uint64_t seen = 0, bytes;
     void *freed = scene_malloc_on(a, 6 * GIB);
     scene_delay(a, 100);
     scene_free_on(a, freed);
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen);
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
     ck_assert_ptr_nonnull(entry);
     void *ptr = scene_malloc_on(s, 4 * GIB);
     scene_rescues(WEIR_RUNG_WAIT, 1, 1);
@@ -102,12 +102,12 @@ START_TEST(free_behind_one_that_another_thread_waits_for_is_waited_for_too)
 {
     scene_open(plain);
     struct weir__pending *pending = &scene.w->devices[0].pending;
-    uint64_t claimed = 0;
+    uint64_t claimed = 0, bytes;
     gpu_stream s = scene_stream(0), a = scene_stream(0);
     void *first = scene_malloc_on(a, 2 * GIB), *second = scene_malloc_on(a, 5 * GIB);
     scene_delay(a, 10);
     scene_free_on(a, first);
-    struct weir__pending_entry *entry = weir__pending_claim(pending, &claimed);
+    struct weir__pending_entry *entry = weir__pending_claim(pending, &claimed, &bytes);
     ck_assert_ptr_nonnull(entry);
     scene_delay(a, 100);
     scene_free_on(a, second);
@@ -793,7 +793,7 @@ START_TEST(event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept)
     gpu_stream raw = scene_stream(0);
     struct weir__pending *pending = &scene.w->devices[0].pending;
     struct weir__pending_entry *entry;
-    uint64_t seen = 0;
+    uint64_t seen = 0, bytes;
     size_t nodes;
     struct gpu table = *scene.gpu;
     table.event_record = record_in_a_capture;
@@ -801,7 +801,7 @@ START_TEST(event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept)
     weir__pending_note(pending, scene.gpu, 0, raw);
     ck_assert(weir__pending_is_due(pending, raw, GIB));
     weir__pending_note(pending, &table, 0, raw);
-    ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen));
+    ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen, &bytes));
     ck_assert_uint_eq(entry->bytes, GIB);
     ck_assert_int_eq(scene.gpu->event_query(entry->event), GPU_SUCCESS);
     weir__pending_unclaim(pending, entry, true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/scene.h"
 
-#include "lib/retired.h"
+#include "lib/pool/retired.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +58,19 @@ void scene_begin(void)
         scene_simulate(getenv("WEIR_TEST_SLOW") ? "memory=2GiB" : "memory=8GiB"); /* valgrind has few addresses */
     else
         ck_assert_int_eq(scene.gpu->device_memory(0, &scene.memory, &total), GPU_SUCCESS);
+}
+
+void scene_reload(const char *policy_text)
+{
+    char path[] = "/tmp/weir-scene-XXXXXX";
+    weir_error error = WEIR_ERROR_INIT;
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, policy_text, strlen(policy_text)), (ssize_t)strlen(policy_text));
+    close(fd);
+    weir_status status = weir_reload(scene.w, path, &error);
+    unlink(path);
+    ck_assert_msg(status == WEIR_OK, "%s", error.text);
 }
 
 void scene_close(void)

@@ -45,6 +45,8 @@ void scene_simulate(const char *settings);
 
 /* Opens the weir from a policy's text. */
 void scene_open(const char *policy_text);
+/* Gives it another policy, from a file. */
+void scene_reload(const char *policy_text);
 void scene_close(void);
 
 /* So many percent of scene.memory, in whole growth steps of 32 MiB. */

@@ -6,8 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/attach.h"
-#include "lib/service.h"
+#include "lib/base/service.h"
+#include "lib/open.h"
+#include "lib/pool/left.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/attach.h"
-#include "lib/waits.h"
+#include "lib/alloc/waits.h"
+#include "lib/open.h"
+#include "lib/release/give.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 

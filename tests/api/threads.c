@@ -325,7 +325,7 @@ static struct crowd *gather(const char *capture)
     crowd.unopened = scene_stream(0);
     crowd.device_memory = scene_device_stats(0).memory;
     crowd.most = 400 * MIB;
-    crowd.operations = scene_is_sim() ? 5000 : 400; /* a GPU takes its time to refuse */
+    crowd.operations = scene_is_sim() ? suite_rounds(2000, 5000) : 400; /* a GPU takes its time to refuse */
     return &crowd;
 }
 

@@ -51,10 +51,16 @@ installed() {
 }
 check "documents_are_installed" installed
 docs=$(find "$stage" -name README.md -exec dirname {} \;)
-for name in README.md NEWS.md CONTRIBUTING.md LICENSE doc/architecture.md doc/protocol.md doc/pytorch.md doc/several-processes.md \
-    doc/thread-safety.md examples/embed.c; do
+for name in README.md NEWS.md CONTRIBUTING.md LICENSE doc/architecture.md doc/cuda.md doc/performance.md doc/protocol.md doc/pytorch.md \
+    doc/several-processes.md doc/thread-safety.md examples/embed.c; do
     check "installed_$name" test -s "$docs/$name"
 done
 check "links_of_installed_documents_lead_somewhere" leads "$stage" "$docs"/*.md "$docs"/doc/*.md
 check "installed_readme_links_to_policies" grep -q '](/.*/default\.yaml)' "$docs/README.md"
+readme_is_short() {
+    words=$(wc -w <"$top_srcdir/README.md")
+    echo "README.md has $words words"
+    [ "$words" -le 1000 ]
+}
+check "readme_has_at_most_1000_words" readme_is_short
 done_testing

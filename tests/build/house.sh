@@ -34,20 +34,35 @@ has_license() {
     is_empty "$tap_dir/found"
 }
 
+# The one public header is as long as what it has to say.
 is_short() {
-    find policy lib share plugin tools examples bench tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; >"$tap_dir/found"
+    { find policy lib tools bench -name '*.[ch]' ! -path lib/weir.h -exec awk 'END { if (NR > 500) print FILENAME ": " NR " lines" }' {} \;
+      find share plugin examples tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; ; } >"$tap_dir/found"
+    is_empty "$tap_dir/found"
+}
+
+# locks_are_listed: each lock that a struct or a file has is in a row of doc/thread-safety.md with its name and its file. That of bias.h is the
+# lock of a cache.
+locks_are_listed() {
+    grep -rE --include='*.[ch]' '^ *(static )?(pthread_(mutex|rwlock)_t|weir__spin|weir__bias) [a-z_]+( =[^(]*)?;' lib share plugin/torch |
+        grep -v -E '^lib/(gpu|base/bias)' | sed -E -e 's,^plugin/,,' -e 's,^(lib|share)/([^:]*/)?,,' | while IFS=: read -r file rest; do
+        name=$(echo "$rest" | sed -e 's/ *[=;].*//' -e 's/.* //')
+        grep -F "| \`$file\` |" doc/thread-safety.md | grep -q "[\`.]$name\`" || echo "$file: $name"
+    done >"$tap_dir/found"
     is_empty "$tap_dir/found"
 }
 
 policy_files=$(find policy -name '*.[ch]')
 gpu_files=$(find lib/gpu -name '*.[ch]')
-lib_files=$(find lib -name '*.[ch]' ! -path 'lib/gpu/*')
-share_files=$(find share -name '*.[ch]')
+lib_files=$(find lib -maxdepth 1 -name '*.[ch]')
+base='config\.h"|lib/weir\.h|lib/gpu/gpu\.h|lib/gpu/clock\.h|policy/|lib/base/'
+share_base='share/base/|lib/|policy/|config\.h"'
 # What may not call CUDA: all but lib/gpu/cuda* and the programs that show or measure it.
 cuda_free=$(find policy lib share plugin/torch tools -name '*.[ch]' ! -path 'lib/gpu/cuda*')
-# generate*.c are programs of the build, not parts of the library.
 # The simulator dies where CUDA does, and says why.
-library_files=$(find policy lib share plugin/torch -name '*.c' ! -name 'generate*.c' ! -path 'lib/gpu/sim*')
+library_files=$(find policy lib share plugin/torch -name '*.c' ! -path 'lib/gpu/sim*')
+above_share='share/|lib/|policy/|config\.h"'
+tools_files=$(find tools -name '*.[ch]')
 plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
 
 # The lists are words without spaces, by the naming of the tree.
@@ -55,17 +70,32 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
 {
     check "policy_includes_only_policy" includes_only 'policy/|config\.h"' $policy_files
     check "gpu_includes_only_gpu" includes_only 'lib/gpu/|config\.h"' $gpu_files
+    check "base_includes_only_base" includes_only "$base" lib/base/*.[ch]
+    check "pool_includes_only_what_is_below_it" includes_only "$base|lib/pool/" lib/pool/*.[ch]
+    check "alloc_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/" lib/alloc/*.[ch]
+    check "recover_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/|lib/recover/" lib/recover/*.[ch]
+    check "release_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/|lib/release/" lib/release/*.[ch]
     check "lib_includes_only_what_is_below_it" includes_only 'lib/|policy/|config\.h"' $lib_files
-    check "share_includes_only_what_is_below_it" includes_only 'share/|lib/|policy/|config\.h"' $share_files
+    check "share_base_includes_only_base" includes_only "$share_base" share/base/*.[ch]
+    for room in wire export import control; do
+        check "share_${room}_includes_only_what_is_below_it" includes_only "$share_base|share/wire/|share/$room/" share/$room/*.[ch]
+    done
+    check "share_ties_its_rooms_together" includes_only "$share_base|share/control/|share/open\.h" share/*.[ch]
     # weir_torch.h is installed beside weir.h.
-    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|config\.h"|weir\.h"' $plugin_files
+    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/open\.h|config\.h"|weir\.h"' $plugin_files
+    check "what_commands_share_includes_no_command" includes_only "tools/common/|$above_share" tools/common/*.[ch]
+    check "commands_include_no_other_command" includes_only "tools/common/|tools/observe\.h|$above_share" tools/*.[ch]
+    for folder in top try generator; do
+        check "tools_${folder}_includes_no_other_command" includes_only "tools/common/|tools/$folder/|$above_share" tools/$folder/*.[ch]
+    done
     check "public_header_includes_no_other_file_of_ours" includes_only '<' lib/weir.h
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \
         calls_nothing '\<(printf|puts|putchar|perror|fprintf|vfprintf|fputs|exit|_exit|_Exit|abort|assert) *\(' $library_files
     # What a set-user-ID program does is not for its caller's environment to say.
-    check "library_reads_the_environment_only_where_it_can_be_trusted" calls_nothing '(^|[^_])\<getenv *\(' $library_files
+    check "the_environment_is_read_only_where_it_can_be_trusted" calls_nothing '(^|[^_])\<getenv *\(' $library_files $tools_files
 }
 check "every_source_names_its_license" has_license
-check "no_source_is_longer_than_1000_lines" is_short
+check "every_lock_is_in_the_list_of_locks" locks_are_listed
+check "no_source_is_too_long" is_short
 done_testing

@@ -1,6 +1,7 @@
 ## SPDX-License-Identifier: MIT
 ## Checks of the build itself; they need no libcheck.
 dist_check_SCRIPTS += \
+	%reldir%/commands.sh \
 	%reldir%/documents.sh \
 	%reldir%/quickstart.sh \
 	%reldir%/symbols.sh \
@@ -8,10 +9,11 @@ dist_check_SCRIPTS += \
 	%reldir%/house.sh \
 	%reldir%/instructions.sh
 TESTS += \
+	%reldir%/commands.sh \
 	%reldir%/documents.sh \
 	%reldir%/quickstart.sh \
 	%reldir%/symbols.sh \
 	%reldir%/header.sh \
 	%reldir%/house.sh \
 	%reldir%/instructions.sh
-EXTRA_DIST += %reldir%/tap.sh %reldir%/coverage.sh
+EXTRA_DIST += %reldir%/tap.sh %reldir%/coverage.sh %reldir%/weir.abi

@@ -52,6 +52,23 @@ else
     skip "torch_module_exports_both_headers" "there is no libweir-torch in this build"
 fi
 
+# What programs that were built earlier rely on: the sizes of public structs and the values of names.
+rely_on() {
+    {
+        printf '#include <stdio.h>\n#include "%s"\nint main(void)\n{\n' "$(cd "$top_srcdir" && pwd -P)/lib/weir.h"
+        sed -n 's/^} \(weir_[a-z_]*\);$/\1/p' "$header" | sed 's/.*/    printf("%s %zu bytes\\n", "&", sizeof(&));/'
+        sed -n -e 's/^    \(WEIR_[A-Z0-9_]*\)\( = [^,]*\)\{0,1\},\{0,1\}\( .*\)\{0,1\}$/\1/p' -e 's/^    X(\(WEIR_[A-Z_]*\),.*/\1/p' "$header" |
+            sed 's/.*/    printf("%s = %d\\n", "&", (int)&);/'
+        printf '}\n'
+    } >"$tap_dir/abi.c"
+    ${CC:-cc} -o "$tap_dir/abi" "$tap_dir/abi.c" && "$tap_dir/abi" | LC_ALL=C sort
+}
+if [ "$(getconf LONG_BIT)" = 64 ] && rely_on >"$tap_dir/relied_on"; then
+    check "abi_is_as_listed" diff "$top_srcdir/tests/build/weir.abi" "$tap_dir/relied_on"
+else
+    skip "abi_is_as_listed" "the list is that of 64 bits, and a C compiler is needed"
+fi
+
 header_version=$(awk '/^#define WEIR_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' "$header")
 built_version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' "$top_builddir/config.h")
 pc_version=$(sed -n 's/^Version: //p' "$top_builddir/weir.pc")

@@ -101,13 +101,10 @@ static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t b
         shortest = plan->deadlines[i] < shortest ? plan->deadlines[i] : shortest;
     refusal->end = model_tick(lane->program->model);
     refusal->patience = began + shortest - shortest / 4;
-    /* A machine that stood still is no fault of anybody. Where Weir enforces the cap, a block by which CUDA grew above it goes back on the
-       stream that asked, and takes room until that stream comes there: recovery does not wait for it, which is a fault of the library's. Seed
-       1882591589302822 on the virtual clock shows it without this exception. */
-    bool is_held_up = plan->has_twin && plan->longest_delay && (plan->caps[0] || plan->caps[1]);
     /* Where the driver takes longer for one call than there is time for all of them, nobody gets round. */
     bool is_out_of_time = plan->slow_refusals && lane->program->gpu->now() - began >= shortest;
-    refusal->is_doubtful = plan->fault_once_in || is_held_up || is_out_of_time || (!plan->is_virtual && lane->program->gpu->now() - began > shortest / 4);
+    /* A machine that stood still is no fault of anybody. */
+    refusal->is_doubtful = plan->fault_once_in || is_out_of_time || (!plan->is_virtual && lane->program->gpu->now() - began > shortest / 4);
     weir_error error;
     weir_last_error(&error);
     snprintf(refusal->report, sizeof refusal->report, "%.890s", error.text);

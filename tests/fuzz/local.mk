@@ -15,7 +15,9 @@ EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_SECONDS = 60
-FUZZ_FLAGS = -timeout=60 -rss_limit_mb=2048 -artifact_prefix=tests/fuzz/ -print_final_stats=1
+## 0: another one in each run.
+FUZZ_SEED = 0
+FUZZ_FLAGS = -seed=$(FUZZ_SEED) -timeout=60 -rss_limit_mb=2048 -artifact_prefix=tests/fuzz/ -print_final_stats=1
 
 tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolicy_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(YAML_CFLAGS) \
@@ -24,9 +26,9 @@ tests/fuzz/policy_fuzz: $(top_srcdir)/tests/fuzz/policy_fuzz.c $(policy_libpolic
 CLEANFILES += tests/fuzz/policy_fuzz
 
 ## The codec is pure, and needs no other file.
-tests/fuzz/wire_fuzz: $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire.c $(top_srcdir)/share/wire.h config.h
+tests/fuzz/wire_fuzz: $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire/wire.c $(top_srcdir)/share/wire/wire.h config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) \
-		-o $@ $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire.c
+		-o $@ $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire/wire.c
 CLEANFILES += tests/fuzz/wire_fuzz
 
 policy-fuzz: tests/fuzz/policy_fuzz

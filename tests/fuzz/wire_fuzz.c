@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "share/wire.h"
+#include "share/wire/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

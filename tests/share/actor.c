@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "lib/gpu/sim.h"
-#include "lib/weir_internal.h"
+#include "lib/pool/weir_internal.h"
 
 #define LINE_MAX_SIZE 8192
 #define WORDS_MAX 12

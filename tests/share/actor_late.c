@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "lib/service.h"
-#include "lib/weir_internal.h"
+#include "lib/base/service.h"
+#include "lib/pool/weir_internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

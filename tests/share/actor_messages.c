@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "share/socket.h"
-#include "share/wire.h"
+#include "share/wire/socket.h"
+#include "share/wire/wire.h"
 #include "tests/share/actor.h"
 
 enum share_io __real_share_send(int fd, const void *bytes, size_t len, int passed);

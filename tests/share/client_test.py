@@ -5,133 +5,17 @@ import contextlib
 import io
 import json
 import os
-import socket
 import sys
-import tempfile
-import threading
 
 import client as wire
+import client_wire
+from client_server import (ACQUIRE, ACQUIRE_WAIT, CANCEL, DENIED, DEVICE, ENDED, EVICT, FOLDER, GOODBYE, HELLO, HELLO_OBSERVER, HOLDS,
+                           IMPORTER, LEASE, LEASE_AGAIN, LIST, LISTED, NOT_FOUND, OFFER, OFFERED, POOL, PROCESS, READY, RELEASE,
+                           RELEASE_EVENT, RETIRE, RETIRED, STATS, SUBSCRIBE, SUBSCRIBED, Server, TIMED_OUT, UNMAPPED, UNSUBSCRIBE,
+                           UNSUBSCRIBED, WELCOME, WITHDRAW, changed, frame, packet, says, with_length)
 
-FOLDER = tempfile.TemporaryDirectory(prefix="weir-client-")
 FACTS = []
 SHORT = 0.05  # seconds: long enough for nothing to come
-
-
-def packet(*parts):
-    """Bytes from hexadecimal; a pair (hexadecimal, size) is filled with zeros up to its size."""
-    return b"".join(bytes.fromhex(part) if isinstance(part, str) else bytes.fromhex(part[0]).ljust(part[1], b"\0") for part in parts)
-
-
-def text(string, size):
-    return string.encode().hex(), size
-
-
-HELLO = packet("57454952 0100 0100 44000000 01000000", "0100 0000", text("client.py", 64))
-HELLO_OBSERVER = packet("57454952 0100 0100 44000000 01000000", "0200 0000", text("client.py", 64))
-WELCOME = packet("57454952 0100 2000 7c000000 01000000", "0100000000000000 d2040000", text("frames", 64), text("GPU-01", 48))
-ACQUIRE = packet("57454952 0100 0200 44000000 02000000", "00000000", text("weights", 64))
-ACQUIRE_WAIT = packet("57454952 0100 0200 44000000 02000000", "01000000", text("weights", 64))
-LEASE = packet("57454952 0100 2200 f0000000 02000000", "00000000 00000000 03000000 00000000", "0000000000000000 0700000000000000",
-               "0001000000000000", "0002000000000000", ("aa", 64), ("bb", 64), ("cc", 64))
-LEASE_AGAIN = packet("57454952 0100 2200 28000000 03000000", "00000000 00000000 00000000 00000000", "0000000000000000 0700000000000000",
-                     "0001000000000000")
-RELEASE = packet("57454952 0100 0500 08000000 00000000", "00000000 0200 0000")
-RELEASE_EVENT = packet("57454952 0100 0500 08000000 00000000", "00000000 0100 0000")
-CANCEL = packet("57454952 0100 0800 00000000 02000000")
-TIMED_OUT = packet("57454952 0100 2100 04010000 02000000", "0e000000", text("cancelled", 256))
-NOT_FOUND = packet("57454952 0100 2100 04010000 02000000", "05000000", text("there is no block 'weights'", 256))
-WITHDRAW = packet("57454952 0100 2400 08000000 00000000", "0700000000000000")
-UNMAPPED = packet("57454952 0100 0600 08000000 00000000", "0700000000000000")
-RETIRE = packet("57454952 0100 2500 08000000 00000000", "0100000000000000")
-RETIRED = packet("57454952 0100 0700 08000000 00000000", "0100000000000000")
-GOODBYE = packet("57454952 0100 0900 00000000 00000000")
-SUBSCRIBE = packet("57454952 0100 0300 44000000 02000000", "00000000", text("camera", 64))
-SUBSCRIBED = packet("57454952 0100 2300 18000000 02000000", "05000000 03000000 02000000 00000000", "0010000000000000")
-UNSUBSCRIBE = packet("57454952 0100 0400 04000000 03000000", "05000000")
-UNSUBSCRIBED = packet("57454952 0100 2700 00000000 03000000")
-ENDED = packet("57454952 0100 2600 04000000 00000000", "05000000")
-LIST = packet("57454952 0100 0a00 00000000 02000000")
-LISTED = packet("57454952 0100 2700 00000000 02000000")
-IMPORTER = packet("57454952 0100 2800 60000000 02000000", "4d000000 e8030000 0200 0000 01000000 02000000 00000000", "0300000000000000",
-                  text("python3", 64))
-HOLDS = packet("57454952 0100 2900 70000000 02000000", "4d000000 0200 0000 01000000 00000000", "0200000000000000 0300000000000000",
-               "0400000000000000 0500000000000000", text("camera", 64))
-STATS = packet("57454952 0100 4000 00000000 01000000")
-OFFER = packet("57454952 0100 4100 30000000 01000000", text("GPU-01", 48))
-OFFERED = packet("57454952 0100 6300 08000000 01000000", "0000008001000000")
-PROCESS = packet("57454952 0100 6000 98010000 01000000", "d2040000 01000000 01000000 00000000", "e803000000000000", text("trainer", 64),
-                 text("1.0", 64), text("/etc/weir/policy.yaml", 256))
-DEVICE = packet("57454952 0100 6100 98000000 01000000", "02000000 00000000", text("GPU-01", 48), "0000004000000000", ("01", 88))
-POOL = packet("57454952 0100 6200 c8000000 01000000", "02000000 02000000", text("frames", 64), "0100000000000000 0200000000000000",
-              "0300000000000000 0400000000000000 0a00000000000000", ("0b", 88))
-READY = packet("57454952 0100 6500 00000000 01000000")
-DENIED = packet("57454952 0100 6600 04010000 01000000", "10000000", text("not you", 256))
-EVICT = packet("57454952 0100 0b00 04000000 02000000", "4d000000")
-
-
-def frame(lease, sequence, block, first=False):
-    """A frame of ring 5 with the metadata "abc". first: the client is told of the block and of the release event."""
-    head = packet("57454952 0100 2200", ("f8" if first else "30", 4), "00000000")
-    body = bytes([lease, 0, 0, 0, 5, 0, 0, 0, 3 if first else 0, 0, 0, 0, 3, 0, 0, 0]) + sequence.to_bytes(8, "little")
-    body += block.to_bytes(8, "little") + packet("0001000000000000", ("616263", 8))
-    return head + body + (packet("0002000000000000", ("aa", 64), ("bb", 64), ("cc", 64)) if first else b"")
-
-
-def changed(data, at, new):
-    return data[:at] + bytes.fromhex(new) + data[at + len(new) // 2:]
-
-
-def with_length(data, body):
-    """The packet with other bytes behind the header, which tells their length."""
-    return changed(data, 8, len(body).to_bytes(4, "little").hex())[:16] + body
-
-
-class Server:
-    """Plays a script on the first connection: bytes are expected of the client; (bytes, n) are sent, with n descriptors; None waits for
-    the client to close. At the end it closes."""
-
-    count = 0
-
-    def __init__(self, *script):
-        Server.count += 1
-        self.path = os.path.join(FOLDER.name, f"socket{Server.count}")
-        self.script, self.problem = script, None
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listener.bind(self.path)
-        self.listener.listen(1)
-        self.thread = threading.Thread(target=self.play)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, kind, *_):
-        self.thread.join(120)
-        self.listener.close()
-        if kind is None and self.problem:
-            raise AssertionError(self.problem)
-
-    def play(self):
-        self.listener.settimeout(60)
-        connection, _ = self.listener.accept()
-        with connection:
-            connection.settimeout(60)
-            for number, step in enumerate(self.script):
-                if isinstance(step, tuple):
-                    with open(os.devnull, "rb") as file:
-                        socket.send_fds(connection, [step[0]], [file.fileno()] * step[1])
-                    continue
-                try:
-                    got = connection.recv(2048)
-                except OSError as error:
-                    got = repr(error).encode()
-                if got != (step or b""):
-                    self.problem = f"step {number}: expected {step.hex() if step else 'the end'}, got {got.hex()}"
-                    return
-
-
-def says(data, fds=0):
-    return data, fds
 
 
 GREETING = (HELLO, says(WELCOME, 1))
@@ -183,7 +67,7 @@ def block_of_a_name_is_leased_and_released():
 def second_lease_of_a_block_needs_no_handles():
     again = changed(ACQUIRE, 12, "03")
     with Server(*LEASED, RELEASE_EVENT, again, says(LEASE_AGAIN), RELEASE, None) as server, wire.Client(server.path) as importer:
-        importer.release(importer.acquire("weights"), wire.EVENT)
+        importer.release(importer.acquire("weights"), client_wire.EVENT)
         lease = importer.acquire("weights")
         assert "ready" not in lease and "release" not in lease
         importer.release(lease)
@@ -192,14 +76,14 @@ def second_lease_of_a_block_needs_no_handles():
 @fact
 def refused_request_says_why_and_leaves_the_connection():
     with Server(*GREETING, ACQUIRE, says(NOT_FOUND), GOODBYE) as server, wire.Client(server.path) as importer:
-        assert expect(wire.Refusal, importer.acquire, "weights", has="there is no block").status == wire.NOT_FOUND
+        assert expect(wire.Refusal, importer.acquire, "weights", has="there is no block").status == client_wire.NOT_FOUND
         importer.goodbye()
 
 
 @fact
 def waiting_is_given_up_by_cancel():
     with Server(*GREETING, ACQUIRE_WAIT, CANCEL, says(TIMED_OUT), None) as server, wire.Client(server.path) as importer:
-        assert expect(wire.Refusal, importer.acquire, "weights", SHORT).status == wire.TIMED_OUT
+        assert expect(wire.Refusal, importer.acquire, "weights", SHORT).status == client_wire.TIMED_OUT
 
 
 @fact
@@ -314,7 +198,7 @@ def refusal_is_heard_though_the_exporter_has_closed():
 @fact
 def other_version_is_named():
     with Server(HELLO, says(packet("57454952 0300 ffff"))) as server:
-        expect(wire.OtherVersion, wire.Client, server.path, has="version 3")
+        expect(client_wire.OtherVersion, wire.Client, server.path, has="version 3")
 
 
 @fact

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/service.h"
-#include "lib/weir_internal.h"
-#include "share/control_answer.h"
+#include "lib/base/service.h"
+#include "lib/pool/left.h"
+#include "share/control/control_answer.h"
 #include "tests/share/control_scene.h"
 #include "tests/support/suite.h"
 

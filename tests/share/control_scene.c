@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "tests/share/connect.h"
 #include "tests/share/control_scene.h"
 
 #include <limits.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "share/wait.h"
+#include "share/base/wait.h"
 #include "tests/support/suite.h"
 
 /* What is idle stays, and every block is CUDA's, so that figures can be counted. */
@@ -121,7 +122,7 @@ int scene_connect(void)
 {
     weir_error error = WEIR_ERROR_INIT;
     int fd = -1;
-    ck_assert_msg(share_connect(scene_path(1), PATIENCE_MS, &error, &fd) == WEIR_OK, "%s", error.text);
+    ck_assert_msg(connect_within(scene_path(1), PATIENCE_MS, &error, &fd) == WEIR_OK, "%s", error.text);
     return fd;
 }
 

@@ -8,7 +8,7 @@
 #ifndef WEIR_TESTS_CONTROL_SCENE_H
 #define WEIR_TESTS_CONTROL_SCENE_H
 
-#include "share/query.h"
+#include "share/wire/query.h"
 #include "tests/api/fixture.h"
 
 #define PATIENCE_MS 20000

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/service.h"
-#include "share/wait.h"
+#include "lib/base/service.h"
+#include "share/base/wait.h"
 #include "tests/share/control_scene.h"
 #include "tests/support/suite.h"
 

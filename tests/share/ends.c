@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "share/socket.h"
-#include "share/wire.h"
+#include "share/wire/socket.h"
+#include "share/wire/wire.h"
 #include "tests/share/stage.h"
 
 #define MIB 1048576

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "share/socket.h"
-#include "share/wire.h"
+#include "share/wire/socket.h"
+#include "share/wire/wire.h"
 #include "tests/share/stage.h"
 
 #define SLOT 512     /* bytes */

@@ -1,12 +1,25 @@
 ## SPDX-License-Identifier: MIT
 ## Pools across processes.
-check_PROGRAMS += tests/share/socket
-TESTS += tests/share/socket
-tests_share_socket_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_share_socket_LDADD = share/libshare.la tests/support/libsuite.la
+check_LTLIBRARIES += tests/share/libsocket_scene.la
+tests_share_libsocket_scene_la_SOURCES = %reldir%/socket_scene.c %reldir%/socket_scene.h %reldir%/connect.h
+tests_share_libsocket_scene_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_libsocket_scene_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
-check_PROGRAMS += tests/share/query tests/share/control tests/share/control_strangers
-TESTS += tests/share/query tests/share/control tests/share/control_strangers
+check_PROGRAMS += tests/share/path tests/share/socket tests/share/packet
+TESTS += tests/share/path tests/share/socket tests/share/packet
+tests_share_path_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_path_LDADD = tests/share/libsocket_scene.la
+tests_share_socket_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_socket_LDADD = tests/share/libsocket_scene.la
+tests_share_packet_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_packet_LDADD = tests/share/libsocket_scene.la
+
+check_PROGRAMS += tests/share/query tests/share/directory tests/share/control tests/share/control_strangers
+TESTS += tests/share/query tests/share/directory tests/share/control tests/share/control_strangers
+tests_share_directory_SOURCES = %reldir%/directory.c %reldir%/runtime_scene.c %reldir%/runtime_scene.h
+tests_share_directory_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_directory_LDADD = share/libshare.la tests/support/libsuite.la
+tests_share_query_SOURCES = %reldir%/query.c %reldir%/runtime_scene.c %reldir%/runtime_scene.h
 tests_share_query_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_query_LDADD = share/libshare.la tests/support/libsuite.la
 tests_share_control_SOURCES = %reldir%/control.c %reldir%/control_scene.c %reldir%/control_scene.h
@@ -21,7 +34,7 @@ check_PROGRAMS += tests/share/process tests/share/process_by_pid
 TESTS += tests/share/process tests/share/process_by_pid
 tests_share_process_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_process_LDADD = share/libshare.la tests/support/libsuite.la
-tests_share_process_by_pid_SOURCES = tests/share/process.c share/process.c
+tests_share_process_by_pid_SOURCES = tests/share/process.c share/wire/process.c
 tests_share_process_by_pid_CPPFLAGS = $(AM_CPPFLAGS) -DSO_PEERPIDFD=0x7ffe
 tests_share_process_by_pid_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_process_by_pid_LDADD = share/libshare.la tests/support/libsuite.la
@@ -35,7 +48,7 @@ tests_share_secure_LDADD = share/libshare.la tests/support/libsuite.la
 ## The client in Python, which is written from doc/protocol.md alone.
 dist_check_SCRIPTS += %reldir%/client.sh
 TESTS += %reldir%/client.sh
-EXTRA_DIST += %reldir%/client.py %reldir%/client_test.py
+EXTRA_DIST += %reldir%/client.py %reldir%/client_wire.py %reldir%/client_server.py %reldir%/client_test.py
 
 ## A process that plays an exporter or an importer, and the stage for several of them. The linker puts actor_messages.c between the actor and
 ## its sockets.
@@ -62,6 +75,7 @@ tests_share_libstage_la_LIBADD = share/libshare.la tests/support/libsuite.la
 share_stage_tests = \
 	tests/share/ends \
 	tests/share/faults \
+	tests/share/floods \
 	tests/share/flow \
 	tests/share/hand_over \
 	tests/share/late \
@@ -69,8 +83,10 @@ share_stage_tests = \
 	tests/share/neighbours_crowd \
 	tests/share/neighbours_die \
 	tests/share/neighbours_strange \
+	tests/share/neighbours_wait \
 	tests/share/other_client \
 	tests/share/retire \
+	tests/share/ring_ends \
 	tests/share/rings \
 	tests/share/strangers \
 	tests/share/sweep
@@ -89,6 +105,9 @@ tests_share_late_LDADD = tests/share/libstage.la
 tests_share_neighbours_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_LDADD = tests/share/libstage.la
 tests_share_neighbours_SOURCES = tests/share/neighbours.c tests/share/neighbourhood.c tests/share/neighbourhood.h
+tests_share_neighbours_wait_SOURCES = tests/share/neighbours_wait.c tests/share/neighbourhood.c tests/share/neighbourhood.h
+tests_share_neighbours_wait_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_neighbours_wait_LDADD = tests/share/libstage.la
 tests_share_neighbours_strange_SOURCES = tests/share/neighbours_strange.c tests/share/neighbourhood.c tests/share/neighbourhood.h
 tests_share_neighbours_strange_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_neighbours_strange_LDADD = tests/share/libstage.la
@@ -100,8 +119,16 @@ tests_share_other_client_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_other_client_LDADD = tests/share/libstage.la
 tests_share_retire_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_retire_LDADD = tests/share/libstage.la
+tests_share_ring_ends_SOURCES = tests/share/ring_ends.c tests/share/ring_scene.c tests/share/ring_scene.h
+tests_share_ring_ends_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_ring_ends_LDADD = tests/share/libstage.la
+tests_share_rings_SOURCES = tests/share/rings.c tests/share/ring_scene.c tests/share/ring_scene.h
 tests_share_rings_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_rings_LDADD = tests/share/libstage.la
+tests_share_floods_SOURCES = tests/share/floods.c tests/share/stranger_scene.c tests/share/stranger_scene.h
+tests_share_floods_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_floods_LDADD = tests/share/libstage.la
+tests_share_strangers_SOURCES = tests/share/strangers.c tests/share/stranger_scene.c tests/share/stranger_scene.h
 tests_share_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_strangers_LDADD = tests/share/libstage.la
 tests_share_sweep_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/service.h"
+#include "lib/base/service.h"
 #include "lib/weir.h"
 #include "tests/support/suite.h"
 

@@ -14,9 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "share/directory.h"
-#include "share/socket.h"
-#include "share/wire.h"
+#include "share/wire/directory.h"
+#include "share/wire/socket.h"
+#include "share/wire/wire.h"
+#include "tests/share/connect.h"
 #include "tests/share/neighbourhood.h"
 
 #define STRANGER 12345 /* a user that nobody is */
@@ -199,7 +200,7 @@ static int status_for(uid_t user, const char *path)
         int fd, passed;
         if (setgroups(0, NULL) != 0 || setgid(user) != 0 || setuid(user) != 0)
             _exit(100);
-        weir_status connected = share_connect(path, 5000, NULL, &fd);
+        weir_status connected = connect_within(path, 5000, NULL, &fd);
         if (connected != WEIR_OK)
             _exit((int)connected);
         share_send(fd, bytes, wire_encode(&message, bytes), -1);

@@ -17,9 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "share/allowed.h"
-#include "share/process.h"
-#include "share/socket.h"
+#include "share/export/allowed.h"
+#include "share/wire/process.h"
+#include "share/wire/socket.h"
+#include "tests/share/connect.h"
 #include "tests/support/suite.h"
 
 #define OTHER_USER 54321
@@ -61,7 +62,7 @@ static pid_t connect_child(int *fd)
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         int connected;
-        if (share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK)
+        if (connect_within(listener.path, 5000, NULL, &connected) != WEIR_OK)
             _exit(1);
         pause();
         _exit(0);
@@ -129,7 +130,7 @@ START_TEST(closed_socket_is_no_death)
     pid_t child = fork();
     if (child == 0) {
         int connected;
-        if (share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK || read(go[0], &byte, 1) != 1)
+        if (connect_within(listener.path, 5000, NULL, &connected) != WEIR_OK || read(go[0], &byte, 1) != 1)
             _exit(1);
         close_sockets();
         pause();
@@ -228,7 +229,7 @@ static pid_t connect_and_die(pid_t *pid)
     *pid = fork();
     if (*pid == 0) {
         int connected;
-        if (share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK)
+        if (connect_within(listener.path, 5000, NULL, &connected) != WEIR_OK)
             _exit(1);
         if ((heir = fork()) == 0) {
             pause();
@@ -278,7 +279,7 @@ START_TEST(process_of_a_namespace_that_cannot_be_seen_is_refused)
             fd = share_accept(&listener);
             _exit(share_process_of(fd, &error, &process) == WEIR_REFUSED && strstr(error.text, "namespace") ? 0 : 1);
         }
-        if (share_connect(listener.path, 5000, NULL, &fd) != WEIR_OK)
+        if (connect_within(listener.path, 5000, NULL, &fd) != WEIR_OK)
             _exit(2);
         _exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 3);
     }
@@ -307,7 +308,8 @@ static const struct policy_names nobody = { 0 };
 static bool is_allowed(const struct share_process *process, const struct policy_names *users, const struct policy_names *groups)
 {
     struct share_allowed allowed;
-    ck_assert(share_allowed_find(users, groups, NULL, &allowed));
+    ck_assert(share_allowed_copy(users, groups, &allowed));
+    share_allowed_find(&allowed, NULL);
     bool has = share_allowed_has(&allowed, process);
     share_allowed_free(&allowed);
     return has;
@@ -383,11 +385,13 @@ START_TEST(name_that_is_known_is_not_looked_up_again)
     struct share_allowed_name known_user = { daemon, true, OTHER_USER }, unknown_user = { invented, false, 0 };
     const struct share_allowed known = { .user_count = 1, .users = &known_user }, unknown = { .user_count = 1, .users = &unknown_user };
     struct share_allowed allowed;
-    ck_assert(share_allowed_find(&(struct policy_names){ 1, &item }, &nobody, &known, &allowed));
+    ck_assert(share_allowed_copy(&(struct policy_names){ 1, &item }, &nobody, &allowed));
+    share_allowed_find(&allowed, &known);
     ck_assert(share_allowed_has(&allowed, &process));
     share_allowed_free(&allowed);
     item = invented;
-    ck_assert(share_allowed_find(&(struct policy_names){ 1, &item }, &nobody, &unknown, &allowed));
+    ck_assert(share_allowed_copy(&(struct policy_names){ 1, &item }, &nobody, &allowed));
+    share_allowed_find(&allowed, &unknown);
     ck_assert_str_eq(share_allowed_unknown(&allowed), "no-such-user");
     share_allowed_free(&allowed);
 }
@@ -432,7 +436,7 @@ START_TEST(groups_are_those_that_the_process_had_when_it_connected)
     if (child == 0) {
         int connected;
         if (setgroups(2, groups) != 0 || setgid(OTHER_GROUP) != 0 || setuid(OTHER_USER) != 0 ||
-            share_connect(listener.path, 5000, NULL, &connected) != WEIR_OK)
+            connect_within(listener.path, 5000, NULL, &connected) != WEIR_OK)
             _exit(1);
         pause();
     }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "lib/weir.h"
-#include "share/directory.h"
+#include "share/wire/directory.h"
 #include "tests/support/suite.h"
 
 #define ELSEWHERE "/nonexistent/elsewhere"

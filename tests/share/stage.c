@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
 #include <errno.h>
@@ -18,12 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "share/socket.h"
-
 #define PLAYERS_MAX 64
 #define LINE_SIZE 8192
 #define LOG_SHOWN 2000
-#define MILLISECOND 1000000L
 
 struct player {
     char name[32];
@@ -56,9 +54,7 @@ unsigned stage_long(void)
 
 static double now_s(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)share_deadline(0) / 1e9;
 }
 
 bool stage_is_simulated(void)
@@ -140,8 +136,7 @@ static bool read_more(struct player *player, double deadline)
     return true;
 }
 
-/* The next answer, without its newline, or NULL. */
-static const char *read_line(struct player *player)
+const char *stage_listen(struct player *player)
 {
     double deadline = now_s() + patience_s();
     char *end;
@@ -182,36 +177,27 @@ void stage_tell(struct player *player, const char *format, ...)
     va_end(arguments);
 }
 
-static const char *hear_ok(struct player *player)
+/* Its answer behind the wanted words. */
+static const char *hear(struct player *player, const char *wanted)
 {
-    const char *answer = read_line(player);
-    if (!answer)
-        fail_with(player, "is dead, and was told: %s", player->told);
-    if (strncmp(answer, "ok", 2) != 0)
-        fail_with(player, "was told: %s; and says: %s", player->told, answer);
-    return answer + 2;
-}
-
-static const char *hear_failure(struct player *player, const char *status)
-{
-    char wanted[64];
-    snprintf(wanted, sizeof wanted, "fail %s ", status);
-    const char *answer = read_line(player);
+    const char *answer = stage_listen(player);
     if (!answer)
         fail_with(player, "is dead, and was told: %s", player->told);
     if (strncmp(answer, wanted, strlen(wanted)) != 0)
-        fail_with(player, "was told: %s; and says, instead of %s: %s", player->told, status, answer);
+        fail_with(player, "was told: %s; and says, instead of %s: %s", player->told, wanted, answer);
     return answer + strlen(wanted);
 }
 
 const char *stage_hear(struct player *player)
 {
-    return hear_ok(player);
+    return hear(player, "ok");
 }
 
 const char *stage_hears(struct player *player, const char *status)
 {
-    return hear_failure(player, status);
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "fail %s ", status);
+    return hear(player, wanted);
 }
 
 const char *stage_say(struct player *player, const char *format, ...)
@@ -220,7 +206,7 @@ const char *stage_say(struct player *player, const char *format, ...)
     va_start(arguments, format);
     tell(player, format, arguments);
     va_end(arguments);
-    return hear_ok(player);
+    return stage_hear(player);
 }
 
 const char *stage_refuses(struct player *player, const char *status, const char *format, ...)
@@ -229,7 +215,7 @@ const char *stage_refuses(struct player *player, const char *status, const char 
     va_start(arguments, format);
     tell(player, format, arguments);
     va_end(arguments);
-    return hear_failure(player, status);
+    return stage_hears(player, status);
 }
 
 const char *stage_try(struct player *player, const char *format, ...)
@@ -240,12 +226,7 @@ const char *stage_try(struct player *player, const char *format, ...)
     va_start(arguments, format);
     tell(player, format, arguments);
     va_end(arguments);
-    return read_line(player);
-}
-
-const char *stage_listen(struct player *player)
-{
-    return read_line(player);
+    return stage_listen(player);
 }
 
 const char *stage_until(struct player *player, const char *wanted, const char *format, ...)
@@ -264,7 +245,7 @@ const char *stage_until(struct player *player, const char *wanted, const char *f
             return answer;
         if (now_s() > deadline)
             fail_with(player, "was asked: %s; and says to the end, instead of %s: %s", line, wanted, answer);
-        nanosleep(&(struct timespec){ .tv_nsec = MILLISECOND }, NULL);
+        nanosleep(&(struct timespec){ .tv_nsec = SHARE_MS }, NULL);
     }
 }
 
@@ -272,7 +253,7 @@ void stage_wait(bool (*is_done)(void *data), void *data, const char *what)
 {
     for (double deadline = now_s() + patience_s(); !is_done(data);) {
         ck_assert_msg(now_s() < deadline, "it never came to pass: %s", what);
-        nanosleep(&(struct timespec){ .tv_nsec = MILLISECOND }, NULL);
+        nanosleep(&(struct timespec){ .tv_nsec = SHARE_MS }, NULL);
     }
 }
 
@@ -381,7 +362,7 @@ int stage_connect(void)
     int fd;
     weir_status status = share_path("frames", false, false, &error, path);
     if (status == WEIR_OK)
-        status = share_connect(path, 5000, &error, &fd);
+        status = connect_within(path, 5000, &error, &fd);
     ck_assert_msg(status == WEIR_OK, "%s", error.text);
     return fd;
 }

@@ -18,109 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/service.h"
-#include "share/socket.h"
-#include "share/wire.h"
-#include "tests/share/stage.h"
+#include "lib/base/service.h"
+#include "tests/share/connect.h"
+#include "tests/share/stranger_scene.h"
 
-#define SIZE 65536
-#define FLOOD 500
-#define CLOG 600 /* frames: more than a socket takes */
 #define STRANGER 12345 /* a user that nobody is */
 #define FRIENDS 12346  /* a group */
-
-static struct player *exporter, *friend;
-
-/* An exporter with a block, and an importer that has been let in before. */
-static void set_up(void)
-{
-    stage_open();
-    exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "malloc a %d s", SIZE);
-    stage_say(exporter, "fill a 3 s");
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
-    friend = stage_importer("friend");
-}
-
-static void serve_friend(void)
-{
-    stage_say(friend, "acquire i a l 0 s");
-    stage_say(friend, "check l 3 s");
-    stage_say(friend, "release l s");
-}
-
-static void tear_down(void)
-{
-    serve_friend();
-    stage_until(exporter, " importers=1 ", "info");
-    stage_close();
-}
-
-/* Talking ------------------------------------------------------------------------------------------------------------------------------ */
-
-static void say_bytes(int fd, const void *bytes, size_t len)
-{
-    ck_assert_int_eq(share_send(fd, bytes, len, -1), SHARE_DONE);
-}
-
-static enum share_io say(int fd, const struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    return share_send(fd, bytes, wire_encode(message, bytes), -1);
-}
-
-/* The next message. false: the connection was closed. */
-static bool hear(int fd, struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct pollfd readable = { .fd = fd, .events = POLLIN };
-    size_t len;
-    int passed = -1;
-    ck_assert_msg(poll(&readable, 1, 30000) == 1, "the exporter says nothing");
-    enum share_io io = share_receive(fd, bytes, sizeof bytes, &len, &passed);
-    if (passed >= 0)
-        close(passed);
-    if (io != SHARE_DONE)
-        return false;
-    ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
-    return true;
-}
-
-static bool is_closed(int fd)
-{
-    struct wire_message message;
-    bool closed = !hear(fd, &message);
-    close(fd);
-    return closed;
-}
-
-static const struct wire_message *hello(enum wire_role role)
-{
-    static struct wire_message message = { .type = WIRE_HELLO, .request = 1, .u.hello.name = "stranger" };
-    message.u.hello.role = (uint16_t)role;
-    return &message;
-}
-
-static int connect_as(enum wire_role role)
-{
-    struct wire_message message;
-    int fd = stage_connect();
-    ck_assert_int_eq(say(fd, hello(role)), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_WELCOME);
-    return fd;
-}
-
-/* The connection ends, and the exporter no longer counts it. */
-static void leave(int fd)
-{
-    struct wire_message message = { .type = WIRE_GOODBYE };
-    say(fd, &message);
-    while (hear(fd, &message))
-        continue;
-    close(fd);
-}
 
 /* What is not the protocol ------------------------------------------------------------------------------------------------------------- */
 
@@ -297,226 +200,6 @@ START_TEST(lease_that_is_released_twice_is_a_reason_to_be_cut_off)
 }
 END_TEST
 
-/* Too much ----------------------------------------------------------------------------------------------------------------------------- */
-
-START_TEST(flood_of_connections_stops_nobody_who_is_in)
-{
-    static int fds[FLOOD];
-    unsigned long long before = stage_number(stage_say(exporter, "counts"), "fds");
-    struct rlimit limit = { FLOOD + 100, FLOOD + 100 }, former;
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &former), 0);
-    if (former.rlim_cur < limit.rlim_cur)
-        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    for (int i = 0; i < FLOOD; i++) {
-        fds[i] = stage_connect();
-        if (i % 50 == 0)
-            serve_friend();
-    }
-    serve_friend();
-    for (int i = 0; i < FLOOD; i++)
-        close(fds[i]);
-    char wanted[32];
-    snprintf(wanted, sizeof wanted, " fds=%llu", before);
-    stage_until(exporter, wanted, "counts");
-    leave(connect_as(WIRE_ROLE_IMPORTER));
-}
-END_TEST
-
-START_TEST(connection_that_says_nothing_is_refused_where_there_are_too_many)
-{
-    int fds[40];
-    unsigned refused = 0;
-    for (unsigned i = 0; i < 40; i++)
-        fds[i] = stage_connect();
-    for (unsigned i = 0; i < 40; i++) {
-        struct wire_message message;
-        struct pollfd readable = { .fd = fds[i], .events = POLLIN };
-        if (poll(&readable, 1, i >= 8 ? 30000 : 0) == 1) {
-            ck_assert(hear(fds[i], &message));
-            ck_assert_uint_eq(message.type, WIRE_REFUSED);
-            ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
-            refused++;
-        }
-    }
-    ck_assert_uint_eq(refused, 32); /* of one process there may be 8 */
-    for (unsigned i = 0; i < 40; i++)
-        close(fds[i]);
-}
-END_TEST
-
-/* An observer may have more to say, but not at any time. */
-START_TEST(observer_that_asks_nothing_is_cut_off)
-{
-    uint64_t begun = weir__service_now();
-    ck_assert(is_closed(connect_as(WIRE_ROLE_OBSERVER)));
-    ck_assert_uint_ge(weir__service_now() - begun, UINT64_C(4900000000));
-}
-END_TEST
-
-START_TEST(observers_of_a_process_are_refused_where_there_are_too_many)
-{
-    struct wire_message message = { .type = WIRE_WELCOME };
-    int fds[100];
-    unsigned count = 0;
-    /* Of one process there may be 8; more are let in only while the first ones are cut off. */
-    while (message.type == WIRE_WELCOME) {
-        ck_assert_uint_lt(count, sizeof fds / sizeof fds[0]);
-        say(fds[count++] = stage_connect(), hello(WIRE_ROLE_OBSERVER));
-        ck_assert(hear(fds[count - 1], &message));
-    }
-    ck_assert_uint_gt(count, 8);
-    ck_assert_uint_eq(message.type, WIRE_REFUSED);
-    ck_assert_ptr_nonnull(strstr(message.u.refused.text, "8 connections"));
-    while (count)
-        close(fds[--count]);
-}
-END_TEST
-
-/* Asks and asks, and reads no answer, until the exporter has had enough of it. */
-START_TEST(client_that_asks_without_reading_is_cut_off)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        struct wire_message acquire = { .type = WIRE_ACQUIRE, .request = 2, .u.acquire.name = "nothing" };
-        struct pollfd writable = { .events = POLLOUT };
-        int fd = writable.fd = connect_as(WIRE_ROLE_IMPORTER);
-        enum share_io io;
-        while ((io = say(fd, &acquire)) == SHARE_DONE || io == SHARE_AGAIN)
-            if (poll(&writable, 1, 30000) != 1)
-                _exit(1);
-        _exit(0);
-    }
-    int status;
-    for (int i = 0; i < 20; i++)
-        serve_friend();
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
-}
-END_TEST
-
-START_TEST(reader_that_reads_no_message_stops_no_ring)
-{
-    struct wire_message message, subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
-    stage_say(exporter, "ring r %d 4 drop_oldest s", SIZE);
-    int fd = connect_as(WIRE_ROLE_IMPORTER);
-    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
-    stage_until(exporter, " readers=1", "readers r");
-    stage_say(friend, "reader i q r 1");
-    for (unsigned frame = 1; frame <= 100; frame++) {
-        char held[32];
-        snprintf(held, sizeof held, " leases=%u ", frame < 3 ? frame : 3); /* the stranger's, which are all that it may have */
-        stage_say(exporter, "take r slot %d 0 s", SIZE);
-        stage_say(exporter, "fill slot %u s", frame);
-        stage_say(exporter, "push r slot s");
-        stage_say(friend, "next q f 20000 s");
-        stage_say(friend, "check f %u s", frame);
-        stage_say(friend, "release f s");
-        stage_until(exporter, held, "info");
-    }
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
-    ck_assert_uint_eq(message.u.subscribed.leases, 3);
-    leave(fd);
-    stage_say(friend, "reader_close q");
-    stage_say(exporter, "ring_close r");
-}
-END_TEST
-
-/* Fills the stranger's socket with frames of ring r, which it does not read. */
-static int connect_and_clog(void)
-{
-    struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
-    stage_say(exporter, "ring r 4096 %d drop_oldest s", CLOG);
-    int fd = connect_as(WIRE_ROLE_IMPORTER);
-    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
-    stage_until(exporter, " readers=1", "readers r");
-    stage_say(exporter, "write r 1 %d 4096 s", CLOG - 1);
-    return fd;
-}
-
-START_TEST(block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found)
-{
-    struct wire_message message = { 0 }, acquire = { .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "b" };
-    stage_say(exporter, "malloc b %d s", SIZE);
-    stage_say(exporter, "publish b b s");
-    stage_say(exporter, "forget b");
-    int fd = connect_and_clog();
-    ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
-    serve_friend(); /* asks later, so the exporter has seen the stranger's question by now */
-    stage_say(exporter, "withdraw b");
-    while (message.request != acquire.request)
-        ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_REFUSED);
-    ck_assert_int_eq(message.u.refused.status, WEIR_NOT_FOUND);
-    leave(fd);
-    stage_say(exporter, "ring_close r");
-}
-END_TEST
-
-static void say_often(int fd, const struct wire_message *message, int times)
-{
-    for (int i = 0; i < times; i++)
-        ck_assert_int_eq(say(fd, message), SHARE_DONE);
-}
-
-START_TEST(farewell_is_heard_before_the_same_process_comes_again)
-{
-    struct wire_message message, unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
-    int fd = connect_as(WIRE_ROLE_IMPORTER);
-    stage_signal(exporter, SIGSTOP);
-    say_often(fd, &unmapped, 150);
-    ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
-    close(fd);
-    fd = stage_connect();
-    ck_assert_int_eq(say(fd, hello(WIRE_ROLE_IMPORTER)), SHARE_DONE);
-    stage_signal(exporter, SIGCONT);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_WELCOME);
-    leave(fd);
-}
-END_TEST
-
-/* It has said so much before, which the exporter has not read yet, that a frame for it fails before the farewell is read. */
-START_TEST(farewell_counts_although_a_frame_came_too_late_for_the_stranger)
-{
-    struct wire_message message, unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
-    struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
-    stage_say(exporter, "ring r 4096 4 drop_oldest s");
-    int fd = connect_as(WIRE_ROLE_IMPORTER);
-    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
-    stage_signal(exporter, SIGSTOP);
-    say_often(fd, &unmapped, 100);
-    ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
-    close(fd);
-    stage_tell(exporter, "write r 1 4 4096 s");
-    stage_signal(exporter, SIGCONT);
-    stage_hear(exporter);
-    stage_until(exporter, " importers=1 ", "info");
-    stage_say(exporter, "ring_close r");
-}
-END_TEST
-
-START_TEST(many_ask_at_once_and_all_are_answered)
-{
-    struct wire_message message, acquire = { .type = WIRE_ACQUIRE, .request = 1, .u.acquire.name = "a" };
-    int fd = connect_as(WIRE_ROLE_IMPORTER);
-    for (unsigned i = 0; i < 50; i++) {
-        acquire.request = i + 1;
-        ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
-    }
-    for (unsigned i = 0; i < 50; i++) {
-        ck_assert(hear(fd, &message));
-        ck_assert_int_eq(message.type, WIRE_LEASE);
-        ck_assert_uint_eq(message.request, i + 1);
-        ck_assert_uint_eq(message.u.lease.flags & WIRE_HAS_BLOCK, i == 0 ? WIRE_HAS_BLOCK : 0);
-    }
-    ck_assert_uint_eq(stage_number(stage_say(exporter, "info"), "leases"), 50);
-    leave(fd);
-}
-END_TEST
-
 /* Observers ---------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(observer_sees_who_holds_what_and_gets_no_pool)
@@ -593,7 +276,7 @@ static int status_for(uid_t user, gid_t group)
         snprintf(path, sizeof path, "%s/open", stage_directory());
         if (setgroups(1, &group) != 0 || setgid(STRANGER) != 0 || setuid(user) != 0)
             _exit(100);
-        weir_status connected = share_connect(path, 5000, NULL, &fd);
+        weir_status connected = connect_within(path, 5000, NULL, &fd);
         if (connected != WEIR_OK)
             _exit((int)connected);
         say(fd, hello(WIRE_ROLE_IMPORTER));
@@ -663,7 +346,7 @@ static pid_t crowd_around(uid_t user, unsigned count)
             fds[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
         for (bool is_told = false;; is_told = true) {
             for (unsigned i = 0; i < count; i++)
-                if (fds[i].fd < 0 && share_connect(path, 5000, NULL, &fds[i].fd) != WEIR_OK)
+                if (fds[i].fd < 0 && connect_within(path, 5000, NULL, &fds[i].fd) != WEIR_OK)
                     fds[i].fd = -1;
             if (!is_told && write(ready[1], &byte, 1) != 1)
                 _exit(101);
@@ -706,34 +389,19 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("strangers");
-    TCase *bytes = suite_case(suite, "bytes", 60);
-    tcase_add_checked_fixture(bytes, set_up, tear_down);
+    TCase *bytes = stranger_case(suite, "bytes");
     tcase_add_test(bytes, other_version_is_refused_with_the_remedy);
     tcase_add_test(bytes, other_magic_is_cut_off);
     tcase_add_test(bytes, message_is_cut_off_at_whatever_place_it_is_cut);
     tcase_add_test(bytes, message_that_is_longer_than_it_says_is_cut_off);
     tcase_add_test(bytes, length_beyond_all_limits_is_cut_off);
     tcase_add_test(bytes, descriptors_that_nobody_asked_for_are_closed);
-    TCase *turns = suite_case(suite, "turns", 60);
-    tcase_add_checked_fixture(turns, set_up, tear_down);
+    TCase *turns = stranger_case(suite, "turns");
     tcase_add_loop_test(turns, who_has_not_said_hello_is_cut_off, 0, sizeof out_of_turn / sizeof out_of_turn[0]);
     tcase_add_loop_test(turns, importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_its_death, 0,
                         sizeof not_an_importer_s / sizeof not_an_importer_s[0]);
     tcase_add_test(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
-    TCase *floods = suite_case(suite, "floods", 60);
-    tcase_add_checked_fixture(floods, set_up, tear_down);
-    tcase_add_test(floods, flood_of_connections_stops_nobody_who_is_in);
-    tcase_add_test(floods, connection_that_says_nothing_is_refused_where_there_are_too_many);
-    tcase_add_test(floods, observer_that_asks_nothing_is_cut_off);
-    tcase_add_test(floods, observers_of_a_process_are_refused_where_there_are_too_many);
-    tcase_add_test(floods, client_that_asks_without_reading_is_cut_off);
-    tcase_add_test(floods, reader_that_reads_no_message_stops_no_ring);
-    tcase_add_test(floods, many_ask_at_once_and_all_are_answered);
-    tcase_add_test(floods, block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found);
-    tcase_add_test(floods, farewell_is_heard_before_the_same_process_comes_again);
-    tcase_add_loop_test(floods, farewell_counts_although_a_frame_came_too_late_for_the_stranger, 0, 5);
-    TCase *observers = suite_case(suite, "observers", 60);
-    tcase_add_checked_fixture(observers, set_up, tear_down);
+    TCase *observers = stranger_case(suite, "observers");
     tcase_add_test(observers, observer_sees_who_holds_what_and_gets_no_pool);
     tcase_add_test(observers, observer_evicts);
     TCase *users = stage_case(suite, "users");

@@ -9,6 +9,14 @@
 
 static int fds_before;
 
+#undef _mark_point
+void suite_note_place(const char *file, int line)
+{
+    static __thread unsigned places;
+    if (places++ < 1000 || places % 1000 == 0)
+        _mark_point(file, line);
+}
+
 int suite_count_fds(void)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -59,6 +67,11 @@ int suite_run(Suite *suite)
     srunner_free(runner);
     /* Automake's TAP driver reads the results from the TAP lines; a non-zero status would count once more as an error. */
     return getenv("CK_TAP_LOG_FILE_NAME") ? EXIT_SUCCESS : failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+unsigned suite_rounds(unsigned daily, unsigned nightly)
+{
+    return getenv("WEIR_TEST_NIGHTLY") ? nightly : daily;
 }
 
 int suite_skip(const char *reason)

@@ -5,6 +5,11 @@
 
 #include <check.h>
 
+/* libcheck writes the place of every assertion into a file, to name it if the test is killed. Loops make millions of them: after the first
+   thousand of a thread, only each thousandth is written. */
+void suite_note_place(const char *file, int line);
+#define _mark_point suite_note_place
+
 /* A test case with the fd census around each of its tests (not on a real GPU, whose driver opens descriptors when it likes), and a time
    limit (seconds; 0: 30) after which a test is killed. */
 TCase *suite_case(Suite *suite, const char *name, double timeout_s);
@@ -14,6 +19,9 @@ int suite_run(Suite *suite);
 
 /* Ends the program as skipped, in TAP, with the reason. Returns main()'s exit status. */
 int suite_skip(const char *reason);
+
+/* How often a random test repeats itself: `nightly` times where $WEIR_TEST_NIGHTLY is set, else `daily` times. */
+unsigned suite_rounds(unsigned daily, unsigned nightly);
 
 /* The number of open file descriptors of this process. */
 int suite_count_fds(void);

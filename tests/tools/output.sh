@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Where the output goes: colours, the progress bar, and a stdout that does not take it.
+# Where the output goes: colours, and a stdout that does not take it.
 # shellcheck source=tests/tools/weir.sh
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 cd "$tap_dir" || exit 1
@@ -8,7 +8,7 @@ escape=$(printf '\033')
 
 check "piped_report_is_printed" exits 0 try --seconds=0.05
 check "piped_report_has_no_escape_codes" says_not "$out" "$escape"
-check "no_progress_bar_without_a_terminal" is_empty "$err"
+check "report_is_all_that_is_printed" is_empty "$err"
 check "colours_can_be_forced" exits 0 devices --color=always
 check "forced_colours_have_escape_codes" says "$out" "${escape}["
 check "colour_option_may_stand_before_the_subcommand" exits 0 --color=always devices
@@ -19,7 +19,7 @@ on_terminal() {
     TERM=xterm script -q -e -c "$1" "$out.typescript" >"$out" 2>&1 </dev/null
 }
 terminal_facts="terminal_gets_colours no_color_is_respected empty_no_color_is_none dumb_terminal_gets_no_colours
-    colours_can_be_forbidden terminal_gets_a_progress_bar dumb_terminal_gets_no_progress_bar redirected_stderr_gets_no_progress_bar"
+    colours_can_be_forbidden"
 if on_terminal true 2>/dev/null; then
     coloured() {
         on_terminal "$1" && says "$out" "${escape}[1m"
@@ -27,20 +27,11 @@ if on_terminal true 2>/dev/null; then
     plain() {
         on_terminal "$1" && says "$out" "Device 0" && says_not "$out" "$escape"
     }
-    bar() {
-        on_terminal "$1" && says "$out" "workload: "
-    }
-    no_bar() {
-        on_terminal "$1" && says "$out" "Result: " && says_not "$out" "workload: "
-    }
     check "terminal_gets_colours" coloured "'$weir' devices"
     check "no_color_is_respected" plain "NO_COLOR=1 '$weir' devices"
     check "empty_no_color_is_none" coloured "NO_COLOR= '$weir' devices"
     check "dumb_terminal_gets_no_colours" plain "TERM=dumb '$weir' devices"
     check "colours_can_be_forbidden" plain "'$weir' devices --color=never"
-    check "terminal_gets_a_progress_bar" bar "'$weir' try --seconds=0.1"
-    check "dumb_terminal_gets_no_progress_bar" no_bar "TERM=dumb '$weir' try --seconds=0.05"
-    check "redirected_stderr_gets_no_progress_bar" no_bar "'$weir' try --seconds=0.05 2>/dev/null"
 else
     for fact in $terminal_facts; do
         skip "$fact" "no script(1) that can make a terminal"

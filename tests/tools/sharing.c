@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/weir_internal.h"
+#include "lib/pool/weir_internal.h"
 
 enum { SLOTS = 3, SLOT_SIZE = 64 << 10, WEIGHTS_SIZE = 1 << 20, LEASES_MAX = 16, PATIENCE = 60000 /* milliseconds */ };
 #define HOUR UINT64_C(3600000000000)

@@ -20,8 +20,7 @@ check "report_says_that_it_is_the_simulator" says "$out" "This is the simulator"
 check "report_says_what_cuda_did_about_a_free_behind_a_kernel" says "$out" "step 'wait': served" \
     "CUDA served it by itself: it made the requesting stream wait"
 check "callback_that_frees_a_reserve_rescues" says "$out" "Weir had the application's" "(rung: callbacks)"
-check "report_has_pools_times_and_rescues" says "$out" "RESERVED" "GROWTHS" "P99" "RECOVERIES"
-check "report_has_a_column_for_each_rung" says "$out" "DEVICE  RECOVERIES  flush  wait  trim  callbacks  neighbours"
+check "report_has_the_figures_of_each_pool" says "$out" "POOL" "RESERVED" "HIGHEST" "MALLOCS" "FREES"
 
 policy alone.yaml <<'YAML'
 weir: 1
@@ -141,9 +140,8 @@ check_json "json_says_that_it_passed" 'd["passed"] and d["reasons"] == [] and d[
 check_json "json_figures_of_each_pool_add_up" \
     'all(p["live"] + p["cached"] + p["slack"] == p["used"] and p["used"] + p["idle"] == p["reserved"] for p in d["pools"])'
 check_json "json_counts_each_request_once" \
-    'sum(p["mallocs"] for p in d["pools"]) == d["workload"]["served"] == d["workload"]["malloc"]["count"] > 0'
+    'sum(p["mallocs"] for p in d["pools"]) == d["workload"]["served"] > 0'
 check_json "json_counts_each_free_once" 'd["workload"]["frees"] == d["workload"]["served"]'
-check_json "json_percentiles_rise" 'all(w["p50"] <= w["p90"] <= w["p99"] <= w["max"] for w in (d["workload"]["malloc"], d["workload"]["free"]))'
 check_json "json_has_the_rescues_of_each_step" \
     'all(s["rung"] == s["step"] for s in d["steps"] if s["outcome"] == "rescued") and sum(v["rescues"]["wait"] for v in d["devices"]) == sum(s["rung"] == "wait" for s in d["steps"])'
 check_json "json_verified_something" 'd["workload"]["verified"] > 0 and d["workload"]["corrupt"] == 0'

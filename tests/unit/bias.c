@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "lib/bias.h"
+#include "lib/base/bias.h"
 #include "tests/support/suite.h"
 
 #define VISITS 300

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Size classes: their bytes, how they are found, and how little they waste. */
-#include "lib/class.h"
+#include "lib/base/class.h"
 #include "tests/support/suite.h"
 
 #define FIRST_EIGHTHS 9 /* the first class above 4 KiB */

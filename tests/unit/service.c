@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/service.h"
+#include "lib/base/service.h"
 #include "tests/support/fail_malloc.h"
 #include "tests/support/suite.h"
 

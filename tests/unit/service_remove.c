@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/service.h"
+#include "lib/base/service.h"
 #include "tests/support/suite.h"
 
 /* A job that says when it has run, and removes another one if it is to. */

@@ -3,7 +3,7 @@
 #ifndef WEIR_TESTS_TOP_DATA_H
 #define WEIR_TESTS_TOP_DATA_H
 
-#include "tools/top_model.h"
+#include "tools/top/model.h"
 
 #define MIB (UINT64_C(1) << 20)
 

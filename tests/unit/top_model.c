@@ -8,10 +8,11 @@
 #include "tests/unit/top_data.h"
 
 static struct top_model model;
+static uint64_t now; /* one second further on with each look */
 
 static void open_model(void)
 {
-    model = (struct top_model)TOP_MODEL_INIT;
+    model = (struct top_model){0};
     top_data_clear();
 }
 
@@ -22,7 +23,8 @@ static void close_model(void)
 
 static void look(void)
 {
-    top_model_look(&model, top_data_look());
+    now += UINT64_C(1000000000);
+    top_model_look(&model, top_data_look(), now);
 }
 
 /* Two processes, of which the second has more. */
@@ -39,8 +41,8 @@ static void look_at_two(void)
 static void expect_order(int first, int second)
 {
     ck_assert_uint_eq(model.process_count, 2);
-    ck_assert_int_eq(model.processes[0].pid, first);
-    ck_assert_int_eq(model.processes[1].pid, second);
+    ck_assert_int_eq(model.processes[0].now.pid, first);
+    ck_assert_int_eq(model.processes[1].now.pid, second);
 }
 
 START_TEST(processes_are_ordered_by_what_they_reserve)
@@ -60,69 +62,84 @@ START_TEST(another_order_is_taken_at_once_and_kept)
 }
 END_TEST
 
-START_TEST(numbers_and_names_begin_with_the_smallest)
+START_TEST(process_numbers_begin_with_the_smallest)
 {
     look_at_two();
     top_model_sort(&model, TOP_BY_PID);
     expect_order(10, 20);
-    top_model_sort(&model, TOP_BY_NAME);
-    expect_order(20, 10);
 }
 END_TEST
 
-START_TEST(the_same_order_again_is_turned_round)
+START_TEST(pools_stand_as_told_in_any_order)
 {
     look_at_two();
-    top_model_sort(&model, TOP_BY_RESERVED);
-    expect_order(10, 20);
-    top_model_sort(&model, TOP_BY_RESERVED);
-    expect_order(20, 10);
-}
-END_TEST
-
-START_TEST(pools_of_a_process_are_ordered_too)
-{
-    look_at_two();
-    ck_assert_str_eq(model.processes[0].sorted[0]->now.name, "two");
-    top_model_sort(&model, TOP_BY_LIVE);
-    ck_assert_str_eq(model.processes[1].sorted[0]->now.name, "one");
-}
-END_TEST
-
-START_TEST(pools_stand_as_told_where_the_order_is_not_by_size)
-{
-    look_at_two();
-    top_model_sort(&model, TOP_BY_PID);
-    ck_assert_str_eq(model.processes[1].sorted[0]->now.name, "one");
+    for (enum top_sort sort = TOP_BY_RESERVED; sort < TOP_BY_PID; sort++) {
+        top_model_sort(&model, sort);
+        const struct top_process *large = &model.processes[model.processes[0].now.pid == 20 ? 0 : 1];
+        ck_assert_str_eq(large->now.pools[0].name, "one");
+        ck_assert_str_eq(large->now.pools[1].name, "two");
+    }
 }
 END_TEST
 
 START_TEST(sums_are_over_all_that_answer)
 {
     look_at_two();
-    ck_assert_uint_eq(model.sums.reserved, 448 * MIB);
-    ck_assert_uint_eq(model.sums.live, 72 * MIB);
+    ck_assert_uint_eq(model.devices[0].sums.reserved, 448 * MIB);
+    ck_assert_uint_eq(model.devices[0].sums.live, 72 * MIB);
+    ck_assert_uint_eq(model.devices[0].sums.idle, 376 * MIB);
     top_data_hang(&top_data_look()->items[1]);
     look();
-    ck_assert_uint_eq(model.sums.reserved, 64 * MIB);
+    ck_assert_uint_eq(model.devices[0].sums.reserved, 64 * MIB);
 }
 END_TEST
 
-START_TEST(deeds_are_summed_over_rungs_and_processes)
+/* One process with two private pools of one name, which served so many requests until now. */
+static void look_at_private(uint64_t first, uint64_t second)
 {
-    look_at_two();
-    for (int i = 0; i < 2; i++) {
-        process_device *device = top_data_look()->items[i].devices;
-        device->rescues[0] = 1;
-        device->rescues[WIRE_RUNGS - 1] = 2;
-        device->asks_received = 5;
-        device->bytes_given = 7;
+    top_data_clear();
+    struct process *process = top_data_process(10, "one", "a");
+    const uint64_t served[] = {first, second};
+    for (size_t i = 0; i < 2; i++) {
+        process_pool *pool = top_data_pool(process, "same", MIB, 0);
+        pool->flags = WIRE_POOL_PRIVATE;
+        pool->mallocs = served[i];
     }
     look();
-    ck_assert_uint_eq(model.processes[0].deeds[0].rescues, 3);
-    ck_assert_uint_eq(model.deeds.rescues, 6);
-    ck_assert_uint_eq(model.deeds.was_asked, 10);
-    ck_assert_uint_eq(model.deeds.gave, 14);
+}
+
+START_TEST(a_rate_is_what_was_served_since_the_look_before)
+{
+    look_at_private(100, 2000);
+    ck_assert(model.processes[0].rates[0] < 0 && model.processes[0].sums.rate == 0);
+    now += UINT64_C(1000000000); /* the next look comes two seconds later */
+    look_at_private(150, 2600);
+    ck_assert(model.processes[0].rates[0] == 25 && model.processes[0].rates[1] == 300);
+    ck_assert(model.processes[0].sums.rate == 325 && model.devices[0].sums.rate == 325);
+}
+END_TEST
+
+START_TEST(a_rate_is_not_known_after_a_silence_or_a_new_beginning)
+{
+    look_at_private(100, 2000);
+    look_at_private(50, 2001);
+    ck_assert(model.processes[0].rates[0] < 0 && model.processes[0].rates[1] == 1);
+    top_data_hang(&top_data_look()->items[0]);
+    look();
+    look_at_private(100, 2002);
+    ck_assert(model.processes[0].rates[0] < 0 && model.processes[0].rates[1] < 0);
+}
+END_TEST
+
+START_TEST(processes_are_ordered_by_what_they_serve)
+{
+    for (uint64_t served = 0; served < 2; served++) {
+        look_at_two();
+        top_data_look()->items[0].pools[0].mallocs = served;
+        look();
+    }
+    top_model_sort(&model, TOP_BY_RATE);
+    expect_order(10, 20);
 }
 END_TEST
 
@@ -143,8 +160,8 @@ START_TEST(devices_are_told_apart_by_uuid_though_each_is_the_process_s_first)
     ck_assert_uint_eq(model.device_count, 2);
     ck_assert_str_eq(model.devices[0].uuid, "GPU-a");
     ck_assert_uint_eq(model.devices[0].sums.reserved, 5 * MIB);
-    ck_assert_uint_eq(model.processes[0].sorted[0]->device, 0);
-    ck_assert_uint_eq(model.processes[1].sorted[0]->device, 1);
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_uint_eq(top_model_device(&model, &model.processes[i], &model.processes[i].now.pools[0]), i);
 }
 END_TEST
 
@@ -156,7 +173,7 @@ START_TEST(a_process_that_vanished_is_gone_once)
     look();
     expect_order(10, 20);
     ck_assert(model.processes[1].is_gone);
-    ck_assert_str_eq(model.processes[1].program, "large");
+    ck_assert_str_eq(model.processes[1].now.program, "large");
     look();
     ck_assert_uint_eq(model.process_count, 1);
 }
@@ -181,68 +198,8 @@ START_TEST(one_that_does_not_answer_says_why_and_stands_last)
     look();
     expect_order(10, 20);
     ck_assert(!model.processes[1].has_answered);
-    ck_assert_str_eq(model.processes[1].reason, "it hangs");
-    ck_assert_str_eq(model.processes[1].program, "large");
-}
-END_TEST
-
-START_TEST(one_that_answers_again_has_its_history)
-{
-    look_at_two();
-    top_data_hang(&top_data_look()->items[1]);
-    look();
-    look_at_two();
-    ck_assert_uint_eq(model.processes[0].sorted[0]->looks, 2);
-}
-END_TEST
-
-START_TEST(history_follows_a_pool_through_changes_of_order)
-{
-    for (uint64_t i = 1; i <= 3; i++) {
-        top_data_clear();
-        struct process *process = top_data_process(10, "one", "a");
-        top_data_pool(process, "rising", i * MIB, i);
-        top_data_pool(process, "falling", (4 - i) * MIB, 0);
-        look();
-    }
-    const struct top_pool *rising = model.processes[0].sorted[0];
-    ck_assert_str_eq(rising->now.name, "rising");
-    ck_assert_uint_eq(rising->looks, 3);
-    for (uint64_t i = 1; i <= 3; i++) {
-        ck_assert_uint_eq(rising->reserved[i - 1], i * MIB);
-        ck_assert_uint_eq(rising->live[i - 1], i);
-    }
-}
-END_TEST
-
-START_TEST(private_pools_of_one_name_keep_histories_of_their_own)
-{
-    for (uint64_t i = 1; i <= 2; i++) {
-        top_data_clear();
-        struct process *process = top_data_process(10, "one", "a");
-        for (uint64_t j = 1; j <= 2; j++)
-            top_data_pool(process, "same", j * 10 * MIB + i, 0)->flags = WIRE_POOL_PRIVATE;
-        look();
-    }
-    const struct top_pool *pools = model.processes[0].pools;
-    for (uint64_t j = 1; j <= 2; j++) {
-        ck_assert_uint_eq(pools[j - 1].reserved[0], j * 10 * MIB + 1);
-        ck_assert_uint_eq(pools[j - 1].reserved[1], j * 10 * MIB + 2);
-    }
-}
-END_TEST
-
-START_TEST(history_forgets_what_is_too_long_ago)
-{
-    top_data_pool(top_data_process(10, "one", "a"), "one", 0, 0);
-    for (uint64_t i = 0; i <= TOP_HISTORY; i++) {
-        top_data_look()->items[0].pools[0].reserved = i;
-        look();
-    }
-    const struct top_pool *pool = &model.processes[0].pools[0];
-    ck_assert_uint_eq(pool->looks, TOP_HISTORY + 1);
-    ck_assert_uint_eq(pool->reserved[0], TOP_HISTORY);
-    ck_assert_uint_eq(pool->reserved[1], 1);
+    ck_assert_str_eq(model.processes[1].now.reason, "it hangs");
+    ck_assert_str_eq(model.processes[1].now.program, "large");
 }
 END_TEST
 
@@ -250,7 +207,7 @@ START_TEST(names_from_outside_give_the_terminal_no_orders)
 {
     top_data_process(10, "a\033[2Jb\xc3\xa4", "a");
     look();
-    ck_assert_str_eq(model.processes[0].program, "a?[2Jb??");
+    ck_assert_str_eq(model.processes[0].now.program, "a?[2Jb??");
 }
 END_TEST
 
@@ -275,21 +232,17 @@ int main(void)
     tcase_add_checked_fixture(tcase, open_model, close_model);
     tcase_add_test(tcase, processes_are_ordered_by_what_they_reserve);
     tcase_add_test(tcase, another_order_is_taken_at_once_and_kept);
-    tcase_add_test(tcase, numbers_and_names_begin_with_the_smallest);
-    tcase_add_test(tcase, the_same_order_again_is_turned_round);
-    tcase_add_test(tcase, pools_of_a_process_are_ordered_too);
-    tcase_add_test(tcase, pools_stand_as_told_where_the_order_is_not_by_size);
+    tcase_add_test(tcase, process_numbers_begin_with_the_smallest);
+    tcase_add_test(tcase, pools_stand_as_told_in_any_order);
     tcase_add_test(tcase, sums_are_over_all_that_answer);
-    tcase_add_test(tcase, deeds_are_summed_over_rungs_and_processes);
+    tcase_add_test(tcase, a_rate_is_what_was_served_since_the_look_before);
+    tcase_add_test(tcase, a_rate_is_not_known_after_a_silence_or_a_new_beginning);
+    tcase_add_test(tcase, processes_are_ordered_by_what_they_serve);
     tcase_add_test(tcase, a_device_of_several_processes_is_one);
     tcase_add_test(tcase, devices_are_told_apart_by_uuid_though_each_is_the_process_s_first);
     tcase_add_test(tcase, a_process_that_vanished_is_gone_once);
     tcase_add_test(tcase, a_process_that_comes_back_is_gone_no_more);
     tcase_add_test(tcase, one_that_does_not_answer_says_why_and_stands_last);
-    tcase_add_test(tcase, one_that_answers_again_has_its_history);
-    tcase_add_test(tcase, history_follows_a_pool_through_changes_of_order);
-    tcase_add_test(tcase, private_pools_of_one_name_keep_histories_of_their_own);
-    tcase_add_test(tcase, history_forgets_what_is_too_long_ago);
     tcase_add_test(tcase, names_from_outside_give_the_terminal_no_orders);
     tcase_add_test(tcase, weirs_of_one_process_are_two);
     return suite_run(suite);

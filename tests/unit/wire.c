@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The messages of shared pools and control sockets as bytes: what doc/protocol.md says, both ways, and all that it does not allow. */
-#include "share/wire.h"
+#include "share/wire/wire.h"
 
 #include <stdlib.h>
 #include <string.h>

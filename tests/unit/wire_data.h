@@ -3,7 +3,7 @@
 #ifndef WEIR_TEST_WIRE_DATA_H
 #define WEIR_TEST_WIRE_DATA_H
 
-#include "share/wire.h"
+#include "share/wire/wire.h"
 
 struct wire_golden {
     struct wire_message message;

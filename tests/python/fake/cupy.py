@@ -48,5 +48,6 @@ cuda = SimpleNamespace(
     UnownedMemory=UnownedMemory,
     get_current_stream=lambda: stream,
     memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+    set_allocator=lambda allocator: None,
     runtime=SimpleNamespace(getDevice=lambda: device),
 )

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/cache.h"
+
+#include <string.h>
+
+#include "lib/alloc/fast.h"
+#include "lib/alloc/flush.h"
+#include "lib/alloc/grant.h"
+#include "lib/base/valid.h"
+#include "lib/pool/figures.h"
+#include "lib/pool/left.h"
+
+#define SURPLUS (UINT64_C(2) << 20) /* bytes granted that a cache may keep beyond what it holds */
+
+/* The bounds --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Takes a block of the class, of the first so many, that has gone longest without a new one; NULL: there is none. */
+static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
+{
+    struct weir__class_list *oldest = NULL;
+    for (unsigned i = 1; i <= classes && cache->bytes; i++) {
+        struct weir__class_list *class = &cache->classes[i];
+        if (class->first && (!oldest || class->stamp < oldest->stamp))
+            oldest = class;
+    }
+    struct weir__entry *entry = oldest ? oldest->first : NULL;
+    if (entry)
+        weir__cache_take(cache, entry, entry->class);
+    return entry;
+}
+
+/* Makes others give way until the entry fits; *victims gets them, a list by `next`. *refused is set if other streams have the room. false:
+   there is none. */
+static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims, bool *refused)
+{
+    struct weir__cache *cache = &stream->cache;
+    uint64_t bytes = weir__class_bytes[entry->class];
+    uint64_t limit = atomic_load_explicit(&stream->pool->cache.per_stream, memory_order_relaxed);
+    unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
+    if (bytes > limit)
+        return false;
+    while (cache->bytes + bytes > limit || (cache->bytes + bytes > cache->granted && !weir__grant_ask(stream->pool, cache, bytes, limit, refused))) {
+        struct weir__entry *oldest = take_oldest(cache, classes);
+        if (!oldest)
+            return false;
+        oldest->next = *victims;
+        *victims = oldest;
+    }
+    return true;
+}
+
+/* Serving and keeping ------------------------------------------------------------------------------------------------------------------ */
+
+/* Whether a call on the stream has to go to CUDA because the stream captures, or may. */
+static bool is_barred(const weir_stream *stream)
+{
+    return atomic_load_explicit(&stream->pool->cache.capture_check, memory_order_relaxed) && weir__stream_captures(stream);
+}
+
+static bool is_meant(const weir_stream *stream, const uint64_t *id, const weir_pool *pool)
+{
+    return weir__cache_state(&stream->cache) != WEIR__CACHE_SHUT && (!id || *id == stream->id) && (!pool || pool == stream->pool);
+}
+
+static void count_live(weir_stream *stream, int64_t bytes)
+{
+    struct weir__cache *cache = &stream->cache;
+    cache->live += bytes;
+    if (weir__cache_is_far(stream->pool, cache->live)) {
+        weir__pool_count_live(stream->pool, cache->live);
+        cache->live = 0;
+    }
+}
+
+static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr)
+{
+    struct weir__cache *cache = &stream->cache;
+    struct weir__entry *entry = cache->classes[class].first;
+    if (!entry) {
+        weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
+        return WEIR__CACHE_MISS;
+    }
+    if (ask && is_barred(stream))
+        return WEIR__CACHE_MISS;
+    weir__cache_take(cache, entry, class);
+    cache->hits++;
+    count_live(stream, (int64_t)size);
+    entry->size = size;
+    *ptr = entry->ptr;
+    atomic_store_explicit(&entry->live, true, memory_order_release);
+    return WEIR__CACHE_DONE;
+}
+
+enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
+                                          void **ptr)
+{
+    weir__bias_lock(&stream->cache.lock);
+    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, !id, class, size, ptr) : WEIR__CACHE_CLOSED;
+    weir__bias_unlock(&stream->cache.lock);
+    return answer;
+}
+
+static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
+                                    bool *refused)
+{
+    struct weir__cache *cache = &stream->cache;
+    if (entry->pool != stream->pool || !weir__pool_caches(entry->pool, entry->class) || (ask && is_barred(stream)) ||
+        !make_room(stream, entry, victims, refused))
+        return WEIR__CACHE_MISS;
+    count_live(stream, -(int64_t)entry->size);
+    atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
+    weir__cache_put(cache, entry, entry->class);
+    *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
+    if (*wake)
+        weir__cache_set_state(cache, WEIR__CACHE_OPEN);
+    return WEIR__CACHE_DONE;
+}
+
+enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry)
+{
+    struct weir__entry *victims = NULL;
+    bool wake = false, refused = false;
+    weir__bias_lock(&stream->cache.lock);
+    weir_pool *pool = stream->pool;
+    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, !id, entry, &victims, &wake, &refused) : WEIR__CACHE_CLOSED;
+    stream->cache.calls += victims != NULL;
+    weir__bias_unlock(&stream->cache.lock);
+    if (wake)
+        weir__keeper_wake(stream->w);
+    if (victims)
+        weir__flush_victims(stream, victims);
+    if (refused)
+        weir__grant_refused(pool, stream);
+    return answer;
+}
+
+#ifdef WEIR_DEBUG
+bool weir__cache_is_valid(const weir_stream *stream)
+{
+    const struct weir__cache *cache = &stream->cache;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < WEIR__CLASS_COUNT; i++) {
+        uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+        for (const struct weir__entry *entry = cache->classes[i].first; entry; entry = entry->next) {
+            if (i == 0 || entry->class != i || entry->pool != stream->pool || atomic_load(&entry->live) ||
+                atomic_load(&entry->guard) != &cache->lock || entry->stamp >= stamp)
+                return false;
+            stamp = entry->stamp;
+            bytes += weir__class_bytes[i];
+        }
+    }
+    return bytes == cache->bytes && cache->granted >= bytes;
+}
+#endif
+
+/* Emptying, opening, closing ----------------------------------------------------------------------------------------------------------- */
+
+/* Cuts a list where the stamps fall below `before`, as they do towards its end. Returns the part that is cut off. */
+static struct weir__entry *cut(struct weir__entry **first, uint64_t before, uint64_t *bytes)
+{
+    while (*first && (*first)->stamp >= before)
+        first = &(*first)->next;
+    struct weir__entry *rest = *first;
+    *first = NULL;
+    for (const struct weir__entry *entry = rest; entry; entry = entry->next)
+        *bytes += weir__class_bytes[entry->class];
+    return rest;
+}
+
+struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask)
+{
+    struct weir__cache *cache = &stream->cache;
+    struct weir__entry *drained = NULL, **end = &drained;
+    weir__bias_visit(&cache->lock);
+    bool may = cache->bytes && !(ask && is_barred(stream));
+    for (unsigned i = 1; i < WEIR__CLASS_COUNT && may; i++) {
+        uint64_t bytes = 0;
+        *end = cut(&cache->classes[i].first, before, &bytes);
+        cache->bytes -= bytes;
+        while (*end)
+            end = &(*end)->next;
+    }
+    weir__grant_return(stream->pool, cache, cache->bytes);
+    WEIR__MUST(weir__cache_is_valid(stream));
+    weir__bias_unlock(&cache->lock);
+    return drained;
+}
+
+enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
+                                             uint64_t *released)
+{
+    struct weir__cache *cache = &stream->cache;
+    *entries = NULL;
+    weir__bias_visit(&cache->lock);
+    bool may = weir__cache_state(cache) != WEIR__CACHE_SHUT && !is_barred(stream);
+    uint64_t granted = cache->granted, keep = cache->bytes > bytes ? cache->bytes - bytes : 0;
+    unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
+    for (; may && blocks && cache->bytes > keep; blocks--) {
+        struct weir__entry *oldest = take_oldest(cache, classes);
+        if (!oldest)
+            break;
+        oldest->next = *entries;
+        *entries = oldest;
+    }
+    if (may)
+        weir__grant_return(stream->pool, cache, cache->bytes);
+    *released = granted - cache->granted;
+    WEIR__MUST(weir__cache_is_valid(stream));
+    weir__bias_unlock(&cache->lock);
+    return may ? WEIR__CACHE_DONE : WEIR__CACHE_CLOSED;
+}
+
+bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
+{
+    weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
+    if (!guard)
+        return false;
+    struct weir__cache *cache = (struct weir__cache *)((char *)guard - offsetof(struct weir__cache, lock));
+    weir__bias_visit(guard);
+    bool is_dead = atomic_load_explicit(&entry->guard, memory_order_relaxed) == guard &&
+                   atomic_load_explicit(&entry->ptr, memory_order_relaxed) == ptr && !atomic_load(&entry->live);
+    struct weir__entry **link = is_dead ? &cache->classes[entry->class].first : NULL;
+    while (link && *link && *link != entry)
+        link = &(*link)->next;
+    bool found = link && *link;
+    if (found) {
+        *link = entry->next;
+        cache->bytes -= weir__class_bytes[entry->class];
+    }
+    weir__bias_unlock(guard);
+    return found;
+}
+
+bool weir__cache_holds(weir_stream *stream)
+{
+    weir__bias_visit(&stream->cache.lock);
+    bool holds = stream->cache.bytes || stream->cache.granted;
+    weir__bias_unlock(&stream->cache.lock);
+    return holds;
+}
+
+void weir__cache_init(struct weir__cache *cache)
+{
+    *cache = (struct weir__cache){ .state = WEIR__CACHE_SHUT };
+    weir__bias_init(&cache->lock);
+    weir__bias_bar(&cache->lock, true);
+}
+
+void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__bias_visit(&cache->lock);
+    WEIR__MUST(cache->bytes == 0 && cache->granted == 0 && cache->calls == 0);
+    stream->id = id;
+    stream->pool = pool;
+    cache->hits = 0;
+    atomic_store_explicit(&cache->keeps, 0, memory_order_relaxed);
+    memset(cache->marks, 0, sizeof cache->marks);
+    cache->marked = 0;
+    cache->live = 0;
+    weir__cache_set_state(cache, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
+    weir__bias_unlock(&cache->lock);
+}
+
+void weir__cache_close(weir_stream *stream)
+{
+    weir__bias_visit(&stream->cache.lock);
+    weir__cache_set_state(&stream->cache, WEIR__CACHE_SHUT);
+    WEIR__MUST(weir__cache_is_valid(stream));
+    weir__bias_unlock(&stream->cache.lock);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cache.h - freed blocks of one opened stream, kept to be served again on that stream without calling CUDA.
+ *
+ * Owned by its stream. A block that was freed on the stream may be used again by work behind that point of the stream, so no event and no
+ * wait is needed. It holds blocks of the stream's own pool only, a list for each size class: the last block to come is the first to go.
+ * Where there is no room, the class that has gone longest without a new block gives one up.
+ *
+ * `lock` guards everything here and is a leaf. It is biased to the thread that uses the stream (bias.h), and only while the cache is
+ * open; who looks at the cache for another reason, such as the keeper, is a visitor. It is not held over CUDA calls, with one exception:
+ * whether the stream captures is asked under it, so that the stream can be neither closed nor destroyed between the question and what
+ * follows from it.
+ */
+#ifndef WEIR_LIB_CACHE_H
+#define WEIR_LIB_CACHE_H
+
+#include "lib/base/class.h"
+#include "lib/pool/weir_internal.h"
+
+enum weir__cache_state {
+    WEIR__CACHE_OPEN,
+    WEIR__CACHE_UNSEEN, /* open, but the first block to come is to wake the keeper */
+    WEIR__CACHE_SHUT,   /* the stream is closed */
+};
+
+struct weir__cache {
+    weir__bias lock; /* what follows shares a cache line with its spin lock, as far as `keeps` */
+    _Atomic unsigned char state; /* enum weir__cache_state. Changed under lock */
+    uint64_t bytes;
+    uint64_t granted;      /* the stream's part of the pool's cache.per_device; at least `bytes` */
+    int64_t live;          /* bytes handed out less bytes taken back that the pool does not know of yet */
+    uint64_t hits;         /* requests served */
+    _Atomic uint64_t keeps; /* frees that entered; the stamp of the next. Changed under lock */
+    unsigned calls;        /* in progress, that use the stream's handle beyond the lock; see weir__stream_enter() */
+    uint64_t marks[WEIR__KEEPER_LOOKS]; /* the keeper's: `keeps` at its last looks, the latest first */
+    uint64_t marked;                   /* when it last looked */
+    struct weir__class_list {
+        struct weir__entry *first;
+        uint64_t stamp; /* of the last that came */
+    } classes[WEIR__CLASS_COUNT];
+} WEIR__BIAS_ALIGNED;
+
+enum weir__cache_answer {
+    WEIR__CACHE_DONE,
+    WEIR__CACHE_MISS,   /* nothing of that class, no room, a block of another pool, a capture: CUDA has to do it */
+    WEIR__CACHE_CLOSED, /* not the stream that was meant: closed, another one by now, or with another pool */
+};
+
+/*
+ * Serves a request of that class from the stream's cache. id: the stream that was meant, since one that weir__stream_find() found may be
+ * closed, and another one in its place, at any moment; that it does not capture was asked there. NULL: it is this stream, which is asked.
+ * pool: the one that must serve; NULL: whichever the stream has.
+ */
+enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
+                                          void **ptr);
+
+/* Puts a claimed block into the stream's cache. Blocks that have to make room for it are given to CUDA before it returns. */
+enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry);
+
+/*
+ * Takes out all blocks whose stamp is below `before` (UINT64_MAX: all): a list by `next`. ask: takes nothing while the stream captures, since
+ * it could not take the frees.
+ */
+struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
+
+/*
+ * Takes out so many bytes of an idle stream, `blocks` at most, and gives back all that was granted beyond what is left. *entries: a list by
+ * `next`, or NULL. WEIR__CACHE_CLOSED: nothing was done, since the stream is closed, or captures.
+ */
+enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
+                                             uint64_t *released);
+
+/* CUDA has given the address again, although the entry, of a block that was freed, is in a cache: the program has freed it with
+   cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */
+bool weir__cache_forget(struct weir__entry *entry, const void *ptr);
+
+/* Called with the cache's lock, at any time: its lists have as many bytes as it says, of blocks of its own pool that no user has, the later
+   ones first; and it was granted as much. */
+bool weir__cache_is_valid(const weir_stream *stream);
+
+/* Whether there is anything in it, or granted to it. */
+bool weir__cache_holds(weir_stream *stream);
+
+/* A new cache is closed. */
+void weir__cache_init(struct weir__cache *cache);
+/* Gives a closed stream its id and its pool, and opens its cache, all at one moment, since late calls for its former self may come. */
+void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool);
+/* Nothing is served and nothing enters from now on. */
+void weir__cache_close(weir_stream *stream);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fast.h - the ordinary case of a cached call: a request that the cache of an opened stream can serve, and a free that it has room for.
+ *
+ * Inline, and without a call of its own, since each instruction counts: a pair takes 150, none of them locked if the cache's lock is biased
+ * to the thread. Anything out of the ordinary (a lock that is taken, a capture, a cache that is empty, full or closed) changes nothing and
+ * is left to the functions of cache.h, which do the same with everything looked at.
+ */
+#ifndef WEIR_LIB_FAST_H
+#define WEIR_LIB_FAST_H
+
+#include "lib/alloc/stream.h"
+
+#define WEIR__INLINE static inline __attribute__((always_inline)) /* a compiler alone would share code between the kinds */
+
+/* Called with the cache's lock, as is weir__cache_take(). */
+WEIR__INLINE void weir__cache_put(struct weir__cache *cache, struct weir__entry *entry, size_t class)
+{
+    struct weir__class_list *list = &cache->classes[class];
+    entry->next = list->first;
+    uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    entry->stamp = list->stamp = stamp;
+    atomic_store_explicit(&cache->keeps, stamp + 1, memory_order_relaxed);
+    list->first = entry;
+    cache->bytes += weir__class_bytes[class];
+}
+
+/* Takes the first block of the class. */
+WEIR__INLINE void weir__cache_take(struct weir__cache *cache, struct weir__entry *entry, size_t class)
+{
+    cache->classes[class].first = entry->next;
+    cache->bytes -= weir__class_bytes[class];
+}
+
+/* Whether a stream's bytes in users' hands are too far away from what the pool knows of. */
+static inline bool weir__cache_is_far(const weir_pool *pool, int64_t live)
+{
+    uint64_t step = atomic_load_explicit(&pool->cache.live_step, memory_order_relaxed);
+    return (uint64_t)live + step > 2 * step;
+}
+
+static inline enum weir__cache_state weir__cache_state(const struct weir__cache *cache)
+{
+    return atomic_load_explicit(&cache->state, memory_order_relaxed);
+}
+
+/* Called with the cache's lock. The lock is biased only while the cache is open, so who enters by the bias need not look at the state; so
+   only a visitor changes it from that. */
+static inline void weir__cache_set_state(struct weir__cache *cache, enum weir__cache_state state)
+{
+    atomic_store(&cache->state, state);
+    weir__bias_bar(&cache->lock, state != WEIR__CACHE_OPEN);
+}
+
+/* Both functions come in kinds, by constants: for pools that ask whether a stream captures (check), and for those that need not; and by the
+   way in which they take the lock. */
+
+static inline unsigned weir__fast_classes(const weir_pool *pool, bool check)
+{
+    return atomic_load_explicit(check ? &pool->cache.classes : &pool->cache.plain_classes, memory_order_relaxed);
+}
+
+/* Serves a request. false: nothing was done. */
+WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t size, void **ptr, bool check,
+                               enum weir__bias_way way)
+{
+    struct weir__cache *cache = &stream->cache;
+    const weir_pool *pool = stream->pool;
+    if (class > weir__fast_classes(pool, check) || !weir__bias_take(&cache->lock, way))
+        return false;
+    struct weir__entry *entry = cache->classes[class].first;
+    int64_t live = cache->live + (int64_t)size;
+    bool is_plain = entry && (way == WEIR__BIAS_HOME || weir__cache_state(cache) == WEIR__CACHE_OPEN) && !weir__cache_is_far(pool, live) &&
+                    !(check && weir__stream_captures(stream));
+    if (is_plain) {
+        weir__cache_take(cache, entry, class);
+        cache->hits++;
+        cache->live = live;
+        entry->size = size;
+        *ptr = entry->ptr;
+        atomic_store_explicit(&entry->live, true, memory_order_release);
+    }
+    weir__bias_drop(&cache->lock, way);
+    return is_plain;
+}
+
+/* Called with the lock. Whether the entry is the block at ptr, and is in the cache now. */
+WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entry, const void *ptr, bool check, enum weir__bias_way way)
+{
+    struct weir__cache *cache = &stream->cache;
+    const weir_pool *pool = stream->pool;
+    if (!weir__entry_is(entry, ptr, &cache->lock) || entry->pool != pool ||
+        (way != WEIR__BIAS_HOME && weir__cache_state(cache) != WEIR__CACHE_OPEN))
+        return false;
+    size_t class = entry->class;
+    int64_t live = cache->live - (int64_t)entry->size;
+    /* A reload may have switched the cache off, and have emptied it for good, before the lock was taken. */
+    if (class > weir__fast_classes(pool, check) || cache->bytes + weir__class_bytes[class] > cache->granted ||
+        weir__cache_is_far(pool, live) || (check && weir__stream_captures(stream)))
+        return false;
+    atomic_store_explicit(&entry->live, false, memory_order_relaxed);
+    cache->live = live;
+    weir__cache_put(cache, entry, class);
+    return true;
+}
+
+/* Takes the block at ptr from its user and puts it into the stream's cache, if it was served on this stream. false: nothing was done. */
+WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check, enum weir__bias_way way)
+{
+    weir__bias *lock = &stream->cache.lock;
+    if (!weir__fast_classes(stream->pool, check))
+        return false;
+    /* By the bias it costs less to take the lock than to look whether it is of use. */
+    if (way == WEIR__BIAS_HOME && !weir__bias_take(lock, way))
+        return false;
+    struct weir__entry *entry = weir__blocks_look(&stream->w->blocks, ptr);
+    if (way != WEIR__BIAS_HOME &&
+        (!entry || !atomic_load_explicit(&entry->guard, memory_order_relaxed) || !weir__bias_take(lock, way)))
+        return false;
+    bool is_kept = entry && weir__fast_enter(stream, entry, ptr, check, way);
+    weir__bias_drop(lock, way);
+    return is_kept;
+}
+
+#endif

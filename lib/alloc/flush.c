@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/flush.h"
+
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/waits.h"
+#include "lib/pool/figures.h"
+#include "lib/pool/left.h"
+#include "lib/pool/retired.h"
+
+#define BATCH 64                         /* streams that are pinned at a time */
+#define SETTLE (UINT64_C(1000) * 1000)   /* nanoseconds that idle streams may take to come to their last frees */
+
+/* Giving back -------------------------------------------------------------------------------------------------------------------------- */
+
+uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct weir__entry *entries)
+{
+    weir *w = device->w;
+    uint64_t bytes = 0;
+    int former = weir__current_begin(w->gpu, device->index, handle);
+    while (entries) {
+        struct weir__block block;
+        struct weir__entry *entry = entries;
+        entries = entry->next;
+        /* CUDA may give the address to another thread as soon as it has it. */
+        weir__blocks_remove(&w->blocks, entry, false, &block);
+        int code = w->gpu->free_async(block.ptr, handle);
+        if (code == GPU_SUCCESS) {
+            bytes += weir__class_given(block.class, block.size);
+            if (block.pool->kind.is_exportable)
+                weir__retired_note(block.pool->native.retired, w->gpu, device->index, handle);
+            weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
+            weir__pool_left(block.pool);
+            weir__pool_release(block.pool);
+            continue;
+        }
+        w->gpu->forget_error(code);
+        if (!weir__orphans_add(device, &block, WEIR__REACH_DEVICE))
+            weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
+    }
+    weir__current_end(w->gpu, former);
+    return bytes;
+}
+
+void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
+{
+    enum gpu_capture_mode mode = weir__plain_begin(stream->w);
+    weir__flush_taken(stream, victims);
+    weir__plain_end(stream->w, mode);
+    weir__stream_leave(stream);
+}
+
+static void begin_flush(struct weir__device *device)
+{
+    atomic_fetch_add(&device->flushing, 1);
+}
+
+static void end_flush(struct weir__device *device, bool any)
+{
+    if (any)
+        atomic_fetch_add(&device->flushes, 1);
+    atomic_fetch_sub(&device->flushing, 1);
+}
+
+uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
+{
+    begin_flush(stream->device);
+    uint64_t bytes = weir__flush_list(stream->device, stream->handle, entries);
+    atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
+    end_flush(stream->device, true);
+    return bytes;
+}
+
+uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
+{
+    if (!weir__cache_holds(stream))
+        return 0;
+    begin_flush(stream->device);
+    struct weir__entry *entries = weir__cache_drain(stream, before, true);
+    uint64_t bytes = entries ? weir__flush_taken(stream, entries) : 0;
+    end_flush(stream->device, false);
+    return bytes;
+}
+
+void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)
+{
+    struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);
+    if (entries)
+        weir__orphans_add_list(stream->device, entries, reach);
+}
+
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled, uint64_t deadline)
+{
+    const struct gpu *gpu = device->w->gpu;
+    weir_stream *streams[BATCH];
+    struct weir__wait behind[WEIR__WAITS_STREAMS];
+    uint64_t below = UINT64_MAX, total = 0, soon = deadline;
+    size_t count, begun = 0;
+    bool is_late = false;
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            uint64_t now = gpu->now();
+            is_late = is_late || now > deadline;
+            uint64_t bytes = !is_late && (!pool || streams[i]->pool == pool) ? weir__flush_stream(streams[i], UINT64_MAX) : 0;
+            if (bytes && settled && begun < WEIR__WAITS_STREAMS)
+                begun += weir__wait_begin(streams[i], &behind[begun]);
+            weir__stream_unpin(streams[i]);
+            total += bytes;
+        }
+    if (begun)
+        soon = gpu->now() + SETTLE;
+    weir__waits_finish(device, behind, begun, soon < deadline ? soon : deadline);
+    return total;
+}
+
+weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, uint64_t *released)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!pool)
+        return weir__fail(error, WEIR_INVALID, "weir_pool_trim: pool must not be NULL");
+    uint64_t gone = 0;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
+    weir__orphans_free(pool->device, WEIR__NO_DEADLINE);
+    weir__relaxed_end(pool->w->gpu, mode);
+    int code = weir__pool_trim(pool, keep, &gone);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, pool->w->gpu, code, "trim of pool '%s' on device %d", pool->name, pool->device->index);
+    if (released)
+        *released = gone;
+    return WEIR_OK;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/free.h"
+
+#include "lib/alloc/fast.h"
+#include "lib/alloc/orphans.h"
+#include "lib/pool/figures.h"
+#include "lib/pool/left.h"
+#include "lib/pool/retired.h"
+
+/* Gives a block to CUDA, on a stream of that device. A pool is not destroyed before its frees are complete, of which CUDA's figures do not
+   tell where the pool is exportable. */
+int weir__return_block(weir_pool *pool, void *ptr, int device, gpu_stream stream)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    int code = gpu->free_async(ptr, stream);
+    if (code == GPU_SUCCESS && pool->kind.is_exportable) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        weir__retired_note(pool->native.retired, gpu, device, stream);
+        weir__relaxed_end(gpu, mode);
+    }
+    return code;
+}
+
+void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    struct weir__device *device = pool->device;
+    if (bytes < WEIR__PENDING_SMALLEST)
+        return;
+    if (opened && opened->device == device) {
+        atomic_fetch_add_explicit(&opened->freed, bytes, memory_order_relaxed);
+        return;
+    }
+    if (!weir__pending_is_due(&device->pending, stream, bytes))
+        return;
+    weir_stream *found = opened ? NULL : weir__stream_pin(device, stream);
+    if (found) {
+        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, stream), memory_order_relaxed);
+        weir__stream_unpin(found);
+    } else {
+        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
+    }
+}
+
+void weir__return_unknown(weir_pool *pool, void *block, gpu_stream stream)
+{
+    for (int tries = 0, code = GPU_UNKNOWN; tries < 2 && code != GPU_SUCCESS; tries++) {
+        code = weir__return_block(pool, block, pool->device->index, stream);
+        pool->w->gpu->forget_error(code);
+    }
+}
+
+/* Makes a block live again whose free failed. */
+static void put_back(weir *w, const struct weir__block *block)
+{
+    if (!weir__blocks_put_back(&w->blocks, block, true))
+        weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block->ptr);
+}
+
+static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_stream stream, int code)
+{
+    const struct gpu *gpu = w->gpu;
+    enum gpu_capture_status capture;
+    weir_error *error = weir__last_error_reset();
+    gpu->forget_error(code);
+    if (gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE)
+        return weir__fail(error, WEIR_CAPTURING,
+                          "the block %p is older than the capture of this stream, so the graph cannot free it: free it after the capture, or "
+                          "on another stream",
+                          block->ptr);
+    return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
+}
+
+/* Hands a block that was taken from its user to CUDA. */
+static weir_status free_block(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
+{
+    const struct gpu *gpu = w->gpu;
+    weir_pool *pool = block->pool;
+    weir_status status = WEIR_OK;
+    /* Where a fixed handle means which device's stream. */
+    int device = opened ? opened->device->index : pool->device->index;
+    int former = weir__current_begin(gpu, device, stream);
+    enum gpu_capture_mode mode = weir__plain_begin(w);
+    int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(pool, block->ptr, device, stream);
+    if (code == GPU_SUCCESS) {
+        weir__pool_count_free(block);
+        if (!block->graph) {
+            weir__note_free(pool, block->size, stream, opened);
+            weir__pool_left(pool);
+        }
+    } else {
+        status = refuse_free(w, block, stream, code);
+        put_back(w, block);
+    }
+    weir__plain_end(w, mode);
+    weir__current_end(gpu, former);
+    if (status == WEIR_OK)
+        weir__pool_release(pool);
+    return status;
+}
+
+static weir_status give_back(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
+{
+    if (!opened)
+        return free_block(w, block, stream, NULL);
+    if (!weir__stream_enter(opened)) {
+        put_back(w, block);
+        return weir__stream_closed(weir__last_error_reset(), "weir_stream_free");
+    }
+    weir_status status = free_block(w, block, stream, opened);
+    weir__stream_leave(opened);
+    return status;
+}
+
+/* The stream that a block is freed on, as the raw handle says it: whether its cache took the claimed entry. */
+static bool keep_raw(struct weir__entry *entry, gpu_stream stream)
+{
+    uint64_t id;
+    weir_stream *opened = weir__stream_find(entry->pool->device, stream, &id);
+    return opened && weir__cache_keep(opened, &id, entry) == WEIR__CACHE_DONE;
+}
+
+weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
+{
+    struct weir__block block;
+    struct weir__entry *claimed;
+    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed);
+    if (taken == WEIR__TAKE_NONE)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_A_BLOCK,
+                          "%p is not a live block: it is freed already, points into a block, or comes from elsewhere", ptr);
+    if (taken == WEIR__TAKE_LENT)
+        return weir__fail(weir__last_error_reset(), WEIR_BUSY,
+                          "the block %p is published, and its export frees it once nobody uses it: withdraw it with "
+                          "weir_export_withdraw(), or close its ring", ptr);
+    if (claimed) {
+        if (opened ? weir__cache_keep(opened, NULL, claimed) == WEIR__CACHE_DONE : keep_raw(claimed, stream))
+            return WEIR_OK;
+        weir__blocks_remove(&w->blocks, claimed, true, &block);
+    }
+    return give_back(w, &block, stream, opened);
+}
+
+weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!ptr)
+        return WEIR_OK;
+    if (!w)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
+    return weir__give_back(w, ptr, stream, NULL);
+}
+
+weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
+{
+    struct weir__block block;
+    struct weir__entry *claimed;
+    enum weir__take taken = weir__blocks_take(&w->blocks, ptr, &block, &claimed);
+    if (taken == WEIR__TAKE_NONE)
+        return weir__fail(error, WEIR_NOT_A_BLOCK, "%p is not a live block", ptr);
+    if (taken == WEIR__TAKE_LENT)
+        return weir__fail(error, WEIR_BUSY, "the block %p is published", ptr);
+    if (claimed)
+        weir__blocks_remove(&w->blocks, claimed, true, &block);
+    if (block.graph) {
+        put_back(w, &block);
+        return weir__fail(error, WEIR_INVALID, "the block %p belongs to a graph", ptr);
+    }
+    /* What is live no more is spare before it can be freed. */
+    weir__pool_count_live(block.pool, -(int64_t)block.size);
+    if (weir__orphans_add(block.pool->device, &block, WEIR__REACH_PROCESS))
+        return WEIR_OK;
+    weir__pool_count_live(block.pool, (int64_t)block.size);
+    put_back(w, &block);
+    return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep the block %p", ptr);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * free.h - the path of a free, behind the argument checks of the public functions: from its user to a cache, or to CUDA. No Weir lock is held
+ * on it.
+ */
+#ifndef WEIR_LIB_FREE_H
+#define WEIR_LIB_FREE_H
+
+#include "lib/alloc/stream.h"
+
+/* Takes a block from its user, and gives it to the cache of the stream, or to CUDA; opened: the weir_stream, if the caller has it. */
+weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
+
+/*
+ * Takes a live block from its user, who can name no stream that could take its free: that stream may be gone, or its work is in a graph that
+ * is launched on any. It becomes an orphan (orphans.h), which a trim or the ladder frees once all present work of the process is done, on
+ * whichever device.
+ * WEIR_NOT_A_BLOCK, WEIR_BUSY (published), WEIR_INVALID (a graph's own), WEIR_NO_HOST_MEMORY. The block stays its user's then.
+ */
+weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error);
+
+/* Gives a block to CUDA, on a stream of that device, and leaves word where CUDA's figures will not tell that it is complete. Returns CUDA's
+   code. */
+int weir__return_block(weir_pool *pool, void *ptr, int device, gpu_stream stream);
+/* The same of a block that nobody knows of. If CUDA refuses twice, it is lost. */
+void weir__return_unknown(weir_pool *pool, void *block, gpu_stream stream);
+
+/* Leaves word of a free that recovery may have to wait for. opened: the stream, if the caller has it. */
+void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_stream *opened);
+
+#endif

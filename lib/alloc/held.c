@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/held.h"
+
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/stream.h"
+#include "lib/base/class.h"
+#include "lib/base/valid.h"
+#include "lib/pool/retired.h"
+
+struct cached {
+    uint64_t bytes, hits, keeps;
+    int64_t live; /* frees may be counted before what they free: then it is below 0 for a moment */
+};
+
+/* What the caches of the pool's open streams hold, what all that it ever had have done, and the bytes in users' hands. */
+static struct cached add_up(struct weir__device *device, const weir_pool *pool)
+{
+    pthread_rwlock_rdlock(&device->lock);
+    /* With the lock, since what a stream's cache has counted becomes the pool's own when the stream leaves the list. */
+    int64_t spare = atomic_load(&pool->figures.spare);
+    struct cached sum = {
+        .hits = atomic_load(&pool->figures.closed_hits),
+        .keeps = atomic_load(&pool->figures.closed_keeps),
+        .live = (int64_t)atomic_load(&pool->figures.taken) - spare,
+    };
+    for (weir_stream *stream = device->streams; stream; stream = stream->next) {
+        struct weir__cache *cache = &stream->cache;
+        if (stream->pool != pool)
+            continue;
+        weir__bias_visit(&cache->lock);
+        WEIR__MUST(weir__cache_is_valid(stream));
+        sum.bytes += cache->bytes;
+        sum.hits += cache->hits;
+        sum.keeps += cache->keeps;
+        sum.live += cache->live;
+        weir__bias_unlock(&cache->lock);
+    }
+    pthread_rwlock_unlock(&device->lock);
+    return sum;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+struct weir__held weir__pool_held(weir_pool *pool)
+{
+    uint64_t before = atomic_load(&pool->figures.taken);
+    struct cached cached = add_up(pool->device, pool);
+    struct weir__held held = {
+        .live = cached.live > 0 ? (uint64_t)cached.live : 0,
+        .cached = cached.bytes + weir__orphans_bytes(pool->device, pool),
+        .hits = cached.hits,
+        .keeps = cached.keeps,
+    };
+    /* What moves from one to the other while they are read is in both: together they are never more than there was at one moment. */
+    uint64_t after = atomic_load(&pool->figures.taken), most = before > after ? before : after;
+    held.cached = smaller(held.cached, most);
+    held.live = smaller(held.live, most - held.cached);
+    return held;
+}
+
+int weir__pool_reset_peaks(weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    atomic_store(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
+    atomic_store(&pool->figures.live_high, pool->kind.is_exact ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
+    if (!gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
+        return GPU_SUCCESS;
+    weir__pool_handle_begin(pool);
+    int code = gpu->pool_set(pool->native.handle, GPU_POOL_RESERVED_HIGH, 0);
+    if (code == GPU_SUCCESS && pool->native.small)
+        code = gpu->pool_set(pool->native.small, GPU_POOL_RESERVED_HIGH, 0);
+    weir__pool_handle_end(pool);
+    return code;
+}
+
+uint64_t weir__pool_live_blocks(weir_pool *pool)
+{
+    struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
+    struct weir__held held = weir__pool_held(pool);
+    return counts.mallocs + held.hits - counts.frees - held.keeps;
+}
+
+bool weir__pool_has_pending_frees(weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    if (weir__pool_live_blocks(pool) || pool->kind.is_default)
+        return false;
+    weir__pool_handle_begin(pool);
+    bool is_settled = pool->kind.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_settled(gpu, pool->native.handle);
+    weir__pool_handle_end(pool);
+    return (pool->native.small && !weir__retired_is_settled(gpu, pool->native.small)) || !is_settled;
+}
+
+#ifdef WEIR_DEBUG
+struct tally {
+    const weir_pool *pool;
+    uint64_t blocks, live, taken;
+};
+
+static void tally_block(const struct weir__block *block, void *data)
+{
+    struct tally *tally = data;
+    if (block->pool != tally->pool || block->graph)
+        return;
+    tally->blocks++;
+    tally->live += block->size;
+    tally->taken += weir__class_given(block->class, block->size);
+}
+
+bool weir__held_is_valid(weir_pool *pool)
+{
+    struct tally tally = {.pool = pool};
+    struct weir__held held = weir__pool_held(pool);
+    uint64_t taken = atomic_load(&pool->figures.taken);
+    weir__blocks_visit(&pool->w->blocks, tally_block, &tally);
+    return held.live == tally.live && weir__pool_live_blocks(pool) == tally.blocks && taken == tally.taken + held.cached &&
+           (int64_t)(taken - held.live) == atomic_load(&pool->figures.spare) && atomic_load(&pool->figures.taken_high) >= taken &&
+           (!pool->kind.is_exact || atomic_load(&pool->figures.live_now) == tally.live) && atomic_load(&pool->figures.claimed) == 0 &&
+           atomic_load(&pool->grants.granted) == 0;
+}
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/lend.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/alloc/held.h"
+#include "lib/alloc/waits.h"
+#include "lib/pool/current.h"
+#include "lib/pool/retired.h"
+#include "lib/pool/settings.h"
+
+#define PATIENCE UINT64_C(1000000) /* nanoseconds that a pool's last frees are waited for before it is made anew */
+
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Memory that was exported serves its pool again only for as long as the pool keeps it. */
+static int keep_all(weir_pool *pool)
+{
+    int code = GPU_SUCCESS;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->sharing.was_lent) {
+        pool->sharing.was_lent = true;
+        code = weir__settings_write_threshold(pool, UINT64_MAX);
+        pool->sharing.was_lent = code == GPU_SUCCESS;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    weir__relaxed_end(pool->w->gpu, mode);
+    return code;
+}
+
+weir_status weir__block_lend(weir_pool *pool, void *ptr, weir_error *error, size_t *size)
+{
+    struct weir__block block;
+    if (!pool->kind.is_exportable)
+        return weir__fail(error, WEIR_INVALID, "pool '%s' is not exportable, so none of its blocks can be shared: set its ipc to posix_fd",
+                          pool->name);
+    weir_status status = weir__blocks_lend(&pool->w->blocks, pool, ptr, &block);
+    int code = status == WEIR_OK ? keep_all(pool) : GPU_SUCCESS;
+    if (code != GPU_SUCCESS) {
+        weir__blocks_return(&pool->w->blocks, pool, ptr);
+        return weir__fail_gpu(error, pool->w->gpu, code, "keeping what pool '%s' shares", pool->name);
+    }
+    switch (status) {
+    case WEIR_OK:
+        *size = block.size;
+        return WEIR_OK;
+    case WEIR_NOT_A_BLOCK:
+        return weir__fail(error, status, "%p is not the start of a live block: it is freed already, points into a block, or comes from "
+                                         "elsewhere",
+                          ptr);
+    case WEIR_BUSY:
+        return weir__fail(error, status, "the block %p is published already: withdraw it first", ptr);
+    default:
+        return weir__fail(error, status,
+                          "the block %p is of another pool than '%s', or of a graph: allocate it with weir_pool_malloc() from "
+                          "that pool, outside of captures",
+                          ptr, pool->name);
+    }
+}
+
+void weir__block_return(weir_pool *pool, void *ptr)
+{
+    weir__blocks_return(&pool->w->blocks, pool, ptr);
+}
+
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
+
+uint64_t weir__pool_max_block(const weir_pool *pool)
+{
+    return pool->kind.max_block;
+}
+
+int weir__pool_export(weir_pool *pool, int *fd)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    weir__pool_handle_begin(pool);
+    int code = gpu->pool_export(pool->native.handle, fd);
+    weir__pool_handle_end(pool);
+    gpu->forget_error(code);
+    return code;
+}
+
+/* Whether nothing of the pool is in use or can come into use: nobody can ask for memory now. Where programs allocate from a `current` pool
+   by themselves CUDA has to say that it holds nothing; a pool with a free part of a step that was exported in part is kept then. Called
+   with pool->native.exchange held for writing. */
+static bool is_unused(weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t used = 0;
+    if (atomic_load(&pool->figures.taken))
+        return false;
+    int code = gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
+    gpu->forget_error(code);
+    return used == 0 && weir__retired_is_free(pool->native.retired, gpu) &&
+           (!pool->current.is_set || weir__retired_is_settled(gpu, pool->native.handle));
+}
+
+/* CUDA exports no block of a pool before the pool itself, and the pool's user may publish one as soon as there is the new handle. */
+static bool make_exported(const struct gpu *gpu, gpu_pool made, int *fd)
+{
+    int code = gpu->pool_export(made, fd);
+    gpu->forget_error(code);
+    return code == GPU_SUCCESS;
+}
+
+/* A new handle that is to the outside what the present one is; or NULL. */
+static gpu_pool make_again(weir_pool *pool, int *fd)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    const struct gpu_pool_spec spec = {
+        .device = pool->device->index,
+        .location = GPU_LOCATION_DEVICE,
+        .posix_fd = true,
+        .max_size = pool->native.max,
+    };
+    gpu_pool made;
+    int code = gpu->pool_create(&spec, &made);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return NULL;
+    }
+    bool is_exported = make_exported(gpu, made, fd);
+    if (is_exported && weir__settings_copy(pool, made) == GPU_SUCCESS && weir__current_pool_replace(pool, made) == GPU_SUCCESS)
+        return made;
+    if (is_exported)
+        close(*fd);
+    code = gpu->pool_destroy(made);
+    gpu->forget_error(code);
+    return NULL;
+}
+
+/* Takes `room` for the new handle if it returns true. Of the old one *code says whether it was destroyed. */
+static bool exchange(weir_pool *pool, struct weir__retired *room, int *fd, int *code)
+{
+    gpu_pool made = make_again(pool, fd);
+    if (!made)
+        return false;
+    gpu_pool old = pool->native.handle;
+    struct weir__retired *old_room = pool->native.retired;
+    pool->native.handle = made;
+    pool->native.retired = room;
+    pool->sharing.was_lent = false;
+    weir__settings_write_threshold(pool, 0); /* if that fails, it keeps its memory over a synchronise as its former self did */
+    /* Where another thread of the program allocated from the `current` pool just now, the old one is kept until it may go. */
+    *code = weir__retired_add(old_room, pool->w->gpu, old, NULL, !pool->current.is_set);
+    return true;
+}
+
+bool weir__pool_renew(weir_pool *pool, int *fd)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    if (!pool->kind.is_exportable || atomic_load(&pool->figures.taken))
+        return false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir__retired_sweep(gpu);
+    if (weir__pool_has_pending_frees(pool))
+        weir__wait_for_frees(pool->device, gpu->now() + PATIENCE);
+    struct weir__retired *room = weir__retired_reserve();
+    int code = GPU_SUCCESS;
+    bool is_new = false;
+    pthread_mutex_lock(&pool->lock);
+    if (room && pthread_rwlock_trywrlock(&pool->native.exchange) == 0) {
+        is_new = is_unused(pool) && exchange(pool, room, fd, &code);
+        pthread_rwlock_unlock(&pool->native.exchange);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_new)
+        free(room);
+    weir__relaxed_end(gpu, mode);
+    if (code != GPU_SUCCESS)
+        weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "the former pool '%s' on device %d cannot be destroyed: %s", pool->name,
+                        pool->device->index, gpu->code_name(code));
+    return is_new;
+}
+
+bool weir__pool_claim(weir_pool *pool)
+{
+    return !atomic_exchange(&pool->sharing.is_shared, true);
+}
+
+void weir__pool_unclaim(weir_pool *pool)
+{
+    atomic_store(&pool->sharing.is_shared, false);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/malloc.h"
+
+#include "lib/alloc/fast.h"
+#include "lib/alloc/free.h"
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/request.h"
+#include "lib/base/format.h"
+#include "lib/pool/figures.h"
+#include "lib/pool/left.h"
+#include "lib/pool/retired.h"
+
+#define BLOCK_STEP 512 /* CUDA gives blocks in multiples of so many bytes */
+
+/* The first attempt, beside others. */
+static bool attempt_beside(struct weir__request *request, void **ptr)
+{
+    struct weir__asking *asking = &request->pool->device->asking;
+    const struct gpu *gpu = request->pool->w->gpu;
+    uint64_t since = atomic_load(&asking->is_closed) ? gpu->now() : 0;
+    struct weir__asker asker = weir__asking_begin(asking);
+    if (since)
+        request->waited = gpu->now() - since;
+    bool is_served = weir__attempt(request, ptr);
+    if (!is_served && (request->was_asked || request->untried) && weir__asking_is_beside(asking, asker))
+        request->is_crowded = true;
+    weir__asking_end(asking);
+    if (request->left) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        weir__note_free(request->pool, request->left, request->stream, NULL);
+        weir__relaxed_end(gpu, mode);
+    }
+    return is_served;
+}
+
+/* On a stream that captures: CUDA decides, nothing is recovered, and the pool's figures stay out of it. */
+static weir_status ask_for_graph(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    weir__pool_handle_begin(pool);
+    int code = gpu->malloc_async(ptr, request->asked, request->small ? pool->native.small : pool->native.handle, request->stream);
+    weir__pool_handle_end(pool);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s' on a capturing stream of device %d", WEIR__BYTES(request->asked),
+                          pool->name, pool->device->index);
+}
+
+static weir_status ask(struct weir__request *request, void **ptr)
+{
+    const weir_pool *pool = request->pool;
+    if (attempt_beside(request, ptr))
+        return WEIR_OK;
+    if (request->code == GPU_OUT_OF_MEMORY)
+        return pool->w->out_of_memory(request, ptr);
+    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%s from pool '%s' on device %d", WEIR__BYTES(request->asked),
+                          pool->name, pool->device->index);
+}
+
+/* The table of blocks ----------------------------------------------------------------------------------------------------------------- */
+
+/* The address was in the table: its block was freed with cudaFreeAsync() behind our back, or belonged to a graph that is gone. */
+static void forget_former(const struct weir__block *former)
+{
+    /* First, as a shared pool of which nothing is taken may be made anew at any moment. */
+    if (former->pool->kind.is_exportable && !former->graph)
+        weir__retired_note_unknown(former->pool->native.retired);
+    weir__pool_count_free(former);
+    if (!former->graph)
+        weir__log_about(former->pool->w, former->pool, WEIR_LOG_WARNING,
+                        "the block %p of pool '%s' was freed without Weir: use weir_free()", former->ptr, former->pool->name);
+    weir__pool_release(former->pool);
+}
+
+/* A block that is in a cache was given to CUDA a second time, which cannot see that it should be refused. */
+static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
+{
+    struct weir__block block;
+    if (!weir__cache_forget(entry, ptr))
+        return;
+    weir__blocks_remove(&w->blocks, entry, false, &block);
+    weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
+    weir__log_about(w, block.pool, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed with weir_free() and again with cudaFreeAsync()",
+                    block.ptr, block.pool->name);
+    weir__pool_release(block.pool);
+}
+
+static weir_status enter(const struct weir__block *block, gpu_stream stream)
+{
+    weir_pool *pool = block->pool;
+    struct weir__block former;
+    struct weir__entry *stale = weir__blocks_look(&pool->w->blocks, block->ptr);
+    if (stale && atomic_load_explicit(&stale->guard, memory_order_relaxed) &&
+        atomic_load_explicit(&stale->ptr, memory_order_relaxed) == block->ptr)
+        forget_cached(pool->w, stale, block->ptr);
+    if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
+        weir__return_unknown(pool, block->ptr, stream);
+        weir__pool_count_free(block);
+        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s",
+                          WEIR__BYTES(block->size));
+    }
+    weir__pool_hold(pool);
+    if (former.ptr)
+        forget_former(&former);
+    return WEIR_OK;
+}
+
+/* Serving ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* What CUDA is asked for: the bytes of a size class, if a cache may keep the block later. */
+static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
+{
+    const weir_pool *pool = request->pool;
+    unsigned class = weir__class_of(request->asked);
+    request->rounded = request->asked;
+    if (opened && !block->graph && weir__pool_caches(pool, class)) {
+        block->class = (uint8_t)class;
+        block->guard = &opened->cache.lock;
+        request->rounded = weir__class_bytes[class];
+    }
+    request->small = request->asked < pool->kind.small_below;
+}
+
+/* A block of its exact size, for which there was room only so, enters no cache. */
+static void forget_class(struct weir__block *block)
+{
+    block->class = WEIR__CLASS_NONE;
+    block->guard = NULL;
+}
+
+/* Clears a block that is to be shared. If that fails the block goes back. */
+static weir_status scrub(const struct weir__block *block, gpu_stream stream)
+{
+    weir_pool *pool = block->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    int code = gpu->set_async(block->ptr, 0, block->size, stream);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    gpu->forget_error(code);
+    weir__return_unknown(pool, block->ptr, stream);
+    weir__pool_count_free(block);
+    weir__pool_left(pool);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "clearing %s of pool '%s' on device %d for share.scrub",
+                          WEIR__BYTES(block->size), pool->name, pool->device->index);
+}
+
+/* With the block's device current where that matters. */
+static weir_status serve(struct weir__request *request, struct weir__block *block, weir_stream *opened)
+{
+    weir *w = block->pool->w;
+    const struct gpu *gpu = w->gpu;
+    enum gpu_capture_status capture;
+    int code = gpu->stream_capture_status(request->stream, &capture);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s': the stream's capture status", WEIR__BYTES(request->asked),
+                              block->pool->name);
+    block->graph = capture != GPU_CAPTURE_STATUS_NONE;
+    if (block->graph && w->refuses_graphs)
+        return weir__fail(weir__last_error_reset(), WEIR_CAPTURING, "%s from pool '%s': the stream is being captured",
+                          WEIR__BYTES(request->asked), block->pool->name);
+    choose_size(request, block, opened);
+    enum gpu_capture_mode mode = weir__plain_begin(w);
+    weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
+    if (status == WEIR_OK && !block->graph && request->got < request->rounded)
+        forget_class(block);
+    if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->settings.scrub, memory_order_relaxed))
+        status = scrub(block, request->stream);
+    if (status == WEIR_OK)
+        status = enter(block, request->stream);
+    weir__plain_end(w, mode);
+    return status;
+}
+
+/* Whoever got such a block could not share it. */
+static weir_status refuse_size(const weir_pool *pool, size_t size)
+{
+    char asked[WEIR__BYTES_LEN], most[WEIR__BYTES_LEN];
+    return weir__fail(weir__last_error_reset(), WEIR_INVALID,
+                      "%s is above pools.%s.ipc_max_block (%s), the largest block that can be shared: CUDA crashes a process that imports more "
+                      "than 5.125 GiB in one block; use several blocks, or another pool for what stays in this process",
+                      weir__bytes(asked, size), pool->name, weir__bytes(most, pool->kind.max_block));
+}
+
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened)
+{
+    if (size == 0) {
+        *ptr = NULL;
+        return WEIR_OK;
+    }
+    if (size > pool->kind.max_block)
+        return refuse_size(pool, size);
+    /* CUDA gives multiples of this, and sets only what was asked for (measured): nothing is to stay behind the end. */
+    if (atomic_load_explicit(&pool->settings.scrub, memory_order_relaxed) && size <= SIZE_MAX - BLOCK_STEP)
+        size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
+    struct weir__request request = { .pool = pool, .asked = size, .stream = stream };
+    struct weir__block block = { .size = size, .pool = pool };
+    int former = weir__current_begin(pool->w->gpu, pool->device->index, stream);
+    weir_status status = serve(&request, &block, opened);
+    weir__current_end(pool->w->gpu, former);
+    if (status == WEIR_OK)
+        *ptr = block.ptr;
+    return status;
+}
+
+/* Serves a raw stream handle from the cache of the opened stream that it is, if that stream's pool is `pool` (NULL: whichever it is).
+   *opened gets that stream, NULL if it is none. */
+static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, gpu_stream stream, void **ptr, weir_stream **opened)
+{
+    unsigned class = weir__class_of(size);
+    uint64_t id;
+    *opened = NULL;
+    if (class > atomic_load_explicit(&device->cache_classes, memory_order_relaxed))
+        return false;
+    weir_stream *found = weir__stream_find(device, stream, &id);
+    if (!found)
+        return false;
+    enum weir__cache_answer answer = weir__cache_serve(found, &id, pool, class, size, ptr);
+    if (answer == WEIR__CACHE_MISS)
+        *opened = found;
+    return answer == WEIR__CACHE_DONE;
+}
+
+weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!w || !ptr)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_malloc: w and ptr must not be NULL");
+    if (device < 0 || (size_t)device >= w->device_count)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device,
+                          w->device_count);
+    weir_stream *opened;
+    if (serve_raw(&w->devices[device], NULL, size, stream, ptr, &opened))
+        return WEIR_OK;
+    weir_pool *pool = weir__stream_route(&w->devices[device], stream);
+    if (!pool)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
+                          "defaults.pool has no pool on device %d: add the device to its `devices`", device);
+    weir_status status = weir__serve(pool, ptr, size, stream, opened);
+    weir__pool_release(pool);
+    return status;
+}
+
+weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!pool || !ptr)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_pool_malloc: pool and ptr must not be NULL");
+    weir_stream *opened;
+    if (serve_raw(pool->device, pool, size, stream, ptr, &opened))
+        return WEIR_OK;
+    return weir__serve(pool, ptr, size, stream, opened);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* opening.c - opening and closing streams: which pool serves them, and who has to be waited for. */
+#include <sched.h>
+#include <time.h>
+
+#include "lib/alloc/flush.h"
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/stream.h"
+#include "lib/pool/pending.h"
+
+/* The pool for streams of this policy name: the entry's, a new private one, or the default pool. Called with w->config held. */
+static weir_status choose_pool(struct weir__device *device, const char *name, weir_error *error, weir_pool **pool)
+{
+    const struct policy *policy = device->w->policy;
+    const struct policy_stream *entry = name ? policy_find_stream(policy, name) : NULL;
+    const struct policy_pool *wanted = &policy->pools[entry ? entry->pool : policy->default_pool];
+    weir_pool *found = weir__device_find_pool(device, wanted->name);
+    if (!found)
+        return weir__fail(error, WEIR_NOT_FOUND, "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices",
+                          name ? name : "(unnamed)", wanted->name, device->index, wanted->name);
+    if (entry && entry->own_pool) {
+        weir_pool *parked = weir__pool_reuse(device, policy, wanted);
+        if (!parked)
+            return weir__pool_new(device, policy, wanted, true, error, pool);
+        found = parked;
+    }
+    *pool = found;
+    return WEIR_OK;
+}
+
+static weir_status check_arguments(weir *w, int device, const void *out, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w || !out)
+        return weir__fail(error, WEIR_INVALID, "opening a stream: w and s must not be NULL");
+    if (device < 0 || (size_t)device >= w->device_count)
+        return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device, w->device_count);
+    return WEIR_OK;
+}
+
+/* A fixed handle is another stream on each device; any other can be open for one device only. */
+static bool is_listed(struct weir__device *device, gpu_stream handle, uint64_t id)
+{
+    weir *w = device->w;
+    bool listed = false;
+    for (size_t d = 0; d < w->device_count && !listed; d++) {
+        struct weir__device *other = &w->devices[d];
+        if (weir__handle_is_fixed(handle) && other != device)
+            continue;
+        pthread_rwlock_rdlock(&other->lock);
+        listed = weir__stream_listed(other, handle, id);
+        pthread_rwlock_unlock(&other->lock);
+    }
+    return listed;
+}
+
+/* Weir would record its events on the wrong device, and wait for nothing. Where CUDA cannot tell, as of green contexts, the caller is
+   believed. */
+static weir_status check_device(const struct weir__device *device, gpu_stream handle, weir_error *error)
+{
+    const struct gpu *gpu = device->w->gpu;
+    int found = device->index;
+    int code = weir__handle_is_fixed(handle) ? GPU_SUCCESS : gpu->stream_device(handle, &found);
+    gpu->forget_error(code);
+    if (found == device->index)
+        return WEIR_OK;
+    return weir__fail(error, WEIR_INVALID, "this CUDA stream is of device %d, not of device %d: open it for its own", found, device->index);
+}
+
+/* A stream that was destroyed without having been closed: its handle has become another one, of any device. Nothing touches it any more. */
+static void abandon_former(weir *w, gpu_stream handle)
+{
+    for (size_t d = 0; d < w->device_count; d++) {
+        struct weir__device *device = &w->devices[d];
+        pthread_rwlock_rdlock(&device->lock);
+        for (weir_stream *former = device->streams; former; former = former->next)
+            if (former->handle == handle && !atomic_exchange(&former->is_gone, true)) {
+                weir__cache_close(former);
+                weir__flush_abandoned(former, WEIR__REACH_DEVICE);
+            }
+        pthread_rwlock_unlock(&device->lock);
+    }
+}
+
+static weir_status open_stream(struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
+                               weir_stream **s)
+{
+    weir *w = device->w;
+    uint64_t id;
+    int code = weir__stream_id(device, handle, &id);
+    if (code == GPU_CAPTURE_UNSUPPORTED)
+        return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: open it before its capture, or after");
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, w->gpu, code, "the stream has no id: is it alive");
+    weir_status status = check_device(device, handle, error);
+    if (status != WEIR_OK)
+        return status;
+    weir_stream *stream = weir__stream_take(device);
+    if (!stream)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
+    weir_pool *pool = NULL;
+    pthread_mutex_lock(&w->config);
+    /* Streams are listed under config only, so what is free now stays free. */
+    if (is_listed(device, handle, id))
+        status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
+    else
+        status = choose_pool(device, name, error, &pool);
+    if (status == WEIR_OK && !weir__handle_is_fixed(handle))
+        abandon_former(w, handle);
+    if (status == WEIR_OK) {
+        stream->handle = handle;
+        stream->is_own = is_own;
+        atomic_store(&stream->is_gone, false);
+        /* Not from 0: somebody may still tell of the stream that was here before. */
+        atomic_store(&stream->settled, atomic_load(&stream->freed));
+        atomic_store(&stream->looked_keeps, 0);
+        atomic_store(&stream->looked_at, WEIR__GRANT_SPENT);
+        atomic_store(&stream->was_robbed, false);
+        weir__cache_open(stream, id, pool);
+        weir__stream_list(stream);
+    }
+    pthread_mutex_unlock(&w->config);
+    if (status == WEIR_OK)
+        *s = stream;
+    else
+        weir__stream_bury(stream);
+    return status;
+}
+
+weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, const char *name, weir_error *error, weir_stream **s)
+{
+    weir_status status = check_arguments(w, device, s, error);
+    if (status != WEIR_OK)
+        return status;
+    if (stream == GPU_STREAM_PER_THREAD)
+        return weir__fail(error, WEIR_INVALID, "the per-thread default stream is another stream in each thread: open a stream of your own, "
+                                               "or call weir_malloc() on it without opening");
+    return open_stream(&w->devices[device], stream, false, name, error, s);
+}
+
+weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s)
+{
+    weir_status status = check_arguments(w, device, s, error);
+    if (status != WEIR_OK)
+        return status;
+    gpu_stream handle;
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    int code = w->gpu->stream_create(device, &handle);
+    if (code != GPU_SUCCESS) {
+        status = weir__fail_gpu(error, w->gpu, code, "no stream on device %d", device);
+    } else {
+        status = open_stream(&w->devices[device], handle, true, name, error, s);
+        if (status != WEIR_OK)
+            w->gpu->stream_destroy(handle);
+    }
+    weir__relaxed_end(w->gpu, mode);
+    return status;
+}
+
+/* Recovery does not find the stream any more: as after a large free on a stream that is not open, an event stays behind to wait for. */
+static void leave_word(const weir_stream *s)
+{
+    const struct gpu *gpu = s->w->gpu;
+    uint64_t freed = weir__stream_unsettled(s);
+    if (!freed || !weir__pending_is_due(&s->device->pending, s->handle, freed))
+        return;
+    int former = weir__current_begin(gpu, s->device->index, s->handle);
+    weir__pending_note(&s->device->pending, gpu, s->device->index, s->handle);
+    weir__current_end(gpu, former);
+}
+
+static weir_status synchronize(const weir_stream *s, weir_error *error)
+{
+    const struct gpu *gpu = s->w->gpu;
+    int former = weir__current_begin(gpu, s->device->index, s->handle);
+    enum gpu_capture_status capture;
+    int code = gpu->stream_capture_status(s->handle, &capture);
+    bool captures = code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
+    if (code == GPU_SUCCESS && !captures)
+        code = gpu->stream_synchronize(s->handle);
+    weir__current_end(gpu, former);
+    if (captures)
+        return weir__fail(error, WEIR_CAPTURING, "the stream is being captured: end the capture before you wait for the stream");
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, gpu, code, "waiting for a stream of device %d", s->device->index);
+    return WEIR_OK;
+}
+
+static bool is_used(weir_stream *s)
+{
+    weir__bias_visit(&s->cache.lock);
+    bool has_calls = s->cache.calls;
+    weir__bias_unlock(&s->cache.lock);
+    return has_calls || atomic_load(&s->pins);
+}
+
+/* Until nobody uses the stream's handle any more: recovery and flushes take microseconds, a request that recovers as long as its deadline. */
+static void wait_for_users(weir_stream *s)
+{
+    unsigned rounds = 0;
+    while (is_used(s))
+        if (++rounds < 100)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+}
+
+void weir_stream_close(weir_stream *s)
+{
+    if (!s || weir__is_forked())
+        return;
+    const struct gpu *gpu = s->w->gpu;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir__cache_close(s);
+    wait_for_users(s);
+    bool is_gone = atomic_load(&s->is_gone);
+    if (!is_gone)
+        weir__flush_stream(s, UINT64_MAX);
+    weir__flush_abandoned(s, is_gone ? WEIR__REACH_DEVICE : WEIR__REACH_CAPTURE);
+    if (!is_gone)
+        leave_word(s);
+    weir__stream_unlist(s);
+    wait_for_users(s);
+    if (s->is_own && !is_gone) {
+        synchronize(s, NULL);
+        int code = gpu->stream_destroy(s->handle);
+        if (code != GPU_SUCCESS) {
+            gpu->forget_error(code);
+            weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
+        }
+    }
+    weir__relaxed_end(gpu, mode);
+    weir__pool_release(s->pool);
+    weir__stream_bury(s);
+}
+
+weir_status weir__stream_closed(weir_error *error, const char *function)
+{
+    return weir__fail(error, WEIR_INVALID, "%s: this stream is closed, or was destroyed before it was: no call on a weir_stream may follow its "
+                       "weir_stream_close() or cudaStreamDestroy()", function);
+}
+
+weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!s)
+        return weir__fail(error, WEIR_INVALID, "weir_stream_synchronize: s must not be NULL");
+    if (!weir__stream_enter(s))
+        return weir__stream_closed(error, "weir_stream_synchronize");
+    weir_status status = synchronize(s, error);
+    weir__stream_leave(s);
+    return status;
+}

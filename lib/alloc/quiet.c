@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/quiet.h"
+
+#include <pthread.h>
+
+#include "lib/alloc/stream.h"
+
+#define BATCH 64 /* streams that are pinned at a time */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by lock. */
+static weir *weirs;
+static int captures;
+
+void weir__quiet_join(weir *w)
+{
+    pthread_mutex_lock(&lock);
+    w->next_joined = weirs;
+    weirs = w;
+    pthread_mutex_unlock(&lock);
+}
+
+void weir__quiet_leave(weir *w)
+{
+    pthread_mutex_lock(&lock);
+    weir **link = &weirs;
+    while (*link && *link != w)
+        link = &(*link)->next_joined;
+    if (*link)
+        *link = w->next_joined;
+    pthread_mutex_unlock(&lock);
+}
+
+static void count_captures(int change)
+{
+    pthread_mutex_lock(&lock);
+    captures += change;
+    pthread_mutex_unlock(&lock);
+}
+
+void weir__captures_begin(void)
+{
+    count_captures(1);
+}
+
+void weir__captures_end(void)
+{
+    count_captures(-1);
+}
+
+static bool device_captures(struct weir__device *device)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    /* Asking the legacy stream of a device would begin to use it. */
+    bool any = weir__device_is_used(device) && weir__handle_captures(device, GPU_STREAM_LEGACY);
+    while (!any && (count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            any = any || weir__stream_captures(streams[i]);
+            weir__stream_unpin(streams[i]);
+        }
+    return any;
+}
+
+bool weir__quiet_begin(const struct gpu *gpu)
+{
+    pthread_mutex_lock(&lock);
+    bool any = captures > 0;
+    for (const weir *w = weirs; w && !any; w = w->next_joined)
+        for (size_t d = 0; d < w->device_count && w->gpu == gpu && !any; d++)
+            any = device_captures(&w->devices[d]);
+    if (any)
+        pthread_mutex_unlock(&lock);
+    return !any;
+}
+
+void weir__quiet_end(void)
+{
+    pthread_mutex_unlock(&lock);
+}

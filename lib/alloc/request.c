@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/request.h"
+
+#include "lib/alloc/free.h"
+#include "lib/base/event.h"
+#include "lib/pool/figures.h"
+#include "lib/pool/settings.h"
+
+#define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
+
+__thread bool weir__in_callback;
+
+uint64_t weir__device_obtainable(struct weir__device *device)
+{
+    const struct gpu *gpu = device->w->gpu;
+    if (device->info.os_managed)
+        return UINT64_MAX;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    /* In this order, so that what goes back to the device meanwhile is not missed. */
+    uint64_t idle = weir__device_idle(device), bytes = 0, total;
+    int code = gpu->device_memory(device->index, &bytes, &total);
+    weir__relaxed_end(gpu, mode);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return UINT64_MAX;
+    }
+    return bytes + idle;
+}
+
+bool weir__request_is_vain(const struct weir__request *request, uint64_t size)
+{
+    weir_pool *pool = request->pool;
+    uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
+    if (size < pool->device->info.memory / LARGE_SHARE || pool->kind.is_host || weir__in_callback)
+        return false;
+    /* At a cap, what the device has does not count; and only CUDA knows whether it is at one of its own. */
+    if (pool->native.max || (max_size && atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) + size > max_size))
+        return false;
+    return weir__pool_idle(pool) < size && weir__device_obtainable(pool->device) < size;
+}
+
+/* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
+
+/* After the driver found no memory: whether it was the cap that it enforces, while the device still has room. */
+static bool was_native_cap(const weir_pool *pool, size_t size, bool small)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t reserved = 0, free_bytes = 0, total_bytes = 0;
+    if (!pool->native.max || small || gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
+        reserved + size <= pool->native.max)
+        return false;
+    return pool->kind.is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= size);
+}
+
+/* At a cap a request claims its bytes before it is served, so that no two pass where one fits. false: it does not fit. *crowded: it would,
+   but for what others claim and may not get. */
+static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, bool *crowded)
+{
+    if (size > max_size)
+        return false;
+    /* What was claimed is taken before the claim ends, so what is not seen here is seen there. */
+    uint64_t others = atomic_fetch_add_explicit(&pool->figures.claimed, size, memory_order_acq_rel);
+    uint64_t taken = atomic_load_explicit(&pool->figures.taken, memory_order_relaxed);
+    if (taken + others <= max_size - size)
+        return true;
+    atomic_fetch_sub_explicit(&pool->figures.claimed, size, memory_order_release);
+    *crowded = taken <= max_size - size;
+    return false;
+}
+
+/*
+ * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the growth
+ * can be undone at once.
+ */
+static gpu_stream choose_stream(struct weir__request *request, const struct weir__growing *growing)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    if (!request->deadline || !growing->is_risky)
+        return request->stream;
+    struct weir__aside *aside = &request->aside;
+    int code = aside->stream ? GPU_SUCCESS : gpu->stream_create(pool->device->index, &aside->stream);
+    if (code == GPU_SUCCESS && !aside->event)
+        code = gpu->event_create(pool->device->index, &aside->event);
+    if (code == GPU_SUCCESS)
+        return aside->stream;
+    gpu->forget_error(code);
+    return request->stream;
+}
+
+/* Lets the requester's stream come after the one that the block is from. */
+static int hand_over(const struct weir__request *request, gpu_stream from)
+{
+    const struct gpu *gpu = request->pool->w->gpu;
+    if (from == request->stream)
+        return GPU_SUCCESS;
+    int code = gpu->event_record(request->aside.event, from);
+    return code == GPU_SUCCESS ? gpu->stream_wait_event(request->stream, request->aside.event) : code;
+}
+
+void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
+{
+    if (aside->event)
+        weir__event_destroy(gpu, aside->event);
+    if (aside->stream)
+        gpu->forget_error(gpu->stream_destroy(aside->stream));
+}
+
+/* Asks CUDA for a block within the cap. */
+static int ask_cuda(struct weir__request *request, struct weir__growing *growing, size_t size, bool small, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_stream stream = choose_stream(request, growing);
+    void *block;
+    int code = gpu->malloc_async(&block, size, small ? pool->native.small : pool->native.handle, stream);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
+        /* What the device had left may have stayed with the pool. */
+        if (code == GPU_OUT_OF_MEMORY)
+            weir__growth_is_within(growing, NULL);
+        return code;
+    }
+    /* A block that cannot be given back is better served above the cap than lost. */
+    if (!weir__growth_is_within(growing, block) && weir__return_block(pool, block, pool->device->index, stream) == GPU_SUCCESS) {
+        request->left += weir__growth_undo(growing, block, stream);
+        request->at_cap = true;
+        return GPU_OUT_OF_MEMORY;
+    }
+    code = hand_over(request, stream);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        weir__return_unknown(pool, block, stream);
+        return code;
+    }
+    weir__pool_count_malloc(pool, size, request->asked);
+    if (small && atomic_load_explicit(&pool->settings.small_share, memory_order_relaxed) != UINT64_MAX)
+        weir__settings_rebalance(pool);
+    *ptr = block;
+    return GPU_SUCCESS;
+}
+
+/* Asks for so many bytes of the pool, or of its twin. */
+static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    struct weir__growing growing;
+    uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
+    request->code = GPU_OUT_OF_MEMORY;
+    request->at_cap = max_size && !claim(pool, size, max_size, &request->is_crowded);
+    if (request->at_cap)
+        return false;
+    if (weir__growth_begin(&growing, pool, size, max_size, request->deadline, &request->waited)) {
+        request->was_asked = true;
+        request->code = ask_cuda(request, &growing, size, small, ptr);
+        weir__growth_end(&growing);
+    } else {
+        request->at_cap = true;
+    }
+    if (max_size)
+        atomic_fetch_sub_explicit(&pool->figures.claimed, size, memory_order_release);
+    request->got = size;
+    return request->code == GPU_SUCCESS;
+}
+
+/* CUDA may take long to refuse a request, so after the deadline it is asked for no second size, and no second pool. */
+static bool may_go_on(const struct weir__request *request)
+{
+    return request->code == GPU_OUT_OF_MEMORY &&
+           !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
+}
+
+/* The size of the class first, which a cache can keep; then what was asked for, which may fit where that does not. */
+static bool try_sizes(struct weir__request *request, bool small, void **ptr)
+{
+    if (request->rounded > request->asked) {
+        if (!weir__request_is_vain(request, request->rounded) && try_size(request, request->rounded, small, ptr))
+            return true;
+        if (!may_go_on(request))
+            return false;
+    }
+    request->untried = !request->insist && weir__request_is_vain(request, request->asked);
+    if (!request->untried)
+        return try_size(request, request->asked, small, ptr);
+    request->at_cap = false;
+    return false;
+}
+
+bool weir__attempt(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    request->code = GPU_OUT_OF_MEMORY;
+    request->at_cap = request->is_crowded = request->was_asked = request->untried = false;
+    weir__pool_handle_begin(pool);
+    bool is_served = request->small && try_sizes(request, true, ptr);
+    /* Where the twin cannot grow, the pool may have idle memory for something so small. */
+    if (!is_served && may_go_on(request))
+        is_served = try_sizes(request, false, ptr);
+    weir__pool_handle_end(pool);
+    return is_served;
+}

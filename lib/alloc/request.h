@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request.h - one request on its way to CUDA: what was asked, and what the last attempt said.
+ *
+ * Lives on the stack of the requesting thread. Where an attempt finds no memory it is handed up to `weir.out_of_memory`.
+ */
+#ifndef WEIR_LIB_REQUEST_H
+#define WEIR_LIB_REQUEST_H
+
+#include "lib/pool/weir_internal.h"
+
+/* A stream of the recovery's own, and an event of it; NULL until they are needed. */
+struct weir__aside {
+    gpu_stream stream;
+    gpu_event event;
+};
+void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu);
+
+/* One request on its way: what was asked, and what the last attempt said. */
+struct weir__request {
+    weir_pool *pool;
+    size_t asked;      /* bytes */
+    size_t rounded;    /* those of the size class, if a cache may keep the block later; else the same */
+    gpu_stream stream; /* not capturing */
+    struct weir__aside aside;
+    bool small;        /* for the small twin, if there is room */
+    bool insist;       /* CUDA is to be asked even where that seems vain */
+    uint64_t waited;   /* nanoseconds that the first attempt had to wait for others */
+    uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
+    bool untried;      /* at the last attempt it was not asked for that reason */
+    bool was_asked;    /* it was */
+    bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
+    bool is_crowded;   /* it failed beside other requests, and perhaps because of them: it says nothing */
+    uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
+    size_t got;        /* bytes that CUDA gave: one of the two sizes */
+    int code;
+};
+
+/*
+ * Whether CUDA would be asked for so many bytes in vain: for a part of the device that is worth a look, where all that the device has free and
+ * this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
+ * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists once its cheap means are
+ * used up, and at its end.
+ */
+bool weir__request_is_vain(const struct weir__request *request, uint64_t size);
+
+/* Asks CUDA within the cap, unless that is vain, for each size and of each pool that can serve the request. The caller is one who asks, beside
+   others or alone (asking.h). On success the pool's counters have
+   the block; else the members of the request say why not. */
+bool weir__attempt(struct weir__request *request, void **ptr);
+
+/* Bytes that the device could have for one pool if every other one of this weir gave all that it has idle. UINT64_MAX: that is not known. */
+uint64_t weir__device_obtainable(struct weir__device *device);
+
+/* This thread is within an out-of-memory callback, whose own requests must not climb the ladder that waits for it. */
+extern __thread bool weir__in_callback __attribute__((visibility("hidden")));
+
+#endif

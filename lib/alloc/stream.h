@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream.h - an opened stream: a CUDA stream that Weir was told of and may therefore touch until it is closed.
+ *
+ * Owned by the application, from open to close. Listed in its device under device->lock. Its members are fixed after open, but for the
+ * cache, which has a lock of its own, and counters. Whoever uses the handle of a stream beyond the cache's lock pins it, or is a
+ * call on it that was counted, and close waits for both. The memory of a closed stream is used again only after many others were closed.
+ */
+#ifndef WEIR_LIB_STREAM_H
+#define WEIR_LIB_STREAM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "lib/alloc/cache.h"
+#include "lib/pool/weir_internal.h"
+
+#define WEIR__GRANT_SPENT UINT64_MAX
+
+struct weir_stream {
+    weir_stream *next; /* device->streams, or device->closed; guarded by device->lock */
+    _Atomic unsigned pins; /* of those that found it in the list */
+    uint64_t number; /* later streams have higher ones, and stand before it in the list */
+    weir *w;
+    struct weir__device *device;
+    gpu_stream handle;
+    uint64_t id; /* with device->has_stream_ids */
+    bool is_own; /* made by weir_stream_create() */
+    /* Its handle has become another stream, which was opened too: it was destroyed without having been closed. Then its cache is shut, and
+       nobody finds it in the list who would use its handle. */
+    atomic_bool is_gone;
+    weir_pool *pool;
+    struct weir__cache cache;
+    /* Of grant.c: how many frees had entered the cache when it was last seen at work, when that was, in refusals of the pool, or
+       WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
+    _Atomic uint64_t looked_keeps, looked_at;
+    atomic_bool was_robbed;
+    _Atomic uint64_t freed, settled; /* large bytes that were ever freed here, and those of them that were seen complete */
+};
+
+/*
+ * The pool that serves a raw stream handle: that of the opened stream with its id, else the default pool of the device. Held for the
+ * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock only where an opened stream with this
+ * handle may have a pool of its own.
+ */
+weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
+
+/* The opened stream that the handle is, by its id, or NULL; also NULL while it captures. It is not pinned: another thread may close it, and open another stream in its
+   place, at any moment, which the functions of cache.h see by the id. */
+weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id);
+
+/*
+ * Begins a call that uses the handle of an opened stream beyond the cache's lock; leave ends it. false: the stream is closed. As good as a
+ * pin, and counted under the lock instead of by a locked instruction, since who calls mostly has the bias.
+ */
+bool weir__stream_enter(weir_stream *stream);
+void weir__stream_leave(weir_stream *stream);
+
+/* Whether a stream of the device captures, or cannot say. */
+bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);
+bool weir__stream_captures(const weir_stream *stream);
+
+/* The error of a call on a closed stream. */
+weir_status weir__stream_closed(weir_error *error, const char *function);
+
+/* Pins the next streams of the device, but for those that are gone, behind number *below (UINT64_MAX: from the first), `max` at most, and lowers *below. Returns how many;
+   0 at the end. */
+size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
+
+/* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. GPU_CAPTURE_UNSUPPORTED: the
+   stream captures, so that its id must not be asked for. */
+int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id);
+
+/* The opened stream of that id, or, where the driver has no ids, of that handle. Called with device->lock. */
+weir_stream *weir__stream_listed(struct weir__device *device, gpu_stream handle, uint64_t id);
+
+/* A stream that was closed long enough ago, or a new one; closed. NULL: no host memory. */
+weir_stream *weir__stream_take(struct weir__device *device);
+/* Its memory is kept for a while. */
+void weir__stream_bury(weir_stream *stream);
+void weir__stream_list(weir_stream *stream);
+/* What its cache has counted becomes the pool's own. */
+void weir__stream_unlist(weir_stream *stream);
+
+/* The lists of streams, in device.c's order: the device is not known to others yet, or no longer. */
+void weir__streams_init(struct weir__device *device);
+void weir__streams_destroy(struct weir__device *device);
+
+/* Pins up to `max` streams of the device that are not gone, those that freed most if there are more, and writes them to `streams`. Returns how many. */
+size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);
+/* Pins the opened stream with the id of this handle; NULL if there is none. */
+weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
+void weir__stream_unpin(weir_stream *stream);
+/* Bytes freed on the stream that nobody has seen complete: the order in which recovery waits. */
+static inline uint64_t weir__stream_unsettled(const weir_stream *stream)
+{
+    uint64_t settled = atomic_load(&stream->settled); /* first, as it follows `freed` */
+    return atomic_load(&stream->freed) - settled;
+}
+
+/* What was freed on the stream, if it is still open, when `freed` was so much was seen complete. Several may see it. */
+void weir__stream_settle(struct weir__device *device, const weir_stream *stream, uint64_t freed);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/base/bias.h"
+
+#define TURNS_MAX 1000               /* what so many threads take in turn is worth no more counting */
+#define NEED_MAX (UINT32_C(1) << 20) /* what so many locks save is a thousand times what a revocation takes */
+
+void weir__bias_init(weir__bias *bias)
+{
+    atomic_init(&bias->outside, 0);
+    atomic_init(&bias->is_biased, false);
+    weir__spin_init(&bias->spin);
+    atomic_init(&bias->is_plain, false);
+    bias->by_bias = bias->is_barred = bias->has_home = false;
+    bias->need = WEIR__BIAS_NEED;
+    bias->row = bias->turns = 0;
+    bias->user = 0;
+}
+
+void weir__bias_revoke(weir__bias *bias)
+{
+    atomic_store_explicit(&bias->is_biased, false, memory_order_relaxed);
+    bias->row = 0;
+    /* The home thread itself is where it is. */
+    if (atomic_load_explicit(&bias->outside, memory_order_relaxed) == weir__bias_self())
+        return;
+    weir__fence_heavy();
+    unsigned pauses = 0;
+    while (!atomic_load_explicit(&bias->outside, memory_order_acquire))
+        weir__spin_back_off(&pauses);
+    if (bias->need < NEED_MAX)
+        bias->need *= 2;
+}
+
+/* The running thread has the lock by spin, and has it by the bias from here on: who takes spin next finds it inside. */
+static void earn(weir__bias *bias)
+{
+    bias->row = bias->turns = 0;
+    if (bias->is_barred)
+        return;
+    if (!weir__fence_is_ready()) {
+        atomic_store_explicit(&bias->is_plain, true, memory_order_relaxed);
+        return;
+    }
+    bias->has_home = true;
+    bias->by_bias = true;
+    atomic_store_explicit(&bias->outside, 0, memory_order_relaxed);
+    atomic_store_explicit(&bias->is_biased, true, memory_order_relaxed);
+    weir__spin_unlock(&bias->spin);
+}
+
+void weir__bias_count(weir__bias *bias)
+{
+    uintptr_t self = weir__bias_self();
+    if (bias->user == self) {
+        if (++bias->row >= bias->need)
+            earn(bias);
+        return;
+    }
+    bias->row = 0;
+    if (++bias->turns == TURNS_MAX)
+        atomic_store_explicit(&bias->is_plain, true, memory_order_relaxed);
+    if (!bias->has_home)
+        bias->user = self;
+}
+
+void weir__bias_visit(weir__bias *bias)
+{
+    weir__spin_lock(&bias->spin);
+    if (atomic_load_explicit(&bias->is_biased, memory_order_relaxed))
+        weir__bias_revoke(bias);
+    bias->by_bias = false;
+    bias->row = 0;
+}

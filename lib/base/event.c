@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/base/event.h"
+
+#include "lib/base/context.h"
+
+#define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
+#define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
+
+void weir__event_destroy(const struct gpu *gpu, gpu_event event)
+{
+    int code = gpu->event_destroy(event);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+}
+
+/* Whether it was recorded, and no capture has caught it. */
+static bool record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event)
+{
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int former = weir__current_begin(gpu, device, stream);
+    int code = gpu->event_record(event, stream);
+    if (code == GPU_SUCCESS)
+        code = gpu->stream_capture_status(stream, &capture);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE;
+}
+
+bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
+{
+    *event = NULL;
+    return weir__event_move(gpu, device, stream, event);
+}
+
+bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
+{
+    gpu_event former = *event;
+    int code = former ? GPU_SUCCESS : gpu->event_create(device, event);
+    if (code != GPU_SUCCESS) {
+        gpu->forget_error(code);
+        return false;
+    }
+    if (record(gpu, device, stream, *event))
+        return true;
+    weir__event_destroy(gpu, *event);
+    *event = NULL;
+    /* The former one may be of another device. */
+    return former && weir__event_move(gpu, device, stream, event);
+}
+
+int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream)
+{
+    int code = weir__handle_is_fixed(stream) ? GPU_SUCCESS : gpu->stream_device(stream, &device);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return device;
+}
+
+bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline)
+{
+    uint64_t now = gpu->now(), next = *pause ? *pause * 2 : POLL_FIRST;
+    if (now >= deadline)
+        return false;
+    *pause = next < POLL_LONGEST ? next : POLL_LONGEST;
+    gpu->pause(*pause < deadline - now ? *pause : deadline - now);
+    return true;
+}
+
+enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event)
+{
+    int code = gpu->event_query(event);
+    if (code == GPU_SUCCESS)
+        code = gpu->event_synchronize(event);
+    if (code == GPU_SUCCESS)
+        return WEIR__EVENT_COMPLETE;
+    gpu->forget_error(code);
+    return code == GPU_NOT_READY ? WEIR__EVENT_PENDING : WEIR__EVENT_BROKEN;
+}
+
+bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline)
+{
+    uint64_t pause = 0;
+    enum weir__event_state state;
+    do
+        state = weir__event_look(gpu, event);
+    while (state == WEIR__EVENT_PENDING && weir__event_pause(gpu, &pause, deadline));
+    return state == WEIR__EVENT_COMPLETE;
+}

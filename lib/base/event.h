@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * event.h - events of Weir's own, behind the work of a stream: the only way in which Weir waits for a stream that others may capture.
+ *
+ * Call these in relaxed capture mode. Failures are silent and their codes forgotten: whoever waits has nobody to tell.
+ */
+#ifndef WEIR_LIB_EVENT_H
+#define WEIR_LIB_EVENT_H
+
+#include <stdbool.h>
+
+#include "lib/gpu/gpu.h"
+
+/*
+ * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. false: there is none,
+ * since CUDA refused or the stream captures: a capture is asked for after recording, as one that began in between has caught the event, which
+ * must then never be queried.
+ */
+bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
+/* The same with an event that nobody waits for, which spares a new one; NULL: there is none. If it returns false that event is gone. */
+bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
+
+/* The device of a stream that the program named beside a block of `device`: it may be of another one. A fixed handle is of that device. */
+int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream);
+
+enum weir__event_state {
+    WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools */
+    WEIR__EVENT_PENDING,
+    WEIR__EVENT_BROKEN, /* it will never tell, since the process's work has failed */
+};
+/* Asks once. */
+enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event);
+
+/*
+ * Looks until the event is complete or `deadline` (by gpu->now()) has passed, once at least. true: it is complete.
+ */
+bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline);
+
+/* Lets time pass between two looks: 20 µs, twice as long each time up to 1 ms, never beyond the deadline. *pause is the caller's, 0 at first.
+   false: the deadline has passed. */
+bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline);
+
+void weir__event_destroy(const struct gpu *gpu, gpu_event event);
+
+#endif

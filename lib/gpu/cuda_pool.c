@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* cuda_pool.c - the operations on memory pools and their memory. */
+#include "lib/gpu/cuda_internal.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct cudaMemLocation device_location(int device)
+{
+    struct cudaMemLocation location;
+    memset(&location, 0, sizeof(location));
+    location.type = cudaMemLocationTypeDevice;
+    location.id = device;
+    return location;
+}
+
+int cuda_pool_set_access(gpu_pool pool, int device, enum gpu_access access)
+{
+    struct cudaMemAccessDesc descriptor;
+    memset(&descriptor, 0, sizeof(descriptor));
+    descriptor.location = device_location(device);
+    descriptor.flags = access == GPU_ACCESS_READ_WRITE ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
+    return (int)cudaMemPoolSetAccess(pool, &descriptor, 1);
+}
+
+int cuda_pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
+{
+    struct cudaMemLocation location = device_location(device);
+    enum cudaMemAccessFlags flags;
+    cudaError_t code = cudaMemPoolGetAccess(&flags, pool, &location);
+    if (code == cudaSuccess)
+        *access = flags == cudaMemAccessFlagsProtReadWrite ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
+    return (int)code;
+}
+
+static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
+{
+    struct cudaMemPoolProps props;
+    int code = cuda_pool_props(spec, &props);
+    if (code)
+        return code;
+    gpu_pool created;
+    code = (int)cudaMemPoolCreate(&created, &props);
+    if (code)
+        return code;
+    if (spec->location != GPU_LOCATION_DEVICE) {
+        /* A pool on host memory starts out accessible from the host alone. */
+        code = cuda_pool_set_access(created, spec->device, GPU_ACCESS_READ_WRITE);
+        if (code) {
+            (void)cudaMemPoolDestroy(created);
+            return code;
+        }
+    }
+    *pool = created;
+    return GPU_SUCCESS;
+}
+
+int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
+{
+    /* The runtime makes a context for the current device where the thread has none yet: it shall be that of the pool. */
+    int former;
+    int code = cuda_enter_device(spec->device, &former);
+    if (code)
+        return code;
+    code = create_pool(spec, pool);
+    cuda_leave_device(spec->device, former);
+    return code;
+}
+
+int cuda_pool_destroy(gpu_pool pool)
+{
+    return (int)cudaMemPoolDestroy(pool);
+}
+
+int cuda_pool_get_default(int device, gpu_pool *pool)
+{
+    gpu_pool found;
+    cudaError_t code = cudaDeviceGetDefaultMemPool(&found, device);
+    if (code == cudaSuccess)
+        *pool = found;
+    return (int)code;
+}
+
+int cuda_pool_get_current(int device, gpu_pool *pool)
+{
+    gpu_pool found;
+    cudaError_t code = cudaDeviceGetMemPool(&found, device);
+    if (code == cudaSuccess)
+        *pool = found;
+    return (int)code;
+}
+
+int cuda_pool_set_current(int device, gpu_pool pool)
+{
+    return (int)cudaDeviceSetMemPool(device, pool);
+}
+
+int cuda_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
+{
+    enum cudaMemPoolAttr name;
+    bool is_int;
+    if (!cuda_pool_attribute(attribute, &name, &is_int))
+        return GPU_NOT_SUPPORTED;
+    int number = 0;
+    uint64_t bytes = 0;
+    cudaError_t code = cudaMemPoolGetAttribute(pool, name, is_int ? (void *)&number : (void *)&bytes);
+    if (code == cudaSuccess)
+        *value = is_int ? (uint64_t)number : bytes;
+    return (int)code;
+}
+
+int cuda_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    enum cudaMemPoolAttr name;
+    bool is_int;
+    if (!cuda_pool_attribute(attribute, &name, &is_int))
+        return GPU_NOT_SUPPORTED;
+    int number = value != 0;
+    return (int)cudaMemPoolSetAttribute(pool, name, is_int ? (void *)&number : (void *)&value);
+}
+
+int cuda_pool_trim(gpu_pool pool, uint64_t keep)
+{
+    return (int)cudaMemPoolTrimTo(pool, (size_t)keep);
+}
+
+int cuda_pool_export(gpu_pool pool, int *fd)
+{
+    int exported = -1;
+    cudaError_t code = cudaMemPoolExportToShareableHandle(&exported, pool, cudaMemHandleTypePosixFileDescriptor, 0);
+    if (code != cudaSuccess)
+        return (int)code;
+    if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
+        close(exported);
+        return GPU_UNKNOWN;
+    }
+    *fd = exported;
+    return GPU_SUCCESS;
+}
+
+int cuda_pool_import(int device, int fd, gpu_pool *pool)
+{
+    /* The pool gets its place in the address space of the current device's context. */
+    int former;
+    int code = cuda_enter_device(device, &former);
+    if (code)
+        return code;
+    gpu_pool imported;
+    void *handle = (void *)(intptr_t)fd; /* how CUDA wants a descriptor */
+    code = (int)cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0);
+    cuda_leave_device(device, former);
+    if (!code)
+        *pool = imported;
+    return code;
+}
+
+/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
+
+int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
+{
+    void *block;
+    cudaError_t code = cudaMallocFromPoolAsync(&block, size, pool, stream);
+    if (code == cudaSuccess)
+        *ptr = block;
+    return (int)code;
+}
+
+int cuda_free_async(void *ptr, gpu_stream stream)
+{
+    return (int)cudaFreeAsync(ptr, stream);
+}
+
+int cuda_block_export(void *ptr, struct gpu_shared_block *shared)
+{
+    struct cudaMemPoolPtrExportData data;
+    cudaError_t code = cudaMemPoolExportPointer(&data, ptr);
+    if (code == cudaSuccess)
+        memcpy(shared->bytes, &data, sizeof(data));
+    return (int)code;
+}
+
+int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr)
+{
+    struct cudaMemPoolPtrExportData data;
+    memcpy(&data, shared->bytes, sizeof(data));
+    void *block;
+    cudaError_t code = cudaMemPoolImportPointer(&block, pool, &data);
+    if (code == cudaSuccess)
+        *ptr = block;
+    return (int)code;
+}
+
+int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
+{
+    return (int)cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, stream);
+}
+
+int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream)
+{
+    return (int)cudaMemsetAsync(dst, byte, size, stream);
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim_range.c - the address range of one pool, cut into segments: which of it is mapped, and how it grows and shrinks in steps.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "lib/gpu/sim_machine.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Segments ----------------------------------------------------------------------------------------------------------------------------- */
+
+void sim_segment_split(struct sim_segment *segment, uint64_t size, struct sim_segment *rest)
+{
+    *rest = *segment;
+    rest->offset += size;
+    rest->size -= size;
+    rest->prev = segment;
+    if (rest->next)
+        rest->next->prev = rest;
+    segment->next = rest;
+    segment->size = size;
+}
+
+void sim_segment_absorb(struct sim_segment *segment)
+{
+    struct sim_segment *next = segment->next;
+    segment->size += next->size;
+    segment->next = next->next;
+    if (next->next)
+        next->next->prev = segment;
+    free(next);
+}
+
+/* Whether two neighbours can be one segment without anybody seeing a difference. */
+static bool is_alike(const struct sim_segment *a, const struct sim_segment *b)
+{
+    if (a->state != b->state || a->state == SIM_SEGMENT_LIVE || a->exported != b->exported || a->hidden != b->hidden)
+        return false;
+    if (a->state == SIM_SEGMENT_ABSENT || (a->observed && b->observed))
+        return true;
+    if (a->observed || b->observed || a->freed_by != b->freed_by)
+        return false;
+    return a->done_at == b->done_at || (a->done_at <= sim.now && b->done_at <= sim.now);
+}
+
+static void merge_next(struct sim_pool *pool, struct sim_segment *segment)
+{
+    struct sim_segment *next = segment->next;
+    if (segment->state == SIM_SEGMENT_FREE && !segment->observed) {
+        pool->unobserved--;
+        if (segment->sequence < next->sequence)
+            segment->sequence = next->sequence;
+        if (segment->done_at < next->done_at)
+            segment->done_at = next->done_at;
+    }
+    sim_segment_absorb(segment);
+}
+
+struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment)
+{
+    while (segment->next && is_alike(segment, segment->next))
+        merge_next(pool, segment);
+    while (segment->prev && is_alike(segment->prev, segment)) {
+        segment = segment->prev;
+        merge_next(pool, segment);
+    }
+    return segment;
+}
+
+/* The address range -------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Accessible only where there is memory, so that a stray access of the host is caught, and leak checkers do not read gigabytes of holes.
+ * Pages exist once they are touched, and go when the range becomes inaccessible.
+ */
+static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size, int protection)
+{
+    int flags = MAP_FIXED | MAP_NORESERVE | (pool->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+    return mmap(pool->base + begin, size, protection, flags, pool->fd, pool->fd < 0 ? 0 : (off_t)begin) != MAP_FAILED;
+}
+
+/* What is not mapped of an imported pool. */
+static bool map_nothing(const struct sim_pool *pool, uint64_t begin, uint64_t size)
+{
+    int flags = MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS;
+    return mmap(pool->base + begin, size, PROT_NONE, flags, -1, 0) != MAP_FAILED;
+}
+
+static int open_range(struct sim_pool *pool, uint64_t span)
+{
+    struct sim_segment *segment = calloc(1, sizeof(*segment));
+    void *base = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!segment || base == MAP_FAILED) {
+        if (base != MAP_FAILED)
+            munmap(base, span);
+        free(segment);
+        return GPU_OUT_OF_MEMORY;
+    }
+    segment->size = span;
+    pool->segments = segment;
+    pool->base = base;
+    pool->span = span;
+    return 0;
+}
+
+int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable)
+{
+    int fd = exportable ? memfd_create("weir-sim-pool", MFD_CLOEXEC) : -1;
+    int code = exportable && (fd < 0 || ftruncate(fd, (off_t)span)) ? GPU_OUT_OF_MEMORY : open_range(pool, span);
+    if (code && fd >= 0)
+        close(fd);
+    pool->fd = code ? -1 : fd;
+    /* Another process maps a block by its pages. */
+    pool->alignment = exportable ? (uint64_t)sysconf(_SC_PAGESIZE) : SIM_ALIGNMENT;
+    return code;
+}
+
+int sim_memory_open_imported(struct sim_pool *pool, uint64_t span, int fd)
+{
+    int code = open_range(pool, span);
+    if (!code)
+        pool->fd = fd;
+    pool->alignment = (uint64_t)sysconf(_SC_PAGESIZE);
+    return code;
+}
+
+static bool is_on_device(const struct sim_pool *pool)
+{
+    return pool->location == GPU_LOCATION_DEVICE && !pool->imported;
+}
+
+static void set_reserved(struct sim_pool *pool, uint64_t bytes)
+{
+    pool->reserved = bytes;
+    if (pool->reserved_high < bytes)
+        pool->reserved_high = bytes;
+}
+
+bool sim_range_take(struct sim_pool *pool, uint64_t bytes)
+{
+    if (!sim_ledger_charge(pool, pool->held + bytes))
+        return false;
+    pool->held += bytes;
+    set_reserved(pool, pool->reserved + bytes);
+    return true;
+}
+
+static void give_memory(struct sim_pool *pool, uint64_t bytes)
+{
+    sim_ledger_charge(pool, pool->held - bytes);
+    pool->held -= bytes;
+    set_reserved(pool, pool->reserved - bytes);
+}
+
+/* What the device lacks for a pool that others may have stays with them: see sim_pool_leave(). */
+void sim_memory_close(struct sim_pool *pool)
+{
+    if (pool->shared < 0)
+        sim_ledger_charge(pool, 0);
+    while (pool->segments) {
+        struct sim_segment *segment = pool->segments;
+        pool->segments = segment->next;
+        free(segment);
+    }
+    munmap(pool->base, pool->span);
+    if (pool->fd >= 0)
+        close(pool->fd);
+}
+
+/* Giving back -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whole steps only; at the edge of what the pool holds also the part of a step that a growth was cut to. Of an imported pool, mappings. */
+static void releasable(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t *begin, uint64_t *end)
+{
+    bool first = pool->imported || !segment->prev || segment->prev->state == SIM_SEGMENT_ABSENT;
+    bool last = pool->imported || !segment->next || segment->next->state == SIM_SEGMENT_ABSENT;
+    *begin = first ? segment->offset : sim_round_up(segment->offset, SIM_STEP);
+    *end = segment->offset + segment->size;
+    if (!last)
+        *end = sim_round_down(*end, SIM_STEP);
+}
+
+/* Turns [begin, end) of a free segment into absent memory. False if there is no host memory for the bookkeeping. */
+static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end)
+{
+    struct sim_segment *head_rest = NULL, *tail = NULL;
+    if (begin > segment->offset && !(head_rest = malloc(sizeof(*head_rest))))
+        return false;
+    if (end < segment->offset + segment->size && !(tail = malloc(sizeof(*tail)))) {
+        free(head_rest);
+        return false;
+    }
+    if (head_rest) {
+        sim_segment_split(segment, begin - segment->offset, head_rest);
+        segment = head_rest;
+    }
+    if (tail)
+        sim_segment_split(segment, end - begin, tail);
+    segment->state = SIM_SEGMENT_ABSENT;
+    give_memory(pool, end - begin);
+    if (pool->imported) {
+        map_nothing(pool, begin, end - begin);
+    } else {
+        if (pool->fd >= 0)
+            fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
+        map(pool, begin, end - begin, PROT_NONE);
+    }
+    sim_segment_merge(pool, segment);
+    return true;
+}
+
+/* Measured: the figure falls, the device gets nothing, and the pool does not use the memory again. */
+static uint64_t hide(struct sim_pool *pool, struct sim_segment *segment)
+{
+    uint64_t bytes = segment->hidden ? 0 : segment->size;
+    segment->hidden = true;
+    set_reserved(pool, pool->reserved - bytes);
+    sim_segment_merge(pool, segment);
+    return bytes;
+}
+
+static uint64_t release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want)
+{
+    uint64_t begin, end;
+    if (segment->state != SIM_SEGMENT_FREE || !segment->observed)
+        return 0;
+    if (segment->exported)
+        return hide(pool, segment);
+    releasable(pool, segment, &begin, &end);
+    if (end <= begin)
+        return 0;
+    if (end - begin > want)
+        begin = sim_round_up(end - want, SIM_STEP);
+    if (end <= begin || !make_absent(pool, segment, begin, end))
+        return 0;
+    return end - begin;
+}
+
+uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
+{
+    uint64_t released = 0;
+    struct sim_segment *segment = pool->segments;
+    while (segment && released < want) {
+        uint64_t resume = segment->offset + segment->size;
+        released += release_from(pool, segment, want - released);
+        /* The segment may have been merged away: go on from its end. */
+        for (segment = pool->segments; segment && segment->offset < resume; segment = segment->next)
+            ;
+    }
+    sim_advance_by((uint64_t)((double)released / (1 << 30) * (double)sim.settings.trim));
+    return released;
+}
+
+/* Growing ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The driver's own rescue: idle memory of every pool on the device goes back before a growth fails. */
+static void rescue(int device, uint64_t want)
+{
+    for (struct sim_pool *pool = sim.pools; pool && want; pool = pool->next) {
+        if (pool->device != device || !is_on_device(pool))
+            continue;
+        uint64_t before = pool->held;
+        sim_memory_release(pool, sim_round_up(want, SIM_STEP));
+        want -= before - pool->held < want ? before - pool->held : want;
+    }
+}
+
+/* Bytes by which the pool could grow now. */
+static uint64_t room(const struct sim_pool *pool)
+{
+    uint64_t bytes = pool->span - pool->held;
+    if (pool->max_size && pool->max_size - pool->reserved < bytes)
+        bytes = pool->max_size - pool->reserved;
+    if (is_on_device(pool)) {
+        uint64_t free_bytes = sim_ledger_free(pool->device);
+        if (free_bytes < bytes)
+            bytes = free_bytes;
+    }
+    return sim_round_down(bytes, SIM_PAGE);
+}
+
+/* The first gap that has so many bytes, so that memory stays together. */
+static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
+{
+    struct sim_segment *segment = pool->segments;
+    while (segment && (segment->state != SIM_SEGMENT_ABSENT || segment->size < bytes))
+        segment = segment->next;
+    return segment;
+}
+
+struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes)
+{
+    struct sim_segment *gap = find_gap(pool, bytes);
+    if (!gap || gap->size == bytes)
+        return gap;
+    struct sim_segment *rest = malloc(sizeof(*rest));
+    if (!rest)
+        return NULL;
+    sim_segment_split(gap, bytes, rest);
+    return gap;
+}
+
+static int fill_gap(struct sim_pool *pool, uint64_t bytes)
+{
+    struct sim_segment *gap = sim_range_take_gap(pool, bytes);
+    if (!gap)
+        return GPU_OUT_OF_MEMORY;
+    /* Another process may have taken the memory since the room was looked at. */
+    if (!map(pool, gap->offset, bytes, PROT_READ | PROT_WRITE) || !sim_range_take(pool, bytes)) {
+        sim_segment_merge(pool, gap);
+        return GPU_OUT_OF_MEMORY;
+    }
+    gap->state = SIM_SEGMENT_FREE;
+    gap->observed = true;
+    sim_segment_merge(pool, gap);
+    sim_advance_by((uint64_t)((double)bytes / (1 << 30) * (double)sim.settings.grow));
+    return 0;
+}
+
+int sim_range_grow(struct sim_pool *pool, uint64_t size)
+{
+    uint64_t need = sim_round_up(size, SIM_PAGE), bytes = sim_round_up(size, SIM_STEP);
+    if (need > pool->span || (pool->max_size && need > pool->max_size))
+        return GPU_OUT_OF_MEMORY;
+    if (is_on_device(pool) && need > sim.settings.memory)
+        return GPU_OUT_OF_MEMORY;
+    if (room(pool) < bytes && pool->max_size)
+        sim_memory_release(pool, bytes - room(pool));
+    if (room(pool) < bytes && is_on_device(pool))
+        rescue(pool->device, bytes - room(pool));
+    if (room(pool) < need) {
+        /* What the device still had stays with the pool that could not grow enough, up to its threshold (measured). */
+        uint64_t rest = sim_round_down(room(pool), SIM_STEP);
+        uint64_t kept = pool->release_threshold > pool->reserved ? sim_round_down(pool->release_threshold - pool->reserved, SIM_STEP) : 0;
+        if (rest > kept)
+            rest = kept;
+        if (rest && is_on_device(pool) && !pool->max_size)
+            fill_gap(pool, rest);
+        return GPU_OUT_OF_MEMORY;
+    }
+    return fill_gap(pool, room(pool) < bytes ? need : bytes);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * open.h - what weir.c does for the folders above lib/: opening without their ties, and the policy as it is set from outside.
+ */
+#ifndef WEIR_LIB_OPEN_H
+#define WEIR_LIB_OPEN_H
+
+#include "lib/pool/weir_internal.h"
+
+/* weir_open() but for what the folders above lib/ add. device: the only one to get pools, or WEIR__EVERY_DEVICE. */
+weir_status weir__open(const weir_options *options, int device, weir_error *error, weir **w);
+
+/* The caller's options (NULL: all defaults) as this library knows them. WEIR_INVALID. */
+weir_status weir__options_read(const weir_options *given, weir_options *options, weir_error *error);
+
+/* Checks the policy and the name of the GPU side as weir_open() would, without touching CUDA. Statuses as there. */
+weir_status weir__policy_check(const weir_options *options, weir_error *error);
+
+/* From now on requests on a stream that captures fail with WEIR_CAPTURING, instead of becoming nodes of its graph: the host has other memory
+   for these. Before the first request. */
+void weir__captures_refuse(weir *w);
+
+/* `capture: relaxed`, whatever the policy says. Before the first request. */
+void weir__captures_relax(weir *w);
+
+/* Applies assignments as in $WEIR_CONF on top of the policy as it is, live keys only, all or nothing; they hold until the next reload. */
+weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error);
+/* weir_reload() from where weir_open() had the policy. WEIR_INVALID: that was weir_options.policy_text, which cannot change. */
+weir_status weir__policy_again(weir *w, weir_error *error);
+
+#endif

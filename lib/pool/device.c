@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/device.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "lib/pool/weir_internal.h"
+
+weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error)
+{
+    *device = (struct weir__device){ .w = w, .index = index };
+    int code = w->gpu->device_info(index, &device->info);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, w->gpu, code, "device %d", index);
+    device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
+    device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
+    pthread_rwlock_init(&device->lock, NULL);
+    weir__asking_init(&device->asking);
+    weir__pending_init(&device->pending, device->info.memory);
+    return WEIR_OK;
+}
+
+void weir__device_destroy(struct weir__device *device)
+{
+    weir__asking_destroy(&device->asking);
+    weir__pending_destroy(&device->pending, device->w->gpu);
+    pthread_rwlock_destroy(&device->lock);
+}
+
+bool weir__device_is_used(const struct weir__device *device)
+{
+    const struct gpu *gpu = device->w->gpu;
+    bool used = true;
+    int code = gpu->device_is_used(device->index, &used);
+    gpu->forget_error(code);
+    return used;
+}
+
+bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct policy_device *item = &list->items[i];
+        if (item->uuid ? strcasecmp(item->uuid, device->info.uuid) == 0 : item->index == device->index)
+            return true;
+    }
+    return list->all;
+}
+
+weir_status weir__devices_check(const weir *w, const struct policy_devices *list, struct policy_place place, weir_error *error)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct policy_devices one = { .count = 1, .items = &list->items[i] };
+        size_t found = 0;
+        for (size_t d = 0; d < w->device_count; d++)
+            found += weir__device_is_in(&w->devices[d], &one);
+        if (!found && one.items->uuid)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %s: `weir devices` lists them", one.items->uuid);
+        if (!found)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place, "there is no device %d: this machine has %zu, counted from 0",
+                                 one.items->index, w->device_count);
+    }
+    return WEIR_OK;
+}
+
+weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)
+{
+    pthread_rwlock_rdlock(&device->lock);
+    weir_pool *pool = device->pools;
+    while (pool && (pool->kind.is_private || strcmp(pool->name, name) != 0))
+        pool = pool->next;
+    pthread_rwlock_unlock(&device->lock);
+    return pool;
+}
+
+void weir__device_add_pool(struct weir__device *device, weir_pool *pool)
+{
+    pthread_rwlock_wrlock(&device->lock);
+    weir_pool **last = &device->pools;
+    while (*last)
+        last = &(*last)->next;
+    *last = pool;
+    pthread_rwlock_unlock(&device->lock);
+}
+
+void weir__device_remove_pool(struct weir__device *device, weir_pool *pool)
+{
+    pthread_rwlock_wrlock(&device->lock);
+    weir_pool **link = &device->pools;
+    while (*link && *link != pool)
+        link = &(*link)->next;
+    if (*link)
+        *link = pool->next;
+    pthread_rwlock_unlock(&device->lock);
+}
+
+weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after)
+{
+    pthread_rwlock_rdlock(&device->lock);
+    weir_pool *pool = after ? after->next : device->pools;
+    if (pool)
+        weir__pool_hold(pool);
+    pthread_rwlock_unlock(&device->lock);
+    if (after)
+        weir__pool_release(after);
+    return pool;
+}
+
+uint64_t weir__device_idle(struct weir__device *device)
+{
+    uint64_t idle = 0;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (!pool->kind.is_host && !weir__pool_is_stuck(pool))
+            idle += weir__pool_idle(pool);
+    return idle;
+}

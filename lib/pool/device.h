@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * device.h - what a weir keeps for each CUDA device: its pools, its opened streams, its pending frees, its recovery.
+ *
+ * Owned by its weir, as an array with one entry for each device of the machine, used or not.
+ */
+#ifndef WEIR_LIB_DEVICE_H
+#define WEIR_LIB_DEVICE_H
+
+#include "lib/pool/asking.h"
+#include "lib/pool/pending.h"
+#include "lib/pool/pool.h"
+
+struct weir__orphans_mark;
+
+enum weir__reach {
+    WEIR__REACH_DEVICE,  /* streams of the block's own device */
+    WEIR__REACH_PROCESS, /* any stream of the process, on any device */
+    /* A stream of the device that captured when it was closed. It may capture on, and must not be asked any more: the block waits for
+       weir_close(), which no capture may outlast. */
+    WEIR__REACH_CAPTURE,
+    WEIR__REACH_COUNT
+};
+
+/* Freed blocks that no stream can give back (orphans.h). `lock` is a leaf. */
+struct weir__orphans {
+    weir__spin lock;
+    struct weir__entry *fresh[WEIR__REACH_COUNT]; /* lists by `next`: no event was recorded for them yet */
+    struct weir__orphans_mark *marks;             /* the others, by the events that they wait for; later ones first */
+    uint64_t marks_made;
+};
+
+/* What the neighbours rung remembers of the last request in vain. Only the thread whose recovery runs touches it. */
+struct weir__vain {
+    uint64_t picture; /* of who had what */
+    uint64_t size, until; /* bytes, and weir__service_now() */
+};
+
+/* The ladder's (recover.h): one recovery at a time. `lock` guards the flag and the outcome of the last one. */
+struct weir__recovery {
+    pthread_mutex_t lock;
+    pthread_cond_t ended; /* on CLOCK_MONOTONIC */
+    bool running;
+    uint64_t count;       /* recoveries that ended; the members below tell of the last one */
+    bool rescued;
+    weir_rung rung;       /* with rescued: the rung that did it */
+    uint64_t failed_size; /* else: the size that could not be had (UINT64_MAX: that is not sure, as time ran out), */
+    unsigned failed_steps;        /* with which rungs, */
+    const weir_pool *failed_pool; /* and for which pool, if it failed at that pool's cap (NULL: at the device) */
+    _Atomic uint64_t recoveries;
+    _Atomic uint64_t rescues[WEIR_RUNG_COUNT];
+    _Atomic uint64_t asks_sent, bytes_got, asks_received, bytes_given; /* as in weir_device_stats */
+    struct weir__vain vain;
+};
+
+struct weir__device {
+    weir *w;
+    int index;
+    struct gpu_device_info info;
+    bool has_stream_ids, has_device_events;
+    weir_pool *default_pool; /* that of defaults.pool, or NULL if it has none here. Fixed after open */
+
+    pthread_rwlock_t lock; /* a registry lock: guards the two lists; never held over a CUDA call */
+    weir_pool *pools;      /* all, private ones too */
+    weir_stream *streams;  /* opened ones */
+    /* A bit for each hash of a handle whose opened stream is served by another pool than the default one: all other handles are routed
+       without a look at the list, and without asking CUDA for their id. Changed under lock. */
+    _Atomic uint64_t routed;
+    _Atomic uint64_t listed;     /* the same for the handles of all opened streams */
+    _Atomic uint64_t generation; /* another number after each change of the list of streams; no two devices ever have the same one */
+
+    /* Closed streams, oldest first, whose memory is kept for a while: a call that was on its way when its stream was closed finds it closed,
+       not gone. Guarded by lock. */
+    weir_stream *closed, **closed_end;
+    size_t closed_count;
+
+    struct weir__orphans orphans;
+    _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class */
+
+    /* How many threads have cached blocks in their hands, to give them to CUDA, and how often one had. */
+    _Atomic unsigned flushing;
+    _Atomic uint64_t flushes;
+
+    struct weir__asking asking;
+    struct weir__pending pending;
+    struct weir__recovery recovery;
+};
+
+weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error);
+void weir__device_destroy(struct weir__device *device); /* all of its pools and streams are gone by then */
+
+/* Whether this process has begun to use it. */
+bool weir__device_is_used(const struct weir__device *device);
+
+/* Whether the policy's list names this device. */
+bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list);
+
+/* Every device that the list names must exist; the error is placed at `place`. */
+weir_status weir__devices_check(const weir *w, const struct policy_devices *list, struct policy_place place, weir_error *error);
+
+/* The policy's pool of that name on the device, or NULL. */
+weir_pool *weir__device_find_pool(struct weir__device *device, const char *name);
+
+void weir__device_add_pool(struct weir__device *device, weir_pool *pool);
+void weir__device_remove_pool(struct weir__device *device, weir_pool *pool);
+
+/* Bytes that its pools have reserved, that nobody uses, and that could go back. */
+uint64_t weir__device_idle(struct weir__device *device);
+
+/* The first pool (after NULL), or the one behind `after`, held; releases `after`. NULL at the end. */
+weir_pool *weir__device_next_pool(struct weir__device *device, weir_pool *after);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/figures.h"
+
+#include "lib/base/class.h"
+
+static void raise_to(_Atomic uint64_t *high, uint64_t value)
+{
+    uint64_t before = atomic_load_explicit(high, memory_order_relaxed);
+    while (value > before && !atomic_compare_exchange_weak_explicit(high, &before, value, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+/* Raises the highest values: `taken` has risen to so much, or `spare` has changed. */
+static void raise_high(weir_pool *pool, uint64_t taken)
+{
+    /* In this order, so that what a flush takes from both meanwhile makes too little of it, never too much. */
+    int64_t spare = atomic_load_explicit(&pool->figures.spare, memory_order_acquire);
+    int64_t live = (int64_t)atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) - spare;
+    raise_to(&pool->figures.taken_high, taken);
+    if (live > 0)
+        raise_to(&pool->figures.live_high, (uint64_t)live);
+}
+
+/* Users have so many bytes more, or less, of those that `taken` has: for exact_peaks. */
+static void count_exactly(weir_pool *pool, int64_t bytes)
+{
+    if (pool->kind.is_exact)
+        raise_to(&pool->figures.live_high, atomic_fetch_add_explicit(&pool->figures.live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
+}
+
+void weir__pool_count_live(weir_pool *pool, int64_t bytes)
+{
+    count_exactly(pool, bytes);
+    atomic_fetch_sub_explicit(&pool->figures.spare, bytes, memory_order_relaxed);
+    raise_high(pool, atomic_load_explicit(&pool->figures.taken, memory_order_relaxed));
+}
+
+void weir__pool_count_malloc(weir_pool *pool, uint64_t bytes, uint64_t asked)
+{
+    uint64_t taken = atomic_fetch_add_explicit(&pool->figures.taken, bytes, memory_order_relaxed) + bytes;
+    if (bytes != asked)
+        atomic_fetch_add_explicit(&pool->figures.spare, (int64_t)(bytes - asked), memory_order_relaxed);
+    count_exactly(pool, (int64_t)asked);
+    raise_high(pool, taken);
+}
+
+void weir__pool_count_free(const struct weir__block *block)
+{
+    weir_pool *pool = block->pool;
+    uint64_t bytes = weir__class_given(block->class, block->size);
+    if (block->graph)
+        return;
+    /* Whoever finds nothing taken finds the notes of all frees, too. */
+    atomic_fetch_sub_explicit(&pool->figures.taken, bytes, memory_order_release);
+    if (bytes != block->size)
+        atomic_fetch_sub_explicit(&pool->figures.spare, (int64_t)(bytes - block->size), memory_order_relaxed);
+    count_exactly(pool, -(int64_t)block->size);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * figures.h - counting what a pool has from CUDA, and what of that users have: its part `figures`. No lock is needed.
+ */
+#ifndef WEIR_LIB_FIGURES_H
+#define WEIR_LIB_FIGURES_H
+
+#include "lib/pool/pool.h"
+
+/* CUDA gave so many bytes for a request that asked for `asked`. */
+void weir__pool_count_malloc(weir_pool *pool, uint64_t bytes, uint64_t asked);
+/* A live block went back to CUDA. */
+void weir__pool_count_free(const struct weir__block *block);
+
+/* A block that no user had went back to CUDA. */
+static inline void weir__pool_count_spare_gone(weir_pool *pool, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&pool->figures.taken, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->figures.spare, (int64_t)bytes, memory_order_relaxed);
+}
+/* A stream tells that users have so many bytes more, or less, of what Weir has from CUDA. */
+void weir__pool_count_live(weir_pool *pool, int64_t bytes);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/growth.h"
+
+#include "lib/base/event.h"
+#include "lib/pool/weir_internal.h"
+
+void weir__growth_init(struct weir__growth *growth)
+{
+    pthread_mutex_init(&growth->lock, NULL);
+    weir__spin_init(&growth->room_lock);
+}
+
+void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu)
+{
+    if (growth->undone)
+        weir__event_destroy(gpu, growth->undone);
+    pthread_mutex_destroy(&growth->lock);
+}
+
+/* The room -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* What others allocate from the pool, without Weir, is in nobody's account. */
+static bool has_strangers(const weir_pool *pool)
+{
+    return pool->kind.is_default || pool->current.is_set || atomic_load_explicit(&pool->sharing.is_handed_out, memory_order_relaxed);
+}
+
+/* Called with room_lock. */
+static void count_begin(struct weir__growth *growth, uint64_t most)
+{
+    growth->growing += most;
+    growth->begun += most;
+}
+
+/* Whether there is room for certain. was_looked_at: what is on its way back is not there yet. */
+static bool take_room(const struct weir__growing *growing, bool was_looked_at)
+{
+    struct weir__growth *growth = &growing->pool->growth;
+    weir__spin_lock(&growth->room_lock);
+    if (growing->is_ragged)
+        growth->is_ragged = true;
+    bool is_known = (was_looked_at || !growth->is_due) && !has_strangers(growing->pool) && growth->max_size == growing->max_size;
+    bool is_enough = is_known && growth->room >= growing->most;
+    if (is_enough) {
+        growth->room -= growing->most;
+        count_begin(growth, growing->most);
+    }
+    weir__spin_unlock(&growth->room_lock);
+    return is_enough;
+}
+
+/* Asks CUDA what the pool has, which it returns, and finds the room that is left. own: what the caller has begun, and CUDA has answered. */
+static uint64_t find_room(const struct weir__growing *growing, uint64_t own)
+{
+    struct weir__growth *growth = &growing->pool->growth;
+    uint64_t max_size = growing->max_size;
+    weir__spin_lock(&growth->room_lock);
+    uint64_t others = growth->growing - own, begun = growth->begun;
+    weir__spin_unlock(&growth->room_lock);
+    uint64_t reserved = weir__pool_figure(growing->pool, GPU_POOL_RESERVED);
+    weir__spin_lock(&growth->room_lock);
+    /* Whoever has begun since may have been too late for CUDA's figure. */
+    uint64_t most = reserved + others + (growth->begun - begun);
+    growth->max_size = max_size;
+    growth->room = most < max_size ? max_size - most : 0;
+    weir__spin_unlock(&growth->room_lock);
+    return reserved;
+}
+
+/* Above the cap ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Called with growth->lock. */
+static void set_undone(struct weir__growth *growth, gpu_event event, const void *block, uint64_t size, uint64_t withheld)
+{
+    growth->undone = event;
+    growth->block = (uintptr_t)block;
+    growth->size = size;
+    growth->withheld = withheld;
+    weir__spin_lock(&growth->room_lock);
+    growth->is_due = event;
+    weir__spin_unlock(&growth->room_lock);
+}
+
+/* Whether nothing is on its way back any more. Called with growth->lock. */
+static bool is_settled(const struct weir__growing *growing)
+{
+    const struct gpu *gpu = growing->pool->w->gpu;
+    struct weir__growth *growth = &growing->pool->growth;
+    if (!growth->undone)
+        return true;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    bool is_over = weir__event_look(gpu, growth->undone) != WEIR__EVENT_PENDING;
+    if (is_over) {
+        weir__event_destroy(gpu, growth->undone);
+        set_undone(growth, NULL, NULL, 0, 0);
+    }
+    weir__relaxed_end(gpu, mode);
+    return is_over;
+}
+
+/* CUDA may have used it for another block at once: once it is there, or where it may make streams wait for each other. */
+static bool is_used_again(const struct weir__growth *growth, const void *block, uint64_t size)
+{
+    return block && (uintptr_t)block < growth->block + growth->size && growth->block < (uintptr_t)block + size;
+}
+
+/* Whether the pool with the new block (NULL: there is none) is not above its cap but for what is on its way back, once idle memory is given
+   back. own: as for find_room(). Called with growth->lock. */
+static bool is_within(const struct weir__growing *growing, const void *block, uint64_t own)
+{
+    weir_pool *pool = growing->pool;
+    uint64_t released, limit = growing->max_size;
+    if (!is_used_again(&pool->growth, block, growing->size) && !is_settled(growing))
+        limit += pool->growth.withheld;
+    if (find_room(growing, own) <= limit)
+        return true;
+    /* CUDA gives whole steps back and never less than it was told to keep. */
+    uint64_t keep = growing->max_size / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
+    return weir__pool_trim(pool, keep, &released) == GPU_SUCCESS && find_room(growing, own) <= limit;
+}
+
+bool weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, uint64_t max_size, bool alone, uint64_t *waited)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    bool is_watched = max_size && (pool->native.small || max_size != pool->native.max);
+    uint64_t whole = bytes / WEIR__GROWTH_STEP, steps = whole + (bytes % WEIR__GROWTH_STEP != 0);
+    *growing = (struct weir__growing){ .pool = pool, .max_size = is_watched ? max_size : 0, .most = steps * WEIR__GROWTH_STEP };
+    growing->is_ragged = bytes % WEIR__GROWTH_STEP;
+    growing->size = bytes;
+    growing->own = whole > 1 ? (whole - 1) * WEIR__GROWTH_STEP : 0;
+    if (!is_watched || take_room(growing, false))
+        return true;
+    uint64_t since = gpu->now();
+    pthread_mutex_lock(&pool->growth.lock);
+    *waited += gpu->now() - since;
+    growing->is_risky = true;
+    weir__spin_lock(&pool->growth.room_lock);
+    count_begin(&pool->growth, growing->most);
+    weir__spin_unlock(&pool->growth.room_lock);
+    bool was_due = pool->growth.undone;
+    if (is_settled(growing) || alone) {
+        if (was_due)
+            is_within(growing, NULL, 0);
+        return true;
+    }
+    weir__growth_end(growing);
+    growing->is_risky = false;
+    find_room(growing, 0);
+    return take_room(growing, true);
+}
+
+void weir__growth_end(struct weir__growing *growing)
+{
+    struct weir__growth *growth = &growing->pool->growth;
+    if (!growing->max_size)
+        return;
+    weir__spin_lock(&growth->room_lock);
+    growth->growing -= growing->most;
+    weir__spin_unlock(&growth->room_lock);
+    if (growing->is_risky)
+        pthread_mutex_unlock(&growth->lock);
+}
+
+bool weir__growth_is_within(struct weir__growing *growing, const void *block)
+{
+    return !growing->is_risky || is_within(growing, block, growing->most);
+}
+
+uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream)
+{
+    weir_pool *pool = growing->pool;
+    struct weir__growth *growth = &pool->growth;
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_event event;
+    bool is_back = false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    if (weir__event_behind(gpu, weir__event_device(gpu, pool->device->index, stream), stream, &event)) {
+        is_back = weir__event_wait(gpu, event, 0);
+        if (is_back || growth->undone)
+            weir__event_destroy(gpu, event);
+        else
+            set_undone(growth, event, block, growing->size, growth->is_ragged ? growing->own : growing->most);
+    }
+    is_within(growing, NULL, growing->most);
+    weir__relaxed_end(gpu, mode);
+    return is_back ? 0 : growing->most;
+}

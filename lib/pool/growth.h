@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * growth.h - how far a pool may grow under a cap that Weir watches: where the driver does not enforce it for the pool and its twin together.
+ *
+ * CUDA says only afterwards by how much a pool grew for a request. As long as there is room for the worst that a request can do, nothing is
+ * asked. Beyond that, requests that may take the pool above its cap go one at a time; the block of one that did goes back at once, and the
+ * memory with it. On a busy stream that takes until the stream gets there, and the next request sees to it. Meanwhile the pool may be above
+ * its cap by that block, so that nobody else is refused for it, but by no more: no other request that may take it there is tried on a stream
+ * of the program's.
+ *
+ * Owned by its pool. `lock` is held over CUDA calls by who may take the pool above its cap; `room_lock` is a leaf.
+ */
+#ifndef WEIR_LIB_GROWTH_H
+#define WEIR_LIB_GROWTH_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "lib/base/spin.h"
+#include "lib/gpu/gpu.h"
+#include "lib/weir.h"
+
+struct weir__growth {
+    pthread_mutex_t lock;
+    gpu_event undone;  /* behind the block that went back last, if that is not complete; else NULL. Guarded by lock, like the next three */
+    uintptr_t block;   /* its address, */
+    uint64_t size;     /* its bytes, */
+    uint64_t withheld; /* and those of its own steps: nobody can have them until then, so the pool may be above its cap by so many */
+
+    weir__spin room_lock; /* guards the others */
+    atomic_bool is_ragged; /* there were requests for other sizes than whole steps, so that blocks may share steps */
+    bool is_due;          /* something is on its way back: the next request is to see whether it is there */
+    uint64_t max_size;    /* for which `room` was found */
+    uint64_t room;        /* bytes that the pool may grow by, whatever becomes of the requests that CUDA is being asked for */
+    uint64_t growing;     /* bytes that it may grow by for those, */
+    uint64_t begun;       /* and for all requests since it was made */
+};
+
+void weir__growth_init(struct weir__growth *growth);
+void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu);
+
+/* One request that CUDA is asked for. On the stack of who asks. */
+struct weir__growing {
+    weir_pool *pool;
+    uint64_t max_size; /* 0: there is nothing to watch */
+    uint64_t size;     /* bytes asked for */
+    uint64_t most;     /* bytes that the pool may grow by */
+    uint64_t own;      /* bytes of steps that the block shares with no other one, wherever it lies */
+    bool is_ragged;    /* it is for no whole number of steps */
+    bool is_risky;     /* the pool may be above its cap afterwards. growth.lock is held */
+};
+
+/* Before CUDA is asked for so many bytes under the cap max_size (0: none). alone: nobody else asks, and what goes back is complete at once.
+   *waited grows by the nanoseconds that others took. false: the request is not to be tried, as what another one took above the cap is still
+   on its way back. Else weir__growth_end() follows. */
+bool weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, uint64_t max_size, bool alone, uint64_t *waited);
+void weir__growth_end(struct weir__growing *growing);
+
+/* After CUDA was asked, and gave the block (NULL: it gave none): gives back idle memory down to the cap, as the driver does at a cap of its
+   own. false: the pool is still above it, and the block must go back. */
+bool weir__growth_is_within(struct weir__growing *growing, const void *block);
+/* It was freed on that stream. Returns the bytes that are on their way back there; 0: all are back. */
+uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/left.h"
+
+#define LONGEST (UINT64_C(1000) * 1000000) /* nanoseconds between two looks: a second at most */
+#define SHORTEST (UINT64_C(1) * 1000000)
+
+uint64_t weir__keeper_interval(weir *w)
+{
+    uint64_t shortest = LONGEST;
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
+            uint64_t part = atomic_load(&pool->cache.idle) / WEIR__KEEPER_LOOKS;
+            /* Whole looks to a part: otherwise each part would last until the look after it. */
+            part /= (part + LONGEST - 1) / LONGEST + !part;
+            if (atomic_load(&pool->cache.classes) && part < shortest)
+                shortest = part;
+        }
+    return shortest > SHORTEST ? shortest : SHORTEST;
+}
+
+void weir__keeper_look(weir *w)
+{
+    if (!weir__keeper_is_on(w))
+        return;
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            atomic_store(&pool->keeper.is_left, true);
+    weir__service_wake(&w->keeper.job, 0);
+}
+
+void weir__keeper_wake(weir *w)
+{
+    if (weir__keeper_is_on(w))
+        weir__service_wake(&w->keeper.job, weir__service_now() + weir__keeper_interval(w));
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/pending.h"
+
+#include <stddef.h>
+
+#include "lib/base/event.h"
+
+/* Its address is this thread's name. */
+static __thread char thread_name;
+
+void weir__pending_init(struct weir__pending *pending, uint64_t device_memory)
+{
+    *pending = (struct weir__pending){ .due = device_memory / WEIR__PENDING_SHARE };
+    weir__spin_init(&pending->lock);
+}
+
+void weir__pending_set_due(struct weir__pending *pending, uint64_t due)
+{
+    weir__spin_lock(&pending->lock);
+    pending->due = due;
+    weir__spin_unlock(&pending->lock);
+}
+
+void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
+{
+    for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
+        if (pending->entries[i].event)
+            gpu->event_destroy(pending->entries[i].event);
+        if (pending->entries[i].unused)
+            gpu->event_destroy(pending->entries[i].unused);
+    }
+}
+
+/* Where the stream's entry can be: WEIR__PENDING_WAYS entries from here on. */
+static size_t home_of(gpu_stream stream, const void *thread)
+{
+    uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)thread) * UINT64_C(0x9E3779B97F4A7C15);
+    return hashed >> 58;
+}
+
+_Static_assert(WEIR__PENDING_MAX == 64, "home_of() takes six bits of the hash");
+
+/* Whether its event may be recorded anew: nobody does, and nobody waits for it. Called with the lock. */
+static bool is_idle(const struct weir__pending_entry *entry)
+{
+    return !entry->is_recording && entry->users == 0;
+}
+
+/* The stream's entry whose event may be recorded anew, or NULL. One that somebody waits for keeps its event, and stands for what was freed
+   before: what is freed meanwhile gets an entry of its own. Called with the lock. */
+static struct weir__pending_entry *find(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    size_t home = home_of(stream, thread);
+    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
+        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+        if (entry->stream == stream && entry->thread == thread && is_idle(entry))
+            return entry;
+    }
+    return NULL;
+}
+
+/* Takes over the entry that stands for the fewest bytes, or returns NULL. Called with the lock. */
+static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    struct weir__pending_entry *least = NULL;
+    size_t home = home_of(stream, thread);
+    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
+        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+        if (is_idle(entry) && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
+            least = entry;
+    }
+    if (least) {
+        least->stream = stream;
+        least->thread = thread;
+        least->unnoted = least->bytes = 0;
+    }
+    return least;
+}
+
+static struct weir__pending_entry *find_or_take_over(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    struct weir__pending_entry *entry = find(pending, stream, thread);
+    return entry ? entry : take_over(pending, stream, thread);
+}
+
+bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes)
+{
+    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    weir__spin_lock(&pending->lock);
+    struct weir__pending_entry *entry = find_or_take_over(pending, stream, thread);
+    if (entry)
+        entry->unnoted += bytes;
+    bool is_due = entry && entry->unnoted >= pending->due;
+    weir__spin_unlock(&pending->lock);
+    return is_due;
+}
+
+/* What was freed on the stream and not noted, in whichever of its entries. Called with the lock. */
+static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, const void *thread)
+{
+    size_t home = home_of(stream, thread);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
+        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+        if (entry->stream != stream || entry->thread != thread)
+            continue;
+        bytes += entry->unnoted;
+        entry->unnoted = 0;
+    }
+    return bytes;
+}
+
+uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream)
+{
+    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    weir__spin_lock(&pending->lock);
+    uint64_t bytes = take_unnoted(pending, stream, thread);
+    weir__spin_unlock(&pending->lock);
+    return bytes;
+}
+
+void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
+{
+    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    uint64_t noted = 0;
+    gpu_event made = NULL, unused = NULL;
+    weir__spin_lock(&pending->lock);
+    struct weir__pending_entry *entry = find_or_take_over(pending, stream, thread), *first = entry;
+    if (entry) {
+        noted = take_unnoted(pending, stream, thread);
+        entry->is_recording = true;
+        made = entry->unused;
+        entry->unused = NULL;
+    }
+    weir__spin_unlock(&pending->lock);
+    if (!entry)
+        return;
+
+    /* Another event: if the stream turns out to capture, that of the frees before it is still good. So it is for who has begun to wait for it
+       meanwhile, and the other one gets an entry of its own. */
+    bool is_made = weir__event_move(gpu, weir__event_device(gpu, device, stream), stream, &made);
+    weir__spin_lock(&pending->lock);
+    entry->is_recording = false;
+    if (is_made && entry->users)
+        entry = take_over(pending, stream, thread);
+    if (is_made && entry) {
+        unused = entry->event;
+        entry->event = made;
+        entry->bytes += noted;
+    } else if (is_made) {
+        unused = made;
+    }
+    bool has_room = !first->unused;
+    if (has_room)
+        first->unused = unused;
+    weir__spin_unlock(&pending->lock);
+    if (unused && !has_room)
+        weir__event_destroy(gpu, unused);
+}
+
+struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen, uint64_t *bytes)
+{
+    struct weir__pending_entry *largest = NULL;
+    weir__spin_lock(&pending->lock);
+    for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
+        struct weir__pending_entry *entry = &pending->entries[i];
+        bool open = entry->bytes && !(*seen >> i & 1);
+        if (open && (!largest || entry->bytes > largest->bytes))
+            largest = entry;
+    }
+    if (largest) {
+        largest->users++;
+        *bytes = largest->bytes;
+        *seen |= UINT64_C(1) << (largest - pending->entries);
+    }
+    weir__spin_unlock(&pending->lock);
+    return largest;
+}
+
+void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done)
+{
+    weir__spin_lock(&pending->lock);
+    if (done)
+        entry->bytes = 0;
+    entry->users--;
+    weir__spin_unlock(&pending->lock);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pending.h - large frees on streams that were not opened, so that recovery can wait for them.
+ *
+ * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
+ * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
+ * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
+ * takes another entry while somebody waits for that one, and another handle may take the entry over. A lost entry costs a rescue, never safety.
+ * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next event
+ * and by any number that wait for the one that it has.
+ */
+#ifndef WEIR_LIB_PENDING_H
+#define WEIR_LIB_PENDING_H
+
+#include <stdbool.h>
+
+#include "lib/base/spin.h"
+#include "lib/gpu/gpu.h"
+
+#define WEIR__PENDING_MAX 64
+#define WEIR__PENDING_WAYS 16 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
+#define WEIR__PENDING_SHARE 64 /* `due` is this part of the device */
+#define WEIR__PENDING_SMALLEST (UINT64_C(1) << 20) /* bytes: smaller frees are not worth counting */
+
+struct weir__pending_entry {
+    gpu_stream stream;
+    const void *thread; /* tells apart the per-thread streams, which share one handle; NULL for others */
+    gpu_event event;    /* NULL until first used */
+    gpu_event unused;   /* for the next note, or NULL */
+    uint64_t unnoted;   /* bytes freed since the event was recorded */
+    uint64_t bytes;     /* bytes freed before it and not yet seen complete; 0: nothing to wait for */
+    bool is_recording;  /* some thread makes its next event just now */
+    unsigned users;     /* threads that claimed it, and wait for its event or look at it */
+};
+
+struct weir__pending {
+    weir__spin lock;
+    uint64_t due;
+    struct weir__pending_entry entries[WEIR__PENDING_MAX];
+};
+
+/* Frees are to be noted from so many bytes on: with a keeper, which would wait for them in vain, that is less. */
+void weir__pending_set_due(struct weir__pending *pending, uint64_t due);
+
+void weir__pending_init(struct weir__pending *pending, uint64_t device_memory);
+void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu);
+
+/* Adds a free just made on the stream. true: an event is due: weir__pending_note(). */
+bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes);
+
+/* Takes back what was added since the last event: the stream turns out to be an opened one, which needs none. */
+uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream);
+
+/* Puts an event behind all that was added, unless the stream captures. device: of a fixed handle, its own. Failure is silent: only a rescue
+   is lost. */
+void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
+
+/* Claims the entry with the most bytes, which *bytes gets, that is not in `seen` (a bit for each entry), whoever else waits for it; NULL when
+   there is none left. Of what it returns only the event may be read. */
+struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen, uint64_t *bytes);
+/* Gives it back. done: its event was seen complete, or will never tell. */
+void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done);
+
+#endif

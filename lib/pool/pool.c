@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/format.h"
+#include "lib/pool/current.h"
+#include "lib/pool/left.h"
+#include "lib/pool/retired.h"
+#include "lib/pool/settings.h"
+#include "lib/pool/weir_internal.h"
+
+/* Creating --------------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status require(const weir_pool *pool, struct policy_place place, enum gpu_feature feature, weir_error *error)
+{
+    char why[256];
+    if (pool->w->gpu->supports(pool->device->index, feature, why, sizeof why))
+        return WEIR_OK;
+    return weir__fail_at(error, WEIR_NOT_SUPPORTED, place, "device %d (%s) has no %s: %s", pool->device->index, pool->device->info.name,
+                         gpu_feature_name(feature), why);
+}
+
+static weir_status check_features(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    weir_status status = require(pool, policy_pool_place(policy, entry, "devices"), GPU_FEATURE_POOLS, error);
+    if (status == WEIR_OK && entry->location.kind == POLICY_LOCATION_HOST)
+        status = require(pool, policy_pool_place(policy, entry, "location"), GPU_FEATURE_POOL_HOST, error);
+    if (status == WEIR_OK && entry->location.kind == POLICY_LOCATION_HOST_NUMA)
+        status = require(pool, policy_pool_place(policy, entry, "location"), GPU_FEATURE_POOL_HOST_NUMA, error);
+    if (status == WEIR_OK && entry->ipc == POLICY_IPC_POSIX_FD)
+        status = require(pool, policy_pool_place(policy, entry, "ipc"), GPU_FEATURE_POOL_POSIX_FD, error);
+    return status;
+}
+
+static weir_status check_sizes(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    uint64_t memory = pool->device->info.memory;
+    uint64_t initial = policy_size_bytes(entry->initial_size, memory);
+    uint64_t threshold = policy_size_bytes(entry->release_threshold, memory);
+    struct policy_place place = policy_pool_place(policy, entry, "initial_size");
+    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
+    if (initial > 0 && initial > threshold)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place,
+                             "%s on device %d is above release_threshold (%s), so the first synchronise would give it back: raise the "
+                             "threshold or lower initial_size",
+                             weir__bytes(a, initial), pool->device->index, weir__bytes_kept(b, threshold));
+    if (initial > 0 && pool->settings.max_size && initial > pool->settings.max_size)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is above max_size (%s): raise the cap or lower initial_size",
+                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, pool->settings.max_size));
+    if (initial > memory && !pool->kind.is_host)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s is more than device %d has (%s): lower initial_size", weir__bytes(a, initial),
+                             pool->device->index, weir__bytes(b, memory));
+    return WEIR_OK;
+}
+
+static weir_status create_handles(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    static const enum gpu_location locations[] = {
+        [POLICY_LOCATION_DEVICE] = GPU_LOCATION_DEVICE,
+        [POLICY_LOCATION_HOST] = GPU_LOCATION_HOST,
+        [POLICY_LOCATION_HOST_NUMA] = GPU_LOCATION_HOST_NUMA,
+    };
+    const struct gpu *gpu = pool->w->gpu;
+    struct gpu_pool_spec spec = {
+        .device = pool->device->index,
+        .location = locations[entry->location.kind],
+        .numa_node = entry->location.node,
+        .posix_fd = pool->kind.is_exportable,
+    };
+    int code = GPU_SUCCESS;
+    if (pool->kind.is_default) {
+        code = gpu->pool_get_default(spec.device, &pool->native.handle);
+        if (code == GPU_SUCCESS)
+            code = weir__settings_save(pool);
+        if (code != GPU_SUCCESS)
+            pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
+    } else {
+        /* With a twin the cap is that of both together, which only Weir can watch. */
+        if (pool->settings.max_size && !pool->kind.small_below && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+            spec.max_size = pool->native.max = pool->settings.max_size;
+        code = gpu->pool_create(&spec, &pool->native.handle);
+    }
+    if (code == GPU_SUCCESS && pool->kind.small_below)
+        code = gpu->pool_create(&spec, &pool->native.small);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    return weir__fail_gpu(error, gpu, code, "%s: pool '%s' on device %d cannot be created",
+                          policy_pool_place(policy, entry, "").path, pool->name, spec.device);
+}
+
+/* Grows the pool by taking initial_size bytes and giving them back, on a stream of its own. */
+static weir_status grow(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->info.memory);
+    if (bytes == 0)
+        return WEIR_OK;
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_stream stream;
+    void *ptr;
+    int code = gpu->stream_create(pool->device->index, &stream);
+    if (code == GPU_SUCCESS) {
+        code = gpu->malloc_async(&ptr, bytes, pool->native.handle, stream);
+        if (code == GPU_SUCCESS) {
+            code = gpu->free_async(ptr, stream);
+            if (code != GPU_SUCCESS)
+                gpu->free_async(ptr, stream); /* nobody else knows of this block: it would pin the pool for good */
+        }
+        if (code == GPU_SUCCESS)
+            code = gpu->stream_synchronize(stream);
+        gpu->stream_destroy(stream);
+    }
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    gpu->forget_error(code);
+    struct policy_place place = policy_pool_place(policy, entry, "initial_size");
+    char text[WEIR__BYTES_LEN];
+    bool is_first = error && error->status == WEIR_OK;
+    weir__fail_at(error, weir__status_of(code), place, "pool '%s' cannot be grown to %s on device %d: %s: %s", pool->name,
+                  weir__bytes(text, bytes), pool->device->index, gpu->code_name(code), gpu->code_text(code));
+    if (is_first)
+        error->cuda_code = code;
+    return weir__status_of(code);
+}
+
+static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
+{
+    weir_pool *pool = aligned_alloc(_Alignof(weir_pool), sizeof *pool);
+    if (!pool)
+        return NULL;
+    memset(pool, 0, sizeof *pool);
+    pool->w = device->w;
+    pool->device = device;
+    pool->name = strdup(entry->name);
+    pool->settings.peers = calloc(device->w->device_count, sizeof *pool->settings.peers);
+    pool->native.retired = weir__retired_reserve();
+    if (!pool->name || !pool->settings.peers || !pool->native.retired) {
+        free(pool->native.retired);
+        free(pool->name);
+        free(pool->settings.peers);
+        free(pool);
+        return NULL;
+    }
+    pthread_mutex_init(&pool->lock, NULL);
+    weir__growth_init(&pool->growth);
+    pthread_rwlock_init(&pool->native.exchange, NULL);
+    pool->kind.is_private = is_private;
+    pool->kind.is_exact = device->w->policy->exact_peaks;
+    pool->kind.is_default = entry->backing == POLICY_BACKING_DEFAULT;
+    pool->kind.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
+    pool->kind.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
+    pool->kind.small_below = pool->kind.is_exportable ? 0 : entry->small_below;
+    pool->kind.max_block = pool->kind.is_exportable ? entry->ipc_max_block : UINT64_MAX;
+    pool->settings.max_size = policy_size_bytes(entry->max_size, device->info.memory);
+    atomic_init(&pool->use.references, 1);
+    return pool;
+}
+
+weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
+                           weir_error *error, weir_pool **pool)
+{
+    weir_pool *made = pool_allocate(device, entry, is_private);
+    if (!made)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for pool '%s'", entry->name);
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    weir_status status = check_features(made, policy, entry, error);
+    if (status == WEIR_OK)
+        status = check_sizes(made, policy, entry, error);
+    if (status == WEIR_OK)
+        status = weir__settings_check(made, policy, entry, error);
+    if (status == WEIR_OK)
+        status = create_handles(made, policy, entry, error);
+    if (status == WEIR_OK)
+        status = weir__settings_apply(made, policy, entry, error);
+    if (status == WEIR_OK)
+        status = grow(made, policy, entry, error);
+    weir__relaxed_end(device->w->gpu, mode);
+    if (status != WEIR_OK) {
+        made->kind.is_silent = true;
+        weir__pool_free(made, false);
+        return status;
+    }
+    weir__device_add_pool(device, made);
+    *pool = made;
+    return WEIR_OK;
+}
+
+/* Destroying ------------------------------------------------------------------------------------------------------------------------- */
+
+static void destroy_handles(weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    gpu_pool own = pool->kind.is_default ? NULL : pool->native.handle;
+    /* What lives on is freed where no note is taken, and so is what others took from the device's current pool. */
+    bool are_noted = pool->kind.is_exportable && !pool->current.former && !atomic_load(&pool->figures.taken);
+    int code = weir__retired_add(pool->native.retired, gpu, own, pool->native.small, are_noted);
+    if (code != GPU_SUCCESS && !pool->kind.is_silent)
+        weir__log_about(pool->w, pool, WEIR_LOG_ERROR, "pool '%s' on device %d cannot be destroyed: %s", pool->name, pool->device->index,
+                        gpu->code_name(code));
+}
+
+void weir__pool_free(weir_pool *pool, bool is_live)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    weir__device_remove_pool(pool->device, pool);
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    weir__current_pool_restore(pool);
+    /* A peer may still read blocks that live on. */
+    if (!is_live)
+        weir__settings_withdraw(pool);
+    if (pool->kind.is_default && pool->native.handle)
+        weir__settings_restore(pool);
+    destroy_handles(pool);
+    weir__relaxed_end(gpu, mode);
+    pthread_rwlock_destroy(&pool->native.exchange);
+    pthread_mutex_destroy(&pool->lock);
+    weir__growth_destroy(&pool->growth, pool->w->gpu);
+    free(pool->settings.peers);
+    free(pool->name);
+    free(pool);
+}
+
+void weir__pool_hold(weir_pool *pool)
+{
+    if (pool->kind.is_private)
+        atomic_fetch_add_explicit(&pool->use.references, 1, memory_order_relaxed);
+}
+
+/* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. One that is parked already was only looked
+   at, by the keeper too: that is no reason for it to look again. */
+static void park(weir_pool *pool)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    pthread_mutex_lock(&pool->lock);
+    bool is_left = atomic_load(&pool->use.references) == 0 && !pool->use.is_parked;
+    if (is_left) {
+        pool->use.is_parked = true;
+        if (!pool->kind.is_exportable)
+            weir__settings_write_threshold(pool, 0);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    weir__relaxed_end(pool->w->gpu, mode);
+    if (is_left)
+        weir__pool_left(pool);
+}
+
+void weir__pool_release(weir_pool *pool)
+{
+    if (pool->kind.is_private && atomic_fetch_sub_explicit(&pool->use.references, 1, memory_order_acq_rel) == 1)
+        park(pool);
+}
+
+weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry)
+{
+    weir_pool *parked = NULL;
+    pthread_rwlock_rdlock(&device->lock);
+    for (weir_pool *pool = device->pools; pool && !parked; pool = pool->next) {
+        size_t none = 0;
+        if (pool->kind.is_private && strcmp(pool->name, entry->name) == 0 && atomic_compare_exchange_strong(&pool->use.references, &none, 1))
+            parked = pool;
+    }
+    pthread_rwlock_unlock(&device->lock);
+    if (!parked)
+        return NULL;
+    pthread_mutex_lock(&parked->lock);
+    parked->use.is_parked = false;
+    pthread_mutex_unlock(&parked->lock);
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    weir_status status = weir__settings_apply(parked, policy, entry, NULL);
+    weir__relaxed_end(device->w->gpu, mode);
+    if (status == WEIR_OK)
+        return parked;
+    weir__pool_release(parked);
+    return NULL;
+}
+
+/* Trimming and looking ---------------------------------------------------------------------------------------------------------------- */
+
+int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t main = 0, small = 0;
+    weir__pool_handle_begin(pool);
+    int code = gpu->pool_get(pool->native.handle, attribute, &main);
+    weir__pool_handle_end(pool);
+    if (code == GPU_SUCCESS && pool->native.small)
+        code = gpu->pool_get(pool->native.small, attribute, &small);
+    gpu->forget_error(code);
+    if (code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED)
+        *value = main + small;
+    return code == GPU_NOT_SUPPORTED ? GPU_SUCCESS : code;
+}
+
+uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute)
+{
+    uint64_t value = 0;
+    weir__pool_read(pool, attribute, &value);
+    return value;
+}
+
+/* 0 where CUDA does not say. */
+static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
+{
+    uint64_t reserved = 0;
+    int code = gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
+    gpu->forget_error(code);
+    return reserved;
+}
+
+uint64_t weir__pool_idle(const weir_pool *pool)
+{
+    uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return reserved > used ? reserved - used : 0;
+}
+
+bool weir__pool_is_stuck(const weir_pool *pool)
+{
+    return atomic_load(&pool->sharing.was_lent);
+}
+
+int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    pthread_mutex_lock(&pool->lock);
+    uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    int code = GPU_SUCCESS;
+    if (pool->sharing.was_lent) {
+        /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
+    } else if (pool->native.small) {
+        /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */
+        uint64_t small = reserved_by(gpu, pool->native.small);
+        code = gpu->pool_trim(pool->native.handle, keep > small ? keep - small : 0);
+        uint64_t main = reserved_by(gpu, pool->native.handle);
+        if (code == GPU_SUCCESS)
+            code = gpu->pool_trim(pool->native.small, keep > main ? keep - main : 0);
+        if (code == GPU_SUCCESS)
+            code = weir__settings_write_threshold(pool, atomic_load(&pool->settings.release_threshold));
+    } else {
+        code = gpu->pool_trim(pool->native.handle, keep);
+    }
+    uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    pthread_mutex_unlock(&pool->lock);
+    weir__relaxed_end(gpu, mode);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    else
+        *released = before > after ? before - after : 0;
+    return code;
+}
+
+weir_status weir_pool_get(weir *w, const char *name, int device, weir_error *error, weir_pool **pool)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w || !pool)
+        return weir__fail(error, WEIR_INVALID, "weir_pool_get: w and pool must not be NULL");
+    if (device < 0 || (size_t)device >= w->device_count)
+        return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device, w->device_count);
+    weir_pool *found = name ? weir__device_find_pool(&w->devices[device], name) : w->devices[device].default_pool;
+    if (!found)
+        return weir__fail(error, WEIR_NOT_FOUND, "the policy has no %s%s%s on device %d: see `weir show` for its pools",
+                          name ? "pool '" : "default pool", name ? name : "", name ? "'" : "", device);
+    *pool = found;
+    return WEIR_OK;
+}
+
+weir_cuda_pool weir_pool_handle(const weir_pool *pool)
+{
+    if (!pool)
+        return NULL;
+    atomic_store((atomic_bool *)(uintptr_t)&pool->sharing.is_handed_out, true);
+    weir__pool_handle_begin(pool);
+    gpu_pool handle = pool->native.handle;
+    weir__pool_handle_end(pool);
+    return handle;
+}
+
+weir_cuda_pool weir_pool_small_handle(const weir_pool *pool)
+{
+    if (!pool)
+        return NULL;
+    atomic_store((atomic_bool *)(uintptr_t)&pool->sharing.is_handed_out, true);
+    return pool->native.small;
+}
+
+const char *weir_pool_name(const weir_pool *pool)
+{
+    return pool ? pool->name : NULL;
+}
+
+int weir_pool_device(const weir_pool *pool)
+{
+    return pool ? pool->device->index : -1;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin.
+ *
+ * Owned by its device, from its creation to weir_close(). A private pool whose stream is closed and whose last block is freed (counted in
+ * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h).
+ * `lock` guards the settings and their order of application to CUDA; it may be held over CUDA calls and is taken after every registry lock.
+ * Counters and settings that the fast path reads are atomic.
+ */
+#ifndef WEIR_LIB_POOL_H
+#define WEIR_LIB_POOL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "lib/gpu/gpu.h"
+#include "lib/pool/blocks.h"
+#include "lib/pool/growth.h"
+#include "lib/weir.h"
+#include "policy/policy.h"
+
+struct weir__device;
+struct weir__retired;
+
+#define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
+
+/* What a default pool was before Weir configured it, in the order of the attributes that are put back. */
+#define WEIR__SAVED_COUNT 4
+
+struct weir_pool {
+    weir *w;
+    struct weir__device *device;
+    weir_pool *next; /* device->pools; guarded by device->lock */
+    char *name;
+
+    /* What it is. Fixed after creation. */
+    struct {
+        bool is_default; /* the driver's own pool: configured, not created */
+        bool is_host;
+        bool is_private;
+        bool is_exportable; /* CUDA's figures cannot tell whether its frees are complete, so each is noted (retired.h) */
+        bool is_exact;      /* exact_peaks: figures.live_high is the highest value of figures.live_now */
+        bool is_silent;     /* its creation failed: the caller has that error and may hold a lock, so nothing is logged */
+        uint64_t small_below;
+        uint64_t max_block; /* of an exportable pool: bytes of the largest block that may be shared; else UINT64_MAX */
+    } kind;
+
+    /* What CUDA has of it. Fixed after creation, but for an exportable pool, whose handle can be exchanged (lend.h), and `retired` with it.
+       `exchange` is held for reading by whoever uses the handle without `lock`. Who exchanges it has `lock` and only tries for this one, so
+       that it may be taken for reading before and after `lock` alike. */
+    struct {
+        gpu_pool handle;
+        gpu_pool small;      /* the twin, or NULL */
+        uint64_t max;        /* the maxSize that the driver enforces on handle; 0: none */
+        pthread_rwlock_t exchange;
+        struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
+    } native;
+
+    /* Of current.c: we made it the device's current pool, and `former` was that before. Guarded by the list of current pools. */
+    struct {
+        bool is_set;
+        gpu_pool former;
+        weir_pool *next;
+    } current;
+
+    /* Of a default pool: what it was before Weir configured it, and what we made of that. Guarded by lock. */
+    struct {
+        uint64_t saved[WEIR__SAVED_COUNT], written[WEIR__SAVED_COUNT];
+    } before;
+
+    struct weir__growth growth;
+
+    pthread_mutex_t lock;
+
+    /* Who uses a private pool. */
+    struct {
+        _Atomic size_t references; /* the stream, each live block, each call in flight; 0: parked */
+        bool is_parked;            /* guarded by lock */
+    } use;
+
+    /* Who else has to do with its memory. */
+    struct {
+        atomic_bool is_shared;     /* there is an export of it */
+        atomic_bool is_handed_out; /* the program has its handle, and may allocate from it without Weir */
+        atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Changed under lock */
+    } sharing;
+
+    /* The keeper's (left.h). */
+    struct {
+        atomic_bool is_left; /* it is to look at the pool: something was freed into it, or its threshold fell */
+        bool is_due;         /* its own: it found idle memory above the threshold */
+    } keeper;
+
+    /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. Changed under lock. */
+    struct {
+        _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
+        _Atomic unsigned plain_classes; /* the same where no capture has to be asked for; else 0 */
+        _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told */
+        _Atomic uint64_t per_stream, per_device;
+        _Atomic uint64_t idle; /* nanoseconds */
+        atomic_bool capture_check;
+    } cache __attribute__((aligned(128)));
+
+    /* What else a policy or the program sets (settings.h). Changed under lock. */
+    struct {
+        _Atomic uint64_t release_threshold;
+        _Atomic uint64_t max_size;    /* 0: none */
+        _Atomic uint64_t keep;        /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
+        _Atomic uint64_t deadline;    /* of the ladder, in nanoseconds */
+        _Atomic unsigned steps;       /* bit (1 << rung) for each rung of the ladder */
+        atomic_bool scrub;            /* blocks are cleared before the program gets them */
+        _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out */
+        uint64_t policy_max, limit;   /* the policy's max_size, and weir__pool_set_limit()'s; 0: none */
+        uint64_t threshold_before;    /* release_threshold when the last reload began. Guarded by w->config */
+        bool *peers;                  /* by device: access granted */
+    } settings __attribute__((aligned(128)));
+
+    /* What is counted. Atomic, but for `counts`, each of which is guarded by the lock of its shard of the block table. */
+    struct {
+        _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
+        _Atomic uint64_t claimed; /* bytes that CUDA is being asked for within max_size */
+        _Atomic int64_t spare; /* of these, bytes that no user has: cached, or the rounding of a class; as far as the streams have told yet */
+        _Atomic uint64_t taken_high, live_high, failures;
+        _Atomic uint64_t live_now;                  /* bytes in users' hands */
+        _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
+        struct weir__counts counts[WEIR__SHARDS];
+    } figures;
+
+    /* Of grant.c: what streams have of cache.per_device. Atomic. */
+    struct {
+        _Atomic uint64_t granted;
+        _Atomic uint64_t refusals;     /* of more of it: the clock, */
+        _Atomic uint64_t looked_below; /* where its next look begins, */
+        _Atomic unsigned mistakes;     /* and streams that it took for idle and that were not */
+    } grants;
+};
+
+/* The handle stays what it is until weir__pool_handle_end(). */
+static inline void weir__pool_handle_begin(const weir_pool *pool)
+{
+    if (pool->kind.is_exportable)
+        pthread_rwlock_rdlock((pthread_rwlock_t *)(uintptr_t)&pool->native.exchange);
+}
+
+static inline void weir__pool_handle_end(const weir_pool *pool)
+{
+    if (pool->kind.is_exportable)
+        pthread_rwlock_unlock((pthread_rwlock_t *)(uintptr_t)&pool->native.exchange);
+}
+
+/* Whether caches serve requests of that size class now. */
+static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
+{
+    return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
+}
+
+/* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
+weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
+                           weir_error *error, weir_pool **pool);
+
+/* Restores what Weir changed and destroys what it made. is_live: blocks of it live on. */
+void weir__pool_free(weir_pool *pool, bool is_live);
+
+/* Counts who uses a private pool; for other pools these do nothing. With the last release the pool is parked. */
+void weir__pool_hold(weir_pool *pool);
+void weir__pool_release(weir_pool *pool);
+/* A private pool of that entry that nobody uses any more, held and set up as the entry says now; NULL if there is none. */
+weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry);
+
+/* Bytes that are reserved and that nobody uses; 0 also where the driver has no such figures. */
+uint64_t weir__pool_idle(const weir_pool *pool);
+
+/* Whether what is idle can go back to the device only once the pool is made anew: blocks of it were shared. */
+bool weir__pool_is_stuck(const weir_pool *pool);
+
+/* weir_pool_trim() without its checks of arguments. */
+int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
+
+/* CUDA's figure of pool and twin together; 0 where the driver has no such figures. */
+int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value);
+/* The same for whoever can do without: 0 also where the call fails. */
+uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/settings.h"
+
+#include "lib/base/class.h"
+#include "lib/base/format.h"
+#include "lib/pool/left.h"
+
+#define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
+
+/* What Weir may change on a default pool, and puts back. */
+static const enum gpu_pool_attribute saved_attributes[WEIR__SAVED_COUNT] = {
+    GPU_POOL_RELEASE_THRESHOLD,
+    GPU_POOL_REUSE_EVENT_DEPENDENCIES,
+    GPU_POOL_REUSE_OPPORTUNISTIC,
+    GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
+};
+
+/* Threshold ---------------------------------------------------------------------------------------------------------------------------- */
+
+static bool shares_threshold(uint64_t threshold)
+{
+    return threshold != 0 && threshold != UINT64_MAX;
+}
+
+/* Writes one attribute of the pool or its twin, and remembers what of a default pool is ours to put back. */
+static int set_attribute(weir_pool *pool, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
+{
+    int code = pool->w->gpu->pool_set(handle, attribute, value);
+    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS && handle == pool->native.handle; i++)
+        if (saved_attributes[i] == attribute)
+            pool->before.written[i] = value;
+    return code;
+}
+
+/* Both handles' thresholds, or neither. The part that falls goes first, so that the sum is never above both the old and the new one. */
+static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    if (!pool->native.small)
+        return set_attribute(pool, pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, rest);
+    bool small_first = share < atomic_load(&pool->settings.small_share);
+    gpu_pool first = small_first ? pool->native.small : pool->native.handle, second = small_first ? pool->native.handle : pool->native.small;
+    uint64_t before = 0;
+    int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
+    if (code == GPU_SUCCESS)
+        code = set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, small_first ? share : rest);
+    if (code != GPU_SUCCESS)
+        return code;
+    code = set_attribute(pool, second, GPU_POOL_RELEASE_THRESHOLD, small_first ? rest : share);
+    if (code != GPU_SUCCESS)
+        set_attribute(pool, first, GPU_POOL_RELEASE_THRESHOLD, before);
+    return code;
+}
+
+/* What the twin holds now is its share, and the pool has the rest, so that the two together keep at most `threshold`. */
+int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    if (pool->sharing.was_lent)
+        threshold = UINT64_MAX;
+    uint64_t share = threshold, rest = threshold;
+    if (pool->native.small && shares_threshold(threshold)) {
+        uint64_t reserved = 0;
+        if (gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS)
+            reserved = threshold / 8; /* a driver without figures: a fixed share */
+        share = reserved < threshold ? reserved : threshold;
+        rest = threshold - share;
+    }
+    int code = write_both(pool, rest, share);
+    if (code == GPU_SUCCESS) {
+        atomic_store(&pool->settings.small_share, pool->native.small && share < threshold ? share : UINT64_MAX);
+        atomic_store(&pool->settings.release_threshold, threshold);
+    } else {
+        gpu->forget_error(code);
+    }
+    return code;
+}
+
+void weir__settings_rebalance(weir_pool *pool)
+{
+    uint64_t reserved = 0;
+    if (pool->w->gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS || reserved <= atomic_load(&pool->settings.small_share))
+        return;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    pthread_mutex_lock(&pool->lock);
+    weir__settings_write_threshold(pool, atomic_load(&pool->settings.release_threshold));
+    pthread_mutex_unlock(&pool->lock);
+    weir__relaxed_end(pool->w->gpu, mode);
+}
+
+weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!pool)
+        return weir__fail(error, WEIR_INVALID, "weir_pool_set_release_threshold: pool must not be NULL");
+    if (pool->kind.is_exportable)
+        return weir__fail(error, WEIR_NOT_SUPPORTED,
+                          "pool '%s' is exportable: memory of blocks that were exported never goes back while the pool lives, so no "
+                          "threshold can be kept",
+                          pool->name);
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    pthread_mutex_lock(&pool->lock);
+    int code = weir__settings_write_threshold(pool, bytes);
+    pthread_mutex_unlock(&pool->lock);
+    weir__relaxed_end(pool->w->gpu, mode);
+    weir__pool_left(pool);
+    return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "release threshold of pool '%s'", pool->name);
+}
+
+/* Peers -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Grants or withdraws one peer's access to one handle and reads it back. */
+static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu_access access)
+{
+    enum gpu_access seen;
+    int code = gpu->pool_set_access(handle, peer, access);
+    if (code == GPU_SUCCESS) {
+        code = gpu->pool_get_access(handle, peer, &seen);
+        if (code == GPU_SUCCESS && seen != access)
+            code = GPU_NOT_SUPPORTED;
+        if (code != GPU_SUCCESS)
+            gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
+    }
+    gpu->forget_error(code);
+    return code;
+}
+
+/* Pool and twin alike. Called with pool->lock held, or by whoever alone knows the pool. */
+static int set_peer(weir_pool *pool, int peer, bool grant)
+{
+    if (pool->settings.peers[peer] == grant)
+        return GPU_SUCCESS;
+    enum gpu_access access = grant ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
+    int code = set_access(pool->w->gpu, pool->native.handle, peer, access);
+    if (code == GPU_SUCCESS && pool->native.small) {
+        code = set_access(pool->w->gpu, pool->native.small, peer, access);
+        if (code != GPU_SUCCESS)
+            set_access(pool->w->gpu, pool->native.handle, peer, grant ? GPU_ACCESS_NONE : GPU_ACCESS_READ_WRITE);
+    }
+    if (code == GPU_SUCCESS)
+        pool->settings.peers[peer] = grant;
+    return code;
+}
+
+void weir__settings_withdraw(weir_pool *pool)
+{
+    for (size_t d = 0; d < pool->w->device_count; d++)
+        if (pool->settings.peers[d] && set_peer(pool, (int)d, false) != GPU_SUCCESS && !pool->kind.is_silent)
+            weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "access of device %zu to pool '%s' could not be withdrawn", d, pool->name);
+}
+
+static int can_reach(const weir_pool *pool, int peer, bool *can)
+{
+    *can = true; /* the host's memory */
+    return pool->kind.is_host ? GPU_SUCCESS : pool->w->gpu->can_access_peer(pool->device->index, peer, can);
+}
+
+/* Grants or withdraws what the entry says of this peer; `all` means those that can reach the pool. */
+static int apply_peer(weir_pool *pool, const struct policy_pool *entry, const struct weir__device *peer)
+{
+    bool wanted = weir__device_is_in(peer, &entry->peer_access);
+    int code = wanted && entry->peer_access.all ? can_reach(pool, peer->index, &wanted) : GPU_SUCCESS;
+    return code == GPU_SUCCESS ? set_peer(pool, peer->index, wanted) : code;
+}
+
+static weir_status check_peers(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    struct policy_place place = policy_pool_place(policy, entry, "peer_access");
+    weir_status status = weir__devices_check(pool->w, &entry->peer_access, place, error);
+    if (status != WEIR_OK)
+        return status;
+    for (size_t d = 0; d < pool->w->device_count; d++) {
+        const struct weir__device *peer = &pool->w->devices[d];
+        bool can;
+        if (peer == pool->device || !weir__device_is_in(peer, &entry->peer_access))
+            continue;
+        int code = can_reach(pool, peer->index, &can);
+        if (code != GPU_SUCCESS)
+            return weir__fail_gpu(error, gpu, code, "%s: device %d", place.path, peer->index);
+        if (!can && !entry->peer_access.all)
+            return weir__fail_at(error, WEIR_BAD_POLICY, place,
+                                 "device %d cannot reach the memory of device %d: leave it out, or write none (`weir devices` shows who "
+                                 "can reach whom)",
+                                 peer->index, pool->device->index);
+    }
+    return WEIR_OK;
+}
+
+/* All of them -------------------------------------------------------------------------------------------------------------------------- */
+
+weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    pool->settings.threshold_before = atomic_load(&pool->settings.release_threshold);
+    uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
+    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
+    if (pool->native.max && (max_size == 0 || max_size > pool->native.max))
+        return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
+                             "%s is above the %s that the driver enforces since this pool was opened: lower it, or close and open again",
+                             max_size ? weir__bytes(a, max_size) : "none", weir__bytes(b, pool->native.max));
+    if (max_size && max_size < policy_pool_least(entry))
+        return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
+                             "%s of device %d leaves no room for a pool%s by %s%s: write %s or more%s", weir__bytes(a, max_size),
+                             pool->device->index, pool->kind.small_below ? " and its small twin, which grow" : ", which grows",
+                             weir__bytes(b, WEIR__GROWTH_STEP), pool->kind.small_below ? " each" : " at a time",
+                             weir__bytes(c, policy_pool_least(entry)), pool->kind.small_below ? ", or small_below: 0" : "");
+    return check_peers(pool, policy, entry, error);
+}
+
+/* Called with pool->lock held. */
+static void apply_cap(weir_pool *pool)
+{
+    uint64_t cap = pool->settings.policy_max;
+    atomic_store(&pool->settings.max_size, pool->settings.limit && (!cap || pool->settings.limit < cap) ? pool->settings.limit : cap);
+}
+
+void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->settings.limit = bytes;
+    apply_cap(pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool *entry, void *data), void *data)
+{
+    pthread_mutex_lock(&pool->w->config);
+    use(policy_find_pool(pool->w->policy, pool->name), data);
+    pthread_mutex_unlock(&pool->w->config);
+}
+
+static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
+{
+    /* The largest class that is not above cache.largest. */
+    unsigned classes = entry->cache && !pool->kind.is_exportable ? weir__class_of(entry->cache_largest + 1) - 1 : 0;
+    atomic_store(&pool->cache.per_stream, entry->cache_per_stream);
+    atomic_store(&pool->cache.per_device, entry->cache_per_device);
+    atomic_store(&pool->cache.idle, entry->cache_idle);
+    atomic_store(&pool->cache.capture_check, entry->cache_capture_check);
+    uint64_t largest = weir__class_bytes[classes];
+    /* With 0 no call is an ordinary one (fast.h), so that each of them is counted by the pool. */
+    atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
+    atomic_store(&pool->cache.classes, classes);
+    atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
+    unsigned former = atomic_load(&pool->device->cache_classes);
+    while (classes > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, classes))
+        continue;
+}
+
+static unsigned steps_mask(const struct policy_steps *steps)
+{
+    static const weir_rung rungs[] = {
+        [POLICY_STEP_FLUSH] = WEIR_RUNG_FLUSH,
+        [POLICY_STEP_WAIT] = WEIR_RUNG_WAIT,
+        [POLICY_STEP_TRIM] = WEIR_RUNG_TRIM,
+        [POLICY_STEP_CALLBACKS] = WEIR_RUNG_CALLBACKS,
+        [POLICY_STEP_NEIGHBOURS] = WEIR_RUNG_NEIGHBOURS,
+    };
+    unsigned mask = 0;
+    for (size_t i = 0; i < steps->count; i++)
+        mask |= 1U << rungs[steps->items[i]];
+    return mask;
+}
+
+/* The reuse attributes of both handles and, but for exportable pools, the threshold. Called with pool->lock held. */
+static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    const struct {
+        enum gpu_pool_attribute attribute;
+        bool value;
+    } reuse[] = {
+        { GPU_POOL_REUSE_EVENT_DEPENDENCIES, entry->reuse_event_dependencies },
+        { GPU_POOL_REUSE_OPPORTUNISTIC, entry->reuse_opportunistic },
+        { GPU_POOL_REUSE_INTERNAL_DEPENDENCIES, entry->reuse_internal_dependencies },
+    };
+    int code = GPU_SUCCESS;
+    for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
+        code = set_attribute(pool, pool->native.handle, reuse[i].attribute, reuse[i].value);
+        if (code == GPU_SUCCESS && pool->native.small)
+            code = set_attribute(pool, pool->native.small, reuse[i].attribute, reuse[i].value);
+    }
+    if (code == GPU_SUCCESS && !pool->kind.is_exportable)
+        code = weir__settings_write_threshold(
+            pool, pool->use.is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->info.memory));
+    gpu->forget_error(code);
+    return code;
+}
+
+weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&pool->lock);
+    int code = apply_attributes(pool, entry);
+    if (code != GPU_SUCCESS)
+        status = weir__fail_gpu(error, gpu, code, "settings of pool '%s' on device %d", pool->name, pool->device->index);
+    for (size_t d = 0; d < pool->w->device_count && status == WEIR_OK; d++) {
+        const struct weir__device *peer = &pool->w->devices[d];
+        if (peer == pool->device)
+            continue;
+        code = apply_peer(pool, entry, peer);
+        if (code != GPU_SUCCESS)
+            status = weir__fail_gpu(error, gpu, code, "%s: access of device %d to pool '%s' of device %d",
+                                    policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
+    }
+    if (status == WEIR_OK) {
+        pool->settings.policy_max = policy_size_bytes(entry->max_size, pool->device->info.memory);
+        apply_cap(pool);
+        atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->info.memory));
+        atomic_store(&pool->settings.deadline, entry->on_oom_deadline);
+        atomic_store(&pool->settings.scrub, entry->share_scrub);
+        atomic_store(&pool->settings.steps, steps_mask(&entry->on_oom_steps));
+        apply_cache(pool, entry);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    weir__settings_apply(pool, policy, entry, error);
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->kind.is_exportable)
+        weir__settings_write_threshold(pool, pool->settings.threshold_before);
+    pthread_mutex_unlock(&pool->lock);
+    return WEIR_OK;
+}
+
+int weir__settings_copy(weir_pool *pool, gpu_pool made)
+{
+    static const enum gpu_pool_attribute attributes[] = {
+        GPU_POOL_REUSE_EVENT_DEPENDENCIES,
+        GPU_POOL_REUSE_OPPORTUNISTIC,
+        GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
+    };
+    const struct gpu *gpu = pool->w->gpu;
+    int code = GPU_SUCCESS;
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0] && code == GPU_SUCCESS; i++) {
+        uint64_t value;
+        code = gpu->pool_get(pool->native.handle, attributes[i], &value);
+        if (code == GPU_SUCCESS)
+            code = gpu->pool_set(made, attributes[i], value);
+    }
+    gpu->forget_error(code);
+    for (size_t d = 0; d < pool->w->device_count && code == GPU_SUCCESS; d++)
+        if (pool->settings.peers[d])
+            code = set_access(gpu, made, (int)d, GPU_ACCESS_READ_WRITE);
+    return code;
+}
+
+/* What a default pool was -------------------------------------------------------------------------------------------------------------- */
+
+int weir__settings_save(weir_pool *pool)
+{
+    int code = GPU_SUCCESS;
+    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
+        code = pool->w->gpu->pool_get(pool->native.handle, saved_attributes[i], &pool->before.saved[i]);
+        pool->before.written[i] = pool->before.saved[i];
+    }
+    return code;
+}
+
+void weir__settings_restore(const weir_pool *pool)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
+        uint64_t now;
+        int code = gpu->pool_get(pool->native.handle, saved_attributes[i], &now);
+        if (code == GPU_SUCCESS && now == pool->before.written[i])
+            code = gpu->pool_set(pool->native.handle, saved_attributes[i], pool->before.saved[i]);
+        if (code == GPU_SUCCESS)
+            continue;
+        gpu->forget_error(code);
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s",
+                        pool->device->index, gpu->code_name(code));
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * settings.h - what a policy sets on a pool and a reload may change: threshold, cap, reuse, peers, ladder.
+ *
+ * They live in the pool; pool->lock guards them and is held over the CUDA calls that apply them.
+ */
+#ifndef WEIR_LIB_SETTINGS_H
+#define WEIR_LIB_SETTINGS_H
+
+#include "lib/pool/pool.h"
+
+/* check says whether apply could, as far as that can be known before. apply stops at the first failure: the caller then undoes, with the
+   former policy's entry; that also brings back a threshold that was set at run time. undo always returns WEIR_OK. */
+weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error);
+
+/* Shares the threshold out between pool and twin by what the twin holds now; UINT64_MAX bytes keep all. Called with pool->lock held. */
+int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold);
+
+/* After a small request of a pool with a threshold to share out: does so anew if the twin has grown beyond its share. */
+void weir__settings_rebalance(weir_pool *pool);
+
+/* Takes all peers' access back, before the pool is destroyed. Whoever calls it alone knows the pool. */
+void weir__settings_withdraw(weir_pool *pool);
+
+/* Gives a new handle of an exportable pool what the present one has: reuse attributes and peers. Called with pool->lock held. */
+int weir__settings_copy(weir_pool *pool, gpu_pool made);
+
+/* Calls `use` with the pool's policy entry as it is now (a reload may change it), under weir.config. */
+void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool *entry, void *data), void *data);
+
+/* A cap beside max_size, the lower one counts; 0: none. A reload leaves it as it is. */
+void weir__pool_set_limit(weir_pool *pool, uint64_t bytes);
+
+/* Of a default pool: remembers its attributes before they are changed, and puts those back that are still as Weir set them. */
+int weir__settings_save(weir_pool *pool);
+void weir__settings_restore(const weir_pool *pool);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weir_internal.h - struct weir: everything opened from one policy.
+ *
+ * Owned by the application, from weir_open() to weir_close().
+ *
+ * doc/thread-safety.md has the list of all locks, and the order in which a thread may take them.
+ */
+#ifndef WEIR_LIB_WEIR_INTERNAL_H
+#define WEIR_LIB_WEIR_INTERNAL_H
+
+#include "lib/base/context.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/base/service.h"
+#include "lib/pool/blocks.h"
+#include "lib/pool/device.h"
+#include "lib/pool/log.h"
+
+struct weir__plea;
+struct weir__request;
+
+#define WEIR__EVERY_DEVICE (-1)
+
+/* The application's out-of-memory callbacks (callbacks.h). `lock` is a leaf. */
+struct weir__callbacks {
+    pthread_mutex_t lock;
+    pthread_cond_t idle; /* a call ended */
+    unsigned last_id;
+    struct weir__callback *first; /* in order of registration; guarded by lock */
+};
+
+#define WEIR__KEEPER_LOOKS 4 /* of the keeper at a cache, while its cache.idle passes */
+
+/* The job of `keeper: true` (keeper.h). */
+struct weir__keeper {
+    struct weir__job job;
+    atomic_bool is_on; /* the job is added. Changed under w->config, or while nobody else knows the weir */
+};
+
+struct weir {
+    struct weir__blocks blocks;
+    const struct gpu *gpu;
+    struct weir__log log;
+    pthread_mutex_t config;
+    struct policy *policy; /* guarded by config */
+    bool relaxed;          /* plain calls run in relaxed capture mode. Fixed after open */
+    bool refuses_graphs;   /* weir__captures_refuse(). Fixed before the first request */
+    size_t device_count;
+    struct weir__device *devices;
+    int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each. Fixed after open */
+    struct weir__callbacks callbacks;
+    struct weir__keeper keeper;
+    weir *next_joined; /* quiet.c's */
+    pthread_mutex_t attached_lock;
+    struct weir__attached *attached; /* the latest first (attached.h) */
+    /* What is done for a request that found no memory: the ladder. Fixed after open, as is the next. */
+    weir_status (*out_of_memory)(struct weir__request *request, void **ptr);
+    /* Asks other processes (recover.h). NULL: there is nobody who knows any. */
+    void (*neighbours)(struct weir__plea *plea);
+    bool is_controlled;              /* `control: true` */
+    const char *control_path;        /* of its control socket; NULL: it has none. Fixed after open */
+    char *policy_file;               /* of weir_options or $WEIR_POLICY, to be read again; NULL: to be searched for. Fixed after open */
+    bool has_policy_text;            /* there is nothing to be read again */
+};
+
+/* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
+static inline enum gpu_capture_mode weir__plain_begin(const weir *w)
+{
+    return w->relaxed ? weir__relaxed_begin(w->gpu) : GPU_CAPTURE_MODE_RELAXED;
+}
+
+static inline void weir__plain_end(const weir *w, enum gpu_capture_mode former)
+{
+    if (w->relaxed)
+        weir__relaxed_end(w->gpu, former);
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/recover/callbacks.h"
+
+#include <stdlib.h>
+
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+
+struct weir__callback {
+    struct weir__callback *next;
+    unsigned id;
+    weir_oom_fn fn;
+    void *data;
+    unsigned running; /* calls in progress */
+    bool removed;     /* no new calls */
+};
+
+void weir__callbacks_init(struct weir__callbacks *callbacks)
+{
+    *callbacks = (struct weir__callbacks){ .first = NULL };
+    pthread_mutex_init(&callbacks->lock, NULL);
+    pthread_cond_init(&callbacks->idle, NULL);
+}
+
+void weir__callbacks_destroy(struct weir__callbacks *callbacks)
+{
+    while (callbacks->first) {
+        struct weir__callback *first = callbacks->first;
+        callbacks->first = first->next;
+        free(first);
+    }
+    pthread_cond_destroy(&callbacks->idle);
+    pthread_mutex_destroy(&callbacks->lock);
+}
+
+unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, int device, uint64_t needed, uint64_t *freed)
+{
+    pthread_mutex_lock(&callbacks->lock);
+    struct weir__callback *callback = callbacks->first;
+    while (callback && (callback->id <= after || callback->removed))
+        callback = callback->next;
+    if (callback)
+        callback->running++;
+    pthread_mutex_unlock(&callbacks->lock);
+    if (!callback)
+        return 0;
+
+    unsigned id = callback->id;
+    *freed = callback->fn(callback->data, device, needed);
+
+    pthread_mutex_lock(&callbacks->lock);
+    callback->running--;
+    pthread_cond_broadcast(&callbacks->idle);
+    pthread_mutex_unlock(&callbacks->lock);
+    return id;
+}
+
+weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data, weir_error *error, unsigned *id)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w || !fn || !id)
+        return weir__fail(error, WEIR_INVALID, "weir_oom_add: w, fn and id must not be NULL");
+    struct weir__callback *callback = malloc(sizeof *callback);
+    if (!callback)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for an out-of-memory callback");
+    *callback = (struct weir__callback){ .fn = fn, .data = data };
+
+    pthread_mutex_lock(&w->callbacks.lock);
+    callback->id = ++w->callbacks.last_id;
+    struct weir__callback **last = &w->callbacks.first;
+    while (*last)
+        last = &(*last)->next;
+    *last = callback;
+    *id = callback->id;
+    pthread_mutex_unlock(&w->callbacks.lock);
+    return WEIR_OK;
+}
+
+weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!w)
+        return weir__fail(error, WEIR_INVALID, "weir_oom_remove: w must not be NULL");
+    struct weir__callbacks *callbacks = &w->callbacks;
+    pthread_mutex_lock(&callbacks->lock);
+    struct weir__callback **link = &callbacks->first;
+    while (*link && ((*link)->id != id || (*link)->removed))
+        link = &(*link)->next;
+    struct weir__callback *callback = *link;
+    if (callback) {
+        callback->removed = true;
+        while (callback->running)
+            pthread_cond_wait(&callbacks->idle, &callbacks->lock);
+        /* The list may have changed during the wait. */
+        for (link = &callbacks->first; *link != callback;)
+            link = &(*link)->next;
+        *link = callback->next;
+    }
+    pthread_mutex_unlock(&callbacks->lock);
+    free(callback);
+    if (!callback)
+        return weir__fail(error, WEIR_NOT_FOUND, "there is no out-of-memory callback with the id %u", id);
+    return WEIR_OK;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/recover/recover.h"
+
+#include <pthread.h>
+
+#include "lib/base/event.h"
+#include "lib/base/format.h"
+#include "lib/recover/climb.h"
+
+#define LAST_ROUNDS 8 /* before a request is refused, as long as others empty caches */
+
+static const char *const rung_names[WEIR_RUNG_COUNT] = {
+    [WEIR_RUNG_FLUSH] = "flush",
+    [WEIR_RUNG_WAIT] = "wait",
+    [WEIR_RUNG_TRIM] = "trim",
+    [WEIR_RUNG_CALLBACKS] = "callbacks",
+    [WEIR_RUNG_NEIGHBOURS] = "neighbours",
+};
+
+const char *weir_rung_name(weir_rung rung)
+{
+    return (unsigned)rung < WEIR_RUNG_COUNT ? rung_names[rung] : "(unknown)";
+}
+
+void weir__recovery_init(struct weir__recovery *recovery)
+{
+    *recovery = (struct weir__recovery){ .running = false };
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&recovery->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&recovery->lock, NULL);
+}
+
+void weir__recovery_destroy(struct weir__recovery *recovery)
+{
+    pthread_cond_destroy(&recovery->ended);
+    pthread_mutex_destroy(&recovery->lock);
+}
+
+/* The climb ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The rungs from `first` to `last`. */
+static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last, weir_rung *rescuer, void **ptr)
+{
+    for (unsigned rung = first; rung <= last; rung++) {
+        /* What the application and other processes have does not count there. */
+        bool is_beside = climb->request->at_cap && (rung == WEIR_RUNG_CALLBACKS || rung == WEIR_RUNG_NEIGHBOURS);
+        if (!weir__climb_has_step(climb, (weir_rung)rung) || is_beside)
+            continue;
+        uint64_t begin = climb->gpu->now();
+        if (begin > climb->deadline) {
+            climb->why = "the deadline passed before the next rung";
+            return false;
+        }
+        climb->rungs[rung].ran = true;
+        bool rescued = weir__rungs[rung](climb, ptr);
+        climb->rungs[rung].took += climb->gpu->now() - begin;
+        if (rescued)
+            *rescuer = (weir_rung)rung;
+        if (rescued || weir__climb_is_over(climb))
+            return rescued;
+    }
+    return false;
+}
+
+/* Whether all that is not in use by this weir would be enough: pools that are not Weir's may have it idle, of which only CUDA knows. */
+static bool may_be_elsewhere(const struct weir__climb *climb)
+{
+    uint64_t used = 0, memory = climb->device->info.memory;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
+        if (!pool->kind.is_host)
+            used += weir__pool_figure(pool, GPU_POOL_USED);
+    return used < memory && memory - used >= climb->request->asked;
+}
+
+/* What costs the application nothing and waits for nobody, another request that recovers included. */
+static bool climb_at_once(struct weir__climb *climb, weir_rung *rescuer, void **ptr)
+{
+    if (climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_FLUSH, rescuer, ptr))
+        return true;
+    *rescuer = WEIR_RUNG_TRIM; /* which CUDA does by itself */
+    return climb->request->untried && may_be_elsewhere(climb) && weir__climb_insist(climb, ptr);
+}
+
+/* Until no other thread has cached blocks in its hands. Whether any had some since `before`. */
+static bool wait_for_flushes(const struct weir__climb *climb, uint64_t before)
+{
+    uint64_t pause = 0;
+    while (atomic_load(&climb->device->flushing) && weir__event_pause(climb->gpu, &pause, climb->deadline))
+        continue;
+    return atomic_load(&climb->device->flushes) != before;
+}
+
+/* Before a request is refused. What was freed into caches meanwhile is nobody's, nor is what other threads were taking out of them. */
+static bool try_last(struct weir__climb *climb, void **ptr)
+{
+    uint64_t flushes;
+    unsigned rounds = 0;
+    do {
+        flushes = atomic_load(&climb->device->flushes);
+        if (weir__climb_gather_alone(climb, ptr) || (weir__climb_has_step(climb, WEIR_RUNG_WAIT) && weir__climb_wait_again(climb, ptr)))
+            return true;
+    } while (!weir__climb_is_over(climb) && ++rounds < LAST_ROUNDS && weir__climb_has_step(climb, WEIR_RUNG_FLUSH) && wait_for_flushes(climb, flushes) &&
+             !weir__climb_is_late(climb));
+    if (weir__climb_is_over(climb) || !climb->request->untried)
+        return false;
+    return weir__climb_insist(climb, ptr) || (weir__climb_has_step(climb, WEIR_RUNG_WAIT) && weir__climb_wait_again(climb, ptr));
+}
+
+static bool is_hopeless(struct weir__climb *climb)
+{
+    const struct weir__request *request = climb->request;
+    uint64_t max_size = atomic_load(&request->pool->settings.max_size);
+    if (max_size && request->asked > max_size) {
+        climb->request->at_cap = true;
+        climb->why = "the request alone is above max_size: nothing was tried";
+    } else if (!request->pool->kind.is_host && request->asked > climb->device->info.memory) {
+        climb->why = "the request alone is larger than the device: nothing was tried";
+    } else if (weir__in_callback) {
+        climb->why = "asked for within an out-of-memory callback: nothing was tried";
+    }
+    return climb->why;
+}
+
+/* Until the recovery in progress ends, or the deadline. Called with recovery->lock held. true: it ended. */
+static bool wait_for_turn(const struct weir__climb *climb, struct weir__recovery *recovery)
+{
+    const struct timespec until = weir__climb_deadline(climb);
+    uint64_t count = recovery->count;
+    while (recovery->running && recovery->count == count)
+        if (pthread_cond_timedwait(&recovery->ended, &recovery->lock, &until) != 0)
+            break;
+    return recovery->count != count;
+}
+
+/* Whether the last recovery has just shown that this request cannot be served either. */
+static bool was_just_refused(const struct weir__recovery *recovery, const struct weir__request *request)
+{
+    unsigned steps = atomic_load(&request->pool->settings.steps);
+    return !recovery->rescued && request->asked >= recovery->failed_size && (steps & ~recovery->failed_steps) == 0 &&
+           (!recovery->failed_pool || recovery->failed_pool == request->pool);
+}
+
+static void count_rescue(struct weir__recovery *recovery, weir_rung rung)
+{
+    atomic_fetch_add_explicit(&recovery->rescues[rung], 1, memory_order_relaxed);
+}
+
+static void count_recovery(struct weir__recovery *recovery, bool rescued, weir_rung rung)
+{
+    atomic_fetch_add_explicit(&recovery->recoveries, 1, memory_order_relaxed);
+    if (rescued)
+        count_rescue(recovery, rung);
+}
+
+/*
+ * Waits while another thread recovers, then tries again with what that one found. true: *rescued says how it ended; else the turn is ours.
+ * A recovery that ended in vain speaks for this request only if it began after the first attempt failed: memory freed since an earlier one
+ * began, perhaps by this very thread, was not waited for by that one.
+ */
+static bool joined(struct weir__climb *climb, struct weir__recovery *recovery, bool *rescued, void **ptr)
+{
+    pthread_mutex_lock(&recovery->lock);
+    const uint64_t begun = recovery->count + recovery->running;
+    while (!climb->why && recovery->running) {
+        bool ended = wait_for_turn(climb, recovery);
+        bool was_rescued = ended && recovery->rescued;
+        weir_rung rung = recovery->rung;
+        pthread_mutex_unlock(&recovery->lock);
+        *rescued = weir__climb_retry(climb, ptr);
+        if (*rescued && was_rescued)
+            count_rescue(recovery, rung);
+        if (*rescued || weir__climb_is_over(climb))
+            return true;
+        pthread_mutex_lock(&recovery->lock);
+        if (!ended)
+            climb->why = "the deadline passed while another request recovered";
+        else if (recovery->count > begun && was_just_refused(recovery, climb->request))
+            climb->why = "another request has just climbed the whole ladder in vain: nothing was tried again";
+    }
+    if (!climb->why)
+        recovery->running = true;
+    pthread_mutex_unlock(&recovery->lock);
+    return climb->why;
+}
+
+static void end_recovery(struct weir__recovery *recovery, const struct weir__climb *climb, bool rescued, weir_rung rung)
+{
+    const struct weir__request *request = climb->request;
+    bool is_sure = !weir__climb_is_late(climb);
+    count_recovery(recovery, rescued, rung);
+    pthread_mutex_lock(&recovery->lock);
+    recovery->running = false;
+    recovery->count++;
+    recovery->rescued = rescued;
+    recovery->rung = rung;
+    recovery->failed_size = is_sure ? request->asked : UINT64_MAX;
+    recovery->failed_steps = atomic_load(&request->pool->settings.steps);
+    recovery->failed_pool = request->at_cap ? request->pool : NULL;
+    pthread_cond_broadcast(&recovery->ended);
+    pthread_mutex_unlock(&recovery->lock);
+}
+
+/* The whole ladder. */
+static bool climb_ladder(struct weir__climb *climb, void **ptr)
+{
+    struct weir__recovery *recovery = &climb->device->recovery;
+    weir_rung rung = WEIR_RUNG_FLUSH;
+    bool rescued = false;
+    if (climb_at_once(climb, &rung, ptr)) {
+        count_recovery(recovery, true, rung);
+        return true;
+    }
+    if (weir__climb_is_over(climb))
+        return false;
+    if (joined(climb, recovery, &rescued, ptr))
+        return rescued || try_last(climb, ptr);
+    rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, &rung, ptr);
+    if (!rescued && try_last(climb, ptr)) {
+        rescued = true;
+        rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
+    }
+    end_recovery(recovery, climb, rescued, rung);
+    return rescued;
+}
+
+/* Nanoseconds that there are from now on. What the first attempt waited for others counts, what CUDA took for it does not. */
+static uint64_t deadline_left(const struct weir__request *request)
+{
+    uint64_t all = atomic_load(&request->pool->settings.deadline);
+    return all > request->waited ? all - request->waited : 0;
+}
+
+weir_status weir__recover(struct weir__request *request, void **ptr)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    struct weir__climb climb = { .request = request, .device = pool->device, .gpu = gpu };
+    climb.deadline = gpu->now() + deadline_left(request);
+    request->deadline = climb.deadline;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    bool is_served = request->is_crowded && weir__climb_retry(&climb, ptr);
+    if (!is_served && !weir__climb_is_over(&climb) && !is_hopeless(&climb))
+        is_served = climb_ladder(&climb, ptr);
+    weir__aside_end(&request->aside, gpu);
+    weir__relaxed_end(gpu, mode);
+    if (is_served)
+        return WEIR_OK;
+    if (request->code == GPU_OUT_OF_MEMORY)
+        return weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery", WEIR__BYTES(request->asked),
+                          pool->name, pool->device->index);
+}

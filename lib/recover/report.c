@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/recover/report.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/alloc/held.h"
+#include "lib/base/format.h"
+
+#define POOLS_MAX 16   /* pools that have a line of their own */
+#define REST_LINE 64   /* bytes of the line that sums up the others */
+
+/* Appends a line where it fits, with `spare` bytes left behind it. false: it does not. */
+__attribute__((format(printf, 3, 4))) static bool append(weir_error *error, size_t spare, const char *format, ...)
+{
+    size_t len = strlen(error->text), room = sizeof error->text - len;
+    va_list arguments;
+    va_start(arguments, format);
+    int needed = vsnprintf(error->text + len, room, format, arguments);
+    va_end(arguments);
+    if (needed >= 0 && (size_t)needed + spare < room)
+        return true;
+    error->text[len] = '\0';
+    return false;
+}
+
+/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+
+struct pool_line {
+    const weir_pool *pool; /* by name only: its memory stays until weir_close() */
+    struct weir__held held;
+    uint64_t used, reserved, max_size;
+};
+
+/* The request's own pool first, then the largest. */
+static bool goes_before(const struct pool_line *a, const struct pool_line *b, const weir_pool *own)
+{
+    return b->pool != own && (a->pool == own || a->reserved > b->reserved);
+}
+
+/* Puts the line where it belongs among the first POOLS_MAX. */
+static void insert(struct pool_line *lines, size_t count, const struct pool_line *line, const weir_pool *own)
+{
+    size_t place = count < POOLS_MAX ? count : POOLS_MAX;
+    for (; place && goes_before(line, &lines[place - 1], own); place--)
+        if (place < POOLS_MAX)
+            lines[place] = lines[place - 1];
+    if (place < POOLS_MAX)
+        lines[place] = *line;
+}
+
+static bool append_pool(weir_error *error, const struct pool_line *line)
+{
+    char live[WEIR__BYTES_LEN], cached[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
+    return append(error, REST_LINE, "\n  pool '%s'%s: live %s, cached %s, idle %s, reserved %s%s%s", line->pool->name,
+                  line->pool->kind.is_private ? " (private)" : "", weir__bytes(live, line->held.live), weir__bytes(cached, line->held.cached),
+                  weir__bytes(idle, line->reserved > line->used ? line->reserved - line->used : 0), weir__bytes(reserved, line->reserved),
+                  line->max_size ? ", max_size " : "", line->max_size ? weir__bytes(cap, line->max_size) : "");
+}
+
+static void append_pools(weir_error *error, weir_pool *own)
+{
+    struct pool_line lines[POOLS_MAX];
+    size_t count = 0, said = 0;
+    uint64_t rest = 0;
+    char text[WEIR__BYTES_LEN];
+    struct weir__device *device = own->device;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        struct pool_line line = { .pool = pool, .held = weir__pool_held(pool), .max_size = atomic_load(&pool->settings.max_size) };
+        line.used = weir__pool_figure(pool, GPU_POOL_USED);
+        line.reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+        rest += line.reserved;
+        insert(lines, count++, &line, own);
+    }
+    while (said < count && said < POOLS_MAX && append_pool(error, &lines[said]))
+        rest -= lines[said++].reserved;
+    if (said < count)
+        append(error, 0, "\n  and %zu more pool%s: reserved %s", count - said, count - said == 1 ? "" : "s", weir__bytes(text, rest));
+}
+
+/* What decides ------------------------------------------------------------------------------------------------------------------------- */
+
+static void append_rungs(weir_error *error, const struct weir__report *report)
+{
+    char gave[WEIR__BYTES_LEN];
+    for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+        if (report->rungs[rung].ran)
+            append(error, 0, "\n  %s: gave %s in %.1f ms", weir_rung_name(rung), weir__bytes(gave, report->rungs[rung].gave),
+                   (double)report->rungs[rung].took / 1e6);
+    if (report->note[0])
+        append(error, 0, "\n  %s", report->note);
+    if (report->why)
+        append(error, 0, "\n  %s", report->why);
+}
+
+static void append_device(weir_error *error, const struct weir__device *device)
+{
+    const struct gpu *gpu = device->w->gpu;
+    uint64_t free_bytes = 0, total_bytes = 0;
+    char free_text[WEIR__BYTES_LEN], total[WEIR__BYTES_LEN];
+    int code = gpu->device_memory(device->index, &free_bytes, &total_bytes);
+    gpu->forget_error(code);
+    append(error, 0, "\n  device %d: %s free of %s", device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
+}
+
+weir_status weir__report(const struct weir__report *report)
+{
+    weir_error *error = weir__last_error_reset();
+    weir_pool *pool = report->request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    char size[WEIR__BYTES_LEN];
+    atomic_fetch_add_explicit(&pool->figures.failures, 1, memory_order_relaxed);
+    error->status = WEIR_OUT_OF_MEMORY;
+    error->cuda_code = GPU_OUT_OF_MEMORY;
+    append(error, 0, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, report->request->asked), pool->name, pool->device->index,
+           report->request->at_cap ? "its max_size is reached" : gpu->code_text(GPU_OUT_OF_MEMORY), gpu->code_name(GPU_OUT_OF_MEMORY));
+    append_rungs(error, report);
+    append_device(error, pool->device);
+    append_pools(error, pool);
+    weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "%s", error->text);
+    return WEIR_OUT_OF_MEMORY;
+}

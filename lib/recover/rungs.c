@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* rungs.c - what each rung of the ladder does, and trying the request again behind it. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/alloc/flush.h"
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/waits.h"
+#include "lib/base/event.h"
+#include "lib/gpu/clock.h"
+#include "lib/recover/callbacks.h"
+#include "lib/recover/climb.h"
+
+#define MOMENT GPU_MILLISECOND
+
+/* Retrying ----------------------------------------------------------------------------------------------------------------------------- */
+
+bool weir__climb_is_over(const struct weir__climb *climb)
+{
+    return climb->request->code != GPU_OUT_OF_MEMORY;
+}
+
+bool weir__climb_is_late(const struct weir__climb *climb)
+{
+    return climb->gpu->now() > climb->deadline;
+}
+
+struct timespec weir__climb_deadline(const struct weir__climb *climb)
+{
+    uint64_t now = climb->gpu->now(), left = climb->deadline > now ? climb->deadline - now : 0;
+    return gpu_clock_timespec(gpu_clock_now() + (left > MOMENT ? left : MOMENT));
+}
+
+/* true: no other request of the device is tried until alone_end(). false: the others take longer than there is time. */
+static bool alone_begin(struct weir__climb *climb)
+{
+    struct timespec until = weir__climb_deadline(climb);
+    if (weir__asking_alone_begin(&climb->device->asking, &until))
+        return true;
+    climb->why = "the deadline passed while other requests were tried";
+    return false;
+}
+
+static void alone_end(struct weir__climb *climb)
+{
+    weir__asking_alone_end(&climb->device->asking);
+}
+
+/* After alone_begin(). Of the calls of CUDA one at most ends after the deadline. */
+static bool try_alone(struct weir__climb *climb, void **ptr)
+{
+    bool is_served = !weir__climb_is_over(climb) && !climb->is_used_up && weir__attempt(climb->request, ptr);
+    climb->is_used_up = climb->is_used_up || (climb->request->was_asked && weir__climb_is_late(climb));
+    return is_served;
+}
+
+bool weir__climb_retry(struct weir__climb *climb, void **ptr)
+{
+    if (weir__climb_is_over(climb) || climb->is_used_up || !alone_begin(climb))
+        return false;
+    bool is_served = try_alone(climb, ptr);
+    alone_end(climb);
+    return is_served;
+}
+
+bool weir__climb_insist(struct weir__climb *climb, void **ptr)
+{
+    climb->request->insist = climb->request->untried;
+    bool is_served = climb->request->insist && weir__climb_retry(climb, ptr);
+    climb->request->insist = false;
+    return is_served;
+}
+
+bool weir__climb_has_step(const struct weir__climb *climb, weir_rung rung)
+{
+    return atomic_load(&climb->request->pool->settings.steps) >> rung & 1;
+}
+
+/* At a cap only this pool's own blocks count, and CUDA need not see their frees unless it enforces the cap itself. */
+static uint64_t flush(struct weir__climb *climb)
+{
+    weir_pool *pool = climb->request->pool;
+    bool at_cap = climb->request->at_cap;
+    uint64_t flushed = weir__flush(climb->device, at_cap ? pool : NULL, !at_cap || pool->native.max, climb->deadline);
+    climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
+    return flushed;
+}
+
+/* A moment is enough where nothing runs; the wait rung waits longer. */
+static uint64_t free_orphans(struct weir__climb *climb)
+{
+    uint64_t soon = climb->gpu->now() + MOMENT;
+    uint64_t freed = weir__orphans_free(climb->device, soon < climb->deadline ? soon : climb->deadline);
+    climb->rungs[WEIR_RUNG_FLUSH].gave += freed;
+    return freed;
+}
+
+/* The rungs ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* All that can be waited for: these, and the large frees on other streams. */
+static size_t collect(struct weir__climb *climb, struct weir__wait waits[static WEIR__WAITS_MAX])
+{
+    size_t count = weir__waits_collect(climb->device, &climb->request->stream, climb->deadline, waits);
+    uint64_t seen = 0, bytes;
+    struct weir__pending_entry *entry;
+    while ((entry = weir__pending_claim(&climb->device->pending, &seen, &bytes)))
+        waits[count++] = (struct weir__wait){ .event = entry->event, .entry = entry, .bytes = bytes };
+    return count;
+}
+
+/* Bytes that were freed, and that CUDA has not known to be complete until now. */
+static uint64_t see_frees(struct weir__climb *climb)
+{
+    struct weir__wait waits[WEIR__WAITS_MAX];
+    struct weir__seen seen = { .any = false };
+    size_t left = weir__waits_look(climb->device, waits, collect(climb, waits), climb->deadline, &seen);
+    weir__waits_end(climb->device, waits, left);
+    return seen.bytes;
+}
+
+bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
+{
+    bool may_flush = weir__climb_has_step(climb, WEIR_RUNG_FLUSH), may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT), is_served;
+    uint64_t found;
+    if (!(may_flush || may_wait) || weir__climb_is_over(climb) || weir__climb_is_late(climb) || !alone_begin(climb))
+        return false;
+    do {
+        found = (may_flush ? flush(climb) : 0) + (may_wait ? see_frees(climb) : 0);
+        is_served = try_alone(climb, ptr);
+    } while (found && !is_served && !weir__climb_is_over(climb) && !weir__climb_is_late(climb));
+    alone_end(climb);
+    return is_served;
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+    uint64_t first = ((const struct weir__wait *)a)->bytes, second = ((const struct weir__wait *)b)->bytes;
+    return first > second ? -1 : first < second;
+}
+
+static bool rung_flush(struct weir__climb *climb, void **ptr)
+{
+    uint64_t freed = flush(climb) + free_orphans(climb);
+    return freed && (weir__climb_retry(climb, ptr) || weir__climb_gather_alone(climb, ptr));
+}
+
+/* What is idle in the pools that count. Nothing that comes free by a wait is more, since what is used again has gone before. */
+static uint64_t idle_of(const struct weir__climb *climb)
+{
+    const weir_pool *pool = climb->request->pool;
+    return climb->request->at_cap || pool->kind.is_host ? weir__pool_idle(pool) : weir__device_idle(climb->device);
+}
+
+static void count_waited(struct weir__climb *climb, uint64_t bytes, uint64_t most)
+{
+    uint64_t *gave = &climb->rungs[WEIR_RUNG_WAIT].gave;
+    *gave = *gave + bytes < most ? *gave + bytes : *gave < most ? most : *gave;
+}
+
+static bool rung_wait(struct weir__climb *climb, void **ptr)
+{
+    struct weir__wait waits[WEIR__WAITS_MAX];
+    uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
+    size_t left = collect(climb, waits);
+    uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
+    bool any = false, rescued = false;
+    qsort(waits, left, sizeof *waits, compare_waits);
+    do {
+        struct weir__seen seen = { .any = false };
+        uint64_t orphans = weir__orphans_free(climb->device, climb->gpu->now());
+        left = weir__waits_look(climb->device, waits, left, climb->deadline, &seen);
+        climb->rungs[WEIR_RUNG_WAIT].gave += orphans;
+        /* What was done at the first look was not waited for. */
+        if (pause)
+            count_waited(climb, seen.bytes, idle);
+        untried += seen.bytes + orphans;
+        any = any || seen.any || orphans;
+        /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
+           came free elsewhere nothing is known here, so there are some for that, each after as long again. */
+        bool is_time = climb->gpu->now() >= next;
+        if (untried >= climb->request->asked || (untried && !(left && waits[0].bytes)) || is_time) {
+            rescued = weir__climb_retry(climb, ptr);
+            next = is_time ? next + (next - began) : next;
+            untried = 0;
+            any = false;
+        }
+    } while (!rescued && !weir__climb_is_over(climb) && (left || weir__orphans_are_due(climb->device)) &&
+             weir__event_pause(climb->gpu, &pause, climb->deadline));
+    weir__waits_end(climb->device, waits, left);
+    return rescued || (any && weir__climb_retry(climb, ptr));
+}
+
+/* Gives back what is idle. Returns the bytes. */
+static uint64_t trim(struct weir__climb *climb)
+{
+    uint64_t released, all = 0;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
+        /* At a cap only this pool's own idle memory counts. A trim can take long, so none begins after the deadline. */
+        bool helps = (!climb->request->at_cap || pool == climb->request->pool) && !weir__climb_is_late(climb);
+        if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
+            all += released;
+    }
+    climb->rungs[WEIR_RUNG_TRIM].gave += all;
+    return all;
+}
+
+/* Needless where all of it is too little. */
+static bool rung_trim(struct weir__climb *climb, void **ptr)
+{
+    if (!climb->request->at_cap && !climb->request->pool->kind.is_host && weir__device_obtainable(climb->device) < climb->request->asked)
+        return false;
+    return trim(climb) > 0 && weir__climb_retry(climb, ptr);
+}
+
+static bool rung_callbacks(struct weir__climb *climb, void **ptr)
+{
+    struct weir__callbacks *callbacks = &climb->request->pool->w->callbacks;
+    bool may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT);
+    uint64_t freed = 0;
+    unsigned id = 0;
+    while (!weir__climb_is_over(climb) && !weir__climb_is_late(climb)) {
+        weir__in_callback = true;
+        id = weir__callbacks_run(callbacks, id, climb->device->index, climb->request->asked, &freed);
+        weir__in_callback = false;
+        if (id == 0)
+            return false;
+        climb->rungs[WEIR_RUNG_CALLBACKS].gave += freed;
+        if (freed == 0)
+            continue;
+        /* What it freed may be waiting behind a kernel, like any free, or have become orphans. */
+        free_orphans(climb);
+        if (weir__climb_retry(climb, ptr) || (may_wait && rung_wait(climb, ptr)))
+            return true;
+    }
+    return false;
+}
+
+/* The neighbours' side of a climb: what share/ gets to see of it. */
+struct neighbours {
+    struct weir__plea plea;
+    struct weir__climb *climb;
+    void **ptr;
+    bool rescued;
+};
+
+static struct neighbours *neighbours_of(struct weir__plea *plea)
+{
+    return (struct neighbours *)((char *)plea - offsetof(struct neighbours, plea));
+}
+
+/* With what they give, this weir's own idle memory may be enough, and the trim rung left it alone. CUDA would take it for the retry, but
+   only after an attempt that fails. */
+static void prepare_plea(struct weir__plea *plea)
+{
+    struct weir__climb *climb = neighbours_of(plea)->climb;
+    if (weir__climb_has_step(climb, WEIR_RUNG_TRIM) && weir__device_idle(climb->device))
+        trim(climb);
+}
+
+static bool retry_plea(struct weir__plea *plea)
+{
+    struct neighbours *neighbours = neighbours_of(plea);
+    neighbours->rescued = weir__climb_retry(neighbours->climb, neighbours->ptr);
+    return neighbours->rescued || weir__climb_is_over(neighbours->climb);
+}
+
+static bool rung_neighbours(struct weir__climb *climb, void **ptr)
+{
+    void (*rescue)(struct weir__plea *plea) = climb->device->w->neighbours;
+    uint64_t now = climb->gpu->now();
+    struct neighbours neighbours = { .climb = climb, .ptr = ptr };
+    neighbours.plea = (struct weir__plea){ .device = climb->device, .size = climb->request->asked };
+    neighbours.plea.prepare = prepare_plea;
+    neighbours.plea.retry = retry_plea;
+    neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
+    if (!rescue || climb->request->pool->kind.is_host)
+        return false;
+    rescue(&neighbours.plea);
+    climb->rungs[WEIR_RUNG_NEIGHBOURS].gave = neighbours.plea.gave;
+    memcpy(climb->note, neighbours.plea.note, sizeof climb->note);
+    return neighbours.rescued;
+}
+
+bool (*const weir__rungs[WEIR_RUNG_COUNT])(struct weir__climb *climb, void **ptr) = {
+    [WEIR_RUNG_FLUSH] = rung_flush,
+    [WEIR_RUNG_WAIT] = rung_wait,
+    [WEIR_RUNG_TRIM] = rung_trim,
+    [WEIR_RUNG_CALLBACKS] = rung_callbacks,
+    [WEIR_RUNG_NEIGHBOURS] = rung_neighbours,
+};
+
+/* Waiting again -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether large frees are pending. */
+static bool are_frees_pending(struct weir__climb *climb)
+{
+    struct weir__wait waits[WEIR__WAITS_MAX];
+    uint64_t bytes = 0;
+    size_t count = collect(climb, waits);
+    for (size_t i = 0; i < count; i++)
+        bytes += waits[i].bytes;
+    weir__waits_end(climb->device, waits, count);
+    return bytes > 0;
+}
+
+bool weir__climb_wait_again(struct weir__climb *climb, void **ptr)
+{
+    while (!weir__climb_is_over(climb) && !weir__climb_is_late(climb) && (climb->request->was_asked || weir__device_obtainable(climb->device) >= climb->request->asked) &&
+           are_frees_pending(climb))
+        if (rung_wait(climb, ptr) || weir__climb_gather_alone(climb, ptr))
+            return true;
+    return false;
+}

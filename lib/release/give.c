@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/release/give.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/alloc/flush.h"
+#include "lib/alloc/held.h"
+#include "lib/alloc/waits.h"
+
+#define POLL_FIRST UINT64_C(20000)     /* nanoseconds between two looks at pending frees, doubling, */
+#define POLL_LONGEST UINT64_C(1000000) /* up to this */
+
+#define BATCH 32 /* streams pinned at a time */
+/* Bytes of one step. CUDA takes 1 to 2 ms for a GiB (measured), during which the service thread's other jobs wait. */
+#define SHARE_OF_STEP (UINT64_C(4) << 30)
+
+/* One device at a time, each from the top. */
+enum stage {
+    STAGE_IDLE,    /* what is idle as it is */
+    STAGE_PENDING, /* what becomes idle once caches are flushed and frees complete */
+};
+
+struct weir__give {
+    weir *w;
+    struct weir__give_request request;
+    char *pool; /* a copy of request.pool */
+    size_t device;
+    enum stage stage;
+    bool has_more; /* the last step gave something, so the next one may */
+    uint64_t pause;
+    uint64_t gave;
+    size_t wait_count;
+    struct weir__wait waits[WEIR__WAITS_STREAMS + 1];
+};
+
+static bool is_enough(const struct weir__give *give)
+{
+    return give->gave >= give->request.wanted;
+}
+
+static bool is_late(const struct weir__give *give)
+{
+    return weir__service_now() >= give->request.deadline;
+}
+
+static uint64_t keep_of(const struct weir__give *give, const weir_pool *pool)
+{
+    return give->request.keep == WEIR__GIVE_POLICY_KEEP ? atomic_load(&pool->settings.keep) : give->request.keep;
+}
+
+/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether some opened stream captures that allocates from the pool. What such a graph is about to use is left to it. */
+static bool is_captured(weir_pool *pool)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    bool captures = false;
+    while ((count = weir__streams_pin_next(pool->device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            captures = captures || (streams[i]->pool == pool && weir__stream_captures(streams[i]));
+            weir__stream_unpin(streams[i]);
+        }
+    return captures;
+}
+
+static bool is_asked(const struct weir__give *give, const weir_pool *pool)
+{
+    /* Memory of the host helps no neighbour. */
+    return (!give->pool || strcmp(give->pool, pool->name) == 0) && !(give->request.is_neighbour && pool->kind.is_host);
+}
+
+/* Bytes that the pool could let go of now, above `keep`. */
+static uint64_t idle_above(const weir_pool *pool, uint64_t keep)
+{
+    uint64_t idle = weir__pool_idle(pool), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    uint64_t above = reserved > keep ? reserved - keep : 0;
+    return idle < above ? idle : above;
+}
+
+static uint64_t trim_to(struct weir__give *give, weir_pool *pool, uint64_t keep)
+{
+    uint64_t released = 0;
+    if (weir__pool_trim(pool, keep, &released) != GPU_SUCCESS)
+        return 0;
+    give->gave += released;
+    if (give->request.is_neighbour)
+        atomic_fetch_add_explicit(&pool->device->recovery.bytes_given, released, memory_order_relaxed);
+    return released;
+}
+
+/* Memory goes back in the pieces in which it came, so what is let go of grows until one fits into it. */
+static uint64_t trim_by(struct weir__give *give, weir_pool *pool, uint64_t keep, uint64_t bytes)
+{
+    uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED), released = 0, to;
+    do {
+        to = bytes < reserved && reserved - bytes > keep ? reserved - bytes : keep;
+        released = trim_to(give, pool, to);
+        bytes = bytes < UINT64_MAX / 2 ? 2 * bytes : UINT64_MAX;
+    } while (!released && to > keep);
+    return released;
+}
+
+/* One step's share of what is idle on the device now. Whether any came. */
+static bool trim_device(struct weir__give *give, struct weir__device *device)
+{
+    uint64_t before = give->gave;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        uint64_t keep = keep_of(give, pool), done = give->gave - before;
+        if (is_enough(give) || done >= SHARE_OF_STEP || !is_asked(give, pool) || !idle_above(pool, keep) || is_captured(pool))
+            continue;
+        uint64_t missing = give->request.wanted - give->gave, share = SHARE_OF_STEP - done;
+        trim_by(give, pool, keep, missing < share ? missing : share);
+    }
+    return give->gave > before;
+}
+
+uint64_t weir__give_offer(weir *w, int device)
+{
+    uint64_t offer = 0;
+    struct weir__device *of = &w->devices[device];
+    for (weir_pool *pool = weir__device_next_pool(of, NULL); pool; pool = weir__device_next_pool(of, pool)) {
+        struct weir__held held = weir__pool_held(pool);
+        uint64_t keep = atomic_load(&pool->settings.keep), used = weir__pool_figure(pool, GPU_POOL_USED);
+        uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+        /* A program may have allocated from the CUDA pool by itself. */
+        uint64_t live = used > held.cached && used - held.cached > held.live ? used - held.cached : held.live;
+        if (keep < live)
+            keep = live;
+        if (!pool->kind.is_host && !weir__pool_is_stuck(pool) && reserved > keep && !is_captured(pool))
+            offer += reserved - keep;
+    }
+    return offer;
+}
+
+/* Steps ---------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Empties the caches of streams whose pools are asked for something. Orphans stay. */
+static void flush(const struct weir__give *give, struct weir__device *device)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            if (is_asked(give, streams[i]->pool) && keep_of(give, streams[i]->pool) != UINT64_MAX)
+                weir__flush_stream(streams[i], UINT64_MAX);
+            weir__stream_unpin(streams[i]);
+        }
+}
+
+/* Looks at what is pending. Returns how many waits are left; *any: whether one has ended. */
+static size_t look_at_waits(struct weir__give *give, struct weir__device *device, bool *any)
+{
+    struct weir__seen seen = { .any = false };
+    give->wait_count = weir__waits_look(device, give->waits, give->wait_count, UINT64_MAX, &seen);
+    size_t left = give->wait_count + weir__waits_look_at_pending(device, 0, &seen);
+    *any = *any || seen.any;
+    return left;
+}
+
+static void leave_device(struct weir__give *give)
+{
+    struct weir__device *device = &give->w->devices[give->device];
+    weir__waits_end(device, give->waits, give->wait_count);
+    give->wait_count = 0;
+    give->has_more = false;
+    give->stage = STAGE_IDLE;
+    give->pause = POLL_FIRST;
+    give->device++;
+}
+
+/* Whether the device is done with. */
+static bool work_on(struct weir__give *give, struct weir__device *device)
+{
+    size_t left = 0;
+    bool seen = true;
+    if (give->stage == STAGE_PENDING) {
+        seen = give->has_more;
+        left = look_at_waits(give, device, &seen);
+    }
+    give->has_more = seen && trim_device(give, device);
+    if (is_enough(give) || is_late(give))
+        return true;
+    if (give->has_more)
+        return false;
+    if (give->stage == STAGE_PENDING)
+        return left == 0;
+    flush(give, device);
+    give->wait_count = weir__waits_collect(device, NULL, UINT64_MAX, give->waits);
+    give->stage = STAGE_PENDING;
+    give->has_more = true;
+    return false;
+}
+
+uint64_t weir__give_step(struct weir__give *give)
+{
+    size_t end = give->request.device < 0 ? give->w->device_count : (size_t)give->request.device + 1;
+    if (give->device >= end || is_enough(give))
+        return WEIR__GIVE_DONE;
+    enum gpu_capture_mode mode = weir__relaxed_begin(give->w->gpu);
+    bool is_done = work_on(give, &give->w->devices[give->device]);
+    if (is_done)
+        leave_device(give);
+    weir__relaxed_end(give->w->gpu, mode);
+    if (is_done && (give->device >= end || is_enough(give)))
+        return WEIR__GIVE_DONE;
+    uint64_t now = weir__service_now();
+    if (is_done || give->has_more)
+        return now;
+    uint64_t due = now + give->pause;
+    give->pause = 2 * give->pause < POLL_LONGEST ? 2 * give->pause : POLL_LONGEST;
+    return due < give->request.deadline ? due : give->request.deadline;
+}
+
+/* Bytes that the pools have from the device, all there is to be given. A program that goes on allocating has as much idle again and again,
+   and is not to be trimmed for as long as it does. */
+static uint64_t reserved_of(const struct weir__give *give)
+{
+    uint64_t reserved = 0;
+    size_t end = give->request.device < 0 ? give->w->device_count : give->device + 1;
+    for (size_t d = give->device; d < end; d++) {
+        struct weir__device *device = &give->w->devices[d];
+        for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+            if (is_asked(give, pool))
+                reserved += weir__pool_figure(pool, GPU_POOL_RESERVED);
+    }
+    return reserved;
+}
+
+struct weir__give *weir__give_begin(weir *w, const struct weir__give_request *request)
+{
+    struct weir__give *give = calloc(1, sizeof *give);
+    if (!give)
+        return NULL;
+    give->w = w;
+    give->request = *request;
+    give->device = request->device < 0 ? 0 : (size_t)request->device;
+    give->pause = POLL_FIRST;
+    if (request->pool && !(give->pool = strdup(request->pool))) {
+        free(give);
+        return NULL;
+    }
+    uint64_t reserved = reserved_of(give);
+    if (give->request.wanted > reserved)
+        give->request.wanted = reserved;
+    if (request->is_neighbour)
+        atomic_fetch_add_explicit(&w->devices[give->device].recovery.asks_received, 1, memory_order_relaxed);
+    return give;
+}
+
+uint64_t weir__give_bytes(const struct weir__give *give)
+{
+    return give->gave;
+}
+
+void weir__give_end(struct weir__give *give)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(give->w->gpu);
+    if (give->wait_count)
+        leave_device(give);
+    weir__relaxed_end(give->w->gpu, mode);
+    free(give->pool);
+    free(give);
+}

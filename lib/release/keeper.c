@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/release/keeper.h"
+
+#include "lib/alloc/fast.h"
+#include "lib/alloc/flush.h"
+#include "lib/alloc/waits.h"
+#include "lib/pool/left.h"
+
+#define BATCH 64                              /* streams that are pinned at a time */
+#define PATIENCE (UINT64_C(1) * 1000000)      /* how long a look waits for the streams of a device, by the GPU's clock */
+
+static weir *weir_of(struct weir__job *job)
+{
+    return (weir *)((char *)job - offsetof(weir, keeper.job));
+}
+
+/* The part of cache.idle after which a cache is looked at again has passed: returns the stamp below which blocks were not used for all of it,
+   or 0. */
+static uint64_t mark(weir_stream *stream, uint64_t now)
+{
+    struct weir__cache *cache = &stream->cache;
+    uint64_t before = 0;
+    weir__bias_visit(&cache->lock);
+    if (now - cache->marked >= atomic_load(&stream->pool->cache.idle) / WEIR__KEEPER_LOOKS) {
+        before = cache->marks[WEIR__KEEPER_LOOKS - 1];
+        for (size_t i = WEIR__KEEPER_LOOKS - 1; i > 0; i--)
+            cache->marks[i] = cache->marks[i - 1];
+        cache->marks[0] = cache->keeps;
+        cache->marked = now;
+    }
+    weir__bias_unlock(&cache->lock);
+    return before;
+}
+
+/* Whether there is something left to look at later; if not, the next block to come says so. */
+static bool is_left(weir_stream *stream)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__bias_visit(&cache->lock);
+    bool left = cache->bytes;
+    if (!left && weir__cache_state(cache) == WEIR__CACHE_OPEN)
+        weir__cache_set_state(cache, WEIR__CACHE_UNSEEN);
+    weir__bias_unlock(&cache->lock);
+    return left;
+}
+
+/* Returns whether to look again. */
+static bool look_at_caches(struct weir__device *device, uint64_t now)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    bool again = false;
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            uint64_t before = mark(streams[i], now);
+            if (before)
+                weir__flush_stream(streams[i], before);
+            again = is_left(streams[i]) || again;
+            weir__stream_unpin(streams[i]);
+        }
+    return again;
+}
+
+/* Whether the pool has idle memory that its threshold does not cover. */
+static bool is_above(const weir_pool *pool)
+{
+    uint64_t threshold = atomic_load(&pool->settings.release_threshold);
+    uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return reserved > threshold && reserved - threshold >= WEIR__GROWTH_STEP && weir__pool_figure(pool, GPU_POOL_USED) < reserved;
+}
+
+/* Returns whether to look again: some stream had work left, so that more may go back later. */
+static bool look_at_pools(struct weir__device *device)
+{
+    bool any = false;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (atomic_exchange(&pool->keeper.is_left, false) && (pool->keeper.is_due = is_above(pool)))
+            any = true;
+    if (!any)
+        return false;
+    bool done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE);
+    bool again = false;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        uint64_t released;
+        if (!pool->keeper.is_due)
+            continue;
+        pool->keeper.is_due = false;
+        weir__pool_trim(pool, atomic_load(&pool->settings.release_threshold), &released);
+        if (!done && is_above(pool)) {
+            atomic_store(&pool->keeper.is_left, true);
+            again = true;
+        }
+    }
+    return again;
+}
+
+static uint64_t run(struct weir__job *job)
+{
+    weir *w = weir_of(job);
+    uint64_t now = weir__service_now();
+    bool again = false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    for (size_t d = 0; d < w->device_count; d++) {
+        again = look_at_caches(&w->devices[d], now) || again;
+        again = look_at_pools(&w->devices[d]) || again;
+    }
+    weir__relaxed_end(w->gpu, mode);
+    return again ? now + weir__keeper_interval(w) : WEIR__SERVICE_NEVER;
+}
+
+/* With a keeper the frees of streams that are not open are noted as soon as they can make a growth step idle. */
+static void set_due(weir *w, bool on)
+{
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__pending_set_due(&w->devices[d].pending, on ? WEIR__GROWTH_STEP : w->devices[d].info.memory / WEIR__PENDING_SHARE);
+}
+
+weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
+{
+    if (on == weir__keeper_is_on(w))
+        return WEIR_OK;
+    if (!on) {
+        atomic_store(&w->keeper.is_on, false);
+        weir__service_remove(&w->keeper.job);
+        set_due(w, false);
+        return WEIR_OK;
+    }
+    w->keeper.job.run = run;
+    weir_status status = weir__service_add(&w->keeper.job, error);
+    if (status != WEIR_OK)
+        return status;
+    set_due(w, true);
+    atomic_store(&w->keeper.is_on, true);
+    weir__keeper_look(w);
+    return WEIR_OK;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/control/control_answer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/format.h"
+#include "share/wire/query.h"
+
+#define MICROSECOND UINT64_C(1000)
+#define GIVE_INTERVAL (SHARE_SECOND / SHARE_GIVES_A_SECOND)
+
+/* Texts -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The end of a long path tells more than its beginning. */
+static void copy_path(char to[WIRE_TEXT_SIZE], const char *path)
+{
+    size_t len = strlen(path);
+    if (len >= WIRE_TEXT_SIZE)
+        path += len - (WIRE_TEXT_SIZE - 1);
+    while (((unsigned char)*path & 0xc0) == 0x80) /* no part of a character */
+        path++;
+    wire_copy_text(to, path);
+}
+
+static void deny(struct share_asker *asker, uint32_t request, weir_status status, const char *text)
+{
+    struct wire_message message = share_refusal_of(WIRE_DENIED, request, status, text);
+    share_asker_send(asker, &message);
+}
+
+static void ready(struct share_asker *asker, uint32_t request)
+{
+    share_asker_send(asker, &(struct wire_message){ .type = WIRE_READY, .request = request });
+}
+
+/* Figures ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void tell_process(struct share_asker *asker, uint32_t request, const weir_stats *stats)
+{
+    struct share_control *control = asker->control;
+    struct wire_message message = { .type = WIRE_PROCESS, .request = request };
+    message.u.process.pid = (int32_t)getpid();
+    message.u.process.devices = (uint32_t)weir_stats_device_count(stats);
+    message.u.process.pools = (uint32_t)weir_stats_pool_count(stats);
+    message.u.process.age_ms = (weir__service_now() - control->opened_at) / SHARE_MS;
+    share_program_name(message.u.process.program);
+    snprintf(message.u.process.version, sizeof message.u.process.version, "%s", weir_version());
+    pthread_mutex_lock(&control->w->config);
+    copy_path(message.u.process.policy, control->w->policy->file);
+    pthread_mutex_unlock(&control->w->config);
+    share_asker_send(asker, &message);
+}
+
+static void tell_device(struct share_asker *asker, uint32_t request, const weir_device_stats *stats)
+{
+    struct wire_message message = { .type = WIRE_DEVICE, .request = request };
+    _Static_assert(WIRE_RUNGS == WEIR_RUNG_COUNT, "the message has all rungs");
+    message.u.device.index = (uint32_t)stats->device;
+    snprintf(message.u.device.uuid, sizeof message.u.device.uuid, "%s", asker->control->w->devices[stats->device].info.uuid);
+    message.u.device.memory = stats->memory;
+    message.u.device.memory_free = stats->memory_free;
+    message.u.device.recoveries = stats->recoveries;
+    memcpy(message.u.device.rescues, stats->rescues, sizeof message.u.device.rescues);
+    message.u.device.asks_sent = stats->asks_sent;
+    message.u.device.bytes_got = stats->bytes_got;
+    message.u.device.asks_received = stats->asks_received;
+    message.u.device.bytes_given = stats->bytes_given;
+    share_asker_send(asker, &message);
+}
+
+static void tell_pool(struct share_asker *asker, uint32_t request, const weir_pool_stats *stats)
+{
+    struct wire_message message = { .type = WIRE_POOL, .request = request };
+    message.u.pool.device = (uint32_t)stats->device;
+    message.u.pool.flags = (stats->is_private ? WIRE_POOL_PRIVATE : 0) | (stats->is_exportable ? WIRE_POOL_EXPORTABLE : 0);
+    snprintf(message.u.pool.name, sizeof message.u.pool.name, "%s", stats->name);
+    message.u.pool.live = stats->live;
+    message.u.pool.cached = stats->cached;
+    message.u.pool.slack = stats->slack;
+    message.u.pool.idle = stats->idle;
+    message.u.pool.reserved = stats->reserved;
+    message.u.pool.live_high = stats->live_high;
+    message.u.pool.reserved_high = stats->reserved_high;
+    message.u.pool.max_size = stats->max_size;
+    message.u.pool.release_threshold = stats->release_threshold;
+    message.u.pool.keep = stats->keep;
+    message.u.pool.live_blocks = stats->live_blocks;
+    message.u.pool.graph_blocks = stats->graph_blocks;
+    message.u.pool.mallocs = stats->mallocs;
+    message.u.pool.frees = stats->frees;
+    message.u.pool.failures = stats->failures;
+    message.u.pool.cache_hits = stats->cache_hits;
+    share_asker_send(asker, &message);
+}
+
+static void answer_stats(struct share_asker *asker, const struct wire_message *question)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats;
+    weir_status status = weir_stats_take(asker->control->w, &error, &stats);
+    if (status != WEIR_OK) {
+        deny(asker, question->request, status, error.text);
+        return;
+    }
+    tell_process(asker, question->request, stats);
+    for (size_t i = 0; i < weir_stats_device_count(stats); i++)
+        tell_device(asker, question->request, weir_stats_device(stats, i));
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
+        tell_pool(asker, question->request, weir_stats_pool(stats, i));
+    weir_stats_free(stats);
+    ready(asker, question->request);
+}
+
+/* Giving ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The number of the device, or -1. */
+static int find_device(const weir *w, const char *uuid)
+{
+    for (size_t d = 0; d < w->device_count; d++)
+        if (strcmp(w->devices[d].info.uuid, uuid) == 0)
+            return (int)d;
+    return -1;
+}
+
+static void answer_offer(struct share_asker *asker, const struct wire_message *question)
+{
+    weir *w = asker->control->w;
+    struct wire_message message = { .type = WIRE_OFFERED, .request = question->request };
+    int device = find_device(w, question->u.offer.uuid);
+    if (device >= 0)
+        message.u.offered.bytes = weir__give_offer(w, device);
+    share_asker_send(asker, &message);
+}
+
+static bool is_within_rate(struct share_control *control, uint64_t now)
+{
+    uint64_t until = control->gives_until > now ? control->gives_until : now;
+    if (until - now > (SHARE_GIVES_AT_ONCE - 1) * GIVE_INTERVAL)
+        return false;
+    control->gives_until = until + GIVE_INTERVAL;
+    return true;
+}
+
+static void begin(struct share_asker *asker, const struct wire_message *question, const struct weir__give_request *request)
+{
+    asker->give = weir__give_begin(asker->control->w, request);
+    if (!asker->give) {
+        deny(asker, question->request, WEIR_NO_HOST_MEMORY, "this process has no host memory left to give any of the device");
+        return;
+    }
+    asker->give_type = question->type;
+    asker->give_request = question->request;
+    asker->give_since = weir__service_now();
+    asker->give_due = 0;
+}
+
+static bool is_giving(struct share_asker *asker, const struct wire_message *question)
+{
+    if (asker->give)
+        deny(asker, question->request, WEIR_BUSY, "memory is being given on this connection: wait for that answer, or use another one");
+    return asker->give;
+}
+
+static void answer_give(struct share_asker *asker, const struct wire_message *question)
+{
+    struct share_control *control = asker->control;
+    uint64_t now = weir__service_now();
+    int device = find_device(control->w, question->u.give.uuid);
+    if (is_giving(asker, question))
+        return;
+    if (device < 0)
+        deny(asker, question->request, WEIR_NOT_FOUND, "this process does not use that GPU");
+    else if (!is_within_rate(control, now))
+        deny(asker, question->request, WEIR_BUSY, "asked too often: ask again later");
+    else
+        begin(asker, question, &(struct weir__give_request){
+                                   .device = device,
+                                   .keep = WEIR__GIVE_POLICY_KEEP,
+                                   .wanted = question->u.give.bytes,
+                                   .deadline = now + question->u.give.deadline_ms * SHARE_MS,
+                                   .is_neighbour = true,
+                               });
+}
+
+/* Whether the policy has the pool; else `text` says which it has. */
+static bool has_pool(weir *w, const char *name, char text[WIRE_TEXT_SIZE])
+{
+    pthread_mutex_lock(&w->config);
+    bool is_there = policy_find_pool(w->policy, name);
+    size_t len = (size_t)snprintf(text, WIRE_TEXT_SIZE, "there is no pool '%s'; there is", name);
+    for (size_t i = 0; !is_there && i < w->policy->pool_count && len < WIRE_TEXT_SIZE; i++)
+        len += (size_t)snprintf(text + len, WIRE_TEXT_SIZE - len, "%s %s", i ? "," : "", w->policy->pools[i].name);
+    pthread_mutex_unlock(&w->config);
+    return is_there;
+}
+
+static void answer_trim(struct share_asker *asker, const struct wire_message *question)
+{
+    char text[WIRE_TEXT_SIZE], pool[WIRE_NAME_SIZE];
+    bool is_named = question->u.trim.pool[0];
+    memcpy(pool, question->u.trim.pool, sizeof pool);
+    if (is_giving(asker, question))
+        return;
+    if (is_named && !has_pool(asker->control->w, pool, text))
+        deny(asker, question->request, WEIR_NOT_FOUND, text);
+    else
+        begin(asker, question, &(struct weir__give_request){
+                                   .device = -1,
+                                   .pool = is_named ? pool : NULL,
+                                   .keep = question->u.trim.keep == WIRE_POLICY_KEEP ? WEIR__GIVE_POLICY_KEEP : question->u.trim.keep,
+                                   .wanted = UINT64_MAX,
+                                   .deadline = weir__service_now() + question->u.trim.deadline_ms * SHARE_MS,
+                               });
+}
+
+static void finish(struct share_asker *asker, uint64_t now)
+{
+    struct wire_message message = { .type = WIRE_GAVE, .request = asker->give_request };
+    message.u.gave.bytes = weir__give_bytes(asker->give);
+    message.u.gave.took_us = (now - asker->give_since) / MICROSECOND;
+    share_asker_stop(asker);
+    asker->connection.last = now;
+    weir__log(asker->control->w, WEIR_LOG_INFO, "gave %s to %s process %d in %llu us", WEIR__BYTES(message.u.gave.bytes),
+              asker->give_type == WIRE_GIVE ? "neighbour" : "the device for", asker->pid, (unsigned long long)message.u.gave.took_us);
+    share_asker_send(asker, &message);
+}
+
+uint64_t share_asker_due(const struct share_asker *asker)
+{
+    return asker->give && !asker->is_over ? asker->give_due : WEIR__SERVICE_NEVER;
+}
+
+void share_asker_go_on(struct share_asker *asker)
+{
+    asker->give_due = weir__give_step(asker->give);
+    if (asker->give_due == WEIR__GIVE_DONE)
+        finish(asker, weir__service_now());
+}
+
+void share_asker_stop(struct share_asker *asker)
+{
+    if (asker->give)
+        weir__give_end(asker->give);
+    asker->give = NULL;
+}
+
+/* The policy --------------------------------------------------------------------------------------------------------------------------- */
+
+static void answer_changed(struct share_asker *asker, uint32_t request, weir_status status, const weir_error *error, const char *how)
+{
+    if (status != WEIR_OK) {
+        deny(asker, request, status, error->text);
+        return;
+    }
+    weir__log_about(asker->control->w, weir__log_words(how), WEIR_LOG_INFO, "process %d had the policy changed: %s", asker->pid, how);
+    ready(asker, request);
+}
+
+static void answer_set(struct share_asker *asker, const struct wire_message *question)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_status status = weir__policy_set(asker->control->w, question->u.set.text, &error);
+    answer_changed(asker, question->request, status, &error, question->u.set.text);
+}
+
+static void answer_reload(struct share_asker *asker, const struct wire_message *question)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_status status = weir__policy_again(asker->control->w, &error);
+    answer_changed(asker, question->request, status, &error, "read again");
+}
+
+/* Questions ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
+    [WIRE_STATS] = answer_stats, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
+    [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_set,     [WIRE_RELOAD] = answer_reload,
+};
+
+static void refuse_version(struct share_asker *asker, uint16_t version)
+{
+    char text[WIRE_TEXT_SIZE];
+    snprintf(text, sizeof text, "version %u of the protocol is not spoken here, only %d: use the same release of Weir on both sides",
+             version, WIRE_VERSION);
+    deny(asker, 0, WEIR_REFUSED, text);
+}
+
+void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len)
+{
+    struct wire_message question;
+    uint16_t version = 0;
+    enum wire_fault fault = wire_decode(bytes, len, &question, &version);
+    if (fault == WIRE_GOOD && wire_sender(question.type) == WIRE_CONTROLLER_SENDS) {
+        answers[question.type](asker, &question);
+        return;
+    }
+    if (fault == WIRE_OTHER_VERSION)
+        refuse_version(asker, version);
+    asker->is_over = true;
+    weir__log(asker->control->w, WEIR_LOG_WARNING, "%s: the connection of process %d is closed: what it sent, %s of %zu bytes, is no question",
+              asker->control->server.listener.path, asker->pid, fault == WIRE_GOOD ? wire_type_name(question.type) : "a message", len);
+}

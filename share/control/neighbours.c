@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/control/neighbours.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/base/format.h"
+#include "lib/base/service.h"
+#include "share/base/wait.h"
+#include "share/wire/directory.h"
+#include "share/wire/query.h"
+
+#define NEIGHBOURS_MAX 256 /* that are asked for one request */
+#define ANSWER_SOON (20 * SHARE_MS) /* what a healthy process takes at most to say what it has */
+#define ANSWER_SHARE 8        /* such a part of the time to give is for the answer to come in time, and for the step before it to end */
+#define SILENCE (1000 * SHARE_MS)   /* a process that did not answer is for so long asked only where the others have not enough */
+#define SILENT_MAX 16         /* such processes that are remembered */
+#define BUSY_PAUSE (10 * SHARE_MS) /* before a process is asked again that was asked too often */
+#define LOOK_PAUSE (5 * SHARE_MS)  /* between two looks at who has what */
+#define LOOKS_ALIKE 4        /* that show the same, one after the other, say that nothing is to be had, */
+#define VAIN (1000 * SHARE_MS)     /* and a look that shows it again says so alone, for so long */
+
+/* Processes that have not answered, for all weirs of this one. */
+static struct {
+    pthread_mutex_t lock; /* a leaf */
+    struct {
+        char path[SHARE_PATH_SIZE];
+        uint64_t until;
+        bool is_deaf; /* it was waited for with patience */
+    } silent[SILENT_MAX];
+} memory = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static bool is_silent(const char *path, uint64_t now, bool *is_deaf)
+{
+    bool silent = false;
+    pthread_mutex_lock(&memory.lock);
+    for (size_t i = 0; i < SILENT_MAX && !silent; i++) {
+        silent = now < memory.silent[i].until && strcmp(memory.silent[i].path, path) == 0;
+        *is_deaf = silent && memory.silent[i].is_deaf;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return silent;
+}
+
+static void learn_silent(const char *path, bool is_deaf)
+{
+    size_t place = 0; /* its own, or else the oldest */
+    pthread_mutex_lock(&memory.lock);
+    for (size_t i = 1; i < SILENT_MAX && strcmp(memory.silent[place].path, path) != 0; i++)
+        if (memory.silent[i].until < memory.silent[place].until || strcmp(memory.silent[i].path, path) == 0)
+            place = i;
+    snprintf(memory.silent[place].path, SHARE_PATH_SIZE, "%s", path);
+    memory.silent[place].until = weir__service_now() + SILENCE;
+    memory.silent[place].is_deaf = is_deaf;
+    pthread_mutex_unlock(&memory.lock);
+}
+
+/* Who has what ---------------------------------------------------------------------------------------------------------------------------- */
+
+struct neighbour {
+    char path[SHARE_PATH_SIZE];
+    uint64_t offer;    /* bytes that it may still have */
+    unsigned refusals; /* times that it said it is asked too often */
+    bool is_silent;    /* it did not answer a moment ago, */
+    bool was_deaf;     /* however patient the request was: a moment is enough to see whether it does now */
+    bool is_deaf;      /* the same for this request, which leaves it alone */
+    bool has_answered; /* since the last look began */
+};
+
+/* One request for help. */
+struct rescue {
+    struct weir__plea *plea;
+    const char *uuid;
+    uint64_t deadline; /* weir__service_now() */
+    uint64_t extra;    /* bytes beyond what the device seems to lack: what it has free was not enough before */
+    uint64_t offers;   /* bytes that all together said they have, at the last look */
+    uint64_t picture;  /* what the last look showed, as one number */
+    size_t count;
+    struct neighbour *neighbours;
+};
+
+static bool take_offer(struct share_query *query, const struct wire_message *answer)
+{
+    struct neighbour *neighbour = query->data;
+    if (answer->type != WIRE_OFFERED)
+        return false;
+    neighbour->offer = answer->u.offered.bytes;
+    return true;
+}
+
+/* What is known of the process that has this socket. */
+static struct neighbour known(const struct rescue *rescue, const char *path, uint64_t now)
+{
+    struct neighbour neighbour = { .offer = 0 };
+    neighbour.is_silent = is_silent(path, now, &neighbour.was_deaf);
+    for (size_t i = 0; i < rescue->count; i++)
+        if (strcmp(rescue->neighbours[i].path, path) == 0) {
+            neighbour.refusals = rescue->neighbours[i].refusals;
+            neighbour.is_deaf = rescue->neighbours[i].is_deaf;
+        }
+    memcpy(neighbour.path, path, SHARE_PATH_SIZE);
+    return neighbour;
+}
+
+/* Finds all processes but this weir. Some may have come since the last look, and others gone. */
+static void find(struct rescue *rescue)
+{
+    char(*paths)[SHARE_PATH_SIZE];
+    size_t count, found = 0;
+    uint64_t now = weir__service_now();
+    const char *own = rescue->plea->device->w->control_path;
+    share_control_sockets(!rescue->neighbours, &paths, &count);
+    struct neighbour *neighbours = calloc(count ? count : 1, sizeof *neighbours);
+    for (size_t i = 0; i < count && neighbours && found < NEIGHBOURS_MAX; i++)
+        if (!own || strcmp(own, paths[i]) != 0)
+            neighbours[found++] = known(rescue, paths[i], now);
+    free(paths);
+    free(rescue->neighbours);
+    rescue->neighbours = neighbours;
+    rescue->count = found;
+}
+
+/* Nobody has more than the device: sums of what is said do not overflow. */
+static uint64_t believable(const struct rescue *rescue, uint64_t bytes)
+{
+    uint64_t most = rescue->plea->device->info.memory;
+    return bytes < most ? bytes : most;
+}
+
+static void learn_from(struct rescue *rescue, const struct share_query *query, bool is_patient)
+{
+    struct neighbour *neighbour = query->data;
+    neighbour->has_answered = query->status != WEIR_TIMEOUT;
+    neighbour->offer = believable(rescue, neighbour->offer);
+    if (neighbour->has_answered)
+        return;
+    learn_silent(neighbour->path, is_patient);
+    neighbour->is_silent = true;
+    neighbour->is_deaf = is_patient;
+}
+
+/* Whether it is to be asked what it has. With patience silent ones are, too. */
+static bool is_to_be_asked(const struct neighbour *neighbour, bool is_patient)
+{
+    return !neighbour->has_answered && !neighbour->is_deaf && (!neighbour->is_silent || is_patient);
+}
+
+/* Asks those that have not answered yet what they have, for a moment, or with patience. Whether there were any. */
+static bool survey(struct rescue *rescue, bool is_patient)
+{
+    uint64_t now = weir__service_now(), limit = now < rescue->deadline ? (rescue->deadline - now) / 4 : 0;
+    bool is_long = false;
+    struct share_query *queries = calloc(rescue->count ? rescue->count : 1, sizeof *queries);
+    size_t count = 0;
+    for (size_t i = 0; i < rescue->count && queries; i++) {
+        struct share_query *query = &queries[count];
+        if (!is_to_be_asked(&rescue->neighbours[i], is_patient))
+            continue;
+        *query = (struct share_query){ .path = rescue->neighbours[i].path, .take = take_offer, .data = &rescue->neighbours[i] };
+        query->question.type = WIRE_OFFER;
+        snprintf(query->question.u.offer.uuid, WIRE_UUID_SIZE, "%s", rescue->uuid);
+        is_long = is_long || (is_patient && !rescue->neighbours[i].was_deaf);
+        count++;
+    }
+    if (count)
+        share_queries_run(queries, count, now + (limit < ANSWER_SOON || is_long ? limit : ANSWER_SOON), NULL);
+    for (size_t i = 0; i < count; i++)
+        learn_from(rescue, &queries[i], is_patient);
+    free(queries);
+    return count;
+}
+
+static uint64_t offered(const struct rescue *rescue)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < rescue->count; i++)
+        sum += rescue->neighbours[i].offer;
+    return sum;
+}
+
+/* What there is for the request without help. What this weir's pools have idle counts: CUDA takes it for a request of the same process
+   (measured). */
+static uint64_t available(const struct rescue *rescue)
+{
+    const struct gpu *gpu = rescue->plea->device->w->gpu;
+    uint64_t bytes = 0, total;
+    int code = gpu->device_memory(rescue->plea->device->index, &bytes, &total);
+    if (code != GPU_SUCCESS)
+        gpu->forget_error(code);
+    return bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + weir__device_idle(rescue->plea->device);
+}
+
+/* Bytes that the device lacks for the request, in steps of a pool's growth; one at least, since what is there now was not enough. */
+static uint64_t missing(const struct rescue *rescue)
+{
+    uint64_t needed = (rescue->plea->size + WEIR__GROWTH_STEP - 1) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP, there = available(rescue);
+    return needed > there && needed - there > WEIR__GROWTH_STEP ? needed - there : WEIR__GROWTH_STEP;
+}
+
+static uint64_t mix(uint64_t picture, uint64_t figure)
+{
+    return (picture ^ figure) * UINT64_C(0x9e3779b97f4a7c15) ^ picture >> 29;
+}
+
+/* Who has what now. The others go on while they are asked: what one look shows need not have been so at any moment. Whether it is another
+   picture than that of the look before. */
+static bool look(struct rescue *rescue)
+{
+    uint64_t before = rescue->picture;
+    find(rescue);
+    survey(rescue, false);
+    if (offered(rescue) < missing(rescue))
+        survey(rescue, true);
+    rescue->extra = 0;
+    rescue->offers = offered(rescue);
+    rescue->picture = mix(rescue->count, available(rescue));
+    for (size_t i = 0; i < rescue->count; i++)
+        rescue->picture = mix(rescue->picture, rescue->neighbours[i].offer);
+    return rescue->picture != before;
+}
+
+/* Asking them ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* Of those that have refused least often, since what these offer is still there a moment later. */
+static struct neighbour *richest(const struct rescue *rescue)
+{
+    struct neighbour *most = NULL;
+    for (size_t i = 0; i < rescue->count; i++) {
+        struct neighbour *neighbour = &rescue->neighbours[i];
+        if (!neighbour->offer)
+            continue;
+        if (!most || neighbour->refusals < most->refusals ||
+            (neighbour->refusals == most->refusals && neighbour->offer > most->offer))
+            most = neighbour;
+    }
+    return most;
+}
+
+static bool take_gift(struct share_query *query, const struct wire_message *answer)
+{
+    uint64_t *bytes = query->data;
+    if (answer->type != WIRE_GAVE)
+        return false;
+    *bytes = answer->u.gave.bytes;
+    return true;
+}
+
+/* Whether all that was wanted was given. */
+static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t time)
+{
+    struct weir__recovery *recovery = &rescue->plea->device->recovery;
+    uint64_t bytes = 0, wanted = missing(rescue) + rescue->extra, ms = time / SHARE_MS;
+    ms -= ms / ANSWER_SHARE;
+    struct share_query query = { .path = neighbour->path, .take = take_gift, .data = &bytes };
+    query.question.type = WIRE_GIVE;
+    query.question.u.give.bytes = wanted;
+    query.question.u.give.deadline_ms = ms < WIRE_GIVE_MAX_MS ? (uint32_t)ms : WIRE_GIVE_MAX_MS;
+    snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", rescue->uuid);
+    uint64_t deadline = weir__service_now() + time;
+    if (neighbour->refusals) /* and so has everybody else */
+        nanosleep(&(struct timespec){ .tv_nsec = BUSY_PAUSE }, NULL);
+    share_query_send(&query);
+    rescue->plea->prepare(rescue->plea);
+    share_queries_run(&query, 1, deadline, NULL);
+    if (query.status == WEIR_BUSY) {
+        neighbour->refusals++;
+        return false;
+    }
+    bytes = believable(rescue, bytes);
+    atomic_fetch_add_explicit(&recovery->asks_sent, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&recovery->bytes_got, bytes, memory_order_relaxed);
+    rescue->plea->gave += bytes;
+    if (query.status == WEIR_TIMEOUT) {
+        learn_silent(neighbour->path, true);
+        neighbour->has_answered = false;
+        neighbour->is_deaf = true;
+    }
+    /* Who gave less than was wanted has no more. */
+    neighbour->offer = bytes >= wanted && neighbour->offer > bytes ? neighbour->offer - bytes : 0;
+    return bytes >= wanted;
+}
+
+/* Until the request is served, nobody has anything left, or time is up. Each gets half of the time, since the others may have more by then.
+   Where those that were quick to answer do not keep their word, or will not be asked so often, the others are heard. */
+static bool ask_all(struct rescue *rescue)
+{
+    for (;;) {
+        struct neighbour *neighbour = richest(rescue);
+        if ((!neighbour || neighbour->refusals) && survey(rescue, true))
+            continue;
+        uint64_t now = weir__service_now();
+        if (!neighbour || now >= rescue->deadline)
+            return false;
+        bool is_enough = ask(rescue, neighbour, (rescue->deadline - now) / 2);
+        if (rescue->plea->retry(rescue->plea))
+            return true;
+        if (is_enough)
+            rescue->extra = believable(rescue, rescue->extra ? 2 * rescue->extra : WEIR__GROWTH_STEP);
+    }
+}
+
+/* What is there by now may be enough. Where that was found wrong it is not tried again: a failed attempt is dear. */
+static bool help_oneself(struct rescue *rescue)
+{
+    if (available(rescue) < rescue->plea->size)
+        return false;
+    rescue->plea->prepare(rescue->plea);
+    return rescue->plea->retry(rescue->plea);
+}
+
+/* Whether a request for no more was in vain a moment ago, with the same picture. */
+static bool is_known_vain(const struct rescue *rescue)
+{
+    const struct weir__vain *vain = &rescue->plea->device->recovery.vain;
+    return vain->picture == rescue->picture && vain->size <= rescue->plea->size && weir__service_now() < vain->until;
+}
+
+/* Looks and asks for as long as there is time and anything changes: what was given may have been taken by somebody else, who left as much
+   elsewhere. */
+static void look_and_ask(struct rescue *rescue)
+{
+    for (unsigned alike = 0; alike < LOOKS_ALIKE;) {
+        bool is_news = look(rescue);
+        if (!rescue->count || is_known_vain(rescue) || (is_news && help_oneself(rescue)))
+            return;
+        if (offered(rescue) >= missing(rescue) && ask_all(rescue))
+            return;
+        alike = is_news ? 1 : alike + 1;
+        if (weir__service_now() + LOOK_PAUSE >= rescue->deadline)
+            return;
+        nanosleep(&(struct timespec){ .tv_nsec = LOOK_PAUSE }, NULL);
+    }
+    rescue->plea->device->recovery.vain =
+        (struct weir__vain){ .picture = rescue->picture, .size = rescue->plea->size, .until = weir__service_now() + VAIN };
+}
+
+static void note(const struct rescue *rescue)
+{
+    char text[WEIR__BYTES_LEN], *at = rescue->plea->note;
+    size_t room = sizeof rescue->plea->note;
+    size_t silent = 0;
+    for (size_t i = 0; i < rescue->count; i++)
+        silent += !rescue->neighbours[i].has_answered;
+    if (!rescue->count) {
+        snprintf(at, room, "no other process that has control: true in its policy was found");
+        return;
+    }
+    int len = snprintf(at, room, "%zu other process%s on this GPU offered %s", rescue->count, rescue->count == 1 ? "" : "es",
+                       weir__bytes(text, rescue->offers));
+    if (silent && len > 0 && (size_t)len < room)
+        snprintf(at + len, room - (size_t)len, ", %zu did not answer", silent);
+}
+
+void share_neighbours_rescue(struct weir__plea *plea)
+{
+    struct rescue rescue = { .plea = plea, .uuid = plea->device->info.uuid, .deadline = weir__service_now() + plea->time_left };
+    look_and_ask(&rescue);
+    note(&rescue);
+    free(rescue.neighbours);
+}

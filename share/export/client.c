@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/export/client.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "share/base/list.h"
+#include "share/export/request.h"
+#include "share/export/ring.h"
+#include "share/export/serve.h"
+
+#define POLL_MAX 256   /* releases that are looked at in one go */
+#define POLL_ALL UINT64_C(1000000) /* nanoseconds between two looks at all of them */
+#define SERVE_MAX 64   /* messages of one client in one go, so that none keeps the others waiting */
+
+/* Sending, with the lock ----------------------------------------------------------------------------------------------------------------- */
+
+void share_client_break(struct share_client *client)
+{
+    client->is_broken = true;
+    weir__service_wake(&client->e->job, 0);
+}
+
+/* Where the other side has hung up, its last words may be a farewell: who reads them gets to the end by himself. */
+static enum share_io judge_sending(struct share_client *client, enum share_io io)
+{
+    if ((io == SHARE_CLOSED || io == SHARE_BROKEN) && client->connection.fd >= 0 && !share_has_hung_up(client->connection.fd))
+        share_client_break(client);
+    return io;
+}
+
+enum share_io share_client_send(struct share_client *client, const struct wire_message *message, int passed)
+{
+    return client->is_broken ? SHARE_CLOSED : judge_sending(client, share_connection_send(&client->connection, message, passed));
+}
+
+enum share_io share_client_answer(struct share_client *client, const struct wire_message *message, int passed)
+{
+    if (client->is_broken)
+        return SHARE_CLOSED;
+    return judge_sending(client, share_connection_answer(&client->connection, message, passed, SHARE_OUTBOX_MAX));
+}
+
+void share_client_flush(struct share_client *client)
+{
+    if (!client->is_broken)
+        judge_sending(client, share_connection_flush(&client->connection));
+}
+
+static struct share_mapping *find_mapping(const struct share_client *client, const struct share_block *block)
+{
+    struct share_mapping *mapping = block->mappings;
+    while (mapping && mapping->client != client)
+        mapping = mapping->next_of_block;
+    return mapping;
+}
+
+static void describe_lease(struct wire_message *message, const struct share_block *block, const struct share_lease *lease)
+{
+    message->u.lease.metadata_size = block->metadata_size;
+    memcpy(message->u.lease.metadata, block->metadata, block->metadata_size);
+    message->u.lease.sequence = block->sequence;
+    message->u.lease.block = block->id;
+    message->u.lease.size = block->size;
+    if (message->u.lease.flags & WIRE_HAS_BLOCK) {
+        message->u.lease.block_size = block->bytes;
+        message->u.lease.shared = block->handle;
+        message->u.lease.ready = block->ready_handle;
+    }
+    if (message->u.lease.flags & WIRE_HAS_RELEASE)
+        message->u.lease.release = lease->handle;
+}
+
+enum share_io share_client_grant(struct share_client *client, struct share_block *block, struct share_lease *lease, uint32_t request)
+{
+    struct wire_message message = { .type = WIRE_LEASE, .request = request };
+    struct share_mapping *mapping = find_mapping(client, block), *fresh = NULL;
+    if (client->is_asked)
+        return SHARE_CLOSED;
+    if (!mapping && !(mapping = fresh = calloc(1, sizeof *fresh))) {
+        share_client_break(client);
+        return SHARE_BROKEN;
+    }
+    message.u.lease.flags = (fresh ? WIRE_HAS_BLOCK : 0) | (lease->is_told ? 0 : WIRE_HAS_RELEASE);
+    message.u.lease.ring = lease->reader ? lease->reader->number : 0;
+    while (client->leases[message.u.lease.lease] != lease)
+        message.u.lease.lease++;
+    describe_lease(&message, block, lease);
+    enum share_io io = share_client_send(client, &message, -1);
+    if (io != SHARE_DONE) {
+        free(fresh);
+        return io;
+    }
+    if (fresh) {
+        *fresh =
+            (struct share_mapping){.next_of_block = block->mappings, .next_of_client = client->mappings, .block = block, .client = client};
+        block->mappings = client->mappings = fresh;
+    }
+    mapping->leases++;
+    block->leases++;
+    *lease = (struct share_lease){ .state = SHARE_LEASE_HELD, .is_told = true, .mapping = mapping, .reader = lease->reader,
+                                   .since = weir__service_now(), .sequence = block->sequence, .event = lease->event, .handle = lease->handle };
+    return SHARE_DONE;
+}
+
+void share_wait_end(struct share_client *client, struct share_wait *wait)
+{
+    if (wait->lease) {
+        /* It is in that list. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+        SHARE_UNLINK(client->waits, wait, next);
+        client->wait_count--;
+        if (wait->lease->state == SHARE_LEASE_WANTED)
+            wait->lease->state = SHARE_LEASE_IDLE;
+    } else {
+        SHARE_UNLINK(client->deferred, wait, next);
+        client->deferred_count--;
+    }
+    free(wait);
+}
+
+/* Grants what a client waits for that is there by now. */
+static void grant_waits(struct share_client *client)
+{
+    for (struct share_wait *wait = client->waits, *next; wait; wait = next) {
+        next = wait->next;
+        struct share_block *block = share_block_find(client->e, wait->asked.name);
+        if (block && share_client_grant(client, block, wait->lease, wait->asked.request) != SHARE_AGAIN)
+            share_wait_end(client, wait);
+        else if (!block && !(wait->asked.argument & WIRE_WAIT))
+            share_request_give_up(client, wait);
+    }
+}
+
+void share_clients_offer(weir_export *e)
+{
+    for (struct share_client *client = e->clients; client; client = client->next)
+        grant_waits(client);
+}
+
+/* What the client's full socket kept back: ends of rings, frames, and what is withdrawn. */
+static void catch_up(struct share_client *client)
+{
+    struct share_reader *next;
+    share_connection_unblock(&client->connection);
+    share_client_flush(client);
+    grant_waits(client);
+    for (struct share_reader *reader = client->readers; reader; reader = next) {
+        next = reader->next;
+        struct wire_message message = { .type = WIRE_ENDED, .u.ended.ring = reader->number };
+        if (reader->is_ended) {
+            if (share_client_send(client, &message, -1) == SHARE_DONE)
+                share_reader_leave(reader);
+            continue;
+        }
+        share_ring_feed(reader);
+    }
+    for (struct share_mapping *mapping = client->mappings; mapping; mapping = mapping->next_of_client)
+        if (mapping->block->is_withdrawn && !mapping->leases && !mapping->is_told)
+            share_block_settle(client->e, mapping->block);
+}
+
+/* Leases --------------------------------------------------------------------------------------------------------------------------------- */
+
+void share_mapping_end(struct share_mapping *mapping)
+{
+    struct share_block *block = mapping->block;
+    SHARE_UNLINK(block->mappings, mapping, next_of_block);
+    SHARE_UNLINK(mapping->client->mappings, mapping, next_of_client);
+    weir_export *e = mapping->client->e;
+    free(mapping);
+    share_block_settle(e, block);
+}
+
+struct pending_release {
+    struct share_client *client;
+    struct share_lease *lease;
+    int code;
+};
+
+/* Those that this look has not found yet, some of each client. */
+static size_t find_releases(weir_export *e, struct pending_release releases[POLL_MAX])
+{
+    size_t count = 0, waiting = 0;
+    pthread_mutex_lock(&e->lock);
+    for (struct share_client *client = e->clients; client; client = client->next)
+        waiting += client->releasing != NULL;
+    size_t share = waiting ? POLL_MAX / waiting : 0; /* at most 64 importers, so at least 4 for each */
+    for (struct share_client *client = e->clients; client; client = client->next) {
+        size_t found = 0;
+        for (struct share_lease *lease = client->releasing; lease && found < share; lease = lease->later) {
+            if (lease->look == e->looks)
+                continue;
+            lease->look = e->looks;
+            found++;
+            releases[count++] = (struct pending_release){ client, lease, GPU_NOT_READY };
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return count;
+}
+
+/* Returns whether there were any. */
+static bool look_at_some(weir_export *e, bool all, bool *progress)
+{
+    struct pending_release releases[POLL_MAX];
+    size_t count = find_releases(e, releases);
+    for (size_t i = 0; i < count; i++) {
+        /* Most clients release on one stream, in its order: a question costs a microsecond, too much behind one that still waits. */
+        if (!all && i && releases[i].client == releases[i - 1].client && releases[i - 1].code != GPU_SUCCESS)
+            continue;
+        releases[i].code = e->gpu->event_query(releases[i].lease->event);
+        e->gpu->forget_error(releases[i].code);
+    }
+    if (!count)
+        return false;
+    pthread_mutex_lock(&e->lock);
+    for (size_t i = 0; i < count; i++)
+        if (releases[i].code == GPU_SUCCESS) {
+            share_lease_end(releases[i].client, releases[i].lease);
+            *progress = true;
+        }
+    pthread_mutex_unlock(&e->lock);
+    return true;
+}
+
+void share_clients_poll(weir_export *e, bool everything)
+{
+    /* Whoever serves alone destroys leases, or ends the release of one. */
+    uint64_t now = weir__service_now();
+    bool progress = false, is_left = false, all = everything || now >= e->poll_all;
+    if (all)
+        e->poll_all = now + POLL_ALL;
+    e->looks++;
+    while (look_at_some(e, all, &progress) && everything)
+        continue;
+    pthread_mutex_lock(&e->lock);
+    for (const struct share_client *client = e->clients; client; client = client->next)
+        is_left = is_left || client->releasing;
+    if (!is_left)
+        e->waits_since = 0;
+    else if (progress || !e->waits_since)
+        e->waits_since = now;
+    e->served_at = now;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Connections ---------------------------------------------------------------------------------------------------------------------------- */
+
+void share_reader_leave(struct share_reader *reader)
+{
+    struct share_client *client = reader->client;
+    SHARE_UNLINK(client->readers, reader, next);
+    share_ring_leave(reader);
+    share_leases_unassign(client, reader);
+    free(reader);
+}
+
+/* Its connection has ended, or is ended. Returns with what its process still maps. */
+static void evict(struct share_client *client)
+{
+    share_connection_close(&client->connection);
+    while (client->readers)
+        /* The last one is in no list any more. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+        share_reader_leave(client->readers);
+    while (client->waits || client->deferred)
+        /* As above. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+        share_wait_end(client, client->waits ? client->waits : client->deferred);
+    client->state = client->has_pool ? SHARE_CLIENT_EVICTED : SHARE_CLIENT_GONE;
+    if (client->state == SHARE_CLIENT_GONE) /* its death would be told of for ever */
+        epoll_ctl(client->e->epoll_fd, EPOLL_CTL_DEL, client->process.pidfd, NULL);
+    weir__service_wake(&client->e->job, 0);
+}
+
+/* Its process maps nothing any more. */
+static void forget(struct share_client *client)
+{
+    client->has_pool = false;
+    evict(client);
+    for (unsigned i = 0; i < client->lease_count; i++)
+        if (client->leases[i]->mapping)
+            share_lease_end(client, client->leases[i]);
+    while (client->mappings)
+        /* As above. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+        share_mapping_end(client->mappings);
+    share_serve_stir(client->e);
+}
+
+void share_client_died(struct share_client *client)
+{
+    pthread_mutex_lock(&client->e->lock);
+    if (client->state != SHARE_CLIENT_GONE)
+        forget(client);
+    pthread_mutex_unlock(&client->e->lock);
+}
+
+/* Who holds nothing: its connection has said no HELLO yet, or is an observer's. Importers are counted by the policy. */
+static bool is_guest(const struct share_client *client)
+{
+    return client->state == SHARE_CLIENT_GREETING || client->state == SHARE_CLIENT_OBSERVER;
+}
+
+static bool has_room(weir_export *e, const struct share_process *process, weir_error *error)
+{
+    static const struct share_crowd_limits limits = { .process = 8, .user = 32, .strangers = 48 };
+    struct share_crowd crowd = { .pid = process->pid, .uid = process->uid };
+    pthread_mutex_lock(&e->lock);
+    for (const struct share_client *client = e->clients; client; client = client->next)
+        if (is_guest(client))
+            share_crowd_count(&crowd, client->connection.fd, client->process.pid, client->process.uid);
+    pthread_mutex_unlock(&e->lock);
+    return share_crowd_has_room(&crowd, &limits, WEIR_REFUSED, error);
+}
+
+static bool add_client(weir_export *e, int fd, const struct share_process *process)
+{
+    struct share_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return false;
+    client->e = e;
+    client->process = *process;
+    client->socket_watch = (struct share_watch){ .client = client };
+    client->death_watch = (struct share_watch){ .client = client, .is_death = true };
+    client->connection = (struct share_connection){ .fd = fd, .epoll_fd = e->epoll_fd, .data = &client->socket_watch };
+    struct epoll_event death_event = { .events = EPOLLIN, .data.ptr = &client->death_watch };
+    if (!share_connection_open(&client->connection)) {
+        free(client);
+        return false;
+    }
+    client->heard = client->connection.last;
+    if (epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, process->pidfd, &death_event) != 0) {
+        epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        free(client);
+        return false;
+    }
+    pthread_mutex_lock(&e->lock);
+    client->next = e->clients;
+    e->clients = client;
+    pthread_mutex_unlock(&e->lock);
+    return true;
+}
+
+bool share_client_admit(struct share_server *server, int fd, weir_error *error)
+{
+    weir_export *e = (weir_export *)((char *)server - offsetof(weir_export, server));
+    struct share_process process;
+    if (share_process_of(fd, error, &process) != WEIR_OK)
+        return false;
+    if (has_room(e, &process, error) && share_client_is_allowed(e, &process, error)) {
+        if (add_client(e, fd, &process))
+            return true;
+        weir__fail(error, WEIR_REFUSED, "the exporter has no host memory or descriptor for another connection");
+    }
+    share_process_close(&process);
+    return false;
+}
+
+/* With the lock. */
+static void judge(struct share_client *client, enum share_io io)
+{
+    if (io == SHARE_CLOSED || io == SHARE_BROKEN)
+        evict(client);
+}
+
+void share_client_serve(struct share_client *client, uint32_t events)
+{
+    weir_export *e = client->e;
+    if (events & EPOLLOUT) {
+        pthread_mutex_lock(&e->lock);
+        if (client->connection.fd >= 0)
+            catch_up(client);
+        pthread_mutex_unlock(&e->lock);
+    }
+    /* Of one that has gone all is read, since the same process may be at the door again. */
+    for (int served = 0; (served < SERVE_MAX || (events & EPOLLHUP)) && client->connection.fd >= 0; served++) {
+        unsigned char bytes[WIRE_SIZE_MAX];
+        size_t len;
+        enum share_io io = share_receive(client->connection.fd, bytes, sizeof bytes, &len, NULL);
+        if (io == SHARE_AGAIN)
+            return;
+        if (io == SHARE_DONE && (io = share_request_answer(client, bytes, len)) == SHARE_CLOSED)
+            io = SHARE_DONE; /* it hears no answer, but what it said before it went may be a farewell */
+        pthread_mutex_lock(&e->lock);
+        if (io == SHARE_DONE && client->said_farewell)
+            forget(client);
+        else
+            judge(client, io);
+        pthread_mutex_unlock(&e->lock);
+    }
+}
+
+bool share_client_is_hung(const struct share_client *client)
+{
+    for (const struct share_reader *reader = client->readers; reader; reader = reader->next)
+        if (reader->is_hung)
+            return true;
+    return false;
+}
+
+void share_client_count(const struct share_client *client, unsigned *leases, unsigned *mappings)
+{
+    for (const struct share_mapping *mapping = client->mappings; mapping; mapping = mapping->next_of_client) {
+        ++*mappings;
+        *leases += mapping->leases;
+    }
+}
+
+bool share_clients_evict(weir_export *e, pid_t pid)
+{
+    bool found = false;
+    for (struct share_client *client = e->clients; client; client = client->next)
+        if (client->process.pid == pid && (client->state == SHARE_CLIENT_IMPORTER || client->state == SHARE_CLIENT_HELD)) {
+            struct wire_message message = { .type = WIRE_REFUSED, .u.refused = { WEIR_REFUSED, "evicted: start this process anew" } };
+            share_client_send(client, &message, -1);
+            share_client_break(client);
+            found = true;
+        }
+    return found;
+}
+
+uint64_t share_clients_check(weir_export *e, uint64_t now)
+{
+    uint64_t next = WEIR__SERVICE_NEVER;
+    pthread_mutex_lock(&e->serving);
+    pthread_mutex_lock(&e->lock);
+    for (struct share_client *client = e->clients; client; client = client->next) {
+        if (is_guest(client)) {
+            uint64_t limit = client->connection.last + SHARE_PATIENCE;
+            client->is_broken = client->is_broken || now >= limit;
+            next = weir__service_earlier(next, limit);
+        }
+        if (client->is_broken && client->connection.fd >= 0)
+            evict(client);
+    }
+    for (struct share_client **link = &e->clients, *client; (client = *link);)
+        if (client->state == SHARE_CLIENT_GONE) {
+            *link = client->next;
+            client->next = e->gone;
+            e->gone = client;
+        } else {
+            link = &client->next;
+        }
+    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&e->serving);
+    return next;
+}
+
+static void destroy(struct share_client *client)
+{
+    const struct gpu *gpu = client->e->gpu;
+    share_process_close(&client->process);
+    for (unsigned i = 0; i < client->lease_count; i++) {
+        gpu->forget_error(gpu->event_destroy(client->leases[i]->event));
+        free(client->leases[i]);
+    }
+    free(client);
+}
+
+void share_clients_destroy_gone(weir_export *e)
+{
+    while (e->gone) {
+        struct share_client *client = e->gone;
+        e->gone = client->next;
+        destroy(client);
+    }
+}
+
+void share_clients_destroy(weir_export *e)
+{
+    pthread_mutex_lock(&e->lock);
+    for (struct share_client *client = e->clients; client; client = client->next)
+        forget(client);
+    pthread_mutex_unlock(&e->lock);
+    share_clients_check(e, 0);
+    share_clients_destroy_gone(e);
+}

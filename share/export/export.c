@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/export/export.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "lib/base/event.h"
+#include "lib/base/format.h"
+#include "lib/base/sized.h"
+#include "share/base/wait.h"
+#include "share/export/request.h"
+#include "share/export/ring.h"
+#include "share/export/serve.h"
+
+/* The service thread --------------------------------------------------------------------------------------------------------------------- */
+
+static weir_export *export_of(struct weir__job *job)
+{
+    return (weir_export *)((char *)job - offsetof(weir_export, job));
+}
+
+/* Whether somebody knocks. The sockets of clients are looked at by whoever serves. */
+static bool has_visitor(const weir_export *e)
+{
+    struct epoll_event events[2];
+    int count = epoll_wait(e->server.epoll_fd, events, 2, 0);
+    return (count > 0 && events[0].data.ptr) || (count > 1 && events[1].data.ptr);
+}
+
+static void free_dead_blocks(weir_export *e)
+{
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        struct share_block *block = e->dead;
+        if (block)
+            e->dead = block->next;
+        pthread_mutex_unlock(&e->lock);
+        if (!block)
+            return;
+        share_block_free(e, block, true);
+    }
+}
+
+static uint64_t run(struct weir__job *job)
+{
+    weir_export *e = export_of(job);
+    enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
+    uint64_t now = weir__service_now();
+    if (has_visitor(e))
+        share_server_accept(&e->server);
+    uint64_t due = share_serve_turn(e);
+    due = weir__service_earlier(due, share_requests_go_on(e) ? 0 : WEIR__SERVICE_NEVER);
+    due = weir__service_earlier(due, share_clients_check(e, now));
+    due = weir__service_earlier(due, share_server_resume(&e->server, now));
+    pthread_mutex_lock(&e->lock);
+    share_rings_wind_up(e, false);
+    pthread_mutex_unlock(&e->lock);
+    free_dead_blocks(e);
+    due = weir__service_earlier(due, share_retire_look(e, now));
+    share_clients_destroy_gone(e);
+    weir__relaxed_end(e->gpu, mode);
+    share_news_tell(&e->news, &e->lock, e->w);
+    return due;
+}
+
+/* Opening -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void close_with_weir(struct weir__attached *attached);
+
+/* In the child of a fork: the sockets are the parent's to close, or its importers would not see its end. */
+static void close_in_child(struct share_forked *forked)
+{
+    weir_export *e = (weir_export *)((char *)forked - offsetof(weir_export, forked));
+    share_server_forget(&e->server);
+    share_serve_close(e);
+    close(e->pool_fd);
+    for (struct share_client *client = e->clients; client; client = client->next) {
+        if (client->connection.fd >= 0)
+            close(client->connection.fd);
+        close(client->process.pidfd);
+    }
+}
+
+/* What the policy says of the pool, copied: looking a name up may take long, and is not done under the policy's lock. */
+struct entry_copy {
+    char socket[128];
+    bool is_shared, has_others;
+    uint64_t max_importers, retire_after;
+    struct share_allowed allowed; /* not looked up yet */
+    bool is_short; /* of host memory */
+};
+
+static void copy_entry(const struct policy_pool *entry, void *data)
+{
+    struct entry_copy *copy = data;
+    copy->is_shared = entry->share_socket;
+    if (entry->share_socket)
+        snprintf(copy->socket, sizeof copy->socket, "%s", entry->share_socket);
+    copy->has_others = entry->share_users.count || entry->share_groups.count;
+    copy->max_importers = entry->share_max_importers;
+    copy->retire_after = entry->share_retire_after;
+    copy->is_short = !share_allowed_copy(&entry->share_users, &entry->share_groups, &copy->allowed);
+}
+
+/* Puts into force what the policy says. Whoever calls it waits for the user database, which may be slow; with is_quick only for names that
+   it did not know before. false: no host memory; nothing has changed. */
+static bool put_in_force(weir_export *e, struct entry_copy *entry, bool is_quick)
+{
+    if (entry->is_short)
+        return false;
+    share_allowed_find(&entry->allowed, is_quick ? &e->allowed : NULL);
+    const char *unknown = share_allowed_unknown(&entry->allowed), *told = share_allowed_unknown(&e->allowed);
+    if (unknown && (!is_quick || !told || strcmp(unknown, told) != 0))
+        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
+                        "pools.%s.share.allow: this system knows no '%s': nobody is let in by that name until a reload "
+                        "finds it",
+                        e->pool->name, unknown);
+    pthread_mutex_lock(&e->lock);
+    struct share_allowed former = e->allowed;
+    e->allowed = entry->allowed;
+    e->max_importers = entry->max_importers;
+    e->retire_after = entry->retire_after;
+    pthread_mutex_unlock(&e->lock);
+    entry->allowed = former;
+    return true;
+}
+
+static void policy_changed(struct weir__attached *attached, bool is_quick)
+{
+    weir_export *e = (weir_export *)((char *)attached - offsetof(weir_export, attached));
+    struct entry_copy entry = { 0 };
+    weir__pool_with_entry(e->pool, copy_entry, &entry);
+    if (!put_in_force(e, &entry, is_quick))
+        weir__log_about(e->w, e->pool, WEIR_LOG_ERROR,
+                        "pool '%s': no host memory for what share: says now: what it said before stays in force", e->pool->name);
+    share_allowed_free(&entry.allowed);
+    weir__service_wake(&e->job, 0);
+}
+
+static weir_status listen_at(weir_export *e, const struct entry_copy *entry, weir_error *error)
+{
+    char path[sizeof e->server.listener.path];
+    weir_status status = share_path(entry->socket, true, entry->has_others, error, path);
+    /* Who may connect is decided by credentials; the mode only keeps the others from trying where there are no others. */
+    if (status == WEIR_OK)
+        status = share_listen(path, entry->has_others ? 0666 : 0600, error, &e->server.listener);
+    return status;
+}
+
+static weir_status start_serving(weir_export *e, weir_error *error)
+{
+    if (!share_serve_open(e))
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "exporting pool '%s': no epoll descriptor: %s", e->pool->name,
+                          WEIR__WHY(errno, "raise fs.epoll.max_user_watches"));
+    e->job.run = run;
+    weir_status status = weir__service_add(&e->job, error);
+    if (status != WEIR_OK)
+        return status;
+    weir__service_watch(&e->job, e->server.epoll_fd);
+    return WEIR_OK; /* the last that can fail, so that no failure has a job to remove */
+}
+
+static weir_status prepare_pool(weir_export *e, weir_error *error)
+{
+    int code = weir__pool_export(e->pool, &e->pool_fd);
+    if (code == GPU_SUCCESS)
+        code = e->gpu->stream_create(e->device, &e->stream);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    e->gpu->forget_error(code);
+    return weir__fail_gpu(error, e->gpu, code, "exporting pool '%s'", e->pool->name);
+}
+
+static weir_status init(weir_export *e, const struct entry_copy *entry, weir_error *error)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
+    weir_status status = prepare_pool(e, error);
+    weir__relaxed_end(e->gpu, mode);
+    if (status == WEIR_OK)
+        status = listen_at(e, entry, error);
+    if (status == WEIR_OK)
+        status = start_serving(e, error);
+    return status;
+}
+
+/* CUDA does not give a pool up while frees of it are pending, and nobody could wait for those on a stream that is gone. They wait for what
+   their publishers had under way, which need not end: then the stream stays. */
+static void end_stream(weir_export *e)
+{
+    gpu_event event;
+    enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
+    if (weir__event_behind(e->gpu, e->device, e->stream, &event)) {
+        if (weir__event_wait(e->gpu, event, e->gpu->now() + SHARE_SECOND))
+            e->gpu->forget_error(e->gpu->stream_destroy(e->stream));
+        weir__event_destroy(e->gpu, event);
+    }
+    weir__relaxed_end(e->gpu, mode);
+}
+
+/* Those that are open. Whatever a client of it still has was shut down. */
+static void close_descriptors(weir_export *e)
+{
+    share_server_close(&e->server);
+    share_serve_close(e);
+    if (e->pool_fd >= 0)
+        close(e->pool_fd);
+    e->pool_fd = -1;
+}
+
+/* What is left of it; the service thread does not know it any more. */
+static void destroy(weir_export *e)
+{
+    if (e->stream)
+        end_stream(e);
+    weir__pool_unclaim(e->pool);
+    share_allowed_free(&e->allowed);
+    pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->lock);
+    pthread_mutex_destroy(&e->serving);
+    free(e);
+}
+
+static weir_export *new_export(weir_pool *pool)
+{
+    weir_export *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    share_cond_init(&e->changed);
+    share_mutex_init(&e->lock);
+    share_mutex_init(&e->serving);
+    e->w = pool->w;
+    e->gpu = pool->w->gpu;
+    e->pool = pool;
+    e->device = pool->device->index;
+    e->epoch = 1;
+    e->server = SHARE_SERVER_INIT(WIRE_REFUSED, share_client_admit);
+    e->epoll_fd = e->wake_fd = e->pool_fd = -1;
+    return e;
+}
+
+static weir_status open_export(weir_export *e, struct entry_copy *entry, weir_error *error)
+{
+    if (!put_in_force(e, entry, false))
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to export pool '%s'", e->pool->name);
+    share_forked_hold();
+    weir_status status = init(e, entry, error);
+    if (status == WEIR_OK)
+        share_forked_add(&e->forked, close_in_child);
+    else
+        close_descriptors(e);
+    share_forked_release();
+    return status;
+}
+
+static weir_status claim_and_open(weir_pool *pool, struct entry_copy *entry, weir_error *error, weir_export **out)
+{
+    if (!pool->kind.is_exportable || !entry->is_shared)
+        return weir__fail(error, WEIR_INVALID,
+                          "weir_export_open: pool '%s' is not to be shared: give it `ipc: posix_fd` and `share: {socket: "
+                          "NAME}` in the policy",
+                          pool->name);
+    if (!weir__pool_claim(pool))
+        return weir__fail(error, WEIR_BUSY, "weir_export_open: pool '%s' is exported already: close that export first", pool->name);
+    weir_export *e = new_export(pool);
+    if (!e) {
+        weir__pool_unclaim(pool);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to export pool '%s'", pool->name);
+    }
+    weir_status status = open_export(e, entry, error);
+    if (status != WEIR_OK) {
+        destroy(e);
+        return status;
+    }
+    e->attached.close = close_with_weir;
+    e->attached.policy_changed = policy_changed;
+    weir__attach(e->w, &e->attached);
+    *out = e;
+    return WEIR_OK;
+}
+
+weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **out)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!pool || !out)
+        return weir__fail(error, WEIR_INVALID, "weir_export_open: pool and e must not be NULL");
+    struct entry_copy entry = { 0 };
+    weir__pool_with_entry(pool, copy_entry, &entry);
+    weir_status status = claim_and_open(pool, &entry, error, out);
+    share_allowed_free(&entry.allowed);
+    return status;
+}
+
+/* Closing -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void withdraw_all(weir_export *e)
+{
+    for (struct share_block *block = e->blocks, *next; block; block = next) {
+        next = block->next;
+        if (!block->is_withdrawn && !block->ring)
+            share_block_withdraw(e, block);
+    }
+}
+
+/* Withdraws everything, and gives readers time to get what is queued, and importers to unmap. */
+static void wind_up(weir_export *e, unsigned timeout_ms)
+{
+    uint64_t deadline = share_deadline(timeout_ms);
+    pthread_mutex_lock(&e->lock);
+    for (weir_ring *ring = e->rings; ring; ring = ring->next)
+        ring->is_closed = true;
+    share_rings_wind_up(e, false);
+    withdraw_all(e);
+    while (e->blocks && timeout_ms && share_cond_wait(&e->changed, &e->lock, deadline))
+        continue;
+    share_rings_wind_up(e, true);
+    withdraw_all(e);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Blocks that are still mapped cannot serve anything else while the pool lives. They stay behind, and go with it. */
+static struct share_block *set_mapped_aside(weir_export *e)
+{
+    size_t count = 0, bytes = 0;
+    pthread_mutex_lock(&e->lock);
+    struct share_block *mapped = e->blocks;
+    e->blocks = NULL;
+    for (struct share_block *block = mapped; block; block = block->next) {
+        block->is_withdrawn = false; /* so that it is not buried when its mappings are forgotten */
+        count++;
+        bytes += block->bytes;
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (mapped)
+        weir__log_about(e->w, e->pool, WEIR_LOG_WARNING,
+                        "pool '%s': importers still map %zu block%s, %s, of what is shared no more: the memory stays "
+                        "reserved until weir_close()",
+                        e->pool->name, count, weir__plural(count), WEIR__BYTES(bytes));
+    return mapped;
+}
+
+/* Everything but the blocks that somebody still maps, which are returned. */
+static struct share_block *end(weir_export *e, unsigned timeout_ms)
+{
+    pthread_mutex_lock(&e->lock);
+    e->is_closing = true;
+    pthread_mutex_unlock(&e->lock);
+    wind_up(e, timeout_ms);
+    weir__service_remove(&e->job);
+    enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
+    struct share_block *mapped = set_mapped_aside(e);
+    share_clients_destroy(e);
+    share_forked_hold();
+    share_forked_remove(&e->forked);
+    close_descriptors(e);
+    share_forked_release();
+    free_dead_blocks(e);
+    weir__relaxed_end(e->gpu, mode);
+    return mapped;
+}
+
+static void close_remains(struct weir__attached *attached)
+{
+    weir_export *e = (weir_export *)((char *)attached - offsetof(weir_export, attached));
+    while (e->blocks) {
+        struct share_block *block = e->blocks;
+        e->blocks = block->next;
+        share_block_free(e, block, true);
+    }
+    destroy(e);
+}
+
+static void close_with_weir(struct weir__attached *attached)
+{
+    weir_export *e = (weir_export *)((char *)attached - offsetof(weir_export, attached));
+    e->blocks = end(e, 0);
+    close_remains(attached);
+}
+
+void weir_export_close(weir_export *e, unsigned timeout_ms)
+{
+    if (!e || weir__is_forked())
+        return;
+    weir__detach(e->w, &e->attached);
+    e->blocks = end(e, timeout_ms);
+    if (e->blocks) {
+        e->attached.close = close_remains;
+        e->attached.policy_changed = NULL;
+        weir__attach(e->w, &e->attached);
+    } else {
+        destroy(e);
+    }
+}
+
+/* Publishing ------------------------------------------------------------------------------------------------------------------------------ */
+
+static weir_status list_block(weir_export *e, struct share_block *block, weir_error *error)
+{
+    pthread_mutex_lock(&e->lock);
+    bool is_free = !share_block_find(e, block->name) && !share_ring_find(e, block->name);
+    if (is_free) {
+        share_block_add(e, block);
+        share_clients_offer(e);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (is_free)
+        return WEIR_OK;
+    return weir__fail(error, WEIR_BUSY, "weir_export_publish: '%s' is published already: withdraw it first", block->name);
+}
+
+weir_status(weir_export_publish)(weir_export *e, const char *name, void *ptr, size_t size, const void *metadata, size_t metadata_size,
+                                 weir_cuda_stream stream, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!e || !name || !ptr)
+        return weir__fail(error, WEIR_INVALID, "weir_export_publish: e, name and ptr must not be NULL");
+    if (!wire_is_name(name))
+        return weir__fail(error, WEIR_INVALID, "weir_export_publish: '%s' cannot be a name: use 1 to 63 letters, digits, '_', '-' and '.'",
+                          name);
+    struct share_block *block;
+    weir_status status = share_block_new(e, ptr, error, &block);
+    if (status != WEIR_OK)
+        return status;
+    snprintf(block->name, sizeof block->name, "%s", name);
+    status = share_check_publication(block, "weir_export_publish", size, metadata, metadata_size, error);
+    if (status == WEIR_OK)
+        status = share_block_record(e, block, stream, "weir_export_publish", error);
+    if (status == WEIR_OK) {
+        share_block_describe(block, size, metadata, metadata_size);
+        status = list_block(e, block, error);
+    }
+    if (status != WEIR_OK)
+        share_block_free(e, block, false);
+    return status;
+}
+
+weir_status weir_export_withdraw(weir_export *e, const char *name, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!e || !name)
+        return weir__fail(error, WEIR_INVALID, "weir_export_withdraw: e and name must not be NULL");
+    pthread_mutex_lock(&e->lock);
+    struct share_block *block = share_block_find(e, name);
+    if (block)
+        share_block_withdraw(e, block);
+    pthread_mutex_unlock(&e->lock);
+    return block ? WEIR_OK : weir__fail(error, WEIR_NOT_FOUND, "weir_export_withdraw: no block '%s' is published", name);
+}
+
+weir_status weir_export_evict(weir_export *e, int pid, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!e)
+        return weir__fail(error, WEIR_INVALID, "weir_export_evict: e must not be NULL");
+    pthread_mutex_lock(&e->lock);
+    bool found = share_clients_evict(e, pid);
+    pthread_mutex_unlock(&e->lock);
+    return found ? WEIR_OK
+                 : weir__fail(error, WEIR_NOT_FOUND, "weir_export_evict: process %d is no importer of pool '%s'", pid, e->pool->name);
+}
+
+static void count_client(const struct share_client *client, weir_export_info *info)
+{
+    unsigned leases = 0, mappings = 0;
+    share_client_count(client, &leases, &mappings);
+    info->importers++;
+    info->leases += leases;
+    info->mappings += mappings;
+    info->hung += client->connection.fd >= 0 && share_client_is_hung(client);
+    info->evicted += client->connection.fd < 0;
+}
+
+weir_status weir_export_get_info(weir_export *e, weir_export_info *info)
+{
+    if (weir__is_forked())
+        return WEIR_FORKED;
+    if (!e || !info || weir__sized_check(info, "weir_export_info", NULL) != WEIR_OK)
+        return WEIR_INVALID;
+    weir_export_info sum = { .size = sizeof sum };
+    pthread_mutex_lock(&e->lock);
+    sum.epoch = e->epoch;
+    for (const struct share_block *block = e->blocks; block; block = block->next)
+        sum.blocks++;
+    for (const struct share_client *client = e->clients; client; client = client->next)
+        if (client->has_pool)
+            count_client(client, &sum);
+    pthread_mutex_unlock(&e->lock);
+    weir__sized_write(info, &sum, sizeof sum);
+    return WEIR_OK;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/export/request.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "share/base/list.h"
+#include "share/export/ring.h"
+
+#define CLIENT_READERS_MAX 64
+#define DEFERRED_MAX (WIRE_LEASES_MAX + CLIENT_READERS_MAX)
+#define MAKE_MAX 8 /* leases in one go, so that none keeps the others waiting */
+
+/* Answers -------------------------------------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 4, 5))) static enum share_io refuse(struct share_client *client, uint32_t request, weir_status status,
+                                                                  const char *format, ...)
+{
+    char text[2 * WIRE_TEXT_SIZE];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    struct wire_message message = share_refusal_of(WIRE_REFUSED, request, status, text);
+    return share_client_answer(client, &message, -1);
+}
+
+static enum share_io done(struct share_client *client, uint32_t request)
+{
+    struct wire_message message = { .type = WIRE_DONE, .request = request };
+    return share_client_answer(client, &message, -1);
+}
+
+/* Who may connect ------------------------------------------------------------------------------------------------------------------------ */
+
+bool share_client_is_allowed(weir_export *e, const struct share_process *process, weir_error *error)
+{
+    pthread_mutex_lock(&e->lock);
+    bool is_allowed = share_allowed_has(&e->allowed, process);
+    pthread_mutex_unlock(&e->lock);
+    if (!is_allowed)
+        weir__fail(error, WEIR_REFUSED, "user %u is not let in: add it to pools.%s.share.allow", (unsigned)process->uid, e->pool->name);
+    return is_allowed;
+}
+
+/* The importer that the process is already; evicted ones count, since they may still have the pool. */
+static bool is_importer(const weir_export *e, const struct share_client *asking)
+{
+    for (const struct share_client *client = e->clients; client; client = client->next) {
+        struct pollfd death = { .fd = client->process.pidfd, .events = POLLIN };
+        bool counts = client->has_pool || client->state == SHARE_CLIENT_HELD;
+        if (client != asking && client->process.pid == asking->process.pid && counts && poll(&death, 1, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+static uint64_t count_importers(const weir_export *e)
+{
+    uint64_t count = 0;
+    for (const struct share_client *client = e->clients; client; client = client->next)
+        count += client->has_pool || client->state == SHARE_CLIENT_HELD;
+    return count;
+}
+
+static enum share_io welcome(struct share_client *client, uint32_t request)
+{
+    weir_export *e = client->e;
+    struct wire_message message = { .type = WIRE_WELCOME, .request = request };
+    message.u.welcome.epoch = e->epoch;
+    message.u.welcome.pid = getpid();
+    snprintf(message.u.welcome.pool, sizeof message.u.welcome.pool, "%s", e->pool->name);
+    snprintf(message.u.welcome.uuid, sizeof message.u.welcome.uuid, "%s", e->pool->device->info.uuid);
+    bool is_importer = client->state == SHARE_CLIENT_IMPORTER;
+    enum share_io io = share_client_answer(client, &message, is_importer ? e->pool_fd : -1);
+    if (io == SHARE_DONE && is_importer)
+        client->has_pool = true;
+    return io;
+}
+
+enum share_io share_request_welcome(struct share_client *client, uint32_t request)
+{
+    client->state = SHARE_CLIENT_IMPORTER;
+    return welcome(client, request);
+}
+
+/* The requests, one function each; with the lock ----------------------------------------------------------------------------------------- */
+
+static weir_status check_importer(const struct share_client *client, weir_error *error)
+{
+    const weir_export *e = client->e;
+    if (e->is_closing)
+        return weir__fail(error, WEIR_GONE, "pool '%s' is shared no more", e->pool->name);
+    if (client->process.pid == getpid())
+        return weir__fail(error, WEIR_INVALID, "this process exports the pool itself: use the blocks at their own addresses");
+    if (is_importer(e, client))
+        return weir__fail(error, WEIR_BUSY,
+                          "process %d imports this pool already, or was evicted: one import for each process, as a block must "
+                          "not be imported twice",
+                          (int)client->process.pid);
+    if (count_importers(e) >= e->max_importers)
+        return weir__fail(error, WEIR_REFUSED, "as many importers as are allowed, %llu, are there already: raise pools.%s.share.max_importers",
+                          (unsigned long long)e->max_importers, e->pool->name);
+    return WEIR_OK;
+}
+
+static weir_status check_observer(const struct share_client *client, weir_error *error)
+{
+    if (client->process.uid == 0 || client->process.uid == geteuid())
+        return WEIR_OK;
+    return weir__fail(error, WEIR_REFUSED, "only root and the exporter's user may look, and evict");
+}
+
+static enum share_io hello(struct share_client *client, const struct wire_message *message)
+{
+    bool is_observer = message->u.hello.role == WIRE_ROLE_OBSERVER;
+    weir_error error = WEIR_ERROR_INIT;
+    snprintf(client->name, sizeof client->name, "%s", message->u.hello.name);
+    if ((is_observer ? check_observer(client, &error) : check_importer(client, &error)) != WEIR_OK) {
+        client->said_farewell = true; /* the connection is closed behind the answer */
+        return refuse(client, message->request, error.status, "%s", error.text);
+    }
+    if (is_observer) {
+        client->state = SHARE_CLIENT_OBSERVER;
+        return welcome(client, message->request);
+    }
+    if (client->e->retire_until) {
+        client->state = SHARE_CLIENT_HELD;
+        client->greeting = message->request;
+        return SHARE_DONE;
+    }
+    return share_request_welcome(client, message->request);
+}
+
+void share_request_give_up(struct share_client *client, struct share_wait *wait)
+{
+    if (refuse(client, wait->asked.request, WEIR_NOT_FOUND, "no block '%s' is published", wait->asked.name) == SHARE_BROKEN)
+        share_client_break(client);
+    share_wait_end(client, wait);
+}
+
+/* Whether the service thread can make more leases of it than are there, or find some that have ended. */
+static bool can_have_more(const struct share_client *client)
+{
+    return client->lease_count < WIRE_LEASES_MAX || client->releasing;
+}
+
+/* How many leases are missing for it; 0: it can be served. */
+static unsigned missing(const struct share_client *client, const struct share_asked *asked)
+{
+    const weir_ring *ring = asked->type == WIRE_SUBSCRIBE ? share_ring_find(client->e, asked->name) : NULL;
+    unsigned wanted = asked->type == WIRE_ACQUIRE, spare = share_leases_spare(client);
+    if (ring)
+        wanted = share_reader_leases(ring, share_reader_limit(ring, asked->argument));
+    return wanted > spare ? wanted - spare : 0;
+}
+
+static bool defer(struct share_client *client, const struct share_asked *asked)
+{
+    struct share_wait *wait = client->deferred_count < DEFERRED_MAX ? calloc(1, sizeof *wait) : NULL, **link = &client->deferred;
+    if (!wait)
+        return false;
+    wait->asked = *asked;
+    while (*link)
+        link = &(*link)->next;
+    *link = wait;
+    client->deferred_count++;
+    weir__service_wake(&client->e->job, 0);
+    return true;
+}
+
+static enum share_io wait_for_name(struct share_client *client, const struct share_asked *asked, struct share_lease *lease)
+{
+    struct share_wait *wait = client->wait_count < SHARE_WAITS_MAX ? calloc(1, sizeof *wait) : NULL;
+    if (!wait)
+        return refuse(client, asked->request, WEIR_BUSY, "%u requests wait already: at most %d can", client->wait_count, SHARE_WAITS_MAX);
+    *wait = (struct share_wait){ .next = client->waits, .asked = *asked, .lease = lease };
+    client->waits = wait;
+    client->wait_count++;
+    lease->state = SHARE_LEASE_WANTED;
+    return SHARE_DONE;
+}
+
+static enum share_io acquire_now(struct share_client *client, const struct share_asked *asked)
+{
+    struct share_block *block = share_block_find(client->e, asked->name);
+    struct share_lease *lease = share_lease_spare(client);
+    if (client->is_asked)
+        return SHARE_DONE; /* it crossed RETIRE, and is asked again on the next connection */
+    if (!lease)
+        return refuse(client, asked->request, WEIR_BUSY, "all %d leases are in use: release some", WIRE_LEASES_MAX);
+    /* Where the socket is full of frames, the block waits too. */
+    if (block ? client->connection.is_blocked : asked->argument & WIRE_WAIT)
+        return wait_for_name(client, asked, lease);
+    if (!block)
+        return refuse(client, asked->request, WEIR_NOT_FOUND, "no block '%s' is published", asked->name);
+    enum share_io io = share_client_grant(client, block, lease, asked->request);
+    return io == SHARE_AGAIN ? wait_for_name(client, asked, lease) : io;
+}
+
+static enum share_io subscribe_now(struct share_client *client, const struct share_asked *asked)
+{
+    weir_ring *ring = share_ring_find(client->e, asked->name);
+    unsigned readers = 0;
+    for (const struct share_reader *reader = client->readers; reader; reader = reader->next)
+        readers++;
+    if (client->is_asked)
+        return SHARE_DONE;
+    if (!ring)
+        return refuse(client, asked->request, WEIR_NOT_FOUND, "no ring '%s' is published", asked->name);
+    unsigned limit = share_reader_limit(ring, asked->argument);
+    struct share_reader *reader = readers < CLIENT_READERS_MAX ? calloc(1, sizeof *reader) : NULL;
+    if (reader)
+        reader->limit = limit;
+    if (!reader || share_leases_assign(client, reader, share_reader_leases(ring, limit)) < limit || !share_ring_join(ring, reader)) {
+        share_leases_unassign(client, reader);
+        free(reader);
+        return refuse(client, asked->request, WEIR_BUSY, "ring '%s' takes no more readers, or this importer can have no more leases",
+                      ring->name);
+    }
+    reader->client = client;
+    reader->number = ++client->last_reader;
+    reader->next = client->readers;
+    client->readers = reader;
+    struct wire_message subscribed = { .type = WIRE_SUBSCRIBED, .request = asked->request };
+    subscribed.u.subscribed.ring = reader->number;
+    subscribed.u.subscribed.depth = ring->depth;
+    subscribed.u.subscribed.leases = limit;
+    subscribed.u.subscribed.slot_size = ring->slot_size;
+    return share_client_answer(client, &subscribed, -1);
+}
+
+static enum share_io serve_now(struct share_client *client, const struct share_asked *asked)
+{
+    return asked->type == WIRE_ACQUIRE ? acquire_now(client, asked) : subscribe_now(client, asked);
+}
+
+static enum share_io ask_for_leases(struct share_client *client, const struct wire_message *message)
+{
+    bool is_acquire = message->type == WIRE_ACQUIRE;
+    struct share_asked asked = { .type = message->type, .request = message->request };
+    asked.argument = is_acquire ? message->u.acquire.flags : message->u.subscribe.leases;
+    memcpy(asked.name, is_acquire ? message->u.acquire.name : message->u.subscribe.name, sizeof asked.name);
+    bool waits = !client->is_asked && missing(client, &asked) && can_have_more(client);
+    return waits && defer(client, &asked) ? SHARE_DONE : serve_now(client, &asked);
+}
+
+static enum share_io unsubscribe(struct share_client *client, const struct wire_message *message)
+{
+    struct share_reader *reader = client->readers;
+    while (reader && reader->number != message->u.unsubscribe.ring)
+        reader = reader->next;
+    if (reader)
+        share_reader_leave(reader);
+    return done(client, message->request);
+}
+
+static enum share_io release(struct share_client *client, const struct wire_message *message)
+{
+    struct share_lease *lease =
+        message->u.release.lease < client->lease_count ? client->leases[message->u.release.lease] : NULL;
+    if (!lease || lease->state != SHARE_LEASE_HELD)
+        return SHARE_BROKEN;
+    if (message->u.release.how == WIRE_HOW_DONE)
+        share_lease_end(client, lease);
+    else
+        share_lease_await(client, lease);
+    return SHARE_DONE;
+}
+
+static enum share_io unmapped(struct share_client *client, const struct wire_message *message)
+{
+    struct share_mapping *mapping = client->mappings;
+    while (mapping && mapping->block->id != message->u.block.block)
+        mapping = mapping->next_of_client;
+    /* A lease that crossed this message is still to be released, and the block unmapped again. */
+    if (mapping && !mapping->leases)
+        share_mapping_end(mapping);
+    return SHARE_DONE;
+}
+
+static enum share_io retired(struct share_client *client, const struct wire_message *message)
+{
+    if (message->u.epoch.epoch != client->e->epoch)
+        return SHARE_BROKEN;
+    client->said_farewell = true;
+    return SHARE_DONE;
+}
+
+static enum share_io goodbye(struct share_client *client, const struct wire_message *message)
+{
+    (void)message;
+    client->said_farewell = true;
+    return SHARE_DONE;
+}
+
+static enum share_io cancel(struct share_client *client, const struct wire_message *message)
+{
+    struct share_wait *wait = client->waits;
+    while (wait && wait->asked.request != message->request)
+        wait = wait->next;
+    if (!wait)
+        wait = client->deferred;
+    while (wait && (wait->asked.request != message->request || wait->asked.type != WIRE_ACQUIRE))
+        wait = wait->next;
+    if (!wait)
+        return SHARE_DONE; /* its answer is on the way */
+    share_wait_end(client, wait);
+    return refuse(client, message->request, WEIR_TIMEOUT, "it was not published in time");
+}
+
+static enum share_io list(struct share_client *client, const struct wire_message *message)
+{
+    if (client->connection.outbox.len || !share_census_take(client, message->request))
+        return SHARE_BROKEN;
+    share_client_flush(client);
+    return SHARE_DONE;
+}
+
+static enum share_io evict(struct share_client *client, const struct wire_message *message)
+{
+    if (!share_clients_evict(client->e, message->u.evict.pid))
+        return refuse(client, message->request, WEIR_NOT_FOUND, "process %d is no importer of this pool", (int)message->u.evict.pid);
+    return done(client, message->request);
+}
+
+/* Who may ask what ----------------------------------------------------------------------------------------------------------------------- */
+
+#define IN(state) (1u << (state))
+
+static const struct {
+    unsigned states; /* of the client */
+    enum share_io (*serve)(struct share_client *client, const struct wire_message *message);
+} requests[] = {
+    [WIRE_HELLO] = { IN(SHARE_CLIENT_GREETING), hello },
+    [WIRE_ACQUIRE] = { IN(SHARE_CLIENT_IMPORTER), ask_for_leases },
+    [WIRE_SUBSCRIBE] = { IN(SHARE_CLIENT_IMPORTER), ask_for_leases },
+    [WIRE_UNSUBSCRIBE] = { IN(SHARE_CLIENT_IMPORTER), unsubscribe },
+    [WIRE_RELEASE] = { IN(SHARE_CLIENT_IMPORTER), release },
+    [WIRE_UNMAPPED] = { IN(SHARE_CLIENT_IMPORTER), unmapped },
+    [WIRE_RETIRED] = { IN(SHARE_CLIENT_IMPORTER), retired },
+    [WIRE_CANCEL] = { IN(SHARE_CLIENT_IMPORTER), cancel },
+    [WIRE_GOODBYE] = { IN(SHARE_CLIENT_HELD) | IN(SHARE_CLIENT_IMPORTER) | IN(SHARE_CLIENT_OBSERVER), goodbye },
+    [WIRE_LIST] = { IN(SHARE_CLIENT_OBSERVER), list },
+    [WIRE_EVICT] = { IN(SHARE_CLIENT_OBSERVER), evict },
+};
+
+static enum share_io answer_fault(struct share_client *client, enum wire_fault fault, uint16_t version)
+{
+    if (fault != WIRE_OTHER_VERSION)
+        return SHARE_BROKEN;
+    refuse(client, 0, WEIR_REFUSED, "version %u of the protocol is not spoken here, only %d: use the same release of Weir on both sides",
+           version, WIRE_VERSION);
+    return SHARE_BROKEN;
+}
+
+enum share_io share_request_answer(struct share_client *client, const unsigned char *bytes, size_t len)
+{
+    weir_export *e = client->e;
+    struct wire_message message;
+    uint16_t version = 0;
+    enum wire_fault fault = wire_decode(bytes, len, &message, &version);
+    bool is_known = fault == WIRE_GOOD && wire_sender(message.type) == WIRE_IMPORTER_SENDS;
+    pthread_mutex_lock(&e->lock);
+    enum share_io io = SHARE_BROKEN;
+    client->heard = client->connection.last = weir__service_now();
+    if (fault != WIRE_GOOD)
+        io = answer_fault(client, fault, version);
+    else if (is_known && requests[message.type].states & IN(client->state))
+        io = requests[message.type].serve(client, &message);
+    for (struct share_reader *reader = client->readers; reader; reader = reader->next)
+        reader->is_hung = false;
+    if (io == SHARE_BROKEN) {
+        share_news_add(&e->news, WEIR_LOG_WARNING, "pool '%s': process %d (%s) is evicted: what it sent, %s of %zu bytes, is not allowed now",
+                       e->pool->name, (int)client->process.pid, client->name[0] ? client->name : "no name yet",
+                       fault == WIRE_GOOD ? wire_type_name(message.type) : "a message", len);
+        weir__service_wake(&e->job, 0);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return io;
+}
+
+/* Requests that wait for leases ---------------------------------------------------------------------------------------------------------- */
+
+/* Without enough leases it is refused. With the lock. */
+static void serve_deferred(struct share_client *client, struct share_wait *wait)
+{
+    struct share_asked asked = wait->asked;
+    share_wait_end(client, wait);
+    if (serve_now(client, &asked) == SHARE_BROKEN)
+        share_client_break(client);
+}
+
+/* Returns whether it was served; *made: leases so far. */
+static bool go_on(struct share_client *client, unsigned *made)
+{
+    pthread_mutex_lock(&client->e->lock);
+    unsigned left = client->deferred ? missing(client, &client->deferred->asked) : 0;
+    pthread_mutex_unlock(&client->e->lock);
+    bool can_make = true;
+    while (left && *made < MAKE_MAX && (can_make = share_lease_make(client))) {
+        left--;
+        ++*made;
+    }
+    if (left && can_make)
+        return false;
+    pthread_mutex_lock(&client->e->lock);
+    if (client->deferred && (!can_make || !missing(client, &client->deferred->asked)))
+        serve_deferred(client, client->deferred);
+    pthread_mutex_unlock(&client->e->lock);
+    return true;
+}
+
+bool share_requests_go_on(weir_export *e)
+{
+    unsigned made = 0;
+    bool is_left = false;
+    /* Only this thread changes the list of clients; what a client waits for may be served, or be over, meanwhile. */
+    for (struct share_client *client = e->clients; client; client = client->next) {
+        bool waits = true;
+        while (waits && go_on(client, &made)) {
+            pthread_mutex_lock(&e->lock);
+            waits = client->deferred;
+            pthread_mutex_unlock(&e->lock);
+        }
+        is_left = is_left || waits;
+    }
+    return is_left;
+}

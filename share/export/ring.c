@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/export/ring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/sized.h"
+#include "share/base/list.h"
+#include "share/base/order.h"
+#include "share/base/wait.h"
+#include "share/export/serve.h"
+
+/* Readers, with the lock ----------------------------------------------------------------------------------------------------------------- */
+
+weir_ring *share_ring_find(weir_export *e, const char *name)
+{
+    weir_ring *ring = e->rings;
+    while (ring && (ring->is_closed || strcmp(ring->name, name) != 0))
+        ring = ring->next;
+    return ring;
+}
+
+bool share_ring_join(weir_ring *ring, struct share_reader *reader)
+{
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (!ring->readers[i]) {
+            ring->readers[i] = reader;
+            reader->ring = ring;
+            reader->index = i;
+            return true;
+        }
+    return false;
+}
+
+void share_reader_give_up(struct share_reader *reader)
+{
+    weir_ring *ring = reader->ring;
+    for (struct share_block *slot = ring->oldest, *later; slot; slot = later) {
+        later = slot->later;
+        slot->awaited &= ~(UINT64_C(1) << reader->index);
+        share_ring_settle(ring, slot);
+    }
+}
+
+void share_ring_leave(struct share_reader *reader)
+{
+    if (!reader->ring)
+        return;
+    share_reader_give_up(reader);
+    reader->ring->readers[reader->index] = NULL;
+    if (reader->ring->is_closed)
+        weir__service_wake(&reader->ring->e->job, 0);
+    reader->ring = NULL;
+}
+
+/* One of its lease numbers that it does not use. */
+static struct share_lease *idle_lease(const struct share_reader *reader)
+{
+    struct share_client *client = reader->client;
+    for (unsigned i = 0; i < client->lease_count; i++)
+        if (client->leases[i]->reader == reader && client->leases[i]->state == SHARE_LEASE_IDLE)
+            return client->leases[i];
+    return NULL;
+}
+
+void share_ring_feed(struct share_reader *reader)
+{
+    uint64_t bit = UINT64_C(1) << reader->index;
+    if (!reader->ring)
+        return;
+    for (struct share_block *slot = reader->ring->oldest; slot && reader->leases < reader->limit; slot = slot->later) {
+        struct share_lease *lease = slot->awaited & bit ? idle_lease(reader) : NULL;
+        if (!lease)
+            continue;
+        if (share_client_grant(reader->client, slot, lease, 0) != SHARE_DONE)
+            return;
+        slot->awaited &= ~bit;
+        reader->leases++;
+    }
+}
+
+/* Slots, with the lock ------------------------------------------------------------------------------------------------------------------- */
+
+void share_ring_unqueue(weir_ring *ring, struct share_block *slot)
+{
+    struct share_block **link = &ring->oldest;
+    while (*link != slot)
+        link = &(*link)->later;
+    *link = slot->later;
+    if (!slot->later)
+        ring->latest = link;
+    slot->later = NULL;
+    slot->awaited = 0;
+}
+
+void share_ring_settle(weir_ring *ring, struct share_block *slot)
+{
+    if (slot->slot != SHARE_SLOT_QUEUED || slot->awaited || slot->leases)
+        return;
+    share_ring_unqueue(ring, slot);
+    slot->slot = SHARE_SLOT_FREE;
+    share_serve_stir(ring->e);
+}
+
+/* The public functions ------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status check_ring(const weir_export *e, const char *name, const weir_ring_options *options, weir_error *error)
+{
+    if (!wire_is_name(name))
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: '%s' cannot be a name: use 1 to 63 letters, digits, '_', '-' and '.'",
+                          name);
+    if (options->depth < 2 || options->depth > WIRE_LEASES_MAX)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: a depth of %u: a ring has 2 to %d slots", options->depth, WIRE_LEASES_MAX);
+    if (options->overflow < WEIR_OVERFLOW_BLOCK || options->overflow > WEIR_OVERFLOW_FAIL)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: %d is no weir_overflow", (int)options->overflow);
+    uint64_t max = weir__pool_max_block(e->pool);
+    if (options->slot_size == 0 || options->slot_size > max)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: slots of %zu bytes: pools.%s.ipc_max_block allows 1 to %llu",
+                          options->slot_size, e->pool->name, (unsigned long long)max);
+    return WEIR_OK;
+}
+
+/* The slots that there are are freed; `stream`: where they were allocated. */
+static void free_slots(weir_ring *ring)
+{
+    for (unsigned i = 0; i < ring->depth && ring->slots[i]; i++)
+        share_block_free(ring->e, ring->slots[i], true);
+}
+
+static weir_status new_slots(weir_ring *ring, gpu_stream stream, weir_error *error)
+{
+    weir_export *e = ring->e;
+    for (unsigned i = 0; i < ring->depth; i++) {
+        void *ptr;
+        weir_status status = (weir_pool_malloc)(e->pool, &ptr, ring->slot_size, stream);
+        if (status != WEIR_OK) {
+            weir_error why;
+            weir_last_error(&why);
+            return weir__fail(error, status, "slot %u of ring '%s': %s", i + 1, ring->name, why.text);
+        }
+        status = share_block_new(e, ptr, error, &ring->slots[i]);
+        if (status != WEIR_OK) {
+            (weir_free)(e->w, ptr, stream);
+            return status;
+        }
+        /* Whoever frees it, or takes it, waits until it was allocated. */
+        status = share_block_record(e, ring->slots[i], stream, "weir_ring_open", error);
+        if (status != WEIR_OK)
+            return status;
+        snprintf(ring->slots[i]->name, WIRE_NAME_SIZE, "%s", ring->name);
+        ring->slots[i]->ring = ring;
+    }
+    return WEIR_OK;
+}
+
+static weir_status fail_published(const char *name, weir_error *error)
+{
+    return weir__fail(error, WEIR_BUSY, "weir_ring_open: '%s' is published already: withdraw it first", name);
+}
+
+static weir_status list_ring(weir_ring *ring, weir_error *error)
+{
+    weir_export *e = ring->e;
+    pthread_mutex_lock(&e->lock);
+    bool is_free = !share_ring_find(e, ring->name) && !share_block_find(e, ring->name);
+    if (is_free) {
+        ring->id = ++e->last_ring;
+        ring->next = e->rings;
+        e->rings = ring;
+        for (unsigned i = 0; i < ring->depth; i++)
+            share_block_add(e, ring->slots[i]);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return is_free ? WEIR_OK : fail_published(ring->name, error);
+}
+
+weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_options *given, weir_cuda_stream stream, weir_error *error,
+                            weir_ring **out)
+{
+    weir_ring_options options;
+    weir_status status = weir__check_fork(error);
+    if (status != WEIR_OK)
+        return status;
+    if (!e || !name || !given || !out)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_open: e, name, options and ring must not be NULL");
+    status = weir__sized_read(given, "weir_ring_options", &options, sizeof options, error);
+    if (status == WEIR_OK)
+        status = check_ring(e, name, &options, error);
+    if (status != WEIR_OK)
+        return status;
+    status = share_order(SHARE_ORDER_CHECK, e->gpu, e->device, stream, NULL, "weir_ring_open", error);
+    if (status != WEIR_OK)
+        return status;
+    /* Looked for again when it is listed: this is so that no slots are allocated in vain. */
+    pthread_mutex_lock(&e->lock);
+    bool is_published = share_ring_find(e, name) || share_block_find(e, name);
+    pthread_mutex_unlock(&e->lock);
+    if (is_published)
+        return fail_published(name, error);
+    weir_ring *ring = calloc(1, sizeof *ring + options.depth * sizeof ring->slots[0]);
+    if (!ring)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a ring of %u slots", options.depth);
+    ring->e = e;
+    snprintf(ring->name, sizeof ring->name, "%s", name);
+    ring->depth = options.depth;
+    ring->slot_size = options.slot_size;
+    ring->overflow = options.overflow;
+    ring->latest = &ring->oldest;
+    status = new_slots(ring, stream, error);
+    if (status == WEIR_OK)
+        status = list_ring(ring, error);
+    if (status != WEIR_OK) {
+        free_slots(ring);
+        free(ring);
+        return status;
+    }
+    *out = ring;
+    return WEIR_OK;
+}
+
+/* Frees the ring: no reader has it any more. With the lock. */
+static void end_ring(weir_ring *ring)
+{
+    weir_export *e = ring->e;
+    SHARE_UNLINK(e->rings, ring, next);
+    for (unsigned i = 0; i < ring->depth; i++)
+        if (ring->slots[i])
+            share_block_withdraw(e, ring->slots[i]);
+    free(ring);
+}
+
+static bool is_awaiting(const struct share_reader *reader)
+{
+    for (const struct share_block *slot = reader->ring->oldest; slot; slot = slot->later)
+        if (slot->awaited & UINT64_C(1) << reader->index)
+            return true;
+    return false;
+}
+
+static void tell_end(struct share_reader *reader)
+{
+    struct wire_message message = { .type = WIRE_ENDED, .u.ended.ring = reader->number };
+    share_ring_leave(reader);
+    reader->is_ended = share_client_send(reader->client, &message, -1) != SHARE_DONE;
+    if (!reader->is_ended)
+        share_reader_leave(reader);
+}
+
+/* Slots that nobody needs are withdrawn, readers that have got every frame are told, and the ring goes with the last of them. With the
+ * lock. */
+static void wind_up(weir_ring *ring, bool at_once)
+{
+    bool has_readers = false;
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (ring->readers[i] && (at_once || !is_awaiting(ring->readers[i])))
+            tell_end(ring->readers[i]);
+        else
+            has_readers = has_readers || ring->readers[i];
+    for (unsigned i = 0; i < ring->depth; i++)
+        if (ring->slots[i] && ring->slots[i]->slot != SHARE_SLOT_QUEUED) {
+            share_block_withdraw(ring->e, ring->slots[i]);
+            ring->slots[i] = NULL;
+        }
+    if (!has_readers)
+        end_ring(ring);
+}
+
+void share_rings_wind_up(weir_export *e, bool at_once)
+{
+    for (weir_ring *ring = e->rings, *next; ring; ring = next) {
+        next = ring->next;
+        if (ring->is_closed || at_once)
+            wind_up(ring, at_once);
+    }
+}
+
+void weir_ring_close(weir_ring *ring)
+{
+    if (!ring || weir__is_forked())
+        return;
+    weir_export *e = ring->e;
+    pthread_mutex_lock(&e->lock);
+    ring->is_closed = true;
+    wind_up(ring, false);
+    pthread_mutex_unlock(&e->lock);
+}
+
+unsigned weir_ring_readers(weir_ring *ring)
+{
+    unsigned count = 0;
+    if (!ring || weir__is_forked())
+        return 0;
+    pthread_mutex_lock(&ring->e->lock);
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        count += ring->readers[i] != NULL;
+    pthread_mutex_unlock(&ring->e->lock);
+    return count;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * slot.c - the producer's side of a ring: a slot is taken, which may have to be waited for, and pushed as a frame or dropped.
+ */
+#include "config.h"
+
+#include "share/base/order.h"
+#include "share/base/wait.h"
+#include "share/export/ring.h"
+#include "share/export/serve.h"
+
+/* Choosing one, with the lock ------------------------------------------------------------------------------------------------------------ */
+
+static struct share_block *free_slot(const weir_ring *ring)
+{
+    for (unsigned i = 0; i < ring->depth; i++)
+        if (ring->slots[i]->slot == SHARE_SLOT_FREE)
+            return ring->slots[i];
+    return NULL;
+}
+
+static struct share_block *drop_oldest(weir_ring *ring)
+{
+    struct share_block *slot = ring->oldest;
+    while (slot && slot->leases)
+        slot = slot->later;
+    if (slot) {
+        share_ring_unqueue(ring, slot);
+        slot->slot = SHARE_SLOT_FREE;
+    }
+    return slot;
+}
+
+static bool has_leased(const struct share_reader *reader, const struct share_block *slot)
+{
+    const struct share_client *client = reader->client;
+    for (unsigned i = 0; i < client->lease_count; i++)
+        if (client->leases[i]->reader == reader && client->leases[i]->mapping && client->leases[i]->mapping->block == slot)
+            return true;
+    return false;
+}
+
+/* The readers that the frame waits for, to get it or to release it; hung ones are not waited for. */
+static uint64_t find_slow(const weir_ring *ring, const struct share_block *slot)
+{
+    uint64_t slow = slot->awaited;
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (ring->readers[i] && !ring->readers[i]->is_hung && has_leased(ring->readers[i], slot))
+            slow |= UINT64_C(1) << i;
+    return slow;
+}
+
+/* Who holds up the oldest frame that is not only a hung reader's is waited for no more. What it has leased stays leased. */
+static void declare_hung(weir_ring *ring)
+{
+    uint64_t slow = 0;
+    for (const struct share_block *slot = ring->oldest; slot && !slow; slot = slot->later)
+        slow = find_slow(ring, slot);
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (slow & UINT64_C(1) << i) {
+            struct share_reader *reader = ring->readers[i];
+            reader->is_hung = true;
+            share_news_add(&ring->e->news, WEIR_LOG_WARNING,
+                           "ring '%s': process %d (%s) keeps the producer waiting: it is not waited for until it says something",
+                           ring->name, (int)reader->client->process.pid, reader->client->name);
+            weir__service_wake(&ring->e->job, 0);
+            share_reader_give_up(reader);
+        }
+}
+
+/* Reads what readers have said. The lock is let go meanwhile. */
+static struct share_block *hear_readers(weir_ring *ring, bool everything)
+{
+    pthread_mutex_unlock(&ring->e->lock);
+    share_serve(ring->e, everything);
+    pthread_mutex_lock(&ring->e->lock);
+    return free_slot(ring);
+}
+
+/* Waits for a free slot until the deadline, the lock let go meanwhile. Nobody is called hung who has said by then that it is not: what has
+   come since is read here, since whoever else could have may be late itself. */
+static struct share_block *wait_for_slot(weir_ring *ring, uint64_t deadline)
+{
+    struct share_block *slot = NULL;
+    uint64_t since = weir__service_now();
+    while (!(slot = free_slot(ring)) && weir__service_now() < deadline)
+        share_serve_wait(ring->e, since, deadline);
+    if (slot || (slot = hear_readers(ring, true)))
+        return slot;
+    declare_hung(ring);
+    return free_slot(ring);
+}
+
+static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error *error, struct share_block **slot)
+{
+    bool is_time = share_serve_begin(ring->e);
+    *slot = free_slot(ring);
+    /* A frame that a reader would have by now, had it been heard, is not dropped, and a ring is not full of what was released. */
+    if (!*slot || is_time)
+        *slot = hear_readers(ring, !*slot);
+    if (!*slot && ring->overflow == WEIR_OVERFLOW_DROP_OLDEST)
+        *slot = drop_oldest(ring);
+    if (!*slot && ring->overflow == WEIR_OVERFLOW_BLOCK && timeout_ms)
+        *slot = wait_for_slot(ring, share_deadline(timeout_ms));
+    if (*slot)
+        return WEIR_OK;
+    if (ring->overflow == WEIR_OVERFLOW_BLOCK)
+        return weir__fail(error, WEIR_TIMEOUT, "ring '%s': no slot of %u became free within %u ms: give readers more time, the ring more "
+                                               "depth, or let it drop frames", ring->name, ring->depth, timeout_ms);
+    return weir__fail(error, WEIR_BUSY,
+                      "ring '%s': all %u slots are %s: give the ring more depth, or see with `weir leases` who holds them", ring->name,
+                      ring->depth, ring->overflow == WEIR_OVERFLOW_FAIL ? "in use" : "leased");
+}
+
+/* The public functions ------------------------------------------------------------------------------------------------------------------- */
+
+weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, void **ptr)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!ring || !ptr)
+        return weir__fail(error, WEIR_INVALID, "weir_ring_take: ring and ptr must not be NULL");
+    weir_export *e = ring->e;
+    struct share_block *slot = NULL;
+    pthread_mutex_lock(&e->lock);
+    weir_status status = choose_slot(ring, timeout_ms, error, &slot);
+    if (status == WEIR_OK)
+        slot->slot = SHARE_SLOT_TAKEN;
+    pthread_mutex_unlock(&e->lock);
+    if (status != WEIR_OK)
+        return status;
+    /* Readers are done with it, as the host has seen. What wrote it before, or allocated it, may have been dropped unread. */
+    status = share_order(SHARE_ORDER_WAIT, e->gpu, e->device, stream, slot->ready, "weir_ring_take", error);
+    if (status != WEIR_OK) {
+        pthread_mutex_lock(&e->lock);
+        slot->slot = SHARE_SLOT_FREE;
+        share_serve_stir(e);
+        pthread_mutex_unlock(&e->lock);
+        return status;
+    }
+    *ptr = slot->ptr;
+    return WEIR_OK;
+}
+
+/* The slot that the user took, or NULL. Its state is the user's to change, so no lock is needed to look at it. */
+static struct share_block *taken_slot(const weir_ring *ring, const void *ptr)
+{
+    for (unsigned i = 0; i < ring->depth; i++)
+        if (ring->slots[i]->ptr == ptr)
+            return ring->slots[i]->slot == SHARE_SLOT_TAKEN ? ring->slots[i] : NULL;
+    return NULL;
+}
+
+static weir_status check_taken(weir_ring *ring, const void *ptr, const char *function, weir_error *error, struct share_block **slot)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!ring || !ptr)
+        return weir__fail(error, WEIR_INVALID, "%s: ring and ptr must not be NULL", function);
+    pthread_mutex_lock(&ring->e->lock);
+    *slot = taken_slot(ring, ptr);
+    pthread_mutex_unlock(&ring->e->lock);
+    if (!*slot)
+        return weir__fail(error, WEIR_INVALID, "%s: %p is no slot of ring '%s' that was taken: use what weir_ring_take() gave", function,
+                          ptr, ring->name);
+    return WEIR_OK;
+}
+
+static void queue(weir_ring *ring, struct share_block *slot)
+{
+    slot->slot = SHARE_SLOT_QUEUED;
+    slot->sequence = ++ring->sequence;
+    slot->later = NULL;
+    *ring->latest = slot;
+    ring->latest = &slot->later;
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (ring->readers[i] && !ring->readers[i]->is_hung)
+            slot->awaited |= UINT64_C(1) << i;
+}
+
+weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size, weir_cuda_stream stream,
+                            weir_error *error)
+{
+    struct share_block *slot = NULL;
+    weir_status status = check_taken(ring, ptr, "weir_ring_push", error, &slot);
+    if (!slot)
+        return status;
+    status = share_check_publication(slot, "weir_ring_push", size, metadata, metadata_size, error);
+    if (status == WEIR_OK)
+        status = share_block_record(ring->e, slot, stream, "weir_ring_push", error);
+    if (status != WEIR_OK)
+        return status;
+    share_block_describe(slot, size, metadata, metadata_size);
+    pthread_mutex_lock(&ring->e->lock);
+    queue(ring, slot);
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (slot->awaited & UINT64_C(1) << i)
+            share_ring_feed(ring->readers[i]);
+    bool is_awaited = slot->awaited;
+    if (is_awaited)
+        share_serve_begin(ring->e);
+    share_ring_settle(ring, slot);
+    pthread_mutex_unlock(&ring->e->lock);
+    /* What a reader had may have been released, and that not been heard yet. */
+    if (is_awaited)
+        share_serve(ring->e, false);
+    return WEIR_OK;
+}
+
+weir_status(weir_ring_drop)(weir_ring *ring, void *ptr, weir_cuda_stream stream, weir_error *error)
+{
+    struct share_block *slot = NULL;
+    weir_status status = check_taken(ring, ptr, "weir_ring_drop", error, &slot);
+    if (!slot)
+        return status;
+    status = share_block_record(ring->e, slot, stream, "weir_ring_drop", error);
+    if (status != WEIR_OK)
+        return status;
+    pthread_mutex_lock(&ring->e->lock);
+    slot->slot = SHARE_SLOT_FREE;
+    share_serve_stir(ring->e);
+    pthread_mutex_unlock(&ring->e->lock);
+    return WEIR_OK;
+}

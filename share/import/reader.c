@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "share/base/list.h"
+#include "share/import/ask.h"
+#include "share/import/import.h"
+
+/* Frames: with the lock ------------------------------------------------------------------------------------------------------------------ */
+
+static weir_lease *pop_frame(weir_reader *reader)
+{
+    weir_lease *frame = reader->frames;
+    reader->frames = frame->next;
+    if (!reader->frames)
+        reader->latest = &reader->frames;
+    frame->next = NULL;
+    return frame;
+}
+
+/* A frame that could not be delivered: one that only came at a bad moment is the next again. Takes the lock. */
+static void put_back(weir_lease *frame, weir_status status)
+{
+    weir_reader *reader = frame->reader;
+    weir_import *i = frame->session->i;
+    pthread_mutex_lock(&i->lock);
+    if ((status == WEIR_CAPTURING || status == WEIR_TIMEOUT) && reader->session == frame->session) {
+        frame->is_taken = false;
+        reader->held--;
+        frame->next = reader->frames;
+        if (!reader->frames)
+            reader->latest = &frame->next;
+        reader->frames = frame;
+        share_session_stir(i);
+    } else {
+        share_lease_return(frame);
+    }
+    pthread_mutex_unlock(&i->lock);
+}
+
+void share_readers_leave(struct share_session *session)
+{
+    for (weir_reader *reader = session->i->readers; reader; reader = reader->next) {
+        if (reader->session != session)
+            continue;
+        reader->session = NULL;
+        while (reader->frames)
+            share_lease_forget(pop_frame(reader));
+    }
+}
+
+/* Subscribing ---------------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status subscribe(weir_reader *reader, uint64_t deadline, weir_error *error)
+{
+    weir_import *i = reader->i;
+    struct wire_message message = { .type = WIRE_SUBSCRIBE, .u.subscribe.leases = reader->wanted };
+    struct share_request request = { .reader = reader };
+    memcpy(message.u.subscribe.name, reader->name, sizeof reader->name);
+    for (;;) {
+        weir_status status = share_session_ensure(i, deadline, error);
+        if (status != WEIR_OK)
+            return status;
+        pthread_mutex_lock(&i->lock);
+        while (reader->is_subscribing)
+            pthread_cond_wait(&i->changed, &i->lock);
+        bool is_subscribed = reader->session;
+        reader->is_subscribing = !is_subscribed;
+        enum share_answer answer = is_subscribed ? SHARE_ANSWERED : share_ask(i, &message, &request, deadline);
+        reader->is_subscribing = false;
+        pthread_cond_broadcast(&i->changed);
+        pthread_mutex_unlock(&i->lock);
+        if (is_subscribed || (answer == SHARE_ANSWERED && request.answer.type == WIRE_SUBSCRIBED))
+            return WEIR_OK;
+        if (answer == SHARE_ANSWERED)
+            return share_refusal(i, &request, error);
+        if (answer == SHARE_UNANSWERED)
+            return weir__fail(error, WEIR_TIMEOUT, "import '%s': the exporter does not answer", i->socket);
+    }
+}
+
+weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error, weir_reader **out)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!i || !ring || !out)
+        return weir__fail(error, WEIR_INVALID, "weir_reader_open: i, ring and reader must not be NULL");
+    if (!wire_is_name(ring))
+        return weir__fail(error, WEIR_INVALID, "weir_reader_open: '%s' cannot be the name of a ring", ring);
+    if (leases >= WIRE_LEASES_MAX)
+        return weir__fail(error, WEIR_INVALID, "weir_reader_open: %u leases: at most %d", leases, WIRE_LEASES_MAX - 1);
+    weir_reader *reader = calloc(1, sizeof *reader);
+    if (!reader)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a reader");
+    reader->i = i;
+    reader->wanted = leases;
+    reader->latest = &reader->frames;
+    snprintf(reader->name, sizeof reader->name, "%s", ring);
+    pthread_mutex_lock(&i->lock);
+    reader->next = i->readers;
+    i->readers = reader;
+    pthread_mutex_unlock(&i->lock);
+    weir_status status = subscribe(reader, share_deadline(i->timeout_ms), error);
+    if (status != WEIR_OK) {
+        weir_reader_close(reader);
+        return status;
+    }
+    *out = reader;
+    return WEIR_OK;
+}
+
+/* Behind the answer no frame of it comes. With the lock. */
+static void unsubscribe(weir_reader *reader)
+{
+    struct wire_message message = { .type = WIRE_UNSUBSCRIBE, .u.unsubscribe.ring = reader->ring };
+    struct share_request request = { .can_be_done = true };
+    if (!reader->is_ended)
+        share_ask(reader->i, &message, &request, share_deadline(reader->i->timeout_ms));
+    while (reader->frames)
+        share_lease_return(pop_frame(reader));
+}
+
+void weir_reader_close(weir_reader *reader)
+{
+    if (!reader || weir__is_forked())
+        return;
+    weir_import *i = reader->i;
+    pthread_mutex_lock(&i->lock);
+    if (reader->session)
+        unsubscribe(reader);
+    SHARE_UNLINK(i->readers, reader, next);
+    reader->session = NULL;
+    reader->is_closed = true;
+    bool is_unused = reader->held == 0;
+    pthread_mutex_unlock(&i->lock);
+    if (is_unused)
+        free(reader);
+}
+
+/* Reading -------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool has_news(void *data)
+{
+    const weir_reader *reader = data;
+    return reader->frames || reader->is_ended || !reader->session;
+}
+
+/* The next frame, or why there is none. With the lock. *lease NULL and WEIR_OK: the connection has ended meanwhile. */
+static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error *error, weir_lease **lease)
+{
+    struct share_session *session = reader->session;
+    *lease = NULL;
+    if (session && !has_news(reader) && reader->held >= reader->limit)
+        return weir__fail(error, WEIR_BUSY, "ring '%s': as many leases as this reader may have, %u, are in use: release one, or open it with more",
+                          reader->name, reader->limit);
+    if (session)
+        share_session_wait(session, has_news, reader, deadline);
+    if (reader->frames) {
+        *lease = pop_frame(reader);
+        (*lease)->is_taken = true;
+        reader->held++;
+        return WEIR_OK;
+    }
+    if (reader->is_ended)
+        return weir__fail(error, WEIR_GONE, "ring '%s' was closed", reader->name);
+    if (reader->session && !reader->session->farewell)
+        return weir__fail(error, WEIR_TIMEOUT, "ring '%s': no frame came in the time given", reader->name);
+    return WEIR_OK;
+}
+
+weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, weir_lease **lease)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    if (!reader || !lease)
+        return weir__fail(error, WEIR_INVALID, "weir_reader_next: reader and lease must not be NULL");
+    weir_import *i = reader->i;
+    uint64_t deadline = share_deadline(timeout_ms), answer_by = share_deadline(i->timeout_ms);
+    weir_lease *frame = NULL;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&i->lock);
+    bool is_subscribed = reader->session || reader->is_ended;
+    pthread_mutex_unlock(&i->lock);
+    while (status == WEIR_OK && !frame) {
+        if (!is_subscribed) {
+            if (weir__service_now() < deadline) /* the connection may have lasted long */
+                answer_by = share_deadline(i->timeout_ms);
+            status = subscribe(reader, answer_by, error);
+        }
+        is_subscribed = false;
+        if (status != WEIR_OK)
+            break;
+        pthread_mutex_lock(&i->lock);
+        status = next_frame(reader, deadline, error, &frame);
+        pthread_mutex_unlock(&i->lock);
+    }
+    if (status != WEIR_OK)
+        return status;
+    status = share_lease_deliver(frame, stream, deadline > answer_by ? deadline : answer_by, error);
+    if (status == WEIR_OK)
+        *lease = frame;
+    else
+        put_back(frame, status);
+    return status;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/wire/directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "share/wire/socket.h"
+
+#define RUNTIME_BASE "/run/user"
+#define TEMPORARY_BASE "/tmp"
+#define TEMPORARY_PREFIX "weir-"
+#define SOCKET_NAME_MAX (sizeof "/4194304.9999" - 1) /* of PID.N: pids have 22 bits */
+
+/* Places: directories above those of sockets ------------------------------------------------------------------------------------------- */
+
+/* false: too long for a socket to lie there. */
+static bool make_place(const char *base, const char *name, char place[SHARE_PATH_SIZE])
+{
+    return share_join(place, base, name) && strlen(place) + sizeof "/control" - 1 + SOCKET_NAME_MAX < SHARE_PATH_SIZE;
+}
+
+/* What a user's directory in /run/user or /tmp is called: these names are short. */
+static void runtime_place(uid_t uid, char place[SHARE_PATH_SIZE])
+{
+    char base[sizeof RUNTIME_BASE + 16];
+    snprintf(base, sizeof base, RUNTIME_BASE "/%u", (unsigned)uid);
+    make_place(base, "weir", place);
+}
+
+static void temporary_place(uid_t uid, char place[SHARE_PATH_SIZE])
+{
+    char name[sizeof TEMPORARY_PREFIX + 16];
+    snprintf(name, sizeof name, TEMPORARY_PREFIX "%u", (unsigned)uid);
+    make_place(TEMPORARY_BASE, name, place);
+}
+
+/* $WEIR_CONTROL_DIR, which stands for all other places; NULL: it is not set. */
+static const char *only_place(void)
+{
+    const char *base = secure_getenv("WEIR_CONTROL_DIR");
+    return base && base[0] == '/' ? base : NULL;
+}
+
+/* What decides where they lie, for error texts. */
+static const char *variable(void)
+{
+    return only_place() ? "WEIR_CONTROL_DIR" : "XDG_RUNTIME_DIR";
+}
+
+/* This process's. false: too long. */
+static bool own_place(char place[SHARE_PATH_SIZE])
+{
+    const char *only = only_place(), *runtime = share_runtime_directory();
+    if (only)
+        return make_place(only, "weir", place);
+    if (runtime)
+        return make_place(runtime, "weir", place);
+    temporary_place(geteuid(), place);
+    return true;
+}
+
+weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE])
+{
+    char place[SHARE_PATH_SIZE];
+    if (own_place(place))
+        return share_make_safe(place, "control", true, variable(), "control sockets", error, path);
+    return weir__fail(error, WEIR_INVALID, "%s is too long for sockets to lie there: use a directory of at most %zu bytes", variable(),
+                      SHARE_PATH_SIZE - 1 - SOCKET_NAME_MAX - (sizeof "/weir/control" - 1));
+}
+
+/* Listing ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct listing {
+    bool sweep, of_exports; /* those of exports lie beside control sockets */
+    struct stat first; /* the directory that was listed first, which others may be other names of; st_nlink 0: there is none */
+    char (*paths)[SHARE_PATH_SIZE];
+    size_t count, room;
+};
+
+static bool ends_in_lock(const char *name, size_t len)
+{
+    const size_t suffix = sizeof SHARE_LOCK_SUFFIX - 1;
+    return len > suffix && strcmp(name + len - suffix, SHARE_LOCK_SUFFIX) == 0;
+}
+
+/* Each listener, alive or killed, has a lock file. */
+static void sweep_directory(const char *directory, DIR *stream)
+{
+    for (const struct dirent *entry; (entry = readdir(stream));) {
+        char path[SHARE_PATH_SIZE];
+        size_t len = strlen(entry->d_name);
+        if (!ends_in_lock(entry->d_name, len))
+            continue;
+        int written = snprintf(path, sizeof path, "%s/%.*s", directory, (int)(len - (sizeof SHARE_LOCK_SUFFIX - 1)), entry->d_name);
+        if (written > 0 && (size_t)written < sizeof path)
+            share_socket_sweep(path);
+    }
+    rewinddir(stream);
+}
+
+static bool has_room(struct listing *listing)
+{
+    if (listing->count < listing->room)
+        return true;
+    size_t room = listing->room ? 2 * listing->room : 16;
+    char (*larger)[SHARE_PATH_SIZE] = realloc(listing->paths, room * sizeof *larger);
+    if (!larger)
+        return false;
+    listing->paths = larger;
+    listing->room = room;
+    return true;
+}
+
+/* "FIRST.SECOND" of a path, as its process's id and the number of the weir in it; what is named otherwise comes last. */
+static void numbers_of(const char *path, unsigned long numbers[2])
+{
+    char *end;
+    const char *name = strrchr(path, '/') + 1;
+    numbers[0] = strtoul(name, &end, 10);
+    numbers[1] = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+}
+
+static int by_process(const void *a, const void *b)
+{
+    unsigned long first[2], second[2];
+    numbers_of(a, first);
+    numbers_of(b, second);
+    for (int i = 0; i < 2; i++)
+        if (first[i] != second[i])
+            return first[i] < second[i] ? -1 : 1;
+    return strcmp(a, b);
+}
+
+/* Whether the directory was listed already, under another name. */
+static bool is_known(struct listing *listing, DIR *stream)
+{
+    struct stat info;
+    if (fstat(dirfd(stream), &info) != 0)
+        return false;
+    if (listing->first.st_nlink)
+        return listing->first.st_dev == info.st_dev && listing->first.st_ino == info.st_ino;
+    listing->first = info;
+    return false;
+}
+
+/* Adds every socket of the directory. */
+static void add_sockets(struct listing *listing, const char *directory, DIR *stream)
+{
+    size_t first = listing->count;
+    for (const struct dirent *entry; (entry = readdir(stream)) && has_room(listing);) {
+        char *path = listing->paths[listing->count];
+        struct stat info;
+        /* No socket has a longer path: nobody could connect to it. */
+        if (share_join(path, directory, entry->d_name) && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode))
+            listing->count++;
+    }
+    if (listing->count > first)
+        qsort(listing->paths + first, listing->count - first, sizeof listing->paths[0], by_process);
+}
+
+/* Those that are not there, not safe, or listed already are passed over. */
+static void add_place(struct listing *listing, const char *place, uid_t uid)
+{
+    char path[SHARE_PATH_SIZE];
+    bool is_safe = share_join(path, place, listing->of_exports ? "share" : "control") && share_is_safe(place, uid) && share_is_safe(path, uid);
+    DIR *stream = is_safe ? opendir(path) : NULL;
+    if (!stream)
+        return;
+    if (!is_known(listing, stream)) {
+        if (listing->sweep && uid == geteuid())
+            sweep_directory(path, stream);
+        add_sockets(listing, path, stream);
+    }
+    closedir(stream);
+}
+
+/* Both places of a user. */
+static void add_user(struct listing *listing, uid_t uid)
+{
+    char place[SHARE_PATH_SIZE];
+    runtime_place(uid, place);
+    add_place(listing, place, uid);
+    temporary_place(uid, place);
+    add_place(listing, place, uid);
+}
+
+/* Whether the name is that prefix and a user's number, as it is written here: not 01. */
+static bool is_of_user(const char *name, const char *prefix, uid_t *uid)
+{
+    char again[32];
+    size_t len = strlen(prefix);
+    if (strncmp(name, prefix, len) != 0)
+        return false;
+    unsigned long number = strtoul(name + len, NULL, 10);
+    snprintf(again, sizeof again, "%lu", number);
+    *uid = (uid_t)number;
+    return number < UINT32_MAX && strcmp(again, name + len) == 0;
+}
+
+/* The other users who have something in this base. */
+static void add_others(struct listing *listing, const char *base, const char *prefix, void (*place_of)(uid_t uid, char place[SHARE_PATH_SIZE]))
+{
+    DIR *stream = opendir(base);
+    uid_t uid;
+    if (!stream)
+        return;
+    for (const struct dirent *entry; (entry = readdir(stream));) {
+        char place[SHARE_PATH_SIZE];
+        if (!is_of_user(entry->d_name, prefix, &uid) || uid == geteuid())
+            continue;
+        place_of(uid, place);
+        add_place(listing, place, uid);
+    }
+    closedir(stream);
+}
+
+static void hand_over(struct listing *listing, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    if (!listing->count) {
+        free(listing->paths);
+        listing->paths = NULL;
+    }
+    *paths = listing->paths;
+    *count = listing->count;
+}
+
+void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    struct listing listing = { .sweep = sweep };
+    char own[SHARE_PATH_SIZE];
+    if (own_place(own))
+        add_place(&listing, own, geteuid());
+    if (!only_place())
+        add_user(&listing, geteuid());
+    if (!only_place() && geteuid() == 0) {
+        add_others(&listing, RUNTIME_BASE, "", runtime_place);
+        add_others(&listing, TEMPORARY_BASE, TEMPORARY_PREFIX, temporary_place);
+    }
+    hand_over(&listing, paths, count);
+}
+
+void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    struct listing listing = { .of_exports = true };
+    const char *runtime = share_runtime_directory();
+    char place[SHARE_PATH_SIZE];
+    bool fits = true;
+    if (runtime)
+        fits = make_place(runtime, "weir", place);
+    else
+        runtime_place(geteuid(), place);
+    if (fits)
+        add_place(&listing, place, geteuid());
+    if (geteuid() == 0)
+        add_others(&listing, RUNTIME_BASE, "", runtime_place);
+    hand_over(&listing, paths, count);
+}
+
+int share_sockets_in(const char *directory, char (**paths)[SHARE_PATH_SIZE], size_t *count)
+{
+    struct listing listing = { .of_exports = true };
+    DIR *stream = opendir(directory);
+    int code = stream ? 0 : errno;
+    if (stream) {
+        add_sockets(&listing, directory, stream);
+        closedir(stream);
+    }
+    hand_over(&listing, paths, count);
+    return code;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * directory.h - where control sockets lie, and which sockets of exports lie beside them: `weir/control` in $WEIR_CONTROL_DIR, else in $XDG_RUNTIME_DIR, else `control` in /tmp/weir-UID;
+ * 0700 and this user's own. Each weir with `control: true` has one there, named PID.N. No state.
+ */
+#ifndef WEIR_SHARE_DIRECTORY_H
+#define WEIR_SHARE_DIRECTORY_H
+
+#include <stddef.h>
+
+#include "share/wire/place.h"
+
+/* This user's directory, made if it is missing. WEIR_REFUSED (it is another's, or others may write there), WEIR_INVALID (too long, or it
+   cannot be made). */
+weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE]);
+
+/*
+ * Every control socket that this process may use, sorted by directory and then by pid: those in this user's directory, and, unless that is
+ * in $WEIR_CONTROL_DIR, those in /run/user/UID and /tmp/weir-UID, since processes of one user may have different environments; for root
+ * those of all users. Directories that are not safe are passed over. Sockets without a listener (their process was killed) are removed from
+ * this user's own directories on the way if `sweep`; nothing of others is, who could lead root elsewhere.
+ * *paths: free() it. NULL and 0: there is none.
+ */
+void share_control_sockets(bool sweep, char (**paths)[SHARE_PATH_SIZE], size_t *count);
+
+/* Every socket of an export that lies in `weir/share` in this user's $XDG_RUNTIME_DIR, or else /run/user/UID; for root in those of all users.
+   Those that others may connect to lie elsewhere (place.h). */
+void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count);
+/* Every socket that lies in a directory, sorted. Returns 0, or the errno with which it cannot be listed. */
+int share_sockets_in(const char *directory, char (**paths)[SHARE_PATH_SIZE], size_t *count);
+
+#endif

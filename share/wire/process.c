@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/wire/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/base/format.h"
+#include "share/wire/other_end.h"
+#include "share/wire/socket.h"
+
+/* Newer than the headers of many systems. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* Who it is ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The supplementary groups that the process had when it connected. */
+static bool read_groups(int socket, struct share_process *process)
+{
+    socklen_t len = 0;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0 || errno != ERANGE)
+        return true;
+    process->groups = malloc(len);
+    if (!process->groups)
+        return false;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, process->groups, &len) == 0)
+        process->group_count = len / sizeof process->groups[0];
+    return true;
+}
+
+/* When the process started, in nanoseconds since boot. false: there is no such process. */
+static bool read_start(pid_t pid, uint64_t *start)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    /* The second field is the command's name in parentheses, and may have any character; the start time is the twentieth after it. */
+    const char *field = strrchr(text, ')');
+    for (int i = 0; i < 20 && field; i++)
+        field = strchr(field + 1, ' ');
+    if (!field)
+        return false;
+    *start = strtoull(field, NULL, 10) * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
+    return true;
+}
+
+static uint64_t since_boot(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * For kernels before 6.5, from the pid alone. Between the connection and pidfd_open() the process may have died and its pid be another
+ * process's. A death closes the socket, so one that is still connected afterwards says that the process is the one that connected, unless a
+ * child of it has the socket too. For that case a process is refused that started after this call began, or that has not the other end.
+ */
+static int open_by_pid(int socket, const struct share_process *process, uint64_t asked_at)
+{
+    uint64_t start;
+    int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+    if (pidfd < 0)
+        return -1;
+    fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+    if (read_start(process->pid, &start) && start <= asked_at && !share_has_hung_up(socket) && !share_lacks_other_end(process->pid, socket))
+        return pidfd;
+    close(pidfd);
+    errno = ESRCH;
+    return -1;
+}
+
+static int open_pidfd(int socket, const struct share_process *process, uint64_t asked_at)
+{
+    int pidfd;
+    socklen_t len = sizeof pidfd;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0) {
+        fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+        return pidfd;
+    }
+    return errno == ENOPROTOOPT ? open_by_pid(socket, process, asked_at) : -1;
+}
+
+static weir_status fail_pidfd(weir_error *error, pid_t pid, int code)
+{
+    if (code == EMFILE || code == ENFILE || code == ENOMEM)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no pidfd for process %ld: %s", (long)pid, WEIR__WHY(code, "try again"));
+    if (code == ENOSYS || code == EPERM)
+        return weir__fail(error, WEIR_REFUSED,
+                          "this system gives no pidfd (%s), so the death of process %ld could not be seen: Linux 5.3 or "
+                          "later is needed, and a sandbox that allows pidfd_open",
+                          strerror(code), (long)pid);
+    return weir__fail(error, WEIR_GONE, "process %ld is dead already", (long)pid);
+}
+
+weir_status share_process_of(int socket, weir_error *error, struct share_process *process)
+{
+    uint64_t asked_at = since_boot();
+    struct ucred peer;
+    if (!share_peer(socket, &peer))
+        return weir__fail(error, WEIR_REFUSED, "who is at the other end of the socket cannot be known: %s", strerror(errno));
+    if (peer.pid <= 0)
+        return weir__fail(error, WEIR_REFUSED, "the process is in a PID namespace that this one cannot see, so its death could not be seen "
+                                               "either: run both in one PID namespace (containers: --pid)");
+    struct share_process found = { .pid = peer.pid, .uid = peer.uid, .gid = peer.gid };
+    found.pidfd = open_pidfd(socket, &found, asked_at);
+    if (found.pidfd < 0)
+        return fail_pidfd(error, peer.pid, errno);
+    if (!read_groups(socket, &found)) {
+        share_process_close(&found);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the groups of process %ld", (long)peer.pid);
+    }
+    *process = found;
+    return WEIR_OK;
+}
+
+void share_process_close(struct share_process *process)
+{
+    if (process->pidfd >= 0)
+        close(process->pidfd);
+    free(process->groups);
+    process->pidfd = -1;
+    process->groups = NULL;
+    process->group_count = 0;
+}

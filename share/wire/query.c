@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/base/wait.h"
+#include "share/wire/query.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/base/format.h"
+#include "lib/base/service.h"
+
+#define REQUEST 1
+#define KNOCK_AGAIN UINT64_C(2000000) /* nanoseconds between two attempts at a listener whose queue is full */
+#define DRAIN_MAX 64                  /* answers of one process in one go, so that none keeps the others waiting */
+
+void share_program_name(char name[WIRE_NAME_SIZE])
+{
+    snprintf(name, WIRE_NAME_SIZE, "%s", program_invocation_short_name);
+    for (char *at = name; *at; at++)
+        if (!wire_is_name((const char[]){ *at, '\0' }))
+            *at = '_';
+}
+
+/* Ending ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void hang_up(struct share_query *query)
+{
+    if (query->fd >= 0)
+        close(query->fd);
+    query->fd = -1;
+}
+
+static void end(struct share_query *query, weir_status status)
+{
+    if (query->role != WIRE_ROLE_IMPORTER)
+        hang_up(query);
+    query->status = status;
+    query->is_over = true;
+}
+
+__attribute__((format(printf, 3, 4))) static void fail(struct share_query *query, weir_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(query->text, sizeof query->text, format, arguments);
+    va_end(arguments);
+    end(query, status);
+}
+
+/* Who is asked, for texts. */
+static const char *noun(const struct share_query *query)
+{
+    return query->role ? "exporter" : "process";
+}
+
+static const char *called(const struct share_query *query)
+{
+    return query->called ? query->called : query->path;
+}
+
+static void fail_in_time(struct share_query *query)
+{
+    fail(query, WEIR_TIMEOUT, "%s: the %s %s in time: is it stopped%s?", called(query), noun(query),
+         query->fd >= 0 ? "did not answer" : "took no connection", query->role == WIRE_ROLE_IMPORTER ? ", or retiring its pool" : "");
+}
+
+/* Answers ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The answer that ends it; and whether parts come before. */
+static enum wire_type final_of(enum wire_type question)
+{
+    switch (question) {
+    case WIRE_OFFER:
+        return WIRE_OFFERED;
+    case WIRE_GIVE:
+    case WIRE_TRIM:
+        return WIRE_GAVE;
+    case WIRE_HELLO:
+        return WIRE_WELCOME;
+    case WIRE_LIST:
+    case WIRE_EVICT:
+        return WIRE_DONE;
+    default:
+        return WIRE_READY;
+    }
+}
+
+static bool is_part_of(enum wire_type question, enum wire_type answer)
+{
+    return (question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL)) ||
+           (question == WIRE_LIST && (answer == WIRE_IMPORTER || answer == WIRE_HOLDS));
+}
+
+static void send_question(struct share_query *query, const struct wire_message *question);
+
+static void take(struct share_query *query, const struct wire_message *answer)
+{
+    enum wire_type asked = query->role && !query->is_welcome ? WIRE_HELLO : query->question.type;
+    bool is_final = answer->type == final_of(asked);
+    if (answer->type == WIRE_DENIED) {
+        snprintf(query->text, sizeof query->text, "%s", answer->u.refused.text);
+        end(query, (weir_status)answer->u.refused.status);
+    } else if (answer->type == WIRE_REFUSED) {
+        fail(query, (weir_status)answer->u.refused.status, "%s: %s", called(query), answer->u.refused.text);
+    } else if (answer->request != REQUEST || (!is_final && !is_part_of(asked, answer->type)) ||
+               (query->take && !query->take(query, answer))) {
+        fail(query, WEIR_PROTOCOL, "%s: the %s answered %s with %s, which does not belong there", called(query), noun(query),
+             wire_type_name(asked), wire_type_name(answer->type));
+    } else if (asked == WIRE_HELLO && query->role == WIRE_ROLE_OBSERVER) {
+        query->is_welcome = true;
+        send_question(query, &query->question);
+    } else if (is_final) {
+        end(query, WEIR_OK);
+    }
+}
+
+static void take_packet(struct share_query *query, const unsigned char *bytes, size_t len)
+{
+    struct wire_message answer;
+    uint16_t version = 0;
+    enum wire_fault fault = wire_decode(bytes, len, &answer, &version);
+    if (fault == WIRE_OTHER_VERSION)
+        fail(query, WEIR_REFUSED, "%s: the %s speaks version %u of the protocol, this one version %d: use the same release of Weir",
+             called(query), noun(query), version, WIRE_VERSION);
+    else if (fault != WIRE_GOOD || wire_sender(answer.type) != (query->role ? WIRE_EXPORTER_SENDS : WIRE_PROCESS_SENDS))
+        fail(query, WEIR_PROTOCOL, "%s: what listens there does not keep to the protocol of Weir", called(query));
+    else
+        take(query, &answer);
+}
+
+static void drain(struct share_query *query)
+{
+    /* The pool comes with WELCOME. */
+    int *passed = query->role == WIRE_ROLE_IMPORTER && query->pool_fd < 0 ? &query->pool_fd : NULL;
+    for (int taken = 0; taken < DRAIN_MAX && !query->is_over && query->fd >= 0; taken++) {
+        unsigned char bytes[WIRE_SIZE_MAX];
+        size_t len;
+        enum share_io io = share_receive(query->fd, bytes, sizeof bytes, &len, passed);
+        if (io == SHARE_AGAIN)
+            return;
+        if (io == SHARE_DONE)
+            take_packet(query, bytes, len);
+        else if (io == SHARE_CLOSED)
+            fail(query, WEIR_GONE, "%s: the %s closed the connection before it had answered", called(query), noun(query));
+        else
+            fail(query, WEIR_PROTOCOL, "%s: what listens there sends what is no message of Weir", called(query));
+    }
+}
+
+/* Asking ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void send_question(struct share_query *query, const struct wire_message *question)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    enum share_io io = share_send(query->fd, bytes, wire_encode(question, bytes), -1);
+    if (io == SHARE_AGAIN) { /* there is room for one packet, but no memory just now */
+        hang_up(query);
+    } else if (io == SHARE_BROKEN) {
+        fail(query, WEIR_PROTOCOL, "%s: what listens there cannot be sent a message", query->path);
+    } /* SHARE_CLOSED: what it said before it closed tells why */
+}
+
+static void say(struct share_query *query)
+{
+    static const struct wire_message hello = { .type = WIRE_HELLO, .request = REQUEST, .u.hello = { WIRE_ROLE_OBSERVER, "weir" } };
+    query->is_welcome = false;
+    send_question(query, query->role == WIRE_ROLE_OBSERVER ? &hello : &query->question);
+}
+
+static weir_status fail_to_connect(weir_error *error, const char *path, unsigned role, int code)
+{
+    weir_status status = share_errno_status(code);
+    switch (status) {
+    case WEIR_GONE:
+        return weir__fail(error, status, "nobody listens at %s (%s)%s", path, strerror(code),
+                          role ? ": start the exporter, or check its share.socket" : "");
+    case WEIR_REFUSED:
+        return weir__fail(error, status, "%s may not be connected to (%s): %s", path, strerror(code),
+                          role == WIRE_ROLE_IMPORTER ? "have share.allow of the exporter name this user or a group of it"
+                                                     : "only its user and root may");
+    case WEIR_PROTOCOL:
+        return weir__fail(error, status, "%s is a socket of another type, so it is none of Weir", path);
+    case WEIR_TIMEOUT:
+        return weir__fail(error, status, "the listener at %s takes no connection: is it stopped?", path);
+    default:
+        return weir__fail(error, status, "%s cannot be connected to: %s", path, WEIR__WHY(code, "check share.socket"));
+    }
+}
+
+weir_status share_connect(const char *path, unsigned role, weir_error *error, int *fd, struct ucred *server)
+{
+    int connected, code = share_connect_now(path, &connected);
+    if (code != 0)
+        return fail_to_connect(error, path, role, code);
+    weir_status status = share_check_server(connected, path, error, server);
+    if (status == WEIR_OK)
+        *fd = connected;
+    else
+        close(connected);
+    return status;
+}
+
+/* false: its queue is full, to be tried again. */
+static bool connect_and_say(struct share_query *query)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    struct ucred server = { 0 };
+    weir_status status = share_connect(query->path, query->role, &error, &query->fd, &server);
+    query->pid = server.pid;
+    query->uid = server.uid;
+    if (status == WEIR_OK)
+        say(query);
+    else if (status != WEIR_TIMEOUT)
+        fail(query, status, "%s", error.text);
+    return query->is_over || query->fd >= 0;
+}
+
+/* All of them -------------------------------------------------------------------------------------------------------------------------- */
+
+struct round {
+    struct share_query *queries;
+    size_t count;
+    uint64_t deadline;
+    bool (*enough)(const struct share_query *queries, size_t count);
+    bool is_enough;
+    struct pollfd *polled; /* one for each query */
+};
+
+static void look(struct round *round, const struct share_query *query)
+{
+    if (query->is_over && round->enough && !round->is_enough)
+        round->is_enough = round->enough(round->queries, round->count);
+}
+
+/* Whether any is left that has no connection yet. */
+static bool connect_all(struct round *round)
+{
+    bool is_left = false;
+    for (size_t i = 0; i < round->count && !round->is_enough; i++) {
+        struct share_query *query = &round->queries[i];
+        if (query->is_over || query->fd >= 0)
+            continue;
+        is_left = !connect_and_say(query) || is_left;
+        look(round, query);
+    }
+    return is_left;
+}
+
+static void wait_for_answers(struct round *round, bool knock_again)
+{
+    uint64_t now = weir__service_now(), left = now < round->deadline ? round->deadline - now : 0;
+    if (knock_again && left > KNOCK_AGAIN)
+        left = KNOCK_AGAIN;
+    for (size_t i = 0; i < round->count; i++)
+        round->polled[i] = (struct pollfd){ .fd = round->queries[i].is_over ? -1 : round->queries[i].fd, .events = POLLIN };
+    struct timespec timeout = { .tv_sec = (time_t)(left / SHARE_SECOND), .tv_nsec = (long)(left % SHARE_SECOND) };
+    if (ppoll(round->polled, round->count, &timeout, NULL) <= 0)
+        return;
+    for (size_t i = 0; i < round->count && !round->is_enough; i++)
+        if (round->polled[i].revents) {
+            drain(&round->queries[i]);
+            look(round, &round->queries[i]);
+        }
+}
+
+static bool is_done(const struct round *round)
+{
+    if (round->is_enough)
+        return true;
+    for (size_t i = 0; i < round->count; i++)
+        if (!round->queries[i].is_over)
+            return false;
+    return true;
+}
+
+static void prepare(struct share_query *query)
+{
+    query->question.request = REQUEST;
+    query->fd = query->pool_fd = -1;
+    query->is_over = false;
+    query->status = WEIR_OK;
+    query->text[0] = '\0';
+    query->pid = 0;
+    query->uid = 0;
+}
+
+void share_query_send(struct share_query *query)
+{
+    prepare(query);
+    connect_and_say(query);
+    query->is_sent = true;
+}
+
+void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline,
+                       bool (*enough)(const struct share_query *queries, size_t count))
+{
+    struct round round = { .queries = queries, .count = count, .deadline = deadline, .enough = enough };
+    for (size_t i = 0; i < count; i++) {
+        if (!queries[i].is_sent)
+            prepare(&queries[i]);
+        queries[i].is_sent = false;
+    }
+    round.polled = calloc(count ? count : 1, sizeof round.polled[0]);
+    if (!round.polled) {
+        for (size_t i = 0; i < count; i++)
+            if (!queries[i].is_over)
+                fail(&queries[i], WEIR_NO_HOST_MEMORY, "%s cannot be asked: no host memory", queries[i].path);
+        return;
+    }
+    /* Once at least, so that what is there already is heard however late it is. */
+    do {
+        bool is_left = connect_all(&round);
+        if (!is_done(&round))
+            wait_for_answers(&round, is_left);
+    } while (!is_done(&round) && weir__service_now() < deadline);
+    for (size_t i = 0; i < count; i++)
+        if (!queries[i].is_over)
+            fail_in_time(&queries[i]);
+    free(round.polled);
+}

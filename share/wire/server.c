@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/wire/server.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/base/service.h"
+
+#define ACCEPT_MAX 16           /* connections in one go */
+#define REST (SHARE_SECOND / 10) /* of the listener when connections cannot be had */
+
+/* The listener --------------------------------------------------------------------------------------------------------------------------- */
+
+static bool watch_listener(struct share_server *server, int operation, uint32_t events)
+{
+    struct epoll_event event = { .events = events, .data.ptr = server };
+    return epoll_ctl(server->epoll_fd, operation, server->listener.fd, &event) == 0;
+}
+
+bool share_server_open(struct share_server *server)
+{
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return server->epoll_fd >= 0 && watch_listener(server, EPOLL_CTL_ADD, EPOLLIN);
+}
+
+static void close_others(struct share_server *server)
+{
+    if (server->epoll_fd >= 0)
+        close(server->epoll_fd);
+    if (server->fresh_fd >= 0)
+        close(server->fresh_fd);
+    server->epoll_fd = server->fresh_fd = -1;
+}
+
+void share_server_close(struct share_server *server)
+{
+    share_listener_close(&server->listener);
+    close_others(server);
+}
+
+void share_server_forget(struct share_server *server)
+{
+    share_listener_forget(&server->listener);
+    close_others(server);
+}
+
+/* Without descriptors or memory a connection stays where it is, and would be told of for ever: the listener rests for a while. */
+static void rest_if_short(struct share_server *server)
+{
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+        return;
+    watch_listener(server, EPOLL_CTL_MOD, 0);
+    server->accept_again = weir__service_now() + REST;
+}
+
+uint64_t share_server_resume(struct share_server *server, uint64_t now)
+{
+    if (!server->accept_again)
+        return WEIR__SERVICE_NEVER;
+    if (now < server->accept_again)
+        return server->accept_again;
+    server->accept_again = 0;
+    watch_listener(server, EPOLL_CTL_MOD, EPOLLIN);
+    return 0;
+}
+
+struct wire_message share_refusal_of(enum wire_type type, uint32_t request, weir_status status, const char *text)
+{
+    struct wire_message message = { .type = type, .request = request, .u.refused.status = (uint32_t)status };
+    wire_copy_text(message.u.refused.text, text);
+    return message;
+}
+
+/* Takes a connection into fresh_fd, where a forked child closes it: the process may fork while it is found out who it is from. */
+static bool accept_fresh(struct share_server *server)
+{
+    share_forked_hold();
+    server->fresh_fd = share_accept(&server->listener);
+    if (server->fresh_fd < 0)
+        rest_if_short(server);
+    share_forked_release();
+    return server->fresh_fd >= 0;
+}
+
+static void turn_away(struct share_server *server, const weir_error *error)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    struct wire_message message = share_refusal_of(server->refusal, 0, error->status, error->text);
+    share_forked_hold();
+    share_send(server->fresh_fd, bytes, wire_encode(&message, bytes), -1);
+    close(server->fresh_fd);
+    server->fresh_fd = -1;
+    share_forked_release();
+}
+
+void share_server_accept(struct share_server *server)
+{
+    for (int count = 0; count < ACCEPT_MAX && accept_fresh(server); count++) {
+        weir_error error = WEIR_ERROR_INIT;
+        if (server->admit(server, server->fresh_fd, &error))
+            server->fresh_fd = -1;
+        else
+            turn_away(server, &error);
+    }
+}
+
+/* The crowd ------------------------------------------------------------------------------------------------------------------------------ */
+
+static bool is_stranger(uid_t uid)
+{
+    return uid != geteuid() && uid != 0;
+}
+
+void share_crowd_count(struct share_crowd *crowd, int fd, pid_t pid, uid_t uid)
+{
+    if (share_has_hung_up(fd))
+        return;
+    crowd->of_process += pid > 0 && pid == crowd->pid;
+    crowd->of_user += uid == crowd->uid;
+    crowd->of_strangers += is_stranger(uid);
+}
+
+bool share_crowd_has_room(const struct share_crowd *crowd, const struct share_crowd_limits *limits, weir_status status, weir_error *error)
+{
+    if (crowd->of_process >= limits->process)
+        weir__fail(error, status, "process %ld has %u connections to this socket already: close some, or try again later",
+                   (long)crowd->pid, crowd->of_process);
+    else if (crowd->of_user >= limits->user)
+        weir__fail(error, status, "user %u has %u connections to this socket already: close some, or try again later",
+                   (unsigned)crowd->uid, crowd->of_user);
+    else if (is_stranger(crowd->uid) && crowd->of_strangers >= limits->strangers)
+        weir__fail(error, status, "other users have %u connections to this socket already: try again later", crowd->of_strangers);
+    else
+        return true;
+    return false;
+}
+
+/* Connections ---------------------------------------------------------------------------------------------------------------------------- */
+
+static bool watch(const struct share_connection *connection, int operation)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = connection->data };
+    if (connection->is_blocked)
+        event.events = (EPOLLIN & ~connection->deaf_to) | EPOLLOUT;
+    return epoll_ctl(connection->epoll_fd, operation, connection->fd, &event) == 0;
+}
+
+bool share_connection_open(struct share_connection *connection)
+{
+    connection->last = weir__service_now();
+    return watch(connection, EPOLL_CTL_ADD);
+}
+
+void share_connection_close(struct share_connection *connection)
+{
+    int fd = connection->fd;
+    share_outbox_clear(&connection->outbox);
+    if (fd < 0)
+        return;
+    /* A child may have a copy of the socket, or be forked now: epoll would go on telling of that, and the other side see no end. */
+    epoll_ctl(connection->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    connection->fd = -1;
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
+static enum share_io send_bytes(struct share_connection *connection, const unsigned char *bytes, size_t len, int passed)
+{
+    if (connection->fd < 0)
+        return SHARE_CLOSED;
+    if (connection->is_blocked)
+        return SHARE_AGAIN;
+    enum share_io io = share_send(connection->fd, bytes, len, passed);
+    if (io == SHARE_AGAIN) {
+        connection->is_blocked = true;
+        watch(connection, EPOLL_CTL_MOD);
+    }
+    return io;
+}
+
+enum share_io share_connection_send(struct share_connection *connection, const struct wire_message *message, int passed)
+{
+    unsigned char bytes[WIRE_SIZE_MAX];
+    if (!share_outbox_is_empty(&connection->outbox))
+        return SHARE_AGAIN;
+    return send_bytes(connection, bytes, wire_encode(message, bytes), passed);
+}
+
+enum share_io share_connection_answer(struct share_connection *connection, const struct wire_message *message, int passed, size_t most)
+{
+    enum share_io io = share_connection_send(connection, message, passed);
+    if (io != SHARE_AGAIN)
+        return io;
+    bool fits = passed < 0 && connection->outbox.len < most && share_outbox_add(&connection->outbox, message);
+    return fits ? SHARE_DONE : SHARE_BROKEN;
+}
+
+void share_connection_unblock(struct share_connection *connection)
+{
+    connection->is_blocked = false;
+    watch(connection, EPOLL_CTL_MOD);
+}
+
+enum share_io share_connection_flush(struct share_connection *connection)
+{
+    enum share_io io = SHARE_DONE;
+    const unsigned char *bytes;
+    size_t len;
+    while (io == SHARE_DONE && (bytes = share_outbox_next(&connection->outbox, &len)))
+        if ((io = send_bytes(connection, bytes, len, -1)) == SHARE_DONE) {
+            share_outbox_pop(&connection->outbox);
+            connection->last = weir__service_now();
+        }
+    return io;
+}

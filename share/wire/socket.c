@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "share/wire/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "lib/base/format.h"
+
+#define BACKLOG 64
+#define FDS_ROOM 8 /* descriptors that a packet may bring before the kernel drops some; all but one are surplus */
+
+/* Failing ------------------------------------------------------------------------------------------------------------------------------ */
+
+weir_status share_errno_status(int code)
+{
+    static const struct {
+        int code;
+        weir_status status;
+    } table[] = {
+        { EACCES, WEIR_REFUSED },       { EPERM, WEIR_REFUSED },        { EROFS, WEIR_REFUSED },         { ELOOP, WEIR_REFUSED },
+        { ENOENT, WEIR_GONE },          { ECONNREFUSED, WEIR_GONE },    { ENOTDIR, WEIR_GONE },          { ECONNRESET, WEIR_GONE },
+        { EPROTOTYPE, WEIR_PROTOCOL },  { EAGAIN, WEIR_TIMEOUT },       { EADDRINUSE, WEIR_BUSY },       { EMFILE, WEIR_NO_HOST_MEMORY },
+        { ENFILE, WEIR_NO_HOST_MEMORY }, { ENOMEM, WEIR_NO_HOST_MEMORY }, { ENOBUFS, WEIR_NO_HOST_MEMORY }, { ENOSPC, WEIR_NO_HOST_MEMORY },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (table[i].code == code)
+            return table[i].status;
+    return WEIR_INVALID;
+}
+
+static bool is_address(const char *path, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    if (strlen(path) >= sizeof address->sun_path)
+        return false;
+    memcpy(address->sun_path, path, strlen(path) + 1);
+    return true;
+}
+
+/* Listening ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void lock_path_of(const char *path, char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX])
+{
+    snprintf(lock_path, SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX, "%s%s", path, SHARE_LOCK_SUFFIX);
+}
+
+/* Whether the file is still the one at the path: whoever closes a listener removes its lock file. */
+static bool is_at(int fd, const char *path)
+{
+    struct stat opened, found;
+    return fstat(fd, &opened) == 0 && lstat(path, &found) == 0 && opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+}
+
+static weir_status take_lock(const char *path, weir_error *error, int *lock_fd)
+{
+    char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX];
+    lock_path_of(path, lock_path);
+    for (;;) {
+        int fd = open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        if (fd < 0) {
+            weir_status status = share_errno_status(errno) == WEIR_GONE ? WEIR_INVALID : share_errno_status(errno);
+            return weir__fail(error, status, "the lock file %s cannot be opened: %s", lock_path,
+                              WEIR__WHY(errno, "check the directory's owner and mode"));
+        }
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+            int code = errno;
+            close(fd);
+            if (code == EWOULDBLOCK)
+                return weir__fail(error, WEIR_BUSY, "another export listens at %s already: end it, or choose another share.socket", path);
+            return weir__fail(error, share_errno_status(code), "the lock file %s cannot be locked: %s", lock_path,
+                              WEIR__WHY(code, "choose another share.socket"));
+        }
+        if (is_at(fd, lock_path)) {
+            *lock_fd = fd;
+            return WEIR_OK;
+        }
+        close(fd); /* its owner was closing it: the next attempt makes a new one */
+    }
+}
+
+/* Whether nobody listens at the socket. The lock alone does not say so: its file may have been deleted, and others have none. */
+static weir_status check_stale(const char *path, weir_error *error)
+{
+    int fd = -1, code = share_connect_now(path, &fd);
+    if (code == 0)
+        close(fd);
+    if (code == ECONNREFUSED || code == ENOENT)
+        return WEIR_OK;
+    if (code == 0 || code == EAGAIN || code == EPROTOTYPE)
+        return weir__fail(error, WEIR_BUSY, "a process listens at %s already: end it, or choose another share.socket", path);
+    return weir__fail(error, share_errno_status(code), "whether a process listens at %s cannot be known: %s", path,
+                      WEIR__WHY(code, "choose another share.socket"));
+}
+
+/* What a listener that died has left. */
+static weir_status remove_stale(const char *path, weir_error *error)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return WEIR_OK; /* nothing is there, or bind() will say what is wrong */
+    if (!S_ISSOCK(info.st_mode))
+        return weir__fail(error, WEIR_INVALID, "%s exists and is not a socket: remove it, or choose another share.socket", path);
+    weir_status status = check_stale(path, error);
+    if (status != WEIR_OK)
+        return status;
+    if (unlink(path) != 0 && errno != ENOENT)
+        return weir__fail(error, share_errno_status(errno), "the former socket %s cannot be removed: %s", path,
+                          WEIR__WHY(errno, "remove it, or choose another share.socket"));
+    return WEIR_OK;
+}
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+
+/* A descriptor that a client sends may take long to close. Where the kernel can, it refuses to send one; connections inherit that. */
+static void forbid_descriptors(int fd)
+{
+    int no = 0;
+    setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
+}
+
+/* Nobody can connect before listen(), so that the mode is right by then, whatever the process's umask. */
+static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *error, int *listening, struct stat *info)
+{
+    struct sockaddr_un address;
+    is_address(path, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return weir__fail(error, share_errno_status(errno), "no socket for %s: %s", path, WEIR__WHY(errno, "allow the process UNIX sockets"));
+    forbid_descriptors(fd);
+    bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    if (is_bound && chmod(path, mode) == 0 && lstat(path, info) == 0 && listen(fd, BACKLOG) == 0) {
+        *listening = fd;
+        return WEIR_OK;
+    }
+    int code = errno;
+    if (is_bound)
+        unlink(path);
+    close(fd);
+    return weir__fail(error, share_errno_status(code), "the socket %s cannot be %s: %s", path, is_bound ? "listened to" : "made",
+                      WEIR__WHY(code, "check its directory, or choose another share.socket"));
+}
+
+static void release_lock(const char *path, int lock_fd)
+{
+    char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX];
+    lock_path_of(path, lock_path);
+    if (is_at(lock_fd, lock_path))
+        unlink(lock_path);
+    close(lock_fd);
+}
+
+/* Somebody may have deleted the socket, and another one be there. */
+static bool is_own(const struct share_listener *listener)
+{
+    struct stat info;
+    return lstat(listener->path, &info) == 0 && info.st_dev == listener->device && info.st_ino == listener->inode;
+}
+
+weir_status share_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener)
+{
+    if (strlen(path) >= sizeof listener->path)
+        return share_fail_long(error, path);
+    int fd = -1, lock_fd = -1;
+    struct stat info = { 0 };
+    weir_status status = take_lock(path, error, &lock_fd);
+    if (status != WEIR_OK)
+        return status;
+    status = remove_stale(path, error);
+    if (status == WEIR_OK)
+        status = bind_and_listen(path, mode, error, &fd, &info);
+    if (status != WEIR_OK) {
+        release_lock(path, lock_fd);
+        return status;
+    }
+    listener->fd = fd;
+    listener->lock_fd = lock_fd;
+    listener->device = info.st_dev;
+    listener->inode = info.st_ino;
+    memcpy(listener->path, path, strlen(path) + 1);
+    return WEIR_OK;
+}
+
+void share_listener_close(struct share_listener *listener)
+{
+    if (listener->fd < 0)
+        return;
+    if (is_own(listener))
+        unlink(listener->path);
+    release_lock(listener->path, listener->lock_fd);
+    close(listener->fd);
+    listener->fd = listener->lock_fd = -1;
+}
+
+void share_listener_forget(struct share_listener *listener)
+{
+    if (listener->fd < 0)
+        return;
+    close(listener->fd);
+    close(listener->lock_fd);
+    listener->fd = listener->lock_fd = -1;
+}
+
+void share_socket_sweep(const char *path)
+{
+    char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX];
+    lock_path_of(path, lock_path);
+    /* Without O_CREAT: who is just leaving has removed it, and who was killed has not. */
+    int fd = open(lock_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_at(fd, lock_path) && remove_stale(path, NULL) == WEIR_OK)
+        unlink(lock_path);
+    close(fd);
+}
+
+int share_accept(const struct share_listener *listener)
+{
+    int fd;
+    do
+        fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+    return fd;
+}
+
+/* Connecting --------------------------------------------------------------------------------------------------------------------------- */
+
+bool share_peer(int fd, struct ucred *peer)
+{
+    socklen_t len = sizeof *peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) == 0;
+}
+
+weir_status share_check_server(int fd, const char *path, weir_error *error, struct ucred *server)
+{
+    struct stat info;
+    char directory[SHARE_PATH_SIZE];
+    if (!share_peer(fd, server))
+        return weir__fail(error, WEIR_REFUSED, "the process that listens at %s cannot be known: %s", path, strerror(errno));
+    if (server->uid == geteuid() || server->uid == 0)
+        return WEIR_OK;
+    share_directory_of(path, directory);
+    if (stat(directory, &info) == 0 && info.st_uid == server->uid)
+        return WEIR_OK;
+    return weir__fail(error, WEIR_REFUSED,
+                      "a process of user %u listens at %s, who is neither this user nor root nor the owner of %s: have "
+                      "it listen in a directory of its own user",
+                      (unsigned)server->uid, path, directory);
+}
+
+int share_connect_now(const char *path, int *fd)
+{
+    struct sockaddr_un address;
+    if (!is_address(path, &address))
+        return ENAMETOOLONG;
+    int connecting = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (connecting < 0)
+        return errno;
+    if (connect(connecting, (const struct sockaddr *)&address, sizeof address) == 0) {
+        *fd = connecting;
+        return 0;
+    }
+    int code = errno;
+    close(connecting);
+    return code == EINTR ? EAGAIN : code;
+}
+
+bool share_has_hung_up(int fd)
+{
+    struct pollfd look = { .fd = fd };
+    return poll(&look, 1, 0) == 1 && (look.revents & POLLHUP);
+}
+
+/* Packets ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Aligned as control messages have to be. */
+union control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(FDS_ROOM * sizeof(int)) + CMSG_SPACE(64)];
+};
+
+enum share_io share_send(int fd, const void *bytes, size_t len, int passed)
+{
+    union control control;
+    struct iovec part = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = len };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    if (passed >= 0) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(sizeof passed);
+        control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof passed), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+        memcpy(CMSG_DATA(&control.header), &passed, sizeof passed);
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0)
+        return SHARE_DONE; /* a packet goes whole or not at all */
+    switch (errno) {
+    case EAGAIN:
+    case ENOBUFS:
+    case ENOMEM:
+        return SHARE_AGAIN;
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+        return SHARE_CLOSED;
+    default:
+        return SHARE_BROKEN;
+    }
+}
+
+/* Collects the descriptors that came, at most `room`; the others are closed. *other: something else came. Returns how many came. */
+static size_t take_fds(struct msghdr *message, int *fd, bool *other)
+{
+    size_t count = 0;
+    *other = false;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+            *other = true;
+            continue;
+        }
+        size_t bytes = header->cmsg_len - CMSG_LEN(0);
+        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
+            int came;
+            memcpy(&came, CMSG_DATA(header) + at, sizeof came);
+            if (count++ == 0)
+                *fd = came;
+            else
+                close(came);
+        }
+    }
+    return count;
+}
+
+static ssize_t receive_packet(int fd, struct msghdr *message)
+{
+    ssize_t received;
+    do
+        received = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (received < 0 && errno == EINTR);
+    return received;
+}
+
+enum share_io share_receive(int fd, void *bytes, size_t capacity, size_t *len, int *passed)
+{
+    union control control;
+    struct iovec part = { .iov_base = bytes, .iov_len = capacity };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
+    ssize_t received = receive_packet(fd, &message);
+    /* Told once where the other side closed without reading all that it was sent. What it had sent itself, such as why, is still there. */
+    if (received < 0 && errno == ECONNRESET)
+        received = receive_packet(fd, &message);
+    if (received < 0)
+        return errno == EAGAIN ? SHARE_AGAIN : errno == ECONNRESET || errno == ENOTCONN ? SHARE_CLOSED : SHARE_BROKEN;
+    int came = -1;
+    bool other;
+    size_t count = take_fds(&message, &came, &other);
+    bool is_broken = count > (passed ? 1 : 0) || other || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+    if ((is_broken || received == 0) && came >= 0)
+        close(came);
+    if (is_broken)
+        return SHARE_BROKEN;
+    if (received == 0)
+        return SHARE_CLOSED;
+    *len = (size_t)received;
+    if (passed)
+        *passed = came;
+    return SHARE_DONE;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* recovery_growth.c - a pool under a cap that Weir watches, as the driver does not do so for the pool and its twin together. */
+#include <stdio.h>
+
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/waits.h"
+#include "lib/gpu/sim.h"
+#include "lib/pool/device.h"
+#include "tests/api/recovery.h"
+#include "tests/api/scene.h"
+
+#define DEADLINE 50 /* milliseconds */
+#define HOUR (3600 * 1000)
+#define CAP (512 * MIB)
+
+static const struct {
+    const char *machine, *small_below;
+} watched[] = { { "memory=2GiB", "2MiB" }, { "memory=2GiB,driver=12.0", "0" } };
+
+static const char *policy(int row, const char *max_size)
+{
+    static char text[256];
+    snprintf(text, sizeof text,
+             "weir: 1\ndefaults: { pool: main }\npools:\n"
+             "  main: { " ALONE ", max_size: %s, small_below: %s, cache: off, on_oom: { deadline: 50ms } }\n",
+             max_size, watched[row].small_below);
+    return text;
+}
+
+static void open_watched(int row)
+{
+    scene_simulate(watched[row].machine);
+    scene_open(policy(row, "512MiB"));
+}
+
+/* So much is freed, and not complete for so long. */
+static void leave_pending(uint64_t size, uint64_t milliseconds)
+{
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, size);
+    scene_delay(weir_stream_handle(s), milliseconds);
+    scene_free(s, ptr);
+}
+
+static gpu_stream busy_stream(void)
+{
+    gpu_stream busy = scene_stream(0);
+    scene_delay(busy, HOUR);
+    return busy;
+}
+
+static void fails(uint64_t size, gpu_stream stream)
+{
+    void *ptr;
+    ck_assert_int_eq(weir_malloc(scene.w, &ptr, size, 0, stream), WEIR_OUT_OF_MEMORY);
+}
+
+static uint64_t reserved(void)
+{
+    return scene_pool_stats("main").reserved;
+}
+
+/* The pool grows above its cap for the first request, beside a free that is pending. That goes back on the request's own stream, and takes an
+   hour to get there. */
+START_TEST(growth_that_is_undone_on_a_busy_stream_takes_no_room_from_others)
+{
+    open_watched(_i);
+    weir_stream *s = scene_create(NULL);
+    void *live = scene_malloc(s, 192 * MIB);
+    leave_pending(256 * MIB, HOUR);
+    fails(256 * MIB, busy_stream());
+    ck_assert_uint_gt(reserved(), CAP);
+    void *ptr = scene_malloc(s, 64 * MIB);
+    fails(64 * MIB, weir_stream_handle(s));
+    scene_free(s, ptr);
+    scene_free(s, live);
+}
+END_TEST
+
+START_TEST(one_request_at_a_time_takes_the_pool_above_its_cap)
+{
+    open_watched(_i);
+    leave_pending(CAP, HOUR);
+    for (int i = 0; i < 4; i++)
+        fails(128 * MIB, busy_stream());
+    ck_assert_uint_eq(reserved(), CAP + 128 * MIB);
+}
+END_TEST
+
+START_TEST(growth_goes_back_to_the_device_once_its_stream_gets_there)
+{
+    open_watched(_i);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream busy = scene_stream(0);
+    leave_pending(CAP, DEADLINE * 2);
+    scene_delay(busy, DEADLINE * 2);
+    fails(128 * MIB, busy);
+    scene_sync(busy);
+    scene_free(s, scene_malloc(s, 128 * MIB));
+    ck_assert_uint_le(reserved(), CAP);
+}
+END_TEST
+
+/* Recovery asks on a stream of its own. */
+START_TEST(what_recovery_serves_at_a_cap_is_ordered_before_the_work_of_the_requests_stream)
+{
+    open_watched(_i);
+    weir_stream *s = scene_create(NULL);
+    leave_pending(CAP, DEADLINE / 2);
+    uint64_t waits = sim_calls("stream_wait_event");
+    void *ptr = scene_malloc(s, 256 * MIB);
+    ck_assert_uint_eq(sim_calls("stream_wait_event") - waits, 1);
+    ck_assert_int_eq(scene.gpu->set_async(ptr, 1, 256 * MIB, weir_stream_handle(s)), GPU_SUCCESS);
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    scene_free(s, ptr);
+}
+END_TEST
+
+/* Four requests of 16 MiB, which may grow the pool by a step each, and surely stay below the cap, need no look at the pool after the first. */
+static uint64_t looks_of_four(void)
+{
+    void *ptrs[4];
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 16 * MIB));
+    uint64_t before = sim_calls("pool_get");
+    for (int i = 0; i < 4; i++)
+        ptrs[i] = scene_malloc(s, 16 * MIB);
+    uint64_t looks = sim_calls("pool_get") - before;
+    for (int i = 0; i < 4; i++)
+        scene_free(s, ptrs[i]);
+    return looks;
+}
+
+START_TEST(far_from_the_cap_nothing_is_asked_of_the_pool)
+{
+    open_watched(_i);
+    ck_assert_uint_eq(looks_of_four(), 0);
+}
+END_TEST
+
+/* The program may allocate from it, which Weir does not see. */
+START_TEST(pool_whose_handle_the_program_has_is_looked_at_each_time)
+{
+    open_watched(_i);
+    ck_assert_ptr_nonnull(weir_pool_handle(scene.pool));
+    ck_assert_uint_ge(looks_of_four(), 4);
+}
+END_TEST
+
+START_TEST(room_under_a_cap_that_was_lowered_is_found_anew)
+{
+    open_watched(_i);
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 128 * MIB), *more;
+    scene_reload(policy(_i, "128MiB"));
+    ck_assert_int_eq(weir_stream_malloc(s, &more, 32 * MIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_le(reserved(), 128 * MIB);
+    scene_free(s, ptr);
+}
+END_TEST
+
+static void *look_at_frees(void *unused)
+{
+    for (int i = 0; i < 200; i++)
+        weir__wait_for_frees(&scene.w->devices[0], 0);
+    return unused;
+}
+
+START_TEST(several_threads_may_look_at_one_free_that_is_noted)
+{
+    pthread_t threads[3];
+    scene_open("weir: 1\npools:\n  main: { " ALONE ", small_below: 0 }\n");
+    gpu_stream s = scene_stream(0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, look_at_frees, NULL), 0);
+    for (int i = 0; i < 50; i++)
+        scene_free_on(s, scene_malloc_on(s, GIB));
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert(weir__wait_for_frees(&scene.w->devices[0], WEIR__NO_DEADLINE));
+}
+END_TEST
+
+void add_growth_cases(Suite *suite)
+{
+    const int rows = sizeof watched / sizeof *watched;
+    TCase *tcase = suite_case(suite, "growth", 60);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    tcase_add_loop_test(tcase, growth_that_is_undone_on_a_busy_stream_takes_no_room_from_others, 0, rows);
+    tcase_add_loop_test(tcase, one_request_at_a_time_takes_the_pool_above_its_cap, 0, rows);
+    tcase_add_loop_test(tcase, growth_goes_back_to_the_device_once_its_stream_gets_there, 0, rows);
+    tcase_add_loop_test(tcase, what_recovery_serves_at_a_cap_is_ordered_before_the_work_of_the_requests_stream, 0, rows);
+    tcase_add_loop_test(tcase, far_from_the_cap_nothing_is_asked_of_the_pool, 0, rows);
+    tcase_add_loop_test(tcase, pool_whose_handle_the_program_has_is_looked_at_each_time, 0, rows);
+    tcase_add_loop_test(tcase, room_under_a_cap_that_was_lowered_is_found_anew, 0, rows);
+    tcase_add_test(tcase, several_threads_may_look_at_one_free_that_is_noted);
+}

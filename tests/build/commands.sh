@@ -1,0 +1,335 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# What the documents tell a reader to write is run as it stands there, on the simulator: commands, policies, programs. Each block has a
+# language, and what cannot be run here is in the list below, with the reason.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+top_srcdir=$(cd "$top_srcdir" && pwd -P) top_builddir=$(cd "$top_builddir" && pwd -P)
+actor=$top_builddir/tests/tools/sharing
+library=$top_builddir/lib/.libs/libweir.so
+[ -x "$actor" ] || skip_all "built without libcheck, and so without a process to be asked"
+[ -e "$library" ] || skip_all "there is no shared libweir in this build"
+
+# Reason, then the command without its comment.
+cat >"$tap_dir/not_run" <<'LIST'
+builds all of Weir; .ci/run does it            | ./quickstart
+builds all of Weir; .ci/run does it            | ./quickstart check
+needs root; .ci/run does it elsewhere          | sudo make -C build install && sudo ldconfig
+builds all of Weir; distcheck does it          | autoreconf -i && mkdir -p /tmp/weir && cd /tmp/weir && ~/weir/configure --enable-werror && make -j && make check
+runs this test                                 | make -C build check
+all guards, of which this test is one          | .ci/run
+all guards, of which this test is one          | .ci/run --nightly
+all guards, of which this test is one          | .ci/run cppcheck tsan
+NAME is the reader's                           | make -C build check TESTS=tests/unit/NAME
+NAME is the reader's                           | cd build && CK_FORK=no WEIR_GPU=sim ./libtool --mode=execute gdb tests/unit/NAME
+takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode virtual --seconds 60
+a seed that found something                    | build/tests/chaos/chaos --mode virtual --seed 17 --programs 1
+takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode real --seconds 60
+takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode real --sharing --seconds 60
+needs torch's C++ headers; tests/python/shim.sh | weir run -- python -m weir.torch build
+needs torch's C++ headers; tests/python/shim.sh | python -m weir.torch build
+needs torch; tests/gpu/torch does it           | weir run --policy pytorch.yaml torchrun --nproc-per-node=2 train.py
+needs torch; tests/gpu/torch does it           | weir run --policy=training.yaml torchrun --nproc-per-node=2 train.py
+needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("pytorch.yaml"))
+needs a terminal; tests/tools/top.sh has one   | weir top
+a line of a crontab, written by root           | * * * * * root weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom
+a line of a configuration file of root's       | d /run/weir/share 0711 exporter exporter
+needs a user's session                         | mkdir -m 0700 /run/user/1000/gpu
+needs Docker                                   | docker run --gpus all --user 1000 -v /run/user/1000/gpu:/gpu -e WEIR_CONTROL_DIR=/gpu …
+needs that folder                              | WEIR_CONTROL_DIR=/run/user/1000/gpu weir ps
+LIST
+sed 's/^[^|]*| //' "$tap_dir/not_run" >"$tap_dir/listed"
+: >"$tap_dir/seen"
+
+# bare LINE: without the comment at its end.
+bare() {
+    printf '%s\n' "$1" | sed 's/   *#.*//'
+}
+
+# not_run COMMAND: it is in the list.
+not_run() {
+    grep -q -x -F -e "$1" "$tap_dir/listed" && printf '%s\n' "$1" >>"$tap_dir/seen"
+}
+
+# blocks DOCUMENT FOLDER: each block of the document as a file NUMBER.LANGUAGE. Of a manual page the language is the comment before a .Bd; a
+# .Dl that begins with a dollar is a command.
+blocks() {
+    awk -v folder="$2" '
+        function begin(language) { file = sprintf("%s/%03d.%s", folder, ++count, language ? language : "none"); inside = 1 }
+        FILENAME ~ /\.md$/ && /^ *```/ {
+            match($0, /^ */); indent = RLENGTH; fence = substr($0, indent + 4)
+            if (inside) { inside = 0; close(file) } else begin(fence)
+            next
+        }
+        FILENAME ~ /\.md$/ { if (inside) print substr($0, indent + 1) >file; next }
+        { gsub(/\\-/, "-"); gsub(/\\&/, "") }
+        /^\.\\" (sh|console|yaml|pool|c|python|text)$/ { language = $2; next }
+        /^\.Bd -literal/ { begin(language); language = ""; next }
+        /^\.Ed/ { inside = 0; next }
+        /^\.Dl / {
+            text = substr($0, 5); is_command = text ~ /^\$ /
+            if (!is_command || !is_listing) { begin(is_command ? "console" : "line"); inside = 0 }
+            is_listing = is_command
+            gsub(/\\e/, "\\", text); print text >file; next
+        }
+        { is_listing = 0 }
+        inside { gsub(/\\e/, "\\"); print >file }' "$1"
+}
+
+# What the commands find: a folder for each document, with what a reader has. The document's latest policy is policy.yaml there, and its
+# latest program program.c.
+tools=$tap_dir/tools
+mkdir "$tools" "$HOME"
+mkdir -m 700 "$tap_dir/run"
+made() {
+    sed -n "s/^$1 = //p" "$top_builddir/Makefile"
+}
+sanitizers=$(made WEIR_CFLAGS | grep -o -e '-fsanitize=[^ ]*' | tr '\n' ' ')
+printf '#!/bin/sh\nexec %s %s "$@"\n' "$(made CC)" "$sanitizers" >"$tools/cc"
+printf '#!/bin/sh\necho "-I%s/lib %s -Wl,-rpath,%s"\n' "$top_srcdir" "$library" "${library%/*}" >"$tools/pkg-config"
+printf '#!/bin/sh\nexec python3 "$@"\n' >"$tools/python"
+# Whoever answers does so on a slow machine, too.
+cat >"$tools/weir" <<SH
+#!/bin/sh
+case \$1 in
+ps | trim | set | reload | metrics | leases | evict) command=\$1 && shift && exec '$weir' "\$command" --timeout=60 "\$@" ;;
+*) exec '$weir' "\$@" ;;
+esac
+SH
+chmod +x "$tools"/*
+export PATH="$tools:$PATH" XDG_RUNTIME_DIR="$tap_dir/run" XDG_CACHE_HOME="$tap_dir/cache" WEIR_CONTROL_DIR="$tap_dir/run"
+unset COLUMNS
+
+# Why commands in Python cannot be run here; empty if they can.
+no_python=$(sh "$top_srcdir/tests/python/python.sh")
+no_python=${no_python#*SKIP }
+# shellcheck source=tests/python/python.sh
+[ -n "$no_python" ] || . "$top_srcdir/tests/python/python.sh"
+
+cat >"$tap_dir/train.py" <<'PYTHON'
+import torch, weir.torch
+assert weir.torch.state().patched
+PYTHON
+
+folder_of() {
+    mkdir "$1" && ln -s "$top_srcdir/config" "$1" && cp "$1/config/pytorch.yaml" "$1/config/training.yaml" "$tap_dir/train.py" "$1" &&
+        cp "$1/config/default.yaml" "$1/policy.yaml" && cp "$top_srcdir/examples/embed.c" "$1/program.c"
+}
+
+# The process 4711 of the documents imports from an exporter of the pool 'frames', and may be asked and changed.
+cat >"$tap_dir/exporter.yaml" <<'YAML'
+weir: 1
+defaults: { pool: work }
+pools:
+  work: {}
+  frames: { devices: [0], ipc: posix_fd, max_size: 128MiB, share: { socket: frames } }
+YAML
+cat >"$tap_dir/importer.yaml" <<'YAML'
+weir: 1
+control: true
+defaults: { pool: main }
+pools: { main: {}, default: {}, tensors: {} }
+YAML
+processes_begin() {
+    export WEIR_SIM="name=commands-$$,memory=1GiB"
+    WEIR_POLICY=$tap_dir/exporter.yaml begin exporter 3 exporter || return
+    WEIR_POLICY=$tap_dir/importer.yaml begin importer 4 importer || return
+    reader=$begun
+    tell importer 4 acquire weights
+}
+processes_end() {
+    exec 3>&- 4>&-
+    for pid in $all; do
+        bury "$pid"
+    done
+    all='' reader=''
+    rm -f exporter.* importer.*
+    unset WEIR_SIM
+}
+
+# run_command COMMAND: as the reader's shell runs it, where 4711 is $reader. What it prints is $printed.
+printed=$tap_dir/printed
+run_command() {
+    echo "\$ $1"
+    sh -c "$(printf '%s\n' "$1" | sed "s/4711/$reader/g")" >"$printed" 2>&1 </dev/null
+}
+
+# shows FILE: what was printed has the lines of the file, in their order. Dots stand for what is left out, and blanks for as many.
+shows() {
+    awk '
+        function squeezed(line) { gsub(/[ \t]+/, " ", line); sub(/^ /, "", line); sub(/ $/, "", line); return line }
+        FILENAME == ARGV[1] { if (squeezed($0) !~ /^(…|\.\.\.)?$/) wanted[++count] = squeezed($0); next }
+        BEGIN { next_one = 1 }
+        next_one <= count && index(squeezed($0), wanted[next_one]) { next_one++ }
+        END { if (next_one <= count) { print "it does not print: " wanted[next_one]; exit 1 } }' "$1" "$printed" || {
+        cat "$printed"
+        return 1
+    }
+}
+
+# judge: the command that was run last did what the block says. It succeeds, unless what it prints is below it; then it prints that, but for
+# figures that are never the same.
+judge() {
+    [ -n "$status" ] || return 0
+    case $command in
+    "weir leases"*) ;;
+    *)
+        if [ -s "$shown" ]; then
+            shows "$shown"
+            return
+        fi ;;
+    esac
+    [ "$status" = 0 ] || {
+        echo "status $status"
+        cat "$printed"
+        return 1
+    }
+}
+
+# run_lines FILE PREFIX: the lines that begin with the prefix are commands, and what they print is below them.
+shown=$tap_dir/shown
+run_lines() {
+    status=''
+    while IFS= read -r line <&8; do
+        case $line in
+        "$2"*)
+            judge || return
+            command=$(bare "${line#"$2"}") status=''
+            : >"$shown"
+            not_run "$command" || { run_command "$command" && status=0 || status=$?; } ;;
+        *) printf '%s\n' "$line" >>"$shown" ;;
+        esac
+    done 8<"$1"
+    judge
+}
+
+run_sh() {
+    run_lines "$1" ''
+}
+run_console() {
+    run_lines "$1" '$ '
+}
+run_line() {
+    while IFS= read -r line; do
+        not_run "$line" || { echo "neither a command (\$ …) nor in the list of $0: $line" && return 1; }
+    done <"$1"
+}
+run_yaml() {
+    cp "$1" policy.yaml && weir check policy.yaml
+}
+# Keys of a pool, each line by itself.
+run_pool() {
+    while IFS= read -r line; do
+        printf 'weir: 1\npools: { main: { %s } }\n' "$line" >pool.yaml && weir check pool.yaml || return
+    done <"$1"
+}
+# A whole program is linked and run; of a part it is seen that it compiles, with the names that the documents use.
+run_c() {
+    if grep -q '^int main' "$1"; then
+        cp "$1" program.c
+        # shellcheck disable=SC2046 # several words
+        cc -std=c11 -Wall -Wextra -Werror program.c -o program $(pkg-config) && WEIR_POLICY=policy.yaml ./program
+    else
+        {
+            echo '#include <weir.h>'
+            echo 'void part(weir *w, weir_pool *pool, weir_export *e, weir_export *shared, weir_ring *ring, weir_import *i, weir_import *import,'
+            echo '    weir_reader *reader, weir_lease *lease, weir_cuda_stream stream, void *ptr, void *frame, size_t size, size_t frame_size,'
+            echo '    size_t slot_size, int shape, weir_error error);'
+            echo 'void part(weir *w, weir_pool *pool, weir_export *e, weir_export *shared, weir_ring *ring, weir_import *i, weir_import *import,'
+            echo '    weir_reader *reader, weir_lease *lease, weir_cuda_stream stream, void *ptr, void *frame, size_t size, size_t frame_size,'
+            echo '    size_t slot_size, int shape, weir_error error)'
+            echo '{'
+            cat "$1"
+            echo '}'
+        } >part.c
+        cc -std=c11 -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter -Wno-unused-result -fsyntax-only -I"$top_srcdir/lib" part.c
+    fi
+}
+run_python() {
+    printf 'import torch\nstep, batch = sum, [1, 2]\n' | cat - "$1" >block.py
+    if not_run "$(head -n 1 "$1")"; then
+        python3 -c 'compile(open("block.py").read(), "block.py", "exec")'
+    else
+        python3 block.py
+    fi
+}
+run_text() {
+    ! grep -n '^\$ ' "$1"
+}
+run_none() {
+    echo "a block without a language:"
+    cat "$1"
+    return 1
+}
+
+# What is wrong is found.
+mkdir "$tap_dir/blocks"
+cat >"$tap_dir/sample.md" <<'MD'
+```
+nothing
+```
+   ```console
+   $ echo 'one   two'
+   one two
+   $ false
+   ```
+```console
+$ echo one
+two
+```
+```yaml
+weir: 2
+```
+MD
+cat >"$tap_dir/sample.7" <<'ROFF'
+.Dl a line
+.Dl $ true \-\-
+.Dl $ printf '1\en2' | grep 2
+.\" c
+.Bd -literal
+weir_close(v);
+.Ed
+ROFF
+blocks "$tap_dir/sample.md" "$tap_dir/blocks"
+found() {
+    ! "$@"
+}
+cd "$tap_dir" || exit 1
+check "block_without_a_language_is_found" found run_none blocks/001.none
+check "command_that_fails_is_found" found run_console blocks/002.console
+check "other_output_is_found" found run_console blocks/003.console
+check "bad_policy_is_found" found run_yaml blocks/004.yaml
+blocks "$tap_dir/sample.7" "$tap_dir/blocks"
+check "line_that_is_not_in_the_list_is_found" found run_line blocks/001.line
+check "commands_of_a_manual_page_are_run" run_console blocks/002.console
+check "program_that_does_not_compile_is_found" found run_c blocks/003.c
+rm -rf "$tap_dir/blocks"
+
+cd "$top_srcdir" || exit 1
+for document in README.md CONTRIBUTING.md doc/*.md man/*.[1-9] man/*.in; do
+    name=$(basename "$document" .in)
+    mkdir "$tap_dir/blocks" && blocks "$document" "$tap_dir/blocks" && folder_of "$tap_dir/$name" && cd "$tap_dir/$name" || exit 1
+    for block in "$tap_dir/blocks"/*; do
+        [ -e "$block" ] || continue
+        language=${block##*.} reader=''
+        fact=${name}_block_$(basename "$block" ".$language" | sed 's/^0*//')_is_good_$language
+        if [ -n "$no_python" ] && { [ "$language" = python ] || grep -q python "$block"; }; then
+            skip "$fact" "$no_python"
+            while IFS= read -r line; do
+                not_run "$(bare "${line#'$ '}")"
+            done <"$block"
+            continue
+        fi
+        if grep -q 4711 "$block"; then
+            check "${fact}_has_a_process" processes_begin
+        fi
+        check "$fact" "run_$language" "$block"
+        [ -z "$reader" ] || processes_end
+    done
+    cd "$top_srcdir" && rm -rf "$tap_dir/blocks"
+done
+for list in listed seen; do
+    sort -u "$tap_dir/$list" -o "$tap_dir/$list"
+done
+check "what_is_not_run_is_in_a_document" diff "$tap_dir/listed" "$tap_dir/seen"
+done_testing

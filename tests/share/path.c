@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* Where sockets lie. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/share/socket_scene.h"
+
+/* Paths -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(absolute_path_is_taken_as_it_is)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    for (int listen = 0; listen < 2; listen++) {
+        ck_assert_msg(share_path(path, listen, false, &error, found) == WEIR_OK, "%s", error.text);
+        ck_assert_str_eq(found, path);
+    }
+}
+END_TEST
+
+START_TEST(name_lies_in_the_runtime_directory_which_is_made_for_the_user_alone)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE], expected[128];
+    struct stat info;
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    umask(0);
+    ck_assert_msg(share_path("frames", true, false, &error, found) == WEIR_OK, "%s", error.text);
+    snprintf(expected, sizeof expected, "%s/weir/share/frames", directory);
+    ck_assert_str_eq(found, expected);
+    snprintf(expected, sizeof expected, "%s/weir/share", directory);
+    ck_assert_int_eq(stat(expected, &info), 0);
+    ck_assert_uint_eq(info.st_mode & 07777, 0700);
+}
+END_TEST
+
+START_TEST(runtime_directory_that_exists_already_is_used)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(share_path("frames", true, false, &error, found) == WEIR_OK, "%s", error.text);
+}
+END_TEST
+
+START_TEST(connecting_makes_no_directory)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE], made[128];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    snprintf(made, sizeof made, "%s/weir", directory);
+    ck_assert_int_ne(access(made, F_OK), 0);
+}
+END_TEST
+
+START_TEST(who_connects_finds_the_users_own_socket_first_and_the_systems_else)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char made[SHARE_PATH_SIZE], found[SHARE_PATH_SIZE];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    ck_assert_int_eq(share_path("frames", true, false, &error, made), WEIR_OK);
+    struct share_listener listener = listen_at(made);
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    ck_assert_str_eq(found, made);
+    unsetenv("XDG_RUNTIME_DIR");
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+    share_listener_close(&listener);
+}
+END_TEST
+
+/* Puts an empty file system of this process's own over /run. false: that is for root alone. */
+static bool hide_run(void)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/run", "tmpfs", 0, "mode=0755") == 0;
+}
+
+START_TEST(users_own_path_is_named_where_no_socket_is_there)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char made[SHARE_PATH_SIZE], found[SHARE_PATH_SIZE];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    ck_assert_int_eq(share_path("frames", true, false, &error, made), WEIR_OK);
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    ck_assert_str_eq(found, made);
+}
+END_TEST
+
+START_TEST(relative_runtime_directory_is_ignored)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    setenv("XDG_RUNTIME_DIR", "run", 1);
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+}
+END_TEST
+
+START_TEST(name_without_any_directory_is_refused_with_the_remedy)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE] = "untouched";
+    if (!hide_run())
+        return;
+    expect(share_path("frames", true, false, &error, found), WEIR_INVALID, &error, "XDG_RUNTIME_DIR", SHARE_SYSTEM_DIRECTORY);
+    ck_assert_str_eq(found, "untouched");
+}
+END_TEST
+
+START_TEST(others_are_let_in_through_the_systems_directory)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    if (!hide_run())
+        return;
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    expect(share_path("frames", true, true, &error, found), WEIR_INVALID, &error, SHARE_SYSTEM_DIRECTORY, "0711");
+    ck_assert_int_eq(system("mkdir -p -m 0711 " SHARE_SYSTEM_DIRECTORY), 0);
+    error = (weir_error)WEIR_ERROR_INIT;
+    ck_assert_msg(share_path("frames", true, true, &error, found) == WEIR_OK, "%s", error.text);
+    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+}
+END_TEST
+
+START_TEST(what_is_no_name_is_refused)
+{
+    static const char *const names[] = { "", ".", "..", "../frames", "a/b", "frames/" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        weir_error error = WEIR_ERROR_INIT;
+        char found[SHARE_PATH_SIZE];
+        expect(share_path(names[i], false, false, &error, found), WEIR_INVALID, &error, names[i], "absolute path");
+    }
+}
+END_TEST
+
+START_TEST(path_that_is_too_long_is_refused)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE], long_path[200] = "/";
+    struct share_listener listener;
+    int fd;
+    memset(long_path + 1, 'x', SHARE_PATH_SIZE);
+    expect(share_path(long_path, true, false, &error, found), WEIR_INVALID, &error, "xxx", "shorter");
+    ck_assert_int_eq(share_listen(long_path, 0600, NULL, &listener), WEIR_INVALID);
+    ck_assert_int_eq(connect_within(long_path, 0, NULL, &fd), WEIR_INVALID);
+    error = (weir_error)WEIR_ERROR_INIT;
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    expect(share_path(long_path + 2, true, false, &error, found), WEIR_INVALID, &error, "xxx", "shorter");
+    error = (weir_error)WEIR_ERROR_INIT;
+    expect(share_path(long_path + 2, false, false, &error, found), WEIR_INVALID, &error, "xxx", "shorter");
+}
+END_TEST
+
+START_TEST(longest_path_that_fits_is_listened_to)
+{
+    char longest[SHARE_PATH_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    snprintf(longest, sizeof longest, "%s/", directory);
+    memset(longest + strlen(longest), 'x', sizeof longest - strlen(longest) - 1);
+    longest[sizeof longest - 1] = '\0';
+    char found[SHARE_PATH_SIZE];
+    ck_assert_msg(share_path(longest, true, false, &error, found) == WEIR_OK, "%s", error.text);
+    struct share_listener listener = listen_at(longest);
+    close(connect_to(longest));
+    share_listener_close(&listener);
+}
+END_TEST
+
+START_TEST(missing_directory_is_refused)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE], missing[128];
+    snprintf(missing, sizeof missing, "%s/missing/frames", directory);
+    expect(share_path(missing, true, false, &error, found), WEIR_INVALID, &error, "missing", "make it");
+}
+END_TEST
+
+START_TEST(directory_that_others_may_write_to_is_refused)
+{
+    static const mode_t modes[] = { 0777, 0770, 0722 };
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        weir_error error = WEIR_ERROR_INIT;
+        char found[SHARE_PATH_SIZE];
+        ck_assert_int_eq(chmod(directory, modes[i]), 0);
+        expect(share_path(path, true, false, &error, found), WEIR_REFUSED, &error, directory, "chmod");
+    }
+}
+END_TEST
+
+START_TEST(sticky_directory_is_safe_enough)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    ck_assert_int_eq(chmod(directory, 01777), 0);
+    ck_assert_msg(share_path(path, true, false, &error, found) == WEIR_OK, "%s", error.text);
+}
+END_TEST
+
+START_TEST(directory_of_another_user_is_refused)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    if (chown(directory, OTHER_USER, (gid_t)-1) != 0)
+        return;
+    expect(share_path(path, true, false, &error, found), WEIR_REFUSED, &error, directory, "54321");
+    ck_assert_int_eq(chown(directory, geteuid(), (gid_t)-1), 0);
+}
+END_TEST
+
+/* What somebody may have put in the place of `weir` or `weir/share`. */
+static const struct {
+    const char *command, *problem;
+} traps[] = {
+    { "chown 54321 weir", "54321" },
+    { "chown 54321 weir/share", "54321" },
+    { "chmod 0777 weir", "chmod 0700" },
+    { "chmod 0770 weir/share", "chmod 0700" },
+    { "mv weir elsewhere && ln -s elsewhere weir", "not a directory" },
+    { "mv weir/share weir/elsewhere && ln -s elsewhere weir/share", "not a directory" },
+};
+
+START_TEST(directories_that_are_not_the_users_alone_are_refused_on_both_sides)
+{
+    char found[SHARE_PATH_SIZE], command[PATH_MAX];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    ck_assert_int_eq(share_path("frames", true, false, NULL, found), WEIR_OK);
+    struct share_listener listener = listen_at(found);
+    snprintf(command, sizeof command, "cd %s && %s", directory, traps[_i].command);
+    if (strstr(command, "chown") && geteuid() != 0) {
+        share_listener_close(&listener);
+        return;
+    }
+    ck_assert_int_eq(system(command), 0);
+    for (int listen = 0; listen < 2; listen++) {
+        weir_error error = WEIR_ERROR_INIT;
+        expect(share_path("frames", listen, false, &error, found), WEIR_REFUSED, &error, directory, traps[_i].problem);
+    }
+    share_listener_close(&listener);
+}
+END_TEST
+
+/* By its specification it belongs to the user. */
+START_TEST(runtime_directory_of_another_user_is_ignored)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    char found[SHARE_PATH_SIZE];
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    if (!hide_run() || chown(directory, OTHER_USER, (gid_t)-1) != 0)
+        return;
+    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+    ck_assert_int_eq(share_path("frames", true, false, &error, found), WEIR_INVALID);
+    ck_assert_int_eq(chown(directory, geteuid(), (gid_t)-1), 0);
+}
+END_TEST
+
+/* As `weir ps` finds processes. */
+START_TEST(root_finds_exports_of_all_users_and_a_user_his_own)
+{
+    static const char *const homes[] = { "/run/user/54321", "/run/user/0" };
+    char made[2][SHARE_PATH_SIZE], (*paths)[SHARE_PATH_SIZE], command[PATH_MAX];
+    struct share_listener listeners[2];
+    size_t count;
+    if (!hide_run())
+        return;
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "mkdir -p -m 0700 %s && cd %s && mkdir -m 0700 weir weir/share", homes[i], homes[i]);
+        ck_assert_int_eq(system(command), 0);
+        snprintf(made[i], sizeof made[i], "%s/weir/share/frames", homes[i]);
+        listeners[i] = listen_at(made[i]);
+    }
+    ck_assert_int_eq(system("chown -R 54321 /run/user/54321"), 0);
+    share_export_sockets(&paths, &count);
+    ck_assert_uint_eq(count, 2);
+    ck_assert_str_eq(paths[0], made[1]);
+    ck_assert_str_eq(paths[1], made[0]);
+    free(paths);
+    setenv("XDG_RUNTIME_DIR", homes[1], 1); /* by two names it is listed once */
+    share_export_sockets(&paths, &count);
+    ck_assert_uint_eq(count, 2);
+    free(paths);
+    unsetenv("XDG_RUNTIME_DIR");
+    ck_assert_int_eq(seteuid(OTHER_USER), 0);
+    share_export_sockets(&paths, &count);
+    ck_assert_uint_eq(count, 1);
+    ck_assert_str_eq(paths[0], made[0]);
+    free(paths);
+    ck_assert_int_eq(seteuid(0), 0);
+    for (int i = 0; i < 2; i++)
+        share_listener_close(&listeners[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("path");
+    TCase *paths = scene_case(suite, "paths");
+    tcase_add_test(paths, absolute_path_is_taken_as_it_is);
+    tcase_add_test(paths, name_lies_in_the_runtime_directory_which_is_made_for_the_user_alone);
+    tcase_add_test(paths, runtime_directory_that_exists_already_is_used);
+    tcase_add_test(paths, connecting_makes_no_directory);
+    tcase_add_test(paths, who_connects_finds_the_users_own_socket_first_and_the_systems_else);
+    tcase_add_test(paths, users_own_path_is_named_where_no_socket_is_there);
+    tcase_add_test(paths, relative_runtime_directory_is_ignored);
+    tcase_add_test(paths, name_without_any_directory_is_refused_with_the_remedy);
+    tcase_add_test(paths, others_are_let_in_through_the_systems_directory);
+    tcase_add_test(paths, what_is_no_name_is_refused);
+    tcase_add_test(paths, path_that_is_too_long_is_refused);
+    tcase_add_test(paths, longest_path_that_fits_is_listened_to);
+    tcase_add_test(paths, missing_directory_is_refused);
+    tcase_add_test(paths, directory_that_others_may_write_to_is_refused);
+    tcase_add_test(paths, sticky_directory_is_safe_enough);
+    tcase_add_test(paths, directory_of_another_user_is_refused);
+    tcase_add_loop_test(paths, directories_that_are_not_the_users_alone_are_refused_on_both_sides, 0, sizeof traps / sizeof traps[0]);
+    tcase_add_test(paths, runtime_directory_of_another_user_is_ignored);
+    tcase_add_test(paths, root_finds_exports_of_all_users_and_a_user_his_own);
+    return suite_run(suite);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* ring_ends.c - how many frames a reader of a ring leases, and what becomes of rings and readers that are closed. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/share/ring_scene.h"
+
+/* Leases ------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(reader_leases_at_most_one_less_than_there_are_slots)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "drop_oldest");
+    struct player *reader = enter_reader("reader", 0);
+    for (unsigned number = 1; number <= 6; number++)
+        push(exporter, number);
+    stage_say(reader, "next q a 20000 s");
+    stage_say(reader, "next q b 20000 s");
+    stage_say(reader, "next q c 20000 s");
+    stage_refuses(reader, "WEIR_BUSY", "next q d 20000 s");
+    ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=3 "));
+    push(exporter, 7);
+    stage_say(reader, "check a 1 s");
+    stage_say(reader, "release a s");
+    ck_assert_uint_eq(stage_number(stage_say(reader, "next q d 20000 s"), "sequence"), 7);
+}
+END_TEST
+
+/* What the work behind a release still reads is not written again, but the next frame does not wait for that work. */
+START_TEST(next_frame_is_leased_while_the_work_behind_a_released_one_still_runs)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    push(exporter, 2);
+    stage_say(reader, "next q a 20000 s");
+    stage_refuses(reader, "WEIR_BUSY", "next q b 20000 s");
+    stage_say(reader, "delay %u s", stage_long());
+    stage_say(reader, "mark read s");
+    stage_say(reader, "release a s");
+    stage_say(reader, "next q b 20000 s");
+    ck_assert_uint_eq(stage_number(stage_say(reader, "reached read"), "reached"), 0);
+    stage_until(exporter, " leases=2 ", "info");
+    stage_say(reader, "check b 2 s");
+    stage_say(reader, "release b s");
+    stage_until(exporter, " leases=0 ", "info");
+}
+END_TEST
+
+/* What a reader has beyond what it asked for, for frames that were released, is another's who asks for it. */
+START_TEST(leases_that_readers_did_not_ask_for_are_left_to_others)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
+    stage_say(exporter, "ring r 512 512 block s");
+    for (unsigned number = 0; number < 5; number++)
+        stage_say(reader, "reader i q%u r 200", number);
+    stage_say(exporter, "malloc a 512 s");
+    stage_say(exporter, "publish a a s");
+    stage_say(exporter, "forget a");
+    stage_say(reader, "acquire i a l 0 s");
+    stage_say(reader, "release l s");
+    stage_say(exporter, "write r 1 200 512 s");
+    stage_until(exporter, " leases=1000 ", "info");
+}
+END_TEST
+
+START_TEST(no_frame_in_the_time_given_is_a_time_out)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_refuses(reader, "WEIR_TIMEOUT", "next q l 0 s");
+    stage_refuses(reader, "WEIR_TIMEOUT", "next q l 20 s");
+    push(exporter, 1);
+    read_next(reader, 1);
+}
+END_TEST
+
+/* Ends --------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(ring_that_is_closed_delivers_what_is_queued_and_then_is_gone)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 1);
+    for (unsigned number = 1; number <= 3; number++)
+        push(exporter, number);
+    stage_say(exporter, "ring_close r");
+    for (unsigned number = 1; number <= 3; number++)
+        read_next(reader, number);
+    stage_refuses(reader, "WEIR_GONE", "next q l 20000 s");
+    stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
+    stage_refuses(reader, "WEIR_NOT_FOUND", "reader i p r 1");
+}
+END_TEST
+
+START_TEST(ring_that_is_closed_leaves_leases_alone)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    push(exporter, 1);
+    stage_say(reader, "next q l 20000 s");
+    stage_say(exporter, "ring_close r");
+    open_ring(exporter, 2, "block");
+    push(exporter, 2);
+    stage_say(exporter, "synchronize s");
+    stage_until(reader, "fail WEIR_GONE", "next q m 20000 s");
+    stage_say(reader, "check l 1 s");
+    stage_say(reader, "release l s");
+    stage_until(exporter, " blocks=2 leases=0 mappings=0", "info");
+}
+END_TEST
+
+START_TEST(reader_that_waits_hears_that_the_ring_is_closed)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 2, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_tell(reader, "next q l 60000 s");
+    stage_say(exporter, "ring_close r");
+    stage_hears(reader, "WEIR_GONE");
+}
+END_TEST
+
+START_TEST(reader_that_is_closed_gives_back_what_was_queued_for_it)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "fail");
+    struct player *reader = enter_reader("reader", 2);
+    for (unsigned number = 1; number <= 4; number++)
+        push(exporter, number);
+    stage_say(reader, "next q l 20000 s");
+    stage_say(reader, "reader_close q");
+    ck_assert_uint_eq(stage_number(stage_say(exporter, "readers r"), "readers"), 0);
+    stage_until(exporter, " leases=1 ", "info");
+    for (unsigned number = 5; number <= 9; number++)
+        push(exporter, number);
+    stage_say(exporter, "synchronize s");
+    stage_say(reader, "check l 1 s");
+    stage_say(reader, "release l s");
+    stage_until(exporter, " leases=0 ", "info");
+}
+END_TEST
+
+START_TEST(process_reads_a_ring_twice_at_a_time)
+{
+    struct player *exporter = stage_exporter("exporter", NULL);
+    open_ring(exporter, 4, "block");
+    struct player *reader = enter_reader("reader", 1);
+    stage_say(reader, "reader i p r 1");
+    for (unsigned number = 1; number <= 3; number++) {
+        push(exporter, number);
+        read_next(reader, number);
+        ck_assert_uint_eq(stage_number(stage_say(reader, "next p m 20000 s"), "sequence"), number);
+        stage_say(reader, "release m s");
+    }
+}
+END_TEST
+
+/* Refusals ----------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(ring_refuses_what_it_cannot_do)
+{
+    struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
+    stage_refuses(exporter, "WEIR_INVALID", "ring r %d 1 block s", SLOT);
+    stage_refuses(exporter, "WEIR_INVALID", "ring r %d 1025 block s", SLOT);
+    stage_refuses(exporter, "WEIR_INVALID", "ring r 0 2 block s");
+    stage_refuses(exporter, "WEIR_INVALID", "ring no/name %d 2 block s", SLOT);
+    stage_refuses(exporter, "WEIR_OUT_OF_MEMORY", "ring r %d 1024 block s", 64 * SLOT);
+    open_ring(exporter, 2, "block");
+    stage_refuses(exporter, "WEIR_BUSY", "ring r %d 2 block s", SLOT);
+    stage_say(exporter, "malloc a %d s", SLOT);
+    stage_refuses(exporter, "WEIR_BUSY", "publish r a s");
+    stage_refuses(exporter, "WEIR_INVALID", "push r a s");
+    stage_say(exporter, "take r slot %d 0 s", SLOT + 1);
+    stage_refuses(exporter, "WEIR_INVALID", "push r slot s");
+    stage_say(exporter, "drop r slot s");
+    stage_refuses(importer, "WEIR_NOT_FOUND", "reader i q other 1");
+    stage_refuses(importer, "WEIR_NOT_FOUND", "acquire i r l 0 s");
+    stage_refuses(importer, "WEIR_INVALID", "reader i q r 1024");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ring_ends");
+    TCase *leases = stage_case(suite, "leases");
+    tcase_add_test(leases, reader_leases_at_most_one_less_than_there_are_slots);
+    tcase_add_test(leases, next_frame_is_leased_while_the_work_behind_a_released_one_still_runs);
+    tcase_add_test(leases, leases_that_readers_did_not_ask_for_are_left_to_others);
+    tcase_add_test(leases, no_frame_in_the_time_given_is_a_time_out);
+    TCase *ends = stage_case(suite, "ends");
+    tcase_add_test(ends, ring_that_is_closed_delivers_what_is_queued_and_then_is_gone);
+    tcase_add_test(ends, ring_that_is_closed_leaves_leases_alone);
+    tcase_add_test(ends, reader_that_waits_hears_that_the_ring_is_closed);
+    tcase_add_test(ends, reader_that_is_closed_gives_back_what_was_queued_for_it);
+    tcase_add_test(ends, process_reads_a_ring_twice_at_a_time);
+    TCase *refusals = stage_case(suite, "refusals");
+    tcase_add_test(refusals, ring_refuses_what_it_cannot_do);
+    return suite_run(suite);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/common/change.h"
+#include "tools/common/json.h"
+#include "tools/common/processes.h"
+
+#include <stdio.h>
+
+const struct command_option change_options[] = {
+    [CHANGE_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [CHANGE_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
+    {0},
+};
+
+static void complain_of_several(const char *subcommand, const char *operand, const struct processes *processes)
+{
+    complain("%s: process %s has several weirs: name one of", subcommand, operand);
+    for (size_t i = 0; i < processes->count; i++) {
+        const struct process *process = &processes->items[i];
+        /* In different PID namespaces even these may be the same. */
+        fprintf(stderr, "  %d.%u, or %s: %s\n", process->pid, process->number, process->socket,
+                process->status == WEIR_OK ? process->policy : "it does not answer");
+    }
+}
+
+int change_process(const char *subcommand, const struct command_call *call, const struct wire_message *question, const char *done)
+{
+    unsigned timeout_ms = processes_timeout(&call->options[CHANGE_TIMEOUT]);
+    bool is_json = call->options[CHANGE_JSON].given;
+    struct processes processes;
+    int status = processes_find(subcommand, 1, call->operands, timeout_ms, &processes);
+    if (processes.count > 1) {
+        complain_of_several(subcommand, call->operands[0], &processes);
+        status = EXIT_TROUBLE;
+    } else if (processes.count == 1) {
+        processes_send(&processes, question, timeout_ms);
+        processes_complain(subcommand, &processes);
+        status = process_exit(&processes.items[0]);
+    }
+    const struct process *one = processes.count == 1 ? &processes.items[0] : NULL;
+    if (is_json)
+        processes_json(one ? &processes : &(struct processes){0}, NULL, status);
+    else if (one && status == EXIT_GOOD)
+        printf("process %s (%s): %s\n", process_name(one, &(struct text){{0}}), one->program[0] ? one->program : "-", done);
+    processes_free(&processes);
+    return status;
+}

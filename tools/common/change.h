@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* change.h - how `weir set` and `weir reload` change one live process. */
+#ifndef WEIR_CHANGE_H
+#define WEIR_CHANGE_H
+
+#include "share/wire/wire.h"
+#include "tools/common/command.h"
+
+/* The options of both, in this order. */
+enum { CHANGE_JSON, CHANGE_TIMEOUT };
+extern const struct command_option change_options[];
+
+/* Finds the one weir that the first operand means, sends it the question and prints what became of it; `done` says what was done. Returns
+   the exit status: EXIT_FAILED too if the process denies it. */
+int change_process(const char *subcommand, const struct command_call *call, const struct wire_message *question, const char *done);
+
+#endif

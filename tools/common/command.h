@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * command.h - what a subcommand of `weir` is: one descriptor, from which the command line is parsed and its help is written.
+ *
+ * The whole command is one process with one main thread; only `weir try` starts others, and they never come here.
+ */
+#ifndef WEIR_COMMAND_H
+#define WEIR_COMMAND_H
+
+#include "tools/common/complain.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit statuses of every subcommand; worse ones are greater. */
+enum {
+    EXIT_GOOD = 0,
+    EXIT_FAILED = 1,  /* the answer is no: a bad policy, no GPU, a step that failed */
+    EXIT_TROUBLE = 2, /* no answer: wrong usage, a file that cannot be read, output that cannot be written */
+};
+
+enum option_kind {
+    OPTION_FLAG,
+    OPTION_TEXT,
+    OPTION_COUNT,   /* a whole number */
+    OPTION_SECONDS, /* a decimal number */
+};
+
+struct command_option {
+    const char *name; /* without the dashes; NULL ends a list */
+    char letter;      /* the short form, or 0 */
+    enum option_kind kind;
+    const char *placeholder; /* "SECONDS"; NULL for a flag */
+    const char *choices;     /* of a text: "cuda|sim"; NULL: anything */
+    double low, high;        /* of a number, both inclusive */
+    const char *help;
+};
+
+/* What the command line said of one option. */
+struct option_value {
+    bool given;
+    const char *text; /* borrowed from argv */
+    uint64_t count;
+    double seconds;
+};
+
+#define COMMAND_OPTIONS_MAX 8
+
+/* One call of a subcommand. */
+struct command_call {
+    struct option_value options[COMMAND_OPTIONS_MAX]; /* in the order of the descriptor */
+    int count;                                        /* of operands */
+    char **operands;
+};
+
+struct command {
+    const char *name;
+    const char *summary;  /* one line */
+    const char *operands; /* "FILE..." as the usage line shows it, or "" */
+    int operands_min, operands_max;
+    bool operands_end_options; /* what stands behind the first operand belongs to it, dashes or not */
+    const char *details; /* whole sentences, in paragraphs (paragraph.h) */
+    const char *example; /* one or more lines to copy */
+    const struct command_option *options;
+    int (*run)(const struct command_call *call); /* returns an exit status */
+};
+
+extern const struct command command_check, command_show, command_devices, command_try, command_leases, command_evict, command_help;
+extern const struct command command_run_program, command_ps, command_top, command_trim, command_set, command_reload, command_metrics;
+
+/* All subcommands in the order of the help, ended by NULL. */
+extern const struct command *const commands[];
+
+/* The subcommand of that name; NULL, after saying so on stderr with the nearest name, if there is none. */
+const struct command *command_find(const char *name);
+
+/* Parses argv (argv[0]: the name of the subcommand) and runs it. Returns the exit status. */
+int command_run(const struct command *command, int argc, char **argv);
+
+/* Prints the help of one subcommand, or of the whole command, on stdout. */
+void command_help_one(const struct command *command);
+void command_help_all(void);
+
+#endif

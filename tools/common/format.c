@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/common/format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One decimal below 100, and none where it would be a zero. */
+static void print_scaled(struct text *text, double value, const char *unit)
+{
+    unsigned tenths = (unsigned)(value * 10 + 0.5);
+    if (tenths >= 1000 || tenths % 10 == 0)
+        snprintf(text->chars, sizeof(text->chars), "%u %s", (tenths + (tenths >= 1000 ? 5 : 0)) / 10, unit);
+    else
+        snprintf(text->chars, sizeof(text->chars), "%u.%u %s", tenths / 10, tenths % 10, unit);
+}
+
+const char *format_size(struct text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    /* 1023.6 MiB would be printed as 1024 MiB. */
+    while (value >= 1023.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        value /= 1024;
+        unit++;
+    }
+    print_scaled(text, value, units[unit]);
+    return text->chars;
+}
+
+const char *format_time(struct text *text, uint64_t nanoseconds)
+{
+    static const char *const units[] = {"ns", "µs", "ms", "s"};
+    size_t unit = 0;
+    double value = (double)nanoseconds;
+    while (value >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        value /= 1000;
+        unit++;
+    }
+    print_scaled(text, value, units[unit]);
+    return text->chars;
+}
+
+const char *format_count(struct text *text, uint64_t count)
+{
+    char digits[24];
+    size_t len = (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, count);
+    char *to = text->chars;
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return text->chars;
+}

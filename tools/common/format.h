@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* format.h - figures as people read them. Pure; each function writes into the caller's buffer and returns it. */
+#ifndef WEIR_FORMAT_H
+#define WEIR_FORMAT_H
+
+#include "lib/base/format.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Room for any figure below. The macros at the end make one on the spot; it lives until the end of the enclosing block. */
+struct text {
+    char chars[32];
+};
+
+/* 0 B, 512 B, 64 KiB, 6.8 GiB: at most four digits before the unit. */
+const char *format_size(struct text *text, uint64_t bytes);
+/* 480 ns, 1.5 µs, 52 ms, 1.2 s. */
+const char *format_time(struct text *text, uint64_t nanoseconds);
+/* 1,234,567. */
+const char *format_count(struct text *text, uint64_t count);
+
+#define SIZE_TEXT(bytes) format_size(&(struct text){{0}}, (bytes))
+#define TIME_TEXT(nanoseconds) format_time(&(struct text){{0}}, (nanoseconds))
+#define COUNT_TEXT(count) format_count(&(struct text){{0}}, (count))
+
+#endif

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "tools/common/processes.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/service.h"
+#include "lib/gpu/clock.h"
+#include "share/wire/directory.h"
+#include "share/wire/query.h"
+
+#define TIMEOUT_DEFAULT_MS 1000
+#define TRUST_MAX 4096 /* devices or pools: more than this no process has */
+
+/* Sockets ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* A whole number of decimal digits; *end is behind it. false: there is none. */
+static bool read_number(const char *text, unsigned long max, unsigned long *number, const char **end)
+{
+    char *behind;
+    errno = 0;
+    *number = strtoul(text, &behind, 10);
+    *end = behind;
+    return text[0] >= '0' && text[0] <= '9' && !errno && *number <= max;
+}
+
+/* "4711", "4711.1"; without the second part *number stays as it is. */
+static bool read_name(const char *text, int *pid, unsigned *number)
+{
+    unsigned long value;
+    const char *at;
+    if (!read_number(text, INT_MAX, &value, &at) || value == 0)
+        return false;
+    *pid = (int)value;
+    if (*at == '\0')
+        return true;
+    if (*at != '.' || !read_number(at + 1, UINT_MAX - 1, &value, &at) || *at)
+        return false;
+    *number = (unsigned)value;
+    return true;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+void processes_list(struct processes *processes)
+{
+    char(*paths)[SHARE_PATH_SIZE];
+    size_t count;
+    share_control_sockets(true, &paths, &count);
+    *processes = (struct processes){.items = must(calloc(count + 1, sizeof(struct process)))};
+    for (size_t i = 0; i < count; i++) {
+        struct process *process = &processes->items[processes->count];
+        /* Whatever has another name is none of ours, or what the process calls itself is not known yet. */
+        if (!read_name(name_of(paths[i]), &process->pid, &process->number))
+            continue;
+        memcpy(process->socket, paths[i], sizeof process->socket);
+        processes->count++;
+    }
+    free(paths);
+}
+
+static void forget_answers(struct process *process)
+{
+    free(process->devices);
+    free(process->pools);
+    process->devices = NULL;
+    process->pools = NULL;
+    process->device_count = process->pool_count = 0;
+}
+
+void processes_free(struct processes *processes)
+{
+    for (size_t i = 0; i < processes->count; i++)
+        forget_answers(&processes->items[i]);
+    free(processes->items);
+    *processes = (struct processes){0};
+}
+
+/* Questions ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* What one process was asked, and how much of its answer is there. */
+struct conversation {
+    struct process *process;
+    bool has_begun;
+    uint32_t devices, pools; /* as many as are to follow */
+};
+
+static bool take_process(struct conversation *with, const struct wire_message *answer)
+{
+    struct process *process = with->process;
+    if (with->has_begun || answer->u.process.devices > TRUST_MAX || answer->u.process.pools > TRUST_MAX)
+        return false;
+    with->has_begun = true;
+    with->devices = answer->u.process.devices;
+    with->pools = answer->u.process.pools;
+    process->pid = answer->u.process.pid;
+    process->age_ms = answer->u.process.age_ms;
+    memcpy(process->program, answer->u.process.program, sizeof process->program);
+    memcpy(process->version, answer->u.process.version, sizeof process->version);
+    memcpy(process->policy, answer->u.process.policy, sizeof process->policy);
+    process->devices = must(calloc(with->devices + 1, sizeof process->devices[0]));
+    process->pools = must(calloc(with->pools + 1, sizeof process->pools[0]));
+    return true;
+}
+
+/* One message of the answer to STATS. */
+static bool take_figures(struct share_query *query, const struct wire_message *answer)
+{
+    struct conversation *with = query->data;
+    struct process *process = with->process;
+    switch (answer->type) {
+    case WIRE_PROCESS:
+        return take_process(with, answer);
+    case WIRE_DEVICE:
+        if (process->device_count == with->devices)
+            return false;
+        process->devices[process->device_count++] = answer->u.device;
+        return true;
+    case WIRE_POOL:
+        if (process->pool_count == with->pools)
+            return false;
+        process->pools[process->pool_count++] = answer->u.pool;
+        return true;
+    default:
+        return answer->type == WIRE_READY && with->has_begun && process->device_count == with->devices &&
+               process->pool_count == with->pools;
+    }
+}
+
+/* The answer to TRIM, or to what has no figures. */
+static bool take_outcome(struct share_query *query, const struct wire_message *answer)
+{
+    const struct conversation *with = query->data;
+    if (answer->type != WIRE_GAVE)
+        return answer->type == WIRE_READY;
+    with->process->gave_bytes = answer->u.gave.bytes;
+    with->process->gave_us = answer->u.gave.took_us;
+    return true;
+}
+
+static void end_query(const struct share_query *query, struct process *process)
+{
+    process->status = query->status;
+    snprintf(process->reason, sizeof process->reason, "%s", query->text);
+    process->uid = query->uid;
+    /* The kernel knows better than the process what its number is here, if it has one here. */
+    process->is_elsewhere = query->status == WEIR_OK && !query->pid;
+    if (query->pid)
+        process->pid = query->pid;
+}
+
+/* Asks those for which `is_asked` holds, all at once. */
+static void ask(struct processes *processes, bool (*is_asked)(const struct process *process), const struct wire_message *question,
+                unsigned timeout_ms, bool (*take)(struct share_query *query, const struct wire_message *answer))
+{
+    struct share_query *queries = must(calloc(processes->count + 1, sizeof *queries));
+    struct conversation *conversations = must(calloc(processes->count + 1, sizeof *conversations));
+    size_t count = 0;
+    for (size_t i = 0; i < processes->count; i++) {
+        struct process *process = &processes->items[i];
+        if (!is_asked(process))
+            continue;
+        conversations[count].process = process;
+        process->gave_bytes = process->gave_us = 0;
+        queries[count] = (struct share_query){.path = process->socket, .question = *question, .take = take, .data = &conversations[count]};
+        count++;
+    }
+    share_queries_run(queries, count, weir__service_now() + timeout_ms * GPU_MILLISECOND, NULL);
+    for (size_t i = 0; i < count; i++)
+        end_query(&queries[i], conversations[i].process);
+    free(conversations);
+    free(queries);
+}
+
+/* Takes those off the list for which `is_out` holds. */
+static void drop(struct processes *processes, bool (*is_out)(const struct process *process, const void *data), const void *data)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < processes->count; i++) {
+        if (is_out(&processes->items[i], data))
+            forget_answers(&processes->items[i]);
+        else
+            processes->items[kept++] = processes->items[i];
+    }
+    processes->count = kept;
+}
+
+static bool is_any(const struct process *process)
+{
+    return process;
+}
+
+static bool has_answered(const struct process *process)
+{
+    return process->status == WEIR_OK;
+}
+
+static bool is_gone(const struct process *process, const void *data)
+{
+    (void)data;
+    return process->status == WEIR_GONE;
+}
+
+static bool are_siblings(const struct process *a, const struct process *b)
+{
+    return a != b && a->pid == b->pid && a->is_elsewhere == b->is_elsewhere;
+}
+
+static void find_siblings(struct processes *processes)
+{
+    for (size_t i = 0; i < processes->count; i++) {
+        struct process *process = &processes->items[i];
+        process->has_siblings = false;
+        for (size_t j = 0; j < processes->count && !process->has_siblings; j++)
+            process->has_siblings = are_siblings(process, &processes->items[j]);
+    }
+}
+
+void processes_ask(struct processes *processes, unsigned timeout_ms)
+{
+    static const struct wire_message question = {.type = WIRE_STATS};
+    for (size_t i = 0; i < processes->count; i++)
+        forget_answers(&processes->items[i]);
+    ask(processes, is_any, &question, timeout_ms, take_figures);
+    /* Half an answer is none. */
+    for (size_t i = 0; i < processes->count; i++)
+        if (processes->items[i].status != WEIR_OK)
+            forget_answers(&processes->items[i]);
+    drop(processes, is_gone, NULL);
+    find_siblings(processes);
+}
+
+void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms)
+{
+    ask(processes, has_answered, question, timeout_ms, take_outcome);
+}
+
+/* Which ones --------------------------------------------------------------------------------------------------------------------------- */
+
+/* What one operand means. */
+struct wanted {
+    const char *socket; /* NULL: the process */
+    int pid;
+    unsigned number;
+};
+#define ANY_NUMBER UINT_MAX
+
+static bool is_wanted(const struct wanted *wanted, const struct process *process)
+{
+    if (wanted->socket)
+        return strcmp(wanted->socket, process->socket) == 0;
+    return wanted->pid == process->pid && (wanted->number == ANY_NUMBER || wanted->number == process->number);
+}
+
+/* All operands. */
+struct selection {
+    size_t count;
+    struct wanted *items;
+};
+
+static bool is_of_another_process(const struct process *process, const void *data)
+{
+    const struct selection *selection = data;
+    for (size_t i = 0; i < selection->count; i++)
+        if (selection->items[i].pid == process->pid)
+            return false;
+    return true;
+}
+
+static bool is_unwanted(const struct process *process, const void *data)
+{
+    const struct selection *selection = data;
+    for (size_t i = 0; i < selection->count; i++)
+        if (is_wanted(&selection->items[i], process))
+            return false;
+    return true;
+}
+
+/* here: those of other PID namespaces do not count. */
+static bool is_found(const struct processes *processes, const struct wanted *wanted, bool here)
+{
+    for (size_t i = 0; i < processes->count; i++)
+        if (is_wanted(wanted, &processes->items[i]) && !(here && processes->items[i].is_elsewhere))
+            return true;
+    return false;
+}
+
+static bool are_found_here(const struct processes *processes, const struct selection *selection)
+{
+    for (size_t i = 0; i < selection->count; i++)
+        if (!is_found(processes, &selection->items[i], true))
+            return false;
+    return true;
+}
+
+/*
+ * Sockets are named by what processes call themselves, which is what operands mean unless PID namespaces come into it. So those are asked
+ * first, with their siblings: a process that hangs keeps nobody waiting who did not mean it. All are asked where that does not find every
+ * operand.
+ */
+static void find(const struct selection *selection, unsigned timeout_ms, struct processes *processes)
+{
+    processes_list(processes);
+    drop(processes, is_of_another_process, selection);
+    processes_ask(processes, timeout_ms);
+    if (!are_found_here(processes, selection)) {
+        processes_free(processes);
+        processes_list(processes);
+        processes_ask(processes, timeout_ms);
+    }
+    drop(processes, is_unwanted, selection);
+}
+
+int processes_find(const char *subcommand, int count, char *const *operands, unsigned timeout_ms, struct processes *processes)
+{
+    *processes = (struct processes){0};
+    if (count == 0) {
+        processes_list(processes);
+        processes_ask(processes, timeout_ms);
+        return EXIT_GOOD;
+    }
+    struct selection selection = {.items = must(calloc((size_t)count, sizeof(struct wanted)))};
+    int status = EXIT_GOOD;
+    for (int i = 0; i < count; i++) {
+        struct wanted wanted = {.socket = operands[i][0] == '/' ? operands[i] : NULL, .number = ANY_NUMBER};
+        if (read_name(wanted.socket ? name_of(wanted.socket) : operands[i], &wanted.pid, &wanted.number) || wanted.socket) {
+            selection.items[selection.count++] = wanted;
+            continue;
+        }
+        complain("%s: '%s' is no process: write its number, as 'weir ps' shows it", subcommand, operands[i]);
+        status = EXIT_TROUBLE;
+    }
+    if (status == EXIT_GOOD)
+        find(&selection, timeout_ms, processes);
+    for (size_t i = 0; i < selection.count && status != EXIT_TROUBLE; i++) {
+        if (is_found(processes, &selection.items[i], false))
+            continue;
+        complain("%s: there is no process %s that can be asked: 'weir ps' lists those that can, others want control: true in their policy",
+                 subcommand, operands[i]);
+        status = EXIT_FAILED;
+    }
+    free(selection.items);
+    return status;
+}
+
+/* What became of them ------------------------------------------------------------------------------------------------------------------ */
+
+int processes_exit(const struct processes *processes)
+{
+    for (size_t i = 0; i < processes->count; i++)
+        if (processes->items[i].status != WEIR_OK)
+            return EXIT_TROUBLE;
+    return EXIT_GOOD;
+}
+
+int process_exit(const struct process *process)
+{
+    switch (process->status) {
+    case WEIR_OK:
+        return EXIT_GOOD;
+    case WEIR_TIMEOUT:
+    case WEIR_REFUSED:
+    case WEIR_PROTOCOL:
+    case WEIR_NO_HOST_MEMORY:
+        return EXIT_TROUBLE;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+void processes_complain(const char *subcommand, const struct processes *processes)
+{
+    for (size_t i = 0; i < processes->count; i++)
+        if (processes->items[i].status != WEIR_OK)
+            complain("%s: process %s: %s", subcommand, process_name(&processes->items[i], &(struct text){{0}}), processes->items[i].reason);
+}
+
+/* In words ----------------------------------------------------------------------------------------------------------------------------- */
+
+const char *process_name(const struct process *process, struct text *text)
+{
+    int len = snprintf(text->chars, sizeof text->chars, "%d", process->pid);
+    if (process->number > 1 || process->has_siblings)
+        len += snprintf(text->chars + len, sizeof text->chars - (size_t)len, ".%u", process->number);
+    if (process->is_elsewhere)
+        snprintf(text->chars + len, sizeof text->chars - (size_t)len, "*");
+    return text->chars;
+}
+
+const char *process_user(uint32_t uid, struct text *text)
+{
+    const struct passwd *user = getpwuid(uid);
+    if (user)
+        snprintf(text->chars, sizeof text->chars, "%s", user->pw_name);
+    else
+        snprintf(text->chars, sizeof text->chars, "%u", (unsigned)uid);
+    return text->chars;
+}
+
+const char *process_age(uint64_t age_ms, struct text *text)
+{
+    static const struct {
+        const char *name;
+        uint64_t seconds;
+    } units[] = {{"d", 86400}, {"h", 3600}, {"min", 60}, {"s", 1}};
+    uint64_t seconds = age_ms / 1000;
+    size_t unit = 0;
+    while (units[unit].seconds > 1 && seconds < 2 * units[unit].seconds)
+        unit++;
+    snprintf(text->chars, sizeof text->chars, "%llu %s", (unsigned long long)(seconds / units[unit].seconds), units[unit].name);
+    return text->chars;
+}
+
+uint64_t process_rescues(const process_device *device)
+{
+    uint64_t sum = 0;
+    for (unsigned rung = 0; rung < WIRE_RUNGS; rung++)
+        sum += device->rescues[rung];
+    return sum;
+}
+
+const process_device *process_device_of(const struct process *process, const process_pool *pool)
+{
+    for (size_t i = 0; i < process->device_count; i++)
+        if (process->devices[i].index == pool->device)
+            return &process->devices[i];
+    return NULL;
+}
+
+void process_json(struct json *json, const struct process *process)
+{
+    json_object(json, NULL);
+    json_uint(json, "pid", (uint64_t)process->pid);
+    json_uint(json, "number", process->number);
+    json_bool(json, "is_elsewhere", process->is_elsewhere);
+    json_string(json, "socket", process->socket);
+    json_string(json, "program", process->program[0] ? process->program : NULL);
+    json_string(json, "status", weir_status_name(process->status));
+    if (process->status != WEIR_OK)
+        json_string(json, "reason", process->reason);
+}
+
+void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status)
+{
+    struct json json = JSON_INIT(stdout);
+    json_object(&json, NULL);
+    json_array(&json, "processes");
+    for (size_t i = 0; i < processes->count; i++) {
+        process_json(&json, &processes->items[i]);
+        if (more)
+            more(&json, &processes->items[i]);
+        json_end(&json);
+    }
+    json_end(&json);
+    json_uint(&json, "status", (uint64_t)status);
+    json_end(&json);
+}
+
+unsigned processes_timeout(const struct option_value *option)
+{
+    return option->given ? (unsigned)(option->seconds * 1000) : TIMEOUT_DEFAULT_MS;
+}

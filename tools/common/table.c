@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/common/table.h"
+#include "tools/common/command.h"
+#include "tools/common/terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The columns that the text takes on a terminal: one for each character, however many bytes it has. */
+static int width_of(const char *text)
+{
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+void table_cell(struct table *table, const char *format, ...)
+{
+    if (table->count == table->room) {
+        table->room = table->room ? 2 * table->room : 64;
+        table->cells = must(realloc(table->cells, table->room * sizeof(char *)));
+    }
+    va_list args;
+    va_start(args, format);
+    table->cells[table->count++] = make_text(format, args);
+    va_end(args);
+}
+
+void table_cells(struct table *table, const char *const *cells)
+{
+    for (; *cells; cells++)
+        table_cell(table, "%s", *cells);
+}
+
+/* One row into `line`, without blanks at its end. */
+static void make_row(const struct table *table, size_t first, size_t columns, const int *widths, char *line)
+{
+    char *to = line;
+    *to = '\0';
+    for (size_t column = 0; column < columns; column++) {
+        const char *cell = table->cells[first + column];
+        int pad = widths[column] - width_of(cell);
+        int before = table->alignment[column] == 'r' ? pad : 0;
+        to += sprintf(to, "  %*s%s%*s", before, "", cell, pad - before, "");
+    }
+    while (to > line && to[-1] == ' ')
+        *--to = '\0';
+}
+
+void table_print(struct table *table, FILE *out)
+{
+    size_t columns = strlen(table->alignment);
+    int *widths = must(calloc(columns, sizeof(int)));
+    size_t longest = 1;
+    for (size_t i = 0; i < table->count; i++) {
+        int width = width_of(table->cells[i]);
+        if (width > widths[i % columns])
+            widths[i % columns] = width;
+        longest += strlen(table->cells[i]);
+    }
+    /* No row is longer than all its columns at their widest, with up to four bytes for each character: all cells together bound that. */
+    for (size_t column = 0; column < columns; column++)
+        longest += (size_t)widths[column] + 2;
+    char *line = must(malloc(longest));
+    for (size_t first = 0; first + columns <= table->count; first += columns) {
+        make_row(table, first, columns, widths, line);
+        style_line(out, first == 0 ? STYLE_STRONG : STYLE_PLAIN, line);
+    }
+    free(line);
+    free(widths);
+    for (size_t i = 0; i < table->count; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    table->cells = NULL;
+    table->count = table->room = 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/common/terminal.h"
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum { COLOUR_AUTO, COLOUR_NEVER, COLOUR_ALWAYS } colour;
+
+bool terminal_set_colour(const char *when)
+{
+    static const char *const names[] = {"auto", "never", "always"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(when, names[i]) == 0) {
+            colour = i;
+            return true;
+        }
+    }
+    complain("--color=%s: write one of auto|never|always", when);
+    return false;
+}
+
+/* Whether the stream is a terminal that understands more than plain text. */
+static bool is_capable(FILE *out)
+{
+    const char *term = variable("TERM");
+    return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+}
+
+bool terminal_is_coloured(FILE *out)
+{
+    if (colour != COLOUR_AUTO)
+        return colour == COLOUR_ALWAYS;
+    return !variable("NO_COLOR") && is_capable(out);
+}
+
+void style_text(FILE *out, enum style style, const char *text)
+{
+    static const char *const codes[] = {
+        [STYLE_PLAIN] = "", [STYLE_STRONG] = "\033[1m", [STYLE_GOOD] = "\033[32m", [STYLE_BAD] = "\033[1;31m", [STYLE_FAINT] = "\033[2m",
+    };
+    bool coloured = style != STYLE_PLAIN && terminal_is_coloured(out);
+    fprintf(out, "%s%s%s", coloured ? codes[style] : "", text, coloured ? "\033[0m" : "");
+}
+
+void style_line(FILE *out, enum style style, const char *text)
+{
+    style_text(out, style, text);
+    fputc('\n', out);
+}
+
+/* Whoever read it has what he wanted, as head(1) has. */
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && out.revents & (POLLERR | POLLHUP);
+}
+
+bool terminal_close_stdout(void)
+{
+    errno = 0;
+    bool failed = ferror(stdout) || fflush(stdout);
+    if (failed && reader_is_gone())
+        return true;
+    if (fclose(stdout) == 0 && !failed)
+        return true;
+    if (errno)
+        complain("cannot write the output: %s", strerror(errno));
+    else
+        complain("cannot write the output");
+    return false;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* generate.h - what `generate` prints on stdout, from the tables of keys and of subcommands. */
+#ifndef WEIR_GENERATE_H
+#define WEIR_GENERATE_H
+
+/* The JSON schema that editors use. */
+void generate_schema(void);
+/* The KEYS section of weir-policy(5). */
+void generate_man(void);
+/* The tables of the bash completion. */
+void generate_completion(void);
+
+#endif
