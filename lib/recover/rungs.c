@@ -64,14 +64,6 @@ bool weir__climb_retry(struct weir__climb *climb, void **ptr)
     return is_served;
 }
 
-bool weir__climb_insist(struct weir__climb *climb, void **ptr)
-{
-    climb->request->insist = climb->request->untried;
-    bool is_served = climb->request->insist && weir__climb_retry(climb, ptr);
-    climb->request->insist = false;
-    return is_served;
-}
-
 bool weir__climb_has_step(const struct weir__climb *climb, weir_rung rung)
 {
     return atomic_load(&climb->request->pool->settings.steps) >> rung & 1;
@@ -122,14 +114,23 @@ static uint64_t see_frees(struct weir__climb *climb)
 bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
 {
     bool may_flush = weir__climb_has_step(climb, WEIR_RUNG_FLUSH), may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT), is_served;
+    bool may_find = (may_flush || may_wait) && !weir__climb_is_late(climb);
     uint64_t found;
-    if (!(may_flush || may_wait) || weir__climb_is_over(climb) || weir__climb_is_late(climb) || !alone_begin(climb))
+    if (!(may_find || climb->request->insist) || weir__climb_is_over(climb) || climb->is_used_up || !alone_begin(climb))
         return false;
     do {
         found = (may_flush ? flush(climb) : 0) + (may_wait ? see_frees(climb) : 0);
         is_served = try_alone(climb, ptr);
     } while (found && !is_served && !weir__climb_is_over(climb) && !weir__climb_is_late(climb));
     alone_end(climb);
+    return is_served;
+}
+
+bool weir__climb_insist(struct weir__climb *climb, void **ptr)
+{
+    climb->request->insist = climb->request->untried;
+    bool is_served = climb->request->insist && weir__climb_gather_alone(climb, ptr);
+    climb->request->insist = false;
     return is_served;
 }
 
