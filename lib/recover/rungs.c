@@ -74,7 +74,7 @@ static uint64_t flush(struct weir__climb *climb)
 {
     weir_pool *pool = climb->request->pool;
     bool at_cap = climb->request->at_cap;
-    uint64_t flushed = weir__flush(climb->device, at_cap ? pool : NULL, !at_cap || pool->native.max, climb->deadline);
+    uint64_t flushed = weir__flush(climb->device, at_cap ? pool : NULL, true, climb->deadline);
     climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
     return flushed;
 }
