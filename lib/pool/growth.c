@@ -2,6 +2,7 @@
 #include "lib/pool/growth.h"
 
 #include "lib/base/event.h"
+#include "lib/pool/pending.h"
 #include "lib/pool/weir_internal.h"
 
 void weir__growth_init(struct weir__growth *growth)
@@ -176,8 +177,11 @@ uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     if (weir__event_behind(gpu, weir__event_device(gpu, pool->device->index, stream), stream, &event)) {
         is_back = weir__event_wait(gpu, event, 0);
-        if (is_back || growth->undone)
+        /* On a stream of recovery's own it can still be behind others' work, where CUDA made that stream wait for memory in use. */
+        if (is_back)
             weir__event_destroy(gpu, event);
+        else if (growth->undone)
+            weir__pending_add(&pool->device->pending, gpu, event, growing->size);
         else
             set_undone(growth, event, block, growing->size, growth->is_ragged ? growing->own : growing->most);
     }

@@ -158,6 +158,22 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         weir__event_destroy(gpu, unused);
 }
 
+void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu_event event, uint64_t bytes)
+{
+    gpu_event unused = event;
+    weir__spin_lock(&pending->lock);
+    /* No stream has this name, so that no later note records the event anew. */
+    struct weir__pending_entry *entry = take_over(pending, NULL, event);
+    if (entry) {
+        unused = entry->event;
+        entry->event = event;
+        entry->bytes = bytes;
+    }
+    weir__spin_unlock(&pending->lock);
+    if (unused)
+        weir__event_destroy(gpu, unused);
+}
+
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen, uint64_t *bytes)
 {
     struct weir__pending_entry *largest = NULL;

@@ -55,6 +55,9 @@ uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream);
    is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
+/* Notes so many bytes that were freed before an event, which is the table's from then on. For a stream that is about to go. */
+void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu_event event, uint64_t bytes);
+
 /* Claims the entry with the most bytes, which *bytes gets, that is not in `seen` (a bit for each entry), whoever else waits for it; NULL when
    there is none left. Of what it returns only the event may be read. */
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen, uint64_t *bytes);
