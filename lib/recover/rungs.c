@@ -178,10 +178,11 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
         untried += seen.bytes + orphans;
         any = any || seen.any || orphans;
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
-           came free elsewhere nothing is known here, so there are some for that, each after as long again. */
+           came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time after
+           as long again. */
         bool is_time = climb->gpu->now() >= next;
         if (untried >= climb->request->asked || (untried && !(left && waits[0].bytes)) || is_time) {
-            rescued = weir__climb_retry(climb, ptr);
+            rescued = is_time ? weir__climb_gather_alone(climb, ptr) : weir__climb_retry(climb, ptr);
             next = is_time ? next + (next - began) : next;
             untried = 0;
             any = false;
