@@ -73,7 +73,6 @@ static unsigned take_raw(struct state *state, const struct neighbour_order *orde
     for (unsigned i = 0; i < order->count; i++) {
         int code = state->gpu->malloc_async(&state->raw_blocks[state->raw_count], order->bytes, state->raw_pool, state->raw_stream);
         if (code == GPU_OUT_OF_MEMORY) {
-            state->gpu->forget_error(code);
             failed++;
         } else if (code) {
             bench_die(__FILE__, __LINE__, "malloc_async", state->gpu->code_text(code));

@@ -132,7 +132,6 @@ static double request_raw(const struct rescue *rescue, bool fails)
     double took = (double)(bench_now() - start);
     if (code != (fails ? GPU_OUT_OF_MEMORY : GPU_SUCCESS))
         bench_die(__FILE__, __LINE__, fails ? "a raw request that has to fail" : "a raw request", gpu->code_text(code));
-    gpu->forget_error(code);
     if (!fails) {
         BENCH_GPU(gpu, free_async(ptr, stream));
         BENCH_GPU(gpu, stream_synchronize(stream));

@@ -4,8 +4,6 @@
 #include "lib/weir.h"
 
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +117,6 @@ static weir_status find_devices(weir *w, weir_error *error)
     if (code == GPU_SUCCESS && count == 0)
         code = GPU_NO_DEVICE;
     if (code != GPU_SUCCESS) {
-        w->gpu->forget_error(code);
         return weir__fail(error, WEIR_NO_GPU, "no usable GPU (%s: %s): %s", w->gpu->code_name(code), w->gpu->code_text(code),
                           w->gpu->remedy());
     }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/value.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { OPT_JSON, OPT_TIMEOUT };
 

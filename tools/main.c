@@ -7,7 +7,6 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 static int run_main(int argc, char **argv)
 {

@@ -4,7 +4,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Joins the assignments as $WEIR_CONF has them. false, after a complaint: they do not fit into one message. */
 static bool join(const struct command_call *call, char text[WIRE_TEXT_SIZE])

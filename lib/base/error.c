@@ -81,7 +81,6 @@ weir_status weir__fail(weir_error *error, weir_status status, const char *format
 weir_status weir__fail_gpu(weir_error *error, const struct gpu *gpu, int code, const char *format, ...)
 {
     weir_status status = weir__status_of(code);
-    gpu->forget_error(code);
     if (!error || error->status != WEIR_OK)
         return status;
     va_list arguments;

@@ -8,9 +8,7 @@
 
 void weir__event_destroy(const struct gpu *gpu, gpu_event event)
 {
-    int code = gpu->event_destroy(event);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
+    gpu->event_destroy(event);
 }
 
 /* Whether it was recorded, and no capture has caught it. */
@@ -22,8 +20,6 @@ static bool record(const struct gpu *gpu, int device, gpu_stream stream, gpu_eve
     if (code == GPU_SUCCESS)
         code = gpu->stream_capture_status(stream, &capture);
     weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
     return code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE;
 }
 
@@ -36,11 +32,8 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
     gpu_event former = *event;
-    int code = former ? GPU_SUCCESS : gpu->event_create(device, event);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
+    if (!former && gpu->event_create(device, event) != GPU_SUCCESS)
         return false;
-    }
     if (record(gpu, device, stream, *event))
         return true;
     weir__event_destroy(gpu, *event);
@@ -51,9 +44,8 @@ bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_
 
 int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream)
 {
-    int code = weir__handle_is_fixed(stream) ? GPU_SUCCESS : gpu->stream_device(stream, &device);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
+    if (!weir__handle_is_fixed(stream))
+        gpu->stream_device(stream, &device);
     return device;
 }
 
@@ -74,7 +66,6 @@ enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event)
         code = gpu->event_synchronize(event);
     if (code == GPU_SUCCESS)
         return WEIR__EVENT_COMPLETE;
-    gpu->forget_error(code);
     return code == GPU_NOT_READY ? WEIR__EVENT_PENDING : WEIR__EVENT_BROKEN;
 }
 

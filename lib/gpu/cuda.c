@@ -46,10 +46,16 @@ SAME_SIZE(struct gpu_shared_event, cudaIpcEventHandle_t);
 
 /* Errors ------------------------------------------------------------------------------------------------------------------------------- */
 
-void cuda_forget_error(int code)
+int cuda_forget_error(int code)
 {
-    if (code != GPU_SUCCESS && (int)cudaPeekAtLastError() == code)
+    if ((int)cudaPeekAtLastError() == code)
         (void)cudaGetLastError();
+    return code;
+}
+
+static void forget_nothing(int code)
+{
+    (void)code;
 }
 
 static const char *remedy(void)
@@ -79,7 +85,7 @@ int cuda_enter_device(int device, int *former)
         code = cudaSetDevice(device);
     if (code == cudaSuccess)
         *former = current;
-    return (int)code;
+    return cuda_done(code);
 }
 
 void cuda_leave_device(int device, int former)
@@ -94,7 +100,7 @@ static int device_count(int *count)
     cudaError_t code = cudaGetDeviceCount(&found);
     if (code == cudaSuccess)
         *count = found;
-    return (int)code;
+    return cuda_done(code);
 }
 
 /* The runtime's UUID may be that of the whole GPU where the device is a MIG slice of it; the driver's second version tells them apart. */
@@ -113,7 +119,7 @@ static int device_info(int device, struct gpu_device_info *info)
     struct cudaDeviceProp properties;
     cudaError_t code = cudaGetDeviceProperties(&properties, device);
     if (code != cudaSuccess)
-        return (int)code;
+        return cuda_done(code);
     memset(info, 0, sizeof(*info));
     snprintf(info->name, sizeof(info->name), "%s", properties.name);
     info->memory = properties.totalGlobalMem;
@@ -137,7 +143,7 @@ static int can_access_peer(int device, int peer, bool *can)
     cudaError_t code = cudaDeviceCanAccessPeer(&answer, peer, device);
     if (code == cudaSuccess)
         *can = answer != 0;
-    return (int)code;
+    return cuda_done(code);
 }
 
 static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -153,7 +159,7 @@ static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes
         *free_bytes = free_size;
         *total_bytes = total_size;
     }
-    return code;
+    return cuda_done(code);
 }
 
 static int device_synchronize(int device)
@@ -164,7 +170,7 @@ static int device_synchronize(int device)
         return code;
     code = (int)cudaDeviceSynchronize();
     cuda_leave_device(device, former);
-    return code;
+    return cuda_done(code);
 }
 
 static int get_current_device(int *device)
@@ -173,12 +179,12 @@ static int get_current_device(int *device)
     cudaError_t code = cudaGetDevice(&current);
     if (code == cudaSuccess)
         *device = current;
-    return (int)code;
+    return cuda_done(code);
 }
 
 static int set_current_device(int device)
 {
-    return (int)cudaSetDevice(device);
+    return cuda_done(cudaSetDevice(device));
 }
 
 static int device_is_used(int device, bool *used)
@@ -209,17 +215,17 @@ static int stream_create(int device, gpu_stream *stream)
     cuda_leave_device(device, former);
     if (!code)
         *stream = created;
-    return code;
+    return cuda_done(code);
 }
 
 static int stream_destroy(gpu_stream stream)
 {
-    return (int)cudaStreamDestroy(stream);
+    return cuda_done(cudaStreamDestroy(stream));
 }
 
 static int stream_synchronize(gpu_stream stream)
 {
-    return (int)cudaStreamSynchronize(stream);
+    return cuda_done(cudaStreamSynchronize(stream));
 }
 
 static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
@@ -230,7 +236,7 @@ static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *sta
     int code = driver ? driver->stream_is_capturing(stream, &quick) : cudaErrorDeviceUninitialized;
     enum cudaStreamCaptureStatus answer = (enum cudaStreamCaptureStatus)quick;
     if (cuda_lacks_context(code))
-        code = (int)cudaStreamIsCapturing(stream, &answer);
+        code = cuda_done(cudaStreamIsCapturing(stream, &answer));
     if (!code)
         *status = (enum gpu_capture_status)answer;
     return code;
@@ -240,7 +246,7 @@ static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *sta
 static int find_device(const struct cuda_driver *driver, int wanted, int *device)
 {
     int count = 0, handle;
-    int code = (int)cudaGetDeviceCount(&count);
+    int code = cuda_done(cudaGetDeviceCount(&count));
     for (int i = 0; i < count && !code; i++) {
         code = driver->device_get(&handle, i);
         if (!code && handle == wanted) {
@@ -269,7 +275,7 @@ static int stream_device(gpu_stream stream, int *device)
 
 static int stream_wait_event(gpu_stream stream, gpu_event event)
 {
-    return (int)cudaStreamWaitEvent(stream, event, 0);
+    return cuda_done(cudaStreamWaitEvent(stream, event, 0));
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
@@ -285,7 +291,7 @@ static int event_create(int device, gpu_event *event)
     cuda_leave_device(device, former);
     if (!code)
         *event = created;
-    return code;
+    return cuda_done(code);
 }
 
 static int event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
@@ -307,7 +313,7 @@ static int event_create_shared(int device, gpu_event *event, struct gpu_shared_e
         memcpy(shared->bytes, &handle, sizeof(handle));
         *event = created;
     }
-    return code;
+    return cuda_done(code);
 }
 
 static int event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
@@ -323,17 +329,17 @@ static int event_open_shared(int device, const struct gpu_shared_event *shared, 
     cuda_leave_device(device, former);
     if (!code)
         *event = opened;
-    return code;
+    return cuda_done(code);
 }
 
 static int event_destroy(gpu_event event)
 {
-    return (int)cudaEventDestroy(event);
+    return cuda_done(cudaEventDestroy(event));
 }
 
 static int event_record(gpu_event event, gpu_stream stream)
 {
-    return (int)cudaEventRecord(event, stream);
+    return cuda_done(cudaEventRecord(event, stream));
 }
 
 static int event_record_device(gpu_event event, int device)
@@ -350,21 +356,18 @@ static int event_record_device(gpu_event event, int device)
     if (!code)
         code = context ? driver->context_record(context, event) : cudaErrorDeviceUninitialized;
     cuda_leave_device(device, former);
-    return code;
+    return cuda_done(code);
 }
 
 static int event_query(gpu_event event)
 {
-    cudaError_t code = cudaEventQuery(event);
     /* Some runtimes keep "not ready" as the last error, though it is the answer to the question. */
-    if (code == cudaErrorNotReady)
-        cuda_forget_error(GPU_NOT_READY);
-    return (int)code;
+    return cuda_done(cudaEventQuery(event));
 }
 
 static int event_synchronize(gpu_event event)
 {
-    return (int)cudaEventSynchronize(event);
+    return cuda_done(cudaEventSynchronize(event));
 }
 
 /* Capture ------------------------------------------------------------------------------------------------------------------------------ */
@@ -375,12 +378,12 @@ static int exchange_capture_mode(enum gpu_capture_mode *mode)
     cudaError_t code = cudaThreadExchangeStreamCaptureMode(&exchanged);
     if (code == cudaSuccess)
         *mode = (enum gpu_capture_mode)exchanged;
-    return (int)code;
+    return cuda_done(code);
 }
 
 static int capture_begin(gpu_stream stream, enum gpu_capture_mode mode)
 {
-    return (int)cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)mode);
+    return cuda_done(cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)mode));
 }
 
 static int capture_end(gpu_stream stream, size_t *nodes)
@@ -388,7 +391,7 @@ static int capture_end(gpu_stream stream, size_t *nodes)
     cudaGraph_t graph = NULL;
     cudaError_t code = cudaStreamEndCapture(stream, &graph);
     if (code != cudaSuccess)
-        return (int)code;
+        return cuda_done(code);
     size_t count = 0;
     code = cudaGraphGetNodes(graph, NULL, &count);
     cudaError_t destroyed = cudaGraphDestroy(graph);
@@ -396,7 +399,7 @@ static int capture_end(gpu_stream stream, size_t *nodes)
         code = destroyed;
     if (code == cudaSuccess)
         *nodes = count;
-    return (int)code;
+    return cuda_done(code);
 }
 
 /* Time --------------------------------------------------------------------------------------------------------------------------------- */
@@ -466,7 +469,7 @@ const struct gpu gpu_cuda = {
     .capture_end = capture_end,
     .now = gpu_clock_now,
     .pause = pause_for,
-    .forget_error = cuda_forget_error,
+    .forget_error = forget_nothing,
     .remedy = remedy,
     .code_name = code_name,
     .code_text = code_text,

@@ -82,7 +82,7 @@ static int find_context(const struct cuda_driver *driver, gpu_stream stream, voi
     if (cuda_lacks_context(code)) {
         /* A fixed stream in a thread that has not used CUDA yet: the runtime makes its device's context current at the first call that
            needs one. */
-        code = (int)cudaFree(NULL);
+        code = cuda_done(cudaFree(NULL));
         if (!code)
             code = driver->stream_context(stream, context);
     }

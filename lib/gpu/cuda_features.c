@@ -83,7 +83,7 @@ int cuda_stream_id(gpu_stream stream, uint64_t *id)
     unsigned long long value;
     int code = driver && driver->stream_id ? driver->stream_id(stream, &value) : cudaErrorDeviceUninitialized;
     if (cuda_lacks_context(code))
-        code = (int)cudaStreamGetId(stream, &value);
+        code = cuda_done(cudaStreamGetId(stream, &value));
     if (!code)
         *id = value;
     return code;
@@ -108,7 +108,7 @@ int cuda_stream_capture_id(gpu_stream stream, uint64_t *id)
 #endif
     if (!code)
         *id = status == cudaStreamCaptureStatusNone ? 0 : number;
-    return code;
+    return cuda_done(code);
 }
 
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int)
@@ -176,7 +176,7 @@ int cuda_versions(int *driver, int *runtime)
     int version;
     cudaError_t code = cudaDriverGetVersion(&version);
     if (code != cudaSuccess)
-        return (int)code;
+        return cuda_done(code);
     *driver = version;
     *runtime = TOOLKIT;
     return GPU_SUCCESS;
@@ -189,9 +189,8 @@ int cuda_versions(int *driver, int *runtime)
 static bool has_device(int device, char *why, size_t len)
 {
     int count = 0;
-    cudaError_t code = cudaGetDeviceCount(&count);
+    cudaError_t code = cuda_done(cudaGetDeviceCount(&count));
     if (code != cudaSuccess) {
-        cuda_forget_error((int)code);
         snprintf(why, len, "cudaGetDeviceCount says: %s", cudaGetErrorString(code));
         return false;
     }
@@ -222,9 +221,8 @@ static bool has_attribute(const struct feature *feature, int driver, int device,
     if (!feature->attribute_since || TOOLKIT < feature->attribute_since || driver < feature->attribute_since)
         return true;
     int value = 0;
-    cudaError_t code = cudaDeviceGetAttribute(&value, feature->attribute, device);
+    cudaError_t code = cuda_done(cudaDeviceGetAttribute(&value, feature->attribute, device));
     if (code != cudaSuccess) {
-        cuda_forget_error((int)code);
         snprintf(why, len, "cudaDeviceGetAttribute says: %s", cudaGetErrorString(code));
         return false;
     }
@@ -256,7 +254,6 @@ static bool may_share(int device, char *why, size_t len)
     struct gpu_device_info info;
     int code = gpu_cuda.device_info(device, &info);
     if (code) {
-        cuda_forget_error(code);
         snprintf(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
         return false;
     }
@@ -285,9 +282,8 @@ bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
     }
     const struct feature *wanted = &features[feature];
     int driver = 0;
-    cudaError_t code = cudaDriverGetVersion(&driver);
+    cudaError_t code = cuda_done(cudaDriverGetVersion(&driver));
     if (code != cudaSuccess) {
-        cuda_forget_error((int)code);
         snprintf(why, len, "cudaDriverGetVersion says: %s", cudaGetErrorString(code));
         return false;
     }

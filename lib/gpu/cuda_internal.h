@@ -100,8 +100,14 @@ int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream);
 
 /* Errors and devices (cuda.c) ---------------------------------------------------------------------------------------------------------- */
 
-/* The operation forget_error of struct gpu. */
-void cuda_forget_error(int code);
+/* Clears CUDA's last error if it is `code`, which it returns, and leaves any other to the application. */
+int cuda_forget_error(int code);
+
+/* What each operation ends with: an error that it returns does not stay behind as the thread's last one. */
+static inline int cuda_done(int code)
+{
+    return code == GPU_SUCCESS ? code : cuda_forget_error(code);
+}
 
 /*
  * Makes device current for the calls up to cuda_leave_device(), which gets *former. The switch is left out where it would change nothing: it

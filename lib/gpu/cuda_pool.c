@@ -21,7 +21,7 @@ int cuda_pool_set_access(gpu_pool pool, int device, enum gpu_access access)
     memset(&descriptor, 0, sizeof(descriptor));
     descriptor.location = device_location(device);
     descriptor.flags = access == GPU_ACCESS_READ_WRITE ? cudaMemAccessFlagsProtReadWrite : cudaMemAccessFlagsProtNone;
-    return (int)cudaMemPoolSetAccess(pool, &descriptor, 1);
+    return cuda_done(cudaMemPoolSetAccess(pool, &descriptor, 1));
 }
 
 int cuda_pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
@@ -31,7 +31,7 @@ int cuda_pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
     cudaError_t code = cudaMemPoolGetAccess(&flags, pool, &location);
     if (code == cudaSuccess)
         *access = flags == cudaMemAccessFlagsProtReadWrite ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
-    return (int)code;
+    return cuda_done(code);
 }
 
 static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
@@ -65,12 +65,12 @@ int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
         return code;
     code = create_pool(spec, pool);
     cuda_leave_device(spec->device, former);
-    return code;
+    return cuda_done(code);
 }
 
 int cuda_pool_destroy(gpu_pool pool)
 {
-    return (int)cudaMemPoolDestroy(pool);
+    return cuda_done(cudaMemPoolDestroy(pool));
 }
 
 int cuda_pool_get_default(int device, gpu_pool *pool)
@@ -79,7 +79,7 @@ int cuda_pool_get_default(int device, gpu_pool *pool)
     cudaError_t code = cudaDeviceGetDefaultMemPool(&found, device);
     if (code == cudaSuccess)
         *pool = found;
-    return (int)code;
+    return cuda_done(code);
 }
 
 int cuda_pool_get_current(int device, gpu_pool *pool)
@@ -88,12 +88,12 @@ int cuda_pool_get_current(int device, gpu_pool *pool)
     cudaError_t code = cudaDeviceGetMemPool(&found, device);
     if (code == cudaSuccess)
         *pool = found;
-    return (int)code;
+    return cuda_done(code);
 }
 
 int cuda_pool_set_current(int device, gpu_pool pool)
 {
-    return (int)cudaDeviceSetMemPool(device, pool);
+    return cuda_done(cudaDeviceSetMemPool(device, pool));
 }
 
 int cuda_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
@@ -107,7 +107,7 @@ int cuda_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *va
     cudaError_t code = cudaMemPoolGetAttribute(pool, name, is_int ? (void *)&number : (void *)&bytes);
     if (code == cudaSuccess)
         *value = is_int ? (uint64_t)number : bytes;
-    return (int)code;
+    return cuda_done(code);
 }
 
 int cuda_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
@@ -117,12 +117,12 @@ int cuda_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t val
     if (!cuda_pool_attribute(attribute, &name, &is_int))
         return GPU_NOT_SUPPORTED;
     int number = value != 0;
-    return (int)cudaMemPoolSetAttribute(pool, name, is_int ? (void *)&number : (void *)&value);
+    return cuda_done(cudaMemPoolSetAttribute(pool, name, is_int ? (void *)&number : (void *)&value));
 }
 
 int cuda_pool_trim(gpu_pool pool, uint64_t keep)
 {
-    return (int)cudaMemPoolTrimTo(pool, (size_t)keep);
+    return cuda_done(cudaMemPoolTrimTo(pool, (size_t)keep));
 }
 
 int cuda_pool_export(gpu_pool pool, int *fd)
@@ -130,7 +130,7 @@ int cuda_pool_export(gpu_pool pool, int *fd)
     int exported = -1;
     cudaError_t code = cudaMemPoolExportToShareableHandle(&exported, pool, cudaMemHandleTypePosixFileDescriptor, 0);
     if (code != cudaSuccess)
-        return (int)code;
+        return cuda_done(code);
     if (fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) {
         close(exported);
         return GPU_UNKNOWN;
@@ -152,7 +152,7 @@ int cuda_pool_import(int device, int fd, gpu_pool *pool)
     cuda_leave_device(device, former);
     if (!code)
         *pool = imported;
-    return code;
+    return cuda_done(code);
 }
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */
@@ -163,12 +163,12 @@ int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
     cudaError_t code = cudaMallocFromPoolAsync(&block, size, pool, stream);
     if (code == cudaSuccess)
         *ptr = block;
-    return (int)code;
+    return cuda_done(code);
 }
 
 int cuda_free_async(void *ptr, gpu_stream stream)
 {
-    return (int)cudaFreeAsync(ptr, stream);
+    return cuda_done(cudaFreeAsync(ptr, stream));
 }
 
 int cuda_block_export(void *ptr, struct gpu_shared_block *shared)
@@ -177,7 +177,7 @@ int cuda_block_export(void *ptr, struct gpu_shared_block *shared)
     cudaError_t code = cudaMemPoolExportPointer(&data, ptr);
     if (code == cudaSuccess)
         memcpy(shared->bytes, &data, sizeof(data));
-    return (int)code;
+    return cuda_done(code);
 }
 
 int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr)
@@ -188,15 +188,15 @@ int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void
     cudaError_t code = cudaMemPoolImportPointer(&block, pool, &data);
     if (code == cudaSuccess)
         *ptr = block;
-    return (int)code;
+    return cuda_done(code);
 }
 
 int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
 {
-    return (int)cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, stream);
+    return cuda_done(cudaMemcpyAsync(dst, src, size, cudaMemcpyDefault, stream));
 }
 
 int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream)
 {
-    return (int)cudaMemsetAsync(dst, byte, size, stream);
+    return cuda_done(cudaMemsetAsync(dst, byte, size, stream));
 }

@@ -8,8 +8,7 @@
  *
  * Every operation that can fail returns 0 or the CUDA runtime's own error number (enum gpu_code names those that Weir decides on; the
  * others pass through unchanged). Outputs come last and are written only on success. Unless said otherwise an operation does not change
- * the calling thread's current device. As with CUDA, an operation that fails leaves its own code behind as the thread's last error
- * (cudaGetLastError()), and nothing else; forget_error() clears it. GPU_NOT_READY is an answer and leaves nothing.
+ * the calling thread's current device. Unlike a call of CUDA, an operation that fails leaves no last error behind (cudaGetLastError()).
  */
 #ifndef WEIR_GPU_H
 #define WEIR_GPU_H
@@ -248,7 +247,7 @@ struct gpu {
     uint64_t (*now)(void);
     /* Lets so many nanoseconds of that clock pass. */
     void (*pause)(uint64_t nanoseconds);
-    /* Clears CUDA's last error if it is `code`, and leaves any other to the application. GPU_SUCCESS clears nothing. */
+    /* Does nothing, since no operation leaves a last error; it goes with its last caller. */
     void (*forget_error)(int code);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */
     const char *(*code_text)(int code); /* "out of memory"; never NULL */

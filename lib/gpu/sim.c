@@ -250,10 +250,8 @@ static int sim_enter(enum sim_operation operation, struct sim_thread **self)
     return code ? code : sim.sticky;
 }
 
-static int sim_leave(struct sim_thread *self, int code)
+static int sim_leave(int code)
 {
-    if (self && code && code != GPU_NOT_READY)
-        self->last_error = code;
     if (sim.ready) {
         sim_pools_sweep();
         sim_thread_notify();
@@ -302,13 +300,6 @@ void sim_advance(uint64_t nanoseconds)
         sim_sleep(nanoseconds);
 }
 
-int sim_last_error(void)
-{
-    pthread_once(&once, init_process);
-    const struct sim_thread *self = pthread_getspecific(thread_key);
-    return self ? self->last_error : 0;
-}
-
 void sim_census(struct sim_census *census)
 {
     *census = (struct sim_census){ 0 };
@@ -332,7 +323,7 @@ void sim_census(struct sim_census *census)
     { \
         struct sim_thread *self; \
         int code = sim_enter(SIM_OP_##name, &self); \
-        return sim_leave(self, code ? code : sim_##name arguments); \
+        return sim_leave(code ? code : sim_##name arguments); \
     }
 SIM_OPERATIONS(SIM_OPERATION_DEFINE)
 #undef SIM_OPERATION_DEFINE
@@ -359,10 +350,7 @@ static uint64_t now(void)
 
 static void forget_error(int code)
 {
-    pthread_once(&once, init_process);
-    struct sim_thread *self = pthread_getspecific(thread_key);
-    if (self && self->last_error == code)
-        self->last_error = 0;
+    (void)code;
 }
 
 const struct gpu gpu_sim = {

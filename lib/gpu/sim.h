@@ -25,9 +25,6 @@ void sim_fail(const char *operation, unsigned nth, int code);
 /* How often the named operation, or for NULL any that can fail, was called since sim_configure(). UINT64_MAX: no such operation. */
 uint64_t sim_calls(const char *operation);
 
-/* What cudaGetLastError() would return on the calling thread: the last error that an operation returned there, until forget_error(). */
-int sim_last_error(void);
-
 /* Lets time pass, as a blocking call would: virtual time, or that of a named machine. */
 void sim_advance(uint64_t nanoseconds);
 

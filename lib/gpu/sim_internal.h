@@ -260,7 +260,6 @@ struct sim_capture {
 struct sim_thread {
     struct sim_thread *next;
     int device;
-    int last_error;
     enum gpu_capture_mode mode;
     struct sim_stream *streams[SIM_DEVICES_MAX]; /* its per-thread streams, made at first use */
 };

@@ -43,7 +43,6 @@ int weir__current_pool_replace(weir_pool *pool, gpu_pool made)
                 other->current.former = made;
     }
     pthread_mutex_unlock(&currents_lock);
-    gpu->forget_error(code);
     return code;
 }
 

@@ -29,10 +29,8 @@ void weir__device_destroy(struct weir__device *device)
 
 bool weir__device_is_used(const struct weir__device *device)
 {
-    const struct gpu *gpu = device->w->gpu;
     bool used = true;
-    int code = gpu->device_is_used(device->index, &used);
-    gpu->forget_error(code);
+    device->w->gpu->device_is_used(device->index, &used);
     return used;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/pool.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +113,6 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     }
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    gpu->forget_error(code);
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char text[WEIR__BYTES_LEN];
     bool is_first = error && error->status == WEIR_OK;
@@ -287,7 +285,6 @@ int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, ui
     weir__pool_handle_end(pool);
     if (code == GPU_SUCCESS && pool->native.small)
         code = gpu->pool_get(pool->native.small, attribute, &small);
-    gpu->forget_error(code);
     if (code == GPU_SUCCESS || code == GPU_NOT_SUPPORTED)
         *value = main + small;
     return code == GPU_NOT_SUPPORTED ? GPU_SUCCESS : code;
@@ -304,8 +301,7 @@ uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attrib
 static uint64_t reserved_by(const struct gpu *gpu, gpu_pool handle)
 {
     uint64_t reserved = 0;
-    int code = gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
-    gpu->forget_error(code);
+    gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
     return reserved;
 }
 
@@ -344,9 +340,7 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(gpu, mode);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
-    else
+    if (code == GPU_SUCCESS)
         *released = before > after ? before - after : 0;
     return code;
 }

@@ -39,7 +39,6 @@ bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle)
     int code = gpu->pool_trim(handle, 0);
     if (code == GPU_SUCCESS)
         code = gpu->pool_get(handle, GPU_POOL_RESERVED, &reserved);
-    gpu->forget_error(code);
     /* A driver without figures cannot be asked; one that refuses the pool has lost it. Neither is worth keeping the pool for. */
     return code != GPU_SUCCESS || reserved == 0;
 }
@@ -161,7 +160,7 @@ static int try_destroy(struct weir__retired *retired)
             continue;
         int destroyed = gpu->pool_destroy(retired->handles[i]);
         if (destroyed != GPU_SUCCESS)
-            gpu->forget_error(code = destroyed);
+            code = destroyed;
         retired->handles[i] = NULL;
     }
     return code;
@@ -192,10 +191,9 @@ int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_
     retired->handles[0] = handle;
     retired->handles[1] = small;
     int code = try_destroy(retired);
-    for (size_t i = 0; i < 2; i++) {
-        int set = retired->handles[i] ? gpu->pool_set(retired->handles[i], GPU_POOL_RELEASE_THRESHOLD, 0) : GPU_SUCCESS;
-        gpu->forget_error(set);
-    }
+    for (size_t i = 0; i < 2; i++)
+        if (retired->handles[i])
+            gpu->pool_set(retired->handles[i], GPU_POOL_RELEASE_THRESHOLD, 0);
     if (is_gone(retired))
         free(retired);
     else

@@ -70,8 +70,6 @@ int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
     if (code == GPU_SUCCESS) {
         atomic_store(&pool->settings.small_share, pool->native.small && share < threshold ? share : UINT64_MAX);
         atomic_store(&pool->settings.release_threshold, threshold);
-    } else {
-        gpu->forget_error(code);
     }
     return code;
 }
@@ -122,7 +120,6 @@ static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu
         if (code != GPU_SUCCESS)
             gpu->pool_set_access(handle, peer, access == GPU_ACCESS_NONE ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
     }
-    gpu->forget_error(code);
     return code;
 }
 
@@ -266,7 +263,6 @@ static unsigned steps_mask(const struct policy_steps *steps)
 /* The reuse attributes of both handles and, but for exportable pools, the threshold. Called with pool->lock held. */
 static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
 {
-    const struct gpu *gpu = pool->w->gpu;
     const struct {
         enum gpu_pool_attribute attribute;
         bool value;
@@ -284,7 +280,6 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
     if (code == GPU_SUCCESS && !pool->kind.is_exportable)
         code = weir__settings_write_threshold(
             pool, pool->use.is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->info.memory));
-    gpu->forget_error(code);
     return code;
 }
 
@@ -343,7 +338,6 @@ int weir__settings_copy(weir_pool *pool, gpu_pool made)
         if (code == GPU_SUCCESS)
             code = gpu->pool_set(made, attributes[i], value);
     }
-    gpu->forget_error(code);
     for (size_t d = 0; d < pool->w->device_count && code == GPU_SUCCESS; d++)
         if (pool->settings.peers[d])
             code = set_access(gpu, made, (int)d, GPU_ACCESS_READ_WRITE);
@@ -372,7 +366,6 @@ void weir__settings_restore(const weir_pool *pool)
             code = gpu->pool_set(pool->native.handle, saved_attributes[i], pool->before.saved[i]);
         if (code == GPU_SUCCESS)
             continue;
-        gpu->forget_error(code);
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s",
                         pool->device->index, gpu->code_name(code));
     }

@@ -232,10 +232,8 @@ gpu_stream torch_device_stream(struct torch_device *device, gpu_stream _Atomic *
     if (stream)
         return stream;
     *code = device->gpu->stream_create(device->index, &stream);
-    if (*code != GPU_SUCCESS) {
-        device->gpu->forget_error(*code);
+    if (*code != GPU_SUCCESS)
         return NULL;
-    }
     if (atomic_compare_exchange_strong(place, &none, stream))
         return stream;
     device->gpu->stream_destroy(stream);

@@ -57,9 +57,7 @@ static bool name_stream(struct torch_device *device, struct torch_stream *stream
     int former = weir__current_begin(device->gpu, device->index, stream->handle);
     *code = device->gpu->stream_id(stream->handle, id);
     weir__current_end(device->gpu, former);
-    if (*code != GPU_SUCCESS)
-        device->gpu->forget_error(*code);
-    else
+    if (*code == GPU_SUCCESS)
         torch_late_named(stream, device, *id);
     return *code == GPU_SUCCESS;
 }
@@ -114,8 +112,6 @@ static bool captures(const struct torch_device *device, gpu_stream handle)
     int former = weir__current_begin(device->gpu, device->index, handle);
     int code = device->gpu->stream_capture_status(handle, &capture);
     weir__current_end(device->gpu, former);
-    if (code != GPU_SUCCESS)
-        device->gpu->forget_error(code);
     return code == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE;
 }
 

@@ -3,7 +3,6 @@
 
 #include "plugin/torch/late.h"
 
-#include <stdlib.h>
 
 #include "lib/alloc/stream.h"
 #include "lib/base/event.h"
@@ -119,8 +118,6 @@ static enum outcome wait_behind(struct torch_device *device, gpu_stream behind, 
     if (!weir__event_behind(gpu, index, stream->handle, &event))
         return weir__handle_captures(where, stream->handle) ? CAPTURES : LOST;
     int code = gpu->stream_wait_event(behind, event);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
     weir__event_destroy(gpu, event);
     return code == GPU_SUCCESS ? DONE : LOST;
 }

@@ -193,8 +193,6 @@ static int capture_id(const struct torch_device *device, gpu_stream handle, uint
     int former = weir__current_begin(device->gpu, device->index, handle);
     int code = device->gpu->stream_capture_id(handle, id);
     weir__current_end(device->gpu, former);
-    if (code != GPU_SUCCESS)
-        device->gpu->forget_error(code);
     return code;
 }
 
@@ -317,7 +315,6 @@ static void *fill(struct torch_device *device, size_t size, weir_error *error)
     if (stream && (weir_pool_malloc)(device->pool, &base, size, stream) != WEIR_OK) {
         weir_last_error(error);
     } else if (stream && (code = gpu->stream_synchronize(stream)) != GPU_SUCCESS) {
-        gpu->forget_error(code);
         (weir_free)(device->w, base, stream);
         base = NULL;
     }

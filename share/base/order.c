@@ -36,6 +36,5 @@ weir_status share_order(enum share_order order, const struct gpu *gpu, int devic
         return weir__fail(error, WEIR_CAPTURING, "%s: the stream is being captured: do it before the capture, or after", what);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    gpu->forget_error(code);
     return weir__fail_gpu(error, gpu, code, "%s", what);
 }

@@ -190,9 +190,7 @@ static uint64_t available(const struct rescue *rescue)
 {
     const struct gpu *gpu = rescue->plea->device->w->gpu;
     uint64_t bytes = 0, total;
-    int code = gpu->device_memory(rescue->plea->device->index, &bytes, &total);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
+    gpu->device_memory(rescue->plea->device->index, &bytes, &total);
     return bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP + weir__device_idle(rescue->plea->device);
 }
 

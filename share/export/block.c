@@ -37,7 +37,6 @@ weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct
     int code = export_to_others(e, block);
     weir__relaxed_end(e->gpu, mode);
     if (code != GPU_SUCCESS) {
-        e->gpu->forget_error(code);
         weir__block_return(e->pool, ptr);
         free(block);
         return weir__fail_gpu(error, e->gpu, code, "exporting a block of %s of pool '%s'", WEIR__BYTES(bytes), e->pool->name);
@@ -55,14 +54,14 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory)
     weir__block_return(e->pool, block->ptr);
     /* Its importers are done with it. What its exporter wrote last may be under way. */
     if (memory && block->is_recorded)
-        e->gpu->forget_error(e->gpu->stream_wait_event(e->stream, block->ready));
+        e->gpu->stream_wait_event(e->stream, block->ready);
     weir_error error = WEIR_ERROR_INIT;
     if (memory && (weir_free)(e->w, block->ptr, e->stream) != WEIR_OK) {
         weir_last_error(&error);
         weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "a block of %s of pool '%s' that was shared cannot be freed: %s",
                         WEIR__BYTES(block->bytes), e->pool->name, error.text);
     }
-    e->gpu->forget_error(e->gpu->event_destroy(block->ready));
+    e->gpu->event_destroy(block->ready);
     weir__relaxed_end(e->gpu, mode);
     free(block);
     weir__service_wake(&e->job, 0);

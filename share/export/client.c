@@ -212,7 +212,6 @@ static bool look_at_some(weir_export *e, bool all, bool *progress)
         if (!all && i && releases[i].client == releases[i - 1].client && releases[i - 1].code != GPU_SUCCESS)
             continue;
         releases[i].code = e->gpu->event_query(releases[i].lease->event);
-        e->gpu->forget_error(releases[i].code);
     }
     if (!count)
         return false;
@@ -452,7 +451,7 @@ static void destroy(struct share_client *client)
     const struct gpu *gpu = client->e->gpu;
     share_process_close(&client->process);
     for (unsigned i = 0; i < client->lease_count; i++) {
-        gpu->forget_error(gpu->event_destroy(client->leases[i]->event));
+        gpu->event_destroy(client->leases[i]->event);
         free(client->leases[i]);
     }
     free(client);

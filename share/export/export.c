@@ -173,7 +173,6 @@ static weir_status prepare_pool(weir_export *e, weir_error *error)
         code = e->gpu->stream_create(e->device, &e->stream);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    e->gpu->forget_error(code);
     return weir__fail_gpu(error, e->gpu, code, "exporting pool '%s'", e->pool->name);
 }
 
@@ -197,7 +196,7 @@ static void end_stream(weir_export *e)
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     if (weir__event_behind(e->gpu, e->device, e->stream, &event)) {
         if (weir__event_wait(e->gpu, event, e->gpu->now() + SHARE_SECOND))
-            e->gpu->forget_error(e->gpu->stream_destroy(e->stream));
+            e->gpu->stream_destroy(e->stream);
         weir__event_destroy(e->gpu, event);
     }
     weir__relaxed_end(e->gpu, mode);

@@ -21,7 +21,6 @@ bool share_lease_make(struct share_client *client)
         return false;
     int code = e->gpu->event_create_shared(e->device, &lease->event, &lease->handle);
     if (code != GPU_SUCCESS) {
-        e->gpu->forget_error(code);
         weir__log_about(e->w, e->pool, WEIR_LOG_ERROR, "pool '%s': no event for a lease: %s", e->pool->name, e->gpu->code_text(code));
         free(lease);
         return false;

@@ -125,12 +125,8 @@ static struct share_session *next_finished(weir_import *i)
 static bool is_quiet(const struct share_session *session)
 {
     for (unsigned n = 0; n < WIRE_LEASES_MAX; n++)
-        if (session->numbers[n].is_recorded) {
-            int code = session->i->gpu->event_query(session->numbers[n].behind);
-            session->i->gpu->forget_error(code);
-            if (code == GPU_NOT_READY)
-                return false;
-        }
+        if (session->numbers[n].is_recorded && session->i->gpu->event_query(session->numbers[n].behind) == GPU_NOT_READY)
+            return false;
     return true;
 }
 

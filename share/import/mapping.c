@@ -40,7 +40,6 @@ static weir_status import_block(weir_lease *lease, weir_error *error)
     pthread_mutex_unlock(&i->mapping_lock);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    i->gpu->forget_error(code);
     return weir__fail_gpu(error, i->gpu, code, "importing a block of '%s'", i->socket);
 }
 
@@ -49,14 +48,14 @@ static gpu_stream own_stream(struct share_session *session)
 {
     const struct gpu *gpu = session->i->gpu;
     if (!session->stream)
-        gpu->forget_error(gpu->stream_create(session->device, &session->stream));
+        gpu->stream_create(session->device, &session->stream);
     return session->stream ? session->stream : GPU_STREAM_LEGACY;
 }
 
 static void close_event(const struct gpu *gpu, gpu_event event)
 {
     if (event)
-        gpu->forget_error(gpu->event_destroy(event));
+        gpu->event_destroy(event);
 }
 
 void share_mapped_free(struct share_session *session, struct share_mapped *mapped)
@@ -69,7 +68,6 @@ void share_mapped_free(struct share_session *session, struct share_mapped *mappe
         code = gpu->stream_synchronize(stream);
     weir__current_end(gpu, former);
     if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
         pthread_mutex_lock(&session->i->lock);
         share_news_add(&session->i->news, WEIR_LOG_ERROR, "import '%s': a block cannot be unmapped: %s", session->i->socket,
                        gpu->code_text(code));
@@ -86,7 +84,7 @@ void share_session_unmap(struct share_session *session)
     /* Whatever was released last may still be in use; the exporter, which would have waited for that, may be gone. */
     for (unsigned n = 0; n < WIRE_LEASES_MAX; n++)
         if (session->numbers[n].is_recorded)
-            gpu->forget_error(gpu->stream_wait_event(stream, session->numbers[n].behind));
+            gpu->stream_wait_event(stream, session->numbers[n].behind);
     while (session->mappings) {
         struct share_mapped *mapped = session->mappings;
         session->mappings = mapped->next;
@@ -97,9 +95,9 @@ void share_session_unmap(struct share_session *session)
         close_event(gpu, session->numbers[n].behind);
     }
     if (session->pool)
-        gpu->forget_error(gpu->pool_destroy(session->pool));
+        gpu->pool_destroy(session->pool);
     if (session->stream)
-        gpu->forget_error(gpu->stream_destroy(session->stream));
+        gpu->stream_destroy(session->stream);
 }
 
 /* Leases --------------------------------------------------------------------------------------------------------------------------------- */
@@ -153,7 +151,6 @@ static weir_status wait_until_ready(weir_lease *lease, uint64_t deadline, weir_e
         weir__relaxed_end(i->gpu, mode);
         if (code == GPU_SUCCESS)
             return WEIR_OK;
-        i->gpu->forget_error(code);
         if (code != GPU_NOT_READY)
             return weir__fail_gpu(error, i->gpu, code, "asking whether a block of '%s' is ready", i->socket);
         if (!is_connected(lease, true))

@@ -261,7 +261,6 @@ static weir_status import_pool(struct share_session *session, int pool_fd, weir_
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     session->pool = NULL;
-    gpu->forget_error(code);
     if (strcmp(gpu->name, "sim") == 0)
         return weir__fail_gpu(error, gpu, code,
                               "importing the pool of '%s' (simulated processes share a machine by the same WEIR_SIM=name=...)",

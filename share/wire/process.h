@@ -7,7 +7,6 @@
 #ifndef WEIR_SHARE_PROCESS_H
 #define WEIR_SHARE_PROCESS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 

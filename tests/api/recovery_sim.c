@@ -434,43 +434,6 @@ END_TEST
 
 /* CUDA's errors ------------------------------------------------------------------------------------------------------------------------ */
 
-START_TEST(refusal_leaves_no_last_error_to_the_application)
-{
-    void *ptr;
-    scene_open(plain);
-    weir_stream *s = scene_create(NULL);
-    void *held = scene_malloc(s, 7 * GIB);
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
-    ck_assert_int_eq(sim_last_error(), 0);
-    scene_free(s, held);
-}
-END_TEST
-
-START_TEST(rescue_leaves_no_last_error_to_the_application)
-{
-    scene_open(plain);
-    weir_stream *s = scene_create(NULL), *a = scene_create(NULL);
-    pend(0, 100, scene_malloc(a, 7 * GIB), a);
-    scene_free(s, scene_malloc(s, 7 * GIB));
-    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
-    ck_assert_int_eq(sim_last_error(), 0);
-}
-END_TEST
-
-START_TEST(last_error_of_the_application_is_left_alone)
-{
-    void *ptr;
-    scene_open("weir: 1\npools: { main: { max_size: 1GiB, small_below: 0 } }\n");
-    weir_stream *s = scene_create(NULL);
-    ck_assert_int_eq(scene.gpu->free_async((void *)UINT64_C(0x1000), weir_stream_handle(s)), GPU_INVALID_VALUE);
-    scene_free(s, scene_malloc(s, MIB));
-    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 2 * GIB), WEIR_OUT_OF_MEMORY);
-    ck_assert_int_eq(weir_stream_free(s, &ptr), WEIR_NOT_A_BLOCK);
-    ck_assert_int_eq(sim_last_error(), GPU_INVALID_VALUE);
-    scene.gpu->forget_error(GPU_INVALID_VALUE);
-}
-END_TEST
-
 START_TEST(other_errors_are_passed_on_without_recovery)
 {
     void *ptr;
@@ -525,7 +488,6 @@ START_TEST(ladder_survives_the_failure_of_any_call)
         scene_free(s, ptr);
     scene_sync(weir_stream_handle(a));
     scene_free(s, scene_malloc(s, 7 * GIB));
-    ck_assert_int_eq(sim_last_error(), 0);
 }
 END_TEST
 
@@ -542,7 +504,6 @@ START_TEST(report_survives_the_failure_of_any_call)
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, 7 * GIB), WEIR_OUT_OF_MEMORY);
     weir_last_error(&error);
     ck_assert_msg(strstr(error.text, "pool 'main'") != NULL, "%s", error.text);
-    ck_assert_int_eq(sim_last_error(), 0);
     scene_free(s, held);
 }
 END_TEST
@@ -961,9 +922,6 @@ void add_simulator_cases(Suite *suite)
     tcase_add_test(calls, where_the_os_manages_the_memory_cuda_is_asked_at_once);
     tcase_add_test(calls, where_the_os_manages_the_memory_trim_is_tried);
     tcase_add_test(calls, where_the_device_does_not_say_what_it_has_cuda_is_asked);
-    tcase_add_test(calls, refusal_leaves_no_last_error_to_the_application);
-    tcase_add_test(calls, rescue_leaves_no_last_error_to_the_application);
-    tcase_add_test(calls, last_error_of_the_application_is_left_alone);
     tcase_add_test(calls, other_errors_are_passed_on_without_recovery);
     tcase_add_test(calls, other_error_during_recovery_is_the_one_reported);
     tcase_add_loop_test(calls, ladder_survives_the_failure_of_any_call, 0, 36);

@@ -208,7 +208,6 @@ void scene_fails_raw(weir_pool *pool, uint64_t size, gpu_stream stream)
     void *ptr;
     int code = scene.gpu->malloc_async(&ptr, size, weir_pool_handle(pool), stream);
     ck_assert_msg(code == GPU_OUT_OF_MEMORY, "a raw request for %llu bytes gave %s", (unsigned long long)size, scene.gpu->code_name(code));
-    scene.gpu->forget_error(code);
 }
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */

@@ -309,7 +309,6 @@ static void use_foreign(struct lane *lane)
     void *ptr;
     uint64_t size = MODEL_STEP * (1 + below(lane, 8)), begin = model_tick(program->model);
     int code = program->gpu->malloc_async(&ptr, size, program->foreign[lane->device], lane->stream);
-    program->gpu->forget_error(code);
     if (code != GPU_SUCCESS)
         return;
     size_t number = model_served(program->model, begin, memory_pool_number(FOREIGN, lane->device), size);

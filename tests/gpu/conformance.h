@@ -38,7 +38,6 @@ struct probe {
 #define ck_assert_gpu_code(call, code) \
     do { \
         int code_ = (call); \
-        g->forget_error(code_); \
         ck_assert_msg(code_ == (code), "%s: %s instead of %s", #call, g->code_name(code_), g->code_name(code)); \
     } while (0)
 #define ck_assert_gpu(call) ck_assert_gpu_code(call, GPU_SUCCESS)

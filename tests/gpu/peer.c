@@ -275,8 +275,6 @@ static void serve(int socket)
         int code = touch(&message, &fd);
         if (!code)
             code = acts[message.what](&message, &fd);
-        if (code)
-            gpu->forget_error(code);
         message.code = code;
         if (!send_message(socket, &message, fd))
             return;

@@ -432,28 +432,6 @@ START_TEST(calls_are_counted)
 }
 END_TEST
 
-START_TEST(forget_error_clears_that_error_only)
-{
-    ck_assert_int_eq(g->free_async(&g, a), GPU_INVALID_VALUE);
-    ck_assert_int_eq(sim_last_error(), GPU_INVALID_VALUE);
-    g->forget_error(GPU_OUT_OF_MEMORY);
-    ck_assert_int_eq(sim_last_error(), GPU_INVALID_VALUE);
-    g->forget_error(GPU_INVALID_VALUE);
-    ck_assert_int_eq(sim_last_error(), 0);
-}
-END_TEST
-
-START_TEST(not_ready_is_no_last_error)
-{
-    gpu_event event;
-    ck_assert_int_eq(g->event_create(0, &event), 0);
-    ck_assert_int_eq(g->delay(a, 1000000), 0);
-    ck_assert_int_eq(g->event_record(event, a), 0);
-    ck_assert_int_eq(g->event_query(event), GPU_NOT_READY);
-    ck_assert_int_eq(sim_last_error(), 0);
-}
-END_TEST
-
 START_TEST(census_counts_what_exists)
 {
     struct sim_census census;
@@ -650,8 +628,6 @@ static void add_faults_tests(Suite *suite)
     tcase_add_test(tcase, fault_can_be_a_setting);
     tcase_add_test(tcase, fault_of_any_operation_can_be_a_setting);
     tcase_add_test(tcase, calls_are_counted);
-    tcase_add_test(tcase, forget_error_clears_that_error_only);
-    tcase_add_test(tcase, not_ready_is_no_last_error);
     tcase_add_test(tcase, census_counts_what_exists);
     tcase_add_test(tcase, dead_handles_are_refused);
     tcase_add_loop_test_raise_signal(tcase, question_to_a_destroyed_stream_aborts, SIGABRT, 0, QUESTIONS);

@@ -46,7 +46,6 @@ weir_status actor_gpu(int code, const char *what)
 {
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    actor.gpu->forget_error(code);
     return actor_fail(WEIR_CUDA_ERROR, "%s: %s", what, actor.gpu->code_text(code));
 }
 

@@ -10,7 +10,6 @@
 #include "tools/common/complain.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Exit statuses of every subcommand; worse ones are greater. */

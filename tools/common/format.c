@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* One decimal below 100, and none where it would be a zero. */
 static void print_scaled(struct text *text, double value, const char *unit)

@@ -5,7 +5,6 @@
 
 #include "lib/base/format.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Room for any figure below. The macros at the end make one on the spot; it lives until the end of the enclosing block. */

@@ -3,7 +3,6 @@
 #include "tools/generator/generate.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "policy/keys.h"
 #include "tools/common/command.h"

@@ -3,7 +3,6 @@
 #include "tools/common/json.h"
 #include "tools/try/try.h"
 
-#include <string.h>
 
 static void json_devices(struct json *json, const struct try_run *run)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* setup.c - what `weir try` opens before its workload: a view of each pool, and streams for each worker. */
 #include "tools/common/command.h"
-#include "tools/common/format.h"
 #include "tools/try/try.h"
 
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { OPT_SECONDS, OPT_THREADS, OPT_SEED, OPT_GPU, OPT_JSON, OPT_VERBOSE };
 
