@@ -41,6 +41,12 @@ tests_api_open_SOURCES = tests/api/open.c
 tests_api_open_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_open_LDADD = tests/api/libfixture.la
 
+check_PROGRAMS += tests/api/pairs
+TESTS += tests/api/pairs
+tests_api_pairs_SOURCES = tests/api/pairs.c
+tests_api_pairs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_pairs_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/pools
 TESTS += tests/api/pools
 tests_api_pools_SOURCES = tests/api/pools.c

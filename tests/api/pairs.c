@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pairs.c - what an allocation and its free ask of CUDA. A call of CUDA costs as much as all that Weir does for a cached request, so this
+ * table keeps the path of a request cheap: a row that grows is to have a reason.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/api/fixture.h"
+#include "tests/support/suite.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+#define PAIRS 64
+
+/* Like config/default.yaml: with a cap that Weir watches, and a twin. */
+#define CAPPED "weir: 1\npools: { p: { release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n"
+#define UNCHECKED "weir: 1\npools: { p: { cache: { capture_check: false } } }\n"
+#define CACHE_OFF "weir: 1\npools: { p: { cache: off } }\n"
+
+/* Small enough for the caches and the twin; for neither; so large a part of the machine, 1 GiB, that CUDA is not asked in vain, and that
+   each free on a stream that was not opened is noted for recovery. */
+#define SMALL KIB(64)
+#define MEDIUM MIB(8)
+#define LARGE MIB(128)
+
+/* By which the program names the stream. */
+enum way {
+    OPENED, /* weir_stream_malloc() */
+    HANDLE, /* weir_malloc() with the handle of an opened stream */
+    OTHER,  /* weir_malloc() with that of a stream that was not opened, where none is: handles are known by their hash */
+    LEGACY, /* weir_malloc() with the null stream, the same */
+};
+
+/* asked: the calls of PAIRS pairs, in the order of `operations`. */
+static const struct row {
+    const char *policy;
+    uint64_t size;
+    enum way way;
+    const char *asked;
+} rows[] = {
+    { CAPPED, SMALL, OPENED, "status 128" },
+    { CAPPED, SMALL, HANDLE, "status 128, id 128" },
+    { CAPPED, SMALL, OTHER, "malloc 64, status 64, figure 68" },
+    { CAPPED, SMALL, LEGACY, "malloc 64, status 64, current 128, figure 68" },
+    { CAPPED, MEDIUM, OPENED, "malloc 64, status 64, figure 4" },
+    { CAPPED, MEDIUM, HANDLE, "malloc 64, status 96, id 32, figure 4" },
+    { CAPPED, MEDIUM, OTHER, "malloc 64, status 128, id 32, record 32, device 32, figure 4" },
+    { CAPPED, MEDIUM, LEGACY, "malloc 64, status 128, id 32, current 192, record 32, figure 4" },
+    { CAPPED, LARGE, OPENED, "malloc 64, status 64, figure 274" },
+    { CAPPED, LARGE, HANDLE, "malloc 64, status 128, id 64, figure 274" },
+    { CAPPED, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, device 64, figure 274" },
+    { CAPPED, LARGE, LEGACY, "malloc 64, status 192, id 64, current 256, record 64, figure 274" },
+    { UNCHECKED, SMALL, OPENED, "" },
+    { UNCHECKED, SMALL, HANDLE, "status 128, id 128" },
+    { UNCHECKED, SMALL, OTHER, "malloc 64, status 64" },
+    { UNCHECKED, SMALL, LEGACY, "malloc 64, status 64, current 128" },
+    { UNCHECKED, MEDIUM, OPENED, "malloc 64, status 64" },
+    { UNCHECKED, MEDIUM, HANDLE, "malloc 64, status 96, id 32" },
+    { UNCHECKED, MEDIUM, OTHER, "malloc 64, status 128, id 32, record 32, device 32" },
+    { UNCHECKED, MEDIUM, LEGACY, "malloc 64, status 128, id 32, current 192, record 32" },
+    { UNCHECKED, LARGE, OPENED, "malloc 64, status 64, figure 256" },
+    { UNCHECKED, LARGE, HANDLE, "malloc 64, status 128, id 64, figure 256" },
+    { UNCHECKED, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, device 64, figure 256" },
+    { UNCHECKED, LARGE, LEGACY, "malloc 64, status 192, id 64, current 256, record 64, figure 256" },
+    { CACHE_OFF, SMALL, OPENED, "malloc 64, status 64" },
+    { CACHE_OFF, SMALL, HANDLE, "malloc 64, status 64" },
+    { CACHE_OFF, SMALL, OTHER, "malloc 64, status 64" },
+    { CACHE_OFF, SMALL, LEGACY, "malloc 64, status 64, current 128" },
+    { CACHE_OFF, MEDIUM, OPENED, "malloc 64, status 64" },
+    { CACHE_OFF, MEDIUM, HANDLE, "malloc 64, status 96, id 32" },
+    { CACHE_OFF, MEDIUM, OTHER, "malloc 64, status 128, id 32, record 32, device 32" },
+    { CACHE_OFF, MEDIUM, LEGACY, "malloc 64, status 128, id 32, current 192, record 32" },
+    { CACHE_OFF, LARGE, OPENED, "malloc 64, status 64, figure 256" },
+    { CACHE_OFF, LARGE, HANDLE, "malloc 64, status 128, id 64, figure 256" },
+    { CACHE_OFF, LARGE, OTHER, "malloc 64, status 192, id 64, record 64, device 64, figure 256" },
+    { CACHE_OFF, LARGE, LEGACY, "malloc 64, status 192, id 64, current 256, record 64, figure 256" },
+};
+
+static const struct {
+    const char *name, *short_name;
+} operations[] = {
+    { "malloc_async", "malloc" },
+    { "stream_capture_status", "status" },
+    { "stream_id", "id" },
+    { "get_current_device", "current" },
+    { "event_record", "record" },
+    { "stream_device", "device" },
+    { "pool_get", "figure" },
+};
+
+static void run_pairs(weir *w, weir_stream *opened, gpu_stream handle, uint64_t size, unsigned pairs)
+{
+    for (unsigned i = 0; i < pairs; i++) {
+        void *ptr;
+        if (opened) {
+            ck_assert_int_eq(weir_stream_malloc(opened, &ptr, size), WEIR_OK);
+            ck_assert_int_eq(weir_stream_free(opened, ptr), WEIR_OK);
+        } else {
+            ck_assert_int_eq(weir_malloc(w, &ptr, size, 0, handle), WEIR_OK);
+            ck_assert_int_eq(weir_free(w, ptr, handle), WEIR_OK);
+        }
+    }
+}
+
+static void expect_asked(const char *expected, const uint64_t *before)
+{
+    char text[256] = "";
+    uint64_t left = sim_calls(NULL) - before[COUNT(operations)];
+    for (int i = 0; i < COUNT(operations); i++) {
+        uint64_t calls = sim_calls(operations[i].name) - before[i];
+        left -= i == 0 ? 2 * calls : calls; /* as many frees */
+        if (calls)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s %u", text[0] ? ", " : "", operations[i].short_name,
+                     (unsigned)calls);
+    }
+    ck_assert_str_eq(text, expected);
+    ck_assert_uint_eq(left, 0);
+}
+
+START_TEST(pairs_ask_cuda_for_no_more_than_this)
+{
+    const struct row *row = &rows[_i];
+    uint64_t before[COUNT(operations) + 1];
+    gpu_stream other;
+    fixture_machine(NULL);
+    ck_assert_int_eq(fixture_gpu()->stream_create(0, &other), GPU_SUCCESS);
+    weir *w = fixture_open(row->policy);
+    weir_stream *s = row->way == OPENED || row->way == HANDLE ? fixture_stream(w, 0, NULL) : NULL;
+    gpu_stream handle = row->way == HANDLE ? weir_stream_handle(s) : row->way == OTHER ? other : NULL;
+    run_pairs(w, row->way == OPENED ? s : NULL, handle, row->size, PAIRS);
+    for (int i = 0; i < COUNT(operations); i++)
+        before[i] = sim_calls(operations[i].name);
+    before[COUNT(operations)] = sim_calls(NULL);
+    run_pairs(w, row->way == OPENED ? s : NULL, handle, row->size, PAIRS);
+    expect_asked(row->asked, before);
+    weir_close(w);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(other), GPU_SUCCESS);
+    fixture_sweep();
+    fixture_expect_empty();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pairs");
+    TCase *tcase = suite_case(suite, "pairs", 0);
+    tcase_add_loop_test(tcase, pairs_ask_cuda_for_no_more_than_this, 0, COUNT(rows));
+    return suite_run(suite);
+}
