@@ -88,11 +88,17 @@ void weir__streams_destroy(struct weir__device *device)
     }
 }
 
+/* The id of a handle that an opened stream may have. false: none has it, or that cannot be said: without ids a handle proves nothing, as it
+   may be a new stream under an old number. */
+static bool find_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
+{
+    return (atomic_load_explicit(&device->listed, memory_order_acquire) & filter_bit(handle)) && device->has_stream_ids &&
+           weir__stream_id(device, handle, id) == GPU_SUCCESS;
+}
+
 weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id)
 {
-    /* Without ids a handle proves nothing: it may be a new stream under an old number. */
-    if (!(atomic_load_explicit(&device->listed, memory_order_acquire) & filter_bit(handle)) || !device->has_stream_ids ||
-        weir__stream_id(device, handle, id) != GPU_SUCCESS)
+    if (!find_id(device, handle, id))
         return NULL;
     struct recent *recent = &recents[*id % RECENT_COUNT];
     if (recent->generation != atomic_load_explicit(&device->generation, memory_order_acquire) || recent->id != *id) {
@@ -181,7 +187,7 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle)
 {
     uint64_t id;
-    if (!device->has_stream_ids || weir__stream_id(device, handle, &id) != GPU_SUCCESS)
+    if (!find_id(device, handle, &id))
         return NULL;
     pthread_rwlock_rdlock(&device->lock);
     weir_stream *stream = weir__stream_listed(device, handle, id);

@@ -23,23 +23,19 @@ static bool record(const struct gpu *gpu, int device, gpu_stream stream, gpu_eve
     return code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE;
 }
 
-bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
-{
-    *event = NULL;
-    return weir__event_move(gpu, device, stream, event);
-}
-
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
-    gpu_event former = *event;
-    if (!former && gpu->event_create(device, event) != GPU_SUCCESS)
-        return false;
     if (record(gpu, device, stream, *event))
         return true;
     weir__event_destroy(gpu, *event);
     *event = NULL;
-    /* The former one may be of another device. */
-    return former && weir__event_move(gpu, device, stream, event);
+    return false;
+}
+
+bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
+{
+    *event = NULL;
+    return gpu->event_create(device, event) == GPU_SUCCESS && weir__event_move(gpu, device, stream, event);
 }
 
 int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream)

@@ -17,7 +17,7 @@
  * must then never be queried.
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
-/* The same with an event that nobody waits for, which spares a new one; NULL: there is none. If it returns false that event is gone. */
+/* The same with an event that nobody waits for, which spares a new one. If it returns false that event is gone: it may be of another device. */
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
 /* The device of a stream that the program named beside a block of `device`: it may be of another one. A fixed handle is of that device. */
