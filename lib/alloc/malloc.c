@@ -86,24 +86,33 @@ static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
     weir__pool_release(block.pool);
 }
 
+/* CUDA has given an address that is in the table. false: no host memory. */
+static bool replace(weir *w, const struct weir__block *block)
+{
+    struct weir__block former;
+    struct weir__entry *stale = weir__blocks_look(&w->blocks, block->ptr);
+    if (stale && atomic_load_explicit(&stale->guard, memory_order_relaxed) &&
+        atomic_load_explicit(&stale->ptr, memory_order_relaxed) == block->ptr)
+        forget_cached(w, stale, block->ptr);
+    if (!weir__blocks_replace(&w->blocks, block, &former))
+        return false;
+    if (former.ptr)
+        forget_former(&former);
+    return true;
+}
+
 static weir_status enter(const struct weir__block *block, gpu_stream stream)
 {
     weir_pool *pool = block->pool;
-    struct weir__block former;
-    struct weir__entry *stale = weir__blocks_look(&pool->w->blocks, block->ptr);
-    if (stale && atomic_load_explicit(&stale->guard, memory_order_relaxed) &&
-        atomic_load_explicit(&stale->ptr, memory_order_relaxed) == block->ptr)
-        forget_cached(pool->w, stale, block->ptr);
-    if (!weir__blocks_add(&pool->w->blocks, block, &former)) {
-        weir__return_unknown(pool, block->ptr, stream);
-        weir__pool_count_free(block);
-        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s",
-                          WEIR__BYTES(block->size));
-    }
     weir__pool_hold(pool);
-    if (former.ptr)
-        forget_former(&former);
-    return WEIR_OK;
+    enum weir__add added = weir__blocks_add(&pool->w->blocks, block);
+    if (added == WEIR__ADD_DONE || (added == WEIR__ADD_STALE && replace(pool->w, block)))
+        return WEIR_OK;
+    weir__return_unknown(pool, block->ptr, stream);
+    weir__pool_count_free(block);
+    weir__pool_release(pool);
+    return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s",
+                      WEIR__BYTES(block->size));
 }
 
 /* Serving ------------------------------------------------------------------------------------------------------------------------------ */

@@ -209,7 +209,25 @@ static struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *sl
     return entry;
 }
 
-bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former)
+enum weir__add weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block)
+{
+    uint64_t hashed = weir__blocks_hash(block->ptr);
+    struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
+    enum weir__add added = WEIR__ADD_NO_MEMORY;
+    weir__spin_lock(&shard->lock);
+    if (has_slot(shard) && has_unused(shard)) {
+        struct weir__slot *slot = weir__slots_find(slots_of(shard), block->ptr, hashed);
+        added = ptr_of(slot) ? WEIR__ADD_STALE : WEIR__ADD_DONE;
+        if (added == WEIR__ADD_DONE) {
+            fill(shard, slot, block, true);
+            count_malloc(counts_of(blocks, shard, block->pool), block);
+        }
+    }
+    weir__spin_unlock(&shard->lock);
+    return added;
+}
+
+bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former)
 {
     uint64_t hashed = weir__blocks_hash(block->ptr);
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);

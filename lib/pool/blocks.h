@@ -118,11 +118,16 @@ bool weir__blocks_are_valid(struct weir__blocks *blocks);
 bool weir__blocks_init(struct weir__blocks *blocks);
 void weir__blocks_destroy(struct weir__blocks *blocks);
 
-/*
- * Adds a live block. false: no host memory, nothing changed. If the address is in the table already, its owner freed it behind Weir's back
- * (or it was a graph's); *former gets that block (ptr NULL otherwise), and the new one takes its place.
- */
-bool weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
+enum weir__add {
+    WEIR__ADD_DONE,
+    WEIR__ADD_STALE, /* the address is in the table already: its owner freed it behind Weir's back, or it was a graph's. Nothing was done */
+    WEIR__ADD_NO_MEMORY,
+};
+/* Adds a live block. */
+enum weir__add weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block);
+/* The same where the address may be in the table: *former gets that block (ptr NULL: it had no user), and the new one takes its place. false:
+   no host memory, nothing changed. */
+bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
 enum weir__take {
     WEIR__TAKE_NONE, /* there is no such block */

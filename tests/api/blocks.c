@@ -30,10 +30,9 @@ static void *address(uint64_t number)
 
 static bool add(void *ptr, uint64_t size)
 {
-    struct weir__block former;
-    bool added = weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .size = size, .pool = &pool }, &former);
-    ck_assert_ptr_null(former.ptr);
-    return added;
+    enum weir__add added = weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .size = size, .pool = &pool });
+    ck_assert_int_ne(added, WEIR__ADD_STALE);
+    return added == WEIR__ADD_DONE;
 }
 
 /* Whose lock it is does not matter here. */
@@ -62,10 +61,8 @@ static struct weir__entry *claim(struct weir__blocks *table, void *ptr)
 /* The same with a size class and a guard, as blocks have that a cache may keep. */
 static void add_classed(void *ptr, uint64_t size)
 {
-    struct weir__block former;
     struct weir__block block = { .ptr = ptr, .size = size, .pool = &pool, .guard = &guard, .class = (uint8_t)weir__class_of(size) };
-    ck_assert(weir__blocks_add(&blocks, &block, &former));
-    ck_assert_ptr_null(former.ptr);
+    ck_assert_int_eq(weir__blocks_add(&blocks, &block), WEIR__ADD_DONE);
 }
 
 static struct weir__counts counts(void)
@@ -94,10 +91,10 @@ static void find_neighbours(void **ptrs, size_t count)
 {
     uint64_t state = 7;
     for (size_t found = 0; found < count;) {
-        struct weir__block block, former;
+        struct weir__block block;
         void *ptr = address((next_random(&state) & UINT64_C(0x7fffffffffff)) / 512 * 512);
-        ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = ptr, .pool = &pool }, &former));
-        if (blocks.shards[0].count && !former.ptr)
+        ck_assert(add(ptr, 0));
+        if (blocks.shards[0].count)
             ptrs[found++] = ptr;
         ck_assert(take(ptr, &block));
     }
@@ -105,8 +102,8 @@ static void find_neighbours(void **ptrs, size_t count)
 
 START_TEST(block_is_taken_as_it_was_added)
 {
-    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .graph = true }, out, former;
-    ck_assert(weir__blocks_add(&blocks, &in, &former));
+    struct weir__block in = { .ptr = address(0x7f0000000200), .size = 77, .pool = &pool, .graph = true }, out;
+    ck_assert_int_eq(weir__blocks_add(&blocks, &in), WEIR__ADD_DONE);
     ck_assert(take(in.ptr, &out));
     ck_assert_ptr_eq(out.ptr, in.ptr);
     ck_assert_uint_eq(out.size, 77);
@@ -143,8 +140,11 @@ END_TEST
 START_TEST(address_that_is_there_already_gives_its_former_entry)
 {
     struct weir__block block, former;
-    ck_assert(add(address(0x7f0000000200), 1));
-    ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = address(0x7f0000000200), .size = 2, .pool = &pool }, &former));
+    struct weir__block second = { .ptr = address(0x7f0000000200), .size = 2, .pool = &pool };
+    ck_assert(add(second.ptr, 1));
+    ck_assert_int_eq(weir__blocks_add(&blocks, &second), WEIR__ADD_STALE);
+    ck_assert_uint_eq(total_count(), 1);
+    ck_assert(weir__blocks_replace(&blocks, &second, &former));
     ck_assert_ptr_eq(former.ptr, address(0x7f0000000200));
     ck_assert_uint_eq(former.size, 1);
     ck_assert_uint_eq(total_count(), 1);
@@ -170,8 +170,7 @@ static void step(struct model *entry, uint64_t random)
     switch (entry->place) {
     case OUT:
         ck_assert(!take(entry->ptr, &former));
-        ck_assert(weir__blocks_add(&blocks, &block, &former));
-        ck_assert_ptr_null(former.ptr);
+        ck_assert_int_eq(weir__blocks_add(&blocks, &block), WEIR__ADD_DONE);
         entry->size = block.size;
         entry->place = IN;
         return;
@@ -273,8 +272,8 @@ END_TEST
 
 START_TEST(graph_blocks_are_counted_apart)
 {
-    struct weir__block block = { .ptr = address(0x7f0000000200), .size = 1, .pool = &pool, .graph = true }, former;
-    ck_assert(weir__blocks_add(&blocks, &block, &former));
+    struct weir__block block = { .ptr = address(0x7f0000000200), .size = 1, .pool = &pool, .graph = true };
+    ck_assert_int_eq(weir__blocks_add(&blocks, &block), WEIR__ADD_DONE);
     ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).graph_mallocs, 1);
     ck_assert_uint_eq(weir__blocks_count(&blocks, &pool).mallocs, 0);
     ck_assert(take(block.ptr, &block));
@@ -403,7 +402,7 @@ START_TEST(entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_aga
     struct weir__block block, former;
     add_classed(PLACE, 777);
     struct weir__entry *claimed = claim(&blocks, PLACE);
-    ck_assert(weir__blocks_add(&blocks, &(struct weir__block){ .ptr = PLACE, .size = 1, .pool = &pool }, &former));
+    ck_assert(weir__blocks_replace(&blocks, &(struct weir__block){ .ptr = PLACE, .size = 1, .pool = &pool }, &former));
     ck_assert_ptr_null(former.ptr);
     weir__blocks_remove(&blocks, claimed, true, &block);
     ck_assert_uint_eq(block.size, 777);
