@@ -135,8 +135,8 @@ static int ask_cuda(struct weir__request *request, struct weir__growing *growing
         return code;
     }
     weir__pool_count_malloc(pool, size, request->asked);
-    if (small && atomic_load_explicit(&pool->settings.small_share, memory_order_relaxed) != UINT64_MAX)
-        weir__settings_rebalance(pool);
+    if (small)
+        weir__settings_small_served(pool, size);
     *ptr = block;
     return GPU_SUCCESS;
 }

@@ -110,6 +110,7 @@ struct weir_pool {
         _Atomic unsigned steps;       /* bit (1 << rung) for each rung of the ladder */
         atomic_bool scrub;            /* blocks are cleared before the program gets them */
         _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out */
+        _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at */
         uint64_t policy_max, limit;   /* the policy's max_size, and weir__pool_set_limit()'s; 0: none */
         uint64_t threshold_before;    /* release_threshold when the last reload began. Guarded by w->config */
         bool *peers;                  /* by device: access granted */

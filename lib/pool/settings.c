@@ -76,8 +76,15 @@ int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
 
 void weir__settings_rebalance(weir_pool *pool)
 {
-    uint64_t reserved = 0;
-    if (pool->w->gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS || reserved <= atomic_load(&pool->settings.small_share))
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t reserved = 0, used = 0;
+    if (gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
+        gpu->pool_get(pool->native.small, GPU_POOL_USED, &used) != GPU_SUCCESS)
+        return;
+    /* The twin may grow sooner, where gaps are too small or frees are behind work. Its share is too small for one step at most then. */
+    uint64_t idle = reserved > used ? reserved - used : 0;
+    atomic_store(&pool->settings.small_idle, (int64_t)(idle < WEIR__GROWTH_STEP ? idle : WEIR__GROWTH_STEP));
+    if (reserved <= atomic_load(&pool->settings.small_share))
         return;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);

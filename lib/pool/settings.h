@@ -18,8 +18,16 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
 /* Shares the threshold out between pool and twin by what the twin holds now; UINT64_MAX bytes keep all. Called with pool->lock held. */
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold);
 
-/* After a small request of a pool with a threshold to share out: does so anew if the twin has grown beyond its share. */
+/* Shares it out anew if the twin has grown beyond its share. */
 void weir__settings_rebalance(weir_pool *pool);
+
+/* After a request that the twin has served. CUDA is asked only once the twin was asked for what it had idle the last time. */
+static inline void weir__settings_small_served(weir_pool *pool, uint64_t bytes)
+{
+    if (atomic_load_explicit(&pool->settings.small_share, memory_order_relaxed) != UINT64_MAX &&
+        atomic_fetch_sub_explicit(&pool->settings.small_idle, (int64_t)bytes, memory_order_relaxed) < (int64_t)bytes)
+        weir__settings_rebalance(pool);
+}
 
 /* Takes all peers' access back, before the pool is destroyed. Whoever calls it alone knows the pool. */
 void weir__settings_withdraw(weir_pool *pool);

@@ -40,8 +40,8 @@ static const struct row {
 } rows[] = {
     { CAPPED, SMALL, OPENED, "status 128" },
     { CAPPED, SMALL, HANDLE, "status 128, id 128" },
-    { CAPPED, SMALL, OTHER, "malloc 64, status 64, figure 68" },
-    { CAPPED, SMALL, LEGACY, "malloc 64, status 64, current 128, figure 68" },
+    { CAPPED, SMALL, OTHER, "malloc 64, status 64, figure 4" },
+    { CAPPED, SMALL, LEGACY, "malloc 64, status 64, current 128, figure 4" },
     { CAPPED, MEDIUM, OPENED, "malloc 64, status 64, figure 4" },
     { CAPPED, MEDIUM, HANDLE, "malloc 64, status 96, id 32, figure 4" },
     { CAPPED, MEDIUM, OTHER, "malloc 64, status 96, record 32, figure 4" },

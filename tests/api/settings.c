@@ -61,6 +61,24 @@ START_TEST(pool_and_twin_together_keep_at_most_the_threshold)
 }
 END_TEST
 
+/* The share is looked at only now and then, but always where the twin must grow. */
+START_TEST(twin_keeps_what_small_blocks_made_it_grow_to)
+{
+    void *ptrs[100];
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { release_threshold: 512MiB, cache: off } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    for (int i = 0; i < COUNT(ptrs); i++)
+        ptrs[i] = fixture_malloc(s, MIB(1) - 1);
+    for (int i = 0; i < COUNT(ptrs); i++)
+        ck_assert_int_eq(weir_stream_free(s, ptrs[i]), WEIR_OK);
+    fixture_synchronize(s);
+    ck_assert_uint_eq(fixture_attribute(weir_pool_small_handle(fixture_pool(w, "a", 0)), GPU_POOL_RESERVED), MIB(128));
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 START_TEST(what_a_cache_holds_stays_whatever_the_threshold)
 {
     fixture_machine(NULL);
@@ -435,6 +453,7 @@ int main(void)
     Suite *suite = suite_create("settings");
     TCase *tcase = suite_case(suite, "threshold", 0);
     tcase_add_loop_test(tcase, pool_and_twin_together_keep_at_most_the_threshold, 0, COUNT(shared_thresholds));
+    tcase_add_test(tcase, twin_keeps_what_small_blocks_made_it_grow_to);
     tcase_add_test(tcase, what_a_cache_holds_stays_whatever_the_threshold);
     tcase_add_test(tcase, threshold_is_kept_over_a_synchronise);
     tcase_add_loop_test(tcase, threshold_none_keeps_nothing_and_all_everything, 0, COUNT(plain_thresholds));
