@@ -290,6 +290,44 @@ START_TEST(what_is_freed_while_recovery_waits_for_something_else_is_waited_for)
 }
 END_TEST
 
+/* Another thread that frees on an idle stream while recovery waits for one that will not come. */
+static struct {
+    struct gpu gpu;
+    weir_stream *stream;
+    void *ptr;
+} freer;
+
+static void freeing_pause(uint64_t nanoseconds)
+{
+    void *ptr = freer.ptr;
+    freer.ptr = NULL;
+    if (ptr)
+        scene_free(freer.stream, ptr);
+    scene.gpu->pause(nanoseconds);
+}
+
+START_TEST(what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found)
+{
+    scene_simulate("memory=2GiB");
+    scene_open("weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0, cache: off }\n  other: { small_below: 0, cache: off, " PATIENT " }\n");
+    weir_stream *stuck = scene_create(NULL);
+    weir_pool *other;
+    void *ptr;
+    freer.gpu = *scene.gpu;
+    freer.gpu.pause = freeing_pause;
+    freer.stream = scene_create(NULL);
+    freer.ptr = scene_malloc(freer.stream, 1536 * MIB);
+    void *late = scene_malloc(stuck, 64 * MIB);
+    scene_delay(weir_stream_handle(stuck), 3600 * 1000);
+    scene_free(stuck, late);
+    ck_assert_int_eq(weir_pool_get(scene.w, "other", 0, NULL, &other), WEIR_OK);
+    scene.w->gpu = &freer.gpu;
+    ck_assert_int_eq(weir_pool_malloc(other, &ptr, GIB, scene_stream(0)), WEIR_OK);
+    scene.w->gpu = scene.gpu;
+    ck_assert_int_eq(weir_free(scene.w, ptr, scene_stream(0)), WEIR_OK);
+}
+END_TEST
+
 /* As recoveries and the keeper do: what both saw complete counted twice, and hid what came behind it. */
 START_TEST(free_behind_one_that_two_waited_for_is_still_to_be_waited_for)
 {
@@ -416,6 +454,7 @@ void add_crowd_cases(Suite *suite)
     tcase_add_test(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
     tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
+    tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found);
     tcase_add_test(crowd, free_on_a_stream_that_is_being_closed_is_waited_for);
     tcase_add_test(crowd, noted_free_is_waited_for_while_a_later_one_is_being_noted);
     tcase_add_test(crowd, free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before);

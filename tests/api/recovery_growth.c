@@ -17,14 +17,20 @@ static const struct {
     const char *machine, *small_below;
 } watched[] = { { "memory=2GiB", "2MiB" }, { "memory=2GiB,driver=12.0", "0" } };
 
-static const char *policy(int row, const char *max_size)
+static const char *text_of(int row, const char *max_size, const char *reuse)
 {
-    static char text[256];
+    static char text[320];
     snprintf(text, sizeof text,
              "weir: 1\ndefaults: { pool: main }\npools:\n"
-             "  main: { " ALONE ", max_size: %s, small_below: %s, cache: off, on_oom: { deadline: 50ms } }\n",
-             max_size, watched[row].small_below);
+             "  main: { %s, max_size: %s, small_below: %s, cache: off, on_oom: { deadline: 50ms } }\n"
+             "  other: { small_below: 0, cache: off }\n",
+             reuse, max_size, watched[row].small_below);
     return text;
+}
+
+static const char *policy(int row, const char *max_size)
+{
+    return text_of(row, max_size, ALONE);
 }
 
 static void open_watched(int row)
@@ -97,6 +103,28 @@ START_TEST(growth_goes_back_to_the_device_once_its_stream_gets_there)
     fails(128 * MIB, busy);
     scene_sync(busy);
     scene_free(s, scene_malloc(s, 128 * MIB));
+    ck_assert_uint_le(reserved(), CAP);
+}
+END_TEST
+
+/* As the device has no more, CUDA makes recovery's stream wait for the busy one, to use there what went back; so what recovery gives back is
+   late, too. */
+START_TEST(growth_that_recovery_undoes_behind_a_busy_stream_is_seen_once_that_gets_there)
+{
+    weir_pool *other;
+    void *held;
+    scene_simulate(watched[_i].machine);
+    scene_open(text_of(_i, "512MiB", "reuse: { opportunistic: false }"));
+    ck_assert_int_eq(weir_pool_get(scene.w, "other", 0, NULL, &other), WEIR_OK);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream busy = scene_stream(0);
+    ck_assert_int_eq(weir_pool_malloc(other, &held, 1376 * MIB, busy), WEIR_OK);
+    leave_pending(256 * MIB, DEADLINE * 2);
+    scene_delay(busy, DEADLINE * 2);
+    fails(384 * MIB, busy);
+    ck_assert_int_eq(weir_free(scene.w, held, busy), WEIR_OK);
+    scene_sync(busy);
+    scene_free(s, scene_malloc(s, 448 * MIB));
     ck_assert_uint_le(reserved(), CAP);
 }
 END_TEST
@@ -189,6 +217,7 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, growth_that_is_undone_on_a_busy_stream_takes_no_room_from_others, 0, rows);
     tcase_add_loop_test(tcase, one_request_at_a_time_takes_the_pool_above_its_cap, 0, rows);
     tcase_add_loop_test(tcase, growth_goes_back_to_the_device_once_its_stream_gets_there, 0, rows);
+    tcase_add_loop_test(tcase, growth_that_recovery_undoes_behind_a_busy_stream_is_seen_once_that_gets_there, 0, rows);
     tcase_add_loop_test(tcase, what_recovery_serves_at_a_cap_is_ordered_before_the_work_of_the_requests_stream, 0, rows);
     tcase_add_loop_test(tcase, far_from_the_cap_nothing_is_asked_of_the_pool, 0, rows);
     tcase_add_loop_test(tcase, pool_whose_handle_the_program_has_is_looked_at_each_time, 0, rows);
