@@ -11,12 +11,7 @@
 enum { OPT_TIMEOUT };
 
 static const struct command_option options[] = {
-    [OPT_TIMEOUT] = {.name = "timeout",
-                     .kind = OPTION_SECONDS,
-                     .placeholder = "SECONDS",
-                     .low = 0.01,
-                     .high = 3600,
-                     .help = "how long to wait for all exporters together (default: 5)"},
+    [OPT_TIMEOUT] = OBSERVE_TIMEOUT_OPTION,
     {0},
 };
 
@@ -42,8 +37,8 @@ struct outcome {
 static void tell(const struct observed_socket *answer, int pid, bool is_named, struct outcome *outcome)
 {
     if (answer->status == WEIR_OK) {
-        printf("%s: process %d is cut off from pool '%s' of process %d; what it maps stays out of use until it is dead\n", answer->path, pid,
-               answer->seen.pool, answer->seen.pid);
+        printf("%s: process %d is cut off from pool '%s' of process %d; what it maps stays out of use until it is dead\n", answer->path,
+               pid, answer->seen.told.pool, answer->seen.told.pid);
         outcome->evicted++;
         return;
     }

@@ -3,6 +3,7 @@
 #include "tools/common/command.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
+#include "tools/common/processes.h"
 #include "tools/observe.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
@@ -15,12 +16,7 @@ enum { OPT_JSON, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
-    [OPT_TIMEOUT] = {.name = "timeout",
-                     .kind = OPTION_SECONDS,
-                     .placeholder = "SECONDS",
-                     .low = 0.01,
-                     .high = 3600,
-                     .help = "how long to wait for all exporters together (default: 5)"},
+    [OPT_TIMEOUT] = OBSERVE_TIMEOUT_OPTION,
     {0},
 };
 
@@ -48,54 +44,40 @@ static const char *duration_text(struct text *text, uint64_t ms)
     return text->chars;
 }
 
-static void add_user(struct table *table, uint32_t uid)
-{
-    const struct passwd *user = getpwuid(uid);
-    if (user)
-        table_cell(table, "%s", user->pw_name);
-    else
-        table_cell(table, "%u", (unsigned)uid);
-}
-
 static void add_importer(struct table *table, const struct observed_importer *importer)
 {
-    struct text idle;
-    table_cell(table, "%d", importer->pid);
-    add_user(table, importer->uid);
-    table_cell(table, "%s", importer->name[0] ? importer->name : "-");
-    table_cell(table, "%s", states[importer->state]);
-    table_cell(table, "%s", duration_text(&idle, importer->idle_ms));
+    struct text user, idle;
+    table_cell(table, "%d", importer->told.pid);
+    table_row(table, process_user(importer->told.uid, &user), importer->told.name[0] ? importer->told.name : "-",
+              states[importer->told.state], duration_text(&idle, importer->told.idle_ms));
 }
 
-static void add_hold(struct table *table, const struct observed_hold *hold)
+static void add_hold(struct table *table, const observed_hold *hold)
 {
     struct text held;
     if (!hold) {
-        for (int i = 0; i < 4; i++)
-            table_cell(table, "-");
+        table_row(table, "-", "-", "-", "-");
         return;
     }
     if (hold->sequence)
         table_cell(table, "%s #%llu", hold->name, (unsigned long long)hold->sequence);
     else
         table_cell(table, "%s", hold->name);
-    table_cell(table, "%s", SIZE_TEXT(hold->size));
-    table_cell(table, "%s", hold_names[hold->hold]);
-    table_cell(table, "%s", hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
+    table_row(table, SIZE_TEXT(hold->size), hold_names[hold->hold],
+              hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
 }
 
 static void print_export(const char *socket, const struct observed_export *seen)
 {
-    static const char *const headings[] = {"PID", "USER", "PROGRAM", "STATE", "SILENT", "BLOCK", "SIZE", "HOLD", "HELD"};
     struct table table = TABLE_INIT("rlllrlrlr");
     style_text(stdout, STYLE_STRONG, socket);
-    printf(": pool '%s' of process %d, epoch %llu, %s\n", seen->pool, seen->pid, (unsigned long long)seen->epoch, seen->uuid);
+    printf(": pool '%s' of process %d, epoch %llu, %s\n", seen->told.pool, seen->told.pid, (unsigned long long)seen->told.epoch,
+           seen->told.uuid);
     if (seen->count == 0) {
         puts("  nobody imports it");
         return;
     }
-    for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
-        table_cell(&table, "%s", headings[i]);
+    table_row(&table, "PID", "USER", "PROGRAM", "STATE", "SILENT", "BLOCK", "SIZE", "HOLD", "HELD");
     for (size_t i = 0; i < seen->count; i++) {
         const struct observed_importer *importer = &seen->importers[i];
         for (size_t j = 0; j < importer->hold_count || j == 0; j++) {
@@ -127,7 +109,7 @@ static void print_answers(const struct observed_sockets *sockets)
 
 /* As JSON -------------------------------------------------------------------------------------------------------------------------------- */
 
-static void json_hold(struct json *json, const struct observed_hold *hold)
+static void json_hold(struct json *json, const observed_hold *hold)
 {
     json_object(json, NULL);
     json_string(json, "name", hold->name);
@@ -148,16 +130,16 @@ static void json_hold(struct json *json, const struct observed_hold *hold)
 
 static void json_importer(struct json *json, const struct observed_importer *importer)
 {
-    const struct passwd *user = getpwuid(importer->uid);
+    const struct passwd *user = getpwuid(importer->told.uid);
     json_object(json, NULL);
-    json_uint(json, "pid", (uint64_t)importer->pid);
-    json_uint(json, "uid", importer->uid);
+    json_uint(json, "pid", (uint64_t)importer->told.pid);
+    json_uint(json, "uid", importer->told.uid);
     json_string(json, "user", user ? user->pw_name : NULL);
-    json_string(json, "program", importer->name);
-    json_string(json, "state", states[importer->state]);
-    json_uint(json, "silent_ms", importer->idle_ms);
-    json_uint(json, "leases", importer->leases);
-    json_uint(json, "mappings", importer->mappings);
+    json_string(json, "program", importer->told.name);
+    json_string(json, "state", states[importer->told.state]);
+    json_uint(json, "silent_ms", importer->told.idle_ms);
+    json_uint(json, "leases", importer->told.leases);
+    json_uint(json, "mappings", importer->told.mappings);
     json_array(json, "holds");
     for (size_t i = 0; i < importer->hold_count; i++)
         json_hold(json, &importer->holds[i]);
@@ -176,10 +158,10 @@ static void json_answer(struct json *json, const struct observed_socket *answer)
         json_end(json);
         return;
     }
-    json_string(json, "pool", seen->pool);
-    json_uint(json, "pid", (uint64_t)seen->pid);
-    json_uint(json, "epoch", seen->epoch);
-    json_string(json, "uuid", seen->uuid);
+    json_string(json, "pool", seen->told.pool);
+    json_uint(json, "pid", (uint64_t)seen->told.pid);
+    json_uint(json, "epoch", seen->told.epoch);
+    json_string(json, "uuid", seen->told.uuid);
     json_array(json, "importers");
     for (size_t i = 0; i < seen->count; i++)
         json_importer(json, &seen->importers[i]);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/base/service.h"
+#include "lib/gpu/clock.h"
 #include "share/wire/directory.h"
 
 #define TIMEOUT_DEFAULT_MS 5000
@@ -18,10 +19,7 @@
 
 static void add_socket(struct observed_sockets *sockets, const char *path)
 {
-    if (sockets->count == sockets->room) {
-        sockets->room = sockets->room ? 2 * sockets->room : 16;
-        sockets->items = must(realloc(sockets->items, sockets->room * sizeof sockets->items[0]));
-    }
+    sockets->items = must_grow(sockets->items, sockets->count, &sockets->room, sizeof sockets->items[0]);
     struct observed_socket *socket = &sockets->items[sockets->count++];
     *socket = (struct observed_socket){.status = WEIR_OK};
     snprintf(socket->path, sizeof socket->path, "%s", path);
@@ -88,47 +86,14 @@ void observe_sockets_free(struct observed_sockets *sockets)
 
 static void add_importer(struct observed_export *seen, const struct wire_message *message)
 {
-    if (seen->count == seen->room) {
-        seen->room = seen->room ? 2 * seen->room : 8;
-        seen->importers = must(realloc(seen->importers, seen->room * sizeof seen->importers[0]));
-    }
-    struct observed_importer *importer = &seen->importers[seen->count++];
-    *importer = (struct observed_importer){
-        .pid = message->u.importer.pid,
-        .uid = message->u.importer.uid,
-        .state = (enum wire_state)message->u.importer.state,
-        .leases = message->u.importer.leases,
-        .mappings = message->u.importer.mappings,
-        .idle_ms = message->u.importer.idle_ms,
-    };
-    memcpy(importer->name, message->u.importer.name, sizeof importer->name);
+    seen->importers = must_grow(seen->importers, seen->count, &seen->room, sizeof seen->importers[0]);
+    seen->importers[seen->count++] = (struct observed_importer){.told = message->u.importer};
 }
 
 static void add_hold(struct observed_importer *importer, const struct wire_message *message)
 {
-    if (importer->hold_count == importer->hold_room) {
-        importer->hold_room = importer->hold_room ? 2 * importer->hold_room : 8;
-        importer->holds = must(realloc(importer->holds, importer->hold_room * sizeof importer->holds[0]));
-    }
-    struct observed_hold *hold = &importer->holds[importer->hold_count++];
-    *hold = (struct observed_hold){
-        .hold = (enum wire_hold)message->u.holds.hold,
-        .ring = message->u.holds.ring,
-        .sequence = message->u.holds.sequence,
-        .block = message->u.holds.block,
-        .size = message->u.holds.size,
-        .held_ms = message->u.holds.held_ms,
-    };
-    memcpy(hold->name, message->u.holds.name, sizeof hold->name);
-}
-
-static void begin(struct observed_export *seen, const struct wire_message *welcome)
-{
-    forget(seen);
-    seen->pid = welcome->u.welcome.pid;
-    seen->epoch = welcome->u.welcome.epoch;
-    memcpy(seen->pool, welcome->u.welcome.pool, sizeof seen->pool);
-    memcpy(seen->uuid, welcome->u.welcome.uuid, sizeof seen->uuid);
+    importer->holds = must_grow(importer->holds, importer->hold_count, &importer->hold_room, sizeof importer->holds[0]);
+    importer->holds[importer->hold_count++] = message->u.holds;
 }
 
 static bool take(struct share_query *query, const struct wire_message *message)
@@ -136,11 +101,12 @@ static bool take(struct share_query *query, const struct wire_message *message)
     struct observed_export *seen = query->data;
     struct observed_importer *latest = seen->count ? &seen->importers[seen->count - 1] : NULL;
     if (message->type == WIRE_WELCOME) {
-        begin(seen, message);
+        forget(seen);
+        seen->told = message->u.welcome;
     } else if (message->type == WIRE_IMPORTER) {
         add_importer(seen, message);
     } else if (message->type == WIRE_HOLDS) {
-        if (!latest || message->u.holds.pid != latest->pid)
+        if (!latest || message->u.holds.pid != latest->told.pid)
             return false;
         add_hold(latest, message);
     }
@@ -155,7 +121,7 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
     for (size_t i = 0; i < sockets->count; i++)
         queries[i] = (struct share_query){
             .path = sockets->items[i].path, .question = *question, .role = WIRE_ROLE_OBSERVER, .take = take, .data = &sockets->items[i].seen};
-    share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * UINT64_C(1000000), NULL);
+    share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * GPU_MILLISECOND, NULL);
     for (size_t i = 0; i < sockets->count; i++) {
         sockets->items[i].status = queries[i].status;
         memcpy(sockets->items[i].text, queries[i].text, sizeof sockets->items[i].text);

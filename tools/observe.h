@@ -15,31 +15,17 @@
 #include "share/wire/query.h"
 #include "tools/common/command.h"
 
-/* One lease of an importer, or one block that it maps without a lease. */
-struct observed_hold {
-    enum wire_hold hold;
-    uint32_t ring;     /* 0: the block of a name */
-    uint64_t sequence; /* of the frame; 0: none */
-    uint64_t block, size, held_ms;
-    char name[WIRE_NAME_SIZE]; /* of the block or the ring */
-};
+/* As in the messages HOLDS, IMPORTER and WELCOME. A hold is one lease of an importer, or one block that it maps without a lease. */
+typedef __typeof__(((struct wire_message *)NULL)->u.holds) observed_hold;
 
 struct observed_importer {
-    int pid; /* as the exporter sees it */
-    uint32_t uid;
-    enum wire_state state;
-    uint32_t leases, mappings;
-    uint64_t idle_ms;          /* since its last message */
-    char name[WIRE_NAME_SIZE]; /* of the program; may be empty */
+    __typeof__(((struct wire_message *)NULL)->u.importer) told;
     size_t hold_count, hold_room;
-    struct observed_hold *holds;
+    observed_hold *holds;
 };
 
 struct observed_export {
-    int pid; /* of the exporter, as it sees itself */
-    uint64_t epoch;
-    char pool[WIRE_NAME_SIZE];
-    char uuid[WIRE_UUID_SIZE];
+    __typeof__(((struct wire_message *)NULL)->u.welcome) told;
     size_t count, room;
     struct observed_importer *importers;
 };
@@ -77,7 +63,12 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
 
 /* The exit status that stands for what one export answered: EXIT_FAILED where nobody listens, or the process is not known. */
 int observe_exit(weir_status status);
-/* In milliseconds, of the option that both subcommands have; 5 s if it is not given. */
+/* The option --timeout of both subcommands, and what it means in milliseconds; 5 s if it is not given. */
+#define OBSERVE_TIMEOUT_OPTION                                                                                                             \
+    {                                                                                                                                      \
+        .name = "timeout", .kind = OPTION_SECONDS, .placeholder = "SECONDS", .low = 0.01, .high = 3600,                                    \
+        .help = "how long to wait for all exporters together (default: 5)"                                                                 \
+    }
 unsigned observe_timeout(const struct option_value *option);
 /* Says on stderr which directories could not be looked into. */
 void observe_complain_denials(const char *subcommand, const struct observed_sockets *sockets);

@@ -154,13 +154,8 @@ static void json_device(struct json *json, const process_device *device)
 
 static void json_pool(struct json *json, const process_pool *pool)
 {
-#define MEMBER(member) JSON_MEMBER(process_pool, member)
-    static const struct json_member members[] = {MEMBER(live),          MEMBER(cached),      MEMBER(slack),
-                                                 MEMBER(idle),          MEMBER(reserved),    MEMBER(live_high),
-                                                 MEMBER(reserved_high), MEMBER(max_size),    MEMBER(release_threshold),
-                                                 MEMBER(keep),          MEMBER(live_blocks), MEMBER(graph_blocks),
-                                                 MEMBER(mallocs),       MEMBER(frees),       MEMBER(failures),
-                                                 MEMBER(cache_hits)};
+#define MEMBER(member) JSON_MEMBER(process_pool, member),
+    static const struct json_member members[] = {WIRE_POOL_FIGURES(MEMBER)};
 #undef MEMBER
     json_object(json, NULL);
     json_uint(json, "device", pool->device);

@@ -19,6 +19,14 @@ void *must(void *ptr)
     return ptr;
 }
 
+void *must_grow(void *items, size_t count, size_t *room, size_t size)
+{
+    if (count < *room)
+        return items;
+    *room = *room ? 2 * *room : 16;
+    return must(realloc(items, *room * size));
+}
+
 char *make_text(const char *format, va_list args)
 {
     va_list again;

@@ -29,6 +29,9 @@ void complaints_end(int status);
 /* Passes ptr on; without host memory (NULL) there is nothing left to do, so it says so and ends the process. */
 void *must(void *ptr);
 
+/* The array of `count` items with room for one more at least. */
+void *must_grow(void *items, size_t count, size_t *room, size_t size);
+
 /* vsprintf() into a new string, the caller's to free(). */
 char *make_text(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 

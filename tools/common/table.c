@@ -17,10 +17,7 @@ static int width_of(const char *text)
 
 void table_cell(struct table *table, const char *format, ...)
 {
-    if (table->count == table->room) {
-        table->room = table->room ? 2 * table->room : 64;
-        table->cells = must(realloc(table->cells, table->room * sizeof(char *)));
-    }
+    table->cells = must_grow(table->cells, table->count, &table->room, sizeof(char *));
     va_list args;
     va_start(args, format);
     table->cells[table->count++] = make_text(format, args);

@@ -95,13 +95,14 @@ static void look_at_devices(struct top_model *model)
 /* Processes ------------------------------------------------------------------------------------------------------------------------------
  */
 
-static void forget_answer(struct process *answer, double *rates)
+static void forget_answer(struct process *answer, double **rates)
 {
     free(answer->devices);
     free(answer->pools);
-    free(rates);
+    free(*rates);
     answer->devices = NULL;
     answer->pools = NULL;
+    *rates = NULL;
     answer->device_count = answer->pool_count = 0;
 }
 
@@ -140,7 +141,7 @@ static void take_answer(struct top_process *process, const struct process *seen,
         struct top_sums sums = sums_of(pool, process->rates[i]);
         add_sums(&process->sums, &sums);
     }
-    forget_answer(&before, rates_before);
+    forget_answer(&before, &rates_before);
 }
 
 /* Takes in why a process did not answer, without the socket that the reason begins with: the process is named beside it. */
@@ -151,8 +152,7 @@ static void take_refusal(struct top_process *process, const struct process *seen
     snprintf(process->now.reason, sizeof(process->now.reason), "%s", seen->reason + (is_named ? len + 2 : 0));
     clean(process->now.reason);
     process->now.pid = seen->pid;
-    forget_answer(&process->now, process->rates);
-    process->rates = NULL;
+    forget_answer(&process->now, &process->rates);
     process->sums = (struct top_sums){0};
 }
 
@@ -192,10 +192,8 @@ static void expect_all(struct top_model *model)
     size_t kept = 0;
     for (size_t i = 0; i < model->process_count; i++) {
         struct top_process *process = &model->processes[i];
-        if (process->is_gone) {
-            forget_answer(&process->now, process->rates);
+        if (process->is_gone) /* its answer was forgotten by then */
             continue;
-        }
         process->is_gone = true;
         process->has_answered = false;
         model->processes[kept++] = *process;
@@ -250,11 +248,8 @@ void top_model_look(struct top_model *model, const struct processes *processes, 
     for (size_t i = 0; i < processes->count; i++)
         look_at_process(model, &processes->items[i], seconds);
     for (size_t i = 0; i < model->process_count; i++)
-        if (model->processes[i].is_gone) {
-            /* It is another one than those that were forgotten. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-            forget_answer(&model->processes[i].now, model->processes[i].rates);
-            model->processes[i].rates = NULL;
-        }
+        if (model->processes[i].is_gone)
+            forget_answer(&model->processes[i].now, &model->processes[i].rates);
     look_at_devices(model);
     top_model_sort(model, model->sort);
 }
@@ -262,7 +257,7 @@ void top_model_look(struct top_model *model, const struct processes *processes, 
 void top_model_free(struct top_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++)
-        forget_answer(&model->processes[i].now, model->processes[i].rates);
+        forget_answer(&model->processes[i].now, &model->processes[i].rates);
     free(model->processes);
     free(model->devices);
     *model = (struct top_model){0};

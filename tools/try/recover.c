@@ -20,10 +20,7 @@
 
 static struct try_step *add_step(struct try_run *run, const char *name, const struct try_pool *pool)
 {
-    if (run->step_count == run->step_room) {
-        run->step_room = run->step_room ? 2 * run->step_room : 16;
-        run->steps = must(realloc(run->steps, run->step_room * sizeof(*run->steps)));
-    }
+    run->steps = must_grow(run->steps, run->step_count, &run->step_room, sizeof(*run->steps));
     struct try_step *step = &run->steps[run->step_count++];
     memset(step, 0, sizeof(*step));
     step->name = name;
