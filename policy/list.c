@@ -268,13 +268,13 @@ static bool read_name(const struct policy_reading *reading, const struct policy_
         return policy_fail(reading, node, "'%s' can be no name; write a name as the system has it, or a number",
                            policy_quote(node->text).text);
     char *copy = policy_arena_text(reading->arena, node->text, strlen(node->text));
-    *(char **)item = copy;
+    if (copy)
+        *(char **)item = copy;
     return copy;
 }
 
 static int by_name(const void *left, const void *right)
 {
-    /* Only lists that were read whole are sorted. NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 

@@ -10,7 +10,6 @@ noinst_LTLIBRARIES += share/libshare.la
 share_libshare_la_SOURCES = \
 	%reldir%/base/forked.c \
 	%reldir%/base/forked.h \
-	%reldir%/base/list.h \
 	%reldir%/base/news.c \
 	%reldir%/base/news.h \
 	%reldir%/base/order.c \

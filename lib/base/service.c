@@ -16,6 +16,7 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/format.h"
+#include "lib/base/list.h"
 #include "lib/gpu/clock.h"
 
 #define TIMER_SLACK 1000UL /* nanoseconds */
@@ -66,10 +67,7 @@ static bool run_one(void)
     if (!job)
         return false;
     *link = job->next;
-    while (*link)
-        link = &(*link)->next;
-    *link = job;
-    job->next = NULL;
+    WEIR__APPEND(service.jobs, job, next);
     job->due = WEIR__SERVICE_NEVER;
     job->running = service.is_running = true;
     pthread_mutex_unlock(&service.lock);
@@ -311,10 +309,7 @@ void weir__service_remove(struct weir__job *job)
     if (weir__is_forked())
         return;
     pthread_mutex_lock(&service.lock);
-    struct weir__job **link = &service.jobs;
-    while (*link != job)
-        link = &(*link)->next;
-    *link = job->next;
+    WEIR__UNLINK(service.jobs, job, next);
     service.job_count--;
     service.changes++;
     watch(job, -1);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "lib/base/list.h"
 #include "lib/pool/weir_internal.h"
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error)
@@ -73,21 +74,14 @@ weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)
 void weir__device_add_pool(struct weir__device *device, weir_pool *pool)
 {
     pthread_rwlock_wrlock(&device->lock);
-    weir_pool **last = &device->pools;
-    while (*last)
-        last = &(*last)->next;
-    *last = pool;
+    WEIR__APPEND(device->pools, pool, next);
     pthread_rwlock_unlock(&device->lock);
 }
 
 void weir__device_remove_pool(struct weir__device *device, weir_pool *pool)
 {
     pthread_rwlock_wrlock(&device->lock);
-    weir_pool **link = &device->pools;
-    while (*link && *link != pool)
-        link = &(*link)->next;
-    if (*link)
-        *link = pool->next;
+    WEIR__UNLINK(device->pools, pool, next);
     pthread_rwlock_unlock(&device->lock);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
 
-#define LONGEST (UINT64_C(1000) * 1000000) /* nanoseconds between two looks: a second at most */
-#define SHORTEST (UINT64_C(1) * 1000000)
+#define LONGEST GPU_SECOND /* between two looks: at most */
+#define SHORTEST GPU_MILLISECOND
 
 uint64_t weir__keeper_interval(weir *w)
 {

@@ -7,9 +7,10 @@
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
+#include "lib/gpu/clock.h"
 
-#define POLL_FIRST UINT64_C(20000)     /* nanoseconds between two looks at pending frees, doubling, */
-#define POLL_LONGEST UINT64_C(1000000) /* up to this */
+#define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubling, */
+#define POLL_LONGEST GPU_MILLISECOND /* up to this */
 
 #define BATCH 32 /* streams pinned at a time */
 /* Bytes of one step. CUDA takes 1 to 2 ms for a GiB (measured), during which the service thread's other jobs wait. */

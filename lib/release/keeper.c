@@ -4,10 +4,11 @@
 #include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
 #include "lib/alloc/waits.h"
+#include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
 
-#define BATCH 64                              /* streams that are pinned at a time */
-#define PATIENCE (UINT64_C(1) * 1000000)      /* how long a look waits for the streams of a device, by the GPU's clock */
+#define BATCH 64                 /* streams that are pinned at a time */
+#define PATIENCE GPU_MILLISECOND /* how long a look waits for the streams of a device, by the GPU's clock */
 
 static weir *weir_of(struct weir__job *job)
 {

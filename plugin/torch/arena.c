@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "lib/base/list.h"
+
 #define MIB ((size_t)1 << 20)
 /* The sizes that torch's own allocator takes from CUDA: small parts share a chunk of 2 MiB, middling ones one of 20. */
 #define SMALL MIB
@@ -179,10 +181,7 @@ void *torch_arena_chunk_base(const struct torch_arena_chunk *chunk)
 
 void torch_arena_remove(struct torch_arena *arena, struct torch_arena_chunk *chunk)
 {
-    struct torch_arena_chunk **link = &arena->chunks;
-    while (*link != chunk)
-        link = &(*link)->next;
-    *link = chunk->next;
+    WEIR__UNLINK(arena->chunks, chunk, next);
     arena->chunk_bytes -= chunk->size;
     unlist_part(chunk->first);
     free(chunk->first);

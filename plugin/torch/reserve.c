@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lib/base/format.h"
+#include "lib/base/list.h"
 #include "plugin/torch/arena.h"
 #include "plugin/torch/late.h"
 
@@ -82,10 +83,7 @@ static void shrink(struct torch_device *device, struct torch_reserve *reserve)
     }
     if (arena->chunks)
         return;
-    struct torch_reserve **link = &device->reserves;
-    while (*link != reserve)
-        link = &(*link)->next;
-    *link = reserve->next;
+    WEIR__UNLINK(device->reserves, reserve, next);
     free(reserve);
 }
 

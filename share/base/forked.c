@@ -3,7 +3,7 @@
 
 #include "share/base/forked.h"
 
-#include "share/base/list.h"
+#include "lib/base/list.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -50,5 +50,5 @@ void share_forked_add(struct share_forked *forked, void (*close)(struct share_fo
 
 void share_forked_remove(struct share_forked *forked)
 {
-    SHARE_UNLINK(first, forked, next);
+    WEIR__UNLINK(first, forked, next);
 }

@@ -13,7 +13,7 @@
 
 uint64_t share_deadline(unsigned timeout_ms)
 {
-    return weir__service_now() + timeout_ms * SHARE_MS;
+    return weir__service_now() + timeout_ms * GPU_MILLISECOND;
 }
 
 uint64_t share_spin_time(void)
@@ -42,6 +42,6 @@ void share_cond_init(pthread_cond_t *cond)
 
 bool share_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline)
 {
-    struct timespec until = { .tv_sec = (time_t)(deadline / SHARE_SECOND), .tv_nsec = (long)(deadline % SHARE_SECOND) };
+    const struct timespec until = gpu_clock_timespec(deadline);
     return pthread_cond_timedwait(cond, lock, &until) != ETIMEDOUT;
 }

@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SHARE_SECOND UINT64_C(1000000000)
-#define SHARE_MS UINT64_C(1000000)
+#include "lib/gpu/clock.h"
 
 /* So many milliseconds from now. */
 uint64_t share_deadline(unsigned timeout_ms);

@@ -11,7 +11,7 @@
 #include "share/wire/query.h"
 
 #define MICROSECOND UINT64_C(1000)
-#define GIVE_INTERVAL (SHARE_SECOND / SHARE_GIVES_A_SECOND)
+#define GIVE_INTERVAL (GPU_SECOND / SHARE_GIVES_A_SECOND)
 
 /* Texts -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -46,7 +46,7 @@ static void tell_process(struct share_asker *asker, uint32_t request, const weir
     message.u.process.pid = (int32_t)getpid();
     message.u.process.devices = (uint32_t)weir_stats_device_count(stats);
     message.u.process.pools = (uint32_t)weir_stats_pool_count(stats);
-    message.u.process.age_ms = (weir__service_now() - control->opened_at) / SHARE_MS;
+    message.u.process.age_ms = (weir__service_now() - control->opened_at) / GPU_MILLISECOND;
     share_program_name(message.u.process.program);
     snprintf(message.u.process.version, sizeof message.u.process.version, "%s", weir_version());
     pthread_mutex_lock(&control->w->config);
@@ -78,22 +78,9 @@ static void tell_pool(struct share_asker *asker, uint32_t request, const weir_po
     message.u.pool.device = (uint32_t)stats->device;
     message.u.pool.flags = (stats->is_private ? WIRE_POOL_PRIVATE : 0) | (stats->is_exportable ? WIRE_POOL_EXPORTABLE : 0);
     snprintf(message.u.pool.name, sizeof message.u.pool.name, "%s", stats->name);
-    message.u.pool.live = stats->live;
-    message.u.pool.cached = stats->cached;
-    message.u.pool.slack = stats->slack;
-    message.u.pool.idle = stats->idle;
-    message.u.pool.reserved = stats->reserved;
-    message.u.pool.live_high = stats->live_high;
-    message.u.pool.reserved_high = stats->reserved_high;
-    message.u.pool.max_size = stats->max_size;
-    message.u.pool.release_threshold = stats->release_threshold;
-    message.u.pool.keep = stats->keep;
-    message.u.pool.live_blocks = stats->live_blocks;
-    message.u.pool.graph_blocks = stats->graph_blocks;
-    message.u.pool.mallocs = stats->mallocs;
-    message.u.pool.frees = stats->frees;
-    message.u.pool.failures = stats->failures;
-    message.u.pool.cache_hits = stats->cache_hits;
+#define COPY_FIGURE(figure) message.u.pool.figure = stats->figure;
+    WIRE_POOL_FIGURES(COPY_FIGURE)
+#undef COPY_FIGURE
     share_asker_send(asker, &message);
 }
 
@@ -177,13 +164,14 @@ static void answer_give(struct share_asker *asker, const struct wire_message *qu
     else if (!is_within_rate(control, now))
         deny(asker, question->request, WEIR_BUSY, "asked too often: ask again later");
     else
-        begin(asker, question, &(struct weir__give_request){
-                                   .device = device,
-                                   .keep = WEIR__GIVE_POLICY_KEEP,
-                                   .wanted = question->u.give.bytes,
-                                   .deadline = now + question->u.give.deadline_ms * SHARE_MS,
-                                   .is_neighbour = true,
-                               });
+        begin(asker, question,
+              &(struct weir__give_request){
+                  .device = device,
+                  .keep = WEIR__GIVE_POLICY_KEEP,
+                  .wanted = question->u.give.bytes,
+                  .deadline = now + question->u.give.deadline_ms * GPU_MILLISECOND,
+                  .is_neighbour = true,
+              });
 }
 
 /* Whether the policy has the pool; else `text` says which it has. */
@@ -208,13 +196,14 @@ static void answer_trim(struct share_asker *asker, const struct wire_message *qu
     if (is_named && !has_pool(asker->control->w, pool, text))
         deny(asker, question->request, WEIR_NOT_FOUND, text);
     else
-        begin(asker, question, &(struct weir__give_request){
-                                   .device = -1,
-                                   .pool = is_named ? pool : NULL,
-                                   .keep = question->u.trim.keep == WIRE_POLICY_KEEP ? WEIR__GIVE_POLICY_KEEP : question->u.trim.keep,
-                                   .wanted = UINT64_MAX,
-                                   .deadline = weir__service_now() + question->u.trim.deadline_ms * SHARE_MS,
-                               });
+        begin(asker, question,
+              &(struct weir__give_request){
+                  .device = -1,
+                  .pool = is_named ? pool : NULL,
+                  .keep = question->u.trim.keep == WIRE_POLICY_KEEP ? WEIR__GIVE_POLICY_KEEP : question->u.trim.keep,
+                  .wanted = UINT64_MAX,
+                  .deadline = weir__service_now() + question->u.trim.deadline_ms * GPU_MILLISECOND,
+              });
 }
 
 static void finish(struct share_asker *asker, uint64_t now)

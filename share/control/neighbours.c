@@ -17,14 +17,14 @@
 #include "share/wire/query.h"
 
 #define NEIGHBOURS_MAX 256 /* that are asked for one request */
-#define ANSWER_SOON (20 * SHARE_MS) /* what a healthy process takes at most to say what it has */
+#define ANSWER_SOON (20 * GPU_MILLISECOND) /* what a healthy process takes at most to say what it has */
 #define ANSWER_SHARE 8        /* such a part of the time to give is for the answer to come in time, and for the step before it to end */
-#define SILENCE (1000 * SHARE_MS)   /* a process that did not answer is for so long asked only where the others have not enough */
+#define SILENCE (1000 * GPU_MILLISECOND) /* a process that did not answer is for so long asked only where the others have not enough */
 #define SILENT_MAX 16         /* such processes that are remembered */
-#define BUSY_PAUSE (10 * SHARE_MS) /* before a process is asked again that was asked too often */
-#define LOOK_PAUSE (5 * SHARE_MS)  /* between two looks at who has what */
+#define BUSY_PAUSE (10 * GPU_MILLISECOND) /* before a process is asked again that was asked too often */
+#define LOOK_PAUSE (5 * GPU_MILLISECOND)  /* between two looks at who has what */
 #define LOOKS_ALIKE 4        /* that show the same, one after the other, say that nothing is to be had, */
-#define VAIN (1000 * SHARE_MS)     /* and a look that shows it again says so alone, for so long */
+#define VAIN (1000 * GPU_MILLISECOND) /* and a look that shows it again says so alone, for so long */
 
 /* Processes that have not answered, for all weirs of this one. */
 static struct {
@@ -253,7 +253,7 @@ static bool take_gift(struct share_query *query, const struct wire_message *answ
 static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t time)
 {
     struct weir__recovery *recovery = &rescue->plea->device->recovery;
-    uint64_t bytes = 0, wanted = missing(rescue) + rescue->extra, ms = time / SHARE_MS;
+    uint64_t bytes = 0, wanted = missing(rescue) + rescue->extra, ms = time / GPU_MILLISECOND;
     ms -= ms / ANSWER_SHARE;
     struct share_query query = { .path = neighbour->path, .take = take_gift, .data = &bytes };
     query.question.type = WIRE_GIVE;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/base/format.h"
-#include "share/base/list.h"
+#include "lib/base/list.h"
 #include "share/base/order.h"
 #include "share/export/ring.h"
 #include "share/export/serve.h"
@@ -128,7 +128,7 @@ void share_block_withdraw(weir_export *e, struct share_block *block)
 
 static void bury(weir_export *e, struct share_block *block)
 {
-    SHARE_UNLINK(e->blocks, block, next);
+    WEIR__UNLINK(e->blocks, block, next);
     block->next = e->dead;
     e->dead = block;
     weir__service_wake(&e->job, 0);

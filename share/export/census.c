@@ -21,7 +21,7 @@ static void add_client(struct share_outbox *outbox, const struct share_client *c
     message.u.importer.uid = client->process.uid;
     message.u.importer.state = state_of(client);
     share_client_count(client, &message.u.importer.leases, &message.u.importer.mappings);
-    message.u.importer.idle_ms = (now - client->heard) / SHARE_MS;
+    message.u.importer.idle_ms = (now - client->heard) / GPU_MILLISECOND;
     snprintf(message.u.importer.name, sizeof message.u.importer.name, "%s", client->name);
     share_outbox_add(outbox, &message);
 }
@@ -38,7 +38,7 @@ static void add_hold(struct share_outbox *outbox, const struct share_mapping *ma
     message.u.holds.sequence = lease ? lease->sequence : 0;
     message.u.holds.block = block->id;
     message.u.holds.size = block->bytes;
-    message.u.holds.held_ms = lease ? (now - lease->since) / SHARE_MS : 0;
+    message.u.holds.held_ms = lease ? (now - lease->since) / GPU_MILLISECOND : 0;
     snprintf(message.u.holds.name, sizeof message.u.holds.name, "%s", block->name);
     share_outbox_add(outbox, &message);
 }

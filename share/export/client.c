@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "share/base/list.h"
+#include "lib/base/list.h"
 #include "share/export/request.h"
 #include "share/export/ring.h"
 #include "share/export/serve.h"
 
 #define POLL_MAX 256   /* releases that are looked at in one go */
-#define POLL_ALL UINT64_C(1000000) /* nanoseconds between two looks at all of them */
+#define POLL_ALL GPU_MILLISECOND /* nanoseconds between two looks at all of them */
 #define SERVE_MAX 64   /* messages of one client in one go, so that none keeps the others waiting */
 
 /* Sending, with the lock ----------------------------------------------------------------------------------------------------------------- */
@@ -108,16 +108,12 @@ enum share_io share_client_grant(struct share_client *client, struct share_block
 
 void share_wait_end(struct share_client *client, struct share_wait *wait)
 {
-    if (wait->lease) {
-        /* It is in that list. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
-        SHARE_UNLINK(client->waits, wait, next);
+    if (WEIR__UNLINK(client->waits, wait, next))
         client->wait_count--;
-        if (wait->lease->state == SHARE_LEASE_WANTED)
-            wait->lease->state = SHARE_LEASE_IDLE;
-    } else {
-        SHARE_UNLINK(client->deferred, wait, next);
+    else if (WEIR__UNLINK(client->deferred, wait, next))
         client->deferred_count--;
-    }
+    if (wait->lease && wait->lease->state == SHARE_LEASE_WANTED)
+        wait->lease->state = SHARE_LEASE_IDLE;
     free(wait);
 }
 
@@ -152,7 +148,7 @@ static void catch_up(struct share_client *client)
         struct wire_message message = { .type = WIRE_ENDED, .u.ended.ring = reader->number };
         if (reader->is_ended) {
             if (share_client_send(client, &message, -1) == SHARE_DONE)
-                share_reader_leave(reader);
+                share_reader_leave(client, reader);
             continue;
         }
         share_ring_feed(reader);
@@ -164,14 +160,13 @@ static void catch_up(struct share_client *client)
 
 /* Leases --------------------------------------------------------------------------------------------------------------------------------- */
 
-void share_mapping_end(struct share_mapping *mapping)
+void share_mapping_end(struct share_client *client, struct share_mapping *mapping)
 {
     struct share_block *block = mapping->block;
-    SHARE_UNLINK(block->mappings, mapping, next_of_block);
-    SHARE_UNLINK(mapping->client->mappings, mapping, next_of_client);
-    weir_export *e = mapping->client->e;
+    WEIR__UNLINK(block->mappings, mapping, next_of_block);
+    WEIR__UNLINK(client->mappings, mapping, next_of_client);
     free(mapping);
-    share_block_settle(e, block);
+    share_block_settle(client->e, block);
 }
 
 struct pending_release {
@@ -248,10 +243,9 @@ void share_clients_poll(weir_export *e, bool everything)
 
 /* Connections ---------------------------------------------------------------------------------------------------------------------------- */
 
-void share_reader_leave(struct share_reader *reader)
+void share_reader_leave(struct share_client *client, struct share_reader *reader)
 {
-    struct share_client *client = reader->client;
-    SHARE_UNLINK(client->readers, reader, next);
+    WEIR__UNLINK(client->readers, reader, next);
     share_ring_leave(reader);
     share_leases_unassign(client, reader);
     free(reader);
@@ -262,10 +256,8 @@ static void evict(struct share_client *client)
 {
     share_connection_close(&client->connection);
     while (client->readers)
-        /* The last one is in no list any more. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-        share_reader_leave(client->readers);
+        share_reader_leave(client, client->readers);
     while (client->waits || client->deferred)
-        /* As above. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         share_wait_end(client, client->waits ? client->waits : client->deferred);
     client->state = client->has_pool ? SHARE_CLIENT_EVICTED : SHARE_CLIENT_GONE;
     if (client->state == SHARE_CLIENT_GONE) /* its death would be told of for ever */
@@ -282,8 +274,7 @@ static void forget(struct share_client *client)
         if (client->leases[i]->mapping)
             share_lease_end(client, client->leases[i]);
     while (client->mappings)
-        /* As above. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-        share_mapping_end(client->mappings);
+        share_mapping_end(client, client->mappings);
     share_serve_stir(client->e);
 }
 

@@ -195,7 +195,7 @@ static void end_stream(weir_export *e)
     gpu_event event;
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     if (weir__event_behind(e->gpu, e->device, e->stream, &event)) {
-        if (weir__event_wait(e->gpu, event, e->gpu->now() + SHARE_SECOND))
+        if (weir__event_wait(e->gpu, event, e->gpu->now() + GPU_SECOND))
             e->gpu->stream_destroy(e->stream);
         weir__event_destroy(e->gpu, event);
     }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "lib/base/list.h"
 #include "share/export/ring.h"
 
 unsigned share_leases_spare(const struct share_client *client)
@@ -103,10 +104,7 @@ static void give_room(const struct share_client *client, struct share_reader *re
 
 void share_lease_await(struct share_client *client, struct share_lease *lease)
 {
-    struct share_lease **link = &client->releasing;
-    while (*link)
-        link = &(*link)->later;
-    *link = lease;
+    WEIR__APPEND(client->releasing, lease, later);
     lease->state = SHARE_LEASE_RELEASING;
     client->e->waits_since = 0; /* that is news */
     give_room(client, lease->reader);
@@ -117,12 +115,7 @@ void share_lease_end(struct share_client *client, struct share_lease *lease)
     struct share_block *block = lease->mapping->block;
     struct share_reader *reader = lease->reader;
     bool was_released = lease->state == SHARE_LEASE_RELEASING;
-    struct share_lease **link = &client->releasing;
-    while (*link && *link != lease)
-        link = &(*link)->later;
-    if (*link)
-        *link = lease->later;
-    lease->later = NULL;
+    WEIR__UNLINK(client->releasing, lease, later);
     lease->state = SHARE_LEASE_IDLE;
     lease->mapping->leases--;
     lease->mapping = NULL;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "share/base/list.h"
+#include "lib/base/list.h"
 #include "share/export/ring.h"
 
 #define CLIENT_READERS_MAX 64
@@ -163,13 +163,11 @@ static unsigned missing(const struct share_client *client, const struct share_as
 
 static bool defer(struct share_client *client, const struct share_asked *asked)
 {
-    struct share_wait *wait = client->deferred_count < DEFERRED_MAX ? calloc(1, sizeof *wait) : NULL, **link = &client->deferred;
+    struct share_wait *wait = client->deferred_count < DEFERRED_MAX ? calloc(1, sizeof *wait) : NULL;
     if (!wait)
         return false;
     wait->asked = *asked;
-    while (*link)
-        link = &(*link)->next;
-    *link = wait;
+    WEIR__APPEND(client->deferred, wait, next);
     client->deferred_count++;
     weir__service_wake(&client->e->job, 0);
     return true;
@@ -257,7 +255,7 @@ static enum share_io unsubscribe(struct share_client *client, const struct wire_
     while (reader && reader->number != message->u.unsubscribe.ring)
         reader = reader->next;
     if (reader)
-        share_reader_leave(reader);
+        share_reader_leave(client, reader);
     return done(client, message->request);
 }
 
@@ -281,7 +279,7 @@ static enum share_io unmapped(struct share_client *client, const struct wire_mes
         mapping = mapping->next_of_client;
     /* A lease that crossed this message is still to be released, and the block unmapped again. */
     if (mapping && !mapping->leases)
-        share_mapping_end(mapping);
+        share_mapping_end(client, mapping);
     return SHARE_DONE;
 }
 

@@ -13,8 +13,8 @@
 #include "lib/base/event.h"
 #include "share/export/request.h"
 
-#define RETIRE_TIME (2 * SHARE_SECOND)
-#define LOOK_AGAIN (SHARE_SECOND / 10) /* at least, where the pool's users have blocks of it that they do not share */
+#define RETIRE_TIME (2 * GPU_SECOND)
+#define LOOK_AGAIN (GPU_SECOND / 10) /* at least, where the pool's users have blocks of it that they do not share */
 
 /* Nothing is published or mapped, but for what the pool's users have and do not share. */
 static bool is_empty(weir_export *e)

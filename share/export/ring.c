@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/base/sized.h"
-#include "share/base/list.h"
+#include "lib/base/list.h"
 #include "share/base/order.h"
 #include "share/base/wait.h"
 #include "share/export/serve.h"
@@ -225,7 +225,7 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
 static void end_ring(weir_ring *ring)
 {
     weir_export *e = ring->e;
-    SHARE_UNLINK(e->rings, ring, next);
+    WEIR__UNLINK(e->rings, ring, next);
     for (unsigned i = 0; i < ring->depth; i++)
         if (ring->slots[i])
             share_block_withdraw(e, ring->slots[i]);
@@ -246,7 +246,7 @@ static void tell_end(struct share_reader *reader)
     share_ring_leave(reader);
     reader->is_ended = share_client_send(reader->client, &message, -1) != SHARE_DONE;
     if (!reader->is_ended)
-        share_reader_leave(reader);
+        share_reader_leave(reader->client, reader);
 }
 
 /* Slots that nobody needs are withdrawn, readers that have got every frame are told, and the ring goes with the last of them. With the

@@ -20,7 +20,7 @@
 /* Nanoseconds between two looks at releases that are still to come to pass: a part of the time since the last news of one, in bounds. */
 #define POLL_PART 16
 #define POLL_SHORTEST UINT64_C(20000)
-#define POLL_LONGEST UINT64_C(1000000)
+#define POLL_LONGEST GPU_MILLISECOND
 
 /* Descriptors ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -167,7 +167,7 @@ static void sleep_until(weir_export *e, uint64_t until)
 {
     struct pollfd ready[] = { { .fd = e->epoll_fd, .events = POLLIN }, { .fd = e->wake_fd, .events = POLLIN } };
     uint64_t now = weir__service_now(), left = until > now ? until - now : 0;
-    struct timespec limit = { .tv_sec = (time_t)(left / SHARE_SECOND), .tv_nsec = (long)(left % SHARE_SECOND) };
+    const struct timespec limit = gpu_clock_timespec(left);
     int slack = left < POLL_LONGEST ? prctl(PR_GET_TIMERSLACK) : -1;
     if (slack > 0)
         prctl(PR_SET_TIMERSLACK, TIMER_SLACK);

@@ -3,7 +3,7 @@
 
 #include "share/import/ask.h"
 
-#include "share/base/list.h"
+#include "lib/base/list.h"
 
 static bool is_answered(void *data)
 {
@@ -20,11 +20,6 @@ static void list_request(weir_import *i, struct wire_message *message, struct sh
     request->lease = NULL;
     request->next = i->requests;
     i->requests = request;
-}
-
-static void unlist_request(weir_import *i, struct share_request *request)
-{
-    SHARE_UNLINK(i->requests, request, next);
 }
 
 static enum share_answer ask(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t patience,
@@ -46,7 +41,7 @@ static enum share_answer ask(weir_import *i, struct wire_message *message, struc
     if (is_unanswered)
         share_session_bid_farewell(session);
     share_session_unuse(session);
-    unlist_request(i, request);
+    WEIR__UNLINK(i->requests, request, next);
     if (request->is_answered)
         return SHARE_ANSWERED;
     share_session_wake(i);

@@ -17,8 +17,8 @@
 
 #define TIMEOUT_MS 5000 /* of the exporter's answers, unless the application says otherwise */
 /* Nanoseconds between two looks for an exporter that is yet to come. */
-#define WAIT_PAUSE_MIN UINT64_C(1000000)
-#define WAIT_PAUSE_MAX UINT64_C(50000000)
+#define WAIT_PAUSE_MIN GPU_MILLISECOND
+#define WAIT_PAUSE_MAX (50 * GPU_MILLISECOND)
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "share/base/list.h"
+#include "lib/base/list.h"
 #include "share/import/ask.h"
 #include "share/import/import.h"
 
@@ -131,7 +131,7 @@ void weir_reader_close(weir_reader *reader)
     pthread_mutex_lock(&i->lock);
     if (reader->session)
         unsubscribe(reader);
-    SHARE_UNLINK(i->readers, reader, next);
+    WEIR__UNLINK(i->readers, reader, next);
     reader->session = NULL;
     reader->is_closed = true;
     bool is_unused = reader->held == 0;

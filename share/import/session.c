@@ -20,7 +20,7 @@
 static int milliseconds_until(uint64_t deadline)
 {
     uint64_t now = weir__service_now();
-    return deadline > now ? (int)((deadline - now + SHARE_MS - 1) / SHARE_MS) : 0;
+    return deadline > now ? (int)((deadline - now + GPU_MILLISECOND - 1) / GPU_MILLISECOND) : 0;
 }
 
 /* Messages, with the lock ---------------------------------------------------------------------------------------------------------------- */

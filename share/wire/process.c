@@ -15,6 +15,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "lib/gpu/clock.h"
 #include "share/wire/other_end.h"
 #include "share/wire/socket.h"
 
@@ -59,7 +60,7 @@ static bool read_start(pid_t pid, uint64_t *start)
         field = strchr(field + 1, ' ');
     if (!field)
         return false;
-    *start = strtoull(field, NULL, 10) * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
+    *start = strtoull(field, NULL, 10) * (GPU_SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
     return true;
 }
 
@@ -67,7 +68,7 @@ static uint64_t since_boot(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * GPU_SECOND + (uint64_t)now.tv_nsec;
 }
 
 /*

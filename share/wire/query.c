@@ -262,7 +262,7 @@ static void wait_for_answers(struct round *round, bool knock_again)
         left = KNOCK_AGAIN;
     for (size_t i = 0; i < round->count; i++)
         round->polled[i] = (struct pollfd){ .fd = round->queries[i].is_over ? -1 : round->queries[i].fd, .events = POLLIN };
-    struct timespec timeout = { .tv_sec = (time_t)(left / SHARE_SECOND), .tv_nsec = (long)(left % SHARE_SECOND) };
+    struct timespec timeout = {.tv_sec = (time_t)(left / GPU_SECOND), .tv_nsec = (long)(left % GPU_SECOND)};
     if (ppoll(round->polled, round->count, &timeout, NULL) <= 0)
         return;
     for (size_t i = 0; i < round->count && !round->is_enough; i++)

@@ -12,7 +12,7 @@
 #include "lib/base/service.h"
 
 #define ACCEPT_MAX 16           /* connections in one go */
-#define REST (SHARE_SECOND / 10) /* of the listener when connections cannot be had */
+#define REST (GPU_SECOND / 10)  /* of the listener when connections cannot be had */
 
 /* The listener --------------------------------------------------------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 #include "share/base/wait.h"
 #include "share/wire/outbox.h"
 
-#define SHARE_PATIENCE (5 * SHARE_SECOND) /* that a connection which holds nothing may be silent, or read nothing */
+#define SHARE_PATIENCE (5 * GPU_SECOND) /* that a connection which holds nothing may be silent, or read nothing */
 
 struct share_server {
     struct share_listener listener;

@@ -70,10 +70,9 @@ LAYOUT(device, NUMBER(device.index), RESERVED(4), NAME(device.uuid), NUMBER(devi
        NUMBER(device.recoveries), NUMBER(device.rescues[0]), NUMBER(device.rescues[1]), NUMBER(device.rescues[2]), NUMBER(device.rescues[3]),
        NUMBER(device.rescues[4]), NUMBER(device.asks_sent), NUMBER(device.bytes_got), NUMBER(device.asks_received),
        NUMBER(device.bytes_given));
-LAYOUT(pool, NUMBER(pool.device), RANGE(pool.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_EXPORTABLE), NAME(pool.name), NUMBER(pool.live),
-       NUMBER(pool.cached), NUMBER(pool.slack), NUMBER(pool.idle), NUMBER(pool.reserved), NUMBER(pool.live_high), NUMBER(pool.reserved_high),
-       NUMBER(pool.max_size), NUMBER(pool.release_threshold), NUMBER(pool.keep), NUMBER(pool.live_blocks), NUMBER(pool.graph_blocks),
-       NUMBER(pool.mallocs), NUMBER(pool.frees), NUMBER(pool.failures), NUMBER(pool.cache_hits));
+#define FIGURE(name) , NUMBER(pool.name)
+LAYOUT(pool, NUMBER(pool.device), RANGE(pool.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_EXPORTABLE),
+       NAME(pool.name) WIRE_POOL_FIGURES(FIGURE));
 LAYOUT(offered, NUMBER(offered.bytes));
 LAYOUT(gave, NUMBER(gave.bytes), NUMBER(gave.took_us));
 

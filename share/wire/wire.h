@@ -125,6 +125,12 @@ enum wire_hold {
 /* lease.flags: release is there: the first use of this lease number on this connection. */
 #define WIRE_HAS_RELEASE 2u
 
+/* The figures of a pool, in the order of the message; as in weir_pool_stats, bytes and counts. */
+#define WIRE_POOL_FIGURES(X)                                                                                                               \
+    X(live)                                                                                                                                \
+    X(cached) X(slack) X(idle) X(reserved) X(live_high) X(reserved_high) X(max_size) X(release_threshold) X(keep) X(live_blocks)           \
+        X(graph_blocks) X(mallocs) X(frees) X(failures) X(cache_hits)
+
 struct wire_message {
     enum wire_type type;
     uint32_t request; /* chosen by who asks, not 0, and given back in the answer; 0: not an answer */
@@ -206,9 +212,9 @@ struct wire_message {
             uint32_t device; /* index */
             uint32_t flags;
             char name[WIRE_NAME_SIZE];
-            /* As in weir_pool_stats; bytes and counts. */
-            uint64_t live, cached, slack, idle, reserved, live_high, reserved_high, max_size, release_threshold, keep;
-            uint64_t live_blocks, graph_blocks, mallocs, frees, failures, cache_hits;
+#define WIRE_FIGURE(name) uint64_t name;
+            WIRE_POOL_FIGURES(WIRE_FIGURE)
+#undef WIRE_FIGURE
         } pool;
         struct { uint64_t bytes; } offered; /* at most: what is reserved and not live, less what is to be kept */
         struct { uint64_t bytes, took_us; } gave;

@@ -245,7 +245,7 @@ const char *stage_until(struct player *player, const char *wanted, const char *f
             return answer;
         if (now_s() > deadline)
             fail_with(player, "was asked: %s; and says to the end, instead of %s: %s", line, wanted, answer);
-        nanosleep(&(struct timespec){ .tv_nsec = SHARE_MS }, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = GPU_MILLISECOND}, NULL);
     }
 }
 
@@ -253,7 +253,7 @@ void stage_wait(bool (*is_done)(void *data), void *data, const char *what)
 {
     for (double deadline = now_s() + patience_s(); !is_done(data);) {
         ck_assert_msg(now_s() < deadline, "it never came to pass: %s", what);
-        nanosleep(&(struct timespec){ .tv_nsec = SHARE_MS }, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = GPU_MILLISECOND}, NULL);
     }
 }
 
