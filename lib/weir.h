@@ -221,8 +221,8 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
  *    like size can share blocks; weir_pool_stats.slack counts what that adds. Other requests are served to the byte and not cached. So are
  *    those for which only their exact size finds room.
  *  - Stream order: a block freed on a stream may be served again to work behind that point of the same stream, and to no other stream.
- *  - While a stream captures, its cache neither serves nor takes anything. cache.capture_check: false leaves that question out, and is only
- *    for programs that never capture.
+ *  - While a stream captures, its cache neither serves nor takes anything. cache.capture_check: false leaves that question out of all
+ *    requests of the pool, and is only for programs that never capture.
  *  - To CUDA a cached block is in use: a synchronise does not give it back. It goes back when it has to make room for another, at
  *    weir_stream_close(), weir_pool_trim(), weir_reload() and weir_close(), in the flush step of recovery, and with `keeper: true` once it
  *    has gone unused for cache.idle.

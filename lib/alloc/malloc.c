@@ -154,23 +154,35 @@ static weir_status scrub(const struct weir__block *block, gpu_stream stream)
                           WEIR__BYTES(block->size), pool->name, pool->device->index);
 }
 
+/* Whether the block becomes a graph's. A program that never captures is not asked. */
+static weir_status ask_capture(const struct weir__request *request, struct weir__block *block)
+{
+    const weir_pool *pool = block->pool;
+    const weir *w = pool->w;
+    enum gpu_capture_status capture;
+    if (!atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed) && !w->refuses_graphs)
+        return WEIR_OK;
+    int code = w->gpu->stream_capture_status(request->stream, &capture);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(weir__last_error_reset(), w->gpu, code, "%s from pool '%s': the stream's capture status",
+                              WEIR__BYTES(request->asked), pool->name);
+    block->graph = capture != GPU_CAPTURE_STATUS_NONE;
+    if (block->graph && w->refuses_graphs)
+        return weir__fail(weir__last_error_reset(), WEIR_CAPTURING, "%s from pool '%s': the stream is being captured",
+                          WEIR__BYTES(request->asked), pool->name);
+    return WEIR_OK;
+}
+
 /* With the block's device current where that matters. */
 static weir_status serve(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     weir *w = block->pool->w;
-    const struct gpu *gpu = w->gpu;
-    enum gpu_capture_status capture;
-    int code = gpu->stream_capture_status(request->stream, &capture);
-    if (code != GPU_SUCCESS)
-        return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s': the stream's capture status", WEIR__BYTES(request->asked),
-                              block->pool->name);
-    block->graph = capture != GPU_CAPTURE_STATUS_NONE;
-    if (block->graph && w->refuses_graphs)
-        return weir__fail(weir__last_error_reset(), WEIR_CAPTURING, "%s from pool '%s': the stream is being captured",
-                          WEIR__BYTES(request->asked), block->pool->name);
+    weir_status status = ask_capture(request, block);
+    if (status != WEIR_OK)
+        return status;
     choose_size(request, block, opened);
     enum gpu_capture_mode mode = weir__plain_begin(w);
-    weir_status status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
+    status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
     if (status == WEIR_OK && !block->graph && request->got < request->rounded)
         forget_class(block);
     if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->settings.scrub, memory_order_relaxed))
