@@ -115,9 +115,9 @@ static weir_status give_back(weir *w, const struct weir__block *block, gpu_strea
 /* The stream that a block is freed on, as the raw handle says it: whether its cache took the claimed entry. */
 static bool keep_raw(struct weir__entry *entry, gpu_stream stream)
 {
-    uint64_t id;
-    weir_stream *opened = weir__stream_find(entry->pool->device, stream, &id);
-    return opened && weir__cache_keep(opened, &id, entry) == WEIR__CACHE_DONE;
+    struct weir__raw raw = { .handle = stream };
+    weir_stream *opened = weir__stream_find(entry->pool->device, &raw);
+    return opened && weir__cache_keep(opened, &raw.id, entry) == WEIR__CACHE_DONE;
 }
 
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)

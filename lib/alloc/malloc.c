@@ -154,14 +154,18 @@ static weir_status scrub(const struct weir__block *block, gpu_stream stream)
                           WEIR__BYTES(block->size), pool->name, pool->device->index);
 }
 
-/* Whether the block becomes a graph's. A program that never captures is not asked. */
+/* Whether nobody need ask: the stream was asked already, or the program never captures. */
+static bool is_no_capture(const weir_pool *pool, const struct weir__raw *raw)
+{
+    return raw->is_known || (!atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed) && !pool->w->refuses_graphs);
+}
+
+/* Whether the block becomes a graph's. */
 static weir_status ask_capture(const struct weir__request *request, struct weir__block *block)
 {
     const weir_pool *pool = block->pool;
     const weir *w = pool->w;
     enum gpu_capture_status capture;
-    if (!atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed) && !w->refuses_graphs)
-        return WEIR_OK;
     int code = w->gpu->stream_capture_status(request->stream, &capture);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(weir__last_error_reset(), w->gpu, code, "%s from pool '%s': the stream's capture status",
@@ -174,10 +178,10 @@ static weir_status ask_capture(const struct weir__request *request, struct weir_
 }
 
 /* With the block's device current where that matters. */
-static weir_status serve(struct weir__request *request, struct weir__block *block, weir_stream *opened)
+static weir_status serve(struct weir__request *request, struct weir__block *block, const struct weir__raw *raw, weir_stream *opened)
 {
     weir *w = block->pool->w;
-    weir_status status = ask_capture(request, block);
+    weir_status status = is_no_capture(block->pool, raw) ? WEIR_OK : ask_capture(request, block);
     if (status != WEIR_OK)
         return status;
     choose_size(request, block, opened);
@@ -203,7 +207,7 @@ static weir_status refuse_size(const weir_pool *pool, size_t size)
                       weir__bytes(asked, size), pool->name, weir__bytes(most, pool->kind.max_block));
 }
 
-weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened)
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct weir__raw *raw, weir_stream *opened)
 {
     if (size == 0) {
         *ptr = NULL;
@@ -214,10 +218,10 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream str
     /* CUDA gives multiples of this, and sets only what was asked for (measured): nothing is to stay behind the end. */
     if (atomic_load_explicit(&pool->settings.scrub, memory_order_relaxed) && size <= SIZE_MAX - BLOCK_STEP)
         size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
-    struct weir__request request = { .pool = pool, .asked = size, .stream = stream };
+    struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle };
     struct weir__block block = { .size = size, .pool = pool };
-    int former = weir__current_begin(pool->w->gpu, pool->device->index, stream);
-    weir_status status = serve(&request, &block, opened);
+    int former = weir__current_begin(pool->w->gpu, pool->device->index, raw->handle);
+    weir_status status = serve(&request, &block, raw, opened);
     weir__current_end(pool->w->gpu, former);
     if (status == WEIR_OK)
         *ptr = block.ptr;
@@ -226,17 +230,17 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream str
 
 /* Serves a raw stream handle from the cache of the opened stream that it is, if that stream's pool is `pool` (NULL: whichever it is).
    *opened gets that stream, NULL if it is none. */
-static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, gpu_stream stream, void **ptr, weir_stream **opened)
+static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t size, struct weir__raw *raw, void **ptr,
+                      weir_stream **opened)
 {
     unsigned class = weir__class_of(size);
-    uint64_t id;
     *opened = NULL;
     if (class > atomic_load_explicit(&device->cache_classes, memory_order_relaxed))
         return false;
-    weir_stream *found = weir__stream_find(device, stream, &id);
+    weir_stream *found = weir__stream_find(device, raw);
     if (!found)
         return false;
-    enum weir__cache_answer answer = weir__cache_serve(found, &id, pool, class, size, ptr);
+    enum weir__cache_answer answer = weir__cache_serve(found, &raw->id, pool, class, size, ptr);
     if (answer == WEIR__CACHE_MISS)
         *opened = found;
     return answer == WEIR__CACHE_DONE;
@@ -252,13 +256,14 @@ weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device,
                           w->device_count);
     weir_stream *opened;
-    if (serve_raw(&w->devices[device], NULL, size, stream, ptr, &opened))
+    struct weir__raw raw = { .handle = stream };
+    if (serve_raw(&w->devices[device], NULL, size, &raw, ptr, &opened))
         return WEIR_OK;
-    weir_pool *pool = weir__stream_route(&w->devices[device], stream);
+    weir_pool *pool = weir__stream_route(&w->devices[device], &raw);
     if (!pool)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
                           "defaults.pool has no pool on device %d: add the device to its `devices`", device);
-    weir_status status = weir__serve(pool, ptr, size, stream, opened);
+    weir_status status = weir__serve(pool, ptr, size, &raw, opened);
     weir__pool_release(pool);
     return status;
 }
@@ -270,7 +275,8 @@ weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cud
     if (!pool || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_pool_malloc: pool and ptr must not be NULL");
     weir_stream *opened;
-    if (serve_raw(pool->device, pool, size, stream, ptr, &opened))
+    struct weir__raw raw = { .handle = stream };
+    if (serve_raw(pool->device, pool, size, &raw, ptr, &opened))
         return WEIR_OK;
-    return weir__serve(pool, ptr, size, stream, opened);
+    return weir__serve(pool, ptr, size, &raw, opened);
 }

@@ -7,6 +7,6 @@
 
 /* Asks CUDA for `size` bytes (0 gives NULL) from the pool on the stream. The pool is held by the caller. opened: the stream, if it is
    opened, so that its cache may keep the block later. */
-weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, gpu_stream stream, weir_stream *opened);
+weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct weir__raw *raw, weir_stream *opened);
 
 #endif

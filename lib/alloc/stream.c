@@ -88,37 +88,41 @@ void weir__streams_destroy(struct weir__device *device)
     }
 }
 
-/* The id of a handle that an opened stream may have. false: none has it, or that cannot be said: without ids a handle proves nothing, as it
-   may be a new stream under an old number. */
-static bool find_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
+/* Whether an opened stream of that filter may have the handle. Without ids a handle proves nothing: it may be a new stream under an old
+   number. */
+static bool may_be_in(const struct weir__device *device, const _Atomic uint64_t *filter, gpu_stream handle)
 {
-    return (atomic_load_explicit(&device->listed, memory_order_acquire) & filter_bit(handle)) && device->has_stream_ids &&
-           weir__stream_id(device, handle, id) == GPU_SUCCESS;
+    return (atomic_load_explicit(filter, memory_order_acquire) & filter_bit(handle)) && device->has_stream_ids;
 }
 
-weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id)
+/* Asks for what is not known yet. false: that cannot be said. */
+static bool know(struct weir__device *device, struct weir__raw *raw)
 {
-    if (!find_id(device, handle, id))
+    raw->is_known = raw->is_known || weir__stream_id(device, raw->handle, &raw->id) == GPU_SUCCESS;
+    return raw->is_known;
+}
+
+weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *raw)
+{
+    if (!may_be_in(device, &device->listed, raw->handle) || !know(device, raw))
         return NULL;
-    struct recent *recent = &recents[*id % RECENT_COUNT];
-    if (recent->generation != atomic_load_explicit(&device->generation, memory_order_acquire) || recent->id != *id) {
+    struct recent *recent = &recents[raw->id % RECENT_COUNT];
+    if (recent->generation != atomic_load_explicit(&device->generation, memory_order_acquire) || recent->id != raw->id) {
         pthread_rwlock_rdlock(&device->lock);
-        *recent = (struct recent){ atomic_load(&device->generation), *id, weir__stream_listed(device, handle, *id) };
+        *recent = (struct recent){ atomic_load(&device->generation), raw->id, weir__stream_listed(device, raw->handle, raw->id) };
         pthread_rwlock_unlock(&device->lock);
     }
     return recent->stream;
 }
 
-weir_pool *weir__stream_route(struct weir__device *device, gpu_stream handle)
+weir_pool *weir__stream_route(struct weir__device *device, struct weir__raw *raw)
 {
     weir_pool *pool = device->default_pool;
-    uint64_t id;
-    /* Without ids a handle proves nothing: it may be a new stream under an old number. */
-    if (!(atomic_load_explicit(&device->routed, memory_order_acquire) & filter_bit(handle)) || !device->has_stream_ids)
+    if (!may_be_in(device, &device->routed, raw->handle))
         return pool;
-    int code = weir__stream_id(device, handle, &id);
+    bool is_known = know(device, raw);
     pthread_rwlock_rdlock(&device->lock);
-    weir_stream *stream = code == GPU_SUCCESS ? weir__stream_listed(device, handle, id) : find_handle(device, handle);
+    weir_stream *stream = is_known ? weir__stream_listed(device, raw->handle, raw->id) : find_handle(device, raw->handle);
     if (stream) {
         pool = stream->pool;
         weir__pool_hold(pool);
@@ -186,11 +190,11 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
 
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle)
 {
-    uint64_t id;
-    if (!find_id(device, handle, &id))
+    struct weir__raw raw = { .handle = handle };
+    if (!may_be_in(device, &device->listed, handle) || !know(device, &raw))
         return NULL;
     pthread_rwlock_rdlock(&device->lock);
-    weir_stream *stream = weir__stream_listed(device, handle, id);
+    weir_stream *stream = weir__stream_listed(device, handle, raw.id);
     if (stream)
         atomic_fetch_add(&stream->pins, 1);
     pthread_rwlock_unlock(&device->lock);

@@ -38,16 +38,23 @@ struct weir_stream {
     _Atomic uint64_t freed, settled; /* large bytes that were ever freed here, and those of them that were seen complete */
 };
 
+/* A stream as the program names it, and what CUDA has said of it during a call, so that CUDA is asked once. */
+struct weir__raw {
+    gpu_stream handle;
+    bool is_known; /* it does not capture, and this is its id */
+    uint64_t id;
+};
+
 /*
  * The pool that serves a raw stream handle: that of the opened stream with its id, else the default pool of the device. Held for the
  * caller, who must weir__pool_release() it. NULL: no such pool on this device. Takes device->lock only where an opened stream with this
  * handle may have a pool of its own.
  */
-weir_pool *weir__stream_route(struct weir__device *device, gpu_stream stream);
+weir_pool *weir__stream_route(struct weir__device *device, struct weir__raw *raw);
 
-/* The opened stream that the handle is, by its id, or NULL; also NULL while it captures. It is not pinned: another thread may close it, and open another stream in its
-   place, at any moment, which the functions of cache.h see by the id. */
-weir_stream *weir__stream_find(struct weir__device *device, gpu_stream handle, uint64_t *id);
+/* The opened stream that the handle is, by its id, or NULL; also NULL while it captures. It is not pinned: another thread may close it, and
+   open another stream in its place, at any moment, which the functions of cache.h see by the id. */
+weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *raw);
 
 /*
  * Begins a call that uses the handle of an opened stream beyond the cache's lock; leave ends it. false: the stream is closed. As good as a

@@ -12,10 +12,13 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define PAIRS 64
 
+#define STREAMS "weir: 1\ndefaults: { pool: p }\nstreams: { s: { pool: p } }\n"
 /* Like config/default.yaml: with a cap that Weir watches, and a twin. */
-#define CAPPED "weir: 1\npools: { p: { release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n"
-#define UNCHECKED "weir: 1\npools: { p: { cache: { capture_check: false } } }\n"
-#define CACHE_OFF "weir: 1\npools: { p: { cache: off } }\n"
+#define CAPPED STREAMS "pools: { p: { release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n"
+#define UNCHECKED STREAMS "pools: { p: { cache: { capture_check: false } } }\n"
+#define CACHE_OFF STREAMS "pools: { p: { cache: off } }\n"
+/* The opened stream has another pool than those that were not opened. */
+#define ROUTED "weir: 1\ndefaults: { pool: d }\nstreams: { s: { pool: p } }\npools: { d: {}, p: {} }\n"
 
 /* Small enough for the caches and the twin; for neither; so large a part of the machine, 1 GiB, that CUDA is not asked in vain, and that
    each free on a stream that was not opened is noted for recovery. */
@@ -62,6 +65,7 @@ static const struct row {
     { UNCHECKED, LARGE, HANDLE, "malloc 64, status 64, id 64, figure 256" },
     { UNCHECKED, LARGE, OTHER, "malloc 64, status 64, record 64, figure 256" },
     { UNCHECKED, LARGE, LEGACY, "malloc 64, status 64, current 192, record 64, figure 256" },
+    { ROUTED, MEDIUM, HANDLE, "malloc 64, status 96, id 96" },
     { CACHE_OFF, SMALL, OPENED, "malloc 64, status 64" },
     { CACHE_OFF, SMALL, HANDLE, "malloc 64, status 64" },
     { CACHE_OFF, SMALL, OTHER, "malloc 64, status 64" },
@@ -125,7 +129,7 @@ START_TEST(pairs_ask_cuda_for_no_more_than_this)
     fixture_machine(NULL);
     ck_assert_int_eq(fixture_gpu()->stream_create(0, &other), GPU_SUCCESS);
     weir *w = fixture_open(row->policy);
-    weir_stream *s = row->way == OPENED || row->way == HANDLE ? fixture_stream(w, 0, NULL) : NULL;
+    weir_stream *s = row->way == OPENED || row->way == HANDLE ? fixture_stream(w, 0, "s") : NULL;
     gpu_stream handle = row->way == HANDLE ? weir_stream_handle(s) : row->way == OTHER ? other : NULL;
     run_pairs(w, row->way == OPENED ? s : NULL, handle, row->size, PAIRS);
     for (int i = 0; i < COUNT(operations); i++)
