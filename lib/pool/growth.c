@@ -75,11 +75,19 @@ static void set_undone(struct weir__growth *growth, gpu_event event, const void 
 {
     growth->undone = event;
     growth->block = (uintptr_t)block;
-    growth->size = size;
     growth->withheld = withheld;
     weir__spin_lock(&growth->room_lock);
+    growth->size = size;
     growth->is_due = event;
     weir__spin_unlock(&growth->room_lock);
+}
+
+uint64_t weir__growth_undone(struct weir__growth *growth)
+{
+    weir__spin_lock(&growth->room_lock);
+    uint64_t bytes = growth->is_due ? growth->size : 0;
+    weir__spin_unlock(&growth->room_lock);
+    return bytes;
 }
 
 /* Whether nothing is on its way back any more. Called with growth->lock. */

@@ -25,7 +25,7 @@ struct weir__growth {
     pthread_mutex_t lock;
     gpu_event undone;  /* behind the block that went back last, if that is not complete; else NULL. Guarded by lock, like the next three */
     uintptr_t block;   /* its address, */
-    uint64_t size;     /* its bytes, */
+    uint64_t size;     /* its bytes, written under both locks, */
     uint64_t withheld; /* and those of its own steps: nobody can have them until then, so the pool may be above its cap by so many */
 
     weir__spin room_lock; /* guards the others */
@@ -56,6 +56,9 @@ struct weir__growing {
    on its way back. Else weir__growth_end() follows. */
 bool weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, uint64_t max_size, bool alone, uint64_t *waited);
 void weir__growth_end(struct weir__growing *growing);
+
+/* Bytes that requests have taken above the cap and that are not back yet. */
+uint64_t weir__growth_undone(struct weir__growth *growth);
 
 /* After CUDA was asked, and gave the block (NULL: it gave none): gives back idle memory down to the cap, as the driver does at a cap of its
    own. false: the pool is still above it, and the block must go back. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/pool/weir_internal.h"
 #include "tests/chaos/memory.h"
 #include "tests/chaos/schedule.h"
 #include "tests/chaos/waist.h"
@@ -93,12 +94,24 @@ static uint64_t stream_due(const void *stream)
     return waist_stream_due((gpu_stream)(uintptr_t)stream);
 }
 
+/* What CUDA gave above a cap goes back on the stream that it was asked on. Until that gets there the device lacks it, as it lacks what the
+   program freed behind work. */
+static uint64_t undone(const struct lane *lane)
+{
+    uint64_t bytes = 0;
+    for (size_t name = 0; name < NAMES; name++)
+        bytes += weir__growth_undone(&lane->program->pools[name][lane->device]->growth);
+    return bytes;
+}
+
 static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t began)
 {
     const struct plan *plan = &lane->program->plan;
     uint64_t shortest = plan->deadlines[0];
     for (size_t i = 1; i < POLICIES && plan->reloads; i++)
         shortest = plan->deadlines[i] < shortest ? plan->deadlines[i] : shortest;
+    uint64_t still = undone(lane);
+    refusal->undone = still > refusal->undone ? still : refusal->undone;
     refusal->end = model_tick(lane->program->model);
     refusal->patience = began + shortest - shortest / 4;
     /* Where the driver takes longer for one call than there is time for all of them, nobody gets round. */
@@ -137,7 +150,7 @@ static void take(struct lane *lane)
 {
     struct program *program = lane->program;
     struct block block = { .size = some_size(lane), .device = lane->device };
-    struct model_refusal refusal = { .begin = model_tick(program->model), .size = block.size };
+    struct model_refusal refusal = { .begin = model_tick(program->model), .size = block.size, .undone = undone(lane) };
     bool times = program->plan.is_virtual;
     uint64_t began = program->gpu->now(), delayed = times ? schedule_delayed() : 0;
     size_t name;
