@@ -14,6 +14,7 @@
 #define ARGUMENTS_REPETITIONS_QUICK 5
 #define ARGUMENTS_ROW_SECONDS_MAX 86400
 #define ARGUMENTS_ROUNDS 100
+#define ARGUMENTS_TRACES_MAX 16
 #define ARGUMENTS_ROUNDS_QUICK 5
 #define ARGUMENTS_ROUNDS_MAX 100000
 
@@ -22,6 +23,8 @@ struct arguments {
     size_t repetitions;
     size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
     size_t rounds;      /* of the two workers of `neighbours` */
+    const char *traces[ARGUMENTS_TRACES_MAX]; /* files for `arena`; borrowed from argv */
+    size_t trace_count;
     const char *json;   /* NULL: not asked for; borrowed from argv */
     bool wanted[ARGUMENTS_SECTIONS_MAX];
 };

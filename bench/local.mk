@@ -8,13 +8,19 @@ bench_libbench_la_SOURCES = \
 	%reldir%/bench.c \
 	%reldir%/bench.h \
 	%reldir%/output.c \
+	%reldir%/replay.c \
+	%reldir%/replay.h \
 	%reldir%/sequence.c \
 	%reldir%/sequence.h \
+	%reldir%/trace.c \
+	%reldir%/trace.h \
 	tools/common/json.c \
 	tools/common/json.h
+bench_libbench_la_LIBADD = lib/pool/arena/libarena.la
 
 EXTRA_PROGRAMS += bench/weir-bench
 bench_weir_bench_SOURCES = \
+	%reldir%/arena.c \
 	%reldir%/consumer.c \
 	%reldir%/consumer.h \
 	%reldir%/crowd.c \

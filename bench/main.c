@@ -2,7 +2,7 @@
 /*
  * weir-bench: what Weir costs, saves and rescues on a GPU, beside the raw calls. Needs a CUDA device that nothing else uses meanwhile.
  *
- *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--json FILE] [SECTION...]
+ *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--json FILE] [SECTION...]
  *
  * Exit status: 0 if every figure keeps its bound, 1 if one misses it, 2 if a measurement could not be made.
  */
@@ -33,6 +33,7 @@ static const struct section {
     {"open", section_open, "loading a policy, opening and closing", true},
     {"loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold", true},
     {"keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true},
+    {"arena", section_arena, "an arena's own code, which needs no GPU: memory and time of --trace FILE, random blocks", false},
     {"random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator", true},
     {"small", section_small, "small blocks that pin large memory", true},
     {"pending", section_pending, "a request behind a pending free", true},
@@ -51,12 +52,13 @@ static void list(FILE *file, const char *indent)
 
 static void usage(void)
 {
-    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--json FILE] [SECTION...]\n"
+    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--json FILE] [SECTION...]\n"
            "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
            "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
            "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
            "  -s, --row-seconds N   leave out rows of random that would take longer, as far as shorter ones tell\n"
            "  -n, --rounds N        rounds of the two workers of neighbours (%d)\n"
+           "  -t, --trace FILE      a sequence of requests for arena, op,id,bytes, plain or .zst; may be given again\n"
            "  -j, --json FILE       write every sample to FILE as well\n"
            "  -l, --list            list the sections\n"
            "sections (all):\n",
@@ -128,7 +130,7 @@ static void check_sections(const struct bench *bench, const struct arguments *ar
 {
     for (size_t i = 0; i < SECTION_COUNT; i++)
         if (arguments->wanted[i] && sections[i].calls_cuda && strcmp(bench->gpu->name, "cuda") != 0)
-            bench_die(__FILE__, __LINE__, sections[i].name, "calls CUDA itself: unset WEIR_GPU, or name only share, neighbours and torch");
+            bench_die(__FILE__, __LINE__, sections[i].name, "calls CUDA itself: unset WEIR_GPU, or name only arena, share, neighbours and torch");
 }
 
 static void run_sections(struct bench *bench, const struct arguments *arguments)
@@ -158,6 +160,8 @@ int main(int argc, char **argv)
     bench.quick = arguments.quick;
     bench.row_seconds = arguments.row_seconds;
     bench.rounds = arguments.rounds;
+    bench.traces = arguments.traces;
+    bench.trace_count = arguments.trace_count;
     uint64_t start = bench_now();
     open_device(&bench);
     check_sections(&bench, &arguments);

@@ -26,11 +26,14 @@ struct bench {
     bool quick;         /* fewer rows and shorter samples */
     size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
     size_t rounds;      /* of the two workers of `neighbours` */
+    const char *const *traces; /* files for `arena` */
+    size_t trace_count;
     uint64_t memory;    /* bytes of the device that were free at the start */
     struct bench_report report;
 };
 
 /* Each in the file of its name. */
+void section_arena(struct bench *bench);
 void section_pairs(struct bench *bench);
 void section_threads(struct bench *bench);
 void section_live(struct bench *bench);

@@ -8,6 +8,7 @@ include_HEADERS += %reldir%/weir.h
 ##   recover/  what is done for a request that found no memory: the ladder
 ##   release/  memory that goes back although nobody here asks for it: the keeper, giving to neighbours; does not know recover/
 ##   here      open, close, reload, figures: ties the rooms together
+##   pool/arena/  memory that Weir maps itself; includes none of the others, and none of them includes it yet
 ##
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
@@ -108,6 +109,21 @@ lib_libcore_la_SOURCES = \
 	%reldir%/weir.c \
 	%reldir%/weir.h
 lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
+
+## Not in what is installed, as no pool uses it yet.
+noinst_LTLIBRARIES += lib/pool/arena/libarena.la
+lib_pool_arena_libarena_la_SOURCES = \
+	%reldir%/pool/arena/arena.c \
+	%reldir%/pool/arena/arena.h \
+	%reldir%/pool/arena/bin.c \
+	%reldir%/pool/arena/bin.h \
+	%reldir%/pool/arena/extent.c \
+	%reldir%/pool/arena/extent.h \
+	%reldir%/pool/arena/page.c \
+	%reldir%/pool/arena/page.h \
+	%reldir%/pool/arena/queue.c \
+	%reldir%/pool/arena/queue.h \
+	%reldir%/pool/arena/valid.c
 
 ## The same with share/ and the map: what is installed.
 lib_LTLIBRARIES += lib/libweir.la

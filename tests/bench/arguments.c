@@ -52,6 +52,28 @@ START_TEST(an_unknown_section_is_named)
 }
 END_TEST
 
+START_TEST(traces_add_up)
+{
+    ck_assert(reads("--trace=a.csv", "-tb.csv.zst", "live"));
+    ck_assert_uint_eq(seen.trace_count, 2);
+    ck_assert_str_eq(seen.traces[0], "a.csv");
+    ck_assert_str_eq(seen.traces[1], "b.csv.zst");
+}
+END_TEST
+
+START_TEST(a_trace_too_many_is_named)
+{
+    static char words[ARGUMENTS_TRACES_MAX + 2][16] = { "weir-bench" };
+    char *argv[ARGUMENTS_TRACES_MAX + 3] = { words[0] };
+    for (int i = 1; i <= ARGUMENTS_TRACES_MAX; i++)
+        argv[i] = memcpy(words[i], "--trace=a.csv", 14);
+    ck_assert(arguments_read(ARGUMENTS_TRACES_MAX + 1, argv, sections, SECTION_COUNT, &seen, why, sizeof(why)));
+    argv[ARGUMENTS_TRACES_MAX + 1] = memcpy(words[ARGUMENTS_TRACES_MAX + 1], "--trace=b.csv", 14);
+    ck_assert(!arguments_read(ARGUMENTS_TRACES_MAX + 2, argv, sections, SECTION_COUNT, &seen, why, sizeof(why)));
+    ck_assert_ptr_nonnull(strstr(why, "b.csv"));
+}
+END_TEST
+
 START_TEST(defaults_are_nine_repetitions_and_no_file)
 {
     ck_assert(reads(NULL, NULL, NULL));
@@ -154,6 +176,8 @@ int main(void)
     tcase_add_test(all, without_sections_all_are_wanted);
     tcase_add_test(all, sections_select);
     tcase_add_test(all, an_unknown_section_is_named);
+    tcase_add_test(all, traces_add_up);
+    tcase_add_test(all, a_trace_too_many_is_named);
     tcase_add_test(all, defaults_are_nine_repetitions_and_no_file);
     tcase_add_test(all, quick_repeats_five_times_unless_told_otherwise);
     tcase_add_test(all, rounds_are_taken_and_fewer_if_it_has_to_be_quick);

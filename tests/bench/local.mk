@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## What of weir-bench needs no GPU.
-bench_tests = tests/bench/arguments tests/bench/output tests/bench/sequence
+bench_tests = tests/bench/arguments tests/bench/output tests/bench/replay tests/bench/sequence tests/bench/trace
 check_PROGRAMS += $(bench_tests)
 TESTS += $(bench_tests)
 
@@ -8,6 +8,11 @@ tests_bench_arguments_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_bench_arguments_LDADD = bench/libbench.la tests/support/libsuite.la
 tests_bench_output_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_bench_output_LDADD = bench/libbench.la tests/support/libsuite.la
+tests_bench_replay_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_bench_replay_LDADD = bench/libbench.la tests/support/libsuite.la
+tests_bench_trace_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_bench_trace_LDADD = bench/libbench.la tests/support/libsuite.la
+EXTRA_DIST += %reldir%/traces
 tests_bench_sequence_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_bench_sequence_LDADD = bench/libbench.la tests/support/libsuite.la
 

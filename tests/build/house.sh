@@ -72,6 +72,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "gpu_includes_only_gpu" includes_only 'lib/gpu/|config\.h"' $gpu_files
     check "base_includes_only_base" includes_only "$base" lib/base/*.[ch]
     check "pool_includes_only_what_is_below_it" includes_only "$base|lib/pool/" lib/pool/*.[ch]
+    check "arena_includes_only_arena" includes_only 'lib/pool/arena/|config\.h"' lib/pool/arena/*.[ch]
     check "alloc_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/" lib/alloc/*.[ch]
     check "recover_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/|lib/recover/" lib/recover/*.[ch]
     check "release_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/|lib/release/" lib/release/*.[ch]

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include "bench/replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/pool/arena/arena.h"
+
+#define BASE (UINT64_C(1) << 40)
+#define RANGE (UINT64_C(1) << 41)
+#define TABLE_ROOM 4096 /* slots at first */
+
+/* The table ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Open addressing, linear probing, at most three quarters full, hashed as the library's table of blocks is. */
+struct table {
+    struct slot {
+        uint64_t address; /* 0: empty */
+        struct weir__extent *extent;
+    } *slots;
+    size_t mask, count;
+};
+
+static size_t home_of(const struct table *table, uint64_t address)
+{
+    return (size_t)((address >> 9) * UINT64_C(0x9E3779B97F4A7C15) >> 26) & table->mask;
+}
+
+static struct slot *find_slot(const struct table *table, uint64_t address)
+{
+    size_t at = home_of(table, address);
+    while (table->slots[at].address && table->slots[at].address != address)
+        at = (at + 1) & table->mask;
+    return &table->slots[at];
+}
+
+static bool grow_table(struct table *table)
+{
+    size_t room = table->slots ? 2 * (table->mask + 1) : TABLE_ROOM;
+    struct table larger = {.slots = calloc(room, sizeof(*larger.slots)), .mask = room - 1, .count = table->count};
+    if (!larger.slots)
+        return false;
+    for (size_t i = 0; table->slots && i <= table->mask; i++)
+        if (table->slots[i].address)
+            *find_slot(&larger, table->slots[i].address) = table->slots[i];
+    free(table->slots);
+    *table = larger;
+    return true;
+}
+
+static bool add_to_table(struct table *table, struct weir__extent *extent)
+{
+    if ((!table->slots || (table->count + 1) * 4 > (table->mask + 1) * 3) && !grow_table(table))
+        return false;
+    *find_slot(table, extent->address) = (struct slot){.address = extent->address, .extent = extent};
+    table->count++;
+    return true;
+}
+
+static struct weir__extent *remove_from_table(struct table *table, uint64_t address)
+{
+    struct slot *slot = find_slot(table, address);
+    struct weir__extent *extent = slot->extent;
+    size_t hole = (size_t)(slot - table->slots);
+    for (size_t at = (hole + 1) & table->mask; table->slots[at].address; at = (at + 1) & table->mask)
+        if (((at - home_of(table, table->slots[at].address)) & table->mask) >= ((at - hole) & table->mask)) {
+            table->slots[hole] = table->slots[at];
+            hole = at;
+        }
+    table->slots[hole].address = 0;
+    table->count--;
+    return extent;
+}
+
+/* Pages that are only numbers ---------------------------------------------------------------------------------------------------------- */
+
+static int create(void *data, uint64_t bytes, uint64_t *handle)
+{
+    (void)data;
+    *handle = bytes;
+    return 0;
+}
+
+static int map(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    (void)data;
+    (void)address;
+    return bytes == handle ? 0 : 1;
+}
+
+static int unmap(void *data, uint64_t address, uint64_t bytes)
+{
+    (void)data;
+    (void)address;
+    (void)bytes;
+    return 0;
+}
+
+static void release(void *data, uint64_t bytes, uint64_t handle)
+{
+    (void)data;
+    (void)bytes;
+    (void)handle;
+}
+
+static const struct weir__page_driver driver = {.create = create, .map = map, .unmap = unmap, .release = release};
+
+/* The replay --------------------------------------------------------------------------------------------------------------------------- */
+
+struct run {
+    struct weir__arena arena;
+    struct table table;
+    uint64_t *addresses; /* of the blocks, by id */
+    struct replay_result result;
+    struct weir__arena_stream streams[REPLAY_STREAMS_MAX];
+};
+
+static bool serve(struct run *run, const struct trace_step *step, struct weir__arena_stream *stream)
+{
+    struct weir__extent *extent = weir__arena_take(&run->arena, stream, step->bytes);
+    if (!extent) {
+        if (weir__arena_grow(&run->arena, stream, step->bytes, &extent))
+            return false;
+        uint64_t mapped = run->arena.small.mapped_bytes + run->arena.large.mapped_bytes;
+        if (mapped > run->result.mapped_peak)
+            run->result.mapped_peak = mapped;
+    }
+    uint64_t live = run->arena.small.extents.live_bytes + run->arena.large.extents.live_bytes;
+    if (live > run->result.live_peak)
+        run->result.live_peak = live;
+    run->addresses[step->id] = extent->address;
+    return add_to_table(&run->table, extent);
+}
+
+static bool run_steps(struct run *run, const struct trace *trace, const struct replay_streams *streams)
+{
+    for (size_t i = 0; i < trace->step_count; i++) {
+        const struct trace_step *step = &trace->steps[i];
+        struct weir__arena_stream *stream = streams ? &run->streams[step->id % streams->count] : NULL;
+        for (size_t s = 0; streams && i >= streams->delay && s < streams->count; s++)
+            weir__arena_complete(&run->arena, &run->streams[s], i - streams->delay);
+        if (step->is_free)
+            weir__arena_give(&run->arena, remove_from_table(&run->table, run->addresses[step->id]), stream, i + 1);
+        else if (!serve(run, step, stream))
+            return false;
+    }
+    return true;
+}
+
+bool replay(const struct trace *trace, const struct replay_streams *streams, struct replay_result *result)
+{
+    struct run *run = calloc(1, sizeof(*run));
+    if (!run)
+        return false;
+    run->addresses = calloc(trace->block_count + 1, sizeof(*run->addresses));
+    bool is_done = weir__arena_init(&run->arena, BASE, RANGE, &driver, NULL) && run->addresses && run_steps(run, trace, streams);
+    *result = run->result;
+    result->created = run->arena.small.created_count + run->arena.large.created_count;
+    result->moved = run->arena.small.moved_count + run->arena.large.moved_count;
+    weir__arena_clear(&run->arena);
+    free(run->table.slots);
+    free(run->addresses);
+    free(run);
+    return is_done;
+}

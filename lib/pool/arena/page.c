@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/arena/page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/pool/arena/bin.h"
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + WEIR__PAGE_UNIT - 1) & -WEIR__PAGE_UNIT;
+}
+
+static uint64_t smaller(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+/* The map ------------------------------------------------------------------------------------------------------------------------------ */
+
+static struct weir__page *page_at(const struct weir__pages *pages, uint64_t address)
+{
+    return &pages->map[(address - pages->extents.base) / WEIR__PAGE_UNIT];
+}
+
+static void write_page(struct weir__pages *pages, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    struct weir__page *page = page_at(pages, address);
+    uint32_t units = (uint32_t)(bytes / WEIR__PAGE_UNIT);
+    page->handle = handle;
+    page->units = units;
+    page[units - 1].back = units;
+    pages->mapped_bytes += bytes;
+}
+
+static void erase_page(struct weir__pages *pages, uint64_t address)
+{
+    struct weir__page *page = page_at(pages, address);
+    pages->mapped_bytes -= page->units * WEIR__PAGE_UNIT;
+    page[page->units - 1].back = 0;
+    page->units = 0;
+}
+
+bool weir__pages_init(struct weir__pages *pages, uint64_t base, uint64_t bytes, const struct weir__page_sizes *sizes,
+                      const struct weir__page_driver *driver, void *data)
+{
+    memset(pages, 0, sizeof *pages);
+    weir__extents_init(&pages->extents, base, bytes, sizes->least, sizes->shift);
+    pages->sizes = sizes;
+    pages->driver = driver;
+    pages->data = data;
+    pages->map = calloc((size_t)(bytes / WEIR__PAGE_UNIT), sizeof *pages->map);
+    return pages->map;
+}
+
+void weir__pages_clear(struct weir__pages *pages)
+{
+    uint64_t base = pages->extents.base;
+    for (uint64_t at = 0; pages->mapped_bytes > 0; at += WEIR__PAGE_UNIT) {
+        struct weir__page *page = page_at(pages, base + at);
+        uint64_t bytes = page->units * WEIR__PAGE_UNIT;
+        if (!bytes)
+            continue;
+        (void)pages->driver->unmap(pages->data, base + at, bytes);
+        pages->driver->release(pages->data, bytes, page->handle);
+        erase_page(pages, base + at);
+    }
+    weir__extents_clear(&pages->extents);
+    free(pages->map);
+    pages->map = NULL;
+}
+
+/* Calls of the driver ------------------------------------------------------------------------------------------------------------------ */
+
+/* Maps a new page at a held place. */
+static int create_page(struct weir__pages *pages, uint64_t address, uint64_t bytes)
+{
+    uint64_t handle;
+    int code = pages->driver->create(pages->data, bytes, &handle);
+    if (code)
+        return code;
+    code = pages->driver->map(pages->data, address, bytes, handle);
+    if (code) {
+        pages->driver->release(pages->data, bytes, handle);
+        return code;
+    }
+    write_page(pages, address, bytes, handle);
+    pages->created_count++;
+    return 0;
+}
+
+/* Unmaps a held page; *handle is the caller's then. */
+static int take_off_page(struct weir__pages *pages, uint64_t address, uint64_t *handle)
+{
+    struct weir__page *page = page_at(pages, address);
+    int code = pages->driver->unmap(pages->data, address, page->units * WEIR__PAGE_UNIT);
+    if (code)
+        return code;
+    *handle = page->handle;
+    erase_page(pages, address);
+    return 0;
+}
+
+/* Unmaps and releases a page of a free and complete extent, which may be another one's afterwards. *before: what lies before the page then.
+   false: the page stays. */
+static bool release_page(struct weir__pages *pages, struct weir__extent *extent, uint64_t address, struct weir__extent **before)
+{
+    uint64_t bytes = page_at(pages, address)->units * WEIR__PAGE_UNIT, handle;
+    if (!weir__extents_reserve(&pages->extents, 2))
+        return false;
+    struct weir__extent *held = weir__extents_hold(&pages->extents, extent, address, bytes);
+    bool is_off = take_off_page(pages, address, &handle) == 0;
+    if (is_off) {
+        pages->driver->release(pages->data, bytes, handle);
+        pages->released_count++;
+        held->former = WEIR__EXTENT_HOLE;
+    }
+    *before = held->before;
+    weir__extents_put(&pages->extents, held);
+    return is_off;
+}
+
+/* Pages that may be moved -------------------------------------------------------------------------------------------------------------- */
+
+/* A page all of which is complete. */
+struct source {
+    struct weir__pages *pages;
+    struct weir__extent *extent; /* NULL: none was found */
+    uint64_t address, bytes;
+};
+
+struct search {
+    struct source best;
+    struct weir__pages *pages; /* where it looks */
+    uint64_t room, wanted;     /* bytes: no larger one, and rather one of no more than is wanted */
+};
+
+/* The largest that is no more than wanted, else the smallest. */
+static bool is_better(const struct search *search, uint64_t bytes)
+{
+    const struct source *best = &search->best;
+    if (!best->extent)
+        return true;
+    if (bytes <= search->wanted)
+        return best->bytes > search->wanted || bytes > best->bytes;
+    return bytes < best->bytes;
+}
+
+static bool is_complete(const struct weir__extent *extent)
+{
+    return extent && extent->state == WEIR__EXTENT_FREE && !extent->stream;
+}
+
+static bool look_at_extent(struct weir__extent *extent, void *data)
+{
+    struct search *search = data;
+    uint64_t base = search->pages->extents.base, end = weir__extent_end(extent);
+    for (uint64_t at = base + round_up(extent->address - base); at < end;) {
+        uint64_t bytes = page_at(search->pages, at)->units * WEIR__PAGE_UNIT;
+        if (bytes > 0 && bytes <= end - at && bytes <= search->room && is_better(search, bytes))
+            search->best = (struct source){.pages = search->pages, .extent = extent, .address = at, .bytes = bytes};
+        at += bytes > 0 ? bytes : WEIR__PAGE_UNIT;
+    }
+    return search->best.bytes != search->wanted;
+}
+
+/* One of the range itself, or else of the other. */
+static struct source find_source(struct weir__pages *pages, uint64_t room, uint64_t wanted)
+{
+    struct search search = {.room = room, .wanted = smaller(wanted, room)};
+    for (search.pages = pages; search.pages && !search.best.extent; search.pages = search.pages == pages ? pages->other : NULL) {
+        struct weir__extents *extents = &search.pages->extents;
+        struct weir__extent *last = extents->end.before;
+        if (weir__bin_visit(&extents->complete, weir__bin_of(extents, WEIR__PAGE_UNIT), look_at_extent, &search) && is_complete(last))
+            look_at_extent(last, &search);
+    }
+    return search.best;
+}
+
+/* Moves a page to a held place. Needs 2 nodes where it comes from. */
+static int move_page(struct weir__pages *pages, const struct source *source, uint64_t address)
+{
+    struct weir__pages *from = source->pages;
+    uint64_t handle;
+    struct weir__extent *held = weir__extents_hold(&from->extents, source->extent, source->address, source->bytes);
+    int code = take_off_page(from, source->address, &handle);
+    if (code) {
+        weir__extents_put(&from->extents, held);
+        return code;
+    }
+    code = pages->driver->map(pages->data, address, source->bytes, handle);
+    if (!code) {
+        write_page(pages, address, source->bytes, handle);
+        pages->moved_count++;
+        held->former = WEIR__EXTENT_HOLE;
+    } else if (!from->driver->map(from->data, source->address, source->bytes, handle)) {
+        write_page(from, source->address, source->bytes, handle);
+    } else {
+        from->driver->release(from->data, source->bytes, handle);
+        from->released_count++;
+        held->former = WEIR__EXTENT_HOLE;
+    }
+    weir__extents_put(&from->extents, held);
+    return code;
+}
+
+/* Places ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Where a request would fit: from an extent on, with so many bytes of it in holes. */
+struct place {
+    struct weir__extent *first; /* NULL: nowhere */
+    uint64_t lack;
+};
+
+/* The place that begins with this hole, or with what the stream may use before it. */
+static void look_at_hole(const struct weir__extents *extents, struct weir__extent *hole, const struct weir__extent_stream *stream,
+                         uint64_t bytes, struct place *best)
+{
+    struct place place = {.first = hole};
+    uint64_t sum = 0;
+    while (place.first->before && weir__extent_serves(place.first->before, stream))
+        place.first = place.first->before;
+    for (const struct weir__extent *extent = place.first; sum < bytes; extent = extent->after) {
+        bool is_hole = extent->state == WEIR__EXTENT_HOLE;
+        uint64_t part = smaller(extent->bytes, bytes - sum);
+        sum += part;
+        if (is_hole)
+            place.lack += round_up(part);
+        if ((!is_hole && !weir__extent_serves(extent, stream)) || (extent == &extents->end && sum < bytes))
+            return;
+    }
+    if (!best->first || place.lack < best->lack || (place.lack == best->lack && place.first->address < best->first->address))
+        *best = place;
+}
+
+static struct place find_place(struct weir__extents *extents, const struct weir__extent_stream *stream, uint64_t bytes)
+{
+    struct place best = {.first = NULL};
+    look_at_hole(extents, &extents->end, stream, bytes, &best);
+    for (struct weir__extent *hole = extents->holes; hole; hole = hole->later)
+        look_at_hole(extents, hole, stream, bytes, &best);
+    return best;
+}
+
+/* Growing ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* A request and the place that is made for it: neighbours, all of them held. */
+struct growth {
+    struct weir__pages *pages;
+    struct weir__extent *first, *last;
+    uint64_t end;  /* the address behind the request; `last` goes beyond it where a larger page than it needs would fit */
+    uint64_t lack; /* bytes of it that have no page yet */
+    uint64_t most; /* bytes of a new page: less than pages may have once larger ones could not be created */
+    bool moves;    /* false: a page could not be moved */
+};
+
+static void hold_place(struct growth *growth, struct weir__extent *extent)
+{
+    struct weir__extents *extents = &growth->pages->extents;
+    while (extent->address < growth->end) {
+        uint64_t bytes = growth->end - extent->address;
+        if (extent->state == WEIR__EXTENT_HOLE)
+            bytes = round_up(bytes) + growth->most;
+        growth->last = weir__extents_hold(extents, extent, extent->address, smaller(bytes, extent->bytes));
+        if (!growth->first)
+            growth->first = growth->last;
+        extent = growth->last->after;
+    }
+}
+
+/* The place becomes what it was, but for holes that have a page by now, which are free. Needs no node. */
+static void put_place(struct growth *growth)
+{
+    struct weir__extent *extent = growth->last;
+    for (bool is_first = false; !is_first;) {
+        struct weir__extent *before = extent->before;
+        is_first = extent == growth->first;
+        weir__extents_put(&growth->pages->extents, extent);
+        extent = before;
+    }
+}
+
+/* Moves a page here, if there is one. Returns its bytes, or 0. */
+static uint64_t try_move(struct growth *growth, uint64_t address, uint64_t room)
+{
+    struct source source = find_source(growth->pages, smaller(room, growth->pages->sizes->most), growth->lack);
+    if (!source.extent || !weir__extents_reserve(&source.pages->extents, 2))
+        return 0;
+    if (!move_page(growth->pages, &source, address))
+        return source.bytes;
+    growth->moves = false;
+    return 0;
+}
+
+/* Releases a complete page that cannot be moved, as it is too large, or as that failed. */
+static bool release_any(struct growth *growth)
+{
+    struct source source = find_source(growth->pages, UINT64_MAX, growth->lack);
+    return source.extent && release_page(source.pages, source.extent, source.address, &source.extent);
+}
+
+static uint64_t size_of_step(const struct weir__pages *pages)
+{
+    uint64_t mapped = pages->mapped_bytes + (pages->other ? pages->other->mapped_bytes : 0);
+    uint64_t step = smaller(round_up(mapped / 64), pages->sizes->step);
+    return step > WEIR__PAGE_UNIT ? step : WEIR__PAGE_UNIT;
+}
+
+/* Creates a page here, the larger one of a step if that can be had. */
+static int try_create(struct growth *growth, uint64_t address, uint64_t room, uint64_t *bytes)
+{
+    uint64_t least = smaller(smaller(growth->lack, growth->most), room), step = smaller(size_of_step(growth->pages), room);
+    *bytes = step > least && step <= growth->most ? step : least;
+    int code = create_page(growth->pages, address, *bytes);
+    while (code) {
+        if (*bytes > least) {
+            *bytes = least;
+        } else if (!release_any(growth)) {
+            if (*bytes == WEIR__PAGE_UNIT)
+                break;
+            growth->most = least = *bytes = round_up(*bytes / 2);
+        }
+        code = create_page(growth->pages, address, *bytes);
+    }
+    return code;
+}
+
+/* A piece of a hole gets a page at its beginning; what is left of it is the next piece. */
+static int fill(struct growth *growth, struct weir__extent *piece)
+{
+    struct weir__extents *extents = &growth->pages->extents;
+    if (!weir__extents_reserve(extents, 1))
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    extents->kept_count = 1;
+    uint64_t bytes = growth->moves ? try_move(growth, piece->address, piece->bytes) : 0;
+    int code = bytes ? 0 : try_create(growth, piece->address, piece->bytes, &bytes);
+    extents->kept_count = 0;
+    if (code)
+        return code;
+    if (bytes < piece->bytes) {
+        struct weir__extent *rest = weir__extents_cut(extents, piece, bytes);
+        if (growth->last == piece)
+            growth->last = rest;
+    }
+    piece->former = WEIR__EXTENT_FREE;
+    growth->lack -= smaller(bytes, growth->lack);
+    return 0;
+}
+
+/* What lies behind the request is free, or the hole that it was. */
+static int trim_place(struct growth *growth)
+{
+    struct weir__extents *extents = &growth->pages->extents;
+    struct weir__extent *last = growth->last;
+    if (last->address >= growth->end) {
+        growth->last = last->before;
+        weir__extents_put(extents, last);
+        last = growth->last;
+    }
+    if (weir__extent_end(last) == growth->end)
+        return 0;
+    if (!weir__extents_reserve(extents, 1))
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    weir__extents_put(extents, weir__extents_cut(extents, last, growth->end - last->address));
+    return 0;
+}
+
+int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent)
+{
+    struct weir__extents *extents = &pages->extents;
+    if (bytes > extents->bytes)
+        return WEIR__PAGE_NO_ADDRESSES;
+    if (!weir__extents_reserve(extents, 3))
+        return WEIR__PAGE_NO_HOST_MEMORY;
+    *extent = weir__extents_take(extents, stream, bytes);
+    if (*extent)
+        return 0;
+    bytes = weir__extent_round(bytes);
+    struct place place = find_place(extents, stream, bytes);
+    if (!place.first)
+        return WEIR__PAGE_NO_ADDRESSES;
+    struct growth growth = {
+        .pages = pages, .end = place.first->address + bytes, .lack = place.lack, .most = pages->sizes->most, .moves = true};
+    hold_place(&growth, place.first);
+    int code = 0;
+    for (struct weir__extent *piece = growth.first; !code && piece->address < growth.end; piece = piece->after)
+        if (piece->former == WEIR__EXTENT_HOLE)
+            code = fill(&growth, piece);
+    if (!code)
+        code = trim_place(&growth);
+    if (code)
+        put_place(&growth);
+    else
+        *extent = weir__extents_join(extents, growth.first, growth.last);
+    return code;
+}
+
+/* Trimming ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* The address of the highest page that lies in the extent as a whole; 0: there is none. */
+static uint64_t highest_page(const struct weir__pages *pages, const struct weir__extent *extent)
+{
+    uint64_t base = pages->extents.base, end = base + ((weir__extent_end(extent) - base) & -WEIR__PAGE_UNIT);
+    for (; end > extent->address; end -= WEIR__PAGE_UNIT) {
+        uint64_t bytes = page_at(pages, end - WEIR__PAGE_UNIT)->back * WEIR__PAGE_UNIT;
+        if (bytes > 0)
+            return end - bytes >= extent->address ? end - bytes : 0;
+    }
+    return 0;
+}
+
+uint64_t weir__pages_trim(struct weir__pages *pages, uint64_t bytes)
+{
+    uint64_t released = 0;
+    struct weir__extent *extent = pages->extents.end.before;
+    while (extent && released < bytes) {
+        uint64_t address = is_complete(extent) ? highest_page(pages, extent) : 0;
+        if (!address) {
+            extent = extent->before;
+            continue;
+        }
+        uint64_t page = page_at(pages, address)->units * WEIR__PAGE_UNIT;
+        if (!release_page(pages, extent, address, &extent))
+            break;
+        released += page;
+    }
+    return released;
+}
