@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/base/bias.h"
 
-#define TURNS_MAX 1000               /* what so many threads take in turn is worth no more counting */
-#define NEED_MAX (UINT32_C(1) << 20) /* what so many locks save is a thousand times what a revocation takes */
+#define TURNS_MAX 1000 /* what so many threads take in turn is worth no more counting */
 
 void weir__bias_init(weir__bias *bias)
 {
@@ -19,16 +18,18 @@ void weir__bias_init(weir__bias *bias)
 void weir__bias_revoke(weir__bias *bias)
 {
     atomic_store_explicit(&bias->is_biased, false, memory_order_relaxed);
-    bias->row = 0;
     /* The home thread itself is where it is. */
-    if (atomic_load_explicit(&bias->outside, memory_order_relaxed) == weir__bias_self())
-        return;
-    weir__fence_heavy();
-    unsigned pauses = 0;
-    while (!atomic_load_explicit(&bias->outside, memory_order_acquire))
-        weir__spin_back_off(&pauses);
-    if (bias->need < NEED_MAX)
-        bias->need *= 2;
+    if (atomic_load_explicit(&bias->outside, memory_order_relaxed) != weir__bias_self()) {
+        weir__fence_heavy();
+        unsigned pauses = 0;
+        while (!atomic_load_explicit(&bias->outside, memory_order_acquire))
+            weir__spin_back_off(&pauses);
+        if (bias->row >= WEIR__BIAS_NEED_MAX)
+            bias->need = WEIR__BIAS_NEED;
+        else if (bias->need < WEIR__BIAS_NEED_MAX)
+            bias->need *= 2;
+    }
+    bias->row = 0;
 }
 
 /* The running thread has the lock by spin, and has it by the bias from here on: who takes spin next finds it inside. */

@@ -5,9 +5,9 @@
  * It is a spin lock until one thread, its home, has taken it often enough with nobody in between. From then on it is biased: the home
  * thread enters by clearing `outside` and leaves by writing itself there again, with plain stores. Anyone else takes `spin`, revokes the
  * bias, and waits until the home thread is outside; then it is a spin lock again, until the home thread has earned the bias once more.
- * This takes twice as long each time, so that a lock that others want often soon does without. Visitors, who do not belong to those that
- * use what it guards, never earn it. A lock that threads take in turn, or for which there are no such fences, becomes plain: a spin lock
- * for good, at the cost of one.
+ * This takes twice as long each time, so that a lock that others want often soon does without; after a bias that lasted, it takes as long
+ * as the first time. Visitors, who do not belong to those that use what it guards, never earn it. A lock that threads take in turn, or for
+ * which there are no such fences, becomes plain: a spin lock for good, at the cost of one.
  *
  * Why that excludes. The home thread clears `outside`, passes a light fence, and goes on only if the lock is still biased. Who revokes
  * clears `is_biased`, passes a heavy fence, and goes on only once the home thread is outside. The heavy fence makes the home thread pass
@@ -35,7 +35,9 @@
 #include "lib/base/spin.h"
 
 #define WEIR__BIAS_ALIGNED __attribute__((aligned(64))) /* for structs that it begins */
-#define WEIR__BIAS_NEED 256 /* locks in a row that earn the first bias */
+#define WEIR__BIAS_NEED 256 /* locks in a row that earn the first bias, or the next after one that lasted */
+/* That earn any. A bias that as many used has lasted: they have saved many times what a revocation takes. */
+#define WEIR__BIAS_NEED_MAX (UINT32_C(1) << 16)
 
 typedef struct weir__bias {
     /* A cache line that all look at, and that is hardly written while many threads share the lock. */
@@ -51,7 +53,7 @@ typedef struct weir__bias {
     weir__spin spin;
     bool by_bias;   /* how who has the lock got it: by the bias, or by spin */
     uint16_t turns; /* how often `user` has changed since the bias was earned */
-    uint32_t row;   /* how many locks `user` has had */
+    uint32_t row;   /* how many locks `user` has had, or by the bias the home thread since it has that */
     uintptr_t user; /* the home thread, and until there is one who used the lock last */
 } weir__bias;
 
@@ -80,8 +82,10 @@ static inline bool weir__bias_enter(weir__bias *bias)
         return false;
     atomic_store_explicit(&bias->outside, 0, memory_order_relaxed);
     weir__fence_light();
-    if (atomic_load_explicit(&bias->is_biased, memory_order_acquire))
+    if (atomic_load_explicit(&bias->is_biased, memory_order_acquire)) {
+        bias->row++;
         return true;
+    }
     atomic_store_explicit(&bias->outside, self | 1, memory_order_release);
     return false;
 }

@@ -170,6 +170,35 @@ START_TEST(each_revocation_doubles_what_the_bias_takes)
 }
 END_TEST
 
+/* As by a program that looks at its statistics now and then. */
+START_TEST(bias_that_lasted_is_earned_again_as_easily_as_the_first)
+{
+    if (!prepare())
+        return;
+    use(FEW);
+    in_thread(visit_once);
+    in_thread(visit_once);
+    use(2 * WEIR__BIAS_NEED + WEIR__BIAS_NEED_MAX);
+    in_thread(visit_once);
+    use(WEIR__BIAS_NEED - 1);
+    ck_assert(!is_biased());
+    use(1);
+    ck_assert(is_biased());
+}
+END_TEST
+
+START_TEST(bias_is_earned_however_often_it_was_lost)
+{
+    if (!prepare())
+        return;
+    for (unsigned i = 0; i < 20; i++) {
+        use(WEIR__BIAS_NEED_MAX + 1);
+        ck_assert(is_biased());
+        in_thread(visit_once);
+    }
+}
+END_TEST
+
 START_TEST(bias_has_only_one_home_ever)
 {
     if (!prepare())
@@ -389,6 +418,8 @@ int main(void)
     tcase_add_test(tcase, another_user_ends_the_bias);
     tcase_add_test(tcase, visitor_ends_the_bias_of_its_own_thread_too);
     tcase_add_test(tcase, each_revocation_doubles_what_the_bias_takes);
+    tcase_add_test(tcase, bias_that_lasted_is_earned_again_as_easily_as_the_first);
+    tcase_add_test(tcase, bias_is_earned_however_often_it_was_lost);
     tcase_add_test(tcase, bias_has_only_one_home_ever);
     tcase_add_test(tcase, lock_of_a_thread_that_ended_can_be_taken);
     tcase_add_test(tcase, home_thread_cannot_enter_twice);
