@@ -52,22 +52,6 @@ static bool was_native_cap(const weir_pool *pool, size_t size, bool small)
     return pool->kind.is_host || (gpu->device_memory(pool->device->index, &free_bytes, &total_bytes) == GPU_SUCCESS && free_bytes >= size);
 }
 
-/* At a cap a request claims its bytes before it is served, so that no two pass where one fits. false: it does not fit. *crowded: it would,
-   but for what others claim and may not get. */
-static bool claim(weir_pool *pool, uint64_t size, uint64_t max_size, bool *crowded)
-{
-    if (size > max_size)
-        return false;
-    /* What was claimed is taken before the claim ends, so what is not seen here is seen there. */
-    uint64_t others = atomic_fetch_add_explicit(&pool->figures.claimed, size, memory_order_acq_rel);
-    uint64_t taken = atomic_load_explicit(&pool->figures.taken, memory_order_relaxed);
-    if (taken + others <= max_size - size)
-        return true;
-    atomic_fetch_sub_explicit(&pool->figures.claimed, size, memory_order_release);
-    *crowded = taken <= max_size - size;
-    return false;
-}
-
 /*
  * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the growth
  * can be undone at once.
@@ -144,23 +128,18 @@ static int ask_cuda(struct weir__request *request, struct weir__growing *growing
 /* Asks for so many bytes of the pool, or of its twin. */
 static bool try_size(struct weir__request *request, size_t size, bool small, void **ptr)
 {
-    weir_pool *pool = request->pool;
     struct weir__growing growing;
-    uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
+    enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
+    request->got = size;
     request->code = GPU_OUT_OF_MEMORY;
-    request->at_cap = max_size && !claim(pool, size, max_size, &request->is_crowded);
-    if (request->at_cap)
-        return false;
-    if (weir__growth_begin(&growing, pool, size, max_size, request->deadline, &request->waited)) {
+    request->at_cap = answer != WEIR__GROWTH_GO;
+    if (answer == WEIR__GROWTH_GO) {
         request->was_asked = true;
         request->code = ask_cuda(request, &growing, size, small, ptr);
         weir__growth_end(&growing);
-    } else {
-        request->at_cap = true;
+    } else if (answer != WEIR__GROWTH_LATER) {
+        request->is_crowded = answer == WEIR__GROWTH_CROWDED;
     }
-    if (max_size)
-        atomic_fetch_sub_explicit(&pool->figures.claimed, size, memory_order_release);
-    request->got = size;
     return request->code == GPU_SUCCESS;
 }
 

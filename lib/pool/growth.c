@@ -33,21 +33,31 @@ static void count_begin(struct weir__growth *growth, uint64_t most)
     growth->begun += most;
 }
 
-/* Whether there is room for certain. was_looked_at: what is on its way back is not there yet. */
+/* Whether there is room for certain. was_looked_at: what is on its way back is not there yet. Called with room_lock. */
 static bool take_room(const struct weir__growing *growing, bool was_looked_at)
 {
     struct weir__growth *growth = &growing->pool->growth;
-    weir__spin_lock(&growth->room_lock);
     if (growing->is_ragged)
         growth->is_ragged = true;
     bool is_known = (was_looked_at || !growth->is_due) && !has_strangers(growing->pool) && growth->max_size == growing->max_size;
-    bool is_enough = is_known && growth->room >= growing->most;
-    if (is_enough) {
-        growth->room -= growing->most;
-        count_begin(growth, growing->most);
-    }
-    weir__spin_unlock(&growth->room_lock);
-    return is_enough;
+    if (!is_known || growth->room < growing->most)
+        return false;
+    growth->room -= growing->most;
+    count_begin(growth, growing->most);
+    return true;
+}
+
+/* Called with room_lock. What was claimed is taken before the claim ends, so what is not seen here is seen there. */
+static enum weir__growth_answer claim(const struct weir__growing *growing)
+{
+    struct weir__growth *growth = &growing->pool->growth;
+    uint64_t taken = atomic_load_explicit(&growing->pool->figures.taken, memory_order_relaxed);
+    if (growing->size > growing->max_size || taken > growing->max_size - growing->size)
+        return WEIR__GROWTH_FULL;
+    if (taken + growth->claimed > growing->max_size - growing->size)
+        return WEIR__GROWTH_CROWDED;
+    growth->claimed += growing->size;
+    return WEIR__GROWTH_GO;
 }
 
 /* Asks CUDA what the pool has, which it returns, and finds the room that is left. own: what the caller has begun, and CUDA has answered. */
@@ -128,34 +138,60 @@ static bool is_within(const struct weir__growing *growing, const void *block, ui
     return weir__pool_trim(pool, keep, &released) == GPU_SUCCESS && find_room(growing, own) <= limit;
 }
 
-bool weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, uint64_t max_size, bool alone, uint64_t *waited)
+/* Where the request may take the pool above its cap, and so is one at a time. */
+static __attribute__((noinline)) enum weir__growth_answer begin_risky(struct weir__growing *growing, bool alone, uint64_t *waited)
 {
-    const struct gpu *gpu = pool->w->gpu;
-    bool is_watched = max_size && (pool->native.small || max_size != pool->native.max);
-    uint64_t whole = bytes / WEIR__GROWTH_STEP, steps = whole + (bytes % WEIR__GROWTH_STEP != 0);
-    *growing = (struct weir__growing){ .pool = pool, .max_size = is_watched ? max_size : 0, .most = steps * WEIR__GROWTH_STEP };
-    growing->is_ragged = bytes % WEIR__GROWTH_STEP;
-    growing->size = bytes;
-    growing->own = whole > 1 ? (whole - 1) * WEIR__GROWTH_STEP : 0;
-    if (!is_watched || take_room(growing, false))
-        return true;
+    struct weir__growth *growth = &growing->pool->growth;
+    const struct gpu *gpu = growing->pool->w->gpu;
     uint64_t since = gpu->now();
-    pthread_mutex_lock(&pool->growth.lock);
+    pthread_mutex_lock(&growth->lock);
     *waited += gpu->now() - since;
     growing->is_risky = true;
-    weir__spin_lock(&pool->growth.room_lock);
-    count_begin(&pool->growth, growing->most);
-    weir__spin_unlock(&pool->growth.room_lock);
-    bool was_due = pool->growth.undone;
+    weir__spin_lock(&growth->room_lock);
+    count_begin(growth, growing->most);
+    weir__spin_unlock(&growth->room_lock);
+    bool was_due = growth->undone;
     if (is_settled(growing) || alone) {
         if (was_due)
             is_within(growing, NULL, 0);
-        return true;
+        return WEIR__GROWTH_GO;
     }
-    weir__growth_end(growing);
+    pthread_mutex_unlock(&growth->lock);
     growing->is_risky = false;
-    find_room(growing, 0);
-    return take_room(growing, true);
+    find_room(growing, growing->most);
+    weir__spin_lock(&growth->room_lock);
+    growth->growing -= growing->most;
+    bool has_room = take_room(growing, true);
+    growth->claimed -= has_room ? 0 : growing->size;
+    weir__spin_unlock(&growth->room_lock);
+    return has_room ? WEIR__GROWTH_GO : WEIR__GROWTH_LATER;
+}
+
+/* What a pool may grow by for a request: whole steps. */
+static void watch(struct weir__growing *growing)
+{
+    uint64_t whole = growing->size / WEIR__GROWTH_STEP, rest = growing->size % WEIR__GROWTH_STEP;
+    growing->most = (whole + (rest != 0)) * WEIR__GROWTH_STEP;
+    growing->own = whole > 1 ? (whole - 1) * WEIR__GROWTH_STEP : 0;
+    growing->is_ragged = rest;
+}
+
+enum weir__growth_answer weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, bool alone, uint64_t *waited)
+{
+    growing->pool = pool;
+    growing->max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
+    growing->most = 0;
+    growing->is_risky = false;
+    if (!growing->max_size)
+        return WEIR__GROWTH_GO;
+    growing->size = bytes;
+    if (pool->native.small || growing->max_size != pool->native.max)
+        watch(growing);
+    weir__spin_lock(&pool->growth.room_lock);
+    enum weir__growth_answer answer = claim(growing);
+    bool has_room = answer == WEIR__GROWTH_GO && (!growing->most || take_room(growing, false));
+    weir__spin_unlock(&pool->growth.room_lock);
+    return answer != WEIR__GROWTH_GO || has_room ? answer : begin_risky(growing, alone, waited);
 }
 
 void weir__growth_end(struct weir__growing *growing)
@@ -164,10 +200,19 @@ void weir__growth_end(struct weir__growing *growing)
     if (!growing->max_size)
         return;
     weir__spin_lock(&growth->room_lock);
+    growth->claimed -= growing->size;
     growth->growing -= growing->most;
     weir__spin_unlock(&growth->room_lock);
     if (growing->is_risky)
         pthread_mutex_unlock(&growth->lock);
+}
+
+bool weir__growth_is_valid(struct weir__growth *growth)
+{
+    weir__spin_lock(&growth->room_lock);
+    bool is_idle = growth->claimed == 0 && growth->growing == 0;
+    weir__spin_unlock(&growth->room_lock);
+    return is_idle;
 }
 
 bool weir__growth_is_within(struct weir__growing *growing, const void *block)

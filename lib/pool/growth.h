@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * growth.h - how far a pool may grow under a cap that Weir watches: where the driver does not enforce it for the pool and its twin together.
+ * growth.h - how far a pool may grow under its cap.
+ *
+ * At a cap a request claims its bytes before it is served, so that no two pass where one fits. The rest is the driver's where it enforces the
+ * cap; where it does not, for a pool and its twin together, Weir watches what the pool grows by.
  *
  * CUDA says only afterwards by how much a pool grew for a request. As long as there is room for the worst that a request can do, nothing is
  * asked. Beyond that, requests that may take the pool above its cap go one at a time; the block of one that did goes back at once, and the
@@ -29,6 +32,7 @@ struct weir__growth {
     uint64_t withheld; /* and those of its own steps: nobody can have them until then, so the pool may be above its cap by so many */
 
     weir__spin room_lock; /* guards the others */
+    uint64_t claimed;     /* bytes that CUDA is being asked for */
     atomic_bool is_ragged; /* there were requests for other sizes than whole steps, so that blocks may share steps */
     bool is_due;          /* something is on its way back: the next request is to see whether it is there */
     uint64_t max_size;    /* for which `room` was found */
@@ -43,19 +47,29 @@ void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu);
 /* One request that CUDA is asked for. On the stack of who asks. */
 struct weir__growing {
     weir_pool *pool;
-    uint64_t max_size; /* 0: there is nothing to watch */
+    uint64_t max_size; /* 0: none */
     uint64_t size;     /* bytes asked for */
-    uint64_t most;     /* bytes that the pool may grow by */
+    uint64_t most;     /* bytes that the pool may grow by; 0: Weir does not watch that */
     uint64_t own;      /* bytes of steps that the block shares with no other one, wherever it lies */
     bool is_ragged;    /* it is for no whole number of steps */
     bool is_risky;     /* the pool may be above its cap afterwards. growth.lock is held */
 };
 
-/* Before CUDA is asked for so many bytes under the cap max_size (0: none). alone: nobody else asks, and what goes back is complete at once.
-   *waited grows by the nanoseconds that others took. false: the request is not to be tried, as what another one took above the cap is still
-   on its way back. Else weir__growth_end() follows. */
-bool weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, uint64_t max_size, bool alone, uint64_t *waited);
+enum weir__growth_answer {
+    WEIR__GROWTH_GO,      /* CUDA may be asked; weir__growth_end() follows */
+    WEIR__GROWTH_FULL,    /* it does not fit below the cap */
+    WEIR__GROWTH_CROWDED, /* it would, but for what others claim and may not get */
+    WEIR__GROWTH_LATER,   /* what another request took above the cap is still on its way back */
+};
+
+/* Before CUDA is asked for so many bytes of the pool. alone: nobody else asks, and what goes back is complete at once. *waited grows by the
+   nanoseconds that others took. */
+enum weir__growth_answer weir__growth_begin(struct weir__growing *growing, weir_pool *pool, uint64_t bytes, bool alone, uint64_t *waited);
+/* What CUDA gave is in the pool's figures. */
 void weir__growth_end(struct weir__growing *growing);
+
+/* Nobody asks: nothing is claimed. */
+bool weir__growth_is_valid(struct weir__growth *growth);
 
 /* Bytes that requests have taken above the cap and that are not back yet. */
 uint64_t weir__growth_undone(struct weir__growth *growth);

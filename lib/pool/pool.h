@@ -119,7 +119,6 @@ struct weir_pool {
     /* What is counted. Atomic, but for `counts`, each of which is guarded by the lock of its shard of the block table. */
     struct {
         _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
-        _Atomic uint64_t claimed; /* bytes that CUDA is being asked for within max_size */
         _Atomic int64_t spare; /* of these, bytes that no user has: cached, or the rounding of a class; as far as the streams have told yet */
         _Atomic uint64_t taken_high, live_high, failures;
         _Atomic uint64_t live_now;                  /* bytes in users' hands */
