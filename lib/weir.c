@@ -30,20 +30,9 @@
 
 /* Policy ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* All errors of a policy as one: the place is the first one's, the text has a line for each. */
-static weir_status fail_with(weir_error *error, enum policy_status outcome, const struct policy_errors *errors)
+/* The first one's place, and a line for each. */
+static void put_errors(weir_error *error, weir_status status, const struct policy_errors *errors)
 {
-    static const weir_status statuses[] = {
-        [POLICY_OK] = WEIR_OK,
-        [POLICY_BAD] = WEIR_BAD_POLICY,
-        [POLICY_UNREADABLE] = WEIR_UNREADABLE,
-        [POLICY_NO_MEMORY] = WEIR_NO_HOST_MEMORY,
-    };
-    weir_status status = statuses[outcome];
-    if (!error || error->status != WEIR_OK || status == WEIR_OK)
-        return status;
-    if (errors->count == 0)
-        return weir__fail(error, status, "no host memory for the policy");
     error->status = status;
     snprintf(error->file, sizeof error->file, "%s", errors->items[0].file);
     error->line = errors->items[0].line;
@@ -55,6 +44,23 @@ static weir_status fail_with(weir_error *error, enum policy_status outcome, cons
         int written = policy_error_format(&errors->items[i], error->text + len, sizeof error->text - len);
         len += written < 0 ? 0 : (size_t)written;
     }
+}
+
+/* What came of a policy, with all its errors as one; these are cleared. */
+static weir_status judge_policy(enum policy_status outcome, struct policy_errors *errors, weir_error *error)
+{
+    static const weir_status statuses[] = {
+        [POLICY_OK] = WEIR_OK,
+        [POLICY_BAD] = WEIR_BAD_POLICY,
+        [POLICY_UNREADABLE] = WEIR_UNREADABLE,
+        [POLICY_NO_MEMORY] = WEIR_NO_HOST_MEMORY,
+    };
+    weir_status status = statuses[outcome];
+    if (status != WEIR_OK && errors->count == 0)
+        weir__fail(error, status, "no host memory for the policy");
+    else if (status != WEIR_OK && error && error->status == WEIR_OK)
+        put_errors(error, status, errors);
+    policy_errors_clear(errors);
     return status;
 }
 
@@ -63,17 +69,13 @@ static weir_status read_policy(const char *file, const char *text, weir_error *e
     struct policy_errors errors = { 0 };
     enum policy_status outcome = text ? policy_parse(text, strlen(text), "policy_text", secure_getenv("WEIR_CONF"), &errors, policy)
                                       : policy_load(file, &errors, policy);
-    weir_status status = fail_with(error, outcome, &errors);
-    policy_errors_clear(&errors);
-    return status;
+    return judge_policy(outcome, &errors, error);
 }
 
 static weir_status override_policy(const struct policy *before, const char *assignments, weir_error *error, struct policy **after)
 {
     struct policy_errors errors = { 0 };
-    weir_status status = fail_with(error, policy_override(before, assignments, &errors, after), &errors);
-    policy_errors_clear(&errors);
-    return status;
+    return judge_policy(policy_override(before, assignments, &errors, after), &errors, error);
 }
 
 /* Remembers where the policy comes from, whatever directory the program changes to. false: no host memory. */
@@ -116,10 +118,9 @@ static weir_status find_devices(weir *w, weir_error *error)
     int code = w->gpu->device_count(&count);
     if (code == GPU_SUCCESS && count == 0)
         code = GPU_NO_DEVICE;
-    if (code != GPU_SUCCESS) {
+    if (code != GPU_SUCCESS)
         return weir__fail(error, WEIR_NO_GPU, "no usable GPU (%s: %s): %s", w->gpu->code_name(code), w->gpu->code_text(code),
                           w->gpu->remedy());
-    }
     w->devices = calloc((size_t)count, sizeof *w->devices);
     if (!w->devices)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for %d device%s", count, weir__plural((uint64_t)count));
@@ -237,11 +238,10 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     if (status == WEIR_OK)
         status = read_policy(options.policy_file, options.policy_text, error, &opened->policy);
     if (status == WEIR_OK)
-        opened->is_controlled = opened->policy->control;
-    if (status == WEIR_OK)
         status = find_gpu(options.gpu, error, &opened->gpu);
     if (status == WEIR_OK) {
         weir__fork_watch();
+        opened->is_controlled = opened->policy->control;
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
         status = find_devices(opened, error);
         if (status == WEIR_OK)
@@ -363,8 +363,7 @@ static weir_status each_pool(weir *w, const struct policy *policy, weir_error *e
 static weir_status prepare(weir *w, const struct policy *after, weir_error *error)
 {
     struct policy_errors errors = { 0 };
-    weir_status status = fail_with(error, policy_compare(w->policy, after, &errors), &errors);
-    policy_errors_clear(&errors);
+    weir_status status = judge_policy(policy_compare(w->policy, after, &errors), &errors, error);
     if (status == WEIR_OK)
         status = each_pool(w, after, error, weir__settings_check);
     /* Switching it on can fail, switching it off cannot. */

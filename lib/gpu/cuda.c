@@ -148,29 +148,18 @@ static int can_access_peer(int device, int peer, bool *can)
 
 static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
     size_t free_size, total_size;
-    code = (int)cudaMemGetInfo(&free_size, &total_size);
-    cuda_leave_device(device, former);
+    int code = CUDA_ON_DEVICE(device, cudaMemGetInfo(&free_size, &total_size));
     if (!code) {
         *free_bytes = free_size;
         *total_bytes = total_size;
     }
-    return cuda_done(code);
+    return code;
 }
 
 static int device_synchronize(int device)
 {
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
-    code = (int)cudaDeviceSynchronize();
-    cuda_leave_device(device, former);
-    return cuda_done(code);
+    return CUDA_ON_DEVICE(device, cudaDeviceSynchronize());
 }
 
 static int get_current_device(int *device)
@@ -206,16 +195,11 @@ static int device_is_used(int device, bool *used)
 
 static int stream_create(int device, gpu_stream *stream)
 {
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
     gpu_stream created;
-    code = (int)cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking);
-    cuda_leave_device(device, former);
+    int code = CUDA_ON_DEVICE(device, cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
     if (!code)
         *stream = created;
-    return cuda_done(code);
+    return code;
 }
 
 static int stream_destroy(gpu_stream stream)
@@ -282,54 +266,42 @@ static int stream_wait_event(gpu_stream stream, gpu_event event)
 
 static int event_create(int device, gpu_event *event)
 {
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
     gpu_event created;
-    code = (int)cudaEventCreateWithFlags(&created, cudaEventDisableTiming);
-    cuda_leave_device(device, former);
+    int code = CUDA_ON_DEVICE(device, cudaEventCreateWithFlags(&created, cudaEventDisableTiming));
     if (!code)
         *event = created;
-    return cuda_done(code);
+    return code;
+}
+
+static cudaError_t create_shared(gpu_event *event, cudaIpcEventHandle_t *handle)
+{
+    cudaError_t code = cudaEventCreateWithFlags(event, cudaEventInterprocess | cudaEventDisableTiming);
+    if (code == cudaSuccess && (code = cudaIpcGetEventHandle(handle, *event)) != cudaSuccess)
+        (void)cudaEventDestroy(*event);
+    return code;
 }
 
 static int event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
 {
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
     gpu_event created;
     cudaIpcEventHandle_t handle;
-    code = (int)cudaEventCreateWithFlags(&created, cudaEventInterprocess | cudaEventDisableTiming);
-    if (!code) {
-        code = (int)cudaIpcGetEventHandle(&handle, created);
-        if (code)
-            (void)cudaEventDestroy(created);
-    }
-    cuda_leave_device(device, former);
+    int code = CUDA_ON_DEVICE(device, create_shared(&created, &handle));
     if (!code) {
         memcpy(shared->bytes, &handle, sizeof(handle));
         *event = created;
     }
-    return cuda_done(code);
+    return code;
 }
 
 static int event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
 {
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
     gpu_event opened;
     cudaIpcEventHandle_t handle;
     memcpy(&handle, shared->bytes, sizeof(handle));
-    code = (int)cudaIpcOpenEventHandle(&opened, handle);
-    cuda_leave_device(device, former);
+    int code = CUDA_ON_DEVICE(device, cudaIpcOpenEventHandle(&opened, handle));
     if (!code)
         *event = opened;
-    return cuda_done(code);
+    return code;
 }
 
 static int event_destroy(gpu_event event)

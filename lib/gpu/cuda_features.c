@@ -71,11 +71,6 @@ static const struct feature features[GPU_FEATURE_COUNT] = {
 
 /* What differs by toolkit -------------------------------------------------------------------------------------------------------------- */
 
-int cuda_toolkit(void)
-{
-    return TOOLKIT;
-}
-
 int cuda_stream_id(gpu_stream stream, uint64_t *id)
 {
 #if TOOLKIT >= 12000

@@ -19,9 +19,6 @@
 
 /* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
 
-/* The toolkit that this was built with, as CUDA writes versions. */
-int cuda_toolkit(void);
-
 /* The operations versions, supports, stream_id and stream_capture_id of struct gpu. */
 int cuda_versions(int *driver, int *runtime);
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
@@ -116,5 +113,16 @@ static inline int cuda_done(int code)
  */
 int cuda_enter_device(int device, int *former);
 void cuda_leave_device(int device, int former);
+
+/* Makes the call with the device current, and is the operation's code. */
+#define CUDA_ON_DEVICE(device, call)                                                                                                       \
+    ({                                                                                                                                     \
+        int former_, code_ = cuda_enter_device((device), &former_);                                                                        \
+        if (!code_) {                                                                                                                      \
+            code_ = (int)(call);                                                                                                           \
+            cuda_leave_device((device), former_);                                                                                          \
+        }                                                                                                                                  \
+        cuda_done(code_);                                                                                                                  \
+    })
 
 #endif

@@ -59,13 +59,7 @@ static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
 int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
 {
     /* The runtime makes a context for the current device where the thread has none yet: it shall be that of the pool. */
-    int former;
-    int code = cuda_enter_device(spec->device, &former);
-    if (code)
-        return code;
-    code = create_pool(spec, pool);
-    cuda_leave_device(spec->device, former);
-    return cuda_done(code);
+    return CUDA_ON_DEVICE(spec->device, create_pool(spec, pool));
 }
 
 int cuda_pool_destroy(gpu_pool pool)
@@ -142,17 +136,12 @@ int cuda_pool_export(gpu_pool pool, int *fd)
 int cuda_pool_import(int device, int fd, gpu_pool *pool)
 {
     /* The pool gets its place in the address space of the current device's context. */
-    int former;
-    int code = cuda_enter_device(device, &former);
-    if (code)
-        return code;
     gpu_pool imported;
     void *handle = (void *)(intptr_t)fd; /* how CUDA wants a descriptor */
-    code = (int)cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0);
-    cuda_leave_device(device, former);
+    int code = CUDA_ON_DEVICE(device, cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0));
     if (!code)
         *pool = imported;
-    return cuda_done(code);
+    return code;
 }
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */

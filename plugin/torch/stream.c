@@ -13,21 +13,15 @@ static struct torch_stream *_Atomic buckets[BUCKETS]; /* records are added at th
 static weir_torch_stream_fn _Atomic stream_fn;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* one thread at a time opens a stream; outside of all others */
 
-/* A fixed handle means another stream on each device; any other is one stream of the process. */
-static bool is_fixed(gpu_stream handle)
-{
-    return (uintptr_t)handle <= (uintptr_t)GPU_STREAM_PER_THREAD;
-}
-
 static size_t bucket_of(int device, gpu_stream handle)
 {
     uint64_t hashed = (uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 32;
-    return (size_t)(is_fixed(handle) ? (uint64_t)device * 2 + (uintptr_t)handle : hashed) % BUCKETS;
+    return (size_t)(weir__handle_is_fixed(handle) ? (uint64_t)device * 2 + (uintptr_t)handle : hashed) % BUCKETS;
 }
 
 static struct torch_stream *find(struct torch_stream *stream, int device, gpu_stream handle)
 {
-    while (stream && (stream->handle != handle || (is_fixed(handle) && atomic_load(&stream->device) != device)))
+    while (stream && (stream->handle != handle || (weir__handle_is_fixed(handle) && atomic_load(&stream->device) != device)))
         stream = stream->next;
     return stream;
 }
@@ -45,10 +39,10 @@ struct torch_stream *torch_stream_get(int device, gpu_stream handle)
         return NULL;
     made->handle = handle;
     weir__spin_init(&made->lock);
-    atomic_init(&made->device, is_fixed(handle) ? device : -1);
+    atomic_init(&made->device, weir__handle_is_fixed(handle) ? device : -1);
     atomic_init(&made->lives, !handle);
     /* The default stream lives, and the per-thread one is another in each thread. */
-    atomic_init(&made->is_asked, is_fixed(handle));
+    atomic_init(&made->is_asked, weir__handle_is_fixed(handle));
     do {
         if ((found = find(head, device, handle))) {
             free(made);
@@ -80,7 +74,7 @@ void weir_torch_set_stream_fn(weir_torch_stream_fn fn)
 void weir_torch_stream_lives(int device, weir_cuda_stream handle)
 {
     /* The default stream needs no telling, and the per-thread one is not opened. Without host memory it is a stream like any other. */
-    struct torch_stream *stream = is_fixed(handle) || weir__is_forked() ? NULL : torch_stream_get(device, handle);
+    struct torch_stream *stream = weir__handle_is_fixed(handle) || weir__is_forked() ? NULL : torch_stream_get(device, handle);
     if (!stream)
         return;
     atomic_store(&stream->device, device);
