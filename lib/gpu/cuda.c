@@ -46,11 +46,10 @@ SAME_SIZE(struct gpu_shared_event, cudaIpcEventHandle_t);
 
 /* Errors ------------------------------------------------------------------------------------------------------------------------------- */
 
-int cuda_forget_error(int code)
+void cuda_forget_error(int code)
 {
     if ((int)cudaPeekAtLastError() == code)
         (void)cudaGetLastError();
-    return code;
 }
 
 static void forget_nothing(int code)

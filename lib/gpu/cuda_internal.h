@@ -97,13 +97,15 @@ int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream);
 
 /* Errors and devices (cuda.c) ---------------------------------------------------------------------------------------------------------- */
 
-/* Clears CUDA's last error if it is `code`, which it returns, and leaves any other to the application. */
-int cuda_forget_error(int code);
+/* Clears CUDA's last error if it is `code`, and leaves any other to the application. */
+void cuda_forget_error(int code);
 
 /* What each operation ends with: an error that it returns does not stay behind as the thread's last one. */
 static inline int cuda_done(int code)
 {
-    return code == GPU_SUCCESS ? code : cuda_forget_error(code);
+    if (code != GPU_SUCCESS)
+        cuda_forget_error(code);
+    return code;
 }
 
 /*

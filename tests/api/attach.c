@@ -803,44 +803,26 @@ int main(void)
 {
     Suite *suite = suite_create("attach");
     TCase *tcase = suite_case(suite, "attaching", 0);
-    tcase_add_test(tcase, closing_a_weir_closes_what_is_attached_the_latest_first);
-    tcase_add_test(tcase, what_is_attached_is_closed_while_pools_still_serve);
-    tcase_add_test(tcase, what_was_detached_is_not_closed);
-    tcase_add_test(tcase, what_is_closed_may_detach_what_is_to_be_closed_next);
+    suite_add(tcase, closing_a_weir_closes_what_is_attached_the_latest_first, what_is_attached_is_closed_while_pools_still_serve,
+              what_was_detached_is_not_closed, what_is_closed_may_detach_what_is_to_be_closed_next);
     tcase = suite_case(suite, "lending", 0);
-    tcase_add_test(tcase, lent_block_tells_its_bytes_and_stays_live);
-    tcase_add_test(tcase, lent_block_cannot_be_freed_by_its_user);
-    tcase_add_test(tcase, block_is_lent_once_at_a_time);
-    tcase_add_test(tcase, address_of_a_block_that_was_lent_is_an_ordinary_block_again);
-    tcase_add_test(tcase, what_is_no_block_cannot_be_lent);
-    tcase_add_test(tcase, block_of_another_pool_cannot_be_lent);
-    tcase_add_test(tcase, block_of_a_graph_cannot_be_lent);
+    suite_add(tcase, lent_block_tells_its_bytes_and_stays_live, lent_block_cannot_be_freed_by_its_user, block_is_lent_once_at_a_time,
+              address_of_a_block_that_was_lent_is_an_ordinary_block_again, what_is_no_block_cannot_be_lent,
+              block_of_another_pool_cannot_be_lent, block_of_a_graph_cannot_be_lent);
     tcase = suite_case(suite, "policy", 0);
-    tcase_add_test(tcase, entry_of_a_pool_is_that_of_the_latest_reload);
-    tcase_add_test(tcase, request_above_the_largest_block_is_refused_with_the_reason);
-    tcase_add_test(tcase, pool_that_is_not_exportable_has_no_largest_block);
-    tcase_add_test(tcase, scrubbed_block_has_nothing_of_its_former_user);
-    tcase_add_test(tcase, block_that_cannot_be_cleared_is_given_back);
-    tcase_add_test(tcase, pools_without_scrub_set_nothing);
+    suite_add(tcase, entry_of_a_pool_is_that_of_the_latest_reload, request_above_the_largest_block_is_refused_with_the_reason,
+              pool_that_is_not_exportable_has_no_largest_block, scrubbed_block_has_nothing_of_its_former_user,
+              block_that_cannot_be_cleared_is_given_back, pools_without_scrub_set_nothing);
     tcase = suite_case(suite, "made anew", 60);
-    tcase_add_test(tcase, pool_made_anew_is_another_one_that_serves);
-    tcase_add_test(tcase, block_of_a_pool_made_anew_can_be_exported_at_once);
-    tcase_add_test(tcase, pool_with_a_live_block_is_not_made_anew);
-    tcase_add_test(tcase, pool_with_a_free_behind_a_kernel_is_not_made_anew_until_it_is_complete);
-    tcase_add_test(tcase, pool_is_made_anew_once_frees_are_complete_whatever_the_figures_say);
-    tcase_add_test(tcase, pool_with_a_free_that_left_no_trace_is_never_made_anew);
-    tcase_add_test(tcase, free_whose_first_event_fails_is_noted_all_the_same);
-    tcase_add_test(tcase, free_on_a_stream_of_another_device_is_noted);
-    tcase_add_test(tcase, events_behind_frees_do_not_pile_up);
-    tcase_add_test(tcase, closed_pool_of_which_blocks_were_exported_goes_although_figures_are_left);
-    tcase_add_test(tcase, pool_closed_with_a_live_block_goes_once_that_is_free);
-    tcase_add_test(tcase, graph_on_a_shared_pool_leaves_no_trace);
-    tcase_add_test(tcase, current_pool_with_a_block_that_weir_does_not_know_is_not_made_anew);
-    tcase_add_test(tcase, pool_made_anew_is_the_current_one_if_the_former_was);
-    tcase_add_test(tcase, later_current_pool_restores_the_one_made_anew);
-    tcase_add_test(tcase, pool_made_anew_keeps_its_cap_its_peers_and_its_reuse_settings);
-    tcase_add_test(tcase, pool_that_is_not_exportable_is_not_made_anew);
-    tcase_add_test(tcase, failed_renewal_changes_nothing);
-    tcase_add_test(tcase, requests_figures_and_trims_beside_renewals_are_served);
+    suite_add(tcase, pool_made_anew_is_another_one_that_serves, block_of_a_pool_made_anew_can_be_exported_at_once,
+              pool_with_a_live_block_is_not_made_anew, pool_with_a_free_behind_a_kernel_is_not_made_anew_until_it_is_complete,
+              pool_is_made_anew_once_frees_are_complete_whatever_the_figures_say, pool_with_a_free_that_left_no_trace_is_never_made_anew,
+              free_whose_first_event_fails_is_noted_all_the_same, free_on_a_stream_of_another_device_is_noted,
+              events_behind_frees_do_not_pile_up, closed_pool_of_which_blocks_were_exported_goes_although_figures_are_left,
+              pool_closed_with_a_live_block_goes_once_that_is_free, graph_on_a_shared_pool_leaves_no_trace,
+              current_pool_with_a_block_that_weir_does_not_know_is_not_made_anew, pool_made_anew_is_the_current_one_if_the_former_was,
+              later_current_pool_restores_the_one_made_anew, pool_made_anew_keeps_its_cap_its_peers_and_its_reuse_settings,
+              pool_that_is_not_exportable_is_not_made_anew, failed_renewal_changes_nothing,
+              requests_figures_and_trims_beside_renewals_are_served);
     return suite_run(suite);
 }

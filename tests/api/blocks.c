@@ -549,14 +549,12 @@ static void add_claims(TCase *tcase)
     tcase_add_loop_test(tcase, block_without_a_class_cannot_be_claimed_and_stays_live, 0, 2);
     tcase_add_loop_test(tcase, only_the_start_of_a_block_can_be_claimed, 0, 2);
     tcase_add_loop_test(tcase, empty_table_has_nothing_to_claim, 0, 2);
-    tcase_add_test(tcase, look_needs_no_lock);
-    tcase_add_test(tcase, entry_is_not_the_block_for_another_guard_or_pointer);
-    tcase_add_test(tcase, entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_again);
+    suite_add(tcase, look_needs_no_lock, entry_is_not_the_block_for_another_guard_or_pointer,
+              entry_of_a_claimed_block_stays_its_owner_s_when_the_address_comes_again);
     tcase_add_loop_test(tcase, removed_block_is_out_of_the_table_and_counts_as_freed_only_if_asked, 0, 2);
     tcase_add_loop_test(tcase, block_put_back_is_live_only_if_asked, 0, 2);
-    tcase_add_test(tcase, block_put_back_as_kept_can_be_removed_again);
-    tcase_add_test(tcase, claimed_entries_stay_where_they_are_while_the_table_grows);
-    tcase_add_test(tcase, block_freed_by_many_threads_is_claimed_or_taken_by_one);
+    suite_add(tcase, block_put_back_as_kept_can_be_removed_again, claimed_entries_stay_where_they_are_while_the_table_grows,
+              block_freed_by_many_threads_is_claimed_or_taken_by_one);
 }
 
 int main(void)
@@ -564,18 +562,11 @@ int main(void)
     Suite *suite = suite_create("blocks");
     TCase *tcase = suite_case(suite, "table", 60);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, block_is_taken_as_it_was_added);
-    tcase_add_test(tcase, block_is_taken_once);
-    tcase_add_test(tcase, pointer_into_a_block_is_no_block);
-    tcase_add_test(tcase, empty_table_has_no_block);
-    tcase_add_test(tcase, address_that_is_there_already_gives_its_former_entry);
-    tcase_add_test(tcase, table_agrees_with_a_model_for_adjacent_blocks);
-    tcase_add_test(tcase, table_agrees_with_a_model_for_scattered_blocks);
-    tcase_add_test(tcase, table_agrees_with_a_model_in_one_crowded_shard);
-    tcase_add_test(tcase, blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found);
-    tcase_add_test(tcase, blocks_that_come_and_go_do_not_grow_the_table);
-    tcase_add_test(tcase, graph_blocks_are_counted_apart);
-    tcase_add_test(tcase, block_freed_by_many_threads_is_taken_by_one);
+    suite_add(tcase, block_is_taken_as_it_was_added, block_is_taken_once, pointer_into_a_block_is_no_block, empty_table_has_no_block,
+              address_that_is_there_already_gives_its_former_entry, table_agrees_with_a_model_for_adjacent_blocks,
+              table_agrees_with_a_model_for_scattered_blocks, table_agrees_with_a_model_in_one_crowded_shard,
+              blocks_put_back_into_a_table_that_filled_up_meanwhile_are_found, blocks_that_come_and_go_do_not_grow_the_table,
+              graph_blocks_are_counted_apart, block_freed_by_many_threads_is_taken_by_one);
     add_claims(tcase);
     return suite_run(suite);
 }

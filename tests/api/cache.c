@@ -685,66 +685,44 @@ static TCase *cache_case(Suite *suite, const char *name)
 static void add_stream_cases(Suite *suite)
 {
     TCase *tcase = cache_case(suite, "the stream itself");
-    tcase_add_test(tcase, freed_block_is_served_again_on_its_stream);
-    tcase_add_test(tcase, freed_block_serves_every_size_of_its_class);
-    tcase_add_test(tcase, freed_block_serves_no_size_of_another_class);
-    tcase_add_test(tcase, last_block_freed_is_the_first_served);
-    tcase_add_test(tcase, figures_of_a_live_a_cached_and_a_rounded_block_are_right);
-    tcase_add_test(tcase, cached_blocks_are_not_live);
-    tcase_add_test(tcase, hits_of_a_closed_stream_still_count);
-    tcase_add_test(tcase, highest_live_figure_counts_blocks_that_the_cache_served);
-    tcase_add_test(tcase, with_cache_off_nothing_is_kept_nor_rounded);
-    tcase_add_test(tcase, request_above_largest_is_neither_kept_nor_rounded);
-    tcase_add_test(tcase, request_of_exactly_largest_is_kept);
-    tcase_add_test(tcase, largest_between_two_classes_keeps_only_the_lower);
-    tcase_add_test(tcase, without_the_capture_check_blocks_are_served_as_well);
+    suite_add(tcase, freed_block_is_served_again_on_its_stream, freed_block_serves_every_size_of_its_class,
+              freed_block_serves_no_size_of_another_class, last_block_freed_is_the_first_served,
+              figures_of_a_live_a_cached_and_a_rounded_block_are_right, cached_blocks_are_not_live, hits_of_a_closed_stream_still_count,
+              highest_live_figure_counts_blocks_that_the_cache_served, with_cache_off_nothing_is_kept_nor_rounded,
+              request_above_largest_is_neither_kept_nor_rounded, request_of_exactly_largest_is_kept,
+              largest_between_two_classes_keeps_only_the_lower, without_the_capture_check_blocks_are_served_as_well);
 }
 
 static void add_ownership_cases(Suite *suite)
 {
     TCase *tcase = cache_case(suite, "whose cache");
-    tcase_add_test(tcase, freed_block_is_not_served_to_another_stream);
-    tcase_add_test(tcase, block_freed_on_another_stream_enters_the_cache_of_that_stream);
-    tcase_add_test(tcase, block_of_another_pool_goes_to_cuda);
-    tcase_add_test(tcase, request_from_another_pool_is_not_served_by_the_cache);
-    tcase_add_test(tcase, request_from_the_pool_of_the_stream_is_served_by_the_cache);
-    tcase_add_test(tcase, raw_handle_of_an_opened_stream_is_served_by_its_cache);
-    tcase_add_test(tcase, block_freed_on_the_raw_handle_of_an_opened_stream_enters_its_cache);
-    tcase_add_test(tcase, raw_handle_uses_the_pool_of_its_stream);
-    tcase_add_test(tcase, stream_that_is_not_opened_is_served_exactly);
-    tcase_add_test(tcase, block_freed_on_a_stream_that_is_not_opened_goes_to_cuda);
-    tcase_add_test(tcase, block_of_a_stream_that_was_not_opened_goes_to_cuda);
-    tcase_add_test(tcase, stream_is_no_longer_cached_once_it_is_closed);
-    tcase_add_test(tcase, stream_opened_again_has_an_empty_cache);
-    tcase_add_test(tcase, per_thread_default_stream_is_never_cached);
-    tcase_add_test(tcase, legacy_stream_is_cached_once_opened_whichever_its_name);
-    tcase_add_test(tcase, blocks_of_an_exportable_pool_are_never_cached);
-    tcase_add_test(tcase, blocks_of_a_private_pool_are_cached_on_its_stream);
-    tcase_add_test(tcase, block_of_a_private_pool_goes_to_cuda_on_another_stream);
+    suite_add(tcase, freed_block_is_not_served_to_another_stream, block_freed_on_another_stream_enters_the_cache_of_that_stream,
+              block_of_another_pool_goes_to_cuda, request_from_another_pool_is_not_served_by_the_cache,
+              request_from_the_pool_of_the_stream_is_served_by_the_cache, raw_handle_of_an_opened_stream_is_served_by_its_cache,
+              block_freed_on_the_raw_handle_of_an_opened_stream_enters_its_cache, raw_handle_uses_the_pool_of_its_stream,
+              stream_that_is_not_opened_is_served_exactly, block_freed_on_a_stream_that_is_not_opened_goes_to_cuda,
+              block_of_a_stream_that_was_not_opened_goes_to_cuda, stream_is_no_longer_cached_once_it_is_closed,
+              stream_opened_again_has_an_empty_cache, per_thread_default_stream_is_never_cached,
+              legacy_stream_is_cached_once_opened_whichever_its_name, blocks_of_an_exportable_pool_are_never_cached,
+              blocks_of_a_private_pool_are_cached_on_its_stream, block_of_a_private_pool_goes_to_cuda_on_another_stream);
 }
 
 static void add_pointer_cases(Suite *suite)
 {
     TCase *tcase = cache_case(suite, "wrong pointers");
-    tcase_add_test(tcase, second_free_of_a_cached_block_is_refused);
-    tcase_add_test(tcase, second_free_on_another_stream_is_refused);
-    tcase_add_test(tcase, interior_pointer_of_a_live_block_is_refused);
-    tcase_add_test(tcase, interior_pointer_of_a_cached_block_is_refused);
-    tcase_add_test(tcase, foreign_pointer_is_refused);
-    tcase_add_test(tcase, block_served_again_can_be_freed_once_and_no_more);
-    tcase_add_test(tcase, block_that_left_the_cache_for_cuda_is_refused);
-    tcase_add_test(tcase, call_on_a_closed_stream_is_refused_and_the_block_stays_live);
+    suite_add(tcase, second_free_of_a_cached_block_is_refused, second_free_on_another_stream_is_refused,
+              interior_pointer_of_a_live_block_is_refused, interior_pointer_of_a_cached_block_is_refused, foreign_pointer_is_refused,
+              block_served_again_can_be_freed_once_and_no_more, block_that_left_the_cache_for_cuda_is_refused,
+              call_on_a_closed_stream_is_refused_and_the_block_stays_live);
 }
 
 static void add_capture_cases(Suite *suite)
 {
     TCase *tcase = cache_case(suite, "captures");
-    tcase_add_test(tcase, request_on_a_capturing_stream_makes_a_node_though_the_cache_could_serve);
-    tcase_add_test(tcase, raw_request_on_a_capturing_stream_makes_a_node_though_the_cache_could_serve);
-    tcase_add_test(tcase, older_block_freed_on_a_capturing_stream_is_refused_and_stays_live);
-    tcase_add_test(tcase, blocks_cached_before_a_capture_are_served_after_it);
-    tcase_add_test(tcase, other_streams_are_served_by_their_caches_during_a_capture);
-    tcase_add_test(tcase, cached_calls_of_another_thread_leave_a_global_capture_whole);
+    suite_add(tcase, request_on_a_capturing_stream_makes_a_node_though_the_cache_could_serve,
+              raw_request_on_a_capturing_stream_makes_a_node_though_the_cache_could_serve,
+              older_block_freed_on_a_capturing_stream_is_refused_and_stays_live, blocks_cached_before_a_capture_are_served_after_it,
+              other_streams_are_served_by_their_caches_during_a_capture, cached_calls_of_another_thread_leave_a_global_capture_whole);
 }
 
 int main(void)

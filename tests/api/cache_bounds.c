@@ -288,19 +288,13 @@ void add_bounds_cases(Suite *suite)
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     tcase_add_loop_test(tcase, cache_never_holds_more_than_per_stream, 0, 2);
     tcase_add_loop_test(tcase, cache_never_holds_more_than_per_stream_of_mixed_sizes, 0, 2);
-    tcase_add_test(tcase, each_stream_may_hold_per_stream);
+    suite_add(tcase, each_stream_may_hold_per_stream);
     tcase_add_loop_test(tcase, all_caches_together_never_hold_more_than_per_device, 0, 2);
-    tcase_add_test(tcase, pools_have_a_per_device_of_their_own);
-    tcase_add_test(tcase, stream_takes_the_room_that_a_closed_one_had);
-    tcase_add_test(tcase, stream_takes_the_room_that_a_trim_left);
-    tcase_add_test(tcase, stream_takes_the_room_that_another_does_not_need_any_more);
-    tcase_add_test(tcase, block_that_finds_no_room_at_all_goes_to_cuda);
-    tcase_add_test(tcase, ninth_stream_is_served_although_eight_that_are_idle_have_all);
-    tcase_add_test(tcase, stream_gets_all_that_idle_ones_have_bit_by_bit);
+    suite_add(tcase, pools_have_a_per_device_of_their_own, stream_takes_the_room_that_a_closed_one_had,
+              stream_takes_the_room_that_a_trim_left, stream_takes_the_room_that_another_does_not_need_any_more,
+              block_that_finds_no_room_at_all_goes_to_cuda, ninth_stream_is_served_although_eight_that_are_idle_have_all,
+              stream_gets_all_that_idle_ones_have_bit_by_bit);
     tcase_add_loop_test(tcase, streams_that_work_in_turns_do_not_rob_each_other, 0, 4);
-    tcase_add_test(tcase, nothing_is_taken_from_a_stream_that_captures);
-    tcase_add_test(tcase, class_without_a_new_block_for_longest_makes_room);
-    tcase_add_test(tcase, class_that_had_a_new_block_since_is_spared);
-    tcase_add_test(tcase, block_that_made_room_is_cudas_again);
-    tcase_add_test(tcase, pool_that_is_no_streams_has_nothing_cached);
+    suite_add(tcase, nothing_is_taken_from_a_stream_that_captures, class_without_a_new_block_for_longest_makes_room,
+              class_that_had_a_new_block_since_is_spared, block_that_made_room_is_cudas_again, pool_that_is_no_streams_has_nothing_cached);
 }

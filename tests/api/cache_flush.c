@@ -482,43 +482,26 @@ static TCase *flush_case(Suite *suite, const char *name)
 static void add_rung_cases(Suite *suite)
 {
     TCase *trims = flush_case(suite, "trim"), *rung = flush_case(suite, "the flush rung");
-    tcase_add_test(trims, trim_empties_the_caches_of_all_streams_of_the_pool);
-    tcase_add_test(trims, trim_gives_the_memory_of_cached_blocks_to_the_device);
-    tcase_add_test(trims, trim_leaves_the_caches_of_other_pools_alone);
-    tcase_add_test(trims, trim_leaves_live_blocks_alone);
-    tcase_add_test(trims, trim_does_not_wait_for_a_busy_stream);
-    tcase_add_test(rung, cached_blocks_count_towards_max_size);
-    tcase_add_test(rung, report_of_a_refusal_tells_what_is_cached);
-    tcase_add_test(rung, request_at_the_cap_is_rescued_by_flush);
-    tcase_add_test(rung, request_on_another_stream_at_the_cap_is_rescued_by_flush);
-    tcase_add_test(rung, request_that_the_cache_can_serve_needs_no_recovery_at_the_cap);
-    tcase_add_test(rung, flush_that_gave_nothing_rescues_nobody);
+    suite_add(trims, trim_empties_the_caches_of_all_streams_of_the_pool, trim_gives_the_memory_of_cached_blocks_to_the_device,
+              trim_leaves_the_caches_of_other_pools_alone, trim_leaves_live_blocks_alone, trim_does_not_wait_for_a_busy_stream);
+    suite_add(rung, cached_blocks_count_towards_max_size, report_of_a_refusal_tells_what_is_cached, request_at_the_cap_is_rescued_by_flush,
+              request_on_another_stream_at_the_cap_is_rescued_by_flush, request_that_the_cache_can_serve_needs_no_recovery_at_the_cap,
+              flush_that_gave_nothing_rescues_nobody);
 }
 
 void add_flush_cases(Suite *suite)
 {
     TCase *reload = flush_case(suite, "reload"), *close = flush_case(suite, "close"), *capture = flush_case(suite, "flush and capture");
     add_rung_cases(suite);
-    tcase_add_test(reload, reload_empties_the_caches);
-    tcase_add_test(reload, reload_that_is_refused_leaves_the_caches_alone);
-    tcase_add_test(reload, cache_switched_off_by_reload_keeps_nothing_more);
-    tcase_add_test(reload, cache_switched_on_by_reload_keeps_blocks_on_streams_already_open);
-    tcase_add_test(reload, block_from_before_the_cache_was_switched_on_goes_to_cuda);
-    tcase_add_test(reload, largest_lowered_by_reload_keeps_no_larger_block);
-    tcase_add_test(reload, bounds_lowered_by_reload_hold_for_an_empty_cache_that_was_full);
-    tcase_add_test(reload, bounds_lowered_by_reload_hold_from_the_next_free_on);
-    tcase_add_test(close, closing_a_stream_gives_its_cache_back);
-    tcase_add_test(close, closing_the_weir_gives_all_caches_back);
-    tcase_add_test(close, private_pool_serves_the_next_stream_once_the_cache_of_the_last_is_empty);
-    tcase_add_test(capture, trim_leaves_the_cache_of_a_capturing_stream_alone);
-    tcase_add_test(capture, reload_leaves_a_capture_whole);
-    tcase_add_test(capture, flush_rung_leaves_a_capture_whole);
-    tcase_add_test(capture, stream_closed_during_its_capture_leaves_it_whole);
-    tcase_add_test(capture, blocks_of_a_stream_closed_during_its_capture_stay_in_the_figures);
-    tcase_add_test(capture, blocks_of_a_stream_closed_during_its_capture_go_back_with_no_trim);
-    tcase_add_test(capture, orphans_are_not_served_to_the_stream_opened_again);
-    tcase_add_test(capture, second_free_of_an_orphan_is_refused);
-    tcase_add_test(capture, orphans_go_back_when_the_weir_is_closed);
-    tcase_add_test(capture, weir_closed_during_a_capture_leaves_it_whole_and_says_what_is_lost);
-    tcase_add_test(capture, private_pool_with_an_orphan_serves_no_new_stream);
+    suite_add(reload, reload_empties_the_caches, reload_that_is_refused_leaves_the_caches_alone,
+              cache_switched_off_by_reload_keeps_nothing_more, cache_switched_on_by_reload_keeps_blocks_on_streams_already_open,
+              block_from_before_the_cache_was_switched_on_goes_to_cuda, largest_lowered_by_reload_keeps_no_larger_block,
+              bounds_lowered_by_reload_hold_for_an_empty_cache_that_was_full, bounds_lowered_by_reload_hold_from_the_next_free_on);
+    suite_add(close, closing_a_stream_gives_its_cache_back, closing_the_weir_gives_all_caches_back,
+              private_pool_serves_the_next_stream_once_the_cache_of_the_last_is_empty);
+    suite_add(capture, trim_leaves_the_cache_of_a_capturing_stream_alone, reload_leaves_a_capture_whole, flush_rung_leaves_a_capture_whole,
+              stream_closed_during_its_capture_leaves_it_whole, blocks_of_a_stream_closed_during_its_capture_stay_in_the_figures,
+              blocks_of_a_stream_closed_during_its_capture_go_back_with_no_trim, orphans_are_not_served_to_the_stream_opened_again,
+              second_free_of_an_orphan_is_refused, orphans_go_back_when_the_weir_is_closed,
+              weir_closed_during_a_capture_leaves_it_whole_and_says_what_is_lost, private_pool_with_an_orphan_serves_no_new_stream);
 }

@@ -475,38 +475,28 @@ static TCase *simulator_case(Suite *suite, const char *name)
 static void add_handle_cases(Suite *suite)
 {
     TCase *handles = simulator_case(suite, "simulated handles"), *old = simulator_case(suite, "simulated old drivers");
-    tcase_add_test(handles, recycled_handle_is_not_served_from_the_old_streams_cache);
-    tcase_add_test(handles, block_freed_on_a_recycled_handle_does_not_enter_the_old_streams_cache);
-    tcase_add_test(handles, recycled_handle_can_be_opened_beside_its_predecessor);
-    tcase_add_test(handles, call_for_a_stream_that_was_replaced_meanwhile_is_not_served);
-    tcase_add_test(handles, what_a_destroyed_stream_was_granted_serves_others);
-    tcase_add_test(handles, trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device);
-    tcase_add_test(handles, change_of_the_policy_from_outside_waits_for_no_device);
-    tcase_add_test(handles, blocks_of_a_destroyed_stream_wait_for_the_end_of_a_capture);
-    tcase_add_test(handles, stream_closed_after_its_handle_was_recycled_leaves_orphans);
-    tcase_add_test(handles, closing_the_weir_frees_the_blocks_of_a_destroyed_stream);
-    tcase_add_test(handles, block_freed_on_an_opened_default_stream_of_another_device_waits_for_that_stream);
-    tcase_add_test(handles, opened_stream_of_another_device_is_another_stream);
-    tcase_add_test(handles, block_freed_on_a_stream_of_another_device_goes_to_cuda);
-    tcase_add_test(old, without_stream_ids_raw_handles_are_never_cached);
-    tcase_add_test(old, without_stream_ids_opened_streams_are_cached);
+    suite_add(handles, recycled_handle_is_not_served_from_the_old_streams_cache,
+              block_freed_on_a_recycled_handle_does_not_enter_the_old_streams_cache, recycled_handle_can_be_opened_beside_its_predecessor,
+              call_for_a_stream_that_was_replaced_meanwhile_is_not_served, what_a_destroyed_stream_was_granted_serves_others,
+              trim_frees_the_blocks_of_a_destroyed_stream_behind_the_device, change_of_the_policy_from_outside_waits_for_no_device,
+              blocks_of_a_destroyed_stream_wait_for_the_end_of_a_capture, stream_closed_after_its_handle_was_recycled_leaves_orphans,
+              closing_the_weir_frees_the_blocks_of_a_destroyed_stream,
+              block_freed_on_an_opened_default_stream_of_another_device_waits_for_that_stream,
+              opened_stream_of_another_device_is_another_stream, block_freed_on_a_stream_of_another_device_goes_to_cuda);
+    suite_add(old, without_stream_ids_raw_handles_are_never_cached, without_stream_ids_opened_streams_are_cached);
 }
 
 void add_cache_simulator_cases(Suite *suite)
 {
     TCase *calls = simulator_case(suite, "simulated calls"), *failures = simulator_case(suite, "simulated failures");
-    tcase_add_test(calls, cached_pair_asks_cuda_for_the_capture_and_nothing_else);
-    tcase_add_test(calls, cached_pair_without_the_check_makes_no_call);
-    tcase_add_test(calls, cached_pair_on_a_raw_handle_asks_for_its_id_as_well);
-    tcase_add_test(calls, cached_pair_on_a_raw_handle_asks_for_the_capture_without_the_check_too);
-    tcase_add_test(calls, pair_above_largest_allocates_and_frees_at_cuda);
-    tcase_add_test(calls, stream_of_which_nobody_knows_whether_it_captures_is_left_alone);
-    tcase_add_test(calls, cached_block_that_the_program_frees_with_cuda_again_is_served_to_one_only);
-    tcase_add_test(failures, block_that_cuda_does_not_take_in_a_flush_is_kept_for_the_next);
-    tcase_add_test(failures, block_that_cuda_does_not_take_when_it_makes_room_is_kept);
+    suite_add(calls, cached_pair_asks_cuda_for_the_capture_and_nothing_else, cached_pair_without_the_check_makes_no_call,
+              cached_pair_on_a_raw_handle_asks_for_its_id_as_well, cached_pair_on_a_raw_handle_asks_for_the_capture_without_the_check_too,
+              pair_above_largest_allocates_and_frees_at_cuda, stream_of_which_nobody_knows_whether_it_captures_is_left_alone,
+              cached_block_that_the_program_frees_with_cuda_again_is_served_to_one_only);
+    suite_add(failures, block_that_cuda_does_not_take_in_a_flush_is_kept_for_the_next,
+              block_that_cuda_does_not_take_when_it_makes_room_is_kept);
     tcase_add_loop_test(failures, trim_loses_no_block_to_the_failure_of_any_call, 0, FLUSH_CALLS * TIMES);
     tcase_add_loop_test(failures, close_of_a_stream_loses_no_block_to_the_failure_of_any_call, 0, FLUSH_CALLS * TIMES);
-    tcase_add_test(failures, flush_rung_rescues_a_request_on_a_full_device);
-    tcase_add_test(failures, device_without_a_shortage_keeps_its_caches);
+    suite_add(failures, flush_rung_rescues_a_request_on_a_full_device, device_without_a_shortage_keeps_its_caches);
     add_handle_cases(suite);
 }

@@ -627,12 +627,10 @@ int main(void)
     tcase_add_checked_fixture(close, scene_begin, scene_end);
     tcase_add_loop_test(crowd, blocks_never_overlap_and_figures_add_up_under_eight_threads, 0, 3);
     tcase_add_loop_test(crowd, blocks_never_overlap_and_figures_add_up_beside_the_keeper, 0, 2);
-    tcase_add_test(close, calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_nothing);
+    suite_add(close, calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_nothing);
     tcase_add_loop_test(close, stream_that_a_thread_has_to_itself_can_be_closed_by_another, 0, 2);
-    tcase_add_test(close, close_waits_for_a_flush_that_is_in_progress);
-    tcase_add_test(close, counts_never_fall_while_streams_are_closed);
-    tcase_add_test(close, snapshot_does_not_count_twice_what_moves_meanwhile);
-    tcase_add_test(close, room_moves_from_idle_streams_to_busy_ones_and_nothing_is_lost);
-    tcase_add_test(close, raw_handle_works_while_its_stream_is_opened_and_closed);
+    suite_add(close, close_waits_for_a_flush_that_is_in_progress, counts_never_fall_while_streams_are_closed,
+              snapshot_does_not_count_twice_what_moves_meanwhile, room_moves_from_idle_streams_to_busy_ones_and_nothing_is_lost,
+              raw_handle_works_while_its_stream_is_opened_and_closed);
     return suite_run(suite);
 }

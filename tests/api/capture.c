@@ -571,35 +571,28 @@ int main(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         tcase_add_checked_fixture(cases[i], scene_begin, scene_end);
 
-    tcase_add_test(inside, block_allocated_in_a_capture_belongs_to_the_graph);
-    tcase_add_test(inside, small_and_large_requests_both_become_nodes);
-    tcase_add_test(inside, weir_malloc_on_an_unopened_capturing_stream_makes_a_node);
-    tcase_add_test(inside, free_of_an_older_block_in_a_capture_is_refused_and_harmless);
-    tcase_add_test(inside, older_block_is_freed_on_another_stream_during_a_capture);
-    tcase_add_test(inside, synchronise_of_a_capturing_stream_is_refused_and_harmless);
-    tcase_add_test(inside, capture_that_is_spoilt_already_is_reported);
+    suite_add(inside, block_allocated_in_a_capture_belongs_to_the_graph, small_and_large_requests_both_become_nodes,
+              weir_malloc_on_an_unopened_capturing_stream_makes_a_node, free_of_an_older_block_in_a_capture_is_refused_and_harmless,
+              older_block_is_freed_on_another_stream_during_a_capture, synchronise_of_a_capturing_stream_is_refused_and_harmless,
+              capture_that_is_spoilt_already_is_reported);
 
-    tcase_add_test(beside, waiting_for_a_pending_free_leaves_a_global_capture_whole);
-    tcase_add_test(beside, callbacks_and_trim_leave_a_global_capture_whole);
+    suite_add(beside, waiting_for_a_pending_free_leaves_a_global_capture_whole, callbacks_and_trim_leave_a_global_capture_whole);
     tcase_add_loop_test(beside, recovery_in_vain_leaves_a_capture_whole, 0, 3);
-    tcase_add_test(beside, recovery_does_not_wait_for_a_capturing_stream);
+    suite_add(beside, recovery_does_not_wait_for_a_capturing_stream);
     if (scene_is_sim())
-        tcase_add_test(beside, request_refused_on_a_capturing_stream_is_not_recovered);
-    tcase_add_test(beside, administration_leaves_a_global_capture_of_another_thread_whole);
-    tcase_add_test(beside, administration_leaves_a_global_capture_of_the_same_thread_whole);
-    tcase_add_test(beside, reload_leaves_a_global_capture_whole);
-    tcase_add_test(beside, opening_a_capturing_stream_is_refused_and_leaves_its_capture_whole);
-    tcase_add_test(beside, raw_request_on_a_capturing_stream_with_a_pool_of_its_own_leaves_its_capture_whole);
-    tcase_add_test(beside, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole);
-    tcase_add_test(beside, last_free_of_a_private_pool_leaves_a_global_capture_whole);
+        suite_add(beside, request_refused_on_a_capturing_stream_is_not_recovered);
+    suite_add(beside, administration_leaves_a_global_capture_of_another_thread_whole,
+              administration_leaves_a_global_capture_of_the_same_thread_whole, reload_leaves_a_global_capture_whole,
+              opening_a_capturing_stream_is_refused_and_leaves_its_capture_whole,
+              raw_request_on_a_capturing_stream_with_a_pool_of_its_own_leaves_its_capture_whole,
+              trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole,
+              last_free_of_a_private_pool_leaves_a_global_capture_whole);
 
-    tcase_add_test(setting, with_capture_relaxed_plain_calls_leave_a_global_capture_whole);
-    tcase_add_test(setting, with_capture_caller_a_plain_request_spoils_a_global_capture_as_with_cuda);
-    tcase_add_test(setting, with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_block_stays_live);
-    tcase_add_test(setting, with_capture_caller_a_cached_request_and_free_leave_a_global_capture_whole);
-    tcase_add_test(setting, with_capture_caller_the_mode_of_the_thread_decides);
-    tcase_add_test(setting, mode_of_the_thread_is_what_it_was_after_each_call);
-    tcase_add_test(setting, legacy_stream_is_served_beside_a_capture_of_a_non_blocking_stream);
-    tcase_add_test(setting, legacy_stream_is_refused_while_a_blocking_stream_captures);
+    suite_add(setting, with_capture_relaxed_plain_calls_leave_a_global_capture_whole,
+              with_capture_caller_a_plain_request_spoils_a_global_capture_as_with_cuda,
+              with_capture_caller_a_plain_free_spoils_a_global_capture_and_its_block_stays_live,
+              with_capture_caller_a_cached_request_and_free_leave_a_global_capture_whole,
+              with_capture_caller_the_mode_of_the_thread_decides, mode_of_the_thread_is_what_it_was_after_each_call,
+              legacy_stream_is_served_beside_a_capture_of_a_non_blocking_stream, legacy_stream_is_refused_while_a_blocking_stream_captures);
     return suite_run(suite);
 }

@@ -305,19 +305,14 @@ int main(void)
     Suite *suite = suite_create("fork");
     TCase *tcase = suite_case(suite, "child", 60);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, every_call_in_the_child_says_so);
-    tcase_add_test(tcase, last_error_in_the_child_says_what_to_do);
-    tcase_add_test(tcase, names_and_snapshots_can_be_read_in_the_child);
-    tcase_add_test(tcase, closing_in_the_child_does_nothing);
-    tcase_add_test(tcase, grandchild_is_a_child_too);
-    tcase_add_test(tcase, child_of_a_busy_process_waits_for_nobody);
+    suite_add(tcase, every_call_in_the_child_says_so, last_error_in_the_child_says_what_to_do, names_and_snapshots_can_be_read_in_the_child,
+              closing_in_the_child_does_nothing, grandchild_is_a_child_too, child_of_a_busy_process_waits_for_nobody);
 
     const char *forks = getenv("CK_FORK");
     if (forks && strcmp(forks, "no") == 0)
         return suite_run(suite); /* the next tests need a process in which there was no weir */
     tcase = suite_case(suite, "before", 60);
-    tcase_add_test(tcase, child_forked_before_the_first_weir_works);
-    tcase_add_test(tcase, open_that_was_refused_before_it_saw_a_gpu_does_no_harm);
-    tcase_add_test(tcase, child_forked_after_the_last_weir_was_closed_is_told_so);
+    suite_add(tcase, child_forked_before_the_first_weir_works, open_that_was_refused_before_it_saw_a_gpu_does_no_harm,
+              child_forked_after_the_last_weir_was_closed_is_told_so);
     return suite_run(suite);
 }

@@ -201,20 +201,12 @@ int main(void)
     Suite *suite = suite_create("words");
     TCase *tcase = suite_case(suite, "words", 0);
     tcase_add_loop_test(tcase, size_is_written_in_the_largest_unit_that_fits, 0, (int)(sizeof sizes / sizeof sizes[0]));
-    tcase_add_test(tcase, largest_size_fits_the_text);
-    tcase_add_test(tcase, all_is_said_of_what_is_kept_alone);
-    tcase_add_test(tcase, only_one_thing_is_singular);
-    tcase_add_test(tcase, what_an_errno_says_to_be_wanting_is_the_remedy);
-    tcase_add_test(tcase, every_status_has_a_name_and_a_text);
-    tcase_add_test(tcase, unknown_status_has_a_name_and_a_text);
-    tcase_add_test(tcase, first_error_of_a_record_stays);
-    tcase_add_test(tcase, record_may_be_null);
-    tcase_add_test(tcase, gpu_error_names_what_cuda_says);
-    tcase_add_test(tcase, text_too_long_for_the_record_is_cut_and_terminated);
+    suite_add(tcase, largest_size_fits_the_text, all_is_said_of_what_is_kept_alone, only_one_thing_is_singular,
+              what_an_errno_says_to_be_wanting_is_the_remedy, every_status_has_a_name_and_a_text, unknown_status_has_a_name_and_a_text,
+              first_error_of_a_record_stays, record_may_be_null, gpu_error_names_what_cuda_says,
+              text_too_long_for_the_record_is_cut_and_terminated);
     tcase_add_loop_test(tcase, cuda_code_has_one_status, 0, (int)(sizeof codes / sizeof codes[0]));
-    tcase_add_test(tcase, last_error_is_empty_before_the_first_failure);
-    tcase_add_test(tcase, last_error_is_that_of_the_last_failure);
-    tcase_add_test(tcase, version_is_that_of_the_header);
-    tcase_add_test(tcase, every_rung_has_a_name);
+    suite_add(tcase, last_error_is_empty_before_the_first_failure, last_error_is_that_of_the_last_failure, version_is_that_of_the_header,
+              every_rung_has_a_name);
     return suite_run(suite);
 }

@@ -447,35 +447,21 @@ int main(void)
     tcase_add_checked_fixture(giving, scene_begin, scene_end);
     tcase_add_checked_fixture(rung, scene_begin, scene_end);
 
-    tcase_add_test(giving, idle_memory_is_given);
-    tcase_add_test(giving, live_memory_is_never_given);
-    tcase_add_test(giving, no_more_is_given_than_is_wanted);
-    tcase_add_test(giving, of_large_blocks_no_more_than_one_is_given);
+    suite_add(giving, idle_memory_is_given, live_memory_is_never_given, no_more_is_given_than_is_wanted,
+              of_large_blocks_no_more_than_one_is_given);
     tcase_add_loop_test(giving, a_step_gives_4_gib, 0, 2);
-    tcase_add_test(giving, request_for_everything_ends_although_the_program_goes_on);
-    tcase_add_test(giving, keep_of_the_policy_stays);
-    tcase_add_test(giving, keep_all_gives_nothing);
-    tcase_add_test(giving, operator_says_what_is_kept);
-    tcase_add_test(giving, operator_names_a_pool_and_others_keep_theirs);
-    tcase_add_test(giving, cached_blocks_are_given);
-    tcase_add_test(giving, caches_are_left_alone_where_idle_memory_is_enough);
-    tcase_add_test(giving, pending_free_is_waited_for_and_given);
-    tcase_add_test(giving, pending_free_on_a_stream_that_is_not_open_is_waited_for);
-    tcase_add_test(giving, what_is_complete_is_given_before_what_is_not);
-    tcase_add_test(giving, nothing_is_waited_for_beyond_the_deadline);
-    tcase_add_test(giving, request_that_is_dropped_half_way_leaves_nothing);
-    tcase_add_test(giving, pool_whose_stream_captures_is_left_alone);
-    tcase_add_test(giving, offer_is_what_is_reserved_and_not_live_less_what_is_kept);
-    tcase_add_test(giving, what_others_have_of_the_pool_is_not_offered);
-    tcase_add_test(giving, pool_is_left_alone_whichever_of_many_streams_captures);
-    tcase_add_test(giving, requests_and_gifts_are_counted);
-    tcase_add_test(giving, host_memory_is_no_neighbours_but_an_operators);
+    suite_add(giving, request_for_everything_ends_although_the_program_goes_on, keep_of_the_policy_stays, keep_all_gives_nothing,
+              operator_says_what_is_kept, operator_names_a_pool_and_others_keep_theirs, cached_blocks_are_given,
+              caches_are_left_alone_where_idle_memory_is_enough, pending_free_is_waited_for_and_given,
+              pending_free_on_a_stream_that_is_not_open_is_waited_for, what_is_complete_is_given_before_what_is_not,
+              nothing_is_waited_for_beyond_the_deadline, request_that_is_dropped_half_way_leaves_nothing,
+              pool_whose_stream_captures_is_left_alone, offer_is_what_is_reserved_and_not_live_less_what_is_kept,
+              what_others_have_of_the_pool_is_not_offered, pool_is_left_alone_whichever_of_many_streams_captures,
+              requests_and_gifts_are_counted, host_memory_is_no_neighbours_but_an_operators);
 
-    tcase_add_test(rung, neighbours_are_the_last_rung);
-    tcase_add_test(rung, report_says_what_neighbours_had);
-    tcase_add_test(rung, neighbours_are_not_asked_where_the_policy_leaves_them_out);
-    tcase_add_test(rung, neighbours_are_not_asked_at_a_cap);
+    suite_add(rung, neighbours_are_the_last_rung, report_says_what_neighbours_had,
+              neighbours_are_not_asked_where_the_policy_leaves_them_out, neighbours_are_not_asked_at_a_cap);
     if (scene_is_sim())
-        tcase_add_test(rung, neighbours_are_not_asked_for_memory_of_the_host);
+        suite_add(rung, neighbours_are_not_asked_for_memory_of_the_host);
     return suite_run(suite);
 }

@@ -310,17 +310,11 @@ int main(void)
 {
     Suite *suite = suite_create("host");
     TCase *tcase = suite_case(suite, "host", 60);
-    tcase_add_test(tcase, only_the_device_of_the_host_gets_pools);
-    tcase_add_test(tcase, device_that_does_not_exist_is_not_found);
+    suite_add(tcase, only_the_device_of_the_host_gets_pools, device_that_does_not_exist_is_not_found);
     tcase_add_loop_test(tcase, orphan_is_live_no_more_and_goes_back_with_a_trim, 0, 2);
-    tcase_add_test(tcase, orphan_serves_nobody_before_all_work_of_the_device_is_done);
-    tcase_add_test(tcase, ladder_frees_orphans);
-    tcase_add_test(tcase, what_is_no_live_block_cannot_be_an_orphan);
-    tcase_add_test(tcase, block_of_a_graph_cannot_be_an_orphan_and_stays);
-    tcase_add_test(tcase, device_is_not_looked_at_during_a_capture_of_the_host);
-    tcase_add_test(tcase, orphans_of_many_threads_and_two_devices_all_go_back);
-    tcase_add_test(tcase, lower_one_of_limit_and_max_size_counts);
-    tcase_add_test(tcase, limit_outlasts_a_change_of_the_policy);
-    tcase_add_test(tcase, each_live_block_of_the_device_is_told_once);
+    suite_add(tcase, orphan_serves_nobody_before_all_work_of_the_device_is_done, ladder_frees_orphans,
+              what_is_no_live_block_cannot_be_an_orphan, block_of_a_graph_cannot_be_an_orphan_and_stays,
+              device_is_not_looked_at_during_a_capture_of_the_host, orphans_of_many_threads_and_two_devices_all_go_back,
+              lower_one_of_limit_and_max_size_counts, limit_outlasts_a_change_of_the_policy, each_live_block_of_the_device_is_told_once);
     return suite_run(suite);
 }

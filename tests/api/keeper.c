@@ -561,48 +561,32 @@ static TCase *keeper_case(Suite *suite, const char *name)
 static void add_memory_cases(Suite *suite)
 {
     TCase *blocks = keeper_case(suite, "cached blocks"), *pools = keeper_case(suite, "pool memory");
-    tcase_add_test(blocks, cached_blocks_go_back_once_they_were_not_used_for_idle);
-    tcase_add_test(blocks, blocks_cached_later_go_back_too);
-    tcase_add_test(blocks, caches_of_many_streams_go_back);
-    tcase_add_test(blocks, blocks_that_nobody_needs_go_back_while_their_stream_is_busy_with_one);
-    tcase_add_test(blocks, live_blocks_stay);
-    tcase_add_test(blocks, blocks_stay_until_idle_has_passed);
-    tcase_add_test(blocks, cache_that_was_emptied_by_hand_is_looked_at_again_when_it_fills);
-    tcase_add_test(blocks, stream_that_is_closed_meanwhile_does_no_harm);
-    tcase_add_test(pools, idle_memory_goes_back_although_nothing_synchronises);
-    tcase_add_test(pools, idle_memory_above_the_threshold_goes_back);
-    tcase_add_test(pools, idle_memory_below_the_threshold_stays);
-    tcase_add_test(pools, with_the_threshold_all_everything_stays);
-    tcase_add_test(pools, memory_of_cached_blocks_goes_back_after_them);
-    tcase_add_test(pools, memory_freed_on_a_stream_that_was_never_opened_goes_back);
-    tcase_add_test(pools, memory_freed_behind_a_kernel_goes_back_after_it);
-    tcase_add_test(pools, live_memory_above_the_threshold_stays);
+    suite_add(blocks, cached_blocks_go_back_once_they_were_not_used_for_idle, blocks_cached_later_go_back_too,
+              caches_of_many_streams_go_back, blocks_that_nobody_needs_go_back_while_their_stream_is_busy_with_one, live_blocks_stay,
+              blocks_stay_until_idle_has_passed, cache_that_was_emptied_by_hand_is_looked_at_again_when_it_fills,
+              stream_that_is_closed_meanwhile_does_no_harm);
+    suite_add(pools, idle_memory_goes_back_although_nothing_synchronises, idle_memory_above_the_threshold_goes_back,
+              idle_memory_below_the_threshold_stays, with_the_threshold_all_everything_stays, memory_of_cached_blocks_goes_back_after_them,
+              memory_freed_on_a_stream_that_was_never_opened_goes_back, memory_freed_behind_a_kernel_goes_back_after_it,
+              live_memory_above_the_threshold_stays);
 }
 
 static void add_process_cases(Suite *suite)
 {
     TCase *rest = keeper_case(suite, "rest"), *capture = keeper_case(suite, "capture"), *toggle = keeper_case(suite, "on and off");
-    tcase_add_test(rest, process_that_does_nothing_has_no_wake_ups);
-    tcase_add_test(rest, wake_ups_end_once_everything_went_back);
-    tcase_add_test(rest, wake_ups_end_although_memory_below_the_threshold_stays);
-    tcase_add_test(rest, wake_ups_end_although_a_live_block_pins_memory);
-    tcase_add_test(rest, wake_ups_end_although_a_private_pool_is_parked);
-    tcase_add_test(rest, pairs_that_the_cache_serves_wake_nobody_but_for_what_is_due);
-    tcase_add_test(capture, capturing_stream_keeps_its_cache_and_its_capture);
-    tcase_add_test(capture, pool_memory_goes_back_beside_a_global_capture);
-    tcase_add_test(toggle, without_keeper_there_is_no_thread);
-    tcase_add_test(toggle, keeper_switched_on_by_reload_looks_at_streams_already_open);
-    tcase_add_test(toggle, threshold_that_is_lowered_gives_back_what_is_idle_already);
-    tcase_add_test(toggle, keeper_switched_off_by_reload_looks_at_nothing_more);
-    tcase_add_test(toggle, keeper_switched_off_and_on_again_works);
-    tcase_add_test(toggle, idle_shortened_by_reload_holds_for_what_comes_then);
-    tcase_add_test(toggle, close_stops_the_keeper);
-    tcase_add_test(toggle, keeper_of_one_weir_outlives_another);
+    suite_add(rest, process_that_does_nothing_has_no_wake_ups, wake_ups_end_once_everything_went_back,
+              wake_ups_end_although_memory_below_the_threshold_stays, wake_ups_end_although_a_live_block_pins_memory,
+              wake_ups_end_although_a_private_pool_is_parked, pairs_that_the_cache_serves_wake_nobody_but_for_what_is_due);
+    suite_add(capture, capturing_stream_keeps_its_cache_and_its_capture, pool_memory_goes_back_beside_a_global_capture);
+    suite_add(toggle, without_keeper_there_is_no_thread, keeper_switched_on_by_reload_looks_at_streams_already_open,
+              threshold_that_is_lowered_gives_back_what_is_idle_already, keeper_switched_off_by_reload_looks_at_nothing_more,
+              keeper_switched_off_and_on_again_works, idle_shortened_by_reload_holds_for_what_comes_then, close_stops_the_keeper,
+              keeper_of_one_weir_outlives_another);
     if (!scene_is_sim())
         return;
     TCase *processes = keeper_case(suite, "simulated processes"), *end = suite_case(suite, "simulated exit", 60);
-    tcase_add_test(end, exit_without_close_stops_the_keeper);
-    tcase_add_test(processes, forked_child_has_no_keeper_and_touches_nothing);
+    suite_add(end, exit_without_close_stops_the_keeper);
+    suite_add(processes, forked_child_has_no_keeper_and_touches_nothing);
 }
 
 int main(void)

@@ -213,15 +213,9 @@ int main(void)
 {
     Suite *suite = suite_create("log");
     TCase *tcase = suite_case(suite, "log", 0);
-    tcase_add_test(tcase, thousand_refusals_in_a_second_are_one_line);
-    tcase_add_test(tcase, next_line_says_how_many_were_not_logged);
-    tcase_add_test(tcase, what_was_not_logged_is_said_at_close);
-    tcase_add_test(tcase, one_line_that_was_not_logged_is_said_as_it_was);
-    tcase_add_test(tcase, pools_are_logged_apart);
-    tcase_add_test(tcase, refusal_that_is_not_logged_has_its_whole_report_all_the_same);
-    tcase_add_test(tcase, other_kinds_are_bounded_too);
-    tcase_add_test(tcase, line_of_other_words_is_news);
-    tcase_add_test(tcase, more_kinds_than_there_is_room_for_are_all_heard_of);
-    tcase_add_test(tcase, refusals_of_many_threads_are_all_counted);
+    suite_add(tcase, thousand_refusals_in_a_second_are_one_line, next_line_says_how_many_were_not_logged,
+              what_was_not_logged_is_said_at_close, one_line_that_was_not_logged_is_said_as_it_was, pools_are_logged_apart,
+              refusal_that_is_not_logged_has_its_whole_report_all_the_same, other_kinds_are_bounded_too, line_of_other_words_is_news,
+              more_kinds_than_there_is_room_for_are_all_heard_of, refusals_of_many_threads_are_all_counted);
     return suite_run(suite);
 }

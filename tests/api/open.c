@@ -522,23 +522,14 @@ END_TEST
 static void add_opening(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "policy", 0);
-    tcase_add_test(tcase, without_a_policy_the_built_in_one_serves);
-    tcase_add_test(tcase, null_options_mean_all_defaults);
-    tcase_add_test(tcase, record_that_was_cleared_takes_the_next_error);
-    tcase_add_test(tcase, policy_file_is_read);
-    tcase_add_test(tcase, weir_conf_stands_above_the_policy_text);
-    tcase_add_test(tcase, error_in_weir_conf_is_placed_there);
-    tcase_add_test(tcase, every_error_of_a_policy_has_a_line);
-    tcase_add_test(tcase, policy_file_that_is_not_there_is_unreadable);
+    suite_add(tcase, without_a_policy_the_built_in_one_serves, null_options_mean_all_defaults, record_that_was_cleared_takes_the_next_error,
+              policy_file_is_read, weir_conf_stands_above_the_policy_text, error_in_weir_conf_is_placed_there,
+              every_error_of_a_policy_has_a_line, policy_file_that_is_not_there_is_unreadable);
 
     tcase = suite_case(suite, "options", 0);
-    tcase_add_test(tcase, file_and_text_together_are_refused);
-    tcase_add_test(tcase, open_needs_a_place_for_the_weir);
-    tcase_add_test(tcase, unknown_gpu_is_invalid);
-    tcase_add_test(tcase, simulator_that_cannot_start_says_why_and_not_to_use_the_simulator);
-    tcase_add_test(tcase, bad_simulator_settings_are_invalid);
-    tcase_add_test(tcase, machine_without_devices_is_no_gpu);
-    tcase_add_test(tcase, missing_gpu_names_the_simulator_and_never_becomes_it);
+    suite_add(tcase, file_and_text_together_are_refused, open_needs_a_place_for_the_weir, unknown_gpu_is_invalid,
+              simulator_that_cannot_start_says_why_and_not_to_use_the_simulator, bad_simulator_settings_are_invalid,
+              machine_without_devices_is_no_gpu, missing_gpu_names_the_simulator_and_never_becomes_it);
 }
 
 int main(void)
@@ -548,19 +539,14 @@ int main(void)
 
     TCase *tcase = suite_case(suite, "refusals", 0);
     tcase_add_loop_test(tcase, what_the_machine_cannot_do_is_refused_at_its_place, 0, (int)(sizeof refusals / sizeof refusals[0]));
-    tcase_add_test(tcase, second_pool_refused_takes_the_first_one_along);
-    tcase_add_test(tcase, initial_size_that_the_device_has_no_room_for_is_out_of_memory);
+    suite_add(tcase, second_pool_refused_takes_the_first_one_along, initial_size_that_the_device_has_no_room_for_is_out_of_memory);
 
     tcase = suite_case(suite, "close", 0);
-    tcase_add_test(tcase, closing_null_does_nothing);
-    tcase_add_test(tcase, close_closes_streams_that_are_still_open);
-    tcase_add_test(tcase, live_block_outlives_the_weir_and_is_logged);
-    tcase_add_test(tcase, close_logs_nothing_when_all_was_freed);
+    suite_add(tcase, closing_null_does_nothing, close_closes_streams_that_are_still_open, live_block_outlives_the_weir_and_is_logged,
+              close_logs_nothing_when_all_was_freed);
 
     tcase = suite_case(suite, "arguments", 0);
-    tcase_add_test(tcase, null_arguments_of_allocation_are_invalid);
-    tcase_add_test(tcase, null_arguments_of_everything_else_are_invalid);
-    tcase_add_test(tcase, getters_of_null_give_null);
+    suite_add(tcase, null_arguments_of_allocation_are_invalid, null_arguments_of_everything_else_are_invalid, getters_of_null_give_null);
     tcase_add_loop_test(tcase, device_that_does_not_exist_is_not_found, 0, (int)(sizeof no_devices / sizeof no_devices[0]));
     return suite_run(suite);
 }

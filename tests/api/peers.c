@@ -108,10 +108,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     if (scene_is_sim())
         tcase_add_checked_fixture(tcase, two_devices, NULL);
-    tcase_add_test(tcase, peer_writes_a_block_of_the_pool);
-    tcase_add_test(tcase, peer_writes_a_block_of_the_small_twin);
-    tcase_add_test(tcase, all_grants_the_other_device);
-    tcase_add_test(tcase, none_grants_nothing);
-    tcase_add_test(tcase, pool_with_a_peer_recovers_and_gives_back);
+    suite_add(tcase, peer_writes_a_block_of_the_pool, peer_writes_a_block_of_the_small_twin, all_grants_the_other_device,
+              none_grants_nothing, pool_with_a_peer_recovers_and_gives_back);
     return suite_run(suite);
 }

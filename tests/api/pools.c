@@ -651,51 +651,38 @@ static void add_blocks(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "blocks", 0);
     tcase_add_loop_test(tcase, request_smaller_than_small_below_lives_in_the_twin, 0, COUNT(twins));
-    tcase_add_test(tcase, request_below_small_below_whose_size_class_reaches_it_lives_in_the_twin);
-    tcase_add_test(tcase, size_0_gives_null_and_calls_nothing);
-    tcase_add_test(tcase, freeing_null_does_nothing);
-    tcase_add_test(tcase, double_free_is_refused_without_calling_cuda);
-    tcase_add_test(tcase, pointer_into_a_block_is_refused_and_harms_nothing);
-    tcase_add_test(tcase, foreign_pointer_is_refused_without_calling_cuda);
-    tcase_add_test(tcase, block_of_another_weir_is_refused);
-    tcase_add_test(tcase, block_that_cuda_refuses_to_free_stays_live);
-    tcase_add_test(tcase, block_freed_behind_our_back_is_logged_and_counted_once_its_address_returns);
-    tcase_add_test(tcase, block_is_aligned_to_512_bytes);
-    tcase_add_test(tcase, legacy_stream_means_that_of_the_memorys_device);
+    suite_add(tcase, request_below_small_below_whose_size_class_reaches_it_lives_in_the_twin, size_0_gives_null_and_calls_nothing,
+              freeing_null_does_nothing, double_free_is_refused_without_calling_cuda, pointer_into_a_block_is_refused_and_harms_nothing,
+              foreign_pointer_is_refused_without_calling_cuda, block_of_another_weir_is_refused, block_that_cuda_refuses_to_free_stays_live,
+              block_freed_behind_our_back_is_logged_and_counted_once_its_address_returns, block_is_aligned_to_512_bytes,
+              legacy_stream_means_that_of_the_memorys_device);
 }
 
 int main(void)
 {
     Suite *suite = suite_create("pools");
     TCase *tcase = suite_case(suite, "lookup", 0);
-    tcase_add_test(tcase, pool_for_all_devices_is_one_on_each);
+    suite_add(tcase, pool_for_all_devices_is_one_on_each);
     tcase_add_loop_test(tcase, pool_for_one_device_is_there_alone, 0, COUNT(on_device_1));
-    tcase_add_test(tcase, pool_of_an_unknown_name_is_not_found);
-    tcase_add_test(tcase, pool_without_a_name_is_the_default_one);
-    tcase_add_test(tcase, snapshot_lists_every_pool_and_device_once);
+    suite_add(tcase, pool_of_an_unknown_name_is_not_found, pool_without_a_name_is_the_default_one,
+              snapshot_lists_every_pool_and_device_once);
     add_blocks(suite);
 
     tcase = suite_case(suite, "size", 0);
-    tcase_add_test(tcase, initial_size_is_reserved_at_open);
-    tcase_add_test(tcase, initial_size_in_percent_is_of_the_devices_memory);
-    tcase_add_test(tcase, initial_size_up_to_threshold_and_cap_is_kept);
+    suite_add(tcase, initial_size_is_reserved_at_open, initial_size_in_percent_is_of_the_devices_memory,
+              initial_size_up_to_threshold_and_cap_is_kept);
     tcase_add_loop_test(tcase, trim_leaves_keep_in_pool_and_twin_together, 0, COUNT(trims));
-    tcase_add_test(tcase, trim_counts_what_caches_held_as_idle);
-    tcase_add_test(tcase, trim_takes_no_live_memory);
-    tcase_add_test(tcase, trim_gives_nothing_back_before_the_free_was_seen);
-    tcase_add_test(tcase, trim_that_cuda_refuses_reports_it);
+    suite_add(tcase, trim_counts_what_caches_held_as_idle, trim_takes_no_live_memory, trim_gives_nothing_back_before_the_free_was_seen,
+              trim_that_cuda_refuses_reports_it);
     tcase_add_loop_test(tcase, requests_up_to_the_cap_are_served_and_no_more, 0, COUNT(caps));
     tcase_add_loop_test(tcase, reserved_memory_never_stays_above_the_cap, 0, COUNT(caps));
-    tcase_add_test(tcase, refusal_at_the_cap_spoils_no_later_request_that_fits);
+    suite_add(tcase, refusal_at_the_cap_spoils_no_later_request_that_fits);
 
     tcase = suite_case(suite, "settings", 0);
     tcase_add_loop_test(tcase, host_pool_takes_nothing_from_the_device, 0, COUNT(host_locations));
-    tcase_add_test(tcase, host_node_that_does_not_exist_is_refused);
-    tcase_add_test(tcase, reuse_settings_reach_pool_and_twin);
-    tcase_add_test(tcase, exportable_pool_has_a_descriptor_and_no_twin);
-    tcase_add_test(tcase, exportable_pool_has_figures_like_any_other);
-    tcase_add_test(tcase, exportable_pool_gives_back_at_trim_and_says_how_much);
-    tcase_add_test(tcase, threshold_of_an_exportable_pool_cannot_be_set);
-    tcase_add_test(tcase, figures_of_an_old_driver_count_what_weir_gave_out);
+    suite_add(tcase, host_node_that_does_not_exist_is_refused, reuse_settings_reach_pool_and_twin,
+              exportable_pool_has_a_descriptor_and_no_twin, exportable_pool_has_figures_like_any_other,
+              exportable_pool_gives_back_at_trim_and_says_how_much, threshold_of_an_exportable_pool_cannot_be_set,
+              figures_of_an_old_driver_count_what_weir_gave_out);
     return suite_run(suite);
 }

@@ -548,39 +548,28 @@ static Suite *recovery_suite(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         tcase_add_checked_fixture(cases[i], scene_begin, scene_end);
 
-    tcase_add_test(wait, free_on_an_opened_stream_behind_a_kernel_is_rescued_by_wait);
-    tcase_add_test(wait, weir_free_with_an_opened_stream_behind_a_kernel_is_rescued_by_wait);
-    tcase_add_test(wait, large_free_on_an_unopened_stream_behind_a_kernel_is_rescued_by_wait);
-    tcase_add_test(wait, large_free_on_a_stream_destroyed_since_is_rescued_by_wait);
-    tcase_add_test(wait, many_large_frees_on_one_unopened_stream_are_rescued_by_wait);
-    tcase_add_test(wait, free_on_the_legacy_stream_behind_a_kernel_is_rescued_by_wait);
-    tcase_add_test(wait, free_on_the_per_thread_stream_behind_a_kernel_is_rescued_by_wait);
-    tcase_add_test(wait, pending_free_that_cuda_makes_the_stream_wait_for_needs_no_recovery);
-    tcase_add_test(wait, pending_free_in_another_pool_is_rescued_by_wait_with_cudas_defaults);
-    tcase_add_test(wait, free_into_one_pool_behind_a_kernel_rescues_a_request_to_another_pool);
-    tcase_add_test(wait, free_on_the_requesting_stream_rescues_its_request_to_another_pool);
-    tcase_add_test(wait, request_on_an_unopened_stream_is_rescued_by_wait);
-    tcase_add_test(wait, free_of_a_closed_stream_is_rescued_by_wait);
-    tcase_add_test(wait, block_rescued_behind_a_kernel_has_memory_of_its_own);
-    tcase_add_test(wait, kernel_longer_than_the_deadline_fails_now_and_later_succeeds);
+    suite_add(wait, free_on_an_opened_stream_behind_a_kernel_is_rescued_by_wait,
+              weir_free_with_an_opened_stream_behind_a_kernel_is_rescued_by_wait,
+              large_free_on_an_unopened_stream_behind_a_kernel_is_rescued_by_wait,
+              large_free_on_a_stream_destroyed_since_is_rescued_by_wait, many_large_frees_on_one_unopened_stream_are_rescued_by_wait,
+              free_on_the_legacy_stream_behind_a_kernel_is_rescued_by_wait,
+              free_on_the_per_thread_stream_behind_a_kernel_is_rescued_by_wait,
+              pending_free_that_cuda_makes_the_stream_wait_for_needs_no_recovery,
+              pending_free_in_another_pool_is_rescued_by_wait_with_cudas_defaults,
+              free_into_one_pool_behind_a_kernel_rescues_a_request_to_another_pool,
+              free_on_the_requesting_stream_rescues_its_request_to_another_pool, request_on_an_unopened_stream_is_rescued_by_wait,
+              free_of_a_closed_stream_is_rescued_by_wait, block_rescued_behind_a_kernel_has_memory_of_its_own,
+              kernel_longer_than_the_deadline_fails_now_and_later_succeeds);
 
-    tcase_add_test(refusal, report_names_request_pools_device_and_rungs);
-    tcase_add_test(refusal, failures_are_logged_once_a_second);
-    tcase_add_test(refusal, rescue_is_not_logged);
-    tcase_add_test(refusal, requests_larger_than_the_device_fail_at_once);
-    tcase_add_test(refusal, requests_larger_than_the_cap_fail_at_once);
-    tcase_add_test(refusal, hopeless_request_leaves_live_alone);
-    tcase_add_test(refusal, without_steps_nothing_is_tried);
-    tcase_add_test(refusal, without_the_wait_step_a_pending_free_is_not_waited_for);
-    tcase_add_test(refusal, without_the_callbacks_step_no_callback_runs);
+    suite_add(refusal, report_names_request_pools_device_and_rungs, failures_are_logged_once_a_second, rescue_is_not_logged,
+              requests_larger_than_the_device_fail_at_once, requests_larger_than_the_cap_fail_at_once, hopeless_request_leaves_live_alone,
+              without_steps_nothing_is_tried, without_the_wait_step_a_pending_free_is_not_waited_for,
+              without_the_callbacks_step_no_callback_runs);
 
-    tcase_add_test(cap, at_the_cap_no_callback_runs);
-    tcase_add_test(cap, at_the_cap_a_pending_free_is_rescued_by_wait);
-    tcase_add_test(cap, at_the_cap_idle_memory_of_the_twin_makes_room);
-    tcase_add_test(cap, at_the_cap_memory_just_freed_in_the_twin_is_rescued_by_wait);
+    suite_add(cap, at_the_cap_no_callback_runs, at_the_cap_a_pending_free_is_rescued_by_wait, at_the_cap_idle_memory_of_the_twin_makes_room,
+              at_the_cap_memory_just_freed_in_the_twin_is_rescued_by_wait);
 
-    tcase_add_test(small, with_a_twin_small_live_blocks_pin_no_large_memory);
-    tcase_add_test(small, without_a_twin_small_live_blocks_pin_large_memory);
+    suite_add(small, with_a_twin_small_live_blocks_pin_no_large_memory, without_a_twin_small_live_blocks_pin_large_memory);
     return suite;
 }
 

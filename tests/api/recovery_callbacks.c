@@ -431,18 +431,11 @@ void add_callback_cases(Suite *suite)
     tcase_add_checked_fixture(order, scene_begin, scene_end);
     tcase_add_checked_fixture(many, scene_begin, scene_end);
 
-    tcase_add_test(order, block_freed_by_a_callback_rescues);
-    tcase_add_test(order, callbacks_run_in_the_order_of_registration_until_one_helps);
-    tcase_add_test(order, callback_that_frees_too_little_is_followed_by_the_next);
-    tcase_add_test(order, every_callback_runs_once_before_the_refusal);
-    tcase_add_test(order, block_freed_by_a_callback_behind_a_kernel_is_waited_for);
-    tcase_add_test(order, without_the_wait_step_nothing_waits_for_what_a_callback_freed);
-    tcase_add_test(order, malloc_within_a_callback_is_refused_without_a_recovery_of_its_own);
-    tcase_add_test(order, malloc_within_a_callback_is_served_if_there_is_room);
-    tcase_add_test(order, callback_meets_no_lock_of_weirs);
-    tcase_add_test(order, removed_callback_does_not_run);
-    tcase_add_test(order, removing_a_running_callback_waits_for_it);
+    suite_add(order, block_freed_by_a_callback_rescues, callbacks_run_in_the_order_of_registration_until_one_helps,
+              callback_that_frees_too_little_is_followed_by_the_next, every_callback_runs_once_before_the_refusal,
+              block_freed_by_a_callback_behind_a_kernel_is_waited_for, without_the_wait_step_nothing_waits_for_what_a_callback_freed,
+              malloc_within_a_callback_is_refused_without_a_recovery_of_its_own, malloc_within_a_callback_is_served_if_there_is_room,
+              callback_meets_no_lock_of_weirs, removed_callback_does_not_run, removing_a_running_callback_waits_for_it);
 
-    tcase_add_test(many, storm_of_requests_recovers_one_at_a_time);
-    tcase_add_test(many, all_threads_that_run_out_behind_one_pending_free_get_memory);
+    suite_add(many, storm_of_requests_recovers_one_at_a_time, all_threads_that_run_out_behind_one_pending_free_get_memory);
 }

@@ -451,12 +451,11 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, request_that_cannot_succeed_makes_no_other_fail, 0, 6);
     tcase_add_loop_test(crowd, what_only_was_asked_for_is_no_peak, 0, 3);
     tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
-    tcase_add_test(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
+    suite_add(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
-    tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for);
-    tcase_add_test(crowd, what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found);
-    tcase_add_test(crowd, free_on_a_stream_that_is_being_closed_is_waited_for);
-    tcase_add_test(crowd, noted_free_is_waited_for_while_a_later_one_is_being_noted);
-    tcase_add_test(crowd, free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before);
-    tcase_add_test(crowd, free_behind_one_that_two_waited_for_is_still_to_be_waited_for);
+    suite_add(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for,
+              what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found, free_on_a_stream_that_is_being_closed_is_waited_for,
+              noted_free_is_waited_for_while_a_later_one_is_being_noted,
+              free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before,
+              free_behind_one_that_two_waited_for_is_still_to_be_waited_for);
 }

@@ -190,12 +190,10 @@ void add_deadline_cases(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "the deadline", 60);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
-    tcase_add_test(tcase, four_hundred_busy_streams_with_caches_delay_no_refusal);
+    suite_add(tcase, four_hundred_busy_streams_with_caches_delay_no_refusal);
     tcase_add_loop_test(tcase, orphan_behind_a_kernel_delays_no_refusal, 0, 2);
-    tcase_add_test(tcase, orphan_behind_a_kernel_of_another_device_delays_no_refusal);
-    tcase_add_test(tcase, orphan_whose_work_ends_in_time_rescues);
-    tcase_add_test(tcase, block_that_a_callback_orphans_rescues);
-    tcase_add_test(tcase, orphan_of_a_destroyed_stream_waits_for_no_other_device);
-    tcase_add_test(tcase, free_that_is_done_is_not_kept_waiting_by_a_larger_one);
+    suite_add(tcase, orphan_behind_a_kernel_of_another_device_delays_no_refusal, orphan_whose_work_ends_in_time_rescues,
+              block_that_a_callback_orphans_rescues, orphan_of_a_destroyed_stream_waits_for_no_other_device,
+              free_that_is_done_is_not_kept_waiting_by_a_larger_one);
     tcase_add_loop_test(tcase, free_whose_event_never_tells_is_not_looked_at_again_and_again, 0, 2);
 }

@@ -222,5 +222,5 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, far_from_the_cap_nothing_is_asked_of_the_pool, 0, rows);
     tcase_add_loop_test(tcase, pool_whose_handle_the_program_has_is_looked_at_each_time, 0, rows);
     tcase_add_loop_test(tcase, room_under_a_cap_that_was_lowered_is_found_anew, 0, rows);
-    tcase_add_test(tcase, several_threads_may_look_at_one_free_that_is_noted);
+    suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
 }

@@ -898,48 +898,32 @@ void add_simulator_cases(Suite *suite)
     tcase_add_checked_fixture(calls, scene_begin, scene_end);
     tcase_add_checked_fixture(join, scene_begin, scene_end);
 
-    tcase_add_test(time, largest_pending_free_is_waited_for_first);
-    tcase_add_test(time, largest_pending_free_on_unopened_streams_is_waited_for_first);
-    tcase_add_test(time, pending_free_that_another_thread_looks_at_is_waited_for_too);
-    tcase_add_test(time, free_behind_one_that_another_thread_waits_for_is_waited_for_too);
-    tcase_add_test(time, stream_that_freed_nothing_is_not_waited_for_before_a_try);
-    tcase_add_test(time, pending_free_that_was_not_needed_keeps_its_rank);
-    tcase_add_test(time, no_rung_starts_after_the_deadline);
-    tcase_add_test(time, no_callback_starts_after_the_deadline);
+    suite_add(time, largest_pending_free_is_waited_for_first, largest_pending_free_on_unopened_streams_is_waited_for_first,
+              pending_free_that_another_thread_looks_at_is_waited_for_too, free_behind_one_that_another_thread_waits_for_is_waited_for_too,
+              stream_that_freed_nothing_is_not_waited_for_before_a_try, pending_free_that_was_not_needed_keeps_its_rank,
+              no_rung_starts_after_the_deadline, no_callback_starts_after_the_deadline);
 
-    tcase_add_test(calls, idle_memory_that_the_driver_kept_is_rescued_by_trim);
-    tcase_add_test(calls, trim_that_gave_nothing_is_followed_by_no_retry);
-    tcase_add_test(calls, callback_that_freed_nothing_is_followed_by_no_retry);
-    tcase_add_test(calls, exportable_pools_are_trimmed_by_recovery);
-    tcase_add_test(calls, trim_that_cannot_be_enough_is_left_out);
-    tcase_add_test(calls, request_that_fails_leaves_no_pool_above_its_cap);
-    tcase_add_test(calls, at_the_cap_only_the_pool_itself_is_trimmed);
-    tcase_add_test(calls, cuda_is_asked_only_once_there_is_room);
-    tcase_add_test(calls, request_that_stays_vain_is_tried_once_before_it_is_refused);
-    tcase_add_test(calls, idle_memory_of_a_pool_that_is_not_weirs_serves_at_once);
-    tcase_add_test(calls, small_part_of_the_device_is_asked_for_without_a_look);
-    tcase_add_test(calls, what_the_pool_has_idle_is_asked_for_without_a_look_at_the_device);
-    tcase_add_test(calls, where_the_os_manages_the_memory_cuda_is_asked_at_once);
-    tcase_add_test(calls, where_the_os_manages_the_memory_trim_is_tried);
-    tcase_add_test(calls, where_the_device_does_not_say_what_it_has_cuda_is_asked);
-    tcase_add_test(calls, other_errors_are_passed_on_without_recovery);
-    tcase_add_test(calls, other_error_during_recovery_is_the_one_reported);
+    suite_add(calls, idle_memory_that_the_driver_kept_is_rescued_by_trim, trim_that_gave_nothing_is_followed_by_no_retry,
+              callback_that_freed_nothing_is_followed_by_no_retry, exportable_pools_are_trimmed_by_recovery,
+              trim_that_cannot_be_enough_is_left_out, request_that_fails_leaves_no_pool_above_its_cap,
+              at_the_cap_only_the_pool_itself_is_trimmed, cuda_is_asked_only_once_there_is_room,
+              request_that_stays_vain_is_tried_once_before_it_is_refused, idle_memory_of_a_pool_that_is_not_weirs_serves_at_once,
+              small_part_of_the_device_is_asked_for_without_a_look, what_the_pool_has_idle_is_asked_for_without_a_look_at_the_device,
+              where_the_os_manages_the_memory_cuda_is_asked_at_once, where_the_os_manages_the_memory_trim_is_tried,
+              where_the_device_does_not_say_what_it_has_cuda_is_asked, other_errors_are_passed_on_without_recovery,
+              other_error_during_recovery_is_the_one_reported);
     tcase_add_loop_test(calls, ladder_survives_the_failure_of_any_call, 0, 36);
 
     tcase_add_loop_test(calls, report_survives_the_failure_of_any_call, 0, 3);
-    tcase_add_test(calls, report_of_fifty_pools_has_the_rungs_and_the_largest_pools);
+    suite_add(calls, report_of_fifty_pools_has_the_rungs_and_the_largest_pools);
     tcase_add_loop_test(calls, what_came_free_long_before_is_no_gain_of_the_wait_rung, 0, 2);
-    tcase_add_test(join, free_made_after_a_recovery_began_rescues_that_request_too);
-    tcase_add_test(join, free_made_after_a_recovery_began_rescues_the_request_that_joined_it);
-    tcase_add_test(join, requests_that_wait_for_a_vain_recovery_are_refused_with_the_next);
-    tcase_add_test(join, devices_recover_independently);
-    tcase_add_test(join, free_on_a_stream_of_another_device_is_rescued_by_wait);
-    tcase_add_test(join, event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept);
-    tcase_add_test(join, free_on_an_unopened_stream_of_another_device_is_rescued_by_wait);
-    tcase_add_test(join, handle_recycled_on_another_device_is_noted_anew);
+    suite_add(join, free_made_after_a_recovery_began_rescues_that_request_too,
+              free_made_after_a_recovery_began_rescues_the_request_that_joined_it,
+              requests_that_wait_for_a_vain_recovery_are_refused_with_the_next, devices_recover_independently,
+              free_on_a_stream_of_another_device_is_rescued_by_wait, event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept,
+              free_on_an_unopened_stream_of_another_device_is_rescued_by_wait, handle_recycled_on_another_device_is_noted_anew);
     tcase_add_loop_test(join, largest_pending_free_is_found_among_three_hundred_streams, 0, 2);
-    tcase_add_test(join, without_stream_ids_an_opened_stream_still_recovers);
-    tcase_add_test(join, pending_frees_on_two_dozen_unopened_streams_are_all_waited_for);
-    tcase_add_test(join, frees_on_two_streams_do_not_oust_each_other_from_the_table);
-    tcase_add_test(join, more_streams_with_pending_frees_than_the_table_holds_are_harmless);
+    suite_add(join, without_stream_ids_an_opened_stream_still_recovers, pending_frees_on_two_dozen_unopened_streams_are_all_waited_for,
+              frees_on_two_streams_do_not_oust_each_other_from_the_table,
+              more_streams_with_pending_frees_than_the_table_holds_are_harmless);
 }

@@ -508,33 +508,24 @@ static void add_refusals(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "refused", 0);
     tcase_add_loop_test(tcase, key_that_is_not_live_refuses_all_and_is_named, 0, COUNT(fixed));
-    tcase_add_test(tcase, same_policy_is_no_change);
-    tcase_add_test(tcase, bad_file_is_refused_at_its_place);
-    tcase_add_test(tcase, file_that_is_not_there_is_unreadable);
-    tcase_add_test(tcase, peer_that_cannot_be_reached_refuses_the_reload);
+    suite_add(tcase, same_policy_is_no_change, bad_file_is_refused_at_its_place, file_that_is_not_there_is_unreadable,
+              peer_that_cannot_be_reached_refuses_the_reload);
     tcase_add_loop_test(tcase, reload_that_fails_half_way_leaves_everything_as_it_was, 0, COUNT(appliers));
-    tcase_add_test(tcase, reload_that_fails_keeps_the_threshold_set_at_run_time);
-    tcase_add_test(tcase, reload_that_fails_on_the_second_pool_takes_the_first_one_back);
+    suite_add(tcase, reload_that_fails_keeps_the_threshold_set_at_run_time, reload_that_fails_on_the_second_pool_takes_the_first_one_back);
 }
 
 int main(void)
 {
     Suite *suite = suite_create("reload");
     TCase *tcase = suite_case(suite, "live", 0);
-    tcase_add_test(tcase, release_threshold_is_live);
+    suite_add(tcase, release_threshold_is_live);
     tcase_add_loop_test(tcase, reuse_keys_are_live, 0, COUNT(reuse_keys));
-    tcase_add_test(tcase, peer_access_is_live);
-    tcase_add_test(tcase, max_size_can_be_lowered_and_raised_to_what_it_was);
+    suite_add(tcase, peer_access_is_live, max_size_can_be_lowered_and_raised_to_what_it_was);
     tcase_add_loop_test(tcase, max_size_that_the_driver_enforces_cannot_be_raised_above_what_it_was, 0, COUNT(raised));
     tcase_add_loop_test(tcase, max_size_that_weir_enforces_can_be_raised_and_dropped, 0, COUNT(without_driver_cap));
-    tcase_add_test(tcase, max_size_can_be_set_on_a_pool_that_had_none);
-    tcase_add_test(tcase, max_size_below_what_is_live_harms_no_block_and_stops_new_ones);
-    tcase_add_test(tcase, steps_of_the_ladder_are_live);
-    tcase_add_test(tcase, deadline_of_the_ladder_is_live);
-    tcase_add_test(tcase, private_pools_follow_and_later_ones_are_made_by_the_new_policy);
-    tcase_add_test(tcase, blocks_and_handles_outlive_a_reload);
-    tcase_add_test(tcase, threshold_set_at_run_time_ends_with_a_reload);
-    tcase_add_test(tcase, without_a_file_the_search_begins_anew);
+    suite_add(tcase, max_size_can_be_set_on_a_pool_that_had_none, max_size_below_what_is_live_harms_no_block_and_stops_new_ones,
+              steps_of_the_ladder_are_live, deadline_of_the_ladder_is_live, private_pools_follow_and_later_ones_are_made_by_the_new_policy,
+              blocks_and_handles_outlive_a_reload, threshold_set_at_run_time_ends_with_a_reload, without_a_file_the_search_begins_anew);
     add_refusals(suite);
     return suite_run(suite);
 }

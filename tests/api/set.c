@@ -260,18 +260,13 @@ int main(void)
 {
     Suite *suite = suite_create("set");
     TCase *set = suite_case(suite, "set", 0);
-    tcase_add_test(set, key_that_is_set_takes_effect);
-    tcase_add_test(set, keys_that_were_set_before_stay_set);
+    suite_add(set, key_that_is_set_takes_effect, keys_that_were_set_before_stay_set);
     tcase_add_loop_test(set, cap_under_which_nothing_could_be_served_is_refused_and_the_pool_serves_on, 0, 4);
-    tcase_add_test(set, key_that_is_not_live_is_refused_by_name);
-    tcase_add_test(set, value_that_the_device_refuses_changes_nothing);
-    tcase_add_test(set, keeper_can_be_switched_on_and_off_by_a_job_of_its_own_thread);
+    suite_add(set, key_that_is_not_live_is_refused_by_name, value_that_the_device_refuses_changes_nothing,
+              keeper_can_be_switched_on_and_off_by_a_job_of_its_own_thread);
     TCase *again = suite_case(suite, "again", 0);
-    tcase_add_test(again, file_is_read_again);
-    tcase_add_test(again, file_is_found_again_from_another_directory);
-    tcase_add_test(again, file_of_the_environment_is_found_again_from_another_directory);
-    tcase_add_test(again, reading_the_file_again_ends_what_was_set);
-    tcase_add_test(again, bad_file_changes_nothing);
-    tcase_add_test(again, policy_from_a_text_cannot_be_read_again);
+    suite_add(again, file_is_read_again, file_is_found_again_from_another_directory,
+              file_of_the_environment_is_found_again_from_another_directory, reading_the_file_again_ends_what_was_set,
+              bad_file_changes_nothing, policy_from_a_text_cannot_be_read_again);
     return suite_run(suite);
 }

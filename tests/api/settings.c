@@ -453,34 +453,25 @@ int main(void)
     Suite *suite = suite_create("settings");
     TCase *tcase = suite_case(suite, "threshold", 0);
     tcase_add_loop_test(tcase, pool_and_twin_together_keep_at_most_the_threshold, 0, COUNT(shared_thresholds));
-    tcase_add_test(tcase, twin_keeps_what_small_blocks_made_it_grow_to);
-    tcase_add_test(tcase, what_a_cache_holds_stays_whatever_the_threshold);
-    tcase_add_test(tcase, threshold_is_kept_over_a_synchronise);
+    suite_add(tcase, twin_keeps_what_small_blocks_made_it_grow_to, what_a_cache_holds_stays_whatever_the_threshold,
+              threshold_is_kept_over_a_synchronise);
     tcase_add_loop_test(tcase, threshold_none_keeps_nothing_and_all_everything, 0, COUNT(plain_thresholds));
-    tcase_add_test(tcase, threshold_can_be_changed_at_run_time);
+    suite_add(tcase, threshold_can_be_changed_at_run_time);
     tcase_add_loop_test(tcase, threshold_that_cuda_refuses_changes_nothing, 1, 3);
 
     tcase = suite_case(suite, "current", 0);
-    tcase_add_test(tcase, current_pool_is_ours_from_open_to_close);
-    tcase_add_test(tcase, what_others_take_from_the_current_pool_is_slack);
-    tcase_add_test(tcase, pool_that_the_program_made_current_meanwhile_stays);
-    tcase_add_test(tcase, pool_that_was_current_before_is_so_again);
+    suite_add(tcase, current_pool_is_ours_from_open_to_close, what_others_take_from_the_current_pool_is_slack,
+              pool_that_the_program_made_current_meanwhile_stays, pool_that_was_current_before_is_so_again);
     tcase_add_loop_test(tcase, weirs_closed_in_any_order_leave_the_newest_one_current, 0, COUNT(orders));
 
     tcase = suite_case(suite, "default", 0);
-    tcase_add_test(tcase, default_pool_is_configured_and_put_back);
-    tcase_add_test(tcase, setting_of_a_default_pool_that_the_program_changed_meanwhile_stays);
-    tcase_add_test(tcase, default_pool_can_have_a_twin);
-    tcase_add_test(tcase, default_pool_keeps_what_others_have_in_it);
+    suite_add(tcase, default_pool_is_configured_and_put_back, setting_of_a_default_pool_that_the_program_changed_meanwhile_stays,
+              default_pool_can_have_a_twin, default_pool_keeps_what_others_have_in_it);
 
     tcase = suite_case(suite, "peers", 0);
-    tcase_add_test(tcase, peers_named_get_access_to_pool_and_twin_and_others_none);
-    tcase_add_test(tcase, peer_can_write_what_it_was_granted);
-    tcase_add_test(tcase, all_peers_are_those_that_can_be_reached);
-    tcase_add_test(tcase, access_is_asked_one_peer_at_a_time_and_never_for_the_owner);
-    tcase_add_test(tcase, access_is_withdrawn_before_the_pool_goes);
-    tcase_add_test(tcase, peers_keep_access_to_blocks_that_live_on);
-    tcase_add_test(tcase, access_that_cuda_refuses_refuses_the_policy);
-    tcase_add_test(tcase, host_pool_has_peers_too);
+    suite_add(tcase, peers_named_get_access_to_pool_and_twin_and_others_none, peer_can_write_what_it_was_granted,
+              all_peers_are_those_that_can_be_reached, access_is_asked_one_peer_at_a_time_and_never_for_the_owner,
+              access_is_withdrawn_before_the_pool_goes, peers_keep_access_to_blocks_that_live_on,
+              access_that_cuda_refuses_refuses_the_policy, host_pool_has_peers_too);
     return suite_run(suite);
 }

@@ -700,18 +700,12 @@ int main(void)
 {
     Suite *suite = suite_create("stats");
     TCase *tcase = suite_case(suite, "figures", 0);
-    tcase_add_test(tcase, slack_is_what_size_classes_round_up);
-    tcase_add_test(tcase, reset_makes_the_highest_figures_start_from_what_there_is);
-    tcase_add_test(tcase, reset_of_one_device_leaves_the_others);
-    tcase_add_test(tcase, exact_peaks_count_what_caches_serve_to_the_byte);
-    tcase_add_test(tcase, blocks_on_streams_that_were_not_opened_make_no_slack);
-    tcase_add_test(tcase, freed_block_moves_from_live_and_slack_to_cached);
-    tcase_add_test(tcase, request_served_by_a_cache_counts_as_malloc_and_as_hit);
-    tcase_add_test(tcase, figures_of_a_closed_streams_cache_stay_in_its_pool);
-    tcase_add_test(tcase, without_a_cache_blocks_of_odd_sizes_make_no_slack);
-    tcase_add_test(tcase, high_marks_stay_when_memory_goes);
-    tcase_add_test(tcase, failed_requests_are_counted_and_nothing_else_changes);
-    tcase_add_test(tcase, figures_that_cuda_does_not_give_are_an_error);
+    suite_add(tcase, slack_is_what_size_classes_round_up, reset_makes_the_highest_figures_start_from_what_there_is,
+              reset_of_one_device_leaves_the_others, exact_peaks_count_what_caches_serve_to_the_byte,
+              blocks_on_streams_that_were_not_opened_make_no_slack, freed_block_moves_from_live_and_slack_to_cached,
+              request_served_by_a_cache_counts_as_malloc_and_as_hit, figures_of_a_closed_streams_cache_stay_in_its_pool,
+              without_a_cache_blocks_of_odd_sizes_make_no_slack, high_marks_stay_when_memory_goes,
+              failed_requests_are_counted_and_nothing_else_changes, figures_that_cuda_does_not_give_are_an_error);
 
     tcase = suite_case(suite, "random", 300);
     tcase_add_loop_test(tcase, figures_agree_with_a_model_over_many_steps, 0, 3);

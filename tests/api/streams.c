@@ -692,39 +692,25 @@ int main(void)
     Suite *suite = suite_create("streams");
     TCase *tcase = suite_case(suite, "routing", 0);
     tcase_add_loop_test(tcase, stream_is_served_by_the_pool_of_its_name, 0, (int)(sizeof routes / sizeof routes[0]));
-    tcase_add_test(tcase, raw_handle_of_an_opened_stream_finds_its_pool_until_close);
-    tcase_add_test(tcase, recycled_handle_is_another_stream);
-    tcase_add_test(tcase, raw_handle_without_an_id_proves_nothing);
-    tcase_add_test(tcase, legacy_stream_of_each_device_is_a_stream_of_its_own);
-    tcase_add_test(tcase, per_thread_stream_is_refused_but_served);
-    tcase_add_test(tcase, stream_open_already_is_busy);
-    tcase_add_test(tcase, stream_can_be_open_in_two_weirs);
+    suite_add(tcase, raw_handle_of_an_opened_stream_finds_its_pool_until_close, recycled_handle_is_another_stream,
+              raw_handle_without_an_id_proves_nothing, legacy_stream_of_each_device_is_a_stream_of_its_own,
+              per_thread_stream_is_refused_but_served, stream_open_already_is_busy, stream_can_be_open_in_two_weirs);
     tcase_add_loop_test(tcase, stream_that_is_gone_is_touched_by_nobody, 0, 2 * WALKERS);
-    tcase_add_test(tcase, stream_is_gone_when_its_handle_is_one_of_another_device);
-    tcase_add_test(tcase, handle_of_no_stream_cannot_be_opened);
-    tcase_add_test(tcase, stream_can_be_opened_for_its_own_device_only);
+    suite_add(tcase, stream_is_gone_when_its_handle_is_one_of_another_device, handle_of_no_stream_cannot_be_opened,
+              stream_can_be_opened_for_its_own_device_only);
     tcase_add_loop_test(tcase, default_stream_can_be_opened_for_every_device, 0, 2);
-    tcase_add_test(tcase, stream_whose_pool_is_not_on_its_device_is_not_found);
-    tcase_add_test(tcase, stream_of_one_device_takes_memory_of_another);
-    tcase_add_test(tcase, pool_asked_by_name_serves_whatever_the_stream);
-    tcase_add_test(tcase, block_can_be_freed_on_any_stream);
+    suite_add(tcase, stream_whose_pool_is_not_on_its_device_is_not_found, stream_of_one_device_takes_memory_of_another,
+              pool_asked_by_name_serves_whatever_the_stream, block_can_be_freed_on_any_stream);
 
     tcase = suite_case(suite, "private", 0);
-    tcase_add_test(tcase, each_private_stream_has_a_pool_of_its_own);
-    tcase_add_test(tcase, private_pool_is_made_as_its_entry_says);
-    tcase_add_test(tcase, private_pool_serves_the_raw_handle_too);
-    tcase_add_test(tcase, private_pool_serves_the_next_private_stream_of_its_entry);
-    tcase_add_test(tcase, private_pool_is_its_streams_until_the_last_block_is_freed);
-    tcase_add_test(tcase, pool_is_destroyed_only_after_its_last_free_is_complete);
-    tcase_add_test(tcase, pool_with_frees_pending_on_an_unknown_stream_is_destroyed_later);
-    tcase_add_test(tcase, private_pool_with_peers_stays_until_the_weir_is_closed);
-    tcase_add_test(tcase, private_pool_with_live_blocks_is_logged_at_close_of_the_weir);
+    suite_add(tcase, each_private_stream_has_a_pool_of_its_own, private_pool_is_made_as_its_entry_says,
+              private_pool_serves_the_raw_handle_too, private_pool_serves_the_next_private_stream_of_its_entry,
+              private_pool_is_its_streams_until_the_last_block_is_freed, pool_is_destroyed_only_after_its_last_free_is_complete,
+              pool_with_frees_pending_on_an_unknown_stream_is_destroyed_later, private_pool_with_peers_stays_until_the_weir_is_closed,
+              private_pool_with_live_blocks_is_logged_at_close_of_the_weir);
 
     tcase = suite_case(suite, "created", 0);
-    tcase_add_test(tcase, created_stream_is_destroyed_at_close_and_an_opened_one_is_not);
-    tcase_add_test(tcase, closing_waits_for_a_created_stream_only);
-    tcase_add_test(tcase, synchronise_waits_for_the_work_of_the_stream);
-    tcase_add_test(tcase, synchronise_that_cuda_refuses_reports_it);
-    tcase_add_test(tcase, streams_come_and_go_in_many_threads);
+    suite_add(tcase, created_stream_is_destroyed_at_close_and_an_opened_one_is_not, closing_waits_for_a_created_stream_only,
+              synchronise_waits_for_the_work_of_the_stream, synchronise_that_cuda_refuses_reports_it, streams_come_and_go_in_many_threads);
     return suite_run(suite);
 }

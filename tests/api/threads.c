@@ -477,7 +477,7 @@ int main(void)
     TCase *crowd = suite_case(suite, "crowd", 240);
     tcase_add_checked_fixture(crowd, scene_begin, scene_end);
     tcase_add_loop_test(crowd, figures_add_up_under_eight_threads_short_of_memory, 0, 2);
-    tcase_add_test(crowd, figures_add_up_under_eight_threads_in_relaxed_mode);
-    tcase_add_test(crowd, private_pools_are_free_again_with_their_last_block_whoever_frees_it);
+    suite_add(crowd, figures_add_up_under_eight_threads_in_relaxed_mode,
+              private_pools_are_free_again_with_their_last_block_whoever_frees_it);
     return suite_run(suite);
 }

@@ -173,20 +173,12 @@ int main(void)
 {
     Suite *suite = suite_create("bench/arguments");
     TCase *all = suite_case(suite, "arguments", 0);
-    tcase_add_test(all, without_sections_all_are_wanted);
-    tcase_add_test(all, sections_select);
-    tcase_add_test(all, an_unknown_section_is_named);
-    tcase_add_test(all, traces_add_up);
-    tcase_add_test(all, a_trace_too_many_is_named);
-    tcase_add_test(all, defaults_are_nine_repetitions_and_no_file);
-    tcase_add_test(all, quick_repeats_five_times_unless_told_otherwise);
-    tcase_add_test(all, rounds_are_taken_and_fewer_if_it_has_to_be_quick);
-    tcase_add_test(all, row_seconds_are_taken_and_are_none_by_default);
-    tcase_add_test(all, repetitions_in_range_are_taken);
+    suite_add(all, without_sections_all_are_wanted, sections_select, an_unknown_section_is_named, traces_add_up, a_trace_too_many_is_named,
+              defaults_are_nine_repetitions_and_no_file, quick_repeats_five_times_unless_told_otherwise,
+              rounds_are_taken_and_fewer_if_it_has_to_be_quick, row_seconds_are_taken_and_are_none_by_default,
+              repetitions_in_range_are_taken);
     tcase_add_loop_test(all, other_repetitions_are_refused_with_the_range, 0, sizeof(bad_repetitions) / sizeof(bad_repetitions[0]));
-    tcase_add_test(all, a_file_and_a_section_may_come_in_any_order);
-    tcase_add_test(all, list_and_help_are_seen);
-    tcase_add_test(all, an_option_that_is_unknown_or_lacks_its_value_is_named);
-    tcase_add_test(all, what_is_refused_leaves_the_output_alone);
+    suite_add(all, a_file_and_a_section_may_come_in_any_order, list_and_help_are_seen,
+              an_option_that_is_unknown_or_lacks_its_value_is_named, what_is_refused_leaves_the_output_alone);
     return suite_run(suite);
 }

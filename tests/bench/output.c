@@ -222,19 +222,12 @@ int main(void)
     Suite *suite = suite_create("bench/output");
     TCase *all = suite_case(suite, "output", 0);
     tcase_add_checked_fixture(all, NULL, clear);
-    tcase_add_test(all, median_is_the_middle_of_an_odd_number);
-    tcase_add_test(all, median_is_between_the_two_middle_ones_of_an_even_number);
-    tcase_add_test(all, spread_is_the_least_and_the_most);
-    tcase_add_test(all, of_no_samples_everything_is_zero);
-    tcase_add_test(all, a_ratio_is_that_of_the_medians);
+    suite_add(all, median_is_the_middle_of_an_odd_number, median_is_between_the_two_middle_ones_of_an_even_number,
+              spread_is_the_least_and_the_most, of_no_samples_everything_is_zero, a_ratio_is_that_of_the_medians);
     tcase_add_loop_test(all, a_bound_is_kept_up_to_its_limit, 0, sizeof(bounds) / sizeof(bounds[0]));
-    tcase_add_test(all, a_figure_without_a_bound_is_neither_asked_nor_missed);
-    tcase_add_test(all, a_figure_stays_where_it_is_when_the_report_grows);
-    tcase_add_test(all, a_policy_is_kept_once_for_each_section);
-    tcase_add_test(all, a_policy_is_printed_in_one_line);
-    tcase_add_test(all, a_line_has_value_bound_median_spread_and_repetitions);
-    tcase_add_test(all, a_line_of_bytes_is_in_units_that_people_read);
-    tcase_add_test(all, json_is_what_its_readers_expect);
+    suite_add(all, a_figure_without_a_bound_is_neither_asked_nor_missed, a_figure_stays_where_it_is_when_the_report_grows,
+              a_policy_is_kept_once_for_each_section, a_policy_is_printed_in_one_line, a_line_has_value_bound_median_spread_and_repetitions,
+              a_line_of_bytes_is_in_units_that_people_read, json_is_what_its_readers_expect);
     tcase_add_loop_test(all, sizes_are_named_in_their_largest_whole_unit, 0, sizeof(sizes) / sizeof(sizes[0]));
     return suite_run(suite);
 }

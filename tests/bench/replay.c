@@ -68,10 +68,8 @@ int main(void)
 {
     Suite *suite = suite_create("replay");
     TCase *replays = suite_case(suite, "replays", 0);
-    tcase_add_test(replays, generation_maps_a_fiftieth_more_than_lives);
-    tcase_add_test(replays, tuning_moves_pages_to_where_they_are_missing);
-    tcase_add_test(replays, late_completion_costs_one_stream_little);
-    tcase_add_test(replays, late_completion_costs_four_streams_more);
-    tcase_add_test(replays, streams_whose_frees_are_complete_at_once_are_as_one);
+    suite_add(replays, generation_maps_a_fiftieth_more_than_lives, tuning_moves_pages_to_where_they_are_missing,
+              late_completion_costs_one_stream_little, late_completion_costs_four_streams_more,
+              streams_whose_frees_are_complete_at_once_are_as_one);
     return suite_run(suite);
 }

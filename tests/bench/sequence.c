@@ -150,10 +150,8 @@ int main(void)
     tcase_add_loop_test(all, a_step_allocates_into_an_empty_slot_or_frees_a_live_block, 0, ROW_COUNT);
     tcase_add_loop_test(all, live_memory_and_blocks_stay_under_their_bounds, 0, ROW_COUNT);
     tcase_add_loop_test(all, the_same_seed_records_the_same_sequence, 0, ROW_COUNT);
-    tcase_add_test(all, another_seed_records_another_sequence);
-    tcase_add_test(all, allocations_are_73_per_cent_where_nothing_is_full);
-    tcase_add_test(all, large_blocks_come_close_to_the_bound);
-    tcase_add_test(all, a_failed_allocation_frees_the_next_live_block_ahead_of_its_time);
-    tcase_add_test(all, the_generator_is_splitmix64);
+    suite_add(all, another_seed_records_another_sequence, allocations_are_73_per_cent_where_nothing_is_full,
+              large_blocks_come_close_to_the_bound, a_failed_allocation_frees_the_next_live_block_ahead_of_its_time,
+              the_generator_is_splitmix64);
     return suite_run(suite);
 }

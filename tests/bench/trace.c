@@ -77,9 +77,8 @@ int main(void)
 {
     Suite *suite = suite_create("trace");
     TCase *files = suite_case(suite, "files", 0);
-    tcase_add_test(files, steps_are_read);
+    suite_add(files, steps_are_read);
     tcase_add_loop_test(files, what_is_wrong_is_named_with_its_line, 0, (int)(sizeof(bads) / sizeof(bads[0])));
-    tcase_add_test(files, a_file_that_is_not_there_is_named);
-    tcase_add_test(files, what_zstd_did_not_pack_is_refused);
+    suite_add(files, a_file_that_is_not_there_is_named, what_zstd_did_not_pack_is_refused);
     return suite_run(suite);
 }

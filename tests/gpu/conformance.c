@@ -253,7 +253,7 @@ TCase *rig_case(Suite *suite, const char *name)
 void add_if(TCase *tcase, const struct probe *probe, enum gpu_feature feature, const TTest *test)
 {
     if (probe->supports[feature])
-        tcase_add_test(tcase, test);
+        suite_add(tcase, test);
     else
         printf("# left out: %s: %s\n", test->name, probe->why[feature]);
 }

@@ -391,32 +391,18 @@ END_TEST
 void add_capture_tests(Suite *suite)
 {
     TCase *tcase = rig_case(suite, "capture");
-    tcase_add_test(tcase, capturing_stream_says_so);
-    tcase_add_test(tcase, streams_of_one_capture_have_its_number_and_no_other_capture_has_it);
-    tcase_add_test(tcase, asking_for_the_number_harms_no_capture);
-    tcase_add_test(tcase, captured_malloc_and_free_become_nodes);
-    tcase_add_test(tcase, captured_malloc_takes_nothing_from_the_pool);
-    tcase_add_test(tcase, captured_free_of_an_older_block_is_refused);
-    tcase_add_test(tcase, relaxed_synchronise_of_the_capturing_stream_spoils_the_capture);
-    tcase_add_test(tcase, relaxed_query_of_a_captured_event_spoils_the_capture);
-    tcase_add_test(tcase, relaxed_record_and_wait_harm_no_capture);
-    tcase_add_test(tcase, relaxed_free_on_the_capturing_stream_is_refused_and_harms_no_capture);
-    tcase_add_test(tcase, relaxed_question_for_the_id_of_the_capturing_stream_spoils_the_capture);
-    tcase_add_test(tcase, asking_for_the_status_harms_no_capture);
-    tcase_add_test(tcase, legacy_stream_cannot_tell_while_a_blocking_stream_captures);
-    tcase_add_test(tcase, legacy_stream_can_tell_while_a_non_blocking_stream_captures);
-    tcase_add_test(tcase, malloc_by_another_thread_spoils_a_global_capture);
-    tcase_add_test(tcase, free_by_another_thread_spoils_a_global_capture);
-    tcase_add_test(tcase, trim_by_another_thread_spoils_a_global_capture);
-    tcase_add_test(tcase, set_attribute_by_another_thread_spoils_a_global_capture);
-    tcase_add_test(tcase, synchronise_by_another_thread_spoils_a_global_capture);
-    tcase_add_test(tcase, malloc_by_a_relaxed_thread_harms_no_capture);
-    tcase_add_test(tcase, free_by_a_relaxed_thread_harms_no_capture);
-    tcase_add_test(tcase, trim_by_a_relaxed_thread_harms_no_capture);
-    tcase_add_test(tcase, set_attribute_by_a_relaxed_thread_harms_no_capture);
-    tcase_add_test(tcase, synchronise_by_a_relaxed_thread_harms_no_capture);
-    tcase_add_test(tcase, device_synchronise_spoils_a_capture_even_if_relaxed);
-    tcase_add_test(tcase, malloc_by_another_thread_harms_no_relaxed_capture);
-    tcase_add_test(tcase, malloc_by_another_thread_harms_no_thread_local_capture);
-    tcase_add_test(tcase, exchanged_capture_mode_is_the_former_one);
+    suite_add(tcase, capturing_stream_says_so, streams_of_one_capture_have_its_number_and_no_other_capture_has_it,
+              asking_for_the_number_harms_no_capture, captured_malloc_and_free_become_nodes, captured_malloc_takes_nothing_from_the_pool,
+              captured_free_of_an_older_block_is_refused, relaxed_synchronise_of_the_capturing_stream_spoils_the_capture,
+              relaxed_query_of_a_captured_event_spoils_the_capture, relaxed_record_and_wait_harm_no_capture,
+              relaxed_free_on_the_capturing_stream_is_refused_and_harms_no_capture,
+              relaxed_question_for_the_id_of_the_capturing_stream_spoils_the_capture, asking_for_the_status_harms_no_capture,
+              legacy_stream_cannot_tell_while_a_blocking_stream_captures, legacy_stream_can_tell_while_a_non_blocking_stream_captures,
+              malloc_by_another_thread_spoils_a_global_capture, free_by_another_thread_spoils_a_global_capture,
+              trim_by_another_thread_spoils_a_global_capture, set_attribute_by_another_thread_spoils_a_global_capture,
+              synchronise_by_another_thread_spoils_a_global_capture, malloc_by_a_relaxed_thread_harms_no_capture,
+              free_by_a_relaxed_thread_harms_no_capture, trim_by_a_relaxed_thread_harms_no_capture,
+              set_attribute_by_a_relaxed_thread_harms_no_capture, synchronise_by_a_relaxed_thread_harms_no_capture,
+              device_synchronise_spoils_a_capture_even_if_relaxed, malloc_by_another_thread_harms_no_relaxed_capture,
+              malloc_by_another_thread_harms_no_thread_local_capture, exchanged_capture_mode_is_the_former_one);
 }

@@ -222,18 +222,13 @@ END_TEST
 void add_shared_event_tests(Suite *suite)
 {
     TCase *tcase = share_case(suite, "shared events");
-    tcase_add_test(tcase, event_orders_streams_of_two_processes);
-    tcase_add_test(tcase, event_that_another_process_recorded_is_waited_for);
-    tcase_add_test(tcase, event_is_queried_to_the_end_by_another_process);
-    tcase_add_test(tcase, event_is_synchronised_by_another_process);
-    tcase_add_test(tcase, opened_event_that_was_never_recorded_is_ready);
-    tcase_add_test(tcase, event_cannot_be_opened_by_the_process_that_made_it);
-    tcase_add_test(tcase, event_that_was_complete_stays_so_when_its_recorder_is_killed);
-    tcase_add_test(tcase, event_can_be_recorded_when_its_maker_was_killed);
+    suite_add(tcase, event_orders_streams_of_two_processes, event_that_another_process_recorded_is_waited_for,
+              event_is_queried_to_the_end_by_another_process, event_is_synchronised_by_another_process,
+              opened_event_that_was_never_recorded_is_ready, event_cannot_be_opened_by_the_process_that_made_it,
+              event_that_was_complete_stays_so_when_its_recorder_is_killed, event_can_be_recorded_when_its_maker_was_killed);
     tcase_add_loop_test(tcase, event_of_a_killed_recorder_never_completes, 0, 2);
     tcase_add_loop_test(tcase, event_of_a_killed_recorder_can_be_destroyed, 0, 2);
     tcase_add_loop_test(tcase, process_that_destroyed_the_event_of_a_killed_recorder_goes_on, 0, 2);
-    tcase_add_test(tcase, stream_that_waits_for_a_killed_recorder_hangs);
-    tcase_add_test(tcase, other_streams_of_a_process_with_one_that_hangs_go_on);
-    tcase_add_test(tcase, other_processes_go_on_beside_a_stream_that_hangs);
+    suite_add(tcase, stream_that_waits_for_a_killed_recorder_hangs, other_streams_of_a_process_with_one_that_hangs_go_on,
+              other_processes_go_on_beside_a_stream_that_hangs);
 }

@@ -436,44 +436,24 @@ END_TEST
 void add_memory_tests(Suite *suite)
 {
     TCase *tcase = rig_case(suite, "memory");
-    tcase_add_test(tcase, blocks_are_aligned_to_512_bytes);
-    tcase_add_test(tcase, used_counts_the_bytes_asked_for);
-    tcase_add_test(tcase, pool_grows_in_steps_of_32_mib);
-    tcase_add_test(tcase, double_free_is_refused);
-    tcase_add_test(tcase, freeing_foreign_memory_is_refused);
-    tcase_add_test(tcase, freeing_the_middle_of_a_block_is_refused_and_harmless);
-    tcase_add_test(tcase, request_beyond_the_device_fails);
-    tcase_add_test(tcase, request_that_does_not_fit_leaves_nothing_with_threshold_0);
-    tcase_add_test(tcase, request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold);
-    tcase_add_test(tcase, request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all);
-    tcase_add_test(tcase, free_memory_of_the_device_is_what_a_pool_can_grow_by);
-    tcase_add_test(tcase, used_falls_at_the_call_of_free);
-    tcase_add_test(tcase, high_marks_restart_at_the_current_figures);
-    tcase_add_test(tcase, pending_free_serves_the_same_stream);
-    tcase_add_test(tcase, pending_free_serves_another_stream_at_once_where_nothing_else_does);
-    tcase_add_test(tcase, pending_free_is_served_at_the_same_address);
-    tcase_add_test(tcase, stream_served_from_a_pending_free_waits_for_it);
-    tcase_add_test(tcase, block_served_from_a_pending_free_holds_what_its_new_owner_wrote);
-    tcase_add_test(tcase, pool_grows_rather_than_make_a_stream_wait);
-    tcase_add_test(tcase, pending_free_serves_no_other_stream_without_internal_dependencies);
-    tcase_add_test(tcase, pending_free_serves_another_stream_after_synchronise_of_the_freeing_one);
-    tcase_add_test(tcase, pending_free_serves_the_same_pool_after_polling);
-    tcase_add_test(tcase, pending_free_does_not_serve_another_pool);
-    tcase_add_test(tcase, polling_is_not_enough_for_another_pool);
-    tcase_add_test(tcase, pending_free_serves_another_pool_after_event_synchronise);
-    tcase_add_test(tcase, pending_free_serves_a_stream_that_waits_for_it);
-    tcase_add_test(tcase, waiting_stream_is_not_served_without_reuse_by_events);
-    tcase_add_test(tcase, driver_rescues_with_idle_memory_of_another_pool);
-    tcase_add_test(tcase, driver_rescues_a_larger_request_with_idle_memory_of_the_same_pool);
-    tcase_add_test(tcase, threshold_0_gives_back_at_stream_synchronise);
-    tcase_add_test(tcase, threshold_0_gives_back_at_event_synchronise);
-    tcase_add_test(tcase, threshold_0_gives_back_at_device_synchronise);
-    tcase_add_test(tcase, threshold_0_keeps_memory_at_event_query);
-    tcase_add_test(tcase, threshold_0_keeps_memory_at_synchronise_of_another_stream);
-    tcase_add_test(tcase, threshold_all_keeps_memory_at_synchronise);
-    tcase_add_test(tcase, trim_gives_nothing_back_before_a_synchronise);
-    tcase_add_test(tcase, trim_gives_all_back_after_a_synchronise);
-    tcase_add_test(tcase, trim_keeps_what_it_is_told_to);
-    tcase_add_test(tcase, small_blocks_pin_large_memory);
-    tcase_add_test(tcase, small_blocks_in_a_pool_of_their_own_pin_nothing);
+    suite_add(tcase, blocks_are_aligned_to_512_bytes, used_counts_the_bytes_asked_for, pool_grows_in_steps_of_32_mib,
+              double_free_is_refused, freeing_foreign_memory_is_refused, freeing_the_middle_of_a_block_is_refused_and_harmless,
+              request_beyond_the_device_fails, request_that_does_not_fit_leaves_nothing_with_threshold_0,
+              request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold,
+              request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all,
+              free_memory_of_the_device_is_what_a_pool_can_grow_by, used_falls_at_the_call_of_free,
+              high_marks_restart_at_the_current_figures, pending_free_serves_the_same_stream,
+              pending_free_serves_another_stream_at_once_where_nothing_else_does, pending_free_is_served_at_the_same_address,
+              stream_served_from_a_pending_free_waits_for_it, block_served_from_a_pending_free_holds_what_its_new_owner_wrote,
+              pool_grows_rather_than_make_a_stream_wait, pending_free_serves_no_other_stream_without_internal_dependencies,
+              pending_free_serves_another_stream_after_synchronise_of_the_freeing_one, pending_free_serves_the_same_pool_after_polling,
+              pending_free_does_not_serve_another_pool, polling_is_not_enough_for_another_pool,
+              pending_free_serves_another_pool_after_event_synchronise, pending_free_serves_a_stream_that_waits_for_it,
+              waiting_stream_is_not_served_without_reuse_by_events, driver_rescues_with_idle_memory_of_another_pool,
+              driver_rescues_a_larger_request_with_idle_memory_of_the_same_pool, threshold_0_gives_back_at_stream_synchronise,
+              threshold_0_gives_back_at_event_synchronise, threshold_0_gives_back_at_device_synchronise,
+              threshold_0_keeps_memory_at_event_query, threshold_0_keeps_memory_at_synchronise_of_another_stream,
+              threshold_all_keeps_memory_at_synchronise, trim_gives_nothing_back_before_a_synchronise,
+              trim_gives_all_back_after_a_synchronise, trim_keeps_what_it_is_told_to, small_blocks_pin_large_memory,
+              small_blocks_in_a_pool_of_their_own_pin_nothing);
 }

@@ -255,31 +255,24 @@ static void add_peer_tests(Suite *suite, const struct probe *probe)
         return;
     }
     TCase *tcase = rig_case(suite, "peers");
-    tcase_add_test(tcase, peer_has_no_access_at_first);
-    tcase_add_test(tcase, peer_access_can_be_granted_and_withdrawn);
-    tcase_add_test(tcase, peer_with_access_writes_the_memory);
+    suite_add(tcase, peer_has_no_access_at_first, peer_access_can_be_granted_and_withdrawn, peer_with_access_writes_the_memory);
 }
 
 void add_pool_tests(Suite *suite, const struct probe *probe)
 {
     TCase *tcase = rig_case(suite, "pools");
-    tcase_add_test(tcase, new_pool_has_release_threshold_0);
-    tcase_add_test(tcase, new_pool_allows_all_reuse);
-    tcase_add_test(tcase, attributes_read_back_as_they_were_set);
-    tcase_add_test(tcase, default_pool_is_current_at_first);
-    tcase_add_test(tcase, current_pool_can_be_set_and_restored);
+    suite_add(tcase, new_pool_has_release_threshold_0, new_pool_allows_all_reuse, attributes_read_back_as_they_were_set,
+              default_pool_is_current_at_first, current_pool_can_be_set_and_restored);
     add_if(tcase, probe, GPU_FEATURE_POOL_MAX_SIZE, max_size_is_a_hard_cap);
     add_if(tcase, probe, GPU_FEATURE_POOL_MAX_SIZE, pending_free_serves_another_stream_at_the_cap);
     add_if(tcase, probe, GPU_FEATURE_POOL_MAX_SIZE, pending_free_serves_no_other_stream_at_the_cap_without_internal_dependencies);
-    tcase_add_test(tcase, destroyed_pool_keeps_its_live_blocks);
-    tcase_add_test(tcase, owner_has_access);
-    tcase_add_test(tcase, owner_cannot_lose_access);
+    suite_add(tcase, destroyed_pool_keeps_its_live_blocks, owner_has_access, owner_cannot_lose_access);
     add_if(tcase, probe, GPU_FEATURE_POOL_HOST, host_pool_serves_the_device);
     add_if(tcase, probe, GPU_FEATURE_POOL_HOST_NUMA, host_numa_pool_serves_the_device);
     add_if(tcase, probe, GPU_FEATURE_POOL_POSIX_FD, export_gives_a_descriptor_that_closes_on_exec);
     add_if(tcase, probe, GPU_FEATURE_POOL_POSIX_FD, exportable_pool_gives_back_what_was_not_exported_at_synchronise);
     add_if(tcase, probe, GPU_FEATURE_POOL_POSIX_FD, exportable_pool_gives_back_what_was_not_exported_at_trim);
     add_if(tcase, probe, GPU_FEATURE_POOL_POSIX_FD, destroyed_exportable_pool_gives_all_back);
-    tcase_add_test(tcase, pool_that_was_not_made_for_it_cannot_be_exported);
+    suite_add(tcase, pool_that_was_not_made_for_it_cannot_be_exported);
     add_peer_tests(suite, probe);
 }

@@ -363,46 +363,30 @@ END_TEST
 static void add_block_tests(Suite *suite)
 {
     TCase *tcase = share_case(suite, "shared blocks");
-    tcase_add_test(tcase, block_written_here_is_read_there);
-    tcase_add_test(tcase, block_written_there_is_read_here);
-    tcase_add_test(tcase, two_importers_read_the_same_block);
-    tcase_add_test(tcase, small_blocks_beside_each_other_are_imported_each);
-    tcase_add_test(tcase, block_is_exported_only_after_its_pool);
-    tcase_add_test(tcase, block_of_an_ordinary_pool_cannot_be_exported);
-    tcase_add_test(tcase, block_imported_twice_has_one_address);
-    tcase_add_test(tcase, block_imported_twice_has_one_count);
-    tcase_add_test(tcase, block_can_be_imported_again_after_its_free_completed);
-    tcase_add_test(tcase, imported_block_is_freed_in_stream_order);
-    tcase_add_test(tcase, imported_block_can_be_freed_on_another_stream_than_used_it);
-    tcase_add_test(tcase, freeing_an_import_leaves_the_block_to_its_owner);
-    tcase_add_test(tcase, mapping_follows_the_memory_to_its_next_owner);
-    tcase_add_test(tcase, data_can_be_read_after_the_owner_freed_them);
-    tcase_add_test(tcase, data_can_be_read_after_the_owner_destroyed_the_pool);
-    tcase_add_test(tcase, data_can_be_read_after_the_owner_was_killed);
-    tcase_add_test(tcase, work_runs_while_its_process_waits_elsewhere);
+    suite_add(tcase, block_written_here_is_read_there, block_written_there_is_read_here, two_importers_read_the_same_block,
+              small_blocks_beside_each_other_are_imported_each, block_is_exported_only_after_its_pool,
+              block_of_an_ordinary_pool_cannot_be_exported, block_imported_twice_has_one_address, block_imported_twice_has_one_count,
+              block_can_be_imported_again_after_its_free_completed, imported_block_is_freed_in_stream_order,
+              imported_block_can_be_freed_on_another_stream_than_used_it, freeing_an_import_leaves_the_block_to_its_owner,
+              mapping_follows_the_memory_to_its_next_owner, data_can_be_read_after_the_owner_freed_them,
+              data_can_be_read_after_the_owner_destroyed_the_pool, data_can_be_read_after_the_owner_was_killed,
+              work_runs_while_its_process_waits_elsewhere);
 }
 
 static void add_imported_pool_tests(Suite *suite)
 {
     TCase *tcase = share_case(suite, "imported pools");
-    tcase_add_test(tcase, imported_pool_cannot_allocate);
-    tcase_add_test(tcase, imported_pool_cannot_be_trimmed);
-    tcase_add_test(tcase, imported_pool_cannot_be_asked);
-    tcase_add_test(tcase, imported_pool_cannot_be_made_current);
-    tcase_add_test(tcase, pool_can_be_imported_twice);
-    tcase_add_test(tcase, what_is_no_pool_cannot_be_imported);
+    suite_add(tcase, imported_pool_cannot_allocate, imported_pool_cannot_be_trimmed, imported_pool_cannot_be_asked,
+              imported_pool_cannot_be_made_current, pool_can_be_imported_twice, what_is_no_pool_cannot_be_imported);
 }
 
 static void add_shared_memory_tests(Suite *suite)
 {
     TCase *tcase = share_case(suite, "shared memory");
-    tcase_add_test(tcase, exported_block_is_missing_from_the_device_while_its_pool_lives);
-    tcase_add_test(tcase, memory_comes_back_when_the_last_importer_has_destroyed_its_pool);
-    tcase_add_test(tcase, memory_comes_back_when_an_importer_was_killed);
-    tcase_add_test(tcase, memory_of_a_killed_owner_comes_back_when_the_importer_lets_go);
-    tcase_add_test(tcase, exported_memory_that_the_pool_lets_go_serves_nothing_again);
-    tcase_add_test(tcase, exported_memory_that_the_pool_keeps_serves_it_again);
-    tcase_add_test(tcase, exported_memory_that_is_trimmed_serves_nothing_again);
+    suite_add(tcase, exported_block_is_missing_from_the_device_while_its_pool_lives,
+              memory_comes_back_when_the_last_importer_has_destroyed_its_pool, memory_comes_back_when_an_importer_was_killed,
+              memory_of_a_killed_owner_comes_back_when_the_importer_lets_go, exported_memory_that_the_pool_lets_go_serves_nothing_again,
+              exported_memory_that_the_pool_keeps_serves_it_again, exported_memory_that_is_trimmed_serves_nothing_again);
 }
 
 void add_share_tests(Suite *suite, const struct probe *probe)

@@ -248,30 +248,17 @@ static void add_device_event_tests(TCase *tcase, const struct probe *probe)
         return;
     }
     tcase_add_loop_test(tcase, event_of_the_device_is_behind_all_work_given_before, 0, 4);
-    tcase_add_test(tcase, event_of_the_device_waits_for_no_work_given_later);
-    tcase_add_test(tcase, event_of_the_device_spoils_a_capture);
+    suite_add(tcase, event_of_the_device_waits_for_no_work_given_later, event_of_the_device_spoils_a_capture);
 }
 
 void add_stream_tests(Suite *suite, const struct probe *probe)
 {
     TCase *tcase = rig_case(suite, "streams");
-    tcase_add_test(tcase, streams_have_different_ids);
-    tcase_add_test(tcase, recycled_handle_has_a_new_id);
-    tcase_add_test(tcase, per_thread_stream_has_an_id_of_its_own_in_each_thread);
-    tcase_add_test(tcase, null_stream_is_the_legacy_stream);
-    tcase_add_test(tcase, event_is_not_ready_behind_a_running_kernel);
-    tcase_add_test(tcase, event_that_was_never_recorded_is_ready);
-    tcase_add_test(tcase, clock_covers_the_kernel_that_a_synchronise_waited_for);
-    tcase_add_test(tcase, streams_run_side_by_side);
-    tcase_add_test(tcase, stream_waits_for_the_event_of_another);
-    tcase_add_test(tcase, data_come_back_from_the_device_as_they_went);
-    tcase_add_test(tcase, work_of_a_stream_runs_in_order);
-    tcase_add_test(tcase, current_device_reads_back_as_it_was_set);
-    tcase_add_test(tcase, device_that_does_not_exist_is_refused);
-    tcase_add_test(tcase, device_tells_its_name_uuid_and_memory);
-    tcase_add_test(tcase, error_numbers_have_cudas_names);
-    tcase_add_test(tcase, stream_tells_its_device);
-    tcase_add_test(tcase, stream_that_captures_tells_its_device_and_captures_on);
-    tcase_add_test(tcase, device_with_a_stream_is_used);
+    suite_add(tcase, streams_have_different_ids, recycled_handle_has_a_new_id, per_thread_stream_has_an_id_of_its_own_in_each_thread,
+              null_stream_is_the_legacy_stream, event_is_not_ready_behind_a_running_kernel, event_that_was_never_recorded_is_ready,
+              clock_covers_the_kernel_that_a_synchronise_waited_for, streams_run_side_by_side, stream_waits_for_the_event_of_another,
+              data_come_back_from_the_device_as_they_went, work_of_a_stream_runs_in_order, current_device_reads_back_as_it_was_set,
+              device_that_does_not_exist_is_refused, device_tells_its_name_uuid_and_memory, error_numbers_have_cudas_names,
+              stream_tells_its_device, stream_that_captures_tells_its_device_and_captures_on, device_with_a_stream_is_used);
     add_device_event_tests(tcase, probe);
 }

@@ -595,47 +595,29 @@ static void add_settings_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "settings");
     tcase_add_loop_test(tcase, bad_setting_is_named_with_its_remedy, 0, sizeof(bad_settings) / sizeof(*bad_settings));
-    tcase_add_test(tcase, bad_setting_keeps_the_former_state);
-    tcase_add_test(tcase, settings_make_the_devices);
-    tcase_add_test(tcase, machine_without_devices_says_so);
-    tcase_add_test(tcase, mig_device_is_named_so_and_cannot_export);
+    suite_add(tcase, bad_setting_keeps_the_former_state, settings_make_the_devices, machine_without_devices_says_so,
+              mig_device_is_named_so_and_cannot_export);
     tcase_add_loop_test(tcase, feature_is_there_or_says_why_not, 0, sizeof(features) / sizeof(*features));
-    tcase_add_test(tcase, what_is_not_supported_is_refused);
-    tcase_add_test(tcase, device_without_pools_has_no_default_pool);
-    tcase_add_test(tcase, peers_are_pairs);
-    tcase_add_test(tcase, access_for_a_device_that_cannot_reach_is_refused);
-    tcase_add_test(tcase, unknown_numa_node_is_refused);
+    suite_add(tcase, what_is_not_supported_is_refused, device_without_pools_has_no_default_pool, peers_are_pairs,
+              access_for_a_device_that_cannot_reach_is_refused, unknown_numa_node_is_refused);
 }
 
 static void add_environment_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "environment");
-    tcase_add_test(tcase, bad_environment_is_told_by_gpu_find);
-    tcase_add_test(tcase, bad_environment_fails_the_first_contact);
-    tcase_add_test(tcase, first_use_reads_the_environment);
-    tcase_add_test(tcase, empty_environment_means_the_defaults);
-    tcase_add_test(tcase, unknown_implementation_is_refused_with_the_remedy);
-    tcase_add_test(tcase, every_feature_has_a_name);
+    suite_add(tcase, bad_environment_is_told_by_gpu_find, bad_environment_fails_the_first_contact, first_use_reads_the_environment,
+              empty_environment_means_the_defaults, unknown_implementation_is_refused_with_the_remedy, every_feature_has_a_name);
 }
 
 static void add_faults_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "faults");
-    tcase_add_test(tcase, fault_hits_the_nth_call_once);
-    tcase_add_test(tcase, fault_of_any_operation_counts_all_calls);
-    tcase_add_test(tcase, fault_can_be_cleared);
-    tcase_add_test(tcase, fault_of_no_known_operation_does_nothing);
-    tcase_add_test(tcase, fault_can_be_a_setting);
-    tcase_add_test(tcase, fault_of_any_operation_can_be_a_setting);
-    tcase_add_test(tcase, calls_are_counted);
-    tcase_add_test(tcase, census_counts_what_exists);
-    tcase_add_test(tcase, dead_handles_are_refused);
+    suite_add(tcase, fault_hits_the_nth_call_once, fault_of_any_operation_counts_all_calls, fault_can_be_cleared,
+              fault_of_no_known_operation_does_nothing, fault_can_be_a_setting, fault_of_any_operation_can_be_a_setting, calls_are_counted,
+              census_counts_what_exists, dead_handles_are_refused);
     tcase_add_loop_test_raise_signal(tcase, question_to_a_destroyed_stream_aborts, SIGABRT, 0, QUESTIONS);
-    tcase_add_test(tcase, event_on_a_destroyed_stream_can_be_asked);
-    tcase_add_test(tcase, devices_that_do_not_exist_are_refused);
-    tcase_add_test(tcase, read_only_attributes_cannot_be_written);
-    tcase_add_test(tcase, child_of_a_process_that_used_it_is_refused);
-    tcase_add_test(tcase, child_that_starts_anew_is_served);
+    suite_add(tcase, event_on_a_destroyed_stream_can_be_asked, devices_that_do_not_exist_are_refused,
+              read_only_attributes_cannot_be_written, child_of_a_process_that_used_it_is_refused, child_that_starts_anew_is_served);
 }
 
 static const struct {

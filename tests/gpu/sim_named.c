@@ -615,32 +615,19 @@ TCase *named_case(Suite *suite, const char *title)
 void add_named_tests(Suite *suite)
 {
     TCase *tcase = named_case(suite, "memory of processes");
-    tcase_add_test(tcase, what_one_process_takes_the_other_lacks);
-    tcase_add_test(tcase, memory_of_a_killed_process_comes_back);
-    tcase_add_test(tcase, device_that_another_process_filled_has_no_memory);
-    tcase_add_test(tcase, each_device_is_counted_by_itself);
-    tcase_add_test(tcase, child_of_a_fork_is_refused_and_keeps_nothing_of_its_parent);
-    tcase_add_test(tcase, destroyed_pool_goes_when_its_last_free_has_ended_without_further_calls);
-    tcase_add_test(tcase, block_that_would_crash_cuda_is_refused);
-    tcase_add_test(tcase, pool_of_another_machine_cannot_be_imported);
-    tcase_add_test(tcase, handle_of_nothing_is_refused);
-    tcase_add_test(tcase, census_counts_imports_and_opened_events);
+    suite_add(tcase, what_one_process_takes_the_other_lacks, memory_of_a_killed_process_comes_back,
+              device_that_another_process_filled_has_no_memory, each_device_is_counted_by_itself,
+              child_of_a_fork_is_refused_and_keeps_nothing_of_its_parent,
+              destroyed_pool_goes_when_its_last_free_has_ended_without_further_calls, block_that_would_crash_cuda_is_refused,
+              pool_of_another_machine_cannot_be_imported, handle_of_nothing_is_refused, census_counts_imports_and_opened_events);
     tcase_add_loop_test(tcase, operation_on_what_is_shared_can_be_made_to_fail, 0, sizeof(new_operations) / sizeof(*new_operations));
 
     tcase = named_case(suite, "named machines");
-    tcase_add_test(tcase, other_settings_under_the_same_name_are_refused);
-    tcase_add_test(tcase, gpu_is_another_on_a_machine_of_another_name);
-    tcase_add_test(tcase, other_settings_in_the_environment_are_told_by_gpu_find);
-    tcase_add_test(tcase, other_settings_in_the_environment_fail_the_first_contact);
-    tcase_add_test(tcase, machine_starts_anew_when_all_its_processes_are_dead);
-    tcase_add_test(tcase, last_process_to_leave_removes_the_file);
-    tcase_add_test(tcase, process_that_finds_no_slot_is_refused);
-    tcase_add_test(tcase, machine_of_another_build_is_refused);
-    tcase_add_test(tcase, file_that_cannot_be_opened_is_named);
-    tcase_add_test(tcase, file_that_a_stranger_made_and_locked_keeps_nobody_waiting);
-    tcase_add_test(tcase, want_of_room_for_the_file_is_told_as_that);
-    tcase_add_test(tcase, link_in_place_of_the_file_is_not_followed);
-    tcase_add_test(tcase, events_run_out_and_come_back);
-    tcase_add_test(tcase, process_killed_with_the_lock_wedges_nobody);
-    tcase_add_test(tcase, crowd_killed_one_after_the_other_leaves_nothing);
+    suite_add(tcase, other_settings_under_the_same_name_are_refused, gpu_is_another_on_a_machine_of_another_name,
+              other_settings_in_the_environment_are_told_by_gpu_find, other_settings_in_the_environment_fail_the_first_contact,
+              machine_starts_anew_when_all_its_processes_are_dead, last_process_to_leave_removes_the_file,
+              process_that_finds_no_slot_is_refused, machine_of_another_build_is_refused, file_that_cannot_be_opened_is_named,
+              file_that_a_stranger_made_and_locked_keeps_nobody_waiting, want_of_room_for_the_file_is_told_as_that,
+              link_in_place_of_the_file_is_not_followed, events_run_out_and_come_back, process_killed_with_the_lock_wedges_nobody,
+              crowd_killed_one_after_the_other_leaves_nothing);
 }

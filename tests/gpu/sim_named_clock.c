@@ -224,18 +224,12 @@ END_TEST
 void add_named_clock_tests(Suite *suite)
 {
     TCase *tcase = named_case(suite, "clock of processes");
-    tcase_add_test(tcase, processes_see_one_clock);
-    tcase_add_test(tcase, pause_lets_that_clock_pass);
-    tcase_add_test(tcase, synchronise_waits_as_long_as_the_work);
-    tcase_add_test(tcase, wait_for_another_process_does_not_shorten_own_work);
-    tcase_add_test(tcase, stream_waits_for_two_other_processes);
-    tcase_add_test(tcase, wait_goes_through_a_chain_of_processes);
-    tcase_add_test(tcase, copy_behind_another_process_gets_what_that_wrote);
-    tcase_add_test(tcase, memory_freed_behind_another_process_is_not_free_before);
-    tcase_add_test(tcase, records_and_waits_use_nothing_up);
+    suite_add(tcase, processes_see_one_clock, pause_lets_that_clock_pass, synchronise_waits_as_long_as_the_work,
+              wait_for_another_process_does_not_shorten_own_work, stream_waits_for_two_other_processes,
+              wait_goes_through_a_chain_of_processes, copy_behind_another_process_gets_what_that_wrote,
+              memory_freed_behind_another_process_is_not_free_before, records_and_waits_use_nothing_up);
 
     tcase = sim_case(suite, "sharing without a name");
-    tcase_add_test(tcase, shared_event_of_a_machine_without_a_name_keeps_virtual_time);
-    tcase_add_test(tcase, shared_event_of_a_machine_without_a_name_is_not_ready_before_its_time);
-    tcase_add_test(tcase, figures_of_an_exportable_pool_add_up);
+    suite_add(tcase, shared_event_of_a_machine_without_a_name_keeps_virtual_time,
+              shared_event_of_a_machine_without_a_name_is_not_ready_before_its_time, figures_of_an_exportable_pool_add_up);
 }

@@ -490,61 +490,42 @@ END_TEST
 static void add_clock_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "clock");
-    tcase_add_test(tcase, calls_that_only_queue_take_no_time);
-    tcase_add_test(tcase, synchronise_takes_as_long_as_the_work);
-    tcase_add_test(tcase, pause_and_advance_let_time_pass);
-    tcase_add_test(tcase, endless_kernel_does_not_wrap_the_clock);
-    tcase_add_test(tcase, growth_and_trim_cost_what_is_set);
-    tcase_add_test(tcase, device_synchronise_waits_for_streams_that_are_gone);
-    tcase_add_test(tcase, legacy_and_per_thread_streams_wait_for_each_other);
-    tcase_add_test(tcase, destroyed_handle_is_the_next_one);
+    suite_add(tcase, calls_that_only_queue_take_no_time, synchronise_takes_as_long_as_the_work, pause_and_advance_let_time_pass,
+              endless_kernel_does_not_wrap_the_clock, growth_and_trim_cost_what_is_set, device_synchronise_waits_for_streams_that_are_gone,
+              legacy_and_per_thread_streams_wait_for_each_other, destroyed_handle_is_the_next_one);
 }
 
 static void add_memory_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "memory");
-    tcase_add_test(tcase, size_0_and_null_are_nothing);
-    tcase_add_test(tcase, best_fit_takes_the_smallest_hole);
-    tcase_add_test(tcase, ended_free_does_not_serve_another_stream_without_opportunism);
-    tcase_add_test(tcase, stream_of_another_device_is_not_made_to_wait_for_a_free);
-    tcase_add_test(tcase, stream_waits_only_for_the_frees_that_it_needs);
-    tcase_add_test(tcase, free_that_a_stream_was_made_to_wait_for_counts_as_an_event_dependency);
-    tcase_add_test(tcase, growth_is_cut_to_what_a_cap_leaves);
-    tcase_add_test(tcase, capped_pool_makes_room_from_its_own_idle_memory);
-    tcase_add_test(tcase, given_back_memory_comes_back_as_zeros);
-    tcase_add_test(tcase, destroyed_pool_goes_with_its_last_block);
-    tcase_add_test(tcase, default_pool_takes_the_place_of_a_destroyed_current_one);
-    tcase_add_test(tcase, host_pool_costs_no_device_memory);
-    tcase_add_test(tcase, exported_descriptor_shows_the_pools_memory);
+    suite_add(tcase, size_0_and_null_are_nothing, best_fit_takes_the_smallest_hole,
+              ended_free_does_not_serve_another_stream_without_opportunism, stream_of_another_device_is_not_made_to_wait_for_a_free,
+              stream_waits_only_for_the_frees_that_it_needs, free_that_a_stream_was_made_to_wait_for_counts_as_an_event_dependency,
+              growth_is_cut_to_what_a_cap_leaves, capped_pool_makes_room_from_its_own_idle_memory, given_back_memory_comes_back_as_zeros,
+              destroyed_pool_goes_with_its_last_block, default_pool_takes_the_place_of_a_destroyed_current_one,
+              host_pool_costs_no_device_memory, exported_descriptor_shows_the_pools_memory);
 }
 
 static void add_fatal_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "fatal");
-    tcase_add_test(tcase, touch_by_a_device_without_access_is_fatal);
-    tcase_add_test(tcase, use_of_memory_that_was_given_back_is_fatal);
-    tcase_add_test(tcase, illegal_address_is_seen_by_whoever_waits);
-    tcase_add_test(tcase, set_of_host_memory_is_refused);
+    suite_add(tcase, touch_by_a_device_without_access_is_fatal, use_of_memory_that_was_given_back_is_fatal,
+              illegal_address_is_seen_by_whoever_waits, set_of_host_memory_is_refused);
 }
 
 static void add_capture_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "capture");
-    tcase_add_test(tcase, all_work_of_a_capturing_stream_becomes_nodes);
-    tcase_add_test(tcase, spoilt_capture_takes_no_more_work);
-    tcase_add_test(tcase, capture_begins_and_ends_where_it_can);
-    tcase_add_test(tcase, stream_that_waits_for_a_captured_event_joins_the_capture);
-    tcase_add_test(tcase, wait_for_work_outside_the_capture_spoils_it);
-    tcase_add_test(tcase, work_on_the_legacy_stream_spoils_the_capture_of_a_blocking_one);
-    tcase_add_test(tcase, destroying_a_capturing_stream_is_refused);
-    tcase_add_test(tcase, capture_ends_in_the_thread_where_it_began);
-    tcase_add_test(tcase, capture_of_a_per_thread_stream_ends_with_its_thread);
+    suite_add(tcase, all_work_of_a_capturing_stream_becomes_nodes, spoilt_capture_takes_no_more_work, capture_begins_and_ends_where_it_can,
+              stream_that_waits_for_a_captured_event_joins_the_capture, wait_for_work_outside_the_capture_spoils_it,
+              work_on_the_legacy_stream_spoils_the_capture_of_a_blocking_one, destroying_a_capturing_stream_is_refused,
+              capture_ends_in_the_thread_where_it_began, capture_of_a_per_thread_stream_ends_with_its_thread);
 }
 
 static void add_threads_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "threads");
-    tcase_add_test(tcase, threads_do_not_disturb_each_other);
+    suite_add(tcase, threads_do_not_disturb_each_other);
 }
 
 void add_work_tests(Suite *suite)

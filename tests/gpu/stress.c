@@ -359,8 +359,7 @@ int main(void)
     TCase *stress = suite_case(suite, "stress", 220), *means = suite_case(suite, "means", 60);
     tcase_add_checked_fixture(stress, scene_begin, scene_end);
     tcase_add_checked_fixture(means, scene_begin, scene_end);
-    tcase_add_test(means, mark_that_was_overwritten_is_found);
-    tcase_add_test(means, overlapping_claims_are_found);
-    tcase_add_test(stress, no_two_owners_share_a_byte);
+    suite_add(means, mark_that_was_overwritten_is_found, overlapping_claims_are_found);
+    suite_add(stress, no_two_owners_share_a_byte);
     return suite_run(suite);
 }

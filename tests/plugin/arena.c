@@ -168,15 +168,9 @@ int main(void)
     Suite *suite = suite_create("arena");
     TCase *tcase = suite_case(suite, "arena", 0);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_test(tcase, no_part_has_the_address_of_its_chunk);
-    tcase_add_test(tcase, parts_are_aligned_and_do_not_overlap);
-    tcase_add_test(tcase, what_is_given_back_serves_again);
-    tcase_add_test(tcase, smallest_part_that_fits_serves);
-    tcase_add_test(tcase, neighbours_that_are_free_become_one);
-    tcase_add_test(tcase, another_stream_gets_nothing_of_it);
-    tcase_add_test(tcase, only_starts_of_live_parts_can_be_given_back);
-    tcase_add_test(tcase, chunk_with_a_live_part_is_not_empty);
-    tcase_add_test(tcase, chunk_of_the_usual_size_holds_what_it_was_taken_for);
-    tcase_add_test(tcase, random_use_never_hands_out_a_byte_twice);
+    suite_add(tcase, no_part_has_the_address_of_its_chunk, parts_are_aligned_and_do_not_overlap, what_is_given_back_serves_again,
+              smallest_part_that_fits_serves, neighbours_that_are_free_become_one, another_stream_gets_nothing_of_it,
+              only_starts_of_live_parts_can_be_given_back, chunk_with_a_live_part_is_not_empty,
+              chunk_of_the_usual_size_holds_what_it_was_taken_for, random_use_never_hands_out_a_byte_twice);
     return suite_run(suite);
 }

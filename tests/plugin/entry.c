@@ -493,33 +493,18 @@ int main(void)
     Suite *suite = suite_create("entry");
     TCase *tcase = suite_case(suite, "entry", 60);
     tcase_add_checked_fixture(tcase, set_up, NULL);
-    tcase_add_test(tcase, nothing_is_null_and_can_be_freed);
-    tcase_add_test(tcase, freed_block_serves_its_stream_again_without_cuda);
-    tcase_add_test(tcase, freed_block_does_not_serve_another_stream);
-    tcase_add_test(tcase, default_stream_is_cached_on_each_device);
-    tcase_add_test(tcase, function_that_tells_living_streams_is_asked_once);
-    tcase_add_test(tcase, tensor_on_another_device_than_the_current_one_is_served_there);
-    tcase_add_test(tcase, only_devices_that_are_used_are_touched);
-    tcase_add_test(tcase, out_of_memory_is_null_with_a_report);
-    tcase_add_test(tcase, report_outlives_frees_that_fail);
-    tcase_add_test(tcase, allocations_go_on_after_one_that_failed);
-    tcase_add_test(tcase, device_that_is_not_there_is_reported);
-    tcase_add_test(tcase, pointer_that_is_not_ours_is_ignored);
-    tcase_add_test(tcase, bad_options_are_refused_before_cuda_is_touched);
-    tcase_add_test(tcase, policy_cannot_change_once_a_device_is_open);
-    tcase_add_test(tcase, pool_that_is_not_on_the_device_is_reported);
-    tcase_add_test(tcase, memory_fraction_is_a_cap_also_when_set_before_the_first_allocation);
-    tcase_add_test(tcase, memory_fraction_of_nothing_allows_nothing);
-    tcase_add_test(tcase, figures_tell_what_is_in_tensors_and_what_is_kept);
-    tcase_add_test(tcase, peaks_and_totals_start_anew);
-    tcase_add_test(tcase, figures_of_an_unused_device_are_zero);
-    tcase_add_test(tcase, blocks_are_those_in_tensors);
-    tcase_add_test(tcase, empty_cache_waits_for_what_was_freed_and_gives_it_back);
-    tcase_add_test(tcase, threads_allocate_and_free_for_each_other);
-    tcase_add_test(tcase, device_is_opened_once_by_many_threads);
-    tcase_add_test(tcase, in_a_forked_child_allocations_fail_and_frees_do_nothing);
+    suite_add(tcase, nothing_is_null_and_can_be_freed, freed_block_serves_its_stream_again_without_cuda,
+              freed_block_does_not_serve_another_stream, default_stream_is_cached_on_each_device,
+              function_that_tells_living_streams_is_asked_once, tensor_on_another_device_than_the_current_one_is_served_there,
+              only_devices_that_are_used_are_touched, out_of_memory_is_null_with_a_report, report_outlives_frees_that_fail,
+              allocations_go_on_after_one_that_failed, device_that_is_not_there_is_reported, pointer_that_is_not_ours_is_ignored,
+              bad_options_are_refused_before_cuda_is_touched, policy_cannot_change_once_a_device_is_open,
+              pool_that_is_not_on_the_device_is_reported, memory_fraction_is_a_cap_also_when_set_before_the_first_allocation,
+              memory_fraction_of_nothing_allows_nothing, figures_tell_what_is_in_tensors_and_what_is_kept, peaks_and_totals_start_anew,
+              figures_of_an_unused_device_are_zero, blocks_are_those_in_tensors, empty_cache_waits_for_what_was_freed_and_gives_it_back,
+              threads_allocate_and_free_for_each_other, device_is_opened_once_by_many_threads,
+              in_a_forked_child_allocations_fail_and_frees_do_nothing);
     tcase = suite_case(suite, "processes", 0);
-    tcase_add_test(tcase, child_of_a_process_that_used_no_gpu_is_served);
-    tcase_add_test(tcase, nothing_calls_cuda_once_the_process_ends);
+    suite_add(tcase, child_of_a_process_that_used_no_gpu_is_served, nothing_calls_cuda_once_the_process_ends);
     return suite_run(suite);
 }

@@ -733,40 +733,23 @@ int main(void)
     Suite *suite = suite_create("graphs");
     TCase *tcase = suite_case(suite, "graphs", 60);
     tcase_add_checked_fixture(tcase, set_up, NULL);
-    tcase_add_test(tcase, memory_of_a_graph_makes_no_node);
-    tcase_add_test(tcase, work_of_the_graph_is_all_that_is_captured);
-    tcase_add_test(tcase, memory_is_used_again_by_the_same_stream_of_the_capture);
-    tcase_add_test(tcase, memory_is_not_used_again_by_another_stream_of_the_capture);
-    tcase_add_test(tcase, cached_block_does_not_serve_a_capture);
-    tcase_add_test(tcase, memory_that_is_handed_out_is_ready);
-    tcase_add_test(tcase, another_thread_allocates_on_the_capturing_stream);
-    tcase_add_test(tcase, capture_of_others_gets_no_memory_of_a_begin_beside_it);
-    tcase_add_test(tcase, other_threads_allocate_eagerly_meanwhile);
-    tcase_add_test(tcase, another_device_is_first_used_meanwhile);
-    tcase_add_test(tcase, running_out_in_a_capture_leaves_it_whole);
-    tcase_add_test(tcase, request_that_fits_only_without_the_usual_chunk_is_served);
-    tcase_add_test(tcase, capture_that_torch_did_not_begin_is_refused_with_the_reason);
-    tcase_add_test(tcase, spoilt_capture_keeps_no_memory_from_going_back);
-    tcase_add_test(tcase, capture_after_a_spoilt_one_is_its_own);
-    tcase_add_test(tcase, older_block_freed_in_a_capture_waits_for_its_end);
-    tcase_add_test(tcase, older_block_freed_in_a_capture_of_others_goes_when_something_is_next_allocated);
-    tcase_add_test(tcase, block_of_another_stream_is_freed_during_a_capture);
-    tcase_add_test(tcase, block_recorded_on_a_capturing_stream_waits_for_its_end);
-    tcase_add_test(tcase, recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends);
-    tcase_add_test(tcase, reserve_is_kept_until_the_graph_is_released);
-    tcase_add_test(tcase, reserve_is_kept_until_its_last_tensor_is_freed);
-    tcase_add_test(tcase, memory_of_a_released_graph_is_not_overwritten_while_another_device_reads_it);
-    tcase_add_test(tcase, graphs_with_one_id_share_the_memory);
-    tcase_add_test(tcase, graphs_with_other_ids_share_nothing);
-    tcase_add_test(tcase, pool_has_exactly_its_live_parts);
-    tcase_add_test(tcase, calls_that_match_no_begin_do_nothing);
-    tcase_add_test(tcase, without_a_capture_begin_changes_nothing);
-    tcase_add_test(tcase, capture_within_use_mem_pool_has_its_own_reserve);
-    tcase_add_test(tcase, two_threads_capture_at_a_time);
-    tcase_add_test(tcase, figures_have_parts_and_not_chunks);
+    suite_add(tcase, memory_of_a_graph_makes_no_node, work_of_the_graph_is_all_that_is_captured,
+              memory_is_used_again_by_the_same_stream_of_the_capture, memory_is_not_used_again_by_another_stream_of_the_capture,
+              cached_block_does_not_serve_a_capture, memory_that_is_handed_out_is_ready, another_thread_allocates_on_the_capturing_stream,
+              capture_of_others_gets_no_memory_of_a_begin_beside_it, other_threads_allocate_eagerly_meanwhile,
+              another_device_is_first_used_meanwhile, running_out_in_a_capture_leaves_it_whole,
+              request_that_fits_only_without_the_usual_chunk_is_served, capture_that_torch_did_not_begin_is_refused_with_the_reason,
+              spoilt_capture_keeps_no_memory_from_going_back, capture_after_a_spoilt_one_is_its_own,
+              older_block_freed_in_a_capture_waits_for_its_end,
+              older_block_freed_in_a_capture_of_others_goes_when_something_is_next_allocated,
+              block_of_another_stream_is_freed_during_a_capture, block_recorded_on_a_capturing_stream_waits_for_its_end,
+              recorded_part_of_a_reserve_is_out_of_use_until_the_capture_ends, reserve_is_kept_until_the_graph_is_released,
+              reserve_is_kept_until_its_last_tensor_is_freed, memory_of_a_released_graph_is_not_overwritten_while_another_device_reads_it,
+              graphs_with_one_id_share_the_memory, graphs_with_other_ids_share_nothing, pool_has_exactly_its_live_parts,
+              calls_that_match_no_begin_do_nothing, without_a_capture_begin_changes_nothing,
+              capture_within_use_mem_pool_has_its_own_reserve, two_threads_capture_at_a_time, figures_have_parts_and_not_chunks);
     tcase = suite_case(suite, "machines", 60);
-    tcase_add_test(tcase, captures_go_on_beside_all_else);
-    tcase_add_test(tcase, capture_begins_before_the_device_is_synchronised_or_behind_it);
-    tcase_add_test(tcase, cache_that_does_not_ask_whether_a_stream_captures_is_left_alone_by_a_capture);
+    suite_add(tcase, captures_go_on_beside_all_else, capture_begins_before_the_device_is_synchronised_or_behind_it,
+              cache_that_does_not_ask_whether_a_stream_captures_is_left_alone_by_a_capture);
     return suite_run(suite);
 }

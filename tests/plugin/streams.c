@@ -548,40 +548,29 @@ int main(void)
     Suite *suite = suite_create("streams");
     TCase *tcase = suite_case(suite, "external", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
-    tcase_add_test(tcase, external_stream_is_not_touched_by_a_free);
-    tcase_add_test(tcase, block_goes_back_when_its_external_stream_is_named_again);
-    tcase_add_test(tcase, recycled_handle_takes_no_free_of_the_former_stream);
-    tcase_add_test(tcase, block_of_a_former_stream_that_is_freed_after_its_handle_was_recycled_is_orphaned);
-    tcase_add_test(tcase, stream_destroyed_after_its_blocks_were_freed_harms_nothing);
-    tcase_add_test(tcase, out_of_memory_is_rescued_by_what_waits_for_external_streams);
-    tcase_add_test(tcase, external_stream_that_turns_out_to_live_is_opened);
-    tcase_add_test(tcase, block_of_an_external_stream_that_is_opened_by_now_goes_back);
-    tcase_add_test(tcase, block_of_a_former_stream_whose_handle_is_an_opened_one_by_now_is_orphaned);
-    tcase_add_test(tcase, block_of_an_external_stream_that_is_opened_by_now_and_captures_waits);
-    tcase_add_test(tcase, handle_recycled_on_another_device_harms_nothing);
-    tcase_add_test(tcase, per_thread_stream_is_served_as_an_external_one);
-    tcase_add_test(tcase, block_goes_back_at_once_where_the_caller_keeps_its_stream_alive);
-    tcase_add_test(tcase, block_goes_back_on_the_stream_that_the_caller_keeps_alive);
-    tcase_add_test(tcase, block_whose_stream_is_kept_alive_and_captures_goes_back_when_it_is_named_again);
-    tcase_add_test(tcase, recorded_block_whose_own_stream_is_kept_alive_waits_for_the_other);
+    suite_add(tcase, external_stream_is_not_touched_by_a_free, block_goes_back_when_its_external_stream_is_named_again,
+              recycled_handle_takes_no_free_of_the_former_stream,
+              block_of_a_former_stream_that_is_freed_after_its_handle_was_recycled_is_orphaned,
+              stream_destroyed_after_its_blocks_were_freed_harms_nothing, out_of_memory_is_rescued_by_what_waits_for_external_streams,
+              external_stream_that_turns_out_to_live_is_opened, block_of_an_external_stream_that_is_opened_by_now_goes_back,
+              block_of_a_former_stream_whose_handle_is_an_opened_one_by_now_is_orphaned,
+              block_of_an_external_stream_that_is_opened_by_now_and_captures_waits, handle_recycled_on_another_device_harms_nothing,
+              per_thread_stream_is_served_as_an_external_one, block_goes_back_at_once_where_the_caller_keeps_its_stream_alive,
+              block_goes_back_on_the_stream_that_the_caller_keeps_alive,
+              block_whose_stream_is_kept_alive_and_captures_goes_back_when_it_is_named_again,
+              recorded_block_whose_own_stream_is_kept_alive_waits_for_the_other);
     tcase = suite_case(suite, "machine", 0);
-    tcase_add_test(tcase, at_a_cap_too_what_waits_for_external_streams_serves_again);
-    tcase_add_test(tcase, driver_without_stream_ids_frees_on_streams_that_are_kept_alive);
-    tcase_add_test(tcase, driver_without_stream_ids_keeps_blocks_of_external_streams_until_they_are_orphaned);
+    suite_add(tcase, at_a_cap_too_what_waits_for_external_streams_serves_again,
+              driver_without_stream_ids_frees_on_streams_that_are_kept_alive,
+              driver_without_stream_ids_keeps_blocks_of_external_streams_until_they_are_orphaned);
     tcase = suite_case(suite, "recorded", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
-    tcase_add_test(tcase, recorded_block_is_not_overwritten_while_the_other_stream_reads);
-    tcase_add_test(tcase, block_that_was_not_recorded_is_overwritten);
-    tcase_add_test(tcase, stream_that_allocated_waits_for_no_other);
-    tcase_add_test(tcase, block_recorded_on_several_streams_waits_for_the_slowest);
-    tcase_add_test(tcase, recorded_block_waits_for_its_own_stream_too);
-    tcase_add_test(tcase, block_recorded_on_its_own_stream_alone_is_cached_as_ever);
-    tcase_add_test(tcase, block_recorded_on_the_default_stream_waits_for_it);
-    tcase_add_test(tcase, block_recorded_on_a_stream_of_another_device_waits_for_it);
+    suite_add(tcase, recorded_block_is_not_overwritten_while_the_other_stream_reads, block_that_was_not_recorded_is_overwritten,
+              stream_that_allocated_waits_for_no_other, block_recorded_on_several_streams_waits_for_the_slowest,
+              recorded_block_waits_for_its_own_stream_too, block_recorded_on_its_own_stream_alone_is_cached_as_ever,
+              block_recorded_on_the_default_stream_waits_for_it, block_recorded_on_a_stream_of_another_device_waits_for_it);
     tcase_add_loop_test(tcase, block_recorded_on_an_external_stream_of_another_device_is_not_overwritten_while_that_reads, 0, 2);
-    tcase_add_test(tcase, device_that_the_process_does_not_use_stays_unused);
-    tcase_add_test(tcase, block_recorded_on_an_external_stream_is_orphaned);
-    tcase_add_test(tcase, recorded_block_of_an_external_stream_is_orphaned);
-    tcase_add_test(tcase, record_is_of_one_block_and_not_of_the_next_at_its_address);
+    suite_add(tcase, device_that_the_process_does_not_use_stays_unused, block_recorded_on_an_external_stream_is_orphaned,
+              recorded_block_of_an_external_stream_is_orphaned, record_is_of_one_block_and_not_of_the_next_at_its_address);
     return suite_run(suite);
 }

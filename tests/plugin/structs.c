@@ -234,7 +234,6 @@ int main(void)
     tcase_add_loop_test(tcase, struct_of_a_newer_program_that_asks_for_nothing_new_is_taken, 0, ROWS);
     tcase_add_loop_test(tcase, what_a_newer_program_asks_for_beyond_this_library_is_refused_and_figures_beyond_it_are_0, 0, ROWS);
     tcase_add_loop_test(tcase, size_that_no_struct_can_have_is_refused, 0, ROWS);
-    tcase_add_test(tcase, figures_of_an_older_program_are_those_of_this_version);
-    tcase_add_test(tcase, rungs_that_are_added_move_no_other_figure);
+    suite_add(tcase, figures_of_an_older_program_are_those_of_this_version, rungs_that_are_added_move_no_other_figure);
     return suite_run(suite);
 }

@@ -207,8 +207,6 @@ int main(void)
 {
     Suite *suite = suite_create("sweep");
     TCase *tcase = suite_case(suite, "sweep", 120);
-    tcase_add_test(tcase, any_call_of_the_gpu_may_fail);
-    tcase_add_test(tcase, any_call_of_the_gpu_may_run_out_of_memory);
-    tcase_add_test(tcase, any_allocation_of_host_memory_may_fail);
+    suite_add(tcase, any_call_of_the_gpu_may_fail, any_call_of_the_gpu_may_run_out_of_memory, any_allocation_of_host_memory_may_fail);
     return suite_run(suite);
 }

@@ -436,39 +436,24 @@ int main(void)
     Suite *suite = suite_create("control");
     TCase *figures = suite_case(suite, "figures", 60);
     tcase_add_checked_fixture(figures, scene_open, scene_close);
-    tcase_add_test(figures, process_tells_who_it_is);
-    tcase_add_test(figures, figures_are_those_of_the_statistics);
-    tcase_add_test(figures, long_path_of_the_policy_is_cut_at_its_beginning);
-    tcase_add_test(figures, figures_that_cannot_be_had_are_denied_with_the_reason);
+    suite_add(figures, process_tells_who_it_is, figures_are_those_of_the_statistics, long_path_of_the_policy_is_cut_at_its_beginning,
+              figures_that_cannot_be_had_are_denied_with_the_reason);
     if (!getenv("top_srcdir") || system("python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null") != 0)
         printf("# client_in_python_understands_it: not tried: needs python3 of 3.9 or later, and make check\n");
     else
-        tcase_add_test(figures, client_in_python_understands_it);
+        suite_add(figures, client_in_python_understands_it);
     TCase *memory = suite_case(suite, "memory", 60);
     tcase_add_checked_fixture(memory, scene_open, scene_close);
-    tcase_add_test(memory, offer_is_what_is_idle_above_what_is_kept);
-    tcase_add_test(memory, device_without_pools_and_unknown_one_offer_nothing);
-    tcase_add_test(memory, neighbour_is_given_what_it_wants_and_counted);
-    tcase_add_test(memory, neighbour_is_not_given_what_is_kept);
-    tcase_add_test(memory, neighbour_on_another_gpu_is_told_so);
-    tcase_add_test(memory, who_asks_too_often_is_denied_until_later);
-    tcase_add_test(memory, operator_trims_one_pool_to_the_byte);
-    tcase_add_test(memory, operator_trims_every_pool_to_what_the_policy_keeps);
-    tcase_add_test(memory, operator_may_trim_as_often_as_he_likes);
-    tcase_add_test(memory, unknown_pool_is_told_with_those_that_there_are);
-    tcase_add_test(memory, others_are_answered_while_memory_is_given);
-    tcase_add_test(memory, several_are_given_to_at_once);
-    tcase_add_test(memory, second_give_on_one_connection_is_denied_and_other_questions_are_not);
-    tcase_add_test(memory, what_is_pending_is_waited_for_until_the_deadline);
-    tcase_add_test(memory, give_ends_with_its_connection);
-    tcase_add_test(memory, weir_closes_during_a_give);
+    suite_add(memory, offer_is_what_is_idle_above_what_is_kept, device_without_pools_and_unknown_one_offer_nothing,
+              neighbour_is_given_what_it_wants_and_counted, neighbour_is_not_given_what_is_kept, neighbour_on_another_gpu_is_told_so,
+              who_asks_too_often_is_denied_until_later, operator_trims_one_pool_to_the_byte,
+              operator_trims_every_pool_to_what_the_policy_keeps, operator_may_trim_as_often_as_he_likes,
+              unknown_pool_is_told_with_those_that_there_are, others_are_answered_while_memory_is_given, several_are_given_to_at_once,
+              second_give_on_one_connection_is_denied_and_other_questions_are_not, what_is_pending_is_waited_for_until_the_deadline,
+              give_ends_with_its_connection, weir_closes_during_a_give);
     TCase *changes = suite_case(suite, "policy", 60);
     tcase_add_checked_fixture(changes, scene_open, scene_close);
-    tcase_add_test(changes, live_key_is_set);
-    tcase_add_test(changes, keeper_is_set_on_and_off);
-    tcase_add_test(changes, wrong_assignment_is_denied_and_changes_nothing);
-    tcase_add_test(changes, long_refusal_is_cut_where_a_character_ends);
-    tcase_add_test(changes, policy_of_a_text_cannot_be_read_again);
-    tcase_add_test(changes, policy_of_a_file_is_read_again);
+    suite_add(changes, live_key_is_set, keeper_is_set_on_and_off, wrong_assignment_is_denied_and_changes_nothing,
+              long_refusal_is_cut_where_a_character_ends, policy_of_a_text_cannot_be_read_again, policy_of_a_file_is_read_again);
     return suite_run(suite);
 }

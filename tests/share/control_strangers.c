@@ -383,31 +383,25 @@ int main(void)
     Suite *suite = suite_create("control_strangers");
     TCase *packets = suite_case(suite, "packets", 60);
     tcase_add_checked_fixture(packets, scene_open, scene_close);
-    tcase_add_test(packets, other_version_is_denied_with_the_remedy);
-    tcase_add_test(packets, question_is_cut_off_at_whatever_place_it_is_cut);
-    tcase_add_test(packets, packet_that_is_too_long_is_cut_off);
+    suite_add(packets, other_version_is_denied_with_the_remedy, question_is_cut_off_at_whatever_place_it_is_cut,
+              packet_that_is_too_long_is_cut_off);
     tcase_add_loop_test(packets, message_of_another_sender_is_cut_off, 0, sizeof no_questions / sizeof no_questions[0]);
-    tcase_add_test(packets, descriptors_are_closed_and_who_sent_them_is_cut_off);
+    suite_add(packets, descriptors_are_closed_and_who_sent_them_is_cut_off);
     TCase *floods = suite_case(suite, "floods", 60);
     tcase_add_checked_fixture(floods, scene_open, scene_close);
-    tcase_add_test(floods, connection_beyond_the_limit_is_denied);
-    tcase_add_test(floods, flood_of_connections_does_no_harm);
-    tcase_add_test(floods, connection_that_asks_nothing_is_closed);
-    tcase_add_test(floods, who_asks_without_reading_is_kept_waiting_and_gets_all_answers);
-    tcase_add_test(floods, who_does_not_read_its_answers_is_closed);
-    tcase_add_test(floods, nothing_wakes_up_while_nobody_asks);
+    suite_add(floods, connection_beyond_the_limit_is_denied, flood_of_connections_does_no_harm, connection_that_asks_nothing_is_closed,
+              who_asks_without_reading_is_kept_waiting_and_gets_all_answers, who_does_not_read_its_answers_is_closed,
+              nothing_wakes_up_while_nobody_asks);
     /* valgrind keeps the limit itself: it accepts the connection, and closes it. */
     if (!getenv("WEIR_TEST_SLOW"))
-        tcase_add_test(floods, want_of_descriptors_is_survived);
+        suite_add(floods, want_of_descriptors_is_survived);
     TCase *places = suite_case(suite, "places", 60);
     tcase_add_checked_fixture(places, scene_open, scene_close);
-    tcase_add_test(places, each_weir_of_a_process_has_a_socket_of_its_own);
-    tcase_add_test(places, weir_without_control_has_none);
-    tcase_add_test(places, directory_that_is_not_safe_keeps_the_weir_from_opening);
-    tcase_add_test(places, what_killed_processes_left_is_swept_when_a_weir_opens);
-    tcase_add_test(places, child_of_a_fork_holds_nothing_of_it);
+    suite_add(places, each_weir_of_a_process_has_a_socket_of_its_own, weir_without_control_has_none,
+              directory_that_is_not_safe_keeps_the_weir_from_opening, what_killed_processes_left_is_swept_when_a_weir_opens,
+              child_of_a_fork_holds_nothing_of_it);
     if (geteuid() == 0)
-        tcase_add_test(places, other_user_is_denied);
+        suite_add(places, other_user_is_denied);
     else
         printf("# users: not tried: only root can become another user\n");
     return suite_run(suite);

@@ -192,7 +192,6 @@ int main(void)
         return suite_skip("counts calls of the simulator");
     Suite *suite = suite_create("data path");
     TCase *tcase = stage_case(suite, "frames");
-    tcase_add_test(tcase, ten_thousand_frames_take_no_synchronisation_on_either_side);
-    tcase_add_test(tcase, importer_never_asks_an_event);
+    suite_add(tcase, ten_thousand_frames_take_no_synchronisation_on_either_side, importer_never_asks_an_event);
     return suite_run(suite);
 }

@@ -324,25 +324,16 @@ int main(void)
     Suite *suite = suite_create("directory");
     TCase *own = suite_case(suite, "directory", 0);
     tcase_add_checked_fixture(own, set_up, tear_down);
-    tcase_add_test(own, directory_is_made_for_this_user_alone);
-    tcase_add_test(own, directory_that_others_may_write_to_is_refused);
-    tcase_add_test(own, directory_above_that_others_may_write_to_is_refused);
-    tcase_add_test(own, link_in_place_of_the_directory_is_refused);
-    tcase_add_test(own, runtime_directory_that_does_not_exist_is_named);
-    tcase_add_test(own, runtime_directory_that_is_too_long_is_named);
-    tcase_add_test(own, sockets_are_listed_by_process_and_number);
-    tcase_add_test(own, directory_of_the_environment_stands_for_all_others);
-    tcase_add_test(own, nothing_is_listed_and_nothing_made_where_there_is_no_directory);
-    tcase_add_test(own, directory_that_is_not_safe_is_not_listed);
-    tcase_add_test(own, sweep_removes_what_killed_processes_left_and_nothing_else);
-    tcase_add_test(own, sweep_removes_a_lock_file_without_a_socket);
-    tcase_add_test(own, sweep_leaves_a_file_that_is_no_socket);
+    suite_add(own, directory_is_made_for_this_user_alone, directory_that_others_may_write_to_is_refused,
+              directory_above_that_others_may_write_to_is_refused, link_in_place_of_the_directory_is_refused,
+              runtime_directory_that_does_not_exist_is_named, runtime_directory_that_is_too_long_is_named,
+              sockets_are_listed_by_process_and_number, directory_of_the_environment_stands_for_all_others,
+              nothing_is_listed_and_nothing_made_where_there_is_no_directory, directory_that_is_not_safe_is_not_listed,
+              sweep_removes_what_killed_processes_left_and_nothing_else, sweep_removes_a_lock_file_without_a_socket,
+              sweep_leaves_a_file_that_is_no_socket);
     if (geteuid() == 0) {
-        tcase_add_test(own, directory_of_another_user_is_refused);
-        tcase_add_test(own, without_a_runtime_directory_it_lies_in_tmp);
-        tcase_add_test(own, root_sees_the_sockets_of_others_and_removes_none);
-        tcase_add_test(own, root_is_not_led_elsewhere);
-        tcase_add_test(own, directory_of_two_names_is_listed_once);
+        suite_add(own, directory_of_another_user_is_refused, without_a_runtime_directory_it_lies_in_tmp,
+                  root_sees_the_sockets_of_others_and_removes_none, root_is_not_led_elsewhere, directory_of_two_names_is_listed_once);
     } else {
         printf("# users: not tried: only root can become another user\n");
     }

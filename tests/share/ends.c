@@ -465,34 +465,24 @@ int main(void)
 {
     Suite *suite = suite_create("ends");
     TCase *importers = stage_case(suite, "importers");
-    tcase_add_test(importers, importer_that_is_killed_loses_its_leases_and_mappings);
-    tcase_add_test(importers, release_that_a_killed_importer_never_came_to_ends_with_its_death);
-    tcase_add_test(importers, reader_that_is_killed_is_waited_for_no_more);
-    tcase_add_test(importers, importer_that_hangs_keeps_its_leases_and_nobody_else_waiting);
-    tcase_add_test(importers, importer_that_goes_to_sleep_for_good_is_got_rid_of_by_its_death);
+    suite_add(importers, importer_that_is_killed_loses_its_leases_and_mappings,
+              release_that_a_killed_importer_never_came_to_ends_with_its_death, reader_that_is_killed_is_waited_for_no_more,
+              importer_that_hangs_keeps_its_leases_and_nobody_else_waiting,
+              importer_that_goes_to_sleep_for_good_is_got_rid_of_by_its_death);
     TCase *eviction = stage_case(suite, "eviction");
-    tcase_add_test(eviction, evicted_importer_s_blocks_stay_out_of_use_until_it_is_dead);
-    tcase_add_test(eviction, importer_that_hangs_can_be_evicted);
+    suite_add(eviction, evicted_importer_s_blocks_stay_out_of_use_until_it_is_dead, importer_that_hangs_can_be_evicted);
     TCase *exporters = stage_case(suite, "exporters");
-    tcase_add_test(exporters, importer_of_a_killed_exporter_reads_on_and_finds_the_next);
-    tcase_add_test(exporters, who_waits_for_a_name_hears_that_the_exporter_was_killed);
-    tcase_add_test(exporters, reader_of_a_killed_exporter_reads_the_next_one_s_ring);
-    tcase_add_test(exporters, stream_that_waits_for_a_killed_exporter_waits_for_ever);
-    tcase_add_test(exporters, with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_work);
-    tcase_add_test(exporters, exporter_that_hangs_is_a_time_out);
-    tcase_add_test(exporters, importer_that_gives_up_says_goodbye);
-    tcase_add_test(exporters, importer_that_waits_finds_the_exporter_that_comes_later);
-    tcase_add_test(exporters, importer_that_waits_for_nobody_says_so_after_its_time);
-    tcase_add_test(exporters, importer_that_waits_takes_no_for_an_answer);
+    suite_add(exporters, importer_of_a_killed_exporter_reads_on_and_finds_the_next, who_waits_for_a_name_hears_that_the_exporter_was_killed,
+              reader_of_a_killed_exporter_reads_the_next_one_s_ring, stream_that_waits_for_a_killed_exporter_waits_for_ever,
+              with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_work, exporter_that_hangs_is_a_time_out,
+              importer_that_gives_up_says_goodbye, importer_that_waits_finds_the_exporter_that_comes_later,
+              importer_that_waits_for_nobody_says_so_after_its_time, importer_that_waits_takes_no_for_an_answer);
     TCase *closing = stage_case(suite, "closing");
-    tcase_add_test(closing, export_that_is_closed_is_gone_and_its_blocks_are_read_on);
-    tcase_add_test(closing, export_waits_at_its_close_for_importers_to_unmap);
-    tcase_add_test(closing, pool_is_exported_again_after_its_export_was_closed);
-    tcase_add_test(closing, leases_that_a_closed_import_still_had_end_with_the_process);
-    tcase_add_test(closing, weir_that_is_closed_with_everything_open_leaves_nothing);
-    tcase_add_test(closing, importer_that_closes_in_order_leaves_the_exporter_nothing);
+    suite_add(closing, export_that_is_closed_is_gone_and_its_blocks_are_read_on, export_waits_at_its_close_for_importers_to_unmap,
+              pool_is_exported_again_after_its_export_was_closed, leases_that_a_closed_import_still_had_end_with_the_process,
+              weir_that_is_closed_with_everything_open_leaves_nothing, importer_that_closes_in_order_leaves_the_exporter_nothing);
     TCase *forks = stage_case(suite, "forks");
-    tcase_add_test(forks, child_of_an_exporter_can_do_nothing_and_keeps_nothing_open);
-    tcase_add_test(forks, child_of_an_importer_can_do_nothing_and_keeps_nothing_leased);
+    suite_add(forks, child_of_an_exporter_can_do_nothing_and_keeps_nothing_open,
+              child_of_an_importer_can_do_nothing_and_keeps_nothing_leased);
     return suite_run(suite);
 }

@@ -243,15 +243,11 @@ int main(void)
 {
     Suite *suite = suite_create("floods");
     TCase *floods = stranger_case(suite, "floods");
-    tcase_add_test(floods, flood_of_connections_stops_nobody_who_is_in);
-    tcase_add_test(floods, connection_that_says_nothing_is_refused_where_there_are_too_many);
-    tcase_add_test(floods, observer_that_asks_nothing_is_cut_off);
-    tcase_add_test(floods, observers_of_a_process_are_refused_where_there_are_too_many);
-    tcase_add_test(floods, client_that_asks_without_reading_is_cut_off);
-    tcase_add_test(floods, reader_that_reads_no_message_stops_no_ring);
-    tcase_add_test(floods, many_ask_at_once_and_all_are_answered);
-    tcase_add_test(floods, block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found);
-    tcase_add_test(floods, farewell_is_heard_before_the_same_process_comes_again);
+    suite_add(floods, flood_of_connections_stops_nobody_who_is_in, connection_that_says_nothing_is_refused_where_there_are_too_many,
+              observer_that_asks_nothing_is_cut_off, observers_of_a_process_are_refused_where_there_are_too_many,
+              client_that_asks_without_reading_is_cut_off, reader_that_reads_no_message_stops_no_ring,
+              many_ask_at_once_and_all_are_answered, block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found,
+              farewell_is_heard_before_the_same_process_comes_again);
     tcase_add_loop_test(floods, farewell_counts_although_a_frame_came_too_late_for_the_stranger, 0, 5);
     return suite_run(suite);
 }

@@ -354,23 +354,17 @@ int main(void)
 {
     Suite *suite = suite_create("flow");
     TCase *growth = stage_case(suite, "growth");
-    tcase_add_test(growth, ten_thousand_leases_leave_nothing_on_either_side);
-    tcase_add_test(growth, many_publications_leave_nothing_on_either_side);
-    tcase_add_test(growth, many_imports_leave_nothing_on_either_side);
-    tcase_add_test(growth, many_readers_of_one_ring_after_the_other_leave_nothing);
+    suite_add(growth, ten_thousand_leases_leave_nothing_on_either_side, many_publications_leave_nothing_on_either_side,
+              many_imports_leave_nothing_on_either_side, many_readers_of_one_ring_after_the_other_leave_nothing);
     TCase *at_once = stage_case(suite, "at_once");
-    tcase_add_test(at_once, every_frame_reaches_every_reader_while_all_run);
-    tcase_add_test(at_once, frames_that_are_dropped_leave_gaps_and_no_others_are_seen);
-    tcase_add_test(at_once, reader_that_is_killed_in_full_flow_takes_no_frame_from_the_others);
-    tcase_add_test(at_once, exporter_that_is_killed_in_full_flow_leaves_whole_frames_and_no_hanging_reader);
+    suite_add(at_once, every_frame_reaches_every_reader_while_all_run, frames_that_are_dropped_leave_gaps_and_no_others_are_seen,
+              reader_that_is_killed_in_full_flow_takes_no_frame_from_the_others,
+              exporter_that_is_killed_in_full_flow_leaves_whole_frames_and_no_hanging_reader);
     TCase *threads = stage_case(suite, "threads");
-    tcase_add_test(threads, threads_of_an_importer_share_its_connection);
-    tcase_add_test(threads, threads_publish_what_threads_of_others_acquire);
-    tcase_add_test(threads, pool_is_made_anew_under_threads_that_come_and_go);
-    tcase_add_test(threads, frame_that_is_put_back_wakes_who_waits_for_one);
-    tcase_add_test(threads, all_threads_hear_that_the_exporter_was_killed);
+    suite_add(threads, threads_of_an_importer_share_its_connection, threads_publish_what_threads_of_others_acquire,
+              pool_is_made_anew_under_threads_that_come_and_go, frame_that_is_put_back_wakes_who_waits_for_one,
+              all_threads_hear_that_the_exporter_was_killed);
     TCase *pipelines = stage_case(suite, "pipelines");
-    tcase_add_test(pipelines, process_in_the_middle_hands_on_what_it_has_not_yet_got);
-    tcase_add_test(pipelines, two_processes_import_from_each_other);
+    suite_add(pipelines, process_in_the_middle_hands_on_what_it_has_not_yet_got, two_processes_import_from_each_other);
     return suite_run(suite);
 }

@@ -343,26 +343,23 @@ int main(void)
         return suite_skip("there is no GPU here whose pools can be shared");
     Suite *suite = suite_create("share on a GPU");
     TCase *tcase = stage_case(suite, "frames");
-    tcase_add_test(tcase, frames_are_read_as_they_were_written);
-    tcase_add_test(tcase, stream_of_the_importer_waits_for_that_of_the_exporter_and_no_host_does);
-    tcase_add_test(tcase, slot_is_not_written_before_the_stream_of_its_reader_has_come_to_the_release);
+    suite_add(tcase, frames_are_read_as_they_were_written, stream_of_the_importer_waits_for_that_of_the_exporter_and_no_host_does,
+              slot_is_not_written_before_the_stream_of_its_reader_has_come_to_the_release);
     tcase = stage_case(suite, "imports");
     tcase_add_checked_fixture(tcase, forget_observer, NULL);
-    tcase_add_test(tcase, block_that_is_leased_twice_is_mapped_once_until_both_leases_ended);
-    tcase_add_test(tcase, second_import_of_a_pool_in_one_process_is_refused_and_harms_nothing);
-    tcase_add_test(tcase, name_that_was_withdrawn_and_published_again_has_the_new_contents);
-    tcase_add_test(tcase, block_above_ipc_max_block_is_refused_when_it_is_allocated);
+    suite_add(tcase, block_that_is_leased_twice_is_mapped_once_until_both_leases_ended,
+              second_import_of_a_pool_in_one_process_is_refused_and_harms_nothing,
+              name_that_was_withdrawn_and_published_again_has_the_new_contents, block_above_ipc_max_block_is_refused_when_it_is_allocated);
     if (!stage_is_simulated())
-        tcase_add_test(tcase, largest_block_that_may_be_shared_is_imported);
+        suite_add(tcase, largest_block_that_may_be_shared_is_imported);
     tcase = stage_case(suite, "memory");
     tcase_add_checked_fixture(tcase, forget_observer, NULL);
-    tcase_add_test(tcase, retired_pool_gives_its_memory_back_to_the_device);
+    suite_add(tcase, retired_pool_gives_its_memory_back_to_the_device);
     tcase = stage_case(suite, "crashes");
     tcase_add_checked_fixture(tcase, forget_observer, NULL);
-    tcase_add_test(tcase, killed_exporter_leaves_the_importer_its_data_and_the_memory_goes_back_when_both_are_gone);
-    tcase_add_test(tcase, importer_of_a_killed_exporter_reads_from_the_next_one);
-    tcase_add_test(tcase, slot_of_a_killed_importer_returns_although_its_release_never_completes);
-    tcase_add_test(tcase, block_of_a_killed_importer_is_freed_and_its_memory_goes_back);
-    tcase_add_test(tcase, importer_whose_host_waits_survives_an_exporter_that_is_killed_at_work);
+    suite_add(tcase, killed_exporter_leaves_the_importer_its_data_and_the_memory_goes_back_when_both_are_gone,
+              importer_of_a_killed_exporter_reads_from_the_next_one, slot_of_a_killed_importer_returns_although_its_release_never_completes,
+              block_of_a_killed_importer_is_freed_and_its_memory_goes_back,
+              importer_whose_host_waits_survives_an_exporter_that_is_killed_at_work);
     return suite_run(suite);
 }

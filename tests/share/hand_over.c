@@ -406,38 +406,26 @@ int main(void)
 {
     Suite *suite = suite_create("hand_over");
     TCase *data = stage_case(suite, "data");
-    tcase_add_test(data, block_of_a_name_is_read_as_it_was_written);
-    tcase_add_test(data, acquire_does_not_wait_for_the_producer_but_the_stream_does);
-    tcase_add_test(data, host_waits_gives_a_lease_out_once_the_producer_is_done);
-    tcase_add_test(data, block_is_not_freed_before_the_consumer_s_stream_came_to_the_release);
-    tcase_add_test(data, metadata_and_size_are_known_before_the_use);
-    tcase_add_test(data, name_is_published_again_and_again_and_never_read_as_a_former_block);
+    suite_add(data, block_of_a_name_is_read_as_it_was_written, acquire_does_not_wait_for_the_producer_but_the_stream_does,
+              host_waits_gives_a_lease_out_once_the_producer_is_done, block_is_not_freed_before_the_consumer_s_stream_came_to_the_release,
+              metadata_and_size_are_known_before_the_use, name_is_published_again_and_again_and_never_read_as_a_former_block);
     TCase *captures = stage_case(suite, "captures");
-    tcase_add_test(captures, stream_that_captures_is_refused_and_goes_on_capturing);
-    tcase_add_test(captures, service_thread_disturbs_no_capture);
+    suite_add(captures, stream_that_captures_is_refused_and_goes_on_capturing, service_thread_disturbs_no_capture);
     TCase *several = stage_case(suite, "several");
-    tcase_add_test(several, several_importers_lease_one_block);
-    tcase_add_test(several, leases_of_one_block_share_its_mapping);
-    tcase_add_test(several, mapping_outlives_the_lease_and_serves_the_next);
+    suite_add(several, several_importers_lease_one_block, leases_of_one_block_share_its_mapping,
+              mapping_outlives_the_lease_and_serves_the_next);
     TCase *names = stage_case(suite, "names");
-    tcase_add_test(names, name_that_is_not_published_is_not_found);
-    tcase_add_test(names, acquire_waits_until_the_name_is_published);
-    tcase_add_test(names, acquire_that_waited_in_vain_leaves_no_lease);
-    tcase_add_test(names, withdrawn_block_is_used_on_by_who_leases_it_and_found_by_nobody);
-    tcase_add_test(names, withdrawn_block_that_is_only_mapped_is_given_back_unasked);
-    tcase_add_test(names, name_serves_another_block_while_the_former_is_leased);
+    suite_add(names, name_that_is_not_published_is_not_found, acquire_waits_until_the_name_is_published,
+              acquire_that_waited_in_vain_leaves_no_lease, withdrawn_block_is_used_on_by_who_leases_it_and_found_by_nobody,
+              withdrawn_block_that_is_only_mapped_is_given_back_unasked, name_serves_another_block_while_the_former_is_leased);
     TCase *refusals = stage_case(suite, "refusals");
-    tcase_add_test(refusals, published_block_is_not_its_user_s_to_free_or_to_publish_again);
-    tcase_add_test(refusals, metadata_beyond_its_limit_is_refused_and_at_the_limit_arrives);
-    tcase_add_test(refusals, block_above_ipc_max_block_is_refused_when_it_is_allocated);
-    tcase_add_test(refusals, scrub_clears_what_an_earlier_block_left);
-    tcase_add_test(refusals, pool_is_exported_once_and_only_if_the_policy_says_so);
-    tcase_add_test(refusals, process_imports_a_pool_once_at_a_time);
-    tcase_add_test(refusals, no_more_importers_are_let_in_than_the_policy_has);
+    suite_add(refusals, published_block_is_not_its_user_s_to_free_or_to_publish_again,
+              metadata_beyond_its_limit_is_refused_and_at_the_limit_arrives, block_above_ipc_max_block_is_refused_when_it_is_allocated,
+              scrub_clears_what_an_earlier_block_left, pool_is_exported_once_and_only_if_the_policy_says_so,
+              process_imports_a_pool_once_at_a_time, no_more_importers_are_let_in_than_the_policy_has);
     if (stage_is_simulated()) {
-        tcase_add_test(refusals, importer_that_cannot_import_leaves_in_good_order);
-        tcase_add_test(refusals, importer_that_does_not_see_the_exporters_gpu_is_told_so);
+        suite_add(refusals, importer_that_cannot_import_leaves_in_good_order, importer_that_does_not_see_the_exporters_gpu_is_told_so);
     }
-    tcase_add_test(refusals, nobody_listens_is_gone);
+    suite_add(refusals, nobody_listens_is_gone);
     return suite_run(suite);
 }

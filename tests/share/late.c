@@ -433,28 +433,24 @@ int main(void)
 {
     Suite *suite = suite_create("late");
     TCase *full = stage_case(suite, "full sockets");
-    tcase_add_test(full, releases_that_no_socket_holds_reach_an_exporter_that_was_stopped);
-    tcase_add_test(full, requests_behind_releases_that_no_socket_holds_are_answered);
-    tcase_add_test(full, import_that_is_closed_behind_releases_that_no_socket_holds_leaves_in_good_order);
+    suite_add(full, releases_that_no_socket_holds_reach_an_exporter_that_was_stopped,
+              requests_behind_releases_that_no_socket_holds_are_answered,
+              import_that_is_closed_behind_releases_that_no_socket_holds_leaves_in_good_order);
     TCase *stopped = stage_case(suite, "stopped");
-    tcase_add_test(stopped, leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting);
+    suite_add(stopped, leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting);
     TCase *held = stage_case(suite, "late service thread");
-    tcase_add_test(held, reader_that_released_is_heard_though_the_service_thread_is_late);
-    tcase_add_test(held, no_frame_is_dropped_where_a_slot_was_released);
-    tcase_add_test(held, ring_is_not_full_of_what_was_released);
-    tcase_add_test(held, producer_that_waits_serves_readers_by_itself);
-    tcase_add_test(held, reader_is_heard_while_leases_are_made_for_another);
-    tcase_add_test(held, reader_is_heard_while_leases_are_made_for_itself);
-    tcase_add_test(held, threads_that_wait_for_slots_serve_each_other);
-    tcase_add_test(held, producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of);
-    tcase_add_test(held, release_that_a_push_has_read_ends_though_nobody_takes_a_slot_again);
+    suite_add(held, reader_that_released_is_heard_though_the_service_thread_is_late, no_frame_is_dropped_where_a_slot_was_released,
+              ring_is_not_full_of_what_was_released, producer_that_waits_serves_readers_by_itself,
+              reader_is_heard_while_leases_are_made_for_another, reader_is_heard_while_leases_are_made_for_itself,
+              threads_that_wait_for_slots_serve_each_other, producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of,
+              release_that_a_push_has_read_ends_though_nobody_takes_a_slot_again);
     TCase *soak = suite_case(suite, "soak", 1200);
     tcase_add_checked_fixture(soak, stage_open, stage_close);
-    tcase_add_test(soak, readers_lose_nothing_to_an_exporter_that_is_late);
+    suite_add(soak, readers_lose_nothing_to_an_exporter_that_is_late);
     if (stage_is_simulated()) {
         TCase *releases = stage_case(suite, "releases");
-        tcase_add_test(releases, release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same);
-        tcase_add_test(releases, lease_that_cannot_be_released_is_there_to_be_released_again);
+        suite_add(releases, release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same,
+                  lease_that_cannot_be_released_is_there_to_be_released_again);
     }
     return suite_run(suite);
 }

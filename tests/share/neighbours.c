@@ -420,45 +420,30 @@ END_TEST
 static void add_rescues(Suite *suite)
 {
     TCase *tcase = stage_case(suite, "rescues");
-    tcase_add_test(tcase, request_is_rescued_by_what_a_neighbour_does_not_use);
-    tcase_add_test(tcase, neighbour_gives_no_more_than_is_missing);
-    tcase_add_test(tcase, figures_of_both_sides_agree);
-    tcase_add_test(tcase, live_memory_of_a_neighbour_stays_what_it_is);
-    tcase_add_test(tcase, neighbour_who_gave_can_allocate_on);
-    tcase_add_test(tcase, largest_is_asked_first_and_a_smaller_one_left_alone);
-    tcase_add_test(tcase, two_who_have_not_enough_alone_rescue_together);
-    tcase_add_test(tcase, seven_neighbours_give_a_little_each);
-    tcase_add_test(tcase, rescues_in_a_row_are_slowed_down_and_not_refused);
-    tcase_add_test(tcase, caches_of_a_neighbour_are_emptied);
-    tcase_add_test(tcase, every_pool_of_a_neighbour_counts);
+    suite_add(tcase, request_is_rescued_by_what_a_neighbour_does_not_use, neighbour_gives_no_more_than_is_missing,
+              figures_of_both_sides_agree, live_memory_of_a_neighbour_stays_what_it_is, neighbour_who_gave_can_allocate_on,
+              largest_is_asked_first_and_a_smaller_one_left_alone, two_who_have_not_enough_alone_rescue_together,
+              seven_neighbours_give_a_little_each, rescues_in_a_row_are_slowed_down_and_not_refused, caches_of_a_neighbour_are_emptied,
+              every_pool_of_a_neighbour_counts);
     tcase = stage_case(suite, "nobody can help");
-    tcase_add_test(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give);
-    tcase_add_test(tcase, report_tells_of_the_neighbours);
-    tcase_add_test(tcase, who_is_alone_runs_out);
-    tcase_add_test(tcase, request_that_failed_succeeds_once_a_neighbour_has_something);
+    suite_add(tcase, neighbours_who_have_not_enough_together_are_not_asked_to_give, report_tells_of_the_neighbours, who_is_alone_runs_out,
+              request_that_failed_succeeds_once_a_neighbour_has_something);
 }
 
 static void add_limits(Suite *suite)
 {
     TCase *tcase = stage_case(suite, "not asked");
-    tcase_add_test(tcase, process_without_control_is_not_asked);
-    tcase_add_test(tcase, process_without_control_asks_others);
-    tcase_add_test(tcase, policy_without_the_step_asks_nobody);
-    tcase_add_test(tcase, at_a_cap_nobody_is_asked);
-    tcase_add_test(tcase, request_larger_than_the_device_asks_nobody);
-    tcase_add_test(tcase, process_on_another_gpu_is_not_asked);
-    tcase_add_test(tcase, neighbour_that_closed_is_not_asked);
+    suite_add(tcase, process_without_control_is_not_asked, process_without_control_asks_others, policy_without_the_step_asks_nobody,
+              at_a_cap_nobody_is_asked, request_larger_than_the_device_asks_nobody, process_on_another_gpu_is_not_asked,
+              neighbour_that_closed_is_not_asked);
     tcase = stage_case(suite, "keep");
     tcase_add_loop_test(tcase, pool_keeps_what_its_policy_says_to_the_step, 0, sizeof keeps / sizeof keeps[0]);
-    tcase_add_test(tcase, pool_that_keeps_all_is_left_alone);
-    tcase_add_test(tcase, keep_counts_live_memory);
-    tcase_add_test(tcase, keep_that_is_reloaded_counts_at_once);
+    suite_add(tcase, pool_that_keeps_all_is_left_alone, keep_counts_live_memory, keep_that_is_reloaded_counts_at_once);
     tcase = stage_case(suite, "in use");
     tcase_add_loop_test(tcase, pool_of_a_stream_that_captures_is_left_alone, 0, 2);
     tcase_add_loop_test(tcase, pool_gives_again_when_its_capture_has_ended, 0, 2);
-    tcase_add_test(tcase, frees_that_are_pending_are_waited_for);
-    tcase_add_test(tcase, frees_that_take_too_long_are_given_up);
-    tcase_add_test(tcase, neighbour_that_gives_a_part_and_waits_for_more_answers_in_time);
+    suite_add(tcase, frees_that_are_pending_are_waited_for, frees_that_take_too_long_are_given_up,
+              neighbour_that_gives_a_part_and_waits_for_more_answers_in_time);
 }
 
 int main(void)

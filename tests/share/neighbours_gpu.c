@@ -141,11 +141,9 @@ int main(void)
         return suite_skip("there is no GPU here that has memory pools");
     Suite *suite = suite_create("neighbours on a GPU");
     TCase *tcase = stage_case(suite, "rescues");
-    tcase_add_test(tcase, six_sevenths_of_the_device_are_had_while_a_neighbour_holds_five_sevenths_idle);
-    tcase_add_test(tcase, memory_behind_a_kernel_of_a_neighbour_is_waited_for);
-    tcase_add_test(tcase, pool_of_a_stream_that_captures_is_left_alone_and_its_graph_is_whole);
-    tcase_add_test(tcase, two_give_what_one_has_not);
-    tcase_add_test(tcase, two_that_alternate_out_of_phase_are_always_served);
-    tcase_add_test(tcase, request_is_served_after_its_neighbour_was_killed);
+    suite_add(tcase, six_sevenths_of_the_device_are_had_while_a_neighbour_holds_five_sevenths_idle,
+              memory_behind_a_kernel_of_a_neighbour_is_waited_for, pool_of_a_stream_that_captures_is_left_alone_and_its_graph_is_whole,
+              two_give_what_one_has_not, two_that_alternate_out_of_phase_are_always_served,
+              request_is_served_after_its_neighbour_was_killed);
     return suite_run(suite);
 }

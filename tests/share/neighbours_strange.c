@@ -239,14 +239,12 @@ int main(void)
 {
     Suite *suite = suite_create("neighbours_strange");
     TCase *tcase = stage_case(suite, "strange");
-    tcase_add_test(tcase, neighbour_that_offers_more_than_there_is_keeps_nobody_from_another);
-    tcase_add_test(tcase, neighbour_that_gives_more_than_there_is_spoils_no_figures);
-    tcase_add_test(tcase, neighbour_that_is_asked_too_often_keeps_nobody_from_another);
+    suite_add(tcase, neighbour_that_offers_more_than_there_is_keeps_nobody_from_another,
+              neighbour_that_gives_more_than_there_is_spoils_no_figures, neighbour_that_is_asked_too_often_keeps_nobody_from_another);
     if (can_unshare()) {
         tcase = stage_case(suite, "containers");
-        tcase_add_test(tcase, processes_in_other_pid_namespaces_are_neighbours);
-        tcase_add_test(tcase, processes_of_the_same_number_are_told_apart);
-        tcase_add_test(tcase, socket_of_a_process_that_was_killed_in_another_pid_namespace_is_removed);
+        suite_add(tcase, processes_in_other_pid_namespaces_are_neighbours, processes_of_the_same_number_are_told_apart,
+                  socket_of_a_process_that_was_killed_in_another_pid_namespace_is_removed);
     } else {
         printf("# containers: not tried: PID namespaces cannot be made here\n");
     }

@@ -219,18 +219,14 @@ int main(void)
 {
     Suite *suite = suite_create("neighbours_wait");
     TCase *tcase = stage_case(suite, "waiting");
-    tcase_add_test(tcase, two_who_ask_each_other_at_once_are_both_answered);
-    tcase_add_test(tcase, two_who_ask_each_other_for_too_much_both_run_out);
-    tcase_add_test(tcase, many_who_ask_each_other_at_once_are_all_answered);
-    tcase_add_test(tcase, neighbour_that_hangs_costs_its_share_and_another_rescues);
-    tcase_add_test(tcase, neighbour_that_offers_and_then_hangs_costs_its_share_and_another_rescues);
-    tcase_add_test(tcase, neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_one);
-    tcase_add_test(tcase, neighbour_that_hangs_is_reported_while_it_is_left_alone_too);
-    tcase_add_test(tcase, neighbour_that_hangs_alone_is_a_failure_in_time);
-    tcase_add_test(tcase, neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough);
-    tcase_add_test(tcase, neighbour_that_hangs_is_left_alone_for_a_while);
+    suite_add(tcase, two_who_ask_each_other_at_once_are_both_answered, two_who_ask_each_other_for_too_much_both_run_out,
+              many_who_ask_each_other_at_once_are_all_answered, neighbour_that_hangs_costs_its_share_and_another_rescues,
+              neighbour_that_offers_and_then_hangs_costs_its_share_and_another_rescues,
+              neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_one,
+              neighbour_that_hangs_is_reported_while_it_is_left_alone_too, neighbour_that_hangs_alone_is_a_failure_in_time,
+              neighbour_that_hung_a_moment_ago_is_asked_where_the_others_have_not_enough, neighbour_that_hangs_is_left_alone_for_a_while);
     tcase = stage_case(suite, "too much");
-    tcase_add_test(tcase, who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody);
-    tcase_add_test(tcase, neighbour_whose_gifts_help_nobody_is_seldom_asked);
+    suite_add(tcase, who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody,
+              neighbour_whose_gifts_help_nobody_is_seldom_asked);
     return suite_run(suite);
 }

@@ -117,10 +117,7 @@ int main(void)
         return suite_skip("python3 is missing, or older than 3.9");
     Suite *suite = suite_create("other_client");
     TCase *tcase = stage_case(suite, "python");
-    tcase_add_test(tcase, it_leases_and_releases_a_block);
-    tcase_add_test(tcase, it_reads_a_ring);
-    tcase_add_test(tcase, it_sees_who_holds_what);
-    tcase_add_test(tcase, it_evicts);
-    tcase_add_test(tcase, it_lets_go_of_a_pool_that_is_retired);
+    suite_add(tcase, it_leases_and_releases_a_block, it_reads_a_ring, it_sees_who_holds_what, it_evicts,
+              it_lets_go_of_a_pool_that_is_retired);
     return suite_run(suite);
 }

@@ -240,18 +240,12 @@ int main(void)
 {
     Suite *suite = suite_create("packet");
     TCase *packets = scene_case(suite, "packets");
-    tcase_add_test(packets, packet_arrives_whole_with_its_length);
-    tcase_add_test(packets, descriptor_arrives_with_its_packet_and_is_closed_by_exec);
-    tcase_add_test(packets, nothing_to_receive_is_again);
-    tcase_add_test(packets, full_socket_is_again_and_takes_more_once_it_was_read);
-    tcase_add_test(packets, closed_peer_is_seen_by_both_calls_and_raises_no_signal);
-    tcase_add_test(packets, packets_sent_before_the_peer_closed_arrive);
-    tcase_add_test(packets, packets_of_a_peer_that_closed_without_reading_arrive);
-    tcase_add_test(packets, truncated_packet_is_refused_and_its_descriptor_closed);
-    tcase_add_test(packets, surplus_descriptors_are_refused_and_closed);
-    tcase_add_test(packets, descriptor_where_none_is_to_come_is_refused_and_closed);
-    tcase_add_test(packets, other_ancillary_data_is_refused_and_a_descriptor_beside_it_closed);
-    tcase_add_test(packets, empty_packet_counts_as_closed_and_its_descriptor_is_closed);
-    tcase_add_test(packets, descriptor_that_is_not_open_is_broken);
+    suite_add(packets, packet_arrives_whole_with_its_length, descriptor_arrives_with_its_packet_and_is_closed_by_exec,
+              nothing_to_receive_is_again, full_socket_is_again_and_takes_more_once_it_was_read,
+              closed_peer_is_seen_by_both_calls_and_raises_no_signal, packets_sent_before_the_peer_closed_arrive,
+              packets_of_a_peer_that_closed_without_reading_arrive, truncated_packet_is_refused_and_its_descriptor_closed,
+              surplus_descriptors_are_refused_and_closed, descriptor_where_none_is_to_come_is_refused_and_closed,
+              other_ancillary_data_is_refused_and_a_descriptor_beside_it_closed, empty_packet_counts_as_closed_and_its_descriptor_is_closed,
+              descriptor_that_is_not_open_is_broken);
     return suite_run(suite);
 }

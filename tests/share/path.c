@@ -313,24 +313,14 @@ int main(void)
 {
     Suite *suite = suite_create("path");
     TCase *paths = scene_case(suite, "paths");
-    tcase_add_test(paths, absolute_path_is_taken_as_it_is);
-    tcase_add_test(paths, name_lies_in_the_runtime_directory_which_is_made_for_the_user_alone);
-    tcase_add_test(paths, runtime_directory_that_exists_already_is_used);
-    tcase_add_test(paths, connecting_makes_no_directory);
-    tcase_add_test(paths, who_connects_finds_the_users_own_socket_first_and_the_systems_else);
-    tcase_add_test(paths, users_own_path_is_named_where_no_socket_is_there);
-    tcase_add_test(paths, relative_runtime_directory_is_ignored);
-    tcase_add_test(paths, name_without_any_directory_is_refused_with_the_remedy);
-    tcase_add_test(paths, others_are_let_in_through_the_systems_directory);
-    tcase_add_test(paths, what_is_no_name_is_refused);
-    tcase_add_test(paths, path_that_is_too_long_is_refused);
-    tcase_add_test(paths, longest_path_that_fits_is_listened_to);
-    tcase_add_test(paths, missing_directory_is_refused);
-    tcase_add_test(paths, directory_that_others_may_write_to_is_refused);
-    tcase_add_test(paths, sticky_directory_is_safe_enough);
-    tcase_add_test(paths, directory_of_another_user_is_refused);
+    suite_add(paths, absolute_path_is_taken_as_it_is, name_lies_in_the_runtime_directory_which_is_made_for_the_user_alone,
+              runtime_directory_that_exists_already_is_used, connecting_makes_no_directory,
+              who_connects_finds_the_users_own_socket_first_and_the_systems_else, users_own_path_is_named_where_no_socket_is_there,
+              relative_runtime_directory_is_ignored, name_without_any_directory_is_refused_with_the_remedy,
+              others_are_let_in_through_the_systems_directory, what_is_no_name_is_refused, path_that_is_too_long_is_refused,
+              longest_path_that_fits_is_listened_to, missing_directory_is_refused, directory_that_others_may_write_to_is_refused,
+              sticky_directory_is_safe_enough, directory_of_another_user_is_refused);
     tcase_add_loop_test(paths, directories_that_are_not_the_users_alone_are_refused_on_both_sides, 0, sizeof traps / sizeof traps[0]);
-    tcase_add_test(paths, runtime_directory_of_another_user_is_ignored);
-    tcase_add_test(paths, root_finds_exports_of_all_users_and_a_user_his_own);
+    suite_add(paths, runtime_directory_of_another_user_is_ignored, root_finds_exports_of_all_users_and_a_user_his_own);
     return suite_run(suite);
 }

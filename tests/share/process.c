@@ -458,26 +458,14 @@ int main(void)
     Suite *suite = suite_create("process");
     TCase *process = suite_case(suite, "who it is", 0);
     tcase_add_checked_fixture(process, begin, end);
-    tcase_add_test(process, process_is_the_one_that_connected);
-    tcase_add_test(process, death_makes_the_pidfd_readable);
-    tcase_add_test(process, closed_socket_is_no_death);
-    tcase_add_test(process, pidfd_is_closed_by_exec_and_closed_at_last);
-    tcase_add_test(process, process_that_died_before_it_was_looked_at_is_gone_or_seen_dead);
-    tcase_add_test(process, zombie_is_gone_or_seen_dead);
-    tcase_add_test(process, process_that_got_the_pid_of_a_dead_one_is_not_taken_for_it);
-    tcase_add_test(process, process_of_a_namespace_that_cannot_be_seen_is_refused);
-    tcase_add_test(process, what_is_no_unix_socket_is_refused);
-    tcase_add_test(process, groups_are_those_that_the_process_had_when_it_connected);
+    suite_add(process, process_is_the_one_that_connected, death_makes_the_pidfd_readable, closed_socket_is_no_death,
+              pidfd_is_closed_by_exec_and_closed_at_last, process_that_died_before_it_was_looked_at_is_gone_or_seen_dead,
+              zombie_is_gone_or_seen_dead, process_that_got_the_pid_of_a_dead_one_is_not_taken_for_it,
+              process_of_a_namespace_that_cannot_be_seen_is_refused, what_is_no_unix_socket_is_refused,
+              groups_are_those_that_the_process_had_when_it_connected);
     TCase *allowed = suite_case(suite, "who is allowed", 0);
-    tcase_add_test(allowed, own_user_is_allowed);
-    tcase_add_test(allowed, root_is_allowed);
-    tcase_add_test(allowed, another_user_is_not_allowed);
-    tcase_add_test(allowed, user_is_allowed_by_number);
-    tcase_add_test(allowed, user_is_allowed_by_name);
-    tcase_add_test(allowed, name_that_is_known_is_not_looked_up_again);
-    tcase_add_test(allowed, name_that_nobody_has_allows_nobody);
-    tcase_add_test(allowed, group_is_allowed_by_number_and_by_name);
-    tcase_add_test(allowed, supplementary_group_is_allowed);
-    tcase_add_test(allowed, any_name_of_a_list_allows);
+    suite_add(allowed, own_user_is_allowed, root_is_allowed, another_user_is_not_allowed, user_is_allowed_by_number,
+              user_is_allowed_by_name, name_that_is_known_is_not_looked_up_again, name_that_nobody_has_allows_nobody,
+              group_is_allowed_by_number_and_by_name, supplementary_group_is_allowed, any_name_of_a_list_allows);
     return suite_run(suite);
 }

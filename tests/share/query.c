@@ -474,20 +474,15 @@ int main(void)
     Suite *suite = suite_create("query");
     TCase *questions = suite_case(suite, "questions", 60);
     tcase_add_checked_fixture(questions, set_up_questions, tear_down);
-    tcase_add_test(questions, answer_is_taken_and_who_gave_it_is_known);
-    tcase_add_test(questions, parts_and_the_last_answer_are_taken);
-    tcase_add_test(questions, answer_that_is_not_wanted_ends_the_query);
+    suite_add(questions, answer_is_taken_and_who_gave_it_is_known, parts_and_the_last_answer_are_taken,
+              answer_that_is_not_wanted_ends_the_query);
     tcase_add_loop_test(questions, query_ends_with_what_the_process_made_of_it, 0, sizeof ends / sizeof ends[0]);
-    tcase_add_test(questions, process_that_says_nothing_costs_the_deadline_and_no_more);
-    tcase_add_test(questions, socket_that_nobody_listens_at_is_told_so);
-    tcase_add_test(questions, nobody_waits_for_another);
-    tcase_add_test(questions, others_are_waited_for_no_more_once_it_is_enough);
-    tcase_add_test(questions, full_queue_of_one_keeps_no_other_waiting);
-    tcase_add_test(questions, listener_whose_queue_is_full_is_asked_once_there_is_room);
-    tcase_add_test(questions, want_of_descriptors_is_told_with_the_remedy);
-    tcase_add_test(questions, no_queries_are_over_at_once);
+    suite_add(questions, process_that_says_nothing_costs_the_deadline_and_no_more, socket_that_nobody_listens_at_is_told_so,
+              nobody_waits_for_another, others_are_waited_for_no_more_once_it_is_enough, full_queue_of_one_keeps_no_other_waiting,
+              listener_whose_queue_is_full_is_asked_once_there_is_room, want_of_descriptors_is_told_with_the_remedy,
+              no_queries_are_over_at_once);
     if (geteuid() == 0) {
-        tcase_add_test(questions, process_of_another_user_is_not_asked);
+        suite_add(questions, process_of_another_user_is_not_asked);
     } else {
         printf("# users: not tried: only root can become another user\n");
     }

@@ -234,17 +234,11 @@ int main(void)
 {
     Suite *suite = suite_create("retire");
     TCase *tcase = stage_case(suite, "retire");
-    tcase_add_test(tcase, empty_pool_is_made_anew_and_gives_its_memory_back);
-    tcase_add_test(tcase, importers_come_back_by_themselves_in_every_epoch);
-    tcase_add_test(tcase, pool_that_nobody_ever_imported_is_made_anew_too);
-    tcase_add_test(tcase, patient_importer_asks_again_in_the_next_epoch);
-    tcase_add_test(tcase, blocks_are_published_while_the_pool_is_made_anew);
-    tcase_add_test(tcase, lease_keeps_its_pool);
-    tcase_add_test(tcase, block_that_is_not_shared_keeps_its_pool);
-    tcase_add_test(tcase, ring_that_was_closed_is_made_anew_and_its_readers_find_the_next);
-    tcase_add_test(tcase, importer_that_hangs_puts_it_off_and_keeps_nobody_out_for_long);
-    tcase_add_test(tcase, importer_that_dies_when_it_is_asked_keeps_nothing);
-    tcase_add_test(tcase, evicted_importer_that_is_dead_keeps_nothing);
-    tcase_add_test(tcase, reload_turns_retiring_on);
+    suite_add(tcase, empty_pool_is_made_anew_and_gives_its_memory_back, importers_come_back_by_themselves_in_every_epoch,
+              pool_that_nobody_ever_imported_is_made_anew_too, patient_importer_asks_again_in_the_next_epoch,
+              blocks_are_published_while_the_pool_is_made_anew, lease_keeps_its_pool, block_that_is_not_shared_keeps_its_pool,
+              ring_that_was_closed_is_made_anew_and_its_readers_find_the_next,
+              importer_that_hangs_puts_it_off_and_keeps_nobody_out_for_long, importer_that_dies_when_it_is_asked_keeps_nothing,
+              evicted_importer_that_is_dead_keeps_nothing, reload_turns_retiring_on);
     return suite_run(suite);
 }

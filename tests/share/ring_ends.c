@@ -190,17 +190,14 @@ int main(void)
 {
     Suite *suite = suite_create("ring_ends");
     TCase *leases = stage_case(suite, "leases");
-    tcase_add_test(leases, reader_leases_at_most_one_less_than_there_are_slots);
-    tcase_add_test(leases, next_frame_is_leased_while_the_work_behind_a_released_one_still_runs);
-    tcase_add_test(leases, leases_that_readers_did_not_ask_for_are_left_to_others);
-    tcase_add_test(leases, no_frame_in_the_time_given_is_a_time_out);
+    suite_add(leases, reader_leases_at_most_one_less_than_there_are_slots,
+              next_frame_is_leased_while_the_work_behind_a_released_one_still_runs, leases_that_readers_did_not_ask_for_are_left_to_others,
+              no_frame_in_the_time_given_is_a_time_out);
     TCase *ends = stage_case(suite, "ends");
-    tcase_add_test(ends, ring_that_is_closed_delivers_what_is_queued_and_then_is_gone);
-    tcase_add_test(ends, ring_that_is_closed_leaves_leases_alone);
-    tcase_add_test(ends, reader_that_waits_hears_that_the_ring_is_closed);
-    tcase_add_test(ends, reader_that_is_closed_gives_back_what_was_queued_for_it);
-    tcase_add_test(ends, process_reads_a_ring_twice_at_a_time);
+    suite_add(ends, ring_that_is_closed_delivers_what_is_queued_and_then_is_gone, ring_that_is_closed_leaves_leases_alone,
+              reader_that_waits_hears_that_the_ring_is_closed, reader_that_is_closed_gives_back_what_was_queued_for_it,
+              process_reads_a_ring_twice_at_a_time);
     TCase *refusals = stage_case(suite, "refusals");
-    tcase_add_test(refusals, ring_refuses_what_it_cannot_do);
+    suite_add(refusals, ring_refuses_what_it_cannot_do);
     return suite_run(suite);
 }

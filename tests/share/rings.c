@@ -295,23 +295,15 @@ int main(void)
 {
     Suite *suite = suite_create("rings");
     TCase *frames = stage_case(suite, "frames");
-    tcase_add_test(frames, frames_arrive_in_order_as_they_were_written);
-    tcase_add_test(frames, frame_has_its_own_size_and_metadata);
-    tcase_add_test(frames, reader_begins_with_the_next_frame);
-    tcase_add_test(frames, each_of_seven_readers_gets_every_frame);
-    tcase_add_test(frames, frames_that_nobody_reads_are_free_at_once);
-    tcase_add_test(frames, slot_that_is_dropped_is_no_frame);
+    suite_add(frames, frames_arrive_in_order_as_they_were_written, frame_has_its_own_size_and_metadata, reader_begins_with_the_next_frame,
+              each_of_seven_readers_gets_every_frame, frames_that_nobody_reads_are_free_at_once, slot_that_is_dropped_is_no_frame);
     TCase *order = stage_case(suite, "order");
-    tcase_add_test(order, next_does_not_wait_for_the_producer_but_the_stream_does);
-    tcase_add_test(order, slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_release);
+    suite_add(order, next_does_not_wait_for_the_producer_but_the_stream_does,
+              slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_release);
     TCase *overflow = stage_case(suite, "overflow");
-    tcase_add_test(overflow, block_waits_until_the_oldest_frame_is_released);
-    tcase_add_test(overflow, block_without_a_time_out_says_so_and_loses_nothing);
-    tcase_add_test(overflow, reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again);
-    tcase_add_test(overflow, stopped_reader_of_a_full_ring_does_not_stop_the_others);
-    tcase_add_test(overflow, drop_oldest_takes_what_nobody_leases_and_nothing_else);
-    tcase_add_test(overflow, ring_of_which_all_slots_are_leased_is_busy);
-    tcase_add_test(overflow, fail_says_that_the_ring_is_full);
-    tcase_add_test(overflow, slots_that_are_all_taken_are_busy);
+    suite_add(overflow, block_waits_until_the_oldest_frame_is_released, block_without_a_time_out_says_so_and_loses_nothing,
+              reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again, stopped_reader_of_a_full_ring_does_not_stop_the_others,
+              drop_oldest_takes_what_nobody_leases_and_nothing_else, ring_of_which_all_slots_are_leased_is_busy,
+              fail_says_that_the_ring_is_full, slots_that_are_all_taken_are_busy);
     return suite_run(suite);
 }

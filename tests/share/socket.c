@@ -390,28 +390,17 @@ int main(void)
 {
     Suite *suite = suite_create("socket");
     TCase *listening = scene_case(suite, "listening");
-    tcase_add_test(listening, socket_has_the_mode_asked_for_whatever_the_umask);
-    tcase_add_test(listening, closing_leaves_nothing_behind);
-    tcase_add_test(listening, second_listener_of_one_process_is_busy);
-    tcase_add_test(listening, second_listener_of_another_process_is_busy);
+    suite_add(listening, socket_has_the_mode_asked_for_whatever_the_umask, closing_leaves_nothing_behind,
+              second_listener_of_one_process_is_busy, second_listener_of_another_process_is_busy);
     tcase_add_loop_test(listening, socket_of_any_living_process_is_not_replaced, 0, sizeof types / sizeof types[0]);
-    tcase_add_test(listening, listener_whose_lock_file_was_deleted_keeps_its_place);
-    tcase_add_test(listening, closing_removes_nothing_of_who_came_after);
-    tcase_add_test(listening, socket_of_a_killed_listener_is_taken_over);
-    tcase_add_test(listening, child_that_forgets_lets_the_path_be_listened_to_anew);
-    tcase_add_test(listening, file_that_is_no_socket_is_not_removed);
-    tcase_add_test(listening, lock_file_is_not_followed_where_it_is_a_link);
-    tcase_add_test(listening, listening_in_a_missing_directory_fails_cleanly);
-    tcase_add_test(listening, want_of_descriptors_is_named_with_its_own_remedy);
-    tcase_add_test(listening, no_connection_is_waiting_at_first);
-    tcase_add_test(listening, descriptors_are_closed_by_exec_and_do_not_block);
+    suite_add(listening, listener_whose_lock_file_was_deleted_keeps_its_place, closing_removes_nothing_of_who_came_after,
+              socket_of_a_killed_listener_is_taken_over, child_that_forgets_lets_the_path_be_listened_to_anew,
+              file_that_is_no_socket_is_not_removed, lock_file_is_not_followed_where_it_is_a_link,
+              listening_in_a_missing_directory_fails_cleanly, want_of_descriptors_is_named_with_its_own_remedy,
+              no_connection_is_waiting_at_first, descriptors_are_closed_by_exec_and_do_not_block);
     TCase *connecting = scene_case(suite, "connecting");
-    tcase_add_test(connecting, nobody_listens_where_there_is_nothing);
-    tcase_add_test(connecting, nobody_listens_at_a_stale_socket);
-    tcase_add_test(connecting, socket_of_another_type_is_a_protocol_error);
-    tcase_add_test(connecting, listener_that_accepts_nobody_times_out);
-    tcase_add_test(connecting, another_user_is_refused_by_the_sockets_mode);
-    tcase_add_test(connecting, server_of_another_user_is_refused);
-    tcase_add_test(connecting, server_that_owns_the_directory_is_trusted);
+    suite_add(connecting, nobody_listens_where_there_is_nothing, nobody_listens_at_a_stale_socket,
+              socket_of_another_type_is_a_protocol_error, listener_that_accepts_nobody_times_out,
+              another_user_is_refused_by_the_sockets_mode, server_of_another_user_is_refused, server_that_owns_the_directory_is_trusted);
     return suite_run(suite);
 }

@@ -390,27 +390,22 @@ int main(void)
 {
     Suite *suite = suite_create("strangers");
     TCase *bytes = stranger_case(suite, "bytes");
-    tcase_add_test(bytes, other_version_is_refused_with_the_remedy);
-    tcase_add_test(bytes, other_magic_is_cut_off);
-    tcase_add_test(bytes, message_is_cut_off_at_whatever_place_it_is_cut);
-    tcase_add_test(bytes, message_that_is_longer_than_it_says_is_cut_off);
-    tcase_add_test(bytes, length_beyond_all_limits_is_cut_off);
-    tcase_add_test(bytes, descriptors_that_nobody_asked_for_are_closed);
+    suite_add(bytes, other_version_is_refused_with_the_remedy, other_magic_is_cut_off, message_is_cut_off_at_whatever_place_it_is_cut,
+              message_that_is_longer_than_it_says_is_cut_off, length_beyond_all_limits_is_cut_off,
+              descriptors_that_nobody_asked_for_are_closed);
     TCase *turns = stranger_case(suite, "turns");
     tcase_add_loop_test(turns, who_has_not_said_hello_is_cut_off, 0, sizeof out_of_turn / sizeof out_of_turn[0]);
     tcase_add_loop_test(turns, importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_its_death, 0,
                         sizeof not_an_importer_s / sizeof not_an_importer_s[0]);
-    tcase_add_test(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
+    suite_add(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
     TCase *observers = stranger_case(suite, "observers");
-    tcase_add_test(observers, observer_sees_who_holds_what_and_gets_no_pool);
-    tcase_add_test(observers, observer_evicts);
+    suite_add(observers, observer_sees_who_holds_what_and_gets_no_pool, observer_evicts);
     TCase *users = stage_case(suite, "users");
     if (geteuid() == 0) {
-        tcase_add_test(users, other_users_are_let_in_only_if_the_policy_names_them);
-        tcase_add_test(users, members_of_a_group_are_let_in_only_if_the_policy_names_it);
-        tcase_add_test(users, where_nobody_else_is_named_nobody_else_is_let_in);
-        tcase_add_test(users, user_database_is_asked_when_the_policy_is_read_and_not_when_somebody_knocks);
-        tcase_add_test(users, user_whose_processes_say_nothing_locks_out_no_other_and_not_root);
+        suite_add(users, other_users_are_let_in_only_if_the_policy_names_them, members_of_a_group_are_let_in_only_if_the_policy_names_it,
+                  where_nobody_else_is_named_nobody_else_is_let_in,
+                  user_database_is_asked_when_the_policy_is_read_and_not_when_somebody_knocks,
+                  user_whose_processes_say_nothing_locks_out_no_other_and_not_root);
     } else {
         printf("# users: not tried: only root can become another user\n");
     }

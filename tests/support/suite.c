@@ -57,6 +57,12 @@ TCase *suite_case(Suite *suite, const char *name, double timeout_s)
     return tcase;
 }
 
+void suite_add_tests(TCase *tcase, const TTest *const *tests)
+{
+    for (; *tests; tests++)
+        tcase_add_test(tcase, *tests);
+}
+
 int suite_run(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);

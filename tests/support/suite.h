@@ -14,6 +14,10 @@ void suite_note_place(const char *file, int line);
    limit (seconds; 0: 30) after which a test is killed. */
 TCase *suite_case(Suite *suite, const char *name, double timeout_s);
 
+/* Adds tests to a test case. */
+#define suite_add(tcase, ...) suite_add_tests((tcase), (const TTest *const[]){__VA_ARGS__, NULL})
+void suite_add_tests(TCase *tcase, const TTest *const *tests);
+
 /* Runs the suite and writes TAP. Returns main()'s exit status. CK_FORK=no runs all tests in one process. */
 int suite_run(Suite *suite);
 

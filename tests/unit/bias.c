@@ -410,25 +410,14 @@ int main(void)
     TCase *tcase = suite_case(suite, "bias", 0);
     tcase_add_checked_fixture(tcase, setup, NULL);
     /* First, for runs in one process: those for which the kernel was not asked, and last, the one after which it is of no use. */
-    tcase_add_test(tcase, without_the_fence_no_bias_is_earned);
-    tcase_add_test(tcase, no_update_is_lost_without_the_fence);
-    tcase_add_test(tcase, only_user_of_a_lock_earns_its_bias);
-    tcase_add_test(tcase, barred_lock_is_not_biased_until_the_bar_is_lifted);
-    tcase_add_test(tcase, visits_earn_no_bias);
-    tcase_add_test(tcase, another_user_ends_the_bias);
-    tcase_add_test(tcase, visitor_ends_the_bias_of_its_own_thread_too);
-    tcase_add_test(tcase, each_revocation_doubles_what_the_bias_takes);
-    tcase_add_test(tcase, bias_that_lasted_is_earned_again_as_easily_as_the_first);
-    tcase_add_test(tcase, bias_is_earned_however_often_it_was_lost);
-    tcase_add_test(tcase, bias_has_only_one_home_ever);
-    tcase_add_test(tcase, lock_of_a_thread_that_ended_can_be_taken);
-    tcase_add_test(tcase, home_thread_cannot_enter_twice);
-    tcase_add_test(tcase, bias_cannot_be_entered_by_a_handler_inside_the_lock_that_earned_it);
-    tcase_add_test(tcase, lock_that_threads_take_in_turn_becomes_plain);
-    tcase_add_test(tcase, way_of_a_biased_lock_depends_on_who_asks);
-    tcase_add_test(tcase, visitor_waits_until_the_home_thread_is_out);
-    tcase_add_test(tcase, no_update_is_lost_to_revocations_under_load);
-    tcase_add_test(tcase, no_update_is_lost_among_several_users);
-    tcase_add_test(tcase, fence_that_is_refused_later_ends_all_biases);
+    suite_add(tcase, without_the_fence_no_bias_is_earned, no_update_is_lost_without_the_fence, only_user_of_a_lock_earns_its_bias,
+              barred_lock_is_not_biased_until_the_bar_is_lifted, visits_earn_no_bias, another_user_ends_the_bias,
+              visitor_ends_the_bias_of_its_own_thread_too, each_revocation_doubles_what_the_bias_takes,
+              bias_that_lasted_is_earned_again_as_easily_as_the_first, bias_is_earned_however_often_it_was_lost,
+              bias_has_only_one_home_ever, lock_of_a_thread_that_ended_can_be_taken, home_thread_cannot_enter_twice,
+              bias_cannot_be_entered_by_a_handler_inside_the_lock_that_earned_it, lock_that_threads_take_in_turn_becomes_plain,
+              way_of_a_biased_lock_depends_on_who_asks, visitor_waits_until_the_home_thread_is_out,
+              no_update_is_lost_to_revocations_under_load, no_update_is_lost_among_several_users,
+              fence_that_is_refused_later_ends_all_biases);
     return suite_run(suite);
 }

@@ -106,17 +106,10 @@ int main(void)
 {
     Suite *suite = suite_create("class");
     TCase *classes = suite_case(suite, "classes", 0);
-    tcase_add_test(classes, class_0_has_no_bytes);
-    tcase_add_test(classes, classes_up_to_4_kib_are_the_multiples_of_512);
-    tcase_add_test(classes, eight_classes_divide_each_doubling_above_4_kib);
-    tcase_add_test(classes, every_class_is_larger_than_the_one_before);
-    tcase_add_test(classes, every_class_is_a_multiple_of_cudas_alignment);
-    tcase_add_test(classes, last_class_is_the_largest);
-    tcase_add_test(classes, bytes_of_a_class_are_of_that_class);
-    tcase_add_test(classes, one_byte_more_is_of_the_next_class);
-    tcase_add_test(classes, every_size_up_to_a_mebibyte_fits_its_class_and_not_the_one_before);
-    tcase_add_test(classes, no_class_above_4_kib_wastes_an_eighth);
-    tcase_add_test(classes, nothing_is_of_no_class);
-    tcase_add_test(classes, what_is_above_the_last_class_is_of_none);
+    suite_add(classes, class_0_has_no_bytes, classes_up_to_4_kib_are_the_multiples_of_512, eight_classes_divide_each_doubling_above_4_kib,
+              every_class_is_larger_than_the_one_before, every_class_is_a_multiple_of_cudas_alignment, last_class_is_the_largest,
+              bytes_of_a_class_are_of_that_class, one_byte_more_is_of_the_next_class,
+              every_size_up_to_a_mebibyte_fits_its_class_and_not_the_one_before, no_class_above_4_kib_wastes_an_eighth,
+              nothing_is_of_no_class, what_is_above_the_last_class_is_of_none);
     return suite_run(suite);
 }

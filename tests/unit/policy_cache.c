@@ -210,23 +210,15 @@ int main(void)
 {
     Suite *suite = suite_create("policy cache");
     TCase *file = suite_case(suite, "file", 0);
-    tcase_add_test(file, caches_are_on_unless_something_else_is_written);
-    tcase_add_test(file, off_and_false_show_as_off_alone);
-    tcase_add_test(file, on_and_true_and_an_empty_mapping_are_the_defaults);
-    tcase_add_test(file, mapping_sets_the_keys_that_it_has);
-    tcase_add_test(file, keys_that_are_off_have_their_defaults);
-    tcase_add_test(file, switch_has_the_place_of_what_stands_there);
-    tcase_add_test(file, keys_know_the_switch_above_them);
+    suite_add(file, caches_are_on_unless_something_else_is_written, off_and_false_show_as_off_alone,
+              on_and_true_and_an_empty_mapping_are_the_defaults, mapping_sets_the_keys_that_it_has, keys_that_are_off_have_their_defaults,
+              switch_has_the_place_of_what_stands_there, keys_know_the_switch_above_them);
     TCase *overrides = suite_case(suite, "overrides", 0);
-    tcase_add_test(overrides, override_switches_off_whatever_the_file_has);
-    tcase_add_test(overrides, override_with_on_puts_the_defaults_in_place_of_the_file);
-    tcase_add_test(overrides, override_of_one_key_switches_on_what_the_file_has_off);
-    tcase_add_test(overrides, override_of_one_key_keeps_the_others_of_the_file);
-    tcase_add_test(overrides, switch_and_key_below_it_contradict_each_other_in_either_order);
-    tcase_add_test(overrides, override_that_breaks_a_bound_is_reported_at_its_assignment);
-    tcase_add_test(overrides, list_in_place_of_the_mapping_is_left_to_the_file);
-    tcase_add_test(overrides, exportable_pool_cannot_be_switched_on_by_an_override);
+    suite_add(overrides, override_switches_off_whatever_the_file_has, override_with_on_puts_the_defaults_in_place_of_the_file,
+              override_of_one_key_switches_on_what_the_file_has_off, override_of_one_key_keeps_the_others_of_the_file,
+              switch_and_key_below_it_contradict_each_other_in_either_order, override_that_breaks_a_bound_is_reported_at_its_assignment,
+              list_in_place_of_the_mapping_is_left_to_the_file, exportable_pool_cannot_be_switched_on_by_an_override);
     TCase *reload = suite_case(suite, "reload", 0);
-    tcase_add_test(reload, caches_may_go_on_and_off_at_reload);
+    suite_add(reload, caches_may_go_on_and_off_at_reload);
     return suite_run(suite);
 }

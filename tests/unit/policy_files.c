@@ -144,10 +144,7 @@ int main(void)
 {
     Suite *suite = suite_create("policy files");
     TCase *files = suite_case(suite, "files", 0);
-    tcase_add_test(files, bad_files_get_exactly_their_errors);
-    tcase_add_test(files, errors_of_overrides_stand_behind_those_of_the_file);
-    tcase_add_test(files, good_files_have_their_values);
-    tcase_add_test(files, good_files_do_not_differ_from_themselves);
-    tcase_add_test(files, shown_values_read_back_the_same);
+    suite_add(files, bad_files_get_exactly_their_errors, errors_of_overrides_stand_behind_those_of_the_file, good_files_have_their_values,
+              good_files_do_not_differ_from_themselves, shown_values_read_back_the_same);
     return suite_run(suite);
 }

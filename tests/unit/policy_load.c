@@ -285,29 +285,15 @@ int main(void)
     Suite *suite = suite_create("policy load");
     TCase *search = suite_case(suite, "search", 0);
     tcase_add_checked_fixture(search, set_up, tear_down);
-    tcase_add_test(search, argument_comes_first);
-    tcase_add_test(search, environment_comes_second);
-    tcase_add_test(search, empty_environment_variable_names_no_file);
-    tcase_add_test(search, xdg_config_home_comes_third);
-    tcase_add_test(search, home_stands_in_for_xdg_config_home);
-    tcase_add_test(search, relative_xdg_config_home_is_ignored);
-    tcase_add_test(search, builtin_policy_comes_last);
-    tcase_add_test(search, builtin_policy_holds_without_any_home);
-    tcase_add_test(search, file_in_place_of_the_users_folder_is_passed_over);
-    tcase_add_test(search, overrides_apply_to_a_file);
-    tcase_add_test(search, overrides_apply_to_the_builtin_policy);
-    tcase_add_test(search, errors_of_a_file_name_it);
+    suite_add(search, argument_comes_first, environment_comes_second, empty_environment_variable_names_no_file, xdg_config_home_comes_third,
+              home_stands_in_for_xdg_config_home, relative_xdg_config_home_is_ignored, builtin_policy_comes_last,
+              builtin_policy_holds_without_any_home, file_in_place_of_the_users_folder_is_passed_over, overrides_apply_to_a_file,
+              overrides_apply_to_the_builtin_policy, errors_of_a_file_name_it);
     TCase *unreadable = suite_case(suite, "unreadable", 0);
     tcase_add_checked_fixture(unreadable, set_up, tear_down);
-    tcase_add_test(unreadable, missing_argument_is_unreadable);
-    tcase_add_test(unreadable, empty_argument_is_unreadable);
-    tcase_add_test(unreadable, missing_file_of_the_environment_is_unreadable);
-    tcase_add_test(unreadable, directory_is_unreadable);
-    tcase_add_test(unreadable, directory_in_place_of_the_users_file_is_unreadable);
-    tcase_add_test(unreadable, pipe_is_unreadable_and_does_not_block);
-    tcase_add_test(unreadable, device_is_unreadable);
-    tcase_add_test(unreadable, loop_of_links_is_unreadable);
-    tcase_add_test(unreadable, file_that_cannot_be_read_is_unreadable);
-    tcase_add_test(unreadable, file_of_more_than_a_mebibyte_is_refused);
+    suite_add(unreadable, missing_argument_is_unreadable, empty_argument_is_unreadable, missing_file_of_the_environment_is_unreadable,
+              directory_is_unreadable, directory_in_place_of_the_users_file_is_unreadable, pipe_is_unreadable_and_does_not_block,
+              device_is_unreadable, loop_of_links_is_unreadable, file_that_cannot_be_read_is_unreadable,
+              file_of_more_than_a_mebibyte_is_refused);
     return suite_run(suite);
 }

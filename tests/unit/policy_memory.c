@@ -146,14 +146,9 @@ int main(void)
         return suite_skip("allocations cannot be made to fail under this sanitizer or valgrind");
     Suite *suite = suite_create("policy memory");
     TCase *memory = suite_case(suite, "memory", 120);
-    tcase_add_test(memory, good_policy_survives_any_allocation_failing);
-    tcase_add_test(memory, shared_pool_survives_any_allocation_failing);
-    tcase_add_test(memory, bad_policy_survives_any_allocation_failing);
-    tcase_add_test(memory, broken_policy_survives_any_allocation_failing);
-    tcase_add_test(memory, empty_policy_survives_any_allocation_failing);
-    tcase_add_test(memory, overrides_survive_any_allocation_failing);
-    tcase_add_test(memory, setting_survives_any_allocation_failing);
-    tcase_add_test(memory, loading_survives_any_allocation_failing);
-    tcase_add_test(memory, comparing_survives_any_allocation_failing);
+    suite_add(memory, good_policy_survives_any_allocation_failing, shared_pool_survives_any_allocation_failing,
+              bad_policy_survives_any_allocation_failing, broken_policy_survives_any_allocation_failing,
+              empty_policy_survives_any_allocation_failing, overrides_survive_any_allocation_failing,
+              setting_survives_any_allocation_failing, loading_survives_any_allocation_failing, comparing_survives_any_allocation_failing);
     return suite_run(suite);
 }

@@ -260,31 +260,16 @@ int main(void)
 {
     Suite *suite = suite_create("policy overrides");
     TCase *good = suite_case(suite, "good", 0);
-    tcase_add_test(good, empty_overrides_change_nothing);
-    tcase_add_test(good, override_replaces_what_the_file_says);
-    tcase_add_test(good, override_replaces_a_wrong_value_of_the_file);
-    tcase_add_test(good, override_sets_what_the_file_does_not_say);
-    tcase_add_test(good, override_of_a_group_key_keeps_the_others);
-    tcase_add_test(good, override_sets_a_group_that_the_file_does_not_have);
-    tcase_add_test(good, commas_in_brackets_and_quotes_belong_to_the_value);
-    tcase_add_test(good, spaces_around_assignments_do_not_matter);
-    tcase_add_test(good, overridden_values_have_their_place_in_the_overrides);
+    suite_add(good, empty_overrides_change_nothing, override_replaces_what_the_file_says, override_replaces_a_wrong_value_of_the_file,
+              override_sets_what_the_file_does_not_say, override_of_a_group_key_keeps_the_others,
+              override_sets_a_group_that_the_file_does_not_have, commas_in_brackets_and_quotes_belong_to_the_value,
+              spaces_around_assignments_do_not_matter, overridden_values_have_their_place_in_the_overrides);
     TCase *bad = suite_case(suite, "bad", 0);
-    tcase_add_test(bad, wrong_value_is_reported_at_its_assignment);
-    tcase_add_test(bad, columns_count_characters);
-    tcase_add_test(bad, unknown_pool_or_stream_is_refused_with_the_nearest_name);
-    tcase_add_test(bad, unknown_key_is_refused_with_the_nearest_name);
-    tcase_add_test(bad, combinations_are_checked_with_overrides);
-    tcase_add_test(bad, what_is_no_assignment_is_refused);
-    tcase_add_test(bad, whole_objects_are_refused);
-    tcase_add_test(bad, empty_value_is_refused);
-    tcase_add_test(bad, open_brackets_and_quotes_are_refused);
-    tcase_add_test(bad, yaml_that_policies_refuse_is_refused);
-    tcase_add_test(bad, key_set_twice_is_refused);
-    tcase_add_test(bad, key_with_too_many_parts_is_refused);
-    tcase_add_test(bad, override_below_a_value_leaves_the_error_to_the_file);
-    tcase_add_test(bad, override_below_a_good_value_is_refused);
-    tcase_add_test(bad, overrides_say_nothing_on_a_file_that_is_no_policy);
-    tcase_add_test(bad, every_wrong_override_is_reported);
+    suite_add(bad, wrong_value_is_reported_at_its_assignment, columns_count_characters,
+              unknown_pool_or_stream_is_refused_with_the_nearest_name, unknown_key_is_refused_with_the_nearest_name,
+              combinations_are_checked_with_overrides, what_is_no_assignment_is_refused, whole_objects_are_refused, empty_value_is_refused,
+              open_brackets_and_quotes_are_refused, yaml_that_policies_refuse_is_refused, key_set_twice_is_refused,
+              key_with_too_many_parts_is_refused, override_below_a_value_leaves_the_error_to_the_file,
+              override_below_a_good_value_is_refused, overrides_say_nothing_on_a_file_that_is_no_policy, every_wrong_override_is_reported);
     return suite_run(suite);
 }

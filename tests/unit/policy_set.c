@@ -248,23 +248,14 @@ int main(void)
 {
     Suite *suite = suite_create("policy set");
     TCase *good = suite_case(suite, "good", 0);
-    tcase_add_test(good, assignment_replaces_what_the_file_says);
-    tcase_add_test(good, assignment_replaces_what_the_environment_said);
-    tcase_add_test(good, later_assignment_replaces_an_earlier_one);
-    tcase_add_test(good, every_earlier_assignment_is_kept);
-    tcase_add_test(good, policy_before_is_left_as_it_was);
-    tcase_add_test(good, policy_does_not_need_the_text_that_it_was_parsed_from);
-    tcase_add_test(good, builtin_policy_can_be_set);
-    tcase_add_test(good, value_that_was_set_has_its_place_in_the_assignments);
-    tcase_add_test(good, value_of_the_environment_keeps_its_place);
-    tcase_add_test(good, cache_can_be_switched_back_and_forth);
-    tcase_add_test(good, keys_that_an_earlier_assignment_removed_stay_away);
-    tcase_add_test(good, cache_that_was_switched_on_by_a_key_that_is_set_again_stays_on);
-    tcase_add_test(good, setting_a_key_again_and_again_takes_no_memory);
+    suite_add(good, assignment_replaces_what_the_file_says, assignment_replaces_what_the_environment_said,
+              later_assignment_replaces_an_earlier_one, every_earlier_assignment_is_kept, policy_before_is_left_as_it_was,
+              policy_does_not_need_the_text_that_it_was_parsed_from, builtin_policy_can_be_set,
+              value_that_was_set_has_its_place_in_the_assignments, value_of_the_environment_keeps_its_place,
+              cache_can_be_switched_back_and_forth, keys_that_an_earlier_assignment_removed_stay_away,
+              cache_that_was_switched_on_by_a_key_that_is_set_again_stays_on, setting_a_key_again_and_again_takes_no_memory);
     TCase *bad = suite_case(suite, "bad", 0);
-    tcase_add_test(bad, error_names_the_assignment);
-    tcase_add_test(bad, key_set_twice_at_a_time_is_refused);
-    tcase_add_test(bad, combination_with_the_file_is_checked);
-    tcase_add_test(bad, assignments_that_are_too_long_are_refused_with_the_remedy);
+    suite_add(bad, error_names_the_assignment, key_set_twice_at_a_time_is_refused, combination_with_the_file_is_checked,
+              assignments_that_are_too_long_are_refused_with_the_remedy);
     return suite_run(suite);
 }

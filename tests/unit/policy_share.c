@@ -200,20 +200,13 @@ int main(void)
 {
     Suite *suite = suite_create("policy share");
     TCase *values = suite_case(suite, "struct", 0);
-    tcase_add_test(values, pool_that_is_not_shared_has_no_socket);
-    tcase_add_test(values, shared_pool_has_the_defaults_of_the_table);
-    tcase_add_test(values, every_key_reaches_its_member);
-    tcase_add_test(values, names_that_systems_have_are_read);
-    tcase_add_test(values, as_many_names_as_allowed_are_read_and_one_more_is_refused);
-    tcase_add_test(values, longest_path_and_name_are_read);
-    tcase_add_test(values, overrides_share_a_pool);
+    suite_add(values, pool_that_is_not_shared_has_no_socket, shared_pool_has_the_defaults_of_the_table, every_key_reaches_its_member,
+              names_that_systems_have_are_read, as_many_names_as_allowed_are_read_and_one_more_is_refused, longest_path_and_name_are_read,
+              overrides_share_a_pool);
     TCase *show = suite_case(suite, "show", 0);
-    tcase_add_test(show, keys_of_shared_pools_are_shown_for_these_alone);
+    suite_add(show, keys_of_shared_pools_are_shown_for_these_alone);
     TCase *comparison = suite_case(suite, "compare", 0);
-    tcase_add_test(comparison, reload_may_change_who_is_allowed_and_when_a_pool_retires);
-    tcase_add_test(comparison, reload_may_not_change_the_socket);
-    tcase_add_test(comparison, reload_may_not_begin_or_end_sharing);
-    tcase_add_test(comparison, reload_may_not_change_the_largest_block);
-    tcase_add_test(comparison, change_of_ipc_is_one_error);
+    suite_add(comparison, reload_may_change_who_is_allowed_and_when_a_pool_retires, reload_may_not_change_the_socket,
+              reload_may_not_begin_or_end_sharing, reload_may_not_change_the_largest_block, change_of_ipc_is_one_error);
     return suite_run(suite);
 }

@@ -523,40 +523,24 @@ int main(void)
 {
     Suite *suite = suite_create("policy values");
     TCase *values = suite_case(suite, "struct", 0);
-    tcase_add_test(values, defaults_are_those_of_the_key_table);
-    tcase_add_test(values, every_key_reaches_its_member);
-    tcase_add_test(values, exportable_pool_has_no_threshold_no_twin_and_no_caches);
-    tcase_add_test(values, stream_without_a_pool_has_the_default_pool);
-    tcase_add_test(values, pools_and_streams_are_found_by_name);
-    tcase_add_test(values, freeing_no_policy_does_nothing);
+    suite_add(values, defaults_are_those_of_the_key_table, every_key_reaches_its_member,
+              exportable_pool_has_no_threshold_no_twin_and_no_caches, stream_without_a_pool_has_the_default_pool,
+              pools_and_streams_are_found_by_name, freeing_no_policy_does_nothing);
     TCase *limits = suite_case(suite, "limits", 120);
-    tcase_add_test(limits, text_of_a_mebibyte_is_read);
-    tcase_add_test(limits, text_of_more_than_a_mebibyte_is_refused_as_a_whole);
-    tcase_add_test(limits, as_many_pools_and_streams_as_allowed_are_read);
-    tcase_add_test(limits, more_pools_than_allowed_are_refused);
-    tcase_add_test(limits, more_streams_than_allowed_are_refused);
-    tcase_add_test(limits, more_devices_than_allowed_are_refused);
-    tcase_add_test(limits, a_thousand_errors_are_all_reported);
-    tcase_add_test(limits, long_and_strange_texts_are_cut_in_errors);
-    tcase_add_test(limits, errors_are_added_to_those_already_there);
+    suite_add(limits, text_of_a_mebibyte_is_read, text_of_more_than_a_mebibyte_is_refused_as_a_whole,
+              as_many_pools_and_streams_as_allowed_are_read, more_pools_than_allowed_are_refused, more_streams_than_allowed_are_refused,
+              more_devices_than_allowed_are_refused, a_thousand_errors_are_all_reported, long_and_strange_texts_are_cut_in_errors,
+              errors_are_added_to_those_already_there);
     TCase *sizes = suite_case(suite, "sizes", 0);
-    tcase_add_test(sizes, sizes_become_bytes_of_a_device);
-    tcase_add_test(sizes, percent_of_the_largest_memory_does_not_overflow);
-    tcase_add_test(sizes, steps_have_names);
+    suite_add(sizes, sizes_become_bytes_of_a_device, percent_of_the_largest_memory_does_not_overflow, steps_have_names);
     TCase *places = suite_case(suite, "places", 0);
-    tcase_add_test(places, key_has_the_place_of_its_value);
-    tcase_add_test(places, key_that_is_not_set_has_the_place_of_its_object);
-    tcase_add_test(places, builtin_policy_has_no_lines);
-    tcase_add_test(places, error_without_a_path_is_formatted_without_one);
+    suite_add(places, key_has_the_place_of_its_value, key_that_is_not_set_has_the_place_of_its_object, builtin_policy_has_no_lines,
+              error_without_a_path_is_formatted_without_one);
     TCase *show = suite_case(suite, "show", 0);
-    tcase_add_test(show, values_are_shown_in_the_order_of_the_key_table);
-    tcase_add_test(show, defaults_are_shown_as_the_table_writes_them);
-    tcase_add_test(show, every_key_of_the_table_is_documented);
+    suite_add(show, values_are_shown_in_the_order_of_the_key_table, defaults_are_shown_as_the_table_writes_them,
+              every_key_of_the_table_is_documented);
     TCase *comparison = suite_case(suite, "compare", 0);
-    tcase_add_test(comparison, live_keys_may_differ);
-    tcase_add_test(comparison, same_value_written_otherwise_is_no_difference);
-    tcase_add_test(comparison, other_keys_may_not_differ);
-    tcase_add_test(comparison, pools_and_streams_may_not_come);
-    tcase_add_test(comparison, pools_and_streams_may_not_go);
+    suite_add(comparison, live_keys_may_differ, same_value_written_otherwise_is_no_difference, other_keys_may_not_differ,
+              pools_and_streams_may_not_come, pools_and_streams_may_not_go);
     return suite_run(suite);
 }

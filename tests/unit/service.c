@@ -927,47 +927,23 @@ int main(void)
 {
     Suite *suite = suite_create("service");
     TCase *due = suite_case(suite, "when they run", 0);
-    tcase_add_test(due, job_runs_when_woken);
-    tcase_add_test(due, job_that_nobody_wakes_does_not_run);
-    tcase_add_test(due, job_due_in_the_future_is_not_run_before);
-    tcase_add_test(due, earlier_wake_wins);
-    tcase_add_test(due, later_wake_puts_nothing_off);
-    tcase_add_test(due, job_runs_again_at_the_time_that_it_returned);
-    tcase_add_test(due, wake_from_within_its_own_run_runs_again);
-    tcase_add_test(due, wake_during_a_run_beats_a_later_time_that_the_run_returns);
-    tcase_add_test(due, job_that_always_wants_to_run_leaves_others_their_turn);
-    tcase_add_test(due, job_can_be_added_by_a_job);
-    tcase_add_test(due, remove_waits_for_a_run_in_progress);
-    tcase_add_test(due, remove_does_not_wait_for_another_job);
+    suite_add(due, job_runs_when_woken, job_that_nobody_wakes_does_not_run, job_due_in_the_future_is_not_run_before, earlier_wake_wins,
+              later_wake_puts_nothing_off, job_runs_again_at_the_time_that_it_returned, wake_from_within_its_own_run_runs_again,
+              wake_during_a_run_beats_a_later_time_that_the_run_returns, job_that_always_wants_to_run_leaves_others_their_turn,
+              job_can_be_added_by_a_job, remove_waits_for_a_run_in_progress, remove_does_not_wait_for_another_job);
     TCase *thread = suite_case(suite, "the thread", 0);
-    tcase_add_test(thread, no_job_no_thread);
-    tcase_add_test(thread, two_jobs_share_one_thread);
-    tcase_add_test(thread, idle_service_makes_no_wakeups);
-    tcase_add_test(thread, waiting_for_a_time_takes_one_wakeup);
-    tcase_add_test(thread, signals_are_not_delivered_to_it);
-    tcase_add_test(thread, descriptor_is_closed_by_exec_and_by_the_last_removal);
-    tcase_add_test(thread, job_added_while_the_thread_stops_runs);
-    tcase_add_test(thread, failed_eventfd_leaves_nothing);
-    tcase_add_test(thread, failed_thread_leaves_nothing);
+    suite_add(thread, no_job_no_thread, two_jobs_share_one_thread, idle_service_makes_no_wakeups, waiting_for_a_time_takes_one_wakeup,
+              signals_are_not_delivered_to_it, descriptor_is_closed_by_exec_and_by_the_last_removal, job_added_while_the_thread_stops_runs,
+              failed_eventfd_leaves_nothing, failed_thread_leaves_nothing);
     TCase *watching = suite_case(suite, "watching", 0);
-    tcase_add_test(watching, watched_descriptor_makes_its_job_run);
-    tcase_add_test(watching, watch_begun_while_the_thread_sleeps_takes_effect);
-    tcase_add_test(watching, what_a_run_leaves_unread_makes_it_run_again);
-    tcase_add_test(watching, hang_up_of_the_other_side_makes_its_job_run);
-    tcase_add_test(watching, ended_watch_makes_no_job_run);
-    tcase_add_test(watching, descriptor_is_let_go_of_while_the_thread_sleeps);
-    tcase_add_test(watching, each_of_many_jobs_runs_for_its_own_descriptor);
-    tcase_add_test(watching, job_that_always_wants_to_run_leaves_watchers_their_turn);
-    tcase_add_test(watching, watcher_that_is_never_done_leaves_other_jobs_their_turn);
-    tcase_add_test(watching, silent_descriptor_makes_no_wakeups);
-    tcase_add_test(watching, watches_that_come_and_go_reach_their_own_jobs);
+    suite_add(watching, watched_descriptor_makes_its_job_run, watch_begun_while_the_thread_sleeps_takes_effect,
+              what_a_run_leaves_unread_makes_it_run_again, hang_up_of_the_other_side_makes_its_job_run, ended_watch_makes_no_job_run,
+              descriptor_is_let_go_of_while_the_thread_sleeps, each_of_many_jobs_runs_for_its_own_descriptor,
+              job_that_always_wants_to_run_leaves_watchers_their_turn, watcher_that_is_never_done_leaves_other_jobs_their_turn,
+              silent_descriptor_makes_no_wakeups, watches_that_come_and_go_reach_their_own_jobs);
     TCase *end = suite_case(suite, "exit and fork", 0);
-    tcase_add_test(end, exit_with_a_running_job_ends);
-    tcase_add_test(end, adding_is_refused_once_exit_began);
-    tcase_add_test(end, adding_from_a_job_is_refused_once_exit_waits_for_it);
-    tcase_add_test(end, removing_and_waking_do_no_harm_once_exit_began);
-    tcase_add_test(end, exit_from_a_job_ends);
-    tcase_add_test(end, exit_from_a_job_can_remove_it);
-    tcase_add_test(end, forked_child_can_remove_and_exit);
+    suite_add(end, exit_with_a_running_job_ends, adding_is_refused_once_exit_began, adding_from_a_job_is_refused_once_exit_waits_for_it,
+              removing_and_waking_do_no_harm_once_exit_began, exit_from_a_job_ends, exit_from_a_job_can_remove_it,
+              forked_child_can_remove_and_exit);
     return suite_run(suite);
 }

@@ -156,11 +156,8 @@ int main(void)
 {
     Suite *suite = suite_create("service remove");
     TCase *removing = suite_case(suite, "removing", 0);
-    tcase_add_test(removing, job_can_be_removed_by_a_job);
-    tcase_add_test(removing, others_run_after_a_job_was_removed_by_a_job);
-    tcase_add_test(removing, job_that_is_due_does_not_run_once_a_job_removed_it);
-    tcase_add_test(removing, job_that_watches_can_be_removed_by_a_job);
-    tcase_add_test(removing, thread_ends_after_a_job_removed_all_others);
-    tcase_add_test(removing, removing_another_job_waits_for_no_run);
+    suite_add(removing, job_can_be_removed_by_a_job, others_run_after_a_job_was_removed_by_a_job,
+              job_that_is_due_does_not_run_once_a_job_removed_it, job_that_watches_can_be_removed_by_a_job,
+              thread_ends_after_a_job_removed_all_others, removing_another_job_waits_for_no_run);
     return suite_run(suite);
 }

@@ -230,20 +230,12 @@ int main(void)
     Suite *suite = suite_create("top_model");
     TCase *tcase = suite_case(suite, "model", 0);
     tcase_add_checked_fixture(tcase, open_model, close_model);
-    tcase_add_test(tcase, processes_are_ordered_by_what_they_reserve);
-    tcase_add_test(tcase, another_order_is_taken_at_once_and_kept);
-    tcase_add_test(tcase, process_numbers_begin_with_the_smallest);
-    tcase_add_test(tcase, pools_stand_as_told_in_any_order);
-    tcase_add_test(tcase, sums_are_over_all_that_answer);
-    tcase_add_test(tcase, a_rate_is_what_was_served_since_the_look_before);
-    tcase_add_test(tcase, a_rate_is_not_known_after_a_silence_or_a_new_beginning);
-    tcase_add_test(tcase, processes_are_ordered_by_what_they_serve);
-    tcase_add_test(tcase, a_device_of_several_processes_is_one);
-    tcase_add_test(tcase, devices_are_told_apart_by_uuid_though_each_is_the_process_s_first);
-    tcase_add_test(tcase, a_process_that_vanished_is_gone_once);
-    tcase_add_test(tcase, a_process_that_comes_back_is_gone_no_more);
-    tcase_add_test(tcase, one_that_does_not_answer_says_why_and_stands_last);
-    tcase_add_test(tcase, names_from_outside_give_the_terminal_no_orders);
-    tcase_add_test(tcase, weirs_of_one_process_are_two);
+    suite_add(tcase, processes_are_ordered_by_what_they_reserve, another_order_is_taken_at_once_and_kept,
+              process_numbers_begin_with_the_smallest, pools_stand_as_told_in_any_order, sums_are_over_all_that_answer,
+              a_rate_is_what_was_served_since_the_look_before, a_rate_is_not_known_after_a_silence_or_a_new_beginning,
+              processes_are_ordered_by_what_they_serve, a_device_of_several_processes_is_one,
+              devices_are_told_apart_by_uuid_though_each_is_the_process_s_first, a_process_that_vanished_is_gone_once,
+              a_process_that_comes_back_is_gone_no_more, one_that_does_not_answer_says_why_and_stands_last,
+              names_from_outside_give_the_terminal_no_orders, weirs_of_one_process_are_two);
     return suite_run(suite);
 }

@@ -356,26 +356,13 @@ int main(void)
     Suite *suite = suite_create("top_view");
     TCase *tcase = suite_case(suite, "view", 0);
     tcase_add_checked_fixture(tcase, open_view, close_view);
-    tcase_add_test(tcase, a_process_has_its_figures_in_one_line);
-    tcase_add_test(tcase, process_and_device_are_named_once);
-    tcase_add_test(tcase, the_first_line_on_the_screen_names_its_process);
-    tcase_add_test(tcase, a_private_pool_is_called_so);
-    tcase_add_test(tcase, the_head_has_the_device);
-    tcase_add_test(tcase, the_device_has_a_column_where_there_are_several);
-    tcase_add_test(tcase, a_gone_process_is_called_so);
-    tcase_add_test(tcase, a_process_that_does_not_answer_is_shown_with_the_reason);
-    tcase_add_test(tcase, nobody_is_explained);
-    tcase_add_test(tcase, nobody_was_asked_yet_is_not_nobody);
-    tcase_add_test(tcase, every_size_is_drawn_within_its_bounds);
-    tcase_add_test(tcase, narrow_screens_keep_what_matters_most);
-    tcase_add_test(tcase, figures_of_the_head_are_whole_or_left_out);
-    tcase_add_test(tcase, a_screen_of_80_columns_says_how_to_quit);
-    tcase_add_test(tcase, help_fits_into_80_columns_and_24_lines);
-    tcase_add_test(tcase, low_screens_keep_the_list);
-    tcase_add_test(tcase, scrolling_ends_at_the_ends);
-    tcase_add_test(tcase, a_list_that_became_short_is_shown_from_its_start);
-    tcase_add_test(tcase, every_key_of_the_footer_does_something);
-    tcase_add_test(tcase, enter_looks_and_q_quits);
-    tcase_add_test(tcase, any_other_key_leaves_the_help);
+    suite_add(tcase, a_process_has_its_figures_in_one_line, process_and_device_are_named_once,
+              the_first_line_on_the_screen_names_its_process, a_private_pool_is_called_so, the_head_has_the_device,
+              the_device_has_a_column_where_there_are_several, a_gone_process_is_called_so,
+              a_process_that_does_not_answer_is_shown_with_the_reason, nobody_is_explained, nobody_was_asked_yet_is_not_nobody,
+              every_size_is_drawn_within_its_bounds, narrow_screens_keep_what_matters_most, figures_of_the_head_are_whole_or_left_out,
+              a_screen_of_80_columns_says_how_to_quit, help_fits_into_80_columns_and_24_lines, low_screens_keep_the_list,
+              scrolling_ends_at_the_ends, a_list_that_became_short_is_shown_from_its_start, every_key_of_the_footer_does_something,
+              enter_looks_and_q_quits, any_other_key_leaves_the_help);
     return suite_run(suite);
 }

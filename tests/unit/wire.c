@@ -422,31 +422,23 @@ int main(void)
     TCase *both = suite_case(suite, "both ways", 0);
     tcase_add_loop_test(both, message_is_encoded_as_documented, 0, (int)wire_golden_count);
     tcase_add_loop_test(both, documented_bytes_are_decoded, 0, (int)wire_golden_count);
-    tcase_add_test(both, every_type_has_documented_bytes);
-    tcase_add_test(both, random_messages_come_back_as_they_were);
-    tcase_add_test(both, changed_bytes_are_refused_or_come_back_as_they_are);
-    tcase_add_test(both, bytes_behind_the_end_of_a_string_are_not_sent);
-    tcase_add_test(both, message_of_no_type_has_no_bytes);
-    tcase_add_test(both, largest_message_fits);
+    suite_add(both, every_type_has_documented_bytes, random_messages_come_back_as_they_were,
+              changed_bytes_are_refused_or_come_back_as_they_are, bytes_behind_the_end_of_a_string_are_not_sent,
+              message_of_no_type_has_no_bytes, largest_message_fits);
 
     TCase *refusals = suite_case(suite, "refusals", 0);
     tcase_add_loop_test(refusals, every_shorter_packet_is_refused, 0, (int)wire_golden_count);
     tcase_add_loop_test(refusals, every_other_length_is_refused, 0, (int)wire_golden_count);
     tcase_add_loop_test(refusals, length_that_is_not_the_packets_is_refused, 0, (int)wire_golden_count);
-    tcase_add_test(refusals, packet_over_the_limit_is_refused);
+    suite_add(refusals, packet_over_the_limit_is_refused);
     tcase_add_loop_test(refusals, request_number_is_there_exactly_where_it_has_a_meaning, 0, (int)wire_golden_count);
     tcase_add_loop_test(refusals, other_magic_is_not_weirs, 0, (int)wire_golden_count);
-    tcase_add_test(refusals, other_version_is_told_from_the_first_eight_bytes);
-    tcase_add_test(refusals, version_may_be_asked_by_nobody);
-    tcase_add_test(refusals, unknown_types_are_refused);
-    tcase_add_test(refusals, refused_packet_leaves_the_message_alone);
+    suite_add(refusals, other_version_is_told_from_the_first_eight_bytes, version_may_be_asked_by_nobody, unknown_types_are_refused,
+              refused_packet_leaves_the_message_alone);
     tcase_add_loop_test(refusals, value_out_of_its_range_is_refused, 0, (int)(sizeof(changes) / sizeof(changes[0])));
-    tcase_add_test(refusals, name_without_an_end_is_refused);
-    tcase_add_test(refusals, every_byte_behind_the_metadata_has_to_be_zero);
+    suite_add(refusals, name_without_an_end_is_refused, every_byte_behind_the_metadata_has_to_be_zero);
 
     TCase *names = suite_case(suite, "names", 0);
-    tcase_add_test(names, types_have_their_names);
-    tcase_add_test(names, each_32_numbers_have_one_sender);
-    tcase_add_test(names, names_have_1_to_63_letters_digits_and_three_marks);
+    suite_add(names, types_have_their_names, each_32_numbers_have_one_sender, names_have_1_to_63_letters_digits_and_three_marks);
     return suite_run(suite);
 }
