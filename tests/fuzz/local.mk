@@ -1,7 +1,9 @@
 ## SPDX-License-Identifier: MIT
 
 ## Without libFuzzer: the seeds through the same entry. (The script is not called corpus.sh, as make would build `corpus` from it.)
-check_PROGRAMS += tests/fuzz/policy_corpus tests/fuzz/wire_corpus
+check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/policy_corpus tests/fuzz/wire_corpus
+tests_fuzz_arena_corpus_SOURCES = %reldir%/arena_fuzz.c
+tests_fuzz_arena_corpus_LDADD = tests/unit/libarenamodel.la
 tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c
 tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
 tests_fuzz_wire_corpus_SOURCES = %reldir%/wire_fuzz.c
@@ -10,8 +12,8 @@ dist_check_SCRIPTS += %reldir%/seeds.sh
 TESTS += %reldir%/seeds.sh
 EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 
-## With libFuzzer, which is clang's, whatever the compiler of the rest: `make policy-fuzz`, `make wire-fuzz`, and
-## `make fuzz FUZZ_SECONDS=60`, which runs both, so long each.
+## With libFuzzer, which is clang's, whatever the compiler of the rest: `make arena-fuzz`, `make policy-fuzz`, `make wire-fuzz`, and
+## `make fuzz FUZZ_SECONDS=60`, which runs all, so long each.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FUZZ_SECONDS = 60
@@ -31,11 +33,24 @@ tests/fuzz/wire_fuzz: $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/w
 		-o $@ $(top_srcdir)/tests/fuzz/wire_fuzz.c $(top_srcdir)/share/wire/wire.c
 CLEANFILES += tests/fuzz/wire_fuzz
 
+## The arena is pure, and needs no other file than its model.
+arena_fuzz_files = $(lib_pool_arena_libarena_la_SOURCES) $(tests_unit_libarenamodel_la_SOURCES)
+tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files) config.h
+	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) \
+		-o $@ $(top_srcdir)/tests/fuzz/arena_fuzz.c \
+		`for file in $(arena_fuzz_files); do case $$file in *.c) echo $(top_srcdir)/$$file;; esac; done`
+CLEANFILES += tests/fuzz/arena_fuzz
+
+arena-fuzz: tests/fuzz/arena_fuzz
 policy-fuzz: tests/fuzz/policy_fuzz
 wire-fuzz: tests/fuzz/wire_fuzz
 
 ## New inputs go into the build tree; the seeds stay as they are. What it finds is written to tests/fuzz/ there.
-fuzz: fuzz-policy fuzz-wire
+fuzz: fuzz-arena fuzz-policy fuzz-wire
+fuzz-arena: tests/fuzz/arena_fuzz
+	$(MKDIR_P) tests/fuzz/found-arena
+	tests/fuzz/arena_fuzz $(FUZZ_FLAGS) -max_len=1024 -len_control=0 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-arena \
+		$(top_srcdir)/tests/fuzz/corpus/arena
 fuzz-policy: tests/fuzz/policy_fuzz
 	$(MKDIR_P) tests/fuzz/found
 	tests/fuzz/policy_fuzz $(FUZZ_FLAGS) -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -dict=$(top_srcdir)/tests/fuzz/policy.dict \

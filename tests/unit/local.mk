@@ -85,3 +85,15 @@ check_PROGRAMS += tests/unit/top_view
 TESTS += tests/unit/top_view
 tests_unit_top_view_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_top_view_LDADD = tests/unit/libtopdata.la tests/support/libsuite.la tools/libtools.la
+
+## An arena beside a model of it, for its tests and its fuzzer.
+check_LTLIBRARIES += tests/unit/libarenamodel.la
+tests_unit_libarenamodel_la_SOURCES = tests/unit/arena_model.c tests/unit/arena_model.h
+tests_unit_libarenamodel_la_LIBADD = lib/pool/arena/libarena.la
+
+check_PROGRAMS += tests/unit/arena tests/unit/arena_failures
+TESTS += tests/unit/arena tests/unit/arena_failures
+tests_unit_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_arena_LDADD = tests/unit/libarenamodel.la tests/support/libsuite.la
+tests_unit_arena_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_arena_failures_LDADD = tests/unit/libarenamodel.la tests/support/libsuite.la tests/support/libfail.la

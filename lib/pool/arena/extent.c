@@ -49,6 +49,7 @@ static struct weir__extent *insert_before(struct weir__extents *extents, struct 
     *(before ? &before->after : &extents->first) = node;
     extent->before = node;
     node->stream = NULL;
+    node->is_new = false;
     return node;
 }
 
@@ -392,6 +393,7 @@ struct weir__extent *weir__extents_hold(struct weir__extents *extents, struct we
         high = split(extents, extent, bytes);
     extent->state = WEIR__EXTENT_HELD;
     extent->former = former;
+    extent->is_new = false;
     if (former == WEIR__EXTENT_FREE) {
         if (low)
             add_to_bin(extents, low);

@@ -36,6 +36,7 @@ struct weir__extent {
     struct weir__extent *before, *after; /* the neighbours; unused nodes are linked by `after` */
     uint8_t state;                       /* enum weir__extent_state */
     uint8_t former;                      /* HELD: HOLE or FREE, what it was, and is again if what it was held for fails */
+    bool is_new;                         /* HELD: its page was created for the growth under way */
     uint32_t rank;                       /* its place in the tree of its bin (bin.h), as the next three */
     uint64_t most;
     struct weir__extent *left, *right;

@@ -268,9 +268,23 @@ static void hold_place(struct growth *growth, struct weir__extent *extent)
     }
 }
 
-/* The place becomes what it was, but for holes that have a page by now, which are free. Needs no node. */
+/* The page that was created for a piece goes back. If it cannot be unmapped it stays, as free memory. */
+static void undo_create(struct weir__pages *pages, struct weir__extent *piece)
+{
+    uint64_t handle;
+    if (take_off_page(pages, piece->address, &handle))
+        return;
+    pages->driver->release(pages->data, piece->bytes, handle);
+    pages->created_count--;
+    piece->former = WEIR__EXTENT_HOLE;
+}
+
+/* The place becomes what it was, but for holes that got a page from elsewhere, which are free. Needs no node. */
 static void put_place(struct growth *growth)
 {
+    for (struct weir__extent *piece = growth->first; piece != growth->last->after; piece = piece->after)
+        if (piece->is_new)
+            undo_create(growth->pages, piece);
     struct weir__extent *extent = growth->last;
     for (bool is_first = false; !is_first;) {
         struct weir__extent *before = extent->before;
@@ -333,7 +347,8 @@ static int fill(struct growth *growth, struct weir__extent *piece)
         return WEIR__PAGE_NO_HOST_MEMORY;
     extents->kept_count = 1;
     uint64_t bytes = growth->moves ? try_move(growth, piece->address, piece->bytes) : 0;
-    int code = bytes ? 0 : try_create(growth, piece->address, piece->bytes, &bytes);
+    bool is_new = bytes == 0;
+    int code = is_new ? try_create(growth, piece->address, piece->bytes, &bytes) : 0;
     extents->kept_count = 0;
     if (code)
         return code;
@@ -343,6 +358,7 @@ static int fill(struct growth *growth, struct weir__extent *piece)
             growth->last = rest;
     }
     piece->former = WEIR__EXTENT_FREE;
+    piece->is_new = is_new;
     growth->lack -= smaller(bytes, growth->lack);
     return 0;
 }
@@ -361,7 +377,8 @@ static int trim_place(struct growth *growth)
         return 0;
     if (!weir__extents_reserve(extents, 1))
         return WEIR__PAGE_NO_HOST_MEMORY;
-    weir__extents_put(extents, weir__extents_cut(extents, last, growth->end - last->address));
+    struct weir__extent *rest = weir__extents_cut(extents, last, growth->end - last->address);
+    weir__extents_put(extents, rest);
     return 0;
 }
 
@@ -372,9 +389,11 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         return WEIR__PAGE_NO_ADDRESSES;
     if (!weir__extents_reserve(extents, 3))
         return WEIR__PAGE_NO_HOST_MEMORY;
-    *extent = weir__extents_take(extents, stream, bytes);
-    if (*extent)
+    struct weir__extent *taken = weir__extents_take(extents, stream, bytes);
+    if (taken) {
+        *extent = taken;
         return 0;
+    }
     bytes = weir__extent_round(bytes);
     struct place place = find_place(extents, stream, bytes);
     if (!place.first)
@@ -383,16 +402,22 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         .pages = pages, .end = place.first->address + bytes, .lack = place.lack, .most = pages->sizes->most, .moves = true};
     hold_place(&growth, place.first);
     int code = 0;
-    for (struct weir__extent *piece = growth.first; !code && piece->address < growth.end; piece = piece->after)
+    for (struct weir__extent *piece = growth.first; !code && piece && piece->address < growth.end; piece = piece->after)
         if (piece->former == WEIR__EXTENT_HOLE)
             code = fill(&growth, piece);
     if (!code)
         code = trim_place(&growth);
-    if (code)
-        put_place(&growth);
-    else
+    if (!code) {
         *extent = weir__extents_join(extents, growth.first, growth.last);
-    return code;
+        return 0;
+    }
+    put_place(&growth);
+    /* What others freed meanwhile may do. */
+    taken = weir__extents_take(extents, stream, bytes);
+    if (!taken)
+        return code;
+    *extent = taken;
+    return 0;
 }
 
 /* Trimming ----------------------------------------------------------------------------------------------------------------------------- */

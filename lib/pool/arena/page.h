@@ -59,8 +59,8 @@ void weir__pages_clear(struct weir__pages *pages);
 
 /*
  * Brings pages to where the request fits with the fewest, and serves it: complete pages from elsewhere first, then new ones, and at last
- * those of smaller sizes. Returns 0 and sets *extent; a code of the driver or one of the above otherwise. Then what was mapped by that time
- * is free. What was complete before may have moved or been released also then.
+ * those of smaller sizes. Returns 0 and sets *extent; a code of the driver or one of the above otherwise. Then pages that were created for
+ * it are released again, and what was complete before may have moved or been released.
  */
 int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent);
 

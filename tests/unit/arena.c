@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/* Extents and pages of an arena, beside a model that looks at everything after each step. */
+#include "tests/support/suite.h"
+#include "tests/unit/arena_model.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+#define NONE (-1) /* stream */
+#define PROGRAM_SIZE 4096
+
+enum { ONE, OTHER };
+
+/* A block that must be served. */
+static struct model_block *get(struct model *m, int stream, uint64_t bytes)
+{
+    struct model_block *block = model_allocate(m, stream, bytes);
+    ck_assert_ptr_nonnull(block);
+    model_check(m);
+    return block;
+}
+
+static void put(struct model *m, struct model_block *block, int stream)
+{
+    model_free(m, block, stream, 0);
+    model_check(m);
+}
+
+static void expect_offset(const struct model_block *block, uint64_t offset)
+{
+    ck_assert_uint_eq(block->address - MODEL_BASE, offset);
+}
+
+static uint64_t mapped(const struct model *m)
+{
+    return weir__arena_figures(&m->arena).mapped;
+}
+
+/* Owners ------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(what_a_stream_freed_serves_it_at_once)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    expect_offset(get(m, ONE, 4 * MIB), 0);
+    ck_assert_uint_eq(mapped(m), 4 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(another_stream_gets_other_memory_until_the_free_is_complete)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    expect_offset(get(m, OTHER, 4 * MIB), 4 * MIB);
+    model_complete(m, ONE, m->sequences[ONE]);
+    expect_offset(get(m, OTHER, 4 * MIB), 0);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_request_on_no_stream_gets_only_what_is_complete)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    expect_offset(get(m, NONE, 4 * MIB), 4 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_free_that_is_complete_already_is_anybodys)
+{
+    struct model *m = model_new(20);
+    struct model_block *block = get(m, ONE, 4 * MIB);
+    model_complete(m, ONE, 1);
+    put(m, block, ONE); /* as sequence 1 */
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).pending, 0);
+    expect_offset(get(m, OTHER, 4 * MIB), 0);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(of_neighbours_that_merge_the_later_free_counts)
+{
+    struct model *m = model_new(20);
+    struct model_block *low = get(m, ONE, 4 * MIB), *high = get(m, ONE, 4 * MIB);
+    put(m, low, ONE);
+    put(m, high, ONE);
+    model_complete(m, ONE, 1);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).pending, 8 * MIB);
+    model_complete(m, ONE, 2);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).complete, 8 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(frees_reported_out_of_order_are_complete_in_their_order)
+{
+    struct model *m = model_new(20);
+    struct model_block *a = get(m, ONE, 2 * MIB), *wall = get(m, ONE, 2 * MIB), *b = get(m, ONE, 2 * MIB), *end = get(m, ONE, 2 * MIB);
+    model_free(m, a, ONE, 0); /* 1 */
+    model_free(m, b, ONE, 1); /* 1, though it is the second */
+    model_check(m);
+    model_complete(m, ONE, 1);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).complete, 4 * MIB);
+    put(m, wall, NONE);
+    put(m, end, NONE);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(own_and_complete_neighbours_serve_one_request_before_the_arena_grows)
+{
+    struct model *m = model_new(20);
+    struct model_block *blocks[4];
+    for (int i = 0; i < 4; i++)
+        blocks[i] = get(m, ONE, 2 * MIB);
+    get(m, OTHER, 2 * MIB); /* behind them, so that none of them is the last */
+    put(m, blocks[1], ONE);
+    put(m, blocks[2], NONE);
+    put(m, blocks[0], NONE);
+    put(m, blocks[3], ONE);
+    expect_offset(get(m, ONE, 7 * MIB), 0);
+    ck_assert_uint_eq(mapped(m), 10 * MIB);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).pending, MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(neighbours_of_others_do_not_serve)
+{
+    struct model *m = model_new(20);
+    struct model_block *own = get(m, ONE, 2 * MIB), *others = get(m, ONE, 2 * MIB);
+    get(m, ONE, 2 * MIB);
+    put(m, own, ONE);
+    put(m, others, OTHER);
+    expect_offset(get(m, ONE, 4 * MIB), 6 * MIB);
+    model_end(m);
+}
+END_TEST
+
+/* Where -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(the_lowest_fitting_address_of_a_bin_is_taken)
+{
+    struct model *m = model_new(20);
+    struct model_block *low = get(m, NONE, 3 * MIB), *wall = get(m, NONE, MIB), *high = get(m, NONE, 2 * MIB);
+    get(m, NONE, 2 * MIB);
+    put(m, high, NONE);
+    put(m, low, NONE);
+    expect_offset(get(m, NONE, 2 * MIB), 0);
+    expect_offset(wall, 3 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(the_last_free_extent_is_taken_only_where_nothing_else_fits)
+{
+    struct model *m = model_new(20);
+    struct model_block *first = get(m, NONE, 8 * MIB), *wall = get(m, NONE, 2 * MIB), *last = get(m, NONE, 2 * MIB);
+    put(m, last, NONE);
+    put(m, first, NONE);
+    expect_offset(get(m, NONE, 2 * MIB), 0); /* not the 2 MiB that fit exactly */
+    expect_offset(get(m, NONE, 7 * MIB), 10 * MIB);
+    expect_offset(wall, 8 * MIB);
+    ck_assert_uint_eq(mapped(m), 18 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(sizes_are_exact_to_512_bytes)
+{
+    struct model *m = model_new(20);
+    expect_offset(get(m, NONE, MIB + 1), 0);
+    expect_offset(get(m, NONE, MIB), MIB + 512);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).live, 2 * MIB + 512);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(small_requests_have_a_part_of_their_own)
+{
+    struct model *m = model_new(20);
+    expect_offset(get(m, NONE, MIB - 1), UINT64_C(24) * 2 * MIB);
+    expect_offset(get(m, NONE, MIB), 0);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(small_blocks_pin_no_large_pages)
+{
+    struct model *m = model_new(20);
+    struct model_block *large[3];
+    for (int i = 0; i < 3; i++) {
+        large[i] = get(m, NONE, 8 * MIB);
+        get(m, NONE, 64 * KIB);
+    }
+    for (int i = 0; i < 3; i++)
+        put(m, large[i], NONE);
+    ck_assert_uint_eq(model_trim(m, UINT64_MAX), 24 * MIB);
+    ck_assert_uint_eq(mapped(m), 2 * MIB);
+    model_end(m);
+}
+END_TEST
+
+/* The last free extent is another stream's: what grows is what lies behind it, and they merge when it is complete. */
+START_TEST(an_arena_grows_behind_a_last_extent_that_is_pending)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    put(m, get(m, OTHER, 4 * MIB), OTHER);
+    ck_assert_uint_eq(mapped(m), 8 * MIB);
+    model_complete(m, OTHER, 1);
+    model_complete(m, ONE, 1);
+    model_check(m);
+    expect_offset(get(m, NONE, 8 * MIB), 0);
+    ck_assert_uint_eq(mapped(m), 8 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_request_that_lacks_little_grows_what_is_its_own)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    expect_offset(get(m, ONE, 5 * MIB), 0);
+    ck_assert_uint_eq(mapped(m), 6 * MIB);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).complete, MIB);
+    model_end(m);
+}
+END_TEST
+
+/* Pages -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(complete_pages_are_moved_before_new_ones_are_created)
+{
+    struct model *m = model_new(20);
+    struct model_block *low = get(m, NONE, 4 * MIB), *wall = get(m, NONE, 2 * MIB), *high = get(m, NONE, 4 * MIB);
+    get(m, NONE, 2 * MIB);
+    put(m, low, NONE);
+    put(m, high, NONE);
+    expect_offset(get(m, NONE, 8 * MIB), 12 * MIB);
+    expect_offset(wall, 4 * MIB);
+    ck_assert_uint_eq(mapped(m), 12 * MIB);
+    ck_assert_uint_eq(m->arena.large.moved_count, 2);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(pages_with_pending_frees_are_neither_moved_nor_released)
+{
+    struct model *m = model_new(20);
+    struct model_block *low = get(m, ONE, 4 * MIB);
+    get(m, ONE, 2 * MIB);
+    put(m, low, ONE);
+    get(m, OTHER, 8 * MIB);
+    ck_assert_uint_eq(m->arena.large.moved_count, 0);
+    ck_assert_uint_eq(model_trim(m, UINT64_MAX), 0);
+    model_complete(m, ONE, 1);
+    ck_assert_uint_eq(model_trim(m, UINT64_MAX), 4 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(pages_move_from_one_part_to_the_other)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, NONE, 64 * KIB), NONE);
+    get(m, NONE, 2 * MIB);
+    ck_assert_uint_eq(m->arena.large.moved_count, 1);
+    ck_assert_uint_eq(mapped(m), 2 * MIB);
+    model_end(m);
+}
+END_TEST
+
+/* A page of 16 MiB is no page for small requests, but it is memory. */
+START_TEST(a_page_too_large_to_be_moved_is_released_where_memory_is_out)
+{
+    struct model *m = model_new(8);
+    put(m, get(m, NONE, 16 * MIB), NONE);
+    get(m, NONE, 64 * KIB);
+    ck_assert_uint_eq(mapped(m), 2 * MIB);
+    ck_assert_uint_eq(m->arena.large.released_count, 1);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_device_that_creates_no_large_pages_serves_in_smaller_ones)
+{
+    struct model *m = model_new(20);
+    m->largest = 6 * MIB;
+    get(m, NONE, 40 * MIB);
+    ck_assert_uint_eq(mapped(m), 40 * MIB);
+    ck_assert_uint_ge(m->arena.large.created_count, 7);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_request_that_is_refused_leaves_the_device_what_it_had)
+{
+    struct model *m = model_new(20);
+    m->largest = 8 * MIB;
+    struct model_block *low = get(m, NONE, 6 * MIB);
+    get(m, NONE, 4 * MIB);
+    put(m, low, NONE);
+    ck_assert_ptr_null(model_allocate(m, NONE, 38 * MIB));
+    model_check(m);
+    ck_assert_uint_eq(mapped(m), 10 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_hole_is_filled_where_that_takes_the_fewest_pages)
+{
+    struct model *m = model_new(20);
+    struct model_block *low = get(m, NONE, 3 * MIB), *high = get(m, NONE, 5 * MIB);
+    get(m, NONE, 2 * MIB);
+    put(m, high, NONE);
+    ck_assert_uint_eq(model_trim(m, UINT64_MAX), 4 * MIB); /* of its 5 */
+    expect_offset(get(m, NONE, 5 * MIB), 3 * MIB);
+    put(m, low, NONE);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_trim_gives_back_the_highest_pages_and_no_more_than_it_must)
+{
+    struct model *m = model_new(20);
+    struct model_block *a = get(m, NONE, 2 * MIB), *b = get(m, NONE, 2 * MIB), *c = get(m, NONE, 2 * MIB);
+    put(m, a, NONE);
+    put(m, b, NONE);
+    put(m, c, NONE);
+    ck_assert_uint_eq(model_trim(m, 1), 2 * MIB);
+    expect_offset(get(m, NONE, 4 * MIB), 0);
+    ck_assert_uint_eq(mapped(m), 4 * MIB);
+    model_end(m);
+}
+END_TEST
+
+/* In the middle of a call --------------------------------------------------------------------------------------------------------------- */
+
+/* Steps of zeros each ask for a byte. At some number of blocks the growth has the last node. */
+START_TEST(others_leave_a_growth_the_node_that_it_needs)
+{
+    static const uint8_t steps[4 * 4];
+    for (int count = 1; count < 80; count++) {
+        struct model *m = model_new(20);
+        struct model_block *room = get(m, NONE, 64 * KIB);
+        for (int i = 0; i < count; i++)
+            get(m, NONE, 1);
+        get(m, NONE, MIB - 1);
+        put(m, room, NONE);
+        m->within = steps;
+        m->within_count = 4;
+        get(m, NONE, MIB - 1);
+        ck_assert_uint_eq(m->within_count, 2);
+        ck_assert_uint_eq(m->live_count, (size_t)count + 4);
+        m->within_count = 0;
+        model_end(m);
+    }
+}
+END_TEST
+
+/* A complete page is being moved while its neighbours are freed: they merge with it only where it stays. */
+START_TEST(neighbours_freed_while_a_page_is_moved_are_not_moved_with_it)
+{
+    /* Frees block 0 on no stream, at the first call. */
+    static const uint8_t steps[4] = { 3, 0, 0, 0 };
+    struct model *m = model_new(20);
+    get(m, NONE, 2 * MIB);
+    struct model_block *moved = get(m, NONE, 2 * MIB);
+    get(m, NONE, 2 * MIB);
+    put(m, moved, NONE);
+    m->within = steps;
+    m->within_count = 1;
+    expect_offset(get(m, NONE, 4 * MIB), 6 * MIB);
+    ck_assert_uint_eq(m->within_count, 0);
+    ck_assert_uint_eq(m->arena.large.moved_count, 2); /* the second one was free by then */
+    ck_assert_uint_eq(mapped(m), 6 * MIB);
+    model_end(m);
+}
+END_TEST
+
+/* Bounds ------------------------------------------------------------------------------------------------------------------------------- */
+
+static const uint64_t impossible[] = {
+    UINT64_C(24) * 2 * MIB + 1, UINT64_C(1) << 62, (UINT64_C(1) << 63) - 1, UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1, UINT64_MAX - 511,
+    UINT64_MAX,
+};
+
+START_TEST(what_the_range_cannot_hold_is_refused)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    ck_assert_ptr_null(model_allocate(m, ONE, impossible[_i]));
+    model_check(m);
+    ck_assert_uint_eq(mapped(m), 4 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(what_the_device_cannot_hold_is_refused_and_nothing_is_lost)
+{
+    struct model *m = model_new(4);
+    get(m, NONE, 2 * MIB);
+    ck_assert_ptr_null(model_allocate(m, NONE, 7 * MIB));
+    model_check(m);
+    get(m, NONE, 6 * MIB);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(a_whole_range_is_one_block)
+{
+    struct model *m = model_new(24);
+    expect_offset(get(m, NONE, UINT64_C(24) * 2 * MIB), 0);
+    ck_assert_ptr_null(model_allocate(m, NONE, MIB));
+    model_end(m);
+}
+END_TEST
+
+/* Random programs ---------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(random_programs_agree_with_the_model)
+{
+    static uint8_t program[PROGRAM_SIZE];
+    unsigned rounds = suite_rounds(60, 6000);
+    uint64_t state = (uint64_t)_i * rounds + 1;
+    for (unsigned round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < sizeof(program); i++) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            program[i] = (uint8_t)(state >> 24);
+        }
+        model_run(program, sizeof(program), false);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("arena");
+    TCase *owners = suite_case(suite, "owners", 0), *where = suite_case(suite, "where", 0), *pages = suite_case(suite, "pages", 0),
+          *bounds = suite_case(suite, "bounds", 0), *random = suite_case(suite, "random", 60);
+    tcase_add_test(owners, what_a_stream_freed_serves_it_at_once);
+    tcase_add_test(owners, another_stream_gets_other_memory_until_the_free_is_complete);
+    tcase_add_test(owners, a_request_on_no_stream_gets_only_what_is_complete);
+    tcase_add_test(owners, a_free_that_is_complete_already_is_anybodys);
+    tcase_add_test(owners, of_neighbours_that_merge_the_later_free_counts);
+    tcase_add_test(owners, frees_reported_out_of_order_are_complete_in_their_order);
+    tcase_add_test(owners, own_and_complete_neighbours_serve_one_request_before_the_arena_grows);
+    tcase_add_test(owners, neighbours_of_others_do_not_serve);
+    tcase_add_test(where, the_lowest_fitting_address_of_a_bin_is_taken);
+    tcase_add_test(where, the_last_free_extent_is_taken_only_where_nothing_else_fits);
+    tcase_add_test(where, sizes_are_exact_to_512_bytes);
+    tcase_add_test(where, small_requests_have_a_part_of_their_own);
+    tcase_add_test(where, small_blocks_pin_no_large_pages);
+    tcase_add_test(where, an_arena_grows_behind_a_last_extent_that_is_pending);
+    tcase_add_test(where, a_request_that_lacks_little_grows_what_is_its_own);
+    tcase_add_test(pages, complete_pages_are_moved_before_new_ones_are_created);
+    tcase_add_test(pages, pages_with_pending_frees_are_neither_moved_nor_released);
+    tcase_add_test(pages, pages_move_from_one_part_to_the_other);
+    tcase_add_test(pages, a_page_too_large_to_be_moved_is_released_where_memory_is_out);
+    tcase_add_test(pages, a_device_that_creates_no_large_pages_serves_in_smaller_ones);
+    tcase_add_test(pages, a_request_that_is_refused_leaves_the_device_what_it_had);
+    tcase_add_test(pages, a_hole_is_filled_where_that_takes_the_fewest_pages);
+    tcase_add_test(pages, a_trim_gives_back_the_highest_pages_and_no_more_than_it_must);
+    tcase_add_test(pages, others_leave_a_growth_the_node_that_it_needs);
+    tcase_add_test(pages, neighbours_freed_while_a_page_is_moved_are_not_moved_with_it);
+    tcase_add_loop_test(bounds, what_the_range_cannot_hold_is_refused, 0, (int)(sizeof(impossible) / sizeof(impossible[0])));
+    tcase_add_test(bounds, what_the_device_cannot_hold_is_refused_and_nothing_is_lost);
+    tcase_add_test(bounds, a_whole_range_is_one_block);
+    tcase_add_loop_test(random, random_programs_agree_with_the_model, 0, 4);
+    return suite_run(suite);
+}
