@@ -29,8 +29,8 @@ static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned class
     return entry;
 }
 
-/* Makes others give way until the entry fits; *victims gets them, a list by `next`. *refused is set if other streams have the room. false:
-   there is none. */
+/* Makes others give way until the entry fits; *victims gets them, a list by `next`, and a flush begins with the first. *refused is set if
+   other streams have the room. false: there is none. */
 static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims, bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
@@ -43,6 +43,8 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
         struct weir__entry *oldest = take_oldest(cache, classes);
         if (!oldest)
             return false;
+        if (!*victims)
+            weir__flush_begin(stream->device);
         oldest->next = *victims;
         *victims = oldest;
     }

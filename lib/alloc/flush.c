@@ -41,20 +41,12 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct
     return bytes;
 }
 
-void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
-{
-    enum gpu_capture_mode mode = weir__plain_begin(stream->w);
-    weir__flush_taken(stream, victims);
-    weir__plain_end(stream->w, mode);
-    weir__stream_leave(stream);
-}
-
-static void begin_flush(struct weir__device *device)
+void weir__flush_begin(struct weir__device *device)
 {
     atomic_fetch_add(&device->flushing, 1);
 }
 
-static void end_flush(struct weir__device *device, bool any)
+void weir__flush_end(struct weir__device *device, bool any)
 {
     if (any)
         atomic_fetch_add(&device->flushes, 1);
@@ -63,21 +55,28 @@ static void end_flush(struct weir__device *device, bool any)
 
 uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
 {
-    begin_flush(stream->device);
     uint64_t bytes = weir__flush_list(stream->device, stream->handle, entries);
     atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
-    end_flush(stream->device, true);
     return bytes;
+}
+
+void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
+{
+    enum gpu_capture_mode mode = weir__plain_begin(stream->w);
+    weir__flush_taken(stream, victims);
+    weir__flush_end(stream->device, true);
+    weir__plain_end(stream->w, mode);
+    weir__stream_leave(stream);
 }
 
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
 {
     if (!weir__cache_holds(stream))
         return 0;
-    begin_flush(stream->device);
+    weir__flush_begin(stream->device);
     struct weir__entry *entries = weir__cache_drain(stream, before, true);
     uint64_t bytes = entries ? weir__flush_taken(stream, entries) : 0;
-    end_flush(stream->device, false);
+    weir__flush_end(stream->device, entries);
     return bytes;
 }
 

@@ -8,7 +8,12 @@
 
 #include "lib/alloc/stream.h"
 
-/* Gives back what had to make room in the stream's cache, a list by `next`, and leaves the stream. In the caller's capture mode: it stands
+/* Around taking blocks out of a cache and giving them back: a request that is to be refused waits for what other threads have in their hands.
+   any: something went. */
+void weir__flush_begin(struct weir__device *device);
+void weir__flush_end(struct weir__device *device, bool any);
+
+/* Gives back what had to make room in the stream's cache, a list by `next`, ends the flush that began with it, and leaves the stream. In the caller's capture mode: it stands
    for the caller's own free. */
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims);
 

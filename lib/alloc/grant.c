@@ -73,15 +73,17 @@ static bool take_back(weir_stream *stream)
 {
     uint64_t released;
     struct weir__entry *entries;
+    weir__flush_begin(stream->device);
     enum weir__cache_answer answer = weir__cache_give_way(stream, STEP, BLOCKS, &entries, &released);
+    if (entries)
+        weir__flush_taken(stream, entries);
+    weir__flush_end(stream->device, entries);
     if (answer != WEIR__CACHE_DONE)
         return false;
     if (released == 0) {
         atomic_store_explicit(&stream->looked_at, WEIR__GRANT_SPENT, memory_order_relaxed);
         return false;
     }
-    if (entries)
-        weir__flush_taken(stream, entries);
     atomic_store_explicit(&stream->was_robbed, true, memory_order_relaxed);
     return true;
 }

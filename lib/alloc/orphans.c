@@ -260,6 +260,7 @@ static uint64_t look(struct weir__device *device, bool *left)
     struct weir__orphans_mark *mark;
     uint64_t below = UINT64_MAX, bytes = 0;
     *left = false;
+    weir__flush_begin(device);
     while ((mark = claim(orphans, &below))) {
         enum weir__event_state state = ask(device->w->gpu, mark);
         unclaim(orphans, mark, state == WEIR__EVENT_COMPLETE);
@@ -269,6 +270,7 @@ static uint64_t look(struct weir__device *device, bool *left)
         bytes += give_back(device, mark->entries);
         free(mark);
     }
+    weir__flush_end(device, bytes);
     return bytes;
 }
 

@@ -248,6 +248,68 @@ START_TEST(what_other_threads_cache_again_and_again_is_still_nobodys)
 }
 END_TEST
 
+/* A thread that stops between taking a block out of its cache, for another one to have room there, and giving it back. It goes on once
+   somebody waits. */
+static struct {
+    struct gpu gpu;
+    weir_stream *s;
+    void *ptr;
+    pthread_t thread;
+    atomic_bool is_begun, is_stopped, may_go_on;
+} slowpoke;
+
+static int stopping_exchange(enum gpu_capture_mode *mode)
+{
+    bool stops = atomic_load(&slowpoke.is_begun) && pthread_equal(pthread_self(), slowpoke.thread) && !atomic_exchange(&slowpoke.is_stopped, true);
+    while (stops && !atomic_load(&slowpoke.may_go_on))
+        sched_yield();
+    return scene.gpu->exchange_capture_mode(mode);
+}
+
+static void releasing_pause(uint64_t nanoseconds)
+{
+    atomic_store(&slowpoke.may_go_on, true);
+    scene.gpu->pause(nanoseconds);
+}
+
+static void *free_slowly(void *unused)
+{
+    slowpoke.thread = pthread_self();
+    atomic_store(&slowpoke.is_begun, true);
+    scene_free(slowpoke.s, slowpoke.ptr);
+    return unused;
+}
+
+START_TEST(block_that_makes_room_in_a_cache_is_waited_for)
+{
+    pthread_t thread;
+    void *ptrs[2];
+    scene_simulate("memory=2GiB");
+    scene_open("weir: 1\ncapture: relaxed\npools:\n"
+               "  main: { small_below: 0, cache: { largest: 128MiB, per_stream: 256MiB, per_device: 256MiB }, " PATIENT " }\n");
+    slowpoke.s = scene_create(NULL);
+    slowpoke.gpu = *scene.gpu;
+    slowpoke.gpu.exchange_capture_mode = stopping_exchange;
+    slowpoke.gpu.pause = releasing_pause;
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 1536 * MIB);
+    for (int i = 0; i < 2; i++)
+        ptrs[i] = scene_malloc(slowpoke.s, 128 * MIB);
+    slowpoke.ptr = scene_malloc(slowpoke.s, 128 * MIB);
+    for (int i = 0; i < 2; i++)
+        scene_free(slowpoke.s, ptrs[i]);
+    scene.w->gpu = &slowpoke.gpu;
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_slowly, NULL), 0);
+    while (!atomic_load(&slowpoke.is_stopped))
+        sched_yield();
+    void *ptr = scene_malloc(s, 448 * MIB);
+    pthread_join(thread, NULL);
+    scene.w->gpu = scene.gpu;
+    scene_free(s, ptr);
+    scene_free(s, held);
+}
+END_TEST
+
 /* Frees -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Another thread that uses again what is waited for, and frees as much elsewhere, while recovery waits. */
@@ -453,7 +515,7 @@ void add_crowd_cases(Suite *suite)
     tcase_add_loop_test(crowd, of_two_requests_that_do_not_fit_together_one_is_served, 0, 2);
     suite_add(crowd, what_other_threads_cache_again_and_again_is_still_nobodys);
     tcase_add_loop_test(crowd, what_fits_only_in_its_exact_size_is_served_so, 0, 3);
-    suite_add(crowd, what_is_freed_while_recovery_waits_for_something_else_is_waited_for,
+    suite_add(crowd, block_that_makes_room_in_a_cache_is_waited_for, what_is_freed_while_recovery_waits_for_something_else_is_waited_for,
               what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found, free_on_a_stream_that_is_being_closed_is_waited_for,
               noted_free_is_waited_for_while_a_later_one_is_being_noted,
               free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before,
