@@ -67,6 +67,7 @@ struct lane {
     weir_stream *s;
     gpu_stream stream;
     bool owns_stream; /* Weir was only told of it */
+    bool is_foreign; /* something that is not Weir's was freed on the stream */
     struct block kept[KEPT_MAX];
     size_t count;
     uint64_t bytes;

@@ -297,9 +297,13 @@ void lane_open_stream(struct lane *lane)
     lane->stream = weir_stream_handle(lane->s);
 }
 
-/* What was freed on a stream that is destroyed before it came there cannot be seen to be free by anybody but a synchronise of the device. */
+/* What was freed on a stream that is destroyed before it came there cannot be seen to be free by anybody but a synchronise of the device.
+   Weir sees to its own frees on a stream that is closed, but knows of no others. */
 static void open_anew(struct lane *lane)
 {
+    if (lane->is_foreign)
+        expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
+    lane->is_foreign = false;
     weir_stream_close(lane->s);
     if (lane->owns_stream) {
         expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
@@ -328,6 +332,7 @@ static void use_foreign(struct lane *lane)
     if (once_in(lane, 2))
         work(lane);
     expect_code(program->gpu->free_async(ptr, lane->stream), "a foreign free");
+    lane->is_foreign = true;
     model_freed(program->model, number, lane->stream);
 }
 
