@@ -23,17 +23,17 @@ struct weir__request {
     size_t rounded;    /* those of the size class, if a cache may keep the block later; else the same */
     gpu_stream stream; /* not capturing */
     struct weir__aside aside;
-    bool small;        /* for the small twin, if there is room */
-    bool insist;       /* CUDA is to be asked even where that seems vain */
     uint64_t waited;   /* nanoseconds that the first attempt had to wait for others */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
+    uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
+    size_t got;        /* bytes that CUDA gave: one of the two sizes */
+    int code;          /* CUDA's, of the last attempt */
+    bool small;        /* for the small twin, if there is room */
+    bool insist;       /* CUDA is to be asked even where that seems vain */
     bool untried;      /* at the last attempt it was not asked for that reason */
     bool was_asked;    /* it was */
     bool at_cap;       /* the last attempt failed at the pool's max_size, not at the device */
     bool is_crowded;   /* it failed beside other requests, and perhaps because of them: it says nothing */
-    uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
-    size_t got;        /* bytes that CUDA gave: one of the two sizes */
-    int code;
 };
 
 /*

@@ -38,7 +38,7 @@ static bool take_room(const struct weir__growing *growing, bool was_looked_at)
 {
     struct weir__growth *growth = &growing->pool->growth;
     if (growing->is_ragged)
-        growth->is_ragged = true;
+        atomic_store_explicit(&growth->is_ragged, true, memory_order_relaxed);
     bool is_known = (was_looked_at || !growth->is_due) && !has_strangers(growing->pool) && growth->max_size == growing->max_size;
     if (!is_known || growth->room < growing->most)
         return false;

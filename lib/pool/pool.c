@@ -220,12 +220,6 @@ void weir__pool_free(weir_pool *pool, bool is_live)
     free(pool);
 }
 
-void weir__pool_hold(weir_pool *pool)
-{
-    if (pool->kind.is_private)
-        atomic_fetch_add_explicit(&pool->use.references, 1, memory_order_relaxed);
-}
-
 /* Nobody uses the private pool now: its idle memory goes back at the program's next synchronise. One that is parked already was only looked
    at, by the keeper too: that is no reason for it to look again. */
 static void park(weir_pool *pool)
@@ -244,9 +238,9 @@ static void park(weir_pool *pool)
         weir__pool_left(pool);
 }
 
-void weir__pool_release(weir_pool *pool)
+void weir__pool_release_private(weir_pool *pool)
 {
-    if (pool->kind.is_private && atomic_fetch_sub_explicit(&pool->use.references, 1, memory_order_acq_rel) == 1)
+    if (atomic_fetch_sub_explicit(&pool->use.references, 1, memory_order_acq_rel) == 1)
         park(pool);
 }
 

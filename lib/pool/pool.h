@@ -162,8 +162,17 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
 void weir__pool_free(weir_pool *pool, bool is_live);
 
 /* Counts who uses a private pool; for other pools these do nothing. With the last release the pool is parked. */
-void weir__pool_hold(weir_pool *pool);
-void weir__pool_release(weir_pool *pool);
+static inline void weir__pool_hold(weir_pool *pool)
+{
+    if (pool->kind.is_private)
+        atomic_fetch_add_explicit(&pool->use.references, 1, memory_order_relaxed);
+}
+void weir__pool_release_private(weir_pool *pool);
+static inline void weir__pool_release(weir_pool *pool)
+{
+    if (pool->kind.is_private)
+        weir__pool_release_private(pool);
+}
 /* A private pool of that entry that nobody uses any more, held and set up as the entry says now; NULL if there is none. */
 weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry);
 
