@@ -27,6 +27,15 @@ uint64_t weir__device_obtainable(struct weir__device *device)
     return bytes + idle;
 }
 
+/* Whether the pool without its twin has so many bytes idle: the first look, which is mostly enough. */
+static bool has_idle(const weir_pool *pool, uint64_t size)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t used = 0, reserved = 0;
+    return gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
+           gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS && reserved > used && reserved - used >= size;
+}
+
 bool weir__request_is_vain(const struct weir__request *request, uint64_t size)
 {
     weir_pool *pool = request->pool;
@@ -36,7 +45,7 @@ bool weir__request_is_vain(const struct weir__request *request, uint64_t size)
     /* At a cap, what the device has does not count; and only CUDA knows whether it is at one of its own. */
     if (pool->native.max || (max_size && atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) + size > max_size))
         return false;
-    return weir__pool_idle(pool) < size && weir__device_obtainable(pool->device) < size;
+    return !has_idle(pool, size) && weir__device_obtainable(pool->device) < size;
 }
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
