@@ -79,7 +79,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     weir_status status = WEIR_OK;
     /* Where a fixed handle means which device's stream. */
     int device = opened ? opened->device->index : pool->device->index;
-    int former = weir__current_begin(gpu, device, stream);
+    int former = weir__device_begin(w, device, stream);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(pool, block->ptr, device, stream);
     if (code == GPU_SUCCESS) {

@@ -220,7 +220,7 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct w
         size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
     struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle };
     struct weir__block block = { .size = size, .pool = pool };
-    int former = weir__current_begin(pool->w->gpu, pool->device->index, raw->handle);
+    int former = weir__device_begin(pool->w, pool->device->index, raw->handle);
     weir_status status = serve(&request, &block, raw, opened);
     weir__current_end(pool->w->gpu, former);
     if (status == WEIR_OK)

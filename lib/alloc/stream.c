@@ -32,7 +32,7 @@ int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id
     *id = 0;
     if (!device->has_stream_ids)
         return GPU_SUCCESS;
-    int former = weir__current_begin(gpu, device->index, handle);
+    int former = weir__device_begin(device->w, device->index, handle);
     int code = gpu->stream_capture_status(handle, &capture);
     if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
         code = gpu->stream_id(handle, id);
@@ -135,7 +135,7 @@ bool weir__handle_captures(const struct weir__device *device, gpu_stream handle)
 {
     const struct gpu *gpu = device->w->gpu;
     enum gpu_capture_status capture;
-    int former = weir__current_begin(gpu, device->index, handle);
+    int former = weir__device_begin(device->w, device->index, handle);
     int code = gpu->stream_capture_status(handle, &capture);
     weir__current_end(gpu, former);
     if (code != GPU_SUCCESS)

@@ -64,6 +64,12 @@ struct weir {
     bool has_policy_text;            /* there is nothing to be read again */
 };
 
+/* As weir__current_begin(), for a plain call. Where there is one device, no other can be current. */
+static inline int weir__device_begin(const weir *w, int device, gpu_stream stream)
+{
+    return w->device_count > 1 ? weir__current_begin(w->gpu, device, stream) : -1;
+}
+
 /* `capture: relaxed` runs plain calls in relaxed mode too; the default leaves the caller's mode, since the switch costs 60 ns. */
 static inline enum gpu_capture_mode weir__plain_begin(const weir *w)
 {
