@@ -8,7 +8,6 @@
 #include "lib/base/list.h"
 #include "share/base/order.h"
 #include "share/export/ring.h"
-#include "share/export/serve.h"
 
 /* Making and freeing: CUDA is called here, so no lock is held ---------------------------------------------------------------------------- */
 

@@ -3,18 +3,16 @@
 
 #include "share/export/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 #include "lib/base/list.h"
-#include "share/export/request.h"
 #include "share/export/ring.h"
-#include "share/export/serve.h"
 
 #define POLL_MAX 256   /* releases that are looked at in one go */
 #define POLL_ALL GPU_MILLISECOND /* nanoseconds between two looks at all of them */
-#define SERVE_MAX 64   /* messages of one client in one go, so that none keeps the others waiting */
 
 /* Sending, with the lock ----------------------------------------------------------------------------------------------------------------- */
 
@@ -117,6 +115,17 @@ void share_wait_end(struct share_client *client, struct share_wait *wait)
     free(wait);
 }
 
+/* What waited for room in the socket is published no more. */
+static void give_up(struct share_client *client, struct share_wait *wait)
+{
+    char text[WIRE_NAME_SIZE + 32];
+    snprintf(text, sizeof text, "no block '%s' is published", wait->asked.name);
+    struct wire_message message = share_refusal_of(WIRE_REFUSED, wait->asked.request, WEIR_NOT_FOUND, text);
+    if (share_client_answer(client, &message, -1) == SHARE_BROKEN)
+        share_client_break(client);
+    share_wait_end(client, wait);
+}
+
 /* Grants what a client waits for that is there by now. */
 static void grant_waits(struct share_client *client)
 {
@@ -126,7 +135,7 @@ static void grant_waits(struct share_client *client)
         if (block && share_client_grant(client, block, wait->lease, wait->asked.request) != SHARE_AGAIN)
             share_wait_end(client, wait);
         else if (!block && !(wait->asked.argument & WIRE_WAIT))
-            share_request_give_up(client, wait);
+            give_up(client, wait);
     }
 }
 
@@ -136,8 +145,7 @@ void share_clients_offer(weir_export *e)
         grant_waits(client);
 }
 
-/* What the client's full socket kept back: ends of rings, frames, and what is withdrawn. */
-static void catch_up(struct share_client *client)
+void share_client_catch_up(struct share_client *client)
 {
     struct share_reader *next;
     share_connection_unblock(&client->connection);
@@ -251,8 +259,7 @@ void share_reader_leave(struct share_client *client, struct share_reader *reader
     free(reader);
 }
 
-/* Its connection has ended, or is ended. Returns with what its process still maps. */
-static void evict(struct share_client *client)
+void share_client_evict(struct share_client *client)
 {
     share_connection_close(&client->connection);
     while (client->readers)
@@ -265,11 +272,10 @@ static void evict(struct share_client *client)
     weir__service_wake(&client->e->job, 0);
 }
 
-/* Its process maps nothing any more. */
-static void forget(struct share_client *client)
+void share_client_forget(struct share_client *client)
 {
     client->has_pool = false;
-    evict(client);
+    share_client_evict(client);
     for (unsigned i = 0; i < client->lease_count; i++)
         if (client->leases[i]->mapping)
             share_lease_end(client, client->leases[i]);
@@ -282,7 +288,7 @@ void share_client_died(struct share_client *client)
 {
     pthread_mutex_lock(&client->e->lock);
     if (client->state != SHARE_CLIENT_GONE)
-        forget(client);
+        share_client_forget(client);
     pthread_mutex_unlock(&client->e->lock);
 }
 
@@ -290,6 +296,16 @@ void share_client_died(struct share_client *client)
 static bool is_guest(const struct share_client *client)
 {
     return client->state == SHARE_CLIENT_GREETING || client->state == SHARE_CLIENT_OBSERVER;
+}
+
+static bool is_allowed(weir_export *e, const struct share_process *process, weir_error *error)
+{
+    pthread_mutex_lock(&e->lock);
+    bool is_in = share_allowed_has(&e->allowed, process);
+    pthread_mutex_unlock(&e->lock);
+    if (!is_in)
+        weir__fail(error, WEIR_REFUSED, "user %u is not let in: add it to pools.%s.share.allow", (unsigned)process->uid, e->pool->name);
+    return is_in;
 }
 
 static bool has_room(weir_export *e, const struct share_process *process, weir_error *error)
@@ -338,47 +354,13 @@ bool share_client_admit(struct share_server *server, int fd, weir_error *error)
     struct share_process process;
     if (share_process_of(fd, error, &process) != WEIR_OK)
         return false;
-    if (has_room(e, &process, error) && share_client_is_allowed(e, &process, error)) {
+    if (has_room(e, &process, error) && is_allowed(e, &process, error)) {
         if (add_client(e, fd, &process))
             return true;
         weir__fail(error, WEIR_REFUSED, "the exporter has no host memory or descriptor for another connection");
     }
     share_process_close(&process);
     return false;
-}
-
-/* With the lock. */
-static void judge(struct share_client *client, enum share_io io)
-{
-    if (io == SHARE_CLOSED || io == SHARE_BROKEN)
-        evict(client);
-}
-
-void share_client_serve(struct share_client *client, uint32_t events)
-{
-    weir_export *e = client->e;
-    if (events & EPOLLOUT) {
-        pthread_mutex_lock(&e->lock);
-        if (client->connection.fd >= 0)
-            catch_up(client);
-        pthread_mutex_unlock(&e->lock);
-    }
-    /* Of one that has gone all is read, since the same process may be at the door again. */
-    for (int served = 0; (served < SERVE_MAX || (events & EPOLLHUP)) && client->connection.fd >= 0; served++) {
-        unsigned char bytes[WIRE_SIZE_MAX];
-        size_t len;
-        enum share_io io = share_receive(client->connection.fd, bytes, sizeof bytes, &len, NULL);
-        if (io == SHARE_AGAIN)
-            return;
-        if (io == SHARE_DONE && (io = share_request_answer(client, bytes, len)) == SHARE_CLOSED)
-            io = SHARE_DONE; /* it hears no answer, but what it said before it went may be a farewell */
-        pthread_mutex_lock(&e->lock);
-        if (io == SHARE_DONE && client->said_farewell)
-            forget(client);
-        else
-            judge(client, io);
-        pthread_mutex_unlock(&e->lock);
-    }
 }
 
 bool share_client_is_hung(const struct share_client *client)
@@ -422,7 +404,7 @@ uint64_t share_clients_check(weir_export *e, uint64_t now)
             next = weir__service_earlier(next, limit);
         }
         if (client->is_broken && client->connection.fd >= 0)
-            evict(client);
+            share_client_evict(client);
     }
     for (struct share_client **link = &e->clients, *client; (client = *link);)
         if (client->state == SHARE_CLIENT_GONE) {
@@ -461,7 +443,7 @@ void share_clients_destroy(weir_export *e)
 {
     pthread_mutex_lock(&e->lock);
     for (struct share_client *client = e->clients; client; client = client->next)
-        forget(client);
+        share_client_forget(client);
     pthread_mutex_unlock(&e->lock);
     share_clients_check(e, 0);
     share_clients_destroy_gone(e);

@@ -109,7 +109,6 @@ void share_clients_destroy_gone(weir_export *e);
 void share_clients_destroy(weir_export *e);
 
 /* With `serving`, without the lock. */
-void share_client_serve(struct share_client *client, uint32_t events);
 void share_client_died(struct share_client *client);
 /* Ends the leases whose release has come to pass. everything: each is asked, however many there are. */
 void share_clients_poll(weir_export *e, bool everything);
@@ -124,6 +123,12 @@ enum share_io share_client_answer(struct share_client *client, const struct wire
 enum share_io share_client_grant(struct share_client *client, struct share_block *block, struct share_lease *lease, uint32_t request);
 /* A name was published: tells the clients that wait for it. */
 void share_clients_offer(weir_export *e);
+/* Its connection has ended, or is ended: it is evicted, with what its process still maps. With `serving` too, as are the next two. */
+void share_client_evict(struct share_client *client);
+/* Its process maps nothing any more. */
+void share_client_forget(struct share_client *client);
+/* Sends what its full socket kept back: ends of rings, frames, and what is withdrawn. */
+void share_client_catch_up(struct share_client *client);
 /* The service thread is to evict it, which is nothing to do amidst its lists. */
 void share_client_break(struct share_client *client);
 /* Evicts the importers of that process; returns whether there was one. */

@@ -136,6 +136,9 @@ weir_status share_check_publication(const struct share_block *block, const char 
                                     size_t metadata_size, weir_error *error);
 void share_block_describe(struct share_block *block, size_t size, const void *metadata, size_t metadata_size);
 
+/* Waking (serve.c), with the lock: who waits looks again at what it waits for. */
+void share_serve_stir(weir_export *e);
+
 /* Retiring (retire.c), on the service thread without the lock: looks whether it is time. Returns when to look again. */
 uint64_t share_retire_look(weir_export *e, uint64_t now);
 

@@ -39,16 +39,6 @@ static enum share_io done(struct share_client *client, uint32_t request)
 
 /* Who may connect ------------------------------------------------------------------------------------------------------------------------ */
 
-bool share_client_is_allowed(weir_export *e, const struct share_process *process, weir_error *error)
-{
-    pthread_mutex_lock(&e->lock);
-    bool is_allowed = share_allowed_has(&e->allowed, process);
-    pthread_mutex_unlock(&e->lock);
-    if (!is_allowed)
-        weir__fail(error, WEIR_REFUSED, "user %u is not let in: add it to pools.%s.share.allow", (unsigned)process->uid, e->pool->name);
-    return is_allowed;
-}
-
 /* The importer that the process is already; evicted ones count, since they may still have the pool. */
 static bool is_importer(const weir_export *e, const struct share_client *asking)
 {
@@ -136,13 +126,6 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
         return SHARE_DONE;
     }
     return share_request_welcome(client, message->request);
-}
-
-void share_request_give_up(struct share_client *client, struct share_wait *wait)
-{
-    if (refuse(client, wait->asked.request, WEIR_NOT_FOUND, "no block '%s' is published", wait->asked.name) == SHARE_BROKEN)
-        share_client_break(client);
-    share_wait_end(client, wait);
 }
 
 /* Whether the service thread can make more leases of it than are there, or find some that have ended. */

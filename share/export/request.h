@@ -14,13 +14,7 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
 /* On the service thread: makes leases for the requests that wait for some, and serves these. Returns whether some are left to make. */
 bool share_requests_go_on(weir_export *e);
 
-/* Whether the policy lets the process connect at all. */
-bool share_client_is_allowed(weir_export *e, const struct share_process *process, weir_error *error);
-
 /* The answer to a HELLO. With the lock. */
 enum share_io share_request_welcome(struct share_client *client, uint32_t request);
-
-/* The answer to an ACQUIRE that waited for room in the socket, and whose block is published no more. Ends the wait. With the lock. */
-void share_request_give_up(struct share_client *client, struct share_wait *wait);
 
 #endif

@@ -11,7 +11,6 @@
 #include "lib/base/list.h"
 #include "share/base/order.h"
 #include "share/base/wait.h"
-#include "share/export/serve.h"
 
 /* Readers, with the lock ----------------------------------------------------------------------------------------------------------------- */
 

@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include "share/base/wait.h"
-#include "share/export/client.h"
+#include "share/export/request.h"
 
 #define EVENTS_MAX 32
+#define SERVE_MAX 64 /* messages of one client in one go, so that none keeps the others waiting */
 #define ROUNDS_MAX 64 /* of reading: more than a socket holds */
 #define TIMER_SLACK 1000UL /* nanoseconds */
 #define HAND_BACK UINT64_C(250000) /* nanoseconds after the last take, when the service thread takes over */
@@ -62,6 +63,40 @@ static void close_gate(weir_export *e)
 
 /* Serving -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* With the lock. */
+static void judge(struct share_client *client, enum share_io io)
+{
+    if (io == SHARE_CLOSED || io == SHARE_BROKEN)
+        share_client_evict(client);
+}
+
+static void serve_client(struct share_client *client, uint32_t events)
+{
+    weir_export *e = client->e;
+    if (events & EPOLLOUT) {
+        pthread_mutex_lock(&e->lock);
+        if (client->connection.fd >= 0)
+            share_client_catch_up(client);
+        pthread_mutex_unlock(&e->lock);
+    }
+    /* Of one that has gone all is read, since the same process may be at the door again. */
+    for (int served = 0; (served < SERVE_MAX || (events & EPOLLHUP)) && client->connection.fd >= 0; served++) {
+        unsigned char bytes[WIRE_SIZE_MAX];
+        size_t len;
+        enum share_io io = share_receive(client->connection.fd, bytes, sizeof bytes, &len, NULL);
+        if (io == SHARE_AGAIN)
+            return;
+        if (io == SHARE_DONE && (io = share_request_answer(client, bytes, len)) == SHARE_CLOSED)
+            io = SHARE_DONE; /* it hears no answer, but what it said before it went may be a farewell */
+        pthread_mutex_lock(&e->lock);
+        if (io == SHARE_DONE && client->said_farewell)
+            share_client_forget(client);
+        else
+            judge(client, io);
+        pthread_mutex_unlock(&e->lock);
+    }
+}
+
 /* Returns whether there was something. */
 static bool serve_round(weir_export *e)
 {
@@ -72,7 +107,7 @@ static bool serve_round(weir_export *e)
         if (watch->is_death)
             share_client_died(watch->client);
         else
-            share_client_serve(watch->client, events[i].events);
+            serve_client(watch->client, events[i].events);
     }
     return count > 0;
 }

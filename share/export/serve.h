@@ -31,7 +31,5 @@ uint64_t share_serve_turn(weir_export *e);
 bool share_serve_begin(weir_export *e);
 /* Serves, once there is something to do; until the deadline at most, the lock let go meanwhile. since: when the waiting began. */
 void share_serve_wait(weir_export *e, uint64_t since, uint64_t deadline);
-/* Who waits looks again at what it waits for. */
-void share_serve_stir(weir_export *e);
 
 #endif

@@ -52,6 +52,12 @@ locks_are_listed() {
     is_empty "$tap_dir/found"
 }
 
+# headers_include_one_way FILES...: each header can be put behind all that it includes.
+headers_include_one_way() {
+    grep '^#include "' "$@" /dev/null | sed -e 's/^\([^:]*\):#include "\([^"]*\)".*/\2 \1/' | tsort 2>"$tap_dir/found" >/dev/null
+    is_empty "$tap_dir/found"
+}
+
 policy_files=$(find policy -name '*.[ch]')
 gpu_files=$(find lib/gpu -name '*.[ch]')
 lib_files=$(find lib -maxdepth 1 -name '*.[ch]')
@@ -89,6 +95,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     for folder in top try generator; do
         check "tools_${folder}_includes_no_other_command" includes_only "tools/common/|tools/$folder/|$above_share" tools/$folder/*.[ch]
     done
+    check "headers_include_each_other_one_way" headers_include_one_way $(find policy lib share plugin/torch tools -name '*.h')
     check "public_header_includes_no_other_file_of_ours" includes_only '<' lib/weir.h
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \

@@ -12,13 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Exit statuses of every subcommand; worse ones are greater. */
-enum {
-    EXIT_GOOD = 0,
-    EXIT_FAILED = 1,  /* the answer is no: a bad policy, no GPU, a step that failed */
-    EXIT_TROUBLE = 2, /* no answer: wrong usage, a file that cannot be read, output that cannot be written */
-};
-
 enum option_kind {
     OPTION_FLAG,
     OPTION_TEXT,

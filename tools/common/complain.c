@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/common/complain.h"
-#include "tools/common/command.h"
 #include "tools/common/json.h"
 
 #include <stdio.h>

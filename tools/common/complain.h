@@ -11,6 +11,13 @@
 
 #include <stdarg.h>
 
+/* Exit statuses of every subcommand; worse ones are greater. */
+enum {
+    EXIT_GOOD = 0,
+    EXIT_FAILED = 1,  /* the answer is no: a bad policy, no GPU, a step that failed */
+    EXIT_TROUBLE = 2, /* no answer: wrong usage, a file that cannot be read, output that cannot be written */
+};
+
 /* "weir: " and the message on stderr, with a newline. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

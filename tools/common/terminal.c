@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/common/terminal.h"
-#include "tools/common/command.h"
+#include "tools/common/complain.h"
 #include "tools/common/environment.h"
 
 #include <errno.h>
