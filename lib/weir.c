@@ -263,7 +263,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
 }
 
 /* Waits for frees that would keep pools from being destroyed, as far as Weir can know of them, and only if there are any. */
-static void settle(weir *w)
+static void wait_for_frees(weir *w)
 {
     for (size_t d = 0; d < w->device_count; d++) {
         bool is_pending = false;
@@ -307,7 +307,7 @@ static void close_pools(weir *w)
         weir__flush(&w->devices[i / 2], NULL, true, WEIR__NO_DEADLINE);
         weir__orphans_free(&w->devices[i / 2], WEIR__NO_DEADLINE);
     }
-    settle(w);
+    wait_for_frees(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
             weir_stream_close(w->devices[d].streams);

@@ -86,7 +86,7 @@ WEIR_API const char *weir_version(void);
     X(WEIR_GONE, 15, "no longer there") \
     /* The other side, or a check of who it is, said no; the error says why. */ \
     X(WEIR_REFUSED, 16, "refused") \
-    /* The other side sent what the protocol does not allow, and was cut off. */ \
+    /* The other side sent what the protocol does not allow, and its connection was closed. */ \
     X(WEIR_PROTOCOL, 17, "protocol error")
 
 typedef enum weir_status {
@@ -475,8 +475,8 @@ WEIR_API WEIR_CHECK weir_status weir_export_publish(weir_export *e, const char *
 WEIR_API weir_status weir_export_withdraw(weir_export *e, const char *name, weir_error *error);
 
 /*
- * Evicts the importers that process `pid` is: they are cut off and get nothing more. What they have leased and mapped stays out of use
- * until the process is dead. WEIR_NOT_FOUND (it imports nothing here, or is evicted already), WEIR_FORKED.
+ * Evicts the importers that process `pid` is: their connections are closed, and they get nothing more. What they have leased and mapped
+ * stays out of use until the process is dead. WEIR_NOT_FOUND (it imports nothing here, or is evicted already), WEIR_FORKED.
  */
 WEIR_API weir_status weir_export_evict(weir_export *e, int pid, weir_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* evict.c - `weir evict`: cuts a process off from the pools that it imports. */
+/* evict.c - `weir evict`: takes the pools that it imports from a process. */
 #include "tools/common/command.h"
 #include "tools/observe.h"
 
@@ -37,7 +37,7 @@ struct outcome {
 static void tell(const struct observed_socket *answer, int pid, bool is_named, struct outcome *outcome)
 {
     if (answer->status == WEIR_OK) {
-        printf("%s: process %d is cut off from pool '%s' of process %d; what it maps stays out of use until it is dead\n", answer->path,
+        printf("%s: process %d is evicted from pool '%s' of process %d; what it maps stays out of use until it is dead\n", answer->path,
                pid, answer->seen.told.pool, answer->seen.told.pid);
         outcome->evicted++;
         return;
@@ -68,13 +68,13 @@ static int run(const struct command_call *call)
     observe_complain_denials("evict", &sockets);
     observe_sockets_free(&sockets);
     if (outcome.evicted == 0)
-        complain("evict: nobody evicted process %d: it imports nothing, or was cut off already; 'weir leases' shows who imports what", pid);
+        complain("evict: nobody evicted process %d: it imports nothing, or is evicted already; 'weir leases' shows who imports what", pid);
     return outcome.is_unknown ? EXIT_TROUBLE : outcome.evicted ? EXIT_GOOD : EXIT_FAILED;
 }
 
 const struct command command_evict = {
     .name = "evict",
-    .summary = "cut a process off from the pools that it imports",
+    .summary = "evict a process from the pools that it imports",
     .operands = "PID [SOCKET]...",
     .operands_min = 1,
     .operands_max = INT_MAX,

@@ -227,7 +227,7 @@ const struct command command_leases = {
     .details =
         "Asks the exporters that listen at each SOCKET (a name or a path, as the policy's share.socket), or without any at all sockets\n"
         "in $XDG_RUNTIME_DIR/weir/share (root: /run/user/*/weir/share too) and " SHARE_SYSTEM_DIRECTORY ", who imports their pools. STATE is connected, hung (a\n"
-        "producer waited for it in vain) or evicted (also: cut off; its blocks stay out of use until it is dead). HOLD is leased,\n"
+        "producer waited for it in vain) or evicted (its connection has ended; its blocks stay out of use until it is dead). HOLD is leased,\n"
         "releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7 of a ring.\n"
         "Only root and the exporter's own user may ask.\n"
         "Exit status: 0 all answered, 1 nobody listens at a socket, 2 an exporter refuses or does not answer (this wins over 1).",

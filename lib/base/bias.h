@@ -99,7 +99,7 @@ static inline void weir__bias_leave(weir__bias *bias)
 void weir__bias_revoke(weir__bias *bias);
 void weir__bias_count(weir__bias *bias);
 
-static inline void weir__bias_settle(weir__bias *bias)
+static inline void weir__bias_note_spin(weir__bias *bias)
 {
     if (atomic_load_explicit(&bias->is_biased, memory_order_relaxed))
         weir__bias_revoke(bias);
@@ -117,7 +117,7 @@ static inline bool weir__bias_try(weir__bias *bias)
     }
     if (!weir__spin_try(&bias->spin))
         return false;
-    weir__bias_settle(bias);
+    weir__bias_note_spin(bias);
     return true;
 }
 
@@ -126,7 +126,7 @@ static inline void weir__bias_lock(weir__bias *bias)
     if (weir__bias_try(bias))
         return;
     weir__spin_wait(&bias->spin);
-    weir__bias_settle(bias);
+    weir__bias_note_spin(bias);
 }
 
 /* Takes the lock for who does not count as its user. It is not biased then, and who has it so may bar it. */

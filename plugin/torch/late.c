@@ -78,7 +78,7 @@ static void orphan(struct torch_note *note)
     add_late(note);
 }
 
-static void settle(struct torch_note *note, enum outcome outcome)
+static void conclude(struct torch_note *note, enum outcome outcome)
 {
     if (outcome == DONE)
         torch_note_free(note);
@@ -220,7 +220,7 @@ void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct
     else if (is_external)
         orphan(note);
     else
-        settle(note, try_free(note));
+        conclude(note, try_free(note));
 }
 
 void torch_late_keep(struct torch_device *device, void *ptr, size_t size, struct torch_note *note)
@@ -229,7 +229,7 @@ void torch_late_keep(struct torch_device *device, void *ptr, size_t size, struct
     note->ptr = ptr;
     note->size = size;
     note->is_reserve = true;
-    settle(note, try_free(note));
+    conclude(note, try_free(note));
 }
 
 void torch_late_retry(struct torch_device *device)
@@ -243,7 +243,7 @@ void torch_late_retry(struct torch_device *device)
         notes = note->next;
         count_waiting(note, -1);
         atomic_fetch_sub(&device->late_count, 1);
-        settle(note, try_free(note));
+        conclude(note, try_free(note));
         atomic_fetch_sub(&torch_busy, 1);
     }
 }
@@ -256,7 +256,7 @@ void torch_late_named(struct torch_stream *stream, struct torch_device *device, 
         notes = note->next;
         count_waiting(note, -1);
         if (note->device == device && note->has_id && note->id == id)
-            settle(note, outcome_of((weir_free)(device->w, note->ptr, stream->handle)));
+            conclude(note, outcome_of((weir_free)(device->w, note->ptr, stream->handle)));
         else
             orphan(note);
     }

@@ -122,7 +122,7 @@ void share_block_withdraw(weir_export *e, struct share_block *block)
     block->is_withdrawn = true;
     block->ring = NULL;
     block->awaited = 0;
-    share_block_settle(e, block);
+    share_block_released(e, block);
 }
 
 static void bury(weir_export *e, struct share_block *block)
@@ -133,10 +133,10 @@ static void bury(weir_export *e, struct share_block *block)
     weir__service_wake(&e->job, 0);
 }
 
-void share_block_settle(weir_export *e, struct share_block *block)
+void share_block_released(weir_export *e, struct share_block *block)
 {
     if (block->ring)
-        share_ring_settle(block->ring, block);
+        share_slot_reclaim(block->ring, block);
     if (!block->is_withdrawn)
         return;
     for (struct share_mapping *mapping = block->mappings; mapping; mapping = mapping->next_of_block)

@@ -163,7 +163,7 @@ void share_client_catch_up(struct share_client *client)
     }
     for (struct share_mapping *mapping = client->mappings; mapping; mapping = mapping->next_of_client)
         if (mapping->block->is_withdrawn && !mapping->leases && !mapping->is_told)
-            share_block_settle(client->e, mapping->block);
+            share_block_released(client->e, mapping->block);
 }
 
 /* Leases --------------------------------------------------------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ void share_mapping_end(struct share_client *client, struct share_mapping *mappin
     WEIR__UNLINK(block->mappings, mapping, next_of_block);
     WEIR__UNLINK(client->mappings, mapping, next_of_client);
     free(mapping);
-    share_block_settle(client->e, block);
+    share_block_released(client->e, block);
 }
 
 struct pending_release {

@@ -124,7 +124,7 @@ void share_block_add(weir_export *e, struct share_block *block);
 struct share_block *share_block_find(weir_export *e, const char *name);
 void share_block_withdraw(weir_export *e, struct share_block *block);
 /* A lease or a mapping of the block has ended, or a reader waits for it no more: does what follows from it. */
-void share_block_settle(weir_export *e, struct share_block *block);
+void share_block_released(weir_export *e, struct share_block *block);
 /* Takes the block, which nobody maps, back from importers and frees its memory; or only gives it back to its user. */
 void share_block_free(weir_export *e, struct share_block *block, bool memory);
 

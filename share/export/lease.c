@@ -120,7 +120,7 @@ void share_lease_end(struct share_client *client, struct share_lease *lease)
     lease->mapping->leases--;
     lease->mapping = NULL;
     block->leases--;
-    share_block_settle(client->e, block);
+    share_block_released(client->e, block);
     if (!was_released)
         give_room(client, reader);
     else if (reader && client->state == SHARE_CLIENT_IMPORTER)

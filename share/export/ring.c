@@ -34,13 +34,13 @@ bool share_ring_join(weir_ring *ring, struct share_reader *reader)
     return false;
 }
 
-void share_reader_give_up(struct share_reader *reader)
+void share_reader_skip(struct share_reader *reader)
 {
     weir_ring *ring = reader->ring;
     for (struct share_block *slot = ring->oldest, *later; slot; slot = later) {
         later = slot->later;
         slot->awaited &= ~(UINT64_C(1) << reader->index);
-        share_ring_settle(ring, slot);
+        share_slot_reclaim(ring, slot);
     }
 }
 
@@ -48,7 +48,7 @@ void share_ring_leave(struct share_reader *reader)
 {
     if (!reader->ring)
         return;
-    share_reader_give_up(reader);
+    share_reader_skip(reader);
     reader->ring->readers[reader->index] = NULL;
     if (reader->ring->is_closed)
         weir__service_wake(&reader->ring->e->job, 0);
@@ -95,7 +95,7 @@ void share_ring_unqueue(weir_ring *ring, struct share_block *slot)
     slot->awaited = 0;
 }
 
-void share_ring_settle(weir_ring *ring, struct share_block *slot)
+void share_slot_reclaim(weir_ring *ring, struct share_block *slot)
 {
     if (slot->slot != SHARE_SLOT_QUEUED || slot->awaited || slot->leases)
         return;

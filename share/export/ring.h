@@ -35,10 +35,10 @@ void share_rings_wind_up(weir_export *e, bool at_once);
 /* Gives the reader what it may lease. */
 void share_ring_feed(struct share_reader *reader);
 /* The reader waits for nothing that is queued. */
-void share_reader_give_up(struct share_reader *reader);
+void share_reader_skip(struct share_reader *reader);
 /* The slot is no frame any more. */
 void share_ring_unqueue(weir_ring *ring, struct share_block *slot);
 /* A queued frame that nobody needs any more becomes a free slot. */
-void share_ring_settle(weir_ring *ring, struct share_block *slot);
+void share_slot_reclaim(weir_ring *ring, struct share_block *slot);
 
 #endif

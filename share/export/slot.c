@@ -64,7 +64,7 @@ static void declare_hung(weir_ring *ring)
                            "ring '%s': process %d (%s) keeps the producer waiting: it is not waited for until it says something",
                            ring->name, (int)reader->client->process.pid, reader->client->name);
             weir__service_wake(&ring->e->job, 0);
-            share_reader_give_up(reader);
+            share_reader_skip(reader);
         }
 }
 
@@ -199,7 +199,7 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
     bool is_awaited = slot->awaited;
     if (is_awaited)
         share_serve_begin(ring->e);
-    share_ring_settle(ring, slot);
+    share_slot_reclaim(ring, slot);
     pthread_mutex_unlock(&ring->e->lock);
     /* What a reader had may have been released, and that not been heard yet. */
     if (is_awaited)

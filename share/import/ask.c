@@ -39,7 +39,7 @@ static enum share_answer ask(weir_import *i, struct wire_message *message, struc
     }
     bool is_unanswered = !request->is_answered && session->fd >= 0 && !session->farewell;
     if (is_unanswered)
-        share_session_bid_farewell(session);
+        share_session_give_up(session);
     share_session_unuse(session);
     WEIR__UNLINK(i->requests, request, next);
     if (request->is_answered)

@@ -163,7 +163,7 @@ void share_session_close(struct share_session *session);
 /* With the lock. */
 void share_session_end(struct share_session *session);
 /* With the lock: ends it too, but the exporter, which does not answer, is told when nobody uses it any more. */
-void share_session_bid_farewell(struct share_session *session);
+void share_session_give_up(struct share_session *session);
 /* Sends the message, or keeps it until the exporter reads. Anything but SHARE_DONE: the session has ended, or is to end. With the lock. */
 enum share_io share_session_send(struct share_session *session, const struct wire_message *message);
 /* Sends what is kept. With the lock. */

@@ -39,7 +39,7 @@ enum share_io share_session_send(struct share_session *session, const struct wir
     }
     /* An exporter that has not read all that time is taken leave of. */
     if (io == SHARE_BROKEN)
-        share_session_bid_farewell(session);
+        share_session_give_up(session);
     else if (io != SHARE_DONE)
         share_session_end(session);
     return io;
@@ -105,7 +105,7 @@ void share_session_end(struct share_session *session)
 }
 
 /* The exporter hears a farewell once it listens again, and lets this process in then. */
-void share_session_bid_farewell(struct share_session *session)
+void share_session_give_up(struct share_session *session)
 {
     session->farewell = WIRE_GOODBYE;
     share_readers_leave(session);

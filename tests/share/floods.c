@@ -80,7 +80,7 @@ START_TEST(observers_of_a_process_are_refused_where_there_are_too_many)
     struct wire_message message = { .type = WIRE_WELCOME };
     int fds[100];
     unsigned count = 0;
-    /* Of one process there may be 8; more are let in only while the first ones are cut off. */
+    /* Of one process there may be 8; more are let in only while the first ones are being closed. */
     while (message.type == WIRE_WELCOME) {
         ck_assert_uint_lt(count, sizeof fds / sizeof fds[0]);
         say(fds[count++] = stage_connect(), hello(WIRE_ROLE_OBSERVER));

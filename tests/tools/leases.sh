@@ -96,7 +96,7 @@ check "evict_of_a_stranger_is_told_where_to_look" says "$err" "nobody evicted pr
 check "evict_of_a_stranger_at_a_socket_exits_1" asks 1 evict "$exporter" frames
 check "evict_of_a_stranger_at_a_socket_names_the_socket" says "$err" "$sockets/frames: process $exporter is no importer of this pool"
 check "evict_exits_0" asks 0 evict "$importer"
-check "evict_says_what_was_done" says "$out" "$sockets/frames: process $importer is cut off from pool 'frames' of process $exporter"
+check "evict_says_what_was_done" says "$out" "$sockets/frames: process $importer is evicted from pool 'frames' of process $exporter"
 check "evicted_importer_is_shown_with_what_it_keeps_from_others" until_row "$importer" sharing evicted "camera #1" leased
 check "nobody_else_is_evicted" row "$idle" connected weights mapped
 check "second_evict_finds_nobody" asks 1 evict "$importer"

@@ -54,7 +54,7 @@ static bool has_rung(const struct try_pool *pool, enum policy_step rung)
 }
 
 /* Waits for all streams and gives all idle memory back, so that what a device calls free is what a request can have. */
-static void settle(struct try_run *run)
+static void empty_all(struct try_run *run)
 {
     for (unsigned i = 0; i < run->threads; i++) {
         for (size_t j = 0; j < run->workers[i].berth_count; j++) {
@@ -231,7 +231,7 @@ static const char *first_name(const struct try_run *run, const struct try_pool *
 static void wait_step(struct try_run *run, const struct try_pool *pool)
 {
     struct try_step *step = add_step(run, "wait", pool);
-    settle(run);
+    empty_all(run);
     uint64_t capacity = capacity_of(run, pool);
     if (capacity == 0) {
         conclude(step, TRY_SKIPPED, "Nothing but the host bounds this pool: it has no max_size and does not live in device memory.");
@@ -366,7 +366,7 @@ static void callbacks_step(struct try_run *run, const struct try_pool *first)
         conclude(step, TRY_SKIPPED, "No pool in this device's memory has 'callbacks' in its on_oom.steps.");
         return;
     }
-    settle(run);
+    empty_all(run);
     uint64_t free_bytes = 0, total_bytes;
     run->gpu->device_memory(pool->device, &free_bytes, &total_bytes);
     step->bytes = free_bytes / 10 * 6;
