@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * attached.h - what the folders above lib/ hang onto a weir, of which lib/ knows nothing: it is told of a new policy, and closed before the weir.
+ * attached.h - what the folders above lib/ hang onto a weir, of which lib/ knows nothing: it is told of a new policy, and closed before the
+ * weir.
  *
  * Owned by whoever attaches it. weir.attached_lock guards the list.
  */
@@ -13,8 +14,9 @@
 struct weir__attached {
     struct weir__attached *next, **link; /* guarded by weir.attached_lock */
     void (*close)(struct weir__attached *attached); /* weir_close() calls it, the latest first, after it was detached; no lock is held */
-    /* NULL, or called whenever the policy may have changed, and once when it is attached; under weir.attached_lock, so one call at a time and none
-       once it is detached. is_quick: on the service thread, or it was called a moment ago: nothing that may take long is to be done again. */
+    /* NULL, or called whenever the policy may have changed, and once when it is attached; under weir.attached_lock, so one call at a time
+       and none once it is detached. is_quick: on the service thread, or it was called a moment ago: nothing that may take long is to be
+       done again. */
     void (*policy_changed)(struct weir__attached *attached, bool is_quick);
 };
 void weir__attach(weir *w, struct weir__attached *attached);

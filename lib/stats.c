@@ -18,8 +18,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /*
- * live + cached + slack = used and used + idle = reserved hold in every snapshot, although other threads allocate meanwhile: each sum is made
- * at least as large as its parts, which were read before it. As many blocks were allocated as were freed, at least.
+ * live + cached + slack = used and used + idle = reserved hold in every snapshot, although other threads allocate meanwhile: each sum is
+ * made at least as large as its parts, which were read before it. As many blocks were allocated as were freed, at least.
  */
 static int read_pool(weir_pool *pool, weir_pool_stats *stats)
 {

@@ -283,7 +283,8 @@ static void close_pool(weir_pool *pool)
         char text[WEIR__BYTES_LEN];
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
                         "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with cudaFreeAsync", pool->name,
-                        pool->device->index, (unsigned long long)blocks, weir__plural(blocks), weir__bytes(text, weir__pool_held(pool).live));
+                        pool->device->index, (unsigned long long)blocks, weir__plural(blocks),
+                        weir__bytes(text, weir__pool_held(pool).live));
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {

@@ -530,7 +530,8 @@ WEIR_API void weir_ring_close(weir_ring *ring);
  * not waited for until it reads on.
  * WEIR_BUSY (see weir_overflow; all slots taken and not pushed), WEIR_TIMEOUT, WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
-WEIR_API WEIR_CHECK weir_status weir_ring_take(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, void **ptr);
+WEIR_API WEIR_CHECK weir_status weir_ring_take(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
+                                               void **ptr);
 
 /*
  * Publishes a slot that was taken as the next frame. size: bytes of it that readers shall use, 0: all. Never waits.
@@ -566,8 +567,8 @@ typedef struct weir_import_options {
  * exporter's device is found here by its UUID, whatever its number. *i: close it with weir_import_close(). If the exporter dies, the next
  * request connects to the exporter that listens there by then.
  * WEIR_GONE (nobody listens there, also after wait_ms), WEIR_REFUSED (not allowed, too many importers, another version), WEIR_BUSY (this
- * process imports the pool already, or was evicted and has to end first), WEIR_INVALID (also if this process is the exporter), WEIR_TIMEOUT,
- * WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * process imports the pool already, or was evicted and has to end first), WEIR_INVALID (also if this process is the exporter),
+ * WEIR_TIMEOUT, WEIR_PROTOCOL, WEIR_NOT_FOUND (the exporter's GPU is not visible here), WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *options, weir_error *error,
                                                  weir_import **i);
@@ -594,7 +595,8 @@ WEIR_API WEIR_CHECK weir_status weir_import_acquire(weir_import *i, const char *
  * one comes while the other is used. With 1 the next frame is the oldest that is queued at the release. 0: as many as are allowed. *reader:
  * close it. Statuses as weir_import_acquire().
  */
-WEIR_API WEIR_CHECK weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error, weir_reader **reader);
+WEIR_API WEIR_CHECK weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error,
+                                                 weir_reader **reader);
 
 /* Gives back frames that weir_reader_next() has not returned yet; leases stay. NULL does nothing. Threads: as weir_import_close(). */
 WEIR_API void weir_reader_close(weir_reader *reader);

@@ -39,7 +39,8 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
     unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
     if (bytes > limit)
         return false;
-    while (cache->bytes + bytes > limit || (cache->bytes + bytes > cache->granted && !weir__grant_ask(stream->pool, cache, bytes, limit, refused))) {
+    while (cache->bytes + bytes > limit ||
+           (cache->bytes + bytes > cache->granted && !weir__grant_ask(stream->pool, cache, bytes, limit, refused))) {
         struct weir__entry *oldest = take_oldest(cache, classes);
         if (!oldest)
             return false;

@@ -58,8 +58,8 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
 enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id, struct weir__entry *entry);
 
 /*
- * Takes out all blocks whose stamp is below `before` (UINT64_MAX: all): a list by `next`. ask: takes nothing while the stream captures, since
- * it could not take the frees.
+ * Takes out all blocks whose stamp is below `before` (UINT64_MAX: all): a list by `next`. ask: takes nothing while the stream captures,
+ * since it could not take the frees.
  */
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
 

@@ -8,25 +8,25 @@
 
 #include "lib/alloc/stream.h"
 
-/* Around taking blocks out of a cache and giving them back: a request that is to be refused waits for what other threads have in their hands.
-   any: something went. */
+/* Around taking blocks out of a cache and giving them back: a request that is to be refused waits for what other threads have in their
+   hands. any: something went. */
 void weir__flush_begin(struct weir__device *device);
 void weir__flush_end(struct weir__device *device, bool any);
 
-/* Gives back what had to make room in the stream's cache, a list by `next`, ends the flush that began with it, and leaves the stream. In the caller's capture mode: it stands
-   for the caller's own free. */
+/* Gives back what had to make room in the stream's cache, a list by `next`, ends the flush that began with it, and leaves the stream. In
+   the caller's capture mode: it stands for the caller's own free. */
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims);
 
 /* Gives back blocks that were taken out of the cache of a stream that is pinned, or entered: a list by `next`. Returns the bytes. */
 uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
 
-/* Gives back what a pinned stream's cache holds with a stamp below `before` (UINT64_MAX: all). Returns the bytes. Call it in relaxed capture
-   mode. */
+/* Gives back what a pinned stream's cache holds with a stamp below `before` (UINT64_MAX: all). Returns the bytes. Call it in relaxed
+   capture mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
-   `deadline`, by gpu->now(). settled: waits up to a millisecond for the streams that gave something, all together, and no longer than to the
-   deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */
+   `deadline`, by gpu->now(). settled: waits up to a millisecond for the streams that gave something, all together, and no longer than to
+   the deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */
 uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled, uint64_t deadline);
 
 /* Frees each entry of the list on the stream, of that device. What CUDA refuses becomes an orphan. Returns the bytes that went. */

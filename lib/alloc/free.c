@@ -64,10 +64,11 @@ static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_str
     weir_error *error = weir__last_error_reset();
     gpu->forget_error(code);
     if (gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE)
-        return weir__fail(error, WEIR_CAPTURING,
-                          "the block %p is older than the capture of this stream, so the graph cannot free it: free it after the capture, or "
-                          "on another stream",
-                          block->ptr);
+        return weir__fail(
+            error, WEIR_CAPTURING,
+            "the block %p is older than the capture of this stream, so the graph cannot free it: free it after the capture, or "
+            "on another stream",
+            block->ptr);
     return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * free.h - the path of a free, behind the argument checks of the public functions: from its user to a cache, or to CUDA. No Weir lock is held
- * on it.
+ * free.h - the path of a free, behind the argument checks of the public functions: from its user to a cache, or to CUDA. No Weir lock is
+ * held on it.
  */
 #ifndef WEIR_LIB_FREE_H
 #define WEIR_LIB_FREE_H
@@ -12,9 +12,9 @@
 weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
 
 /*
- * Takes a live block from its user, who can name no stream that could take its free: that stream may be gone, or its work is in a graph that
- * is launched on any. It becomes an orphan (orphans.h), which a trim or the ladder frees once all present work of the process is done, on
- * whichever device.
+ * Takes a live block from its user, who can name no stream that could take its free: that stream may be gone, or its work is in a graph
+ * that is launched on any. It becomes an orphan (orphans.h), which a trim or the ladder frees once all present work of the process is done,
+ * on whichever device.
  * WEIR_NOT_A_BLOCK, WEIR_BUSY (published), WEIR_INVALID (a graph's own), WEIR_NO_HOST_MEMORY. The block stays its user's then.
  */
 weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error);

@@ -39,8 +39,8 @@ bool weir__grant_ask(weir_pool *pool, struct weir__cache *cache, uint64_t bytes,
         more = need > STEP ? need : STEP;
         more = more < room ? more : room;
         more = more < own - cache->granted ? more : own - cache->granted;
-    } while (
-        !atomic_compare_exchange_weak_explicit(&pool->grants.granted, &granted, granted + more, memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&pool->grants.granted, &granted, granted + more, memory_order_relaxed,
+                                                    memory_order_relaxed));
     cache->granted += more;
     return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lend.h - what an exportable pool lends to other processes (share/): its blocks, its descriptor, and itself made anew once nothing is lent.
+ * lend.h - what an exportable pool lends to other processes (share/): its blocks, its descriptor, and itself made anew once nothing is
+ * lent.
  */
 #ifndef WEIR_LIB_LEND_H
 #define WEIR_LIB_LEND_H

@@ -43,8 +43,8 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
     weir__pool_handle_end(pool);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s' on a capturing stream of device %d", WEIR__BYTES(request->asked),
-                          pool->name, pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "%s from pool '%s' on a capturing stream of device %d",
+                          WEIR__BYTES(request->asked), pool->name, pool->device->index);
 }
 
 static weir_status ask(struct weir__request *request, void **ptr)
@@ -54,8 +54,8 @@ static weir_status ask(struct weir__request *request, void **ptr)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return pool->w->out_of_memory(request, ptr);
-    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%s from pool '%s' on device %d", WEIR__BYTES(request->asked),
-                          pool->name, pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%s from pool '%s' on device %d",
+                          WEIR__BYTES(request->asked), pool->name, pool->device->index);
 }
 
 /* The table of blocks ----------------------------------------------------------------------------------------------------------------- */
@@ -201,10 +201,11 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
 static weir_status refuse_size(const weir_pool *pool, size_t size)
 {
     char asked[WEIR__BYTES_LEN], most[WEIR__BYTES_LEN];
-    return weir__fail(weir__last_error_reset(), WEIR_INVALID,
-                      "%s is above pools.%s.ipc_max_block (%s), the largest block that can be shared: CUDA crashes a process that imports more "
-                      "than 5.125 GiB in one block; use several blocks, or another pool for what stays in this process",
-                      weir__bytes(asked, size), pool->name, weir__bytes(most, pool->kind.max_block));
+    return weir__fail(
+        weir__last_error_reset(), WEIR_INVALID,
+        "%s is above pools.%s.ipc_max_block (%s), the largest block that can be shared: CUDA crashes a process that imports more "
+        "than 5.125 GiB in one block; use several blocks, or another pool for what stays in this process",
+        weir__bytes(asked, size), pool->name, weir__bytes(most, pool->kind.max_block));
 }
 
 weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct weir__raw *raw, weir_stream *opened)

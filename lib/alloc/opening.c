@@ -16,7 +16,8 @@ static weir_status choose_pool(struct weir__device *device, const char *name, we
     const struct policy_pool *wanted = &policy->pools[entry ? entry->pool : policy->default_pool];
     weir_pool *found = weir__device_find_pool(device, wanted->name);
     if (!found)
-        return weir__fail(error, WEIR_NOT_FOUND, "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices",
+        return weir__fail(error, WEIR_NOT_FOUND,
+                          "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices",
                           name ? name : "(unnamed)", wanted->name, device->index, wanted->name);
     if (entry && entry->own_pool) {
         weir_pool *parked = weir__pool_reuse(device, policy, wanted);
@@ -195,7 +196,7 @@ static bool is_used(weir_stream *s)
     return has_calls || atomic_load(&s->pins);
 }
 
-/* Until nobody uses the stream's handle any more: recovery and flushes take microseconds, a request that recovers as long as its deadline. */
+/* Until nobody uses the stream's handle any more: recovery and flushes take microseconds, a request that recovers up to its deadline. */
 static void wait_for_users(weir_stream *s)
 {
     unsigned rounds = 0;
@@ -237,8 +238,10 @@ void weir_stream_close(weir_stream *s)
 
 weir_status weir__stream_closed(weir_error *error, const char *function)
 {
-    return weir__fail(error, WEIR_INVALID, "%s: this stream is closed, or was destroyed before it was: no call on a weir_stream may follow its "
-                       "weir_stream_close() or cudaStreamDestroy()", function);
+    return weir__fail(error, WEIR_INVALID,
+                      "%s: this stream is closed, or was destroyed before it was: no call on a weir_stream may follow its "
+                      "weir_stream_close() or cudaStreamDestroy()",
+                      function);
 }
 
 weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * orphans.h - freed blocks that no stream can give back: the stream that they were freed on is gone, or nobody knows which streams use them.
+ * orphans.h - freed blocks that no stream can give back: the stream that they were freed on is gone, or nobody knows which streams use
+ * them.
  *
  * An orphan is freed once all work was seen complete that may still use it. Where that work may be is its reach. For all of it events are
  * recorded, when somebody first looks for memory and nothing captures (quiet.h); from then on looking is a question that waits for nothing.
@@ -31,8 +32,8 @@ uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool)
 /* Whether there are any that an event will tell of. */
 bool weir__orphans_are_due(struct weir__device *device);
 
-/* Gives those back whose work is done by `deadline`, by gpu->now(); looks once at least. With WEIR__NO_DEADLINE it waits for all of them, as
-   far as nothing captures, and may synchronise devices. Returns the bytes. Call it in relaxed capture mode. */
+/* Gives those back whose work is done by `deadline`, by gpu->now(); looks once at least. With WEIR__NO_DEADLINE it waits for all of them,
+   as far as nothing captures, and may synchronise devices. Returns the bytes. Call it in relaxed capture mode. */
 #define WEIR__NO_DEADLINE UINT64_MAX
 uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline);
 

@@ -62,8 +62,8 @@ static bool was_native_cap(const weir_pool *pool, size_t size, bool small)
 }
 
 /*
- * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the growth
- * can be undone at once.
+ * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the
+ * growth can be undone at once.
  */
 static gpu_stream choose_stream(struct weir__request *request, const struct weir__growing *growing)
 {

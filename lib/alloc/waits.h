@@ -31,12 +31,12 @@ struct weir__seen {
 /* Puts an event behind a pinned stream. false: there is none, as where the stream captures. */
 bool weir__wait_begin(const weir_stream *stream, struct weir__wait *wait);
 
-/* Puts an event behind each opened stream, and behind *extra (NULL: there is none), if that is not one of them, but none after `deadline`, by
-   gpu->now(). Returns how many. */
+/* Puts an event behind each opened stream, and behind *extra (NULL: there is none), if that is not one of them, but none after `deadline`,
+   by gpu->now(). Returns how many. */
 size_t weir__waits_collect(struct weir__device *device, const gpu_stream *extra, uint64_t deadline,
                            struct weir__wait waits[static WEIR__WAITS_STREAMS + 1]);
 
-/* Looks once at each wait, but at none after the deadline. Those that are over end; the others move up, in their order. Returns how many. */
+/* Looks once at each wait, but at none after the deadline. Those that are over end; the others move up, in order. Returns how many. */
 size_t weir__waits_look(struct weir__device *device, struct weir__wait *waits, size_t count, uint64_t deadline, struct weir__seen *seen);
 
 /* Ends what is left, unseen. */
@@ -45,8 +45,8 @@ void weir__waits_end(struct weir__device *device, const struct weir__wait *waits
 /* Looks until all are over or the deadline has passed, and ends what is left. */
 void weir__waits_finish(struct weir__device *device, struct weir__wait *waits, size_t count, uint64_t deadline);
 
-/* Looks at each noted free on streams that are not open, until `deadline` by gpu->now(), once at least. None is kept from a recovery. Returns
-   how many of them are left. */
+/* Looks at each noted free on streams that are not open, until `deadline` by gpu->now(), once at least. None is kept from a recovery.
+   Returns how many of them are left. */
 size_t weir__waits_look_at_pending(struct weir__device *device, uint64_t deadline, struct weir__seen *seen);
 
 /* Waits until `deadline`, by gpu->now(), for all that was freed on opened streams, and with UINT64_MAX for the frees noted on others, too.

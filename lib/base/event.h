@@ -12,12 +12,13 @@
 #include "lib/gpu/gpu.h"
 
 /*
- * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. false: there is none,
- * since CUDA refused or the stream captures: a capture is asked for after recording, as one that began in between has caught the event, which
- * must then never be queried.
+ * Creates an event behind all work of the stream, which is alive and of that device; *event is the caller's to destroy. false: there is
+ * none, since CUDA refused or the stream captures: a capture is asked for after recording, as one that began in between has caught the
+ * event, which must then never be queried.
  */
 bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
-/* The same with an event that nobody waits for, which spares a new one. If it returns false that event is gone: it may be of another device. */
+/* The same with an event that nobody waits for, which spares a new one. If it returns false that event is gone: it may be of another
+   device. */
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
 /* The device of a stream that the program named beside a block of `device`: it may be of another one. A fixed handle is of that device. */
@@ -36,8 +37,8 @@ enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event);
  */
 bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline);
 
-/* Lets time pass between two looks: 20 µs, twice as long each time up to 1 ms, never beyond the deadline. *pause is the caller's, 0 at first.
-   false: the deadline has passed. */
+/* Lets time pass between two looks: 20 µs, twice as long each time up to 1 ms, never beyond the deadline. *pause is the caller's, 0 at
+   first. false: the deadline has passed. */
 bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline);
 
 void weir__event_destroy(const struct gpu *gpu, gpu_event event);

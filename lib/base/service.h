@@ -57,9 +57,9 @@ void weir__service_remove(struct weir__job *job);
 void weir__service_wake(struct weir__job *job, uint64_t when);
 
 /*
- * The job is due whenever `fd` is readable, or the other side has hung up; -1: it watches nothing any more, as at first. The descriptor stays
- * the caller's, who ends the watch before closing it, or removes the job. An epoll descriptor stands for any number of others. While the job
- * runs it is not looked at. Takes effect at once, also on a thread that sleeps; from within the job itself it needs no system call.
+ * The job is due whenever `fd` is readable, or the other side has hung up; -1: it watches nothing any more, as at first. The descriptor
+ * stays the caller's, who ends the watch before closing it, or removes the job. An epoll descriptor stands for any number of others. While
+ * the job runs it is not looked at. Takes effect at once, also on a thread that sleeps; from within the job itself it needs no system call.
  */
 void weir__service_watch(struct weir__job *job, int fd);
 

@@ -3,8 +3,8 @@
  * spin.h - a lock for a few cache lines' worth of work.
  *
  * Ours, because pthread_spin_lock() is a call through the PLT, which on this path is felt (10 ns a pair), and because it neither backs off,
- * so that many threads at one lock keep its line flying between them, nor yields, so that a holder that lost its processor keeps every other
- * thread spinning for a whole time slice.
+ * so that many threads at one lock keep its line flying between them, nor yields, so that a holder that lost its processor keeps every
+ * other thread spinning for a whole time slice.
  */
 #ifndef WEIR_LIB_SPIN_H
 #define WEIR_LIB_SPIN_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The runtime brings everything but loading a kernel from PTX, on MIG the right UUID, events behind a whole device, the device of a stream
- * (before 12.8), and whether a device is in use. For these the driver is asked directly, and for what every request asks of its stream: cuStreamIsCapturing takes 14 ns where the runtime's wrapper takes 48 (H200, driver 580). It is
- * opened by name rather than linked, so that a program with Weir in it starts on a machine without a driver and can say what is missing.
+ * (before 12.8), and whether a device is in use. For these the driver is asked directly, and for what every request asks of its stream:
+ * cuStreamIsCapturing takes 14 ns where the runtime's wrapper takes 48 (H200, driver 580). It is opened by name rather than linked, so that
+ * a program with Weir in it starts on a machine without a driver and can say what is missing.
  */
 #include "lib/gpu/cuda_internal.h"
 

@@ -89,7 +89,8 @@ int cuda_stream_id(gpu_stream stream, uint64_t *id)
 #endif
 }
 
-/* The same function with more and more outputs behind the id: what counts are the headers that there are, also where older ones are assumed. */
+/* The same function with more and more outputs behind the id: what counts are the headers that there are, also where older ones are
+   assumed. */
 int cuda_stream_capture_id(gpu_stream stream, uint64_t *id)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

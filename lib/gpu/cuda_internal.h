@@ -74,7 +74,7 @@ static inline const struct cuda_driver *cuda_driver(void)
 /* The operation delay of struct gpu. */
 int cuda_delay(gpu_stream stream, uint64_t nanoseconds);
 
-/* Pools (cuda_pool.c): the operations of struct gpu ------------------------------------------------------------------------------------- */
+/* Pools (cuda_pool.c): the operations of struct gpu ------------------------------------------------------------------------------------ */
 
 int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool);
 int cuda_pool_destroy(gpu_pool pool);
@@ -109,8 +109,8 @@ static inline int cuda_done(int code)
 }
 
 /*
- * Makes device current for the calls up to cuda_leave_device(), which gets *former. The switch is left out where it would change nothing: it
- * costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
+ * Makes device current for the calls up to cuda_leave_device(), which gets *former. The switch is left out where it would change nothing:
+ * it costs time, and from CUDA 12 on cudaSetDevice() creates the device's context. For that reason coming back to a device that the thread
  * never used, as device 0 can be, creates its context too: CUDA has no way back to "none chosen yet".
  */
 int cuda_enter_device(int device, int *former);

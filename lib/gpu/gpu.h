@@ -168,8 +168,8 @@ struct gpu {
     int (*pool_export)(gpu_pool pool, int *fd);
 
     /* The pool behind another process's pool_export(), on this process's device of that number, which must be the same GPU. The descriptor
-       stays the caller's. An imported pool only imports blocks: it can neither allocate nor trim nor be asked anything. Destroy it after its
-       last block was freed: the exporter's memory goes back when every process has destroyed its pool (measured). */
+       stays the caller's. An imported pool only imports blocks: it can neither allocate nor trim nor be asked anything. Destroy it after
+       its last block was freed: the exporter's memory goes back when every process has destroyed its pool (measured). */
     int (*pool_import)(int device, int fd, gpu_pool *pool);
 
     /* Memory ------------------------------------------------------------------------------------------------------------------------- */
@@ -183,8 +183,8 @@ struct gpu {
        of another thread, unless the calling thread is in relaxed mode. */
     int (*free_async)(void *ptr, gpu_stream stream);
     /* What another process needs to import the block at ptr. Precondition: its pool was exported. Its memory then goes back only with its
-       pool. Where the pool would let go of it, once it is free, by a synchronise above the release threshold or by a trim, it serves nothing
-       more, and is missing from GPU_POOL_RESERVED (measured). */
+       pool. Where the pool would let go of it, once it is free, by a synchronise above the release threshold or by a trim, it serves
+       nothing more, and is missing from GPU_POOL_RESERVED (measured). */
     int (*block_export)(void *ptr, struct gpu_shared_block *shared);
     /* A block of an imported pool, at an address of this process; free_async() ends the import, stream-ordered, and frees nothing in the
        exporter. Preconditions: it is not imported now (a second import gives the same address with one count, measured), and is no larger

@@ -149,7 +149,7 @@ static bool is_ours(const struct stat *status)
     return S_ISREG(status->st_mode) && status->st_uid == geteuid() && !(status->st_mode & (S_IRWXG | S_IRWXO));
 }
 
-/* Opens the file with its flock() held, whoever removed or made it meanwhile. flags: O_CREAT or 0. -1 with errno, EPERM if it is not ours. */
+/* Opens the file with its flock() held, whoever removed or made it meanwhile. flags: O_CREAT or 0. -1 with errno, EPERM: it is not ours. */
 static int open_file(const char *path, int flags)
 {
     for (;;) {

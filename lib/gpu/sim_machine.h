@@ -6,9 +6,10 @@
  * With the setting name=X it lies in a file that all processes of this user with that name map; without, in memory of this process alone,
  * which then is the machine's only one. What processes see of each other is here; everything else of the simulator is each process's own.
  *
- * The file is /dev/shm/weir-sim-<uid>-<name>, mode 0600; one that others could open, and so lock, is refused. Joining and leaving happen under flock() of the file. Each process has a slot and
- * holds an OFD lock on the byte of that number as long as it lives, so that a slot whose byte is not locked is that of a dead process. Who
- * runs short of something forgets the dead first. A file without a living process is started anew; the last to leave removes it.
+ * The file is /dev/shm/weir-sim-<uid>-<name>, mode 0600; one that others could open, and so lock, is refused. Joining and leaving happen
+ * under flock() of the file. Each process has a slot and holds an OFD lock on the byte of that number as long as it lives, so that a slot
+ * whose byte is not locked is that of a dead process. Who runs short of something forgets the dead first. A file without a living process
+ * is started anew; the last to leave removes it.
  *
  * Everything in struct sim_machine is guarded by its lock, a robust mutex, which is a leaf behind sim.lock and never held over a call that
  * waits. A process may be killed at any instant of holding it: whatever is written is either one word, or not reachable before one word was
@@ -101,8 +102,8 @@ void sim_ledger_recover(struct sim_machine *machine);
 
 /* Bytes of the device that nobody has. */
 uint64_t sim_ledger_free(int device);
-/* The device lacks now `held` bytes for the pool instead of pool->held, which the caller changes. False, and nothing was done: it has not so
-   many. */
+/* The device lacks now `held` bytes for the pool instead of pool->held, which the caller changes. False, and nothing was done: it has not
+   so many. */
 bool sim_ledger_charge(const struct sim_pool *pool, uint64_t held);
 /* An exportable pool, whose memfd is open. Sets pool->shared. False: the machine has too many. */
 bool sim_ledger_pool_add(struct sim_pool *pool);

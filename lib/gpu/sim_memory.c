@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sim_memory.c - which segments of a pool's range blocks are taken from and freed to. What a stream may take of memory that another one freed is
- * decided here (is_usable, can_wait_for).
+ * sim_memory.c - which segments of a pool's range blocks are taken from and freed to. What a stream may take of memory that another one
+ * freed is decided here (is_usable, can_wait_for).
  */
 #include "lib/gpu/sim_machine.h"
 

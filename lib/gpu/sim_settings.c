@@ -200,8 +200,10 @@ static int set_one(struct sim_settings *settings, struct span setting, char *why
         return set_fault(settings, value) ? 0 : refuse(setting, fault_help, why, len);
     if (span_is(key, "name"))
         return set_name(settings, value) ? 0 : refuse(setting, "1 to 32 letters, digits, '-' and '_', as in name=test-1", why, len);
-    return refuse(setting, "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, name= and "
-                           "fail=, with commas between them", why, len);
+    return refuse(setting,
+                  "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, name= and "
+                  "fail=, with commas between them",
+                  why, len);
 }
 
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len)

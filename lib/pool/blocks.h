@@ -6,8 +6,8 @@
  * come. Looking needs no lock: slots are atomic, and neither entries nor former slots are given back before the table goes, so the worst
  * that a look can find is nothing, or an entry that belongs to another block by now.
  *
- * An entry is one block, from its allocation until it goes back to CUDA; a cache holds entries. While `live` it is its user's. Whoever takes
- * it from the user does so under the lock that `guard` names, and alone has it then. Only who has it changes its other members.
+ * An entry is one block, from its allocation until it goes back to CUDA; a cache holds entries. While `live` it is its user's. Whoever
+ * takes it from the user does so under the lock that `guard` names, and alone has it then. Only who has it changes its other members.
  */
 #ifndef WEIR_LIB_BLOCKS_H
 #define WEIR_LIB_BLOCKS_H
@@ -20,7 +20,8 @@
 #include "lib/base/bias.h"
 #include "lib/weir.h"
 
-#define WEIR__SHARDS 16 /* few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more */
+/* Few, so that their heads stay in the processor's cache; who takes a shard's lock mostly calls CUDA, which costs more. */
+#define WEIR__SHARDS 16
 
 /* A block as callers see it: a copy. */
 struct weir__block {
@@ -125,8 +126,8 @@ enum weir__add {
 };
 /* Adds a live block. */
 enum weir__add weir__blocks_add(struct weir__blocks *blocks, const struct weir__block *block);
-/* The same where the address may be in the table: *former gets that block (ptr NULL: it had no user), and the new one takes its place. false:
-   no host memory, nothing changed. */
+/* The same where the address may be in the table: *former gets that block (ptr NULL: it had no user), and the new one takes its place.
+   false: no host memory, nothing changed. */
 bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block *block, struct weir__block *former);
 
 enum weir__take {
@@ -135,8 +136,8 @@ enum weir__take {
     WEIR__TAKE_LENT, /* it is lent: nothing was done */
 };
 /*
- * Takes the live block that starts at ptr from its user. A block that a cache may keep is claimed: it stays in the table, no longer live, and
- * *claimed is its entry. Any other leaves the table; *claimed is NULL, and *block is a copy.
+ * Takes the live block that starts at ptr from its user. A block that a cache may keep is claimed: it stays in the table, no longer live,
+ * and *claimed is its entry. Any other leaves the table; *claimed is NULL, and *block is a copy.
  */
 enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct weir__block *block, struct weir__entry **claimed);
 

@@ -69,8 +69,8 @@ struct weir__device {
     _Atomic uint64_t listed;     /* the same for the handles of all opened streams */
     _Atomic uint64_t generation; /* another number after each change of the list of streams; no two devices ever have the same one */
 
-    /* Closed streams, oldest first, whose memory is kept for a while: a call that was on its way when its stream was closed finds it closed,
-       not gone. Guarded by lock. */
+    /* Closed streams, oldest first, whose memory is kept for a while: a call that was on its way when its stream was closed finds it
+       closed, not gone. Guarded by lock. */
     weir_stream *closed, **closed_end;
     size_t closed_count;
 

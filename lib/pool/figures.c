@@ -25,7 +25,8 @@ static void raise_high(weir_pool *pool, uint64_t taken)
 static void count_exactly(weir_pool *pool, int64_t bytes)
 {
     if (pool->kind.is_exact)
-        raise_to(&pool->figures.live_high, atomic_fetch_add_explicit(&pool->figures.live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
+        raise_to(&pool->figures.live_high,
+                 atomic_fetch_add_explicit(&pool->figures.live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
 }
 
 void weir__pool_count_live(weir_pool *pool, int64_t bytes)

@@ -18,7 +18,7 @@ void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu)
     pthread_mutex_destroy(&growth->lock);
 }
 
-/* The room -------------------------------------------------------------------------------------------------------------------------------- */
+/* The room ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* What others allocate from the pool, without Weir, is in nobody's account. */
 static bool has_strangers(const weir_pool *pool)
@@ -78,7 +78,7 @@ static uint64_t find_room(const struct weir__growing *growing, uint64_t own)
     return reserved;
 }
 
-/* Above the cap ---------------------------------------------------------------------------------------------------------------------------- */
+/* Above the cap ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Called with growth->lock. */
 static void set_undone(struct weir__growth *growth, gpu_event event, const void *block, uint64_t size, uint64_t withheld)

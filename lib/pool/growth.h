@@ -2,14 +2,14 @@
 /*
  * growth.h - how far a pool may grow under its cap.
  *
- * At a cap a request claims its bytes before it is served, so that no two pass where one fits. The rest is the driver's where it enforces the
- * cap; where it does not, for a pool and its twin together, Weir watches what the pool grows by.
+ * At a cap a request claims its bytes before it is served, so that no two pass where one fits. The rest is the driver's where it enforces
+ * the cap; where it does not, for a pool and its twin together, Weir watches what the pool grows by.
  *
  * CUDA says only afterwards by how much a pool grew for a request. As long as there is room for the worst that a request can do, nothing is
  * asked. Beyond that, requests that may take the pool above its cap go one at a time; the block of one that did goes back at once, and the
  * memory with it. On a busy stream that takes until the stream gets there, and the next request sees to it. Meanwhile the pool may be above
- * its cap by that block, so that nobody else is refused for it, but by no more: no other request that may take it there is tried on a stream
- * of the program's.
+ * its cap by that block, so that nobody else is refused for it, but by no more: no other request that may take it there is tried on a
+ * stream of the program's.
  *
  * Owned by its pool. `lock` is held over CUDA calls by who may take the pool above its cap; `room_lock` is a leaf.
  */

@@ -136,8 +136,8 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     if (!entry)
         return;
 
-    /* Another event: if the stream turns out to capture, that of the frees before it is still good. So it is for who has begun to wait for it
-       meanwhile, and the other one gets an entry of its own. */
+    /* Another event: if the stream turns out to capture, that of the frees before it is still good. So it is for who has begun to wait for
+       it meanwhile, and the other one gets an entry of its own. */
     bool is_made = (made && weir__event_move(gpu, device, stream, &made)) ||
                    weir__event_behind(gpu, weir__event_device(gpu, device, stream), stream, &made);
     weir__spin_lock(&pending->lock);

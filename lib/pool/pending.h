@@ -5,9 +5,10 @@
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
  * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
  * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
- * takes another entry while somebody waits for that one, and another handle may take the entry over. A lost entry costs a rescue, never safety.
- * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next event
- * and by any number that wait for the one that it has.
+ * takes another entry while somebody waits for that one, and another handle may take the entry over. A lost entry costs a rescue, never
+ * safety.
+ * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next
+ * event and by any number that wait for the one that it has.
  */
 #ifndef WEIR_LIB_PENDING_H
 #define WEIR_LIB_PENDING_H
@@ -58,8 +59,8 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 /* Notes so many bytes that were freed before an event, which is the table's from then on. For a stream that is about to go. */
 void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu_event event, uint64_t bytes);
 
-/* Claims the entry with the most bytes, which *bytes gets, that is not in `seen` (a bit for each entry), whoever else waits for it; NULL when
-   there is none left. Of what it returns only the event may be read. */
+/* Claims the entry with the most bytes, which *bytes gets, that is not in `seen` (a bit for each entry), whoever else waits for it; NULL
+   when there is none left. Of what it returns only the event may be read. */
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen, uint64_t *bytes);
 /* Gives it back. done: its event was seen complete, or will never tell. */
 void weir__pending_unclaim(struct weir__pending *pending, struct weir__pending_entry *entry, bool done);

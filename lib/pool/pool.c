@@ -50,8 +50,8 @@ static weir_status check_sizes(const weir_pool *pool, const struct policy *polic
         return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is above max_size (%s): raise the cap or lower initial_size",
                              weir__bytes(a, initial), pool->device->index, weir__bytes(b, pool->settings.max_size));
     if (initial > memory && !pool->kind.is_host)
-        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s is more than device %d has (%s): lower initial_size", weir__bytes(a, initial),
-                             pool->device->index, weir__bytes(b, memory));
+        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s is more than device %d has (%s): lower initial_size",
+                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, memory));
     return WEIR_OK;
 }
 
@@ -250,7 +250,8 @@ weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *po
     pthread_rwlock_rdlock(&device->lock);
     for (weir_pool *pool = device->pools; pool && !parked; pool = pool->next) {
         size_t none = 0;
-        if (pool->kind.is_private && strcmp(pool->name, entry->name) == 0 && atomic_compare_exchange_strong(&pool->use.references, &none, 1))
+        if (pool->kind.is_private && strcmp(pool->name, entry->name) == 0 &&
+            atomic_compare_exchange_strong(&pool->use.references, &none, 1))
             parked = pool;
     }
     pthread_rwlock_unlock(&device->lock);

@@ -82,7 +82,7 @@ struct weir_pool {
     struct {
         atomic_bool is_shared;     /* there is an export of it */
         atomic_bool is_handed_out; /* the program has its handle, and may allocate from it without Weir */
-        atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Changed under lock */
+        atomic_bool was_lent; /* some block was shared: what CUDA would let go of serves nothing any more, so all is kept. Under lock */
     } sharing;
 
     /* The keeper's (left.h). */
@@ -119,7 +119,7 @@ struct weir_pool {
     /* What is counted. Atomic, but for `counts`, each of which is guarded by the lock of its shard of the block table. */
     struct {
         _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
-        _Atomic int64_t spare; /* of these, bytes that no user has: cached, or the rounding of a class; as far as the streams have told yet */
+        _Atomic int64_t spare;    /* of these, bytes that no user has: cached, or rounding of a class; as far as streams have told yet */
         _Atomic uint64_t taken_high, live_high, failures;
         _Atomic uint64_t live_now;                  /* bytes in users' hands */
         _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */

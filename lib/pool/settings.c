@@ -39,7 +39,8 @@ static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
     if (!pool->native.small)
         return set_attribute(pool, pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, rest);
     bool small_first = share < atomic_load(&pool->settings.small_share);
-    gpu_pool first = small_first ? pool->native.small : pool->native.handle, second = small_first ? pool->native.handle : pool->native.small;
+    gpu_pool first = small_first ? pool->native.small : pool->native.handle,
+             second = small_first ? pool->native.handle : pool->native.small;
     uint64_t before = 0;
     int code = gpu->pool_get(first, GPU_POOL_RELEASE_THRESHOLD, &before);
     if (code == GPU_SUCCESS)

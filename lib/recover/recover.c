@@ -102,8 +102,8 @@ static bool try_last(struct weir__climb *climb, void **ptr)
         flushes = atomic_load(&climb->device->flushes);
         if (weir__climb_gather_alone(climb, ptr) || (weir__climb_has_step(climb, WEIR_RUNG_WAIT) && weir__climb_wait_again(climb, ptr)))
             return true;
-    } while (!weir__climb_is_over(climb) && ++rounds < LAST_ROUNDS && weir__climb_has_step(climb, WEIR_RUNG_FLUSH) && wait_for_flushes(climb, flushes) &&
-             !weir__climb_is_late(climb));
+    } while (!weir__climb_is_over(climb) && ++rounds < LAST_ROUNDS && weir__climb_has_step(climb, WEIR_RUNG_FLUSH) &&
+             wait_for_flushes(climb, flushes) && !weir__climb_is_late(climb));
     if (weir__climb_is_over(climb) || !climb->request->untried)
         return false;
     return weir__climb_insist(climb, ptr) || (weir__climb_has_step(climb, WEIR_RUNG_WAIT) && weir__climb_wait_again(climb, ptr));
@@ -250,6 +250,6 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
-    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery", WEIR__BYTES(request->asked),
-                          pool->name, pool->device->index);
+    return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery",
+                          WEIR__BYTES(request->asked), pool->name, pool->device->index);
 }

@@ -11,7 +11,8 @@
 #include "lib/alloc/request.h"
 
 /*
- * What the neighbours rung asks of whoever knows other processes (share/), by weir.neighbours. It runs on the requesting thread with no lock held, until a retry succeeds or it has asked everybody who could help.
+ * What the neighbours rung asks of whoever knows other processes (share/), by weir.neighbours. It runs on the requesting thread with no
+ * lock held, until a retry succeeds or it has asked everybody who could help.
  */
 struct weir__plea {
     struct weir__device *device;

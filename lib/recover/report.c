@@ -25,7 +25,7 @@ __attribute__((format(printf, 3, 4))) static bool append(weir_error *error, size
     return false;
 }
 
-/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 struct pool_line {
     const weir_pool *pool; /* by name only: its memory stays until weir_close() */
@@ -54,9 +54,10 @@ static bool append_pool(weir_error *error, const struct pool_line *line)
 {
     char live[WEIR__BYTES_LEN], cached[WEIR__BYTES_LEN], idle[WEIR__BYTES_LEN], reserved[WEIR__BYTES_LEN], cap[WEIR__BYTES_LEN];
     return append(error, REST_LINE, "\n  pool '%s'%s: live %s, cached %s, idle %s, reserved %s%s%s", line->pool->name,
-                  line->pool->kind.is_private ? " (private)" : "", weir__bytes(live, line->held.live), weir__bytes(cached, line->held.cached),
-                  weir__bytes(idle, line->reserved > line->used ? line->reserved - line->used : 0), weir__bytes(reserved, line->reserved),
-                  line->max_size ? ", max_size " : "", line->max_size ? weir__bytes(cap, line->max_size) : "");
+                  line->pool->kind.is_private ? " (private)" : "", weir__bytes(live, line->held.live),
+                  weir__bytes(cached, line->held.cached), weir__bytes(idle, line->reserved > line->used ? line->reserved - line->used : 0),
+                  weir__bytes(reserved, line->reserved), line->max_size ? ", max_size " : "",
+                  line->max_size ? weir__bytes(cap, line->max_size) : "");
 }
 
 static void append_pools(weir_error *error, weir_pool *own)
@@ -113,8 +114,9 @@ weir_status weir__report(const struct weir__report *report)
     atomic_fetch_add_explicit(&pool->figures.failures, 1, memory_order_relaxed);
     error->status = WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
-    append(error, 0, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, report->request->asked), pool->name, pool->device->index,
-           report->request->at_cap ? "its max_size is reached" : gpu->code_text(GPU_OUT_OF_MEMORY), gpu->code_name(GPU_OUT_OF_MEMORY));
+    append(error, 0, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, report->request->asked), pool->name,
+           pool->device->index, report->request->at_cap ? "its max_size is reached" : gpu->code_text(GPU_OUT_OF_MEMORY),
+           gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
     append_pools(error, pool);

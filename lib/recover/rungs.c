@@ -178,8 +178,8 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
         untried += seen.bytes + orphans;
         any = any || seen.any || orphans;
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
-           came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time after
-           as long again. */
+           came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time
+           after as long again. */
         bool is_time = climb->gpu->now() >= next;
         if (untried >= climb->request->asked || (untried && !(left && waits[0].bytes)) || is_time) {
             rescued = is_time ? weir__climb_gather_alone(climb, ptr) : weir__climb_retry(climb, ptr);
@@ -292,7 +292,7 @@ bool (*const weir__rungs[WEIR_RUNG_COUNT])(struct weir__climb *climb, void **ptr
     [WEIR_RUNG_NEIGHBOURS] = rung_neighbours,
 };
 
-/* Waiting again -------------------------------------------------------------------------------------------------------------------------- */
+/* Waiting again ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Whether large frees are pending. */
 static bool are_frees_pending(struct weir__climb *climb)
@@ -308,8 +308,8 @@ static bool are_frees_pending(struct weir__climb *climb)
 
 bool weir__climb_wait_again(struct weir__climb *climb, void **ptr)
 {
-    while (!weir__climb_is_over(climb) && !weir__climb_is_late(climb) && (climb->request->was_asked || weir__device_obtainable(climb->device) >= climb->request->asked) &&
-           are_frees_pending(climb))
+    while (!weir__climb_is_over(climb) && !weir__climb_is_late(climb) &&
+           (climb->request->was_asked || weir__device_obtainable(climb->device) >= climb->request->asked) && are_frees_pending(climb))
         if (rung_wait(climb, ptr) || weir__climb_gather_alone(climb, ptr))
             return true;
     return false;

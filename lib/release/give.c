@@ -50,7 +50,7 @@ static uint64_t keep_of(const struct weir__give *give, const weir_pool *pool)
     return give->request.keep == WEIR__GIVE_POLICY_KEEP ? atomic_load(&pool->settings.keep) : give->request.keep;
 }
 
-/* Pools ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Whether some opened stream captures that allocates from the pool. What such a graph is about to use is left to it. */
 static bool is_captured(weir_pool *pool)
@@ -136,7 +136,7 @@ uint64_t weir__give_offer(weir *w, int device)
     return offer;
 }
 
-/* Steps ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Steps -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Empties the caches of streams whose pools are asked for something. Orphans stay. */
 static void flush(const struct weir__give *give, struct weir__device *device)

@@ -9,8 +9,8 @@
 
 /*
  * One request to give memory back to the device, done in steps by one thread, so that none of them waits: caches are flushed, what is freed
- * and pending is noted by events, and once these are complete, or time is up, the idle memory of the pools is trimmed, one after the other, until
- * `wanted` bytes are given. Pools that serve a stream which captures are left alone. Counted in the device's figures if is_neighbour.
+ * and pending is noted by events, and once these are complete, or time is up, the idle memory of the pools is trimmed, one after the other,
+ * until `wanted` bytes are given. Pools that serve a stream which captures are left alone. Counted in the device's figures if is_neighbour.
  */
 struct weir__give;
 struct weir__give_request {

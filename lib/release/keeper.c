@@ -15,8 +15,8 @@ static weir *weir_of(struct weir__job *job)
     return (weir *)((char *)job - offsetof(weir, keeper.job));
 }
 
-/* The part of cache.idle after which a cache is looked at again has passed: returns the stamp below which blocks were not used for all of it,
-   or 0. */
+/* The part of cache.idle after which a cache is looked at again has passed: returns the stamp below which blocks were not used for all of
+   it, or 0. */
 static uint64_t mark(weir_stream *stream, uint64_t now)
 {
     struct weir__cache *cache = &stream->cache;
