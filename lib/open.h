@@ -16,13 +16,6 @@ weir_status weir__options_read(const weir_options *given, weir_options *options,
 /* Checks the policy and the name of the GPU side as weir_open() would, without touching CUDA. Statuses as there. */
 weir_status weir__policy_check(const weir_options *options, weir_error *error);
 
-/* From now on requests on a stream that captures fail with WEIR_CAPTURING, instead of becoming nodes of its graph: the host has other
-   memory for these. Before the first request. */
-void weir__captures_refuse(weir *w);
-
-/* `capture: relaxed`, whatever the policy says. Before the first request. */
-void weir__captures_relax(weir *w);
-
 /* Applies assignments as in $WEIR_CONF on top of the policy as it is, live keys only, all or nothing; they hold until the next reload. */
 weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error);
 /* weir_reload() from where weir_open() had the policy. WEIR_INVALID: that was weir_options.policy_text, which cannot change. */

@@ -185,16 +185,6 @@ weir_status weir__options_read(const weir_options *given, weir_options *options,
     return status;
 }
 
-void weir__captures_refuse(weir *w)
-{
-    w->refuses_graphs = true;
-}
-
-void weir__captures_relax(weir *w)
-{
-    w->relaxed = true;
-}
-
 weir_status weir__policy_check(const weir_options *options, weir_error *error)
 {
     struct policy *policy = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The waist on the CUDA runtime. Operations that a program calls all the time are one runtime call. CUDA may write an output of a call
- * that fails; outputs therefore pass through a local.
+ * that fails; outputs therefore pass through a local, and CUDA_SET.
  */
 #include "lib/gpu/clock.h"
 #include "lib/gpu/cuda.h"
@@ -96,10 +96,7 @@ void cuda_leave_device(int device, int former)
 static int device_count(int *count)
 {
     int found;
-    cudaError_t code = cudaGetDeviceCount(&found);
-    if (code == cudaSuccess)
-        *count = found;
-    return cuda_done(code);
+    return CUDA_SET(cudaGetDeviceCount(&found), count, found);
 }
 
 /* The runtime's UUID may be that of the whole GPU where the device is a MIG slice of it; the driver's second version tells them apart. */
@@ -139,10 +136,7 @@ static int can_access_peer(int device, int peer, bool *can)
 {
     /* CUDA names the device that does the accessing first. */
     int answer;
-    cudaError_t code = cudaDeviceCanAccessPeer(&answer, peer, device);
-    if (code == cudaSuccess)
-        *can = answer != 0;
-    return cuda_done(code);
+    return CUDA_SET(cudaDeviceCanAccessPeer(&answer, peer, device), can, answer != 0);
 }
 
 static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -164,10 +158,7 @@ static int device_synchronize(int device)
 static int get_current_device(int *device)
 {
     int current;
-    cudaError_t code = cudaGetDevice(&current);
-    if (code == cudaSuccess)
-        *device = current;
-    return cuda_done(code);
+    return CUDA_SET(cudaGetDevice(&current), device, current);
 }
 
 static int set_current_device(int device)
@@ -195,10 +186,7 @@ static int device_is_used(int device, bool *used)
 static int stream_create(int device, gpu_stream *stream)
 {
     gpu_stream created;
-    int code = CUDA_ON_DEVICE(device, cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
-    if (!code)
-        *stream = created;
-    return code;
+    return CUDA_SET(CUDA_ON_DEVICE(device, cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking)), stream, created);
 }
 
 static int stream_destroy(gpu_stream stream)
@@ -266,10 +254,7 @@ static int stream_wait_event(gpu_stream stream, gpu_event event)
 static int event_create(int device, gpu_event *event)
 {
     gpu_event created;
-    int code = CUDA_ON_DEVICE(device, cudaEventCreateWithFlags(&created, cudaEventDisableTiming));
-    if (!code)
-        *event = created;
-    return code;
+    return CUDA_SET(CUDA_ON_DEVICE(device, cudaEventCreateWithFlags(&created, cudaEventDisableTiming)), event, created);
 }
 
 static cudaError_t create_shared(gpu_event *event, cudaIpcEventHandle_t *handle)
@@ -297,10 +282,7 @@ static int event_open_shared(int device, const struct gpu_shared_event *shared, 
     gpu_event opened;
     cudaIpcEventHandle_t handle;
     memcpy(&handle, shared->bytes, sizeof(handle));
-    int code = CUDA_ON_DEVICE(device, cudaIpcOpenEventHandle(&opened, handle));
-    if (!code)
-        *event = opened;
-    return code;
+    return CUDA_SET(CUDA_ON_DEVICE(device, cudaIpcOpenEventHandle(&opened, handle)), event, opened);
 }
 
 static int event_destroy(gpu_event event)
@@ -346,10 +328,7 @@ static int event_synchronize(gpu_event event)
 static int exchange_capture_mode(enum gpu_capture_mode *mode)
 {
     enum cudaStreamCaptureMode exchanged = (enum cudaStreamCaptureMode)*mode;
-    cudaError_t code = cudaThreadExchangeStreamCaptureMode(&exchanged);
-    if (code == cudaSuccess)
-        *mode = (enum gpu_capture_mode)exchanged;
-    return cuda_done(code);
+    return CUDA_SET(cudaThreadExchangeStreamCaptureMode(&exchanged), mode, (enum gpu_capture_mode)exchanged);
 }
 
 static int capture_begin(gpu_stream stream, enum gpu_capture_mode mode)

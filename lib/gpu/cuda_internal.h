@@ -116,15 +116,24 @@ static inline int cuda_done(int code)
 int cuda_enter_device(int device, int *former);
 void cuda_leave_device(int device, int former);
 
+/* Makes the call, and sets the operation's output if that succeeds, which CUDA may write to in any case; is the operation's code. */
+#define CUDA_SET(call, output, value)                                                                                                      \
+    ({                                                                                                                                     \
+        int code_ = (int)(call);                                                                                                           \
+        if (!code_)                                                                                                                        \
+            *(output) = (value);                                                                                                           \
+        cuda_done(code_);                                                                                                                  \
+    })
+
 /* Makes the call with the device current, and is the operation's code. */
 #define CUDA_ON_DEVICE(device, call)                                                                                                       \
     ({                                                                                                                                     \
-        int former_, code_ = cuda_enter_device((device), &former_);                                                                        \
-        if (!code_) {                                                                                                                      \
-            code_ = (int)(call);                                                                                                           \
+        int former_, made_ = cuda_enter_device((device), &former_);                                                                        \
+        if (!made_) {                                                                                                                      \
+            made_ = (int)(call);                                                                                                           \
             cuda_leave_device((device), former_);                                                                                          \
         }                                                                                                                                  \
-        cuda_done(code_);                                                                                                                  \
+        cuda_done(made_);                                                                                                                  \
     })
 
 #endif

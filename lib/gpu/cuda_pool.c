@@ -28,10 +28,8 @@ int cuda_pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
 {
     struct cudaMemLocation location = device_location(device);
     enum cudaMemAccessFlags flags;
-    cudaError_t code = cudaMemPoolGetAccess(&flags, pool, &location);
-    if (code == cudaSuccess)
-        *access = flags == cudaMemAccessFlagsProtReadWrite ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
-    return cuda_done(code);
+    return CUDA_SET(cudaMemPoolGetAccess(&flags, pool, &location), access,
+                    flags == cudaMemAccessFlagsProtReadWrite ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE);
 }
 
 static int create_pool(const struct gpu_pool_spec *spec, gpu_pool *pool)
@@ -70,19 +68,13 @@ int cuda_pool_destroy(gpu_pool pool)
 int cuda_pool_get_default(int device, gpu_pool *pool)
 {
     gpu_pool found;
-    cudaError_t code = cudaDeviceGetDefaultMemPool(&found, device);
-    if (code == cudaSuccess)
-        *pool = found;
-    return cuda_done(code);
+    return CUDA_SET(cudaDeviceGetDefaultMemPool(&found, device), pool, found);
 }
 
 int cuda_pool_get_current(int device, gpu_pool *pool)
 {
     gpu_pool found;
-    cudaError_t code = cudaDeviceGetMemPool(&found, device);
-    if (code == cudaSuccess)
-        *pool = found;
-    return cuda_done(code);
+    return CUDA_SET(cudaDeviceGetMemPool(&found, device), pool, found);
 }
 
 int cuda_pool_set_current(int device, gpu_pool pool)
@@ -98,10 +90,8 @@ int cuda_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *va
         return GPU_NOT_SUPPORTED;
     int number = 0;
     uint64_t bytes = 0;
-    cudaError_t code = cudaMemPoolGetAttribute(pool, name, is_int ? (void *)&number : (void *)&bytes);
-    if (code == cudaSuccess)
-        *value = is_int ? (uint64_t)number : bytes;
-    return cuda_done(code);
+    return CUDA_SET(cudaMemPoolGetAttribute(pool, name, is_int ? (void *)&number : (void *)&bytes), value,
+                    is_int ? (uint64_t)number : bytes);
 }
 
 int cuda_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
@@ -138,10 +128,9 @@ int cuda_pool_import(int device, int fd, gpu_pool *pool)
     /* The pool gets its place in the address space of the current device's context. */
     gpu_pool imported;
     void *handle = (void *)(intptr_t)fd; /* how CUDA wants a descriptor */
-    int code = CUDA_ON_DEVICE(device, cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0));
-    if (!code)
-        *pool = imported;
-    return code;
+    return CUDA_SET(
+        CUDA_ON_DEVICE(device, cudaMemPoolImportFromShareableHandle(&imported, handle, cudaMemHandleTypePosixFileDescriptor, 0)), pool,
+        imported);
 }
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */
@@ -149,10 +138,7 @@ int cuda_pool_import(int device, int fd, gpu_pool *pool)
 int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
     void *block;
-    cudaError_t code = cudaMallocFromPoolAsync(&block, size, pool, stream);
-    if (code == cudaSuccess)
-        *ptr = block;
-    return cuda_done(code);
+    return CUDA_SET(cudaMallocFromPoolAsync(&block, size, pool, stream), ptr, block);
 }
 
 int cuda_free_async(void *ptr, gpu_stream stream)
@@ -174,10 +160,7 @@ int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void
     struct cudaMemPoolPtrExportData data;
     memcpy(&data, shared->bytes, sizeof(data));
     void *block;
-    cudaError_t code = cudaMemPoolImportPointer(&block, pool, &data);
-    if (code == cudaSuccess)
-        *ptr = block;
-    return cuda_done(code);
+    return CUDA_SET(cudaMemPoolImportPointer(&block, pool, &data), ptr, block);
 }
 
 int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)

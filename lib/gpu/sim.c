@@ -199,7 +199,7 @@ int sim_configure(const char *settings_text, char *why, size_t len)
 /* Entering and leaving ----------------------------------------------------------------------------------------------------------------- */
 
 static const char *const operation_names[SIM_OP_COUNT] = {
-#define SIM_OPERATION_NAME(name, parameters, arguments) #name,
+#define SIM_OPERATION_NAME(name, check, parameters, arguments) #name,
     SIM_OPERATIONS(SIM_OPERATION_NAME)
 #undef SIM_OPERATION_NAME
 };
@@ -318,12 +318,16 @@ void sim_census(struct sim_census *census)
 
 /* The table ---------------------------------------------------------------------------------------------------------------------------- */
 
-#define SIM_OPERATION_DEFINE(name, parameters, arguments) \
-    static int enter_##name parameters \
-    { \
-        struct sim_thread *self; \
-        int code = sim_enter(SIM_OP_##name, &self); \
-        return sim_leave(code ? code : sim_##name arguments); \
+#define SIM_HAS_none true
+#define SIM_HAS_device sim_device_exists(device)
+#define SIM_OPERATION_DEFINE(name, check, parameters, arguments)                                                                           \
+    static int enter_##name parameters                                                                                                     \
+    {                                                                                                                                      \
+        struct sim_thread *self;                                                                                                           \
+        int code = sim_enter(SIM_OP_##name, &self);                                                                                        \
+        if (!code && !(SIM_HAS_##check))                                                                                                   \
+            code = GPU_INVALID_DEVICE;                                                                                                     \
+        return sim_leave(code ? code : sim_##name arguments);                                                                              \
     }
 SIM_OPERATIONS(SIM_OPERATION_DEFINE)
 #undef SIM_OPERATION_DEFINE
@@ -355,10 +359,10 @@ static void forget_error(int code)
 
 const struct gpu gpu_sim = {
     .name = "sim",
-#define SIM_OPERATION_ENTRY(name, parameters, arguments) .name = enter_##name,
+#define SIM_OPERATION_ENTRY(name, check, parameters, arguments) .name = enter_##name,
     SIM_OPERATIONS(SIM_OPERATION_ENTRY)
 #undef SIM_OPERATION_ENTRY
-    .supports = supports,
+        .supports = supports,
     .now = now,
     .pause = sim_advance,
     .forget_error = forget_error,

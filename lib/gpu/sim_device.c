@@ -106,8 +106,6 @@ static uint64_t machine_number(void)
 int sim_device_info(struct sim_thread *self, int device, struct gpu_device_info *info)
 {
     (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     *info = (struct gpu_device_info){ .memory = sim.settings.memory, .mig = sim.settings.mig, .os_managed = sim.settings.os_managed };
     snprintf(info->name, sizeof(info->name), "simulated GPU %d", device);
     uint64_t number = machine_number();
@@ -128,8 +126,6 @@ int sim_can_access_peer(struct sim_thread *self, int device, int peer, bool *can
 int sim_device_memory(struct sim_thread *self, int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     *free_bytes = sim_ledger_free(device);
     *total_bytes = sim.settings.memory;
     return 0;
@@ -144,16 +140,12 @@ int sim_get_current_device(struct sim_thread *self, int *device)
 int sim_device_is_used(struct sim_thread *self, int device, bool *used)
 {
     (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     *used = sim.devices[device].used;
     return 0;
 }
 
 int sim_set_current_device(struct sim_thread *self, int device)
 {
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     self->device = device;
     return 0;
 }

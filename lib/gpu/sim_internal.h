@@ -53,63 +53,63 @@ enum sim_code {
 };
 
 /*
- * X(name, parameters, arguments): every operation of struct gpu that can fail. The table, the call counts and the fault injection are made
- * from it. `self` is the calling thread.
+ * X(name, check, parameters, arguments): every operation of struct gpu that can fail. The table, the call counts and the fault injection
+ * are made from it. `self` is the calling thread. check: `device` is refused first where there is none of that number; or none.
  */
-#define SIM_OPERATIONS(X) \
-    X(device_count, (int *count), (self, count)) \
-    X(versions, (int *driver, int *runtime), (self, driver, runtime)) \
-    X(device_info, (int device, struct gpu_device_info *info), (self, device, info)) \
-    X(can_access_peer, (int device, int peer, bool *can), (self, device, peer, can)) \
-    X(device_memory, (int device, uint64_t *free_bytes, uint64_t *total_bytes), (self, device, free_bytes, total_bytes)) \
-    X(device_synchronize, (int device), (self, device)) \
-    X(get_current_device, (int *device), (self, device)) \
-    X(set_current_device, (int device), (self, device)) \
-    X(device_is_used, (int device, bool *used), (self, device, used)) \
-    X(pool_create, (const struct gpu_pool_spec *spec, gpu_pool *pool), (self, spec, pool)) \
-    X(pool_destroy, (gpu_pool pool), (self, pool)) \
-    X(pool_get_default, (int device, gpu_pool *pool), (self, device, pool)) \
-    X(pool_get_current, (int device, gpu_pool *pool), (self, device, pool)) \
-    X(pool_set_current, (int device, gpu_pool pool), (self, device, pool)) \
-    X(pool_get, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value), (self, pool, attribute, value)) \
-    X(pool_set, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value), (self, pool, attribute, value)) \
-    X(pool_set_access, (gpu_pool pool, int device, enum gpu_access access), (self, pool, device, access)) \
-    X(pool_get_access, (gpu_pool pool, int device, enum gpu_access *access), (self, pool, device, access)) \
-    X(pool_trim, (gpu_pool pool, uint64_t keep), (self, pool, keep)) \
-    X(pool_export, (gpu_pool pool, int *fd), (self, pool, fd)) \
-    X(pool_import, (int device, int fd, gpu_pool *pool), (self, device, fd, pool)) \
-    X(malloc_async, (void **ptr, size_t size, gpu_pool pool, gpu_stream stream), (self, ptr, size, pool, stream)) \
-    X(free_async, (void *ptr, gpu_stream stream), (self, ptr, stream)) \
-    X(block_export, (void *ptr, struct gpu_shared_block *shared), (self, ptr, shared)) \
-    X(block_import, (gpu_pool pool, const struct gpu_shared_block *shared, void **ptr), (self, pool, shared, ptr)) \
-    X(copy_async, (void *dst, const void *src, size_t size, gpu_stream stream), (self, dst, src, size, stream)) \
-    X(set_async, (void *dst, int byte, size_t size, gpu_stream stream), (self, dst, byte, size, stream)) \
-    X(stream_create, (int device, gpu_stream *stream), (self, device, stream)) \
-    X(stream_destroy, (gpu_stream stream), (self, stream)) \
-    X(stream_synchronize, (gpu_stream stream), (self, stream)) \
-    X(stream_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
-    X(stream_capture_status, (gpu_stream stream, enum gpu_capture_status *status), (self, stream, status)) \
-    X(stream_capture_id, (gpu_stream stream, uint64_t *id), (self, stream, id)) \
-    X(stream_device, (gpu_stream stream, int *device), (self, stream, device)) \
-    X(stream_wait_event, (gpu_stream stream, gpu_event event), (self, stream, event)) \
-    X(delay, (gpu_stream stream, uint64_t nanoseconds), (self, stream, nanoseconds)) \
-    X(event_create, (int device, gpu_event *event), (self, device, event)) \
-    X(event_destroy, (gpu_event event), (self, event)) \
-    X(event_record, (gpu_event event, gpu_stream stream), (self, event, stream)) \
-    X(event_record_device, (gpu_event event, int device), (self, event, device)) \
-    X(event_query, (gpu_event event), (self, event)) \
-    X(event_synchronize, (gpu_event event), (self, event)) \
-    X(event_create_shared, (int device, gpu_event *event, struct gpu_shared_event *shared), (self, device, event, shared)) \
-    X(event_open_shared, (int device, const struct gpu_shared_event *shared, gpu_event *event), (self, device, shared, event)) \
-    X(exchange_capture_mode, (enum gpu_capture_mode *mode), (self, mode)) \
-    X(capture_begin, (gpu_stream stream, enum gpu_capture_mode mode), (self, stream, mode)) \
-    X(capture_end, (gpu_stream stream, size_t *nodes), (self, stream, nodes))
+#define SIM_OPERATIONS(X)                                                                                                                  \
+    X(device_count, none, (int *count), (self, count))                                                                                     \
+    X(versions, none, (int *driver, int *runtime), (self, driver, runtime))                                                                \
+    X(device_info, device, (int device, struct gpu_device_info *info), (self, device, info))                                               \
+    X(can_access_peer, none, (int device, int peer, bool *can), (self, device, peer, can))                                                 \
+    X(device_memory, device, (int device, uint64_t *free_bytes, uint64_t *total_bytes), (self, device, free_bytes, total_bytes))           \
+    X(device_synchronize, device, (int device), (self, device))                                                                            \
+    X(get_current_device, none, (int *device), (self, device))                                                                             \
+    X(set_current_device, device, (int device), (self, device))                                                                            \
+    X(device_is_used, device, (int device, bool *used), (self, device, used))                                                              \
+    X(pool_create, none, (const struct gpu_pool_spec *spec, gpu_pool *pool), (self, spec, pool))                                           \
+    X(pool_destroy, none, (gpu_pool pool), (self, pool))                                                                                   \
+    X(pool_get_default, device, (int device, gpu_pool *pool), (self, device, pool))                                                        \
+    X(pool_get_current, device, (int device, gpu_pool *pool), (self, device, pool))                                                        \
+    X(pool_set_current, device, (int device, gpu_pool pool), (self, device, pool))                                                         \
+    X(pool_get, none, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t * value), (self, pool, attribute, value))                \
+    X(pool_set, none, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value), (self, pool, attribute, value))                  \
+    X(pool_set_access, none, (gpu_pool pool, int device, enum gpu_access access), (self, pool, device, access))                            \
+    X(pool_get_access, none, (gpu_pool pool, int device, enum gpu_access *access), (self, pool, device, access))                           \
+    X(pool_trim, none, (gpu_pool pool, uint64_t keep), (self, pool, keep))                                                                 \
+    X(pool_export, none, (gpu_pool pool, int *fd), (self, pool, fd))                                                                       \
+    X(pool_import, device, (int device, int fd, gpu_pool *pool), (self, device, fd, pool))                                                 \
+    X(malloc_async, none, (void **ptr, size_t size, gpu_pool pool, gpu_stream stream), (self, ptr, size, pool, stream))                    \
+    X(free_async, none, (void *ptr, gpu_stream stream), (self, ptr, stream))                                                               \
+    X(block_export, none, (void *ptr, struct gpu_shared_block *shared), (self, ptr, shared))                                               \
+    X(block_import, none, (gpu_pool pool, const struct gpu_shared_block *shared, void **ptr), (self, pool, shared, ptr))                   \
+    X(copy_async, none, (void *dst, const void *src, size_t size, gpu_stream stream), (self, dst, src, size, stream))                      \
+    X(set_async, none, (void *dst, int byte, size_t size, gpu_stream stream), (self, dst, byte, size, stream))                             \
+    X(stream_create, device, (int device, gpu_stream *stream), (self, device, stream))                                                     \
+    X(stream_destroy, none, (gpu_stream stream), (self, stream))                                                                           \
+    X(stream_synchronize, none, (gpu_stream stream), (self, stream))                                                                       \
+    X(stream_id, none, (gpu_stream stream, uint64_t * id), (self, stream, id))                                                             \
+    X(stream_capture_status, none, (gpu_stream stream, enum gpu_capture_status * status), (self, stream, status))                          \
+    X(stream_capture_id, none, (gpu_stream stream, uint64_t * id), (self, stream, id))                                                     \
+    X(stream_device, none, (gpu_stream stream, int *device), (self, stream, device))                                                       \
+    X(stream_wait_event, none, (gpu_stream stream, gpu_event event), (self, stream, event))                                                \
+    X(delay, none, (gpu_stream stream, uint64_t nanoseconds), (self, stream, nanoseconds))                                                 \
+    X(event_create, device, (int device, gpu_event *event), (self, device, event))                                                         \
+    X(event_destroy, none, (gpu_event event), (self, event))                                                                               \
+    X(event_record, none, (gpu_event event, gpu_stream stream), (self, event, stream))                                                     \
+    X(event_record_device, none, (gpu_event event, int device), (self, event, device))                                                     \
+    X(event_query, none, (gpu_event event), (self, event))                                                                                 \
+    X(event_synchronize, none, (gpu_event event), (self, event))                                                                           \
+    X(event_create_shared, none, (int device, gpu_event *event, struct gpu_shared_event *shared), (self, device, event, shared))           \
+    X(event_open_shared, none, (int device, const struct gpu_shared_event *shared, gpu_event *event), (self, device, shared, event))       \
+    X(exchange_capture_mode, none, (enum gpu_capture_mode * mode), (self, mode))                                                           \
+    X(capture_begin, none, (gpu_stream stream, enum gpu_capture_mode mode), (self, stream, mode))                                          \
+    X(capture_end, none, (gpu_stream stream, size_t * nodes), (self, stream, nodes))
 
 enum sim_operation {
-#define SIM_OPERATION_ENUM(name, parameters, arguments) SIM_OP_##name,
+#define SIM_OPERATION_ENUM(name, check, parameters, arguments) SIM_OP_##name,
     SIM_OPERATIONS(SIM_OPERATION_ENUM)
 #undef SIM_OPERATION_ENUM
-    SIM_OP_COUNT
+        SIM_OP_COUNT
 };
 
 /* The nth call from now fails with code; nth 0: none. */
@@ -313,7 +313,7 @@ extern struct sim sim;
 
 /* sim_<operation>(), for each operation: without the lock, the count and the faults. */
 #define SIM_CAT(...) __VA_ARGS__
-#define SIM_OPERATION_DECLARE(name, parameters, arguments) int sim_##name(struct sim_thread *self, SIM_CAT parameters);
+#define SIM_OPERATION_DECLARE(name, check, parameters, arguments) int sim_##name(struct sim_thread *self, SIM_CAT parameters);
 
 bool sim_device_exists(int device);
 /* Whether the simulated driver is at least this version (12020 is 12.2). */

@@ -153,8 +153,6 @@ void sim_pools_clear(void)
 int sim_pool_get_default(struct sim_thread *self, int device, gpu_pool *handle)
 {
     (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     if (!sim.devices[device].default_pool)
         return GPU_NOT_SUPPORTED;
     *handle = handle_of(sim.devices[device].default_pool);
@@ -164,8 +162,6 @@ int sim_pool_get_default(struct sim_thread *self, int device, gpu_pool *handle)
 int sim_pool_get_current(struct sim_thread *self, int device, gpu_pool *handle)
 {
     (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     if (!sim.devices[device].current_pool)
         return GPU_NOT_SUPPORTED;
     *handle = handle_of(sim.devices[device].current_pool);
@@ -176,8 +172,6 @@ int sim_pool_set_current(struct sim_thread *self, int device, gpu_pool handle)
 {
     (void)self;
     struct sim_pool *pool = find_own(handle);
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     if (!pool || pool->device != device || pool->location != GPU_LOCATION_DEVICE)
         return GPU_INVALID_VALUE;
     sim.devices[device].current_pool = pool;

@@ -36,8 +36,6 @@ static int open_pool(int device, int fd, struct sim_pool *pool)
 
 int sim_pool_import(struct sim_thread *self, int device, int fd, gpu_pool *handle)
 {
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     if (!sim_supports(device, GPU_FEATURE_POOL_POSIX_FD, NULL, 0))
         return GPU_NOT_SUPPORTED;
     int code = sim_capture_check_unsafe(self);

@@ -44,8 +44,8 @@ struct weir {
     struct weir__log log;
     pthread_mutex_t config;
     struct policy *policy; /* guarded by config */
-    bool relaxed;          /* plain calls run in relaxed capture mode. Fixed after open */
-    bool refuses_graphs;   /* weir__captures_refuse(). Fixed before the first request */
+    bool relaxed;          /* plain calls run in relaxed capture mode. Fixed before the first request */
+    bool refuses_graphs;   /* requests on a stream that captures fail, as the plug-in has other memory for these. Fixed as `relaxed` is */
     size_t device_count;
     struct weir__device *devices;
     int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each. Fixed after open */

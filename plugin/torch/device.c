@@ -149,8 +149,7 @@ static weir_status open_weir(struct torch_device *device, weir_error *error)
     device->gpu = device->w->gpu;
     device->device = &device->w->devices[device->index];
     device->memory = device->device->info.memory;
-    weir__captures_refuse(device->w);
-    weir__captures_relax(device->w);
+    device->w->refuses_graphs = device->w->relaxed = true;
     apply_fraction(device);
     return WEIR_OK;
 }

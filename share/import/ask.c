@@ -22,8 +22,7 @@ static void list_request(weir_import *i, struct wire_message *message, struct sh
     i->requests = request;
 }
 
-static enum share_answer ask(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t patience,
-                             bool can_cancel)
+enum share_answer share_ask(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t patience, bool can_cancel)
 {
     struct share_session *session = i->session;
     if (!session)
@@ -46,16 +45,6 @@ static enum share_answer ask(weir_import *i, struct wire_message *message, struc
         return SHARE_ANSWERED;
     share_session_wake(i);
     return is_unanswered ? SHARE_UNANSWERED : SHARE_LOST;
-}
-
-enum share_answer share_ask(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t deadline)
-{
-    return ask(i, message, request, deadline, false);
-}
-
-enum share_answer share_ask_and_wait(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t patience)
-{
-    return ask(i, message, request, patience, true);
 }
 
 weir_status share_refusal(const weir_import *i, const struct share_request *request, weir_error *error)

@@ -11,10 +11,10 @@ enum share_answer {
     SHARE_UNANSWERED,     /* no answer by the deadline; the connection was ended, as nothing more can be expected of it */
 };
 
-/* Sends the message with a number of its own and waits for the answer, until the deadline. With the import's lock. */
-enum share_answer share_ask(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t deadline);
-/* The same for a question whose answer may take long, and has to be called off: at `patience`. */
-enum share_answer share_ask_and_wait(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t patience);
+/* Sends the message with a number of its own and waits for the answer, until `patience`. can_cancel: the answer may take long, and is
+   called off then. With the import's lock. */
+enum share_answer share_ask(weir_import *i, struct wire_message *message, struct share_request *request, uint64_t patience,
+                            bool can_cancel);
 
 /* What a REFUSED says. */
 weir_status share_refusal(const weir_import *i, const struct share_request *request, weir_error *error);

@@ -216,8 +216,7 @@ static weir_status ask_for_block(weir_import *i, const char *name, unsigned time
         if (status != WEIR_OK)
             return status;
         pthread_mutex_lock(&i->lock);
-        enum share_answer answer =
-            timeout_ms ? share_ask_and_wait(i, &message, &request, patience) : share_ask(i, &message, &request, answer_by);
+        enum share_answer answer = share_ask(i, &message, &request, timeout_ms ? patience : answer_by, timeout_ms);
         pthread_mutex_unlock(&i->lock);
         *lease = request.lease;
         if (answer == SHARE_ANSWERED)

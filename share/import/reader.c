@@ -69,7 +69,7 @@ static weir_status subscribe(weir_reader *reader, uint64_t deadline, weir_error 
             pthread_cond_wait(&i->changed, &i->lock);
         bool is_subscribed = reader->session;
         reader->is_subscribing = !is_subscribed;
-        enum share_answer answer = is_subscribed ? SHARE_ANSWERED : share_ask(i, &message, &request, deadline);
+        enum share_answer answer = is_subscribed ? SHARE_ANSWERED : share_ask(i, &message, &request, deadline, false);
         reader->is_subscribing = false;
         pthread_cond_broadcast(&i->changed);
         pthread_mutex_unlock(&i->lock);
@@ -118,7 +118,7 @@ static void unsubscribe(weir_reader *reader)
     struct wire_message message = { .type = WIRE_UNSUBSCRIBE, .u.unsubscribe.ring = reader->ring };
     struct share_request request = { .can_be_done = true };
     if (!reader->is_ended)
-        share_ask(reader->i, &message, &request, share_deadline(reader->i->timeout_ms));
+        share_ask(reader->i, &message, &request, share_deadline(reader->i->timeout_ms), false);
     while (reader->frames)
         share_lease_return(pop_frame(reader));
 }

@@ -94,11 +94,11 @@ static int leave(enum sim_operation operation, int code)
 }
 
 #define WITHOUT_SELF(self, ...) (__VA_ARGS__)
-#define WAIST_DEFINE(name, parameters, arguments) \
-    static int waist_##name parameters \
-    { \
-        int code = before(SIM_OP_##name); \
-        return leave(SIM_OP_##name, code ? code : gpu_sim.name WITHOUT_SELF arguments); \
+#define WAIST_DEFINE(name, check, parameters, arguments)                                                                                   \
+    static int waist_##name parameters                                                                                                     \
+    {                                                                                                                                      \
+        int code = before(SIM_OP_##name);                                                                                                  \
+        return leave(SIM_OP_##name, code ? code : gpu_sim.name WITHOUT_SELF arguments);                                                    \
     }
 SIM_OPERATIONS(WAIST_DEFINE)
 #undef WAIST_DEFINE
@@ -169,7 +169,7 @@ const struct gpu *waist_gpu(void)
     static atomic_bool is_made;
     if (!atomic_load(&is_made)) { /* first by the only thread */
         table = gpu_sim;
-#define WAIST_ENTRY(name, parameters, arguments) table.name = waist_##name;
+#define WAIST_ENTRY(name, check, parameters, arguments) table.name = waist_##name;
         SIM_OPERATIONS(WAIST_ENTRY)
 #undef WAIST_ENTRY
         table.stream_synchronize = wait_for_stream;
