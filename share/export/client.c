@@ -331,21 +331,25 @@ static bool add_client(weir_export *e, int fd, const struct share_process *proce
     client->death_watch = (struct share_watch){ .client = client, .is_death = true };
     client->connection = (struct share_connection){ .fd = fd, .epoll_fd = e->epoll_fd, .data = &client->socket_watch };
     struct epoll_event death_event = { .events = EPOLLIN, .data.ptr = &client->death_watch };
-    if (!share_connection_open(&client->connection)) {
-        free(client);
-        return false;
+    bool is_watched = false;
+    /* Whoever serves hears of it from then on. */
+    pthread_mutex_lock(&e->serving);
+    if (share_connection_open(&client->connection)) {
+        client->heard = client->connection.last;
+        is_watched = epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, process->pidfd, &death_event) == 0;
+        if (!is_watched)
+            epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     }
-    client->heard = client->connection.last;
-    if (epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, process->pidfd, &death_event) != 0) {
-        epoll_ctl(e->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    if (is_watched) {
+        pthread_mutex_lock(&e->lock);
+        client->next = e->clients;
+        e->clients = client;
+        pthread_mutex_unlock(&e->lock);
+    } else {
         free(client);
-        return false;
     }
-    pthread_mutex_lock(&e->lock);
-    client->next = e->clients;
-    e->clients = client;
-    pthread_mutex_unlock(&e->lock);
-    return true;
+    pthread_mutex_unlock(&e->serving);
+    return is_watched;
 }
 
 bool share_client_admit(struct share_server *server, int fd, weir_error *error)
