@@ -18,6 +18,13 @@ void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu)
     pthread_mutex_destroy(&growth->lock);
 }
 
+void weir__growth_forget_room(struct weir__growth *growth)
+{
+    weir__spin_lock(&growth->room_lock);
+    growth->max_size = 0;
+    weir__spin_unlock(&growth->room_lock);
+}
+
 /* The room ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* What others allocate from the pool, without Weir, is in nobody's account. */
@@ -197,6 +204,9 @@ enum weir__growth_answer weir__growth_begin(struct weir__growing *growing, weir_
 void weir__growth_end(struct weir__growing *growing)
 {
     struct weir__growth *growth = &growing->pool->growth;
+    /* Who found room under a cap that came meanwhile did not know of this request. */
+    if (!growing->most && atomic_load_explicit(&growing->pool->settings.max_size, memory_order_relaxed) != growing->max_size)
+        weir__growth_forget_room(growth);
     if (!growing->max_size)
         return;
     weir__spin_lock(&growth->room_lock);

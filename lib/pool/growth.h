@@ -43,11 +43,13 @@ struct weir__growth {
 
 void weir__growth_init(struct weir__growth *growth);
 void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu);
+/* Before another cap holds, as requests that need not be watched take room too. */
+void weir__growth_forget_room(struct weir__growth *growth);
 
 /* One request that CUDA is asked for. On the stack of who asks. */
 struct weir__growing {
     weir_pool *pool;
-    uint64_t max_size; /* 0: none */
+    uint64_t max_size; /* the cap when it began; 0: none */
     uint64_t size;     /* bytes asked for */
     uint64_t most;     /* bytes that the pool may grow by; 0: Weir does not watch that */
     uint64_t own;      /* bytes of steps that the block shares with no other one, wherever it lies */

@@ -217,7 +217,10 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
 static void apply_cap(weir_pool *pool)
 {
     uint64_t cap = pool->settings.policy_max;
-    atomic_store(&pool->settings.max_size, pool->settings.limit && (!cap || pool->settings.limit < cap) ? pool->settings.limit : cap);
+    uint64_t max_size = pool->settings.limit && (!cap || pool->settings.limit < cap) ? pool->settings.limit : cap;
+    if (atomic_load(&pool->settings.max_size) != max_size)
+        weir__growth_forget_room(&pool->growth);
+    atomic_store(&pool->settings.max_size, max_size);
 }
 
 void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)

@@ -187,6 +187,54 @@ START_TEST(room_under_a_cap_that_was_lowered_is_found_anew)
 }
 END_TEST
 
+/* As with the cap lifted nobody watches how the pool grows. */
+START_TEST(room_under_a_cap_that_was_lifted_meanwhile_is_found_anew)
+{
+    open_watched(_i);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 32 * MIB));
+    scene_reload(policy(_i, "none"));
+    leave_pending(GIB, HOUR);
+    uint64_t before = reserved();
+    scene_reload(policy(_i, "512MiB"));
+    fails(128 * MIB, weir_stream_handle(s));
+    ck_assert_uint_le(reserved(), before);
+}
+END_TEST
+
+/* A reload, and a request that finds room under the new cap, while CUDA is asked for what needed no watching before. */
+static struct {
+    struct gpu gpu;
+    int row;
+    weir_stream *s;
+} reloader;
+
+static int reloading_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
+{
+    scene.w->gpu = scene.gpu;
+    scene_reload(policy(reloader.row, "512MiB"));
+    scene_free(reloader.s, scene_malloc(reloader.s, 32 * MIB));
+    return scene.gpu->malloc_async(ptr, size, pool, stream);
+}
+
+START_TEST(room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap)
+{
+    open_watched(_i);
+    reloader.gpu = *scene.gpu;
+    reloader.gpu.malloc_async = reloading_malloc_async;
+    reloader.row = _i;
+    reloader.s = scene_create(NULL);
+    gpu_stream busy = busy_stream();
+    scene_reload(policy(_i, "none"));
+    scene.w->gpu = &reloader.gpu;
+    void *ptr = scene_malloc_on(busy, GIB);
+    scene_free_on(busy, ptr);
+    uint64_t before = reserved();
+    fails(128 * MIB, weir_stream_handle(reloader.s));
+    ck_assert_uint_le(reserved(), before);
+}
+END_TEST
+
 static void *look_at_frees(void *unused)
 {
     for (int i = 0; i < 200; i++)
@@ -222,5 +270,7 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, far_from_the_cap_nothing_is_asked_of_the_pool, 0, rows);
     tcase_add_loop_test(tcase, pool_whose_handle_the_program_has_is_looked_at_each_time, 0, rows);
     tcase_add_loop_test(tcase, room_under_a_cap_that_was_lowered_is_found_anew, 0, rows);
+    tcase_add_loop_test(tcase, room_under_a_cap_that_was_lifted_meanwhile_is_found_anew, 0, rows);
+    tcase_add_loop_test(tcase, room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap, 0, rows);
     suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
 }
