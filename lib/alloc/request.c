@@ -146,8 +146,8 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
         request->was_asked = true;
         request->code = ask_cuda(request, &growing, size, small, ptr);
         weir__growth_end(&growing);
-    } else if (answer != WEIR__GROWTH_LATER) {
-        request->is_crowded = answer == WEIR__GROWTH_CROWDED;
+    } else {
+        request->is_crowded = answer != WEIR__GROWTH_FULL;
     }
     return request->code == GPU_SUCCESS;
 }

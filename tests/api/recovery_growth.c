@@ -235,6 +235,23 @@ START_TEST(room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap
 }
 END_TEST
 
+START_TEST(growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps)
+{
+    char text[320];
+    scene_simulate(watched[_i].machine);
+    snprintf(text, sizeof text, "weir: 1\npools: { main: { " ALONE ", max_size: 512MiB, small_below: %s, cache: off, on_oom: { steps: [] } } }\n",
+             watched[_i].small_below);
+    scene_open(text);
+    weir_stream *s = scene_create(NULL);
+    void *live = scene_malloc(s, 192 * MIB);
+    leave_pending(256 * MIB, HOUR);
+    fails(256 * MIB, busy_stream());
+    ck_assert_uint_gt(reserved(), CAP);
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    scene_free(s, live);
+}
+END_TEST
+
 static void *look_at_frees(void *unused)
 {
     for (int i = 0; i < 200; i++)
@@ -272,5 +289,6 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, room_under_a_cap_that_was_lowered_is_found_anew, 0, rows);
     tcase_add_loop_test(tcase, room_under_a_cap_that_was_lifted_meanwhile_is_found_anew, 0, rows);
     tcase_add_loop_test(tcase, room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap, 0, rows);
+    tcase_add_loop_test(tcase, growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps, 0, rows);
     suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
 }
