@@ -63,22 +63,23 @@ static bool was_native_cap(const weir_pool *pool, size_t size, bool small)
 
 /*
  * The stream that CUDA is asked on. Where the pool may grow above its cap, recovery asks on a stream of its own: as that is idle, the
- * growth can be undone at once.
+ * growth can be undone at once. false: there is none, and the pool may be above its cap already.
  */
-static gpu_stream choose_stream(struct weir__request *request, const struct weir__growing *growing)
+static bool choose_stream(struct weir__request *request, const struct weir__growing *growing, gpu_stream *stream)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    if (!request->deadline || !growing->is_risky)
-        return request->stream;
     struct weir__aside *aside = &request->aside;
+    *stream = request->stream;
+    if (!request->deadline || !growing->is_risky)
+        return true;
     int code = aside->stream ? GPU_SUCCESS : gpu->stream_create(pool->device->index, &aside->stream);
     if (code == GPU_SUCCESS && !aside->event)
         code = gpu->event_create(pool->device->index, &aside->event);
     if (code == GPU_SUCCESS)
-        return aside->stream;
+        *stream = aside->stream;
     gpu->forget_error(code);
-    return request->stream;
+    return code == GPU_SUCCESS || !weir__growth_undone(&pool->growth);
 }
 
 /* Lets the requester's stream come after the one that the block is from. */
@@ -104,8 +105,11 @@ static int ask_cuda(struct weir__request *request, struct weir__growing *growing
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    gpu_stream stream = choose_stream(request, growing);
+    gpu_stream stream;
     void *block;
+    request->at_cap = !choose_stream(request, growing, &stream);
+    if (request->at_cap)
+        return GPU_OUT_OF_MEMORY;
     int code = gpu->malloc_async(&block, size, small ? pool->native.small : pool->native.handle, stream);
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);

@@ -252,6 +252,18 @@ START_TEST(growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no
 }
 END_TEST
 
+START_TEST(one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_gets_no_stream)
+{
+    open_watched(_i);
+    leave_pending(CAP, HOUR);
+    gpu_stream first = busy_stream(), second = busy_stream();
+    fails(128 * MIB, first);
+    sim_fail("stream_create", 1, GPU_UNKNOWN);
+    fails(128 * MIB, second);
+    ck_assert_uint_eq(reserved(), CAP + 128 * MIB);
+}
+END_TEST
+
 static void *look_at_frees(void *unused)
 {
     for (int i = 0; i < 200; i++)
@@ -290,5 +302,6 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, room_under_a_cap_that_was_lifted_meanwhile_is_found_anew, 0, rows);
     tcase_add_loop_test(tcase, room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap, 0, rows);
     tcase_add_loop_test(tcase, growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps, 0, rows);
+    tcase_add_loop_test(tcase, one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_gets_no_stream, 0, rows);
     suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
 }
