@@ -230,6 +230,17 @@ bool weir__growth_is_within(struct weir__growing *growing, const void *block)
     return !growing->is_risky || is_within(growing, block, growing->most);
 }
 
+/* An event behind the stream. Tried twice, as without it others would be refused until the stream gets there. */
+static bool make_event(const weir_pool *pool, gpu_stream stream, gpu_event *event)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    int device = weir__event_device(gpu, pool->device->index, stream);
+    bool is_made = false;
+    for (int tries = 0; tries < 2 && !is_made; tries++)
+        is_made = weir__event_behind(gpu, device, stream, event);
+    return is_made;
+}
+
 uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream)
 {
     weir_pool *pool = growing->pool;
@@ -238,7 +249,7 @@ uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu
     gpu_event event;
     bool is_back = false;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    if (weir__event_behind(gpu, weir__event_device(gpu, pool->device->index, stream), stream, &event)) {
+    if (make_event(pool, stream, &event)) {
         is_back = weir__event_wait(gpu, event, 0);
         /* On a stream of recovery's own it can still be behind others' work, where CUDA made that stream wait for memory in use. */
         if (is_back)

@@ -264,6 +264,21 @@ START_TEST(one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_get
 }
 END_TEST
 
+START_TEST(growth_whose_event_fails_once_takes_no_room_from_others)
+{
+    open_watched(_i);
+    weir_stream *s = scene_create(NULL);
+    void *live = scene_malloc(s, 192 * MIB);
+    leave_pending(256 * MIB, HOUR);
+    gpu_stream busy = busy_stream();
+    sim_fail("event_create", 1, GPU_UNKNOWN);
+    fails(256 * MIB, busy);
+    ck_assert_uint_gt(reserved(), CAP);
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    scene_free(s, live);
+}
+END_TEST
+
 static void *look_at_frees(void *unused)
 {
     for (int i = 0; i < 200; i++)
@@ -303,5 +318,6 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, room_is_found_anew_behind_a_request_that_began_before_there_was_a_cap, 0, rows);
     tcase_add_loop_test(tcase, growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps, 0, rows);
     tcase_add_loop_test(tcase, one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_gets_no_stream, 0, rows);
+    tcase_add_loop_test(tcase, growth_whose_event_fails_once_takes_no_room_from_others, 0, rows);
     suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
 }
