@@ -31,14 +31,15 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
         atomic_fetch_add_explicit(&opened->freed, bytes, memory_order_relaxed);
         return;
     }
-    if (!weir__pending_is_due(&device->pending, stream, bytes))
+    int of = opened ? opened->device->index : device->index;
+    if (!weir__pending_is_due(&device->pending, of, stream, bytes))
         return;
     weir_stream *found = opened ? NULL : weir__stream_pin(device, stream);
     if (found) {
-        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, stream), memory_order_relaxed);
+        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, of, stream), memory_order_relaxed);
         weir__stream_unpin(found);
     } else {
-        weir__pending_note(&device->pending, gpu, opened ? opened->device->index : device->index, stream);
+        weir__pending_note(&device->pending, gpu, of, stream);
     }
 }
 

@@ -164,7 +164,7 @@ static void leave_word(const weir_stream *s)
 {
     const struct gpu *gpu = s->w->gpu;
     uint64_t freed = weir__stream_unsettled(s);
-    if (!freed || !weir__pending_is_due(&s->device->pending, s->handle, freed))
+    if (!freed || !weir__pending_is_due(&s->device->pending, s->device->index, s->handle, freed))
         return;
     int former = weir__current_begin(gpu, s->device->index, s->handle);
     weir__pending_note(&s->device->pending, gpu, s->device->index, s->handle);

@@ -246,7 +246,7 @@ static uint64_t give_back(struct weir__device *device, struct weir__entry *entri
     if (code != GPU_SUCCESS) {
         gpu->forget_error(code);
         /* Whoever waits for frees next lets CUDA see these. */
-        weir__pending_is_due(&device->pending, stream, bytes);
+        weir__pending_is_due(&device->pending, device->index, stream, bytes);
         weir__pending_note(&device->pending, gpu, device->index, stream);
     }
     gpu->stream_destroy(stream);

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "lib/base/context.h"
 #include "lib/base/event.h"
 
 /* Its address is this thread's name. */
@@ -31,10 +32,18 @@ void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
     }
 }
 
-/* Where the stream's entry can be: WEIR__PENDING_WAYS entries from here on. */
-static size_t home_of(gpu_stream stream, const void *thread)
+/* Which of the streams with that handle it is. */
+static uintptr_t owner_of(int device, gpu_stream stream)
 {
-    uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ (uint64_t)(uintptr_t)thread) * UINT64_C(0x9E3779B97F4A7C15);
+    if (!weir__handle_is_fixed(stream))
+        return 0;
+    return stream == GPU_STREAM_PER_THREAD ? (uintptr_t)&thread_name : (uintptr_t)device;
+}
+
+/* Where the stream's entry can be: WEIR__PENDING_WAYS entries from here on. */
+static size_t home_of(gpu_stream stream, uintptr_t whose)
+{
+    uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ whose) * UINT64_C(0x9E3779B97F4A7C15);
     return hashed >> 58;
 }
 
@@ -48,22 +57,22 @@ static bool is_idle(const struct weir__pending_entry *entry)
 
 /* The stream's entry whose event may be recorded anew, or NULL. One that somebody waits for keeps its event, and stands for what was freed
    before: what is freed meanwhile gets an entry of its own. Called with the lock. */
-static struct weir__pending_entry *find(struct weir__pending *pending, gpu_stream stream, const void *thread)
+static struct weir__pending_entry *find(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
-    size_t home = home_of(stream, thread);
+    size_t home = home_of(stream, whose);
     for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
         struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
-        if (entry->stream == stream && entry->thread == thread && is_idle(entry))
+        if (entry->stream == stream && entry->whose == whose && is_idle(entry))
             return entry;
     }
     return NULL;
 }
 
 /* Takes over the entry that stands for the fewest bytes, or returns NULL. Called with the lock. */
-static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_stream stream, const void *thread)
+static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
     struct weir__pending_entry *least = NULL;
-    size_t home = home_of(stream, thread);
+    size_t home = home_of(stream, whose);
     for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
         struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
         if (is_idle(entry) && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
@@ -71,23 +80,23 @@ static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_
     }
     if (least) {
         least->stream = stream;
-        least->thread = thread;
+        least->whose = whose;
         least->unnoted = least->bytes = 0;
     }
     return least;
 }
 
-static struct weir__pending_entry *find_or_take_over(struct weir__pending *pending, gpu_stream stream, const void *thread)
+static struct weir__pending_entry *find_or_take_over(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
-    struct weir__pending_entry *entry = find(pending, stream, thread);
-    return entry ? entry : take_over(pending, stream, thread);
+    struct weir__pending_entry *entry = find(pending, stream, whose);
+    return entry ? entry : take_over(pending, stream, whose);
 }
 
-bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes)
+bool weir__pending_is_due(struct weir__pending *pending, int device, gpu_stream stream, uint64_t bytes)
 {
-    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    uintptr_t whose = owner_of(device, stream);
     weir__spin_lock(&pending->lock);
-    struct weir__pending_entry *entry = find_or_take_over(pending, stream, thread);
+    struct weir__pending_entry *entry = find_or_take_over(pending, stream, whose);
     if (entry)
         entry->unnoted += bytes;
     bool is_due = entry && entry->unnoted >= pending->due;
@@ -96,13 +105,13 @@ bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint
 }
 
 /* What was freed on the stream and not noted, in whichever of its entries. Called with the lock. */
-static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, const void *thread)
+static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
-    size_t home = home_of(stream, thread);
+    size_t home = home_of(stream, whose);
     uint64_t bytes = 0;
     for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
         struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
-        if (entry->stream != stream || entry->thread != thread)
+        if (entry->stream != stream || entry->whose != whose)
             continue;
         bytes += entry->unnoted;
         entry->unnoted = 0;
@@ -110,24 +119,24 @@ static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, c
     return bytes;
 }
 
-uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream)
+uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_stream stream)
 {
-    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    uintptr_t whose = owner_of(device, stream);
     weir__spin_lock(&pending->lock);
-    uint64_t bytes = take_unnoted(pending, stream, thread);
+    uint64_t bytes = take_unnoted(pending, stream, whose);
     weir__spin_unlock(&pending->lock);
     return bytes;
 }
 
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
-    const void *thread = stream == GPU_STREAM_PER_THREAD ? &thread_name : NULL;
+    uintptr_t whose = owner_of(device, stream);
     uint64_t noted = 0;
     gpu_event made = NULL, unused = NULL;
     weir__spin_lock(&pending->lock);
-    struct weir__pending_entry *entry = find_or_take_over(pending, stream, thread), *first = entry;
+    struct weir__pending_entry *entry = find_or_take_over(pending, stream, whose), *first = entry;
     if (entry) {
-        noted = take_unnoted(pending, stream, thread);
+        noted = take_unnoted(pending, stream, whose);
         entry->is_recording = true;
         made = entry->unused;
         entry->unused = NULL;
@@ -143,7 +152,7 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     weir__spin_lock(&pending->lock);
     entry->is_recording = false;
     if (is_made && entry->users)
-        entry = take_over(pending, stream, thread);
+        entry = take_over(pending, stream, whose);
     if (is_made && entry) {
         unused = entry->event;
         entry->event = made;
@@ -164,7 +173,7 @@ void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu
     gpu_event unused = event;
     weir__spin_lock(&pending->lock);
     /* No stream has this name, so that no later note records the event anew. */
-    struct weir__pending_entry *entry = take_over(pending, NULL, event);
+    struct weir__pending_entry *entry = take_over(pending, NULL, (uintptr_t)event);
     if (entry) {
         unused = entry->event;
         entry->event = event;

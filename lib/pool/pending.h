@@ -25,7 +25,7 @@
 
 struct weir__pending_entry {
     gpu_stream stream;
-    const void *thread; /* tells apart the per-thread streams, which share one handle; NULL for others */
+    uintptr_t whose;    /* tells apart the streams that share a fixed handle: those of threads, and of devices; 0 for others */
     gpu_event event;    /* NULL until first used */
     gpu_event unused;   /* for the next note, or NULL */
     uint64_t unnoted;   /* bytes freed since the event was recorded */
@@ -46,14 +46,13 @@ void weir__pending_set_due(struct weir__pending *pending, uint64_t due);
 void weir__pending_init(struct weir__pending *pending, uint64_t device_memory);
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu);
 
-/* Adds a free just made on the stream. true: an event is due: weir__pending_note(). */
-bool weir__pending_is_due(struct weir__pending *pending, gpu_stream stream, uint64_t bytes);
+/* Adds a free just made on the stream; device: of a fixed handle, its own. true: an event is due: weir__pending_note(). */
+bool weir__pending_is_due(struct weir__pending *pending, int device, gpu_stream stream, uint64_t bytes);
 
 /* Takes back what was added since the last event: the stream turns out to be an opened one, which needs none. */
-uint64_t weir__pending_take(struct weir__pending *pending, gpu_stream stream);
+uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_stream stream);
 
-/* Puts an event behind all that was added, unless the stream captures. device: of a fixed handle, its own. Failure is silent: only a rescue
-   is lost. */
+/* Puts an event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
 /* Notes so many bytes that were freed before an event, which is the table's from then on. For a stream that is about to go. */

@@ -414,6 +414,27 @@ START_TEST(free_behind_one_that_two_waited_for_is_still_to_be_waited_for)
 }
 END_TEST
 
+/* The default stream has the same handle on each device. */
+START_TEST(free_on_a_default_stream_is_waited_for_though_that_of_another_device_frees_too)
+{
+    weir_stream *far;
+    weir_pool *other;
+    void *ptr;
+    scene_simulate("devices=2,memory=2GiB");
+    scene_open("weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0, cache: off }\n  other: { small_below: 0, cache: off }\n");
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
+    scene_ok(weir_stream_open(scene.w, 1, GPU_STREAM_LEGACY, NULL, NULL, &far), "weir_stream_open");
+    void *first = scene_malloc_on(GPU_STREAM_LEGACY, 1536 * MIB), *second = scene_malloc_on(GPU_STREAM_LEGACY, 256 * MIB);
+    scene_delay(GPU_STREAM_LEGACY, 100);
+    scene_free_on(GPU_STREAM_LEGACY, first);
+    scene_free(far, second);
+    scene_ok(weir_pool_malloc(other, &ptr, GIB, scene_stream(0)), "weir_pool_malloc");
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    scene_ok(weir_free(scene.w, ptr, scene_stream(0)), "weir_free");
+    weir_stream_close(far);
+}
+END_TEST
+
 /* Size classes ------------------------------------------------------------------------------------------------------------------------- */
 
 #define CACHES "cache: { largest: 8GiB, per_stream: 8GiB, per_device: 8GiB }"
@@ -492,9 +513,9 @@ START_TEST(free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_befo
     gpu_stream raw = scene_stream(0);
     struct weir__pending *pending = &scene.w->devices[0].pending;
     uint64_t seen = 0, bytes;
-    ck_assert(weir__pending_is_due(pending, raw, GIB));
+    ck_assert(weir__pending_is_due(pending, 0, raw, GIB));
     weir__pending_note(pending, scene.gpu, 0, raw);
-    ck_assert(weir__pending_is_due(pending, raw, 2 * GIB));
+    ck_assert(weir__pending_is_due(pending, 0, raw, 2 * GIB));
     struct weir__pending_entry *entry = weir__pending_claim(pending, &seen, &bytes);
     ck_assert_ptr_nonnull(entry);
     weir__pending_note(pending, scene.gpu, 0, raw);
@@ -519,5 +540,6 @@ void add_crowd_cases(Suite *suite)
               what_is_freed_while_recovery_waits_for_a_stuck_stream_is_found, free_on_a_stream_that_is_being_closed_is_waited_for,
               noted_free_is_waited_for_while_a_later_one_is_being_noted,
               free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before,
-              free_behind_one_that_two_waited_for_is_still_to_be_waited_for);
+              free_behind_one_that_two_waited_for_is_still_to_be_waited_for,
+              free_on_a_default_stream_is_waited_for_though_that_of_another_device_frees_too);
 }

@@ -758,9 +758,9 @@ START_TEST(event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept)
     size_t nodes;
     struct gpu table = *scene.gpu;
     table.event_record = record_in_a_capture;
-    ck_assert(weir__pending_is_due(pending, raw, GIB));
+    ck_assert(weir__pending_is_due(pending, 0, raw, GIB));
     weir__pending_note(pending, scene.gpu, 0, raw);
-    ck_assert(weir__pending_is_due(pending, raw, GIB));
+    ck_assert(weir__pending_is_due(pending, 0, raw, GIB));
     weir__pending_note(pending, &table, 0, raw);
     ck_assert_ptr_nonnull(entry = weir__pending_claim(pending, &seen, &bytes));
     ck_assert_uint_eq(entry->bytes, GIB);
@@ -859,9 +859,9 @@ START_TEST(frees_on_two_streams_do_not_oust_each_other_from_the_table)
         struct weir__pending pending;
         gpu_stream a = (gpu_stream)(void *)&handles[0], b = (gpu_stream)(void *)&handles[i];
         weir__pending_init(&pending, 64 * 100);
-        ck_assert(!weir__pending_is_due(&pending, a, 50));
-        ck_assert(!weir__pending_is_due(&pending, b, 50));
-        ck_assert_msg(weir__pending_is_due(&pending, a, 50), "ousted by the handle %zu away", i);
+        ck_assert(!weir__pending_is_due(&pending, 0, a, 50));
+        ck_assert(!weir__pending_is_due(&pending, 0, b, 50));
+        ck_assert_msg(weir__pending_is_due(&pending, 0, a, 50), "ousted by the handle %zu away", i);
         weir__pending_destroy(&pending, scene.gpu);
     }
 }
