@@ -9,9 +9,9 @@
 /* Its address is this thread's name. */
 static __thread char thread_name;
 
-void weir__pending_init(struct weir__pending *pending, uint64_t device_memory)
+void weir__pending_init(struct weir__pending *pending, uint64_t device_memory, bool has_ids)
 {
-    *pending = (struct weir__pending){ .due = device_memory / WEIR__PENDING_SHARE };
+    *pending = (struct weir__pending){ .due = device_memory / WEIR__PENDING_SHARE, .has_ids = has_ids };
     weir__spin_init(&pending->lock);
 }
 
@@ -128,6 +128,18 @@ uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_strea
     return bytes;
 }
 
+/* Of a stream that does not capture, as was just seen; 0: it is not known. */
+static uint64_t id_of(const struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
+{
+    uint64_t id = 0;
+    if (!pending->has_ids)
+        return 0;
+    int former = weir__current_begin(gpu, device, stream);
+    int code = gpu->stream_id(stream, &id);
+    weir__current_end(gpu, former);
+    return code == GPU_SUCCESS ? id : 0;
+}
+
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     uintptr_t whose = owner_of(device, stream);
@@ -149,13 +161,20 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
        it meanwhile, and the other one gets an entry of its own. */
     bool is_made = (made && weir__event_move(gpu, device, stream, &made)) ||
                    weir__event_behind(gpu, weir__event_device(gpu, device, stream), stream, &made);
+    uint64_t id = is_made ? id_of(pending, gpu, device, stream) : 0;
     weir__spin_lock(&pending->lock);
     entry->is_recording = false;
-    if (is_made && entry->users)
+    bool is_other = is_made && entry->bytes && entry->id != id;
+    if (is_other) {
+        entry->stream = NULL; /* as in weir__pending_add() */
+        entry->whose = (uintptr_t)entry->event;
+    }
+    if (is_made && (entry->users || is_other))
         entry = take_over(pending, stream, whose);
     if (is_made && entry) {
         unused = entry->event;
         entry->event = made;
+        entry->id = id;
         entry->bytes += noted;
     } else if (is_made) {
         unused = made;

@@ -5,8 +5,8 @@
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
  * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
  * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
- * takes another entry while somebody waits for that one, and another handle may take the entry over. A lost entry costs a rescue, never
- * safety.
+ * takes another entry while somebody waits for that one, and another handle may take the entry over. CUDA gives a handle to another stream
+ * once its own is destroyed, which its work outlives: that other stream takes another entry. A lost entry costs a rescue, never safety.
  * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next
  * event and by any number that wait for the one that it has.
  */
@@ -26,6 +26,7 @@
 struct weir__pending_entry {
     gpu_stream stream;
     uintptr_t whose;    /* tells apart the streams that share a fixed handle: those of threads, and of devices; 0 for others */
+    uint64_t id;        /* of the stream when its event was recorded; 0: the driver has no ids */
     gpu_event event;    /* NULL until first used */
     gpu_event unused;   /* for the next note, or NULL */
     uint64_t unnoted;   /* bytes freed since the event was recorded */
@@ -37,13 +38,14 @@ struct weir__pending_entry {
 struct weir__pending {
     weir__spin lock;
     uint64_t due;
+    bool has_ids; /* the driver has ids of streams */
     struct weir__pending_entry entries[WEIR__PENDING_MAX];
 };
 
 /* Frees are to be noted from so many bytes on: with a keeper, which would wait for them in vain, that is less. */
 void weir__pending_set_due(struct weir__pending *pending, uint64_t due);
 
-void weir__pending_init(struct weir__pending *pending, uint64_t device_memory);
+void weir__pending_init(struct weir__pending *pending, uint64_t device_memory, bool has_ids);
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu);
 
 /* Adds a free just made on the stream; device: of a fixed handle, its own. true: an event is due: weir__pending_note(). */

@@ -421,7 +421,8 @@ START_TEST(free_on_a_default_stream_is_waited_for_though_that_of_another_device_
     weir_pool *other;
     void *ptr;
     scene_simulate("devices=2,memory=2GiB");
-    scene_open("weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0, cache: off }\n  other: { small_below: 0, cache: off }\n");
+    scene_open("weir: 1\ndefaults: { pool: main }\npools:\n"
+               "  main: { small_below: 0, cache: off }\n  other: { small_below: 0, cache: off }\n");
     scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
     scene_ok(weir_stream_open(scene.w, 1, GPU_STREAM_LEGACY, NULL, NULL, &far), "weir_stream_open");
     void *first = scene_malloc_on(GPU_STREAM_LEGACY, 1536 * MIB), *second = scene_malloc_on(GPU_STREAM_LEGACY, 256 * MIB);
@@ -432,6 +433,29 @@ START_TEST(free_on_a_default_stream_is_waited_for_though_that_of_another_device_
     scene_rescues(WEIR_RUNG_WAIT, 1, 1);
     scene_ok(weir_free(scene.w, ptr, scene_stream(0)), "weir_free");
     weir_stream_close(far);
+}
+END_TEST
+
+/* CUDA hands out the handle of a stream that was destroyed again, and destroys none before its work has ended. */
+START_TEST(free_on_a_stream_that_was_destroyed_is_waited_for_though_another_has_its_handle)
+{
+    weir_pool *other;
+    void *ptr;
+    scene_simulate("memory=2GiB");
+    scene_open("weir: 1\ndefaults: { pool: main }\npools:\n"
+               "  main: { small_below: 0, cache: off }\n  other: { small_below: 0, cache: off }\n");
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "weir_pool_get");
+    gpu_stream former = scene_stream(0);
+    void *first = scene_malloc_on(former, 1536 * MIB), *second = scene_malloc_on(former, 256 * MIB);
+    scene_delay(former, 100);
+    scene_free_on(former, first);
+    scene_drop_stream(former);
+    gpu_stream later = scene_stream(0);
+    ck_assert_ptr_eq(former, later);
+    scene_free_on(later, second);
+    scene_ok(weir_pool_malloc(other, &ptr, GIB, scene_stream(0)), "weir_pool_malloc");
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+    scene_ok(weir_free(scene.w, ptr, scene_stream(0)), "weir_free");
 }
 END_TEST
 
@@ -541,5 +565,6 @@ void add_crowd_cases(Suite *suite)
               noted_free_is_waited_for_while_a_later_one_is_being_noted,
               free_is_noted_though_somebody_has_just_begun_to_wait_for_the_one_before,
               free_behind_one_that_two_waited_for_is_still_to_be_waited_for,
-              free_on_a_default_stream_is_waited_for_though_that_of_another_device_frees_too);
+              free_on_a_default_stream_is_waited_for_though_that_of_another_device_frees_too,
+              free_on_a_stream_that_was_destroyed_is_waited_for_though_another_has_its_handle);
 }

@@ -239,7 +239,8 @@ START_TEST(growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no
 {
     char text[320];
     scene_simulate(watched[_i].machine);
-    snprintf(text, sizeof text, "weir: 1\npools: { main: { " ALONE ", max_size: 512MiB, small_below: %s, cache: off, on_oom: { steps: [] } } }\n",
+    snprintf(text, sizeof text,
+             "weir: 1\npools: { main: { " ALONE ", max_size: 512MiB, small_below: %s, cache: off, on_oom: { steps: [] } } }\n",
              watched[_i].small_below);
     scene_open(text);
     weir_stream *s = scene_create(NULL);

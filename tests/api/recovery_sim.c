@@ -858,7 +858,7 @@ START_TEST(frees_on_two_streams_do_not_oust_each_other_from_the_table)
     for (size_t i = 1; i < sizeof handles; i++) {
         struct weir__pending pending;
         gpu_stream a = (gpu_stream)(void *)&handles[0], b = (gpu_stream)(void *)&handles[i];
-        weir__pending_init(&pending, 64 * 100);
+        weir__pending_init(&pending, 64 * 100, false);
         ck_assert(!weir__pending_is_due(&pending, 0, a, 50));
         ck_assert(!weir__pending_is_due(&pending, 0, b, 50));
         ck_assert_msg(weir__pending_is_due(&pending, 0, a, 50), "ousted by the handle %zu away", i);
