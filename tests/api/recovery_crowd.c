@@ -255,7 +255,7 @@ static struct {
     weir_stream *s;
     void *ptr;
     pthread_t thread;
-    atomic_bool is_begun, is_stopped, may_go_on;
+    atomic_bool is_begun, is_stopped, may_go_on, is_over;
 } slowpoke;
 
 static int stopping_exchange(enum gpu_capture_mode *mode)
@@ -269,6 +269,9 @@ static int stopping_exchange(enum gpu_capture_mode *mode)
 static void releasing_pause(uint64_t nanoseconds)
 {
     atomic_store(&slowpoke.may_go_on, true);
+    /* The simulator's clock may pass the deadline before the thread gets to run. */
+    while (!atomic_load(&slowpoke.is_over))
+        sched_yield();
     scene.gpu->pause(nanoseconds);
 }
 
@@ -277,6 +280,7 @@ static void *free_slowly(void *unused)
     slowpoke.thread = pthread_self();
     atomic_store(&slowpoke.is_begun, true);
     scene_free(slowpoke.s, slowpoke.ptr);
+    atomic_store(&slowpoke.is_over, true);
     return unused;
 }
 
