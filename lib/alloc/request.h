@@ -36,14 +36,6 @@ struct weir__request {
     bool is_crowded;   /* it failed beside other requests, and perhaps because of them: it says nothing */
 };
 
-/*
- * Whether CUDA would be asked for so many bytes in vain: for a part of the device that is worth a look, where all that the device has free
- * and this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
- * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists once its cheap means are
- * used up, and at its end.
- */
-bool weir__request_is_vain(const struct weir__request *request, uint64_t size);
-
 /* Asks CUDA within the cap, unless that is vain, for each size and of each pool that can serve the request. The caller is one who asks,
    beside others or alone (asking.h). On success the pool's counters have the block; else the members of the request say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);

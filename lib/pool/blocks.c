@@ -62,13 +62,13 @@ static bool grow(struct weir__shard *shard)
     return true;
 }
 
-static bool has_slot(struct weir__shard *shard)
+static inline bool has_slot(struct weir__shard *shard)
 {
     return (shard->count + 1) * 4 <= capacity_of(slots_of(shard)) * 3 || grow(shard);
 }
 
 /* Empties a slot and moves up the entries behind it that would no longer be found: linear probing needs no tombstones this way. */
-static void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
+static inline void remove_slot(struct weir__shard *shard, struct weir__slot *slot)
 {
     struct weir__slots *slots = slots_of(shard);
     size_t hole = (size_t)(slot - slots->slots);
@@ -93,7 +93,7 @@ static void add_unused(struct weir__shard *shard, struct weir__entry *entry)
 }
 
 /* Whether one more entry can be had. */
-static bool has_unused(struct weir__shard *shard)
+static inline bool has_unused(struct weir__shard *shard)
 {
     if (shard->unused)
         return true;
@@ -134,7 +134,7 @@ static struct weir__block read_entry(const struct weir__entry *entry)
 }
 
 /* Takes an entry from its user, under its guard's lock. The shard's is held; cache locks come after it. */
-static bool claim_in(struct weir__entry *entry, void *ptr)
+static inline bool claim_in(struct weir__entry *entry, void *ptr)
 {
     weir__bias *guard = atomic_load_explicit(&entry->guard, memory_order_acquire);
     if (guard)
@@ -198,7 +198,7 @@ void weir__blocks_destroy(struct weir__blocks *blocks)
 }
 
 /* An entry for the block in that slot, which may be taken. Called with room for it. */
-static struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *slot, const struct weir__block *block, bool live)
+static inline struct weir__entry *fill(struct weir__shard *shard, struct weir__slot *slot, const struct weir__block *block, bool live)
 {
     struct weir__entry *entry = shard->unused;
     shard->unused = entry->next;

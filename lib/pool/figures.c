@@ -3,7 +3,7 @@
 
 #include "lib/base/class.h"
 
-static void raise_to(_Atomic uint64_t *high, uint64_t value)
+static inline void raise_to(_Atomic uint64_t *high, uint64_t value)
 {
     uint64_t before = atomic_load_explicit(high, memory_order_relaxed);
     while (value > before && !atomic_compare_exchange_weak_explicit(high, &before, value, memory_order_relaxed, memory_order_relaxed))
@@ -11,7 +11,7 @@ static void raise_to(_Atomic uint64_t *high, uint64_t value)
 }
 
 /* Raises the highest values: `taken` has risen to so much, or `spare` has changed. */
-static void raise_high(weir_pool *pool, uint64_t taken)
+static inline void raise_high(weir_pool *pool, uint64_t taken)
 {
     /* In this order, so that what a flush takes from both meanwhile makes too little of it, never too much. */
     int64_t spare = atomic_load_explicit(&pool->figures.spare, memory_order_acquire);

@@ -41,7 +41,7 @@ static void count_begin(struct weir__growth *growth, uint64_t most)
 }
 
 /* Whether there is room for certain. was_looked_at: what is on its way back is not there yet. Called with room_lock. */
-static bool take_room(const struct weir__growing *growing, bool was_looked_at)
+static inline bool take_room(const struct weir__growing *growing, bool was_looked_at)
 {
     struct weir__growth *growth = &growing->pool->growth;
     if (growing->is_ragged)
