@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weir-count: cached pairs on the simulator and nothing else, for a tool that counts instructions (tests/build/instructions.sh).
+ * weir-count: pairs on the simulator and nothing else, for a tool that counts instructions (tests/build/instructions.sh).
  *
- *   weir-count PAIRS checked|unchecked      with cache: { capture_check: true } or false
+ *   weir-count PAIRS checked|unchecked      cached, with cache: { capture_check: true } or false
+ *   weir-count PAIRS uncached|capped        which go to CUDA, the latter below a cap that Weir watches
  *
  * What two runs differ in is what the additional pairs cost: start, policy and the first allocation are in both.
  * Exit status: 0, 2 if something failed, 77 if this build says nothing about the instructions of a real one.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +18,14 @@
 
 #define SIZE (64 * 1024)
 
-static const struct {
+static const struct mode {
     const char *name, *policy;
+    bool is_cached;
 } modes[] = {
-    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n"},
-    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n"},
+    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", true},
+    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", true},
+    {"uncached", "weir: 1\npools: { p: { cache: off } }\n", false},
+    {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", false},
 };
 
 /* Why the instructions of this build do not count, or NULL. */
@@ -55,11 +60,11 @@ static weir_status run_pairs(weir_stream *s, unsigned long pairs)
     return status;
 }
 
-/* The same number of pairs is only worth counting if they come from the cache: the pool must have been asked once. */
-static int measure(const char *policy, unsigned long pairs)
+/* The pairs are only worth counting if they come from where they should: the cache, or CUDA. */
+static int measure(const struct mode *mode, unsigned long pairs)
 {
     weir_options options = WEIR_OPTIONS_INIT;
-    options.policy_text = policy;
+    options.policy_text = mode->policy;
     options.gpu = "sim";
     weir_error error = WEIR_ERROR_INIT;
     weir *w = NULL;
@@ -69,14 +74,15 @@ static int measure(const char *policy, unsigned long pairs)
         status = weir_stream_create(w, 0, NULL, &error, &s);
     if (!status)
         status = run_pairs(s, 1);
-    uint64_t asked = sim_calls("malloc_async");
+    uint64_t before = sim_calls("malloc_async");
     if (!status)
         status = run_pairs(s, pairs);
+    bool is_right = sim_calls("malloc_async") - before == (mode->is_cached ? 0 : pairs);
     if (status)
         fprintf(stderr, "weir-count: %s\n", error.status ? error.text : weir_status_text(status));
-    else if (sim_calls("malloc_async") != asked)
-        fprintf(stderr, "weir-count: the pairs were not served by the cache\n");
-    int result = status || sim_calls("malloc_async") != asked ? 2 : 0;
+    else if (!is_right)
+        fprintf(stderr, "weir-count: the pairs were%s served by the cache\n", mode->is_cached ? " not" : "");
+    int result = status || !is_right ? 2 : 0;
     weir_stream_close(s);
     weir_close(w);
     return result;
@@ -84,15 +90,16 @@ static int measure(const char *policy, unsigned long pairs)
 
 int main(int argc, char **argv)
 {
-    const char *odd = odd_build(), *policy = NULL;
+    const char *odd = odd_build();
+    const struct mode *mode = NULL;
     char *end = NULL;
     unsigned long pairs = argc == 3 ? strtoul(argv[1], &end, 10) : 0;
     for (size_t i = 0; argc == 3 && i < sizeof(modes) / sizeof(modes[0]); i++) {
         if (strcmp(argv[2], modes[i].name) == 0)
-            policy = modes[i].policy;
+            mode = &modes[i];
     }
-    if (!policy || !end || end == argv[1] || *end) {
-        fputs("usage: weir-count PAIRS checked|unchecked; for example weir-count 10000 checked\n", stderr);
+    if (!mode || !end || end == argv[1] || *end) {
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped; for example weir-count 10000 checked\n", stderr);
         return 2;
     }
     if (odd) {
@@ -100,5 +107,5 @@ int main(int argc, char **argv)
         return 77;
     }
     unsetenv("WEIR_CONF");
-    return measure(policy, pairs);
+    return measure(mode, pairs);
 }
