@@ -215,16 +215,27 @@ static bool rung_trim(struct weir__climb *climb, void **ptr)
     return trim(climb) > 0 && weir__climb_retry(climb, ptr);
 }
 
+/* A callback may leave another device current, where a fixed handle would mean another stream. Returns its id, 0: there is none. */
+static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *freed)
+{
+    const struct gpu *gpu = climb->gpu;
+    int former, now;
+    bool is_known = gpu->get_current_device(&former) == GPU_SUCCESS;
+    weir__in_callback = true;
+    unsigned id = weir__callbacks_run(&climb->request->pool->w->callbacks, after, climb->device->index, climb->request->asked, freed);
+    weir__in_callback = false;
+    if (is_known && gpu->get_current_device(&now) == GPU_SUCCESS && now != former)
+        gpu->set_current_device(former);
+    return id;
+}
+
 static bool rung_callbacks(struct weir__climb *climb, void **ptr)
 {
-    struct weir__callbacks *callbacks = &climb->request->pool->w->callbacks;
     bool may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT);
     uint64_t freed = 0;
     unsigned id = 0;
     while (!weir__climb_is_over(climb) && !weir__climb_is_late(climb)) {
-        weir__in_callback = true;
-        id = weir__callbacks_run(callbacks, id, climb->device->index, climb->request->asked, &freed);
-        weir__in_callback = false;
+        id = run_next(climb, id, &freed);
         if (id == 0)
             return false;
         climb->rungs[WEIR_RUNG_CALLBACKS].gave += freed;

@@ -725,6 +725,34 @@ START_TEST(devices_recover_independently)
 }
 END_TEST
 
+static uint64_t free_and_leave_another_device(void *data, int device, uint64_t needed)
+{
+    (void)needed;
+    void **block = data;
+    if (!*block)
+        return 0;
+    scene_ok(weir_free(scene.w, *block, NULL), "weir_free");
+    *block = NULL;
+    ck_assert_int_eq(scene.gpu->set_current_device(1 - device), GPU_SUCCESS);
+    return 7 * GIB;
+}
+
+/* The legacy stream is that of the device that is current. */
+START_TEST(callback_that_leaves_another_device_current_disturbs_no_request_on_a_legacy_stream)
+{
+    void *held, *ptr;
+    int current;
+    scene_simulate("devices=2,memory=8GiB");
+    scene_open(plain);
+    scene_ok(weir_malloc(scene.w, &held, 7 * GIB, 0, NULL), "weir_malloc");
+    add(free_and_leave_another_device, &held);
+    scene_ok(weir_malloc(scene.w, &ptr, 7 * GIB, 0, NULL), "weir_malloc beside the callback");
+    ck_assert_int_eq(scene.gpu->get_current_device(&current), GPU_SUCCESS);
+    ck_assert_int_eq(current, 0);
+    scene_ok(weir_free(scene.w, ptr, NULL), "weir_free");
+}
+END_TEST
+
 START_TEST(free_on_a_stream_of_another_device_is_rescued_by_wait)
 {
     scene_simulate("devices=2,memory=8GiB");
@@ -917,7 +945,8 @@ void add_simulator_cases(Suite *suite)
     tcase_add_loop_test(calls, report_survives_the_failure_of_any_call, 0, 3);
     suite_add(calls, report_of_fifty_pools_has_the_rungs_and_the_largest_pools);
     tcase_add_loop_test(calls, what_came_free_long_before_is_no_gain_of_the_wait_rung, 0, 2);
-    suite_add(join, free_made_after_a_recovery_began_rescues_that_request_too,
+    suite_add(join, callback_that_leaves_another_device_current_disturbs_no_request_on_a_legacy_stream,
+              free_made_after_a_recovery_began_rescues_that_request_too,
               free_made_after_a_recovery_began_rescues_the_request_that_joined_it,
               requests_that_wait_for_a_vain_recovery_are_refused_with_the_next, devices_recover_independently,
               free_on_a_stream_of_another_device_is_rescued_by_wait, event_that_a_capture_has_caught_is_dropped_and_the_one_before_kept,
