@@ -29,7 +29,7 @@ static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *p
         return WEIR_OK;
     if (!s)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_free: s must not be NULL");
-    return weir__give_back(s->w, ptr, s->handle, s);
+    return weir__free(s->w, ptr, s->handle, s);
 }
 
 /* The kinds of the ordinary case that are not inline, each without the instructions of the others. */

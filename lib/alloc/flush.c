@@ -87,7 +87,7 @@ void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)
         weir__orphans_add_list(stream->device, entries, reach);
 }
 
-uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled, uint64_t deadline)
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool seen, uint64_t deadline)
 {
     const struct gpu *gpu = device->w->gpu;
     weir_stream *streams[BATCH];
@@ -100,7 +100,7 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
             uint64_t now = gpu->now();
             is_late = is_late || now > deadline;
             uint64_t bytes = !is_late && (!pool || streams[i]->pool == pool) ? weir__flush_stream(streams[i], UINT64_MAX) : 0;
-            if (bytes && settled && begun < WEIR__WAITS_STREAMS)
+            if (bytes && seen && begun < WEIR__WAITS_STREAMS)
                 begun += weir__wait_begin(streams[i], &behind[begun]);
             weir__stream_unpin(streams[i]);
             total += bytes;

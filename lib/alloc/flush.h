@@ -25,9 +25,9 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
-   `deadline`, by gpu->now(). settled: waits up to a millisecond for the streams that gave something, all together, and no longer than to
+   `deadline`, by gpu->now(). seen: waits up to a millisecond for the streams that gave something, all together, and no longer than to
    the deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */
-uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool settled, uint64_t deadline);
+uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool seen, uint64_t deadline);
 
 /* Frees each entry of the list on the stream, of that device. What CUDA refuses becomes an orphan. Returns the bytes that went. */
 uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct weir__entry *entries);

@@ -122,7 +122,7 @@ static bool keep_raw(struct weir__entry *entry, gpu_stream stream)
     return opened && weir__cache_keep(opened, &raw.id, entry) == WEIR__CACHE_DONE;
 }
 
-weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
+weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opened)
 {
     struct weir__block block;
     struct weir__entry *claimed;
@@ -150,7 +150,7 @@ weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
         return WEIR_OK;
     if (!w)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
-    return weir__give_back(w, ptr, stream, NULL);
+    return weir__free(w, ptr, stream, NULL);
 }
 
 weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)

@@ -9,7 +9,7 @@
 #include "lib/alloc/stream.h"
 
 /* Takes a block from its user, and gives it to the cache of the stream, or to CUDA; opened: the weir_stream, if the caller has it. */
-weir_status weir__give_back(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
+weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opened);
 
 /*
  * Takes a live block from its user, who can name no stream that could take its free: that stream may be gone, or its work is in a graph

@@ -89,10 +89,10 @@ bool weir__pool_has_pending_frees(weir_pool *pool)
     if (weir__pool_live_blocks(pool) || pool->kind.is_default)
         return false;
     weir__pool_handle_begin(pool);
-    bool is_settled =
-        pool->kind.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_settled(gpu, pool->native.handle);
+    bool is_complete =
+        pool->kind.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_complete(gpu, pool->native.handle);
     weir__pool_handle_end(pool);
-    return (pool->native.small && !weir__retired_is_settled(gpu, pool->native.small)) || !is_settled;
+    return (pool->native.small && !weir__retired_is_complete(gpu, pool->native.small)) || !is_complete;
 }
 
 #ifdef WEIR_DEBUG

@@ -94,7 +94,7 @@ static bool is_unused(weir_pool *pool)
     int code = gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
     gpu->forget_error(code);
     return used == 0 && weir__retired_is_free(pool->native.retired, gpu) &&
-           (!pool->current.is_set || weir__retired_is_settled(gpu, pool->native.handle));
+           (!pool->current.is_set || weir__retired_is_complete(gpu, pool->native.handle));
 }
 
 /* CUDA exports no block of a pool before the pool itself, and the pool's user may publish one as soon as there is the new handle. */

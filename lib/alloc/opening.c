@@ -114,7 +114,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         stream->is_own = is_own;
         atomic_store(&stream->is_gone, false);
         /* Not from 0: somebody may still tell of the stream that was here before. */
-        atomic_store(&stream->settled, atomic_load(&stream->freed));
+        atomic_store(&stream->completed, atomic_load(&stream->freed));
         atomic_store(&stream->looked_keeps, 0);
         atomic_store(&stream->looked_at, WEIR__GRANT_SPENT);
         atomic_store(&stream->was_robbed, false);
@@ -163,7 +163,7 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
 static void leave_word(const weir_stream *s)
 {
     const struct gpu *gpu = s->w->gpu;
-    uint64_t freed = weir__stream_unsettled(s);
+    uint64_t freed = weir__stream_pending(s);
     if (!freed || !weir__pending_is_due(&s->device->pending, s->device->index, s->handle, freed))
         return;
     int former = weir__current_begin(gpu, s->device->index, s->handle);

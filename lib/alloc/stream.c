@@ -174,8 +174,8 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
         if (count == max) {
             /* No room: the one that freed least gives way. */
             for (size_t i = at = 0; i < max; i++)
-                at = weir__stream_unsettled(streams[i]) < weir__stream_unsettled(streams[at]) ? i : at;
-            if (weir__stream_unsettled(stream) <= weir__stream_unsettled(streams[at]))
+                at = weir__stream_pending(streams[i]) < weir__stream_pending(streams[at]) ? i : at;
+            if (weir__stream_pending(stream) <= weir__stream_pending(streams[at]))
                 continue;
             weir__stream_unpin(streams[at]);
             count--;
@@ -223,15 +223,15 @@ void weir__stream_leave(weir_stream *stream)
     weir__bias_unlock(&stream->cache.lock);
 }
 
-void weir__stream_settle(struct weir__device *device, const weir_stream *settled, uint64_t freed)
+void weir__stream_complete(struct weir__device *device, const weir_stream *completed, uint64_t freed)
 {
     pthread_rwlock_rdlock(&device->lock);
     weir_stream *stream = device->streams;
-    while (stream && stream != settled)
+    while (stream && stream != completed)
         stream = stream->next;
     if (stream) {
-        uint64_t before = atomic_load(&stream->settled);
-        while (before < freed && !atomic_compare_exchange_weak(&stream->settled, &before, freed))
+        uint64_t before = atomic_load(&stream->completed);
+        while (before < freed && !atomic_compare_exchange_weak(&stream->completed, &before, freed))
             continue;
     }
     pthread_rwlock_unlock(&device->lock);

@@ -35,7 +35,7 @@ struct weir_stream {
        WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
     _Atomic uint64_t looked_keeps, looked_at;
     atomic_bool was_robbed;
-    _Atomic uint64_t freed, settled; /* large bytes that were ever freed here, and those of them that were seen complete */
+    _Atomic uint64_t freed, completed; /* large bytes that were ever freed here, and those of them that were seen complete */
 };
 
 /* A stream as the program names it, and what CUDA has said of it during a call, so that CUDA is asked once. */
@@ -100,13 +100,13 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);
 void weir__stream_unpin(weir_stream *stream);
 /* Bytes freed on the stream that nobody has seen complete: the order in which recovery waits. */
-static inline uint64_t weir__stream_unsettled(const weir_stream *stream)
+static inline uint64_t weir__stream_pending(const weir_stream *stream)
 {
-    uint64_t settled = atomic_load(&stream->settled); /* first, as it follows `freed` */
-    return atomic_load(&stream->freed) - settled;
+    uint64_t completed = atomic_load(&stream->completed); /* first, as it follows `freed` */
+    return atomic_load(&stream->freed) - completed;
 }
 
 /* What was freed on the stream, if it is still open, when `freed` was so much was seen complete. Several may see it. */
-void weir__stream_settle(struct weir__device *device, const weir_stream *stream, uint64_t freed);
+void weir__stream_complete(struct weir__device *device, const weir_stream *stream, uint64_t freed);
 
 #endif

@@ -6,7 +6,7 @@
 
 bool weir__wait_begin(const weir_stream *stream, struct weir__wait *wait)
 {
-    *wait = (struct weir__wait){ .stream = stream, .bytes = weir__stream_unsettled(stream), .freed = atomic_load(&stream->freed) };
+    *wait = (struct weir__wait){ .stream = stream, .bytes = weir__stream_pending(stream), .freed = atomic_load(&stream->freed) };
     return weir__event_behind(stream->w->gpu, stream->device->index, stream->handle, &wait->event);
 }
 
@@ -38,7 +38,7 @@ static void end(struct weir__device *device, const struct weir__wait *wait, bool
     else
         weir__event_destroy(device->w->gpu, wait->event);
     if (wait->stream && is_over)
-        weir__stream_settle(device, wait->stream, wait->freed);
+        weir__stream_complete(device, wait->stream, wait->freed);
 }
 
 /* Looks at an event behind so many bytes until the deadline, once at least. true: it is over. */

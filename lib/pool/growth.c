@@ -108,7 +108,7 @@ uint64_t weir__growth_undone(struct weir__growth *growth)
 }
 
 /* Whether nothing is on its way back any more. Called with growth->lock. */
-static bool is_settled(const struct weir__growing *growing)
+static bool is_back(const struct weir__growing *growing)
 {
     const struct gpu *gpu = growing->pool->w->gpu;
     struct weir__growth *growth = &growing->pool->growth;
@@ -136,7 +136,7 @@ static bool is_within(const struct weir__growing *growing, const void *block, ui
 {
     weir_pool *pool = growing->pool;
     uint64_t released, limit = growing->max_size;
-    if (!is_used_again(&pool->growth, block, growing->size) && !is_settled(growing))
+    if (!is_used_again(&pool->growth, block, growing->size) && !is_back(growing))
         limit += pool->growth.withheld;
     if (find_room(growing, own) <= limit)
         return true;
@@ -158,7 +158,7 @@ static __attribute__((noinline)) enum weir__growth_answer begin_risky(struct wei
     count_begin(growth, growing->most);
     weir__spin_unlock(&growth->room_lock);
     bool was_due = growth->undone;
-    if (is_settled(growing) || alone) {
+    if (is_back(growing) || alone) {
         if (was_due)
             is_within(growing, NULL, 0);
         return WEIR__GROWTH_GO;

@@ -33,7 +33,7 @@ struct weir__retired {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weir__retired *_Atomic first; /* changed under lock */
 
-bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle)
+bool weir__retired_is_complete(const struct gpu *gpu, gpu_pool handle)
 {
     uint64_t reserved = 0;
     int code = gpu->pool_trim(handle, 0);
@@ -156,7 +156,7 @@ static int try_destroy(struct weir__retired *retired)
     if (!weir__retired_is_free(retired, gpu))
         return code;
     for (size_t i = 0; i < 2; i++) {
-        if (!retired->handles[i] || (!retired->are_noted && !weir__retired_is_settled(gpu, retired->handles[i])))
+        if (!retired->handles[i] || (!retired->are_noted && !weir__retired_is_complete(gpu, retired->handles[i])))
             continue;
         int destroyed = gpu->pool_destroy(retired->handles[i]);
         if (destroyed != GPU_SUCCESS)

@@ -43,6 +43,6 @@ int weir__retired_add(struct weir__retired *retired, const struct gpu *gpu, gpu_
 void weir__retired_sweep(const struct gpu *gpu);
 
 /* Whether everything that was freed into the pool has been seen complete; what is idle in it goes back to the device on the way. */
-bool weir__retired_is_settled(const struct gpu *gpu, gpu_pool handle);
+bool weir__retired_is_complete(const struct gpu *gpu, gpu_pool handle);
 
 #endif

@@ -180,7 +180,7 @@ static __attribute__((noinline)) void free_otherwise(void *ptr, size_t size, int
     if (!note && torch_reserve_free(device, ptr))
         return;
     if (note && torch_reserve_owns(device, ptr)) {
-        torch_late_keep(device, ptr, size, note);
+        torch_late_add(device, ptr, size, note);
         return;
     }
     struct torch_stream *stream = is_lost && !note ? NULL : torch_stream_get(index, handle);

@@ -223,7 +223,7 @@ void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct
         conclude(note, try_free(note));
 }
 
-void torch_late_keep(struct torch_device *device, void *ptr, size_t size, struct torch_note *note)
+void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct torch_note *note)
 {
     note->device = device;
     note->ptr = ptr;

@@ -19,7 +19,7 @@ void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct
                      bool is_alive);
 
 /* A part of a reserve that other streams use stays out of use until nothing captures. Takes the note. */
-void torch_late_keep(struct torch_device *device, void *ptr, size_t size, struct torch_note *note);
+void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct torch_note *note);
 
 /* Tries late frees again. */
 void torch_late_retry(struct torch_device *device);
