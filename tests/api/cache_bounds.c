@@ -204,7 +204,7 @@ END_TEST
 START_TEST(streams_that_work_in_turns_do_not_rob_each_other)
 {
     static const unsigned turns[] = { 1, 16, 256, 2000 };
-    unsigned turn = turns[_i], rounds = 60000 / turn / 3;
+    unsigned turn = turns[_i], rounds = suite_rounds(60000, 60000) / turn / 3;
     uint64_t hits = 0;
     weir_stream *streams[3];
     cache_open("{ per_stream: 1MiB, per_device: 2MiB }");

@@ -5,6 +5,9 @@
 . "${top_srcdir:-.}/tests/build/tap.sh"
 
 bench=${top_builddir:-.}/bench/weir-bench
+# Half a minute there, for threads and processes that tests/share has too.
+[ -n "${WEIR_TEST_NIGHTLY-}" ] || ! grep -q '^WEIR_CFLAGS = .*-fsanitize=thread' "${top_builddir:-.}/Makefile" ||
+    skip_all "with the thread sanitizer only where WEIR_TEST_NIGHTLY is set"
 json=$tap_dir/share.json
 
 measures() {

@@ -229,6 +229,12 @@ const char *stage_try(struct player *player, const char *format, ...)
     return stage_listen(player);
 }
 
+/* Who looks all the time takes it from those that are waited for. */
+static long longer(long nap)
+{
+    return nap < 16 * (long)GPU_MILLISECOND ? 2 * nap : nap;
+}
+
 const char *stage_until(struct player *player, const char *wanted, const char *format, ...)
 {
     char line[512];
@@ -237,7 +243,7 @@ const char *stage_until(struct player *player, const char *wanted, const char *f
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     double deadline = now_s() + patience_s();
-    for (;;) {
+    for (long nap = (long)GPU_MILLISECOND;; nap = longer(nap)) {
         const char *answer = stage_try(player, "%s", line);
         if (!answer)
             fail_with(player, "is dead, and was asked: %s", line);
@@ -245,7 +251,7 @@ const char *stage_until(struct player *player, const char *wanted, const char *f
             return answer;
         if (now_s() > deadline)
             fail_with(player, "was asked: %s; and says to the end, instead of %s: %s", line, wanted, answer);
-        nanosleep(&(struct timespec){.tv_nsec = GPU_MILLISECOND}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
     }
 }
 

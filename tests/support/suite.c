@@ -75,9 +75,28 @@ int suite_run(Suite *suite)
     return getenv("CK_TAP_LOG_FILE_NAME") ? EXIT_SUCCESS : failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+#if defined(__has_feature)
+#define FEATURE(name) __has_feature(name)
+#else
+#define FEATURE(name) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || FEATURE(address_sanitizer) || FEATURE(thread_sanitizer)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 unsigned suite_rounds(unsigned daily, unsigned nightly)
 {
-    return getenv("WEIR_TEST_NIGHTLY") ? nightly : daily;
+    if (getenv("WEIR_TEST_NIGHTLY"))
+        return nightly;
+    return SANITIZED && daily >= 4 ? daily / 4 : daily;
+}
+
+unsigned suite_stride(void)
+{
+    return SANITIZED && !getenv("WEIR_TEST_NIGHTLY") ? 3 : 1;
 }
 
 int suite_skip(const char *reason)

@@ -24,8 +24,12 @@ int suite_run(Suite *suite);
 /* Ends the program as skipped, in TAP, with the reason. Returns main()'s exit status. */
 int suite_skip(const char *reason);
 
-/* How often a random test repeats itself: `nightly` times where $WEIR_TEST_NIGHTLY is set, else `daily` times. */
+/* How often a test repeats itself: `nightly` times where $WEIR_TEST_NIGHTLY is set, else `daily` times, and a quarter of these under a
+   sanitizer, where each costs many times as much and shows most of what it can in its first rounds. */
 unsigned suite_rounds(unsigned daily, unsigned nightly);
+
+/* The step from one point of a sweep to the next, which runs processes for each: 1, but 3 under a sanitizer by day. */
+unsigned suite_stride(void);
 
 /* The number of open file descriptors of this process. */
 int suite_count_fds(void);
