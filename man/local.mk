@@ -7,7 +7,7 @@ CLEANFILES += man/weir-policy.5
 ## The keys come from the table that drives the parser, so that the page cannot lag behind the program.
 man/weir-policy.5: %reldir%/weir-policy.5.in tools/generate$(EXEEXT)
 	$(AM_V_at)$(MKDIR_P) man && rm -f $@
-	$(AM_V_at)tools/generate$(EXEEXT) man >$@.keys
+	$(AM_V_at)$(GENERATE) man >$@.keys
 	$(AM_V_GEN)sed -e '/^\.\\" .KEYS.$$/r $@.keys' -e '/^\.\\" .KEYS.$$/d' -e 's|[@]datadir[@]|$(datadir)|' \
 	    $(srcdir)/%reldir%/weir-policy.5.in >$@.new && mv $@.new $@
 	$(AM_V_at)rm -f $@.keys

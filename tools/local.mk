@@ -81,9 +81,11 @@ tools_generate_SOURCES = \
 	%reldir%/generator/man.c \
 	%reldir%/generator/schema.c
 tools_generate_LDADD = tools/libtools.la
+## How it is run; where the machine that builds is another one than that which it is built for, with something before it.
+GENERATE = tools/generate$(EXEEXT)
 
 schema: tools/generate$(EXEEXT)
-	tools/generate$(EXEEXT) schema > $(top_srcdir)/config/weir.schema.json
+	$(GENERATE) schema > $(top_srcdir)/config/weir.schema.json
 
 EXTRA_DIST += config/weir.schema.json
 
@@ -94,4 +96,4 @@ EXTRA_DIST += config/completion.bash
 CLEANFILES += config/bash-completion/weir
 config/bash-completion/weir: config/completion.bash tools/generate$(EXEEXT)
 	$(AM_V_at)$(MKDIR_P) config/bash-completion && rm -f $@
-	$(AM_V_GEN){ tools/generate$(EXEEXT) completion && cat $(srcdir)/config/completion.bash; } >$@.new && mv $@.new $@
+	$(AM_V_GEN){ $(GENERATE) completion && cat $(srcdir)/config/completion.bash; } >$@.new && mv $@.new $@
