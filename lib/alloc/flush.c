@@ -33,7 +33,6 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct
             weir__pool_release(block.pool);
             continue;
         }
-        w->gpu->forget_error(code);
         if (!weir__orphans_add(device, &block, WEIR__REACH_DEVICE))
             weir__log(w, WEIR_LOG_ERROR, "no host memory: the block %p, whose free failed, is lost to Weir", block.ptr);
     }

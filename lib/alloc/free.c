@@ -45,10 +45,8 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
 
 void weir__return_unknown(weir_pool *pool, void *block, gpu_stream stream)
 {
-    for (int tries = 0, code = GPU_UNKNOWN; tries < 2 && code != GPU_SUCCESS; tries++) {
+    for (int tries = 0, code = GPU_UNKNOWN; tries < 2 && code != GPU_SUCCESS; tries++)
         code = weir__return_block(pool, block, pool->device->index, stream);
-        pool->w->gpu->forget_error(code);
-    }
 }
 
 /* Makes a block live again whose free failed. */
@@ -63,7 +61,6 @@ static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_str
     const struct gpu *gpu = w->gpu;
     enum gpu_capture_status capture;
     weir_error *error = weir__last_error_reset();
-    gpu->forget_error(code);
     if (gpu->stream_capture_status(stream, &capture) == GPU_SUCCESS && capture != GPU_CAPTURE_STATUS_NONE)
         return weir__fail(
             error, WEIR_CAPTURING,

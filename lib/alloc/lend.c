@@ -78,7 +78,6 @@ int weir__pool_export(weir_pool *pool, int *fd)
     weir__pool_handle_begin(pool);
     int code = gpu->pool_export(pool->native.handle, fd);
     weir__pool_handle_end(pool);
-    gpu->forget_error(code);
     return code;
 }
 
@@ -91,18 +90,9 @@ static bool is_unused(weir_pool *pool)
     uint64_t used = 0;
     if (atomic_load(&pool->figures.taken))
         return false;
-    int code = gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
-    gpu->forget_error(code);
+    gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used);
     return used == 0 && weir__retired_is_free(pool->native.retired, gpu) &&
            (!pool->current.is_set || weir__retired_is_complete(gpu, pool->native.handle));
-}
-
-/* CUDA exports no block of a pool before the pool itself, and the pool's user may publish one as soon as there is the new handle. */
-static bool make_exported(const struct gpu *gpu, gpu_pool made, int *fd)
-{
-    int code = gpu->pool_export(made, fd);
-    gpu->forget_error(code);
-    return code == GPU_SUCCESS;
 }
 
 /* A new handle that is to the outside what the present one is; or NULL. */
@@ -116,18 +106,15 @@ static gpu_pool make_again(weir_pool *pool, int *fd)
         .max_size = pool->native.max,
     };
     gpu_pool made;
-    int code = gpu->pool_create(&spec, &made);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
+    if (gpu->pool_create(&spec, &made) != GPU_SUCCESS)
         return NULL;
-    }
-    bool is_exported = make_exported(gpu, made, fd);
+    /* CUDA exports no block of a pool before the pool itself, and the pool's user may publish one as soon as there is the new handle. */
+    bool is_exported = gpu->pool_export(made, fd) == GPU_SUCCESS;
     if (is_exported && weir__settings_copy(pool, made) == GPU_SUCCESS && weir__current_pool_replace(pool, made) == GPU_SUCCESS)
         return made;
     if (is_exported)
         close(*fd);
-    code = gpu->pool_destroy(made);
-    gpu->forget_error(code);
+    gpu->pool_destroy(made);
     return NULL;
 }
 

@@ -146,7 +146,6 @@ static weir_status scrub(const struct weir__block *block, gpu_stream stream)
     int code = gpu->set_async(block->ptr, 0, block->size, stream);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    gpu->forget_error(code);
     weir__return_unknown(pool, block->ptr, stream);
     weir__pool_count_free(block);
     weir__pool_left(pool);

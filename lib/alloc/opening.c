@@ -62,8 +62,8 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
 {
     const struct gpu *gpu = device->w->gpu;
     int found = device->index;
-    int code = weir__handle_is_fixed(handle) ? GPU_SUCCESS : gpu->stream_device(handle, &found);
-    gpu->forget_error(code);
+    if (!weir__handle_is_fixed(handle))
+        gpu->stream_device(handle, &found);
     if (found == device->index)
         return WEIR_OK;
     return weir__fail(error, WEIR_INVALID, "this CUDA stream is of device %d, not of device %d: open it for its own", found, device->index);
@@ -226,10 +226,8 @@ void weir_stream_close(weir_stream *s)
     if (s->is_own && !is_gone) {
         synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
-        if (code != GPU_SUCCESS) {
-            gpu->forget_error(code);
+        if (code != GPU_SUCCESS)
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
-        }
     }
     weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);

@@ -28,7 +28,7 @@ void weir__orphans_init(struct weir__orphans *orphans)
 static void free_mark(const struct gpu *gpu, struct weir__orphans_mark *mark)
 {
     while (mark->count)
-        weir__event_destroy(gpu, mark->events[--mark->count]);
+        gpu->event_destroy(mark->events[--mark->count]);
     free(mark);
 }
 
@@ -139,8 +139,7 @@ static bool record(const struct gpu *gpu, int device, gpu_event *event)
 {
     int code = gpu->event_create(device, event);
     if (code == GPU_SUCCESS && (code = gpu->event_record_device(*event, device)) != GPU_SUCCESS)
-        weir__event_destroy(gpu, *event);
-    gpu->forget_error(code);
+        gpu->event_destroy(*event);
     return code == GPU_SUCCESS;
 }
 
@@ -182,7 +181,6 @@ static struct weir__entry *synchronise(struct weir__device *device, enum weir__r
     for (size_t d = 0; first && d < w->device_count && code == GPU_SUCCESS; d++)
         if (is_reached(device, &w->devices[d], reach))
             code = w->gpu->device_synchronize((int)d);
-    w->gpu->forget_error(code);
     if (!first || code != GPU_SUCCESS)
         return NULL;
     weir__spin_lock(&orphans->lock);
@@ -225,7 +223,7 @@ static enum weir__event_state ask(const struct gpu *gpu, struct weir__orphans_ma
 {
     enum weir__event_state state = WEIR__EVENT_COMPLETE;
     while (mark->count && (state = weir__event_look(gpu, mark->events[mark->count - 1])) == WEIR__EVENT_COMPLETE)
-        weir__event_destroy(gpu, mark->events[--mark->count]);
+        gpu->event_destroy(mark->events[--mark->count]);
     return state;
 }
 
@@ -235,16 +233,12 @@ static uint64_t give_back(struct weir__device *device, struct weir__entry *entri
     gpu_stream stream;
     if (!entries)
         return 0;
-    int code = gpu->stream_create(device->index, &stream);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
+    if (gpu->stream_create(device->index, &stream) != GPU_SUCCESS) {
         weir__orphans_add_list(device, entries, WEIR__REACH_DEVICE);
         return 0;
     }
     uint64_t bytes = weir__flush_list(device, stream, entries);
-    code = gpu->stream_synchronize(stream);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
+    if (gpu->stream_synchronize(stream) != GPU_SUCCESS) {
         /* Whoever waits for frees next lets CUDA see these. */
         weir__pending_is_due(&device->pending, device->index, stream, bytes);
         weir__pending_note(&device->pending, gpu, device->index, stream);

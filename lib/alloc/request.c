@@ -2,7 +2,6 @@
 #include "lib/alloc/request.h"
 
 #include "lib/alloc/free.h"
-#include "lib/base/event.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/settings.h"
 
@@ -20,11 +19,7 @@ uint64_t weir__device_obtainable(struct weir__device *device)
     uint64_t idle = weir__device_idle(device), bytes = 0, total;
     int code = gpu->device_memory(device->index, &bytes, &total);
     weir__relaxed_end(gpu, mode);
-    if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
-        return UINT64_MAX;
-    }
-    return bytes + idle;
+    return code == GPU_SUCCESS ? bytes + idle : UINT64_MAX;
 }
 
 /* Whether the pool without its twin has so many bytes idle: the first look, which is mostly enough. */
@@ -84,7 +79,6 @@ static bool choose_stream(struct weir__request *request, const struct weir__grow
         code = gpu->event_create(pool->device->index, &aside->event);
     if (code == GPU_SUCCESS)
         *stream = aside->stream;
-    gpu->forget_error(code);
     return code == GPU_SUCCESS || !weir__growth_undone(&pool->growth);
 }
 
@@ -101,9 +95,9 @@ static int hand_over(const struct weir__request *request, gpu_stream from)
 void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
 {
     if (aside->event)
-        weir__event_destroy(gpu, aside->event);
+        gpu->event_destroy(aside->event);
     if (aside->stream)
-        gpu->forget_error(gpu->stream_destroy(aside->stream));
+        gpu->stream_destroy(aside->stream);
 }
 
 /* Asks CUDA for a block within the cap. */
@@ -118,7 +112,6 @@ static int ask_cuda(struct weir__request *request, struct weir__growing *growing
         return GPU_OUT_OF_MEMORY;
     int code = gpu->malloc_async(&block, size, small ? pool->native.small : pool->native.handle, stream);
     if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
         request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
         /* What the device had left may have stayed with the pool. */
         if (code == GPU_OUT_OF_MEMORY)
@@ -133,7 +126,6 @@ static int ask_cuda(struct weir__request *request, struct weir__growing *growing
     }
     code = hand_over(request, stream);
     if (code != GPU_SUCCESS) {
-        gpu->forget_error(code);
         weir__return_unknown(pool, block, stream);
         return code;
     }

@@ -37,8 +37,6 @@ int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id
     if (code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE)
         code = gpu->stream_id(handle, id);
     weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
     return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
 }
 
@@ -138,8 +136,6 @@ bool weir__handle_captures(const struct weir__device *device, gpu_stream handle)
     int former = weir__device_begin(device->w, device->index, handle);
     int code = gpu->stream_capture_status(handle, &capture);
     weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS)
-        gpu->forget_error(code);
     return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
 }
 

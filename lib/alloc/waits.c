@@ -36,7 +36,7 @@ static void end(struct weir__device *device, const struct weir__wait *wait, bool
     if (wait->entry)
         weir__pending_unclaim(&device->pending, wait->entry, is_over);
     else
-        weir__event_destroy(device->w->gpu, wait->event);
+        device->w->gpu->event_destroy(wait->event);
     if (wait->stream && is_over)
         weir__stream_complete(device, wait->stream, wait->freed);
 }

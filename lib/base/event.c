@@ -6,11 +6,6 @@
 #define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
 #define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
 
-void weir__event_destroy(const struct gpu *gpu, gpu_event event)
-{
-    gpu->event_destroy(event);
-}
-
 /* Whether it was recorded, and no capture has caught it. */
 static bool record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event)
 {
@@ -27,7 +22,7 @@ bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_
 {
     if (record(gpu, device, stream, *event))
         return true;
-    weir__event_destroy(gpu, *event);
+    gpu->event_destroy(*event);
     *event = NULL;
     return false;
 }

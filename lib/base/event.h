@@ -41,6 +41,4 @@ bool weir__event_wait(const struct gpu *gpu, gpu_event event, uint64_t deadline)
    first. false: the deadline has passed. */
 bool weir__event_pause(const struct gpu *gpu, uint64_t *pause, uint64_t deadline);
 
-void weir__event_destroy(const struct gpu *gpu, gpu_event event);
-
 #endif

@@ -52,11 +52,6 @@ void cuda_forget_error(int code)
         (void)cudaGetLastError();
 }
 
-static void forget_nothing(int code)
-{
-    (void)code;
-}
-
 static const char *remedy(void)
 {
     return "check nvidia-smi, or set WEIR_GPU=sim to run on the simulator";
@@ -419,7 +414,6 @@ const struct gpu gpu_cuda = {
     .capture_end = capture_end,
     .now = gpu_clock_now,
     .pause = pause_for,
-    .forget_error = forget_nothing,
     .remedy = remedy,
     .code_name = code_name,
     .code_text = code_text,

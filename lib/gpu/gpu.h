@@ -247,8 +247,6 @@ struct gpu {
     uint64_t (*now)(void);
     /* Lets so many nanoseconds of that clock pass. */
     void (*pause)(uint64_t nanoseconds);
-    /* Does nothing, since no operation leaves a last error; it goes with its last caller. */
-    void (*forget_error)(int code);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */
     const char *(*code_text)(int code); /* "out of memory"; never NULL */
     /* What helps where device_count() has just failed on this thread, or found none; never NULL. */

@@ -352,11 +352,6 @@ static uint64_t now(void)
     return time;
 }
 
-static void forget_error(int code)
-{
-    (void)code;
-}
-
 const struct gpu gpu_sim = {
     .name = "sim",
 #define SIM_OPERATION_ENTRY(name, check, parameters, arguments) .name = enter_##name,
@@ -365,7 +360,6 @@ const struct gpu gpu_sim = {
         .supports = supports,
     .now = now,
     .pause = sim_advance,
-    .forget_error = forget_error,
     .remedy = remedy,
     .code_name = sim_code_name,
     .code_text = sim_code_text,

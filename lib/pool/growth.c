@@ -14,7 +14,7 @@ void weir__growth_init(struct weir__growth *growth)
 void weir__growth_destroy(struct weir__growth *growth, const struct gpu *gpu)
 {
     if (growth->undone)
-        weir__event_destroy(gpu, growth->undone);
+        gpu->event_destroy(growth->undone);
     pthread_mutex_destroy(&growth->lock);
 }
 
@@ -117,7 +117,7 @@ static bool is_back(const struct weir__growing *growing)
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     bool is_over = weir__event_look(gpu, growth->undone) != WEIR__EVENT_PENDING;
     if (is_over) {
-        weir__event_destroy(gpu, growth->undone);
+        gpu->event_destroy(growth->undone);
         set_undone(growth, NULL, NULL, 0, 0);
     }
     weir__relaxed_end(gpu, mode);
@@ -253,7 +253,7 @@ uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu
         is_back = weir__event_wait(gpu, event, 0);
         /* On a stream of recovery's own it can still be behind others' work, where CUDA made that stream wait for memory in use. */
         if (is_back)
-            weir__event_destroy(gpu, event);
+            gpu->event_destroy(event);
         else if (growth->undone)
             weir__pending_add(&pool->device->pending, gpu, event, growing->size);
         else

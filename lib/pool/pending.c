@@ -184,7 +184,7 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         first->unused = unused;
     weir__spin_unlock(&pending->lock);
     if (unused && !has_room)
-        weir__event_destroy(gpu, unused);
+        gpu->event_destroy(unused);
 }
 
 void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu_event event, uint64_t bytes)
@@ -200,7 +200,7 @@ void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu
     }
     weir__spin_unlock(&pending->lock);
     if (unused)
-        weir__event_destroy(gpu, unused);
+        gpu->event_destroy(unused);
 }
 
 struct weir__pending_entry *weir__pending_claim(struct weir__pending *pending, uint64_t *seen, uint64_t *bytes)

@@ -100,7 +100,7 @@ bool weir__retired_is_free(struct weir__retired *retired, const struct gpu *gpu)
     for (struct note *note = take_notes(retired), *next; note; note = next) {
         next = note->next;
         if (weir__event_wait(gpu, note->event, 0)) {
-            weir__event_destroy(gpu, note->event);
+            gpu->event_destroy(note->event);
             free_note(retired, note);
         } else {
             add_note(retired, note);

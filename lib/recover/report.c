@@ -100,8 +100,7 @@ static void append_device(weir_error *error, const struct weir__device *device)
     const struct gpu *gpu = device->w->gpu;
     uint64_t free_bytes = 0, total_bytes = 0;
     char free_text[WEIR__BYTES_LEN], total[WEIR__BYTES_LEN];
-    int code = gpu->device_memory(device->index, &free_bytes, &total_bytes);
-    gpu->forget_error(code);
+    gpu->device_memory(device->index, &free_bytes, &total_bytes);
     append(error, 0, "\n  device %d: %s free of %s", device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
 }
 

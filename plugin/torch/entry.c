@@ -245,7 +245,7 @@ static void wait_for_frees(struct torch_device *device)
     weir__wait_for_frees(device->device, UINT64_MAX);
     if (behind && weir__event_behind(device->gpu, device->index, behind, &event)) {
         weir__event_wait(device->gpu, event, UINT64_MAX);
-        weir__event_destroy(device->gpu, event);
+        device->gpu->event_destroy(event);
     }
 }
 

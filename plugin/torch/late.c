@@ -118,7 +118,7 @@ static enum outcome wait_behind(struct torch_device *device, gpu_stream behind, 
     if (!weir__event_behind(gpu, index, stream->handle, &event))
         return weir__handle_captures(where, stream->handle) ? CAPTURES : LOST;
     int code = gpu->stream_wait_event(behind, event);
-    weir__event_destroy(gpu, event);
+    gpu->event_destroy(event);
     return code == GPU_SUCCESS ? DONE : LOST;
 }
 
