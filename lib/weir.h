@@ -397,8 +397,8 @@ WEIR_API weir_status weir_stats_reset_peaks(weir *w, int device, weir_error *err
  * Asked for memory when a request of `needed` bytes on `device` failed and the earlier rungs did not help. Frees what the application can
  * spare (it may call weir_free, weir_stream_free, weir_pool_trim and read statistics; a weir_malloc inside runs without recovery) and
  * returns how many bytes that was, 0 if nothing. Called without any Weir lock held, on the thread whose request failed, never while that
- * thread's stream captures. Must not close the stream whose request it serves, which waits for that request. The device that is current then
- * is so again afterwards.
+ * thread's stream captures. Must not close the stream whose request it serves, which waits for that request. Afterwards the same device is
+ * current as before.
  */
 typedef uint64_t (*weir_oom_fn)(void *data, int device, uint64_t needed);
 
