@@ -11,8 +11,8 @@
 #include "bench/replay.h"
 #include "bench/sequence.h"
 
-#define STEP_NS 60      /* asked of a recorded sequence, for each step */
-#define RANDOM_NS 250   /* and with RANDOM_LIVE blocks */
+#define STEP_NS 60    /* asked of a recorded sequence, for each step */
+#define RANDOM_NS 250 /* and with RANDOM_LIVE blocks */
 #define RANDOM_LIVE 10000
 #define RANDOM_SWAPS 200000
 #define SEED 29

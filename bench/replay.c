@@ -17,7 +17,7 @@ struct table {
     struct slot {
         uint64_t address; /* 0: empty */
         struct weir__extent *extent;
-    } *slots;
+    } * slots;
     size_t mask, count;
 };
 

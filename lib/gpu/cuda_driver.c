@@ -40,12 +40,23 @@ static void load(void)
         { "cuCtxGetDevice", (void **)&driver.context_device, true },
         { "cuCtxRecordEvent", (void **)&driver.context_record, false },
         { "cuDevicePrimaryCtxGetState", (void **)&driver.primary_context_state, true },
+        { "cuDeviceGetAttribute", (void **)&driver.device_attribute, true },
+        { "cuMemGetAllocationGranularity", (void **)&driver.page_granularity, false },
+        { "cuMemAddressReserve", (void **)&driver.range_reserve, false },
+        { "cuMemAddressFree", (void **)&driver.range_free, false },
+        { "cuMemCreate", (void **)&driver.page_create, false },
+        { "cuMemRelease", (void **)&driver.page_release, false },
+        { "cuMemMap", (void **)&driver.page_map, false },
+        { "cuMemUnmap", (void **)&driver.page_unmap, false },
+        { "cuMemSetAccess", (void **)&driver.page_access, false },
     };
     bool complete = true;
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         *symbols[i].slot = dlsym(library, symbols[i].symbol);
         complete = complete && (*symbols[i].slot || !symbols[i].required);
     }
+    driver.can_map = driver.page_granularity && driver.range_reserve && driver.range_free && driver.page_create && driver.page_release &&
+                     driver.page_map && driver.page_unmap && driver.page_access;
     if (complete)
         atomic_store_explicit(&cuda_driver_loaded, &driver, memory_order_release);
 }

@@ -67,6 +67,7 @@ static const struct feature features[GPU_FEATURE_COUNT] = {
     [GPU_FEATURE_STREAM_ID] = { 12000, 12000, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
     /* The driver is asked by name, whatever the toolkit. */
     [GPU_FEATURE_DEVICE_EVENT] = { 11020, 12050, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
+    [GPU_FEATURE_MAPPING] = { 11020, 11020, false, (enum cudaDeviceAttr)0, 0, 0, NULL },
 };
 
 /* What differs by toolkit -------------------------------------------------------------------------------------------------------------- */
@@ -264,6 +265,18 @@ static bool may_share(int device, char *why, size_t len)
     return true;
 }
 
+/* Where the attribute may promise it, but a virtual GPU's memory is its host's business. */
+static bool may_map(int device, char *why, size_t len)
+{
+    struct gpu_device_info info;
+    int code = gpu_cuda.device_info(device, &info);
+    if (code)
+        snprintf(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
+    else if (is_virtual_name(info.name))
+        snprintf(why, len, "not on a virtual GPU (%s)", info.name);
+    return !code && !is_virtual_name(info.name);
+}
+
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
 {
     char unused[1];
@@ -293,5 +306,7 @@ bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
         return false;
     if (!has_versions(wanted, driver, why, len) || !has_attribute(wanted, driver, device, why, len))
         return false;
+    if (feature == GPU_FEATURE_MAPPING)
+        return may_map(device, why, len) && cuda_can_map(device, why, len);
     return feature != GPU_FEATURE_POOL_POSIX_FD || may_share(device, why, len);
 }

@@ -33,6 +33,9 @@ int cuda_pool_props(const struct gpu_pool_spec *spec, struct cudaMemPoolProps *p
 
 /* The driver (cuda_driver.c): the few entry points that the runtime does not offer, or wraps at a price -------------------------------- */
 
+struct cuda_page_props;  /* CUmemAllocationProp, and */
+struct cuda_page_access; /* CUmemAccessDesc, in cuda_map.c */
+
 /* Error numbers are those of the runtime: since CUDA 10.1 both count alike. Contexts, modules and functions are opaque. */
 struct cuda_driver {
     int (*stream_context)(gpu_stream stream, void **context);
@@ -50,6 +53,17 @@ struct cuda_driver {
     int (*context_device)(int *handle); /* of the current context */
     int (*context_record)(void *context, gpu_event event); /* NULL before driver 12.5 */
     int (*primary_context_state)(int handle, unsigned *flags, int *active);
+    int (*device_attribute)(int *value, int attribute, int handle);
+    /* Ranges and pages (cuda_map.c); used only where can_map. */
+    bool can_map;
+    int (*page_granularity)(size_t *granularity, const struct cuda_page_props *props, int option);
+    int (*range_reserve)(unsigned long long *address, size_t size, size_t alignment, unsigned long long wanted, unsigned long long flags);
+    int (*range_free)(unsigned long long address, size_t size);
+    int (*page_create)(gpu_page *page, size_t size, const struct cuda_page_props *props, unsigned long long flags);
+    int (*page_release)(gpu_page page);
+    int (*page_map)(unsigned long long address, size_t size, size_t offset, gpu_page page, unsigned long long flags);
+    int (*page_unmap)(unsigned long long address, size_t size);
+    int (*page_access)(unsigned long long address, size_t size, const struct cuda_page_access *access, size_t count);
 };
 
 /* Whether a thread that has no context yet asked the driver: the runtime, asked the same, makes one. */
@@ -94,6 +108,18 @@ int cuda_block_export(void *ptr, struct gpu_shared_block *shared);
 int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr);
 int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream);
 int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream);
+
+/* Ranges and pages (cuda_map.c): the operations of struct gpu -------------------------------------------------------------------------- */
+
+/* Whether driver and device can; else why not. */
+bool cuda_can_map(int device, char *why, size_t len);
+int cuda_range_reserve(int device, uint64_t size, void **range);
+int cuda_range_free(void *range, uint64_t size);
+int cuda_page_create(int device, uint64_t size, gpu_page *page);
+int cuda_page_release(gpu_page page);
+int cuda_page_map(void *address, uint64_t size, gpu_page page);
+int cuda_page_unmap(void *address, uint64_t size);
+int cuda_page_set_access(void *address, uint64_t size, const int *devices, size_t count);
 
 /* Errors and devices (cuda.c) ---------------------------------------------------------------------------------------------------------- */
 

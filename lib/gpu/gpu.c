@@ -37,6 +37,7 @@ const char *gpu_feature_name(enum gpu_feature feature)
         [GPU_FEATURE_POOL_FABRIC] = "pools exportable as a fabric handle",
         [GPU_FEATURE_STREAM_ID] = "stream ids",
         [GPU_FEATURE_DEVICE_EVENT] = "events behind all work of a device",
+        [GPU_FEATURE_MAPPING] = "pages mapped into ranges of addresses",
     };
     return (unsigned)feature < GPU_FEATURE_COUNT ? names[feature] : "unknown feature";
 }

@@ -22,6 +22,11 @@ typedef struct CUstream_st *gpu_stream;
 typedef struct CUevent_st *gpu_event;
 typedef struct CUmemPoolHandle_st *gpu_pool;
 
+/* A piece of physical memory, which can be mapped into a range of addresses: CUDA's CUmemGenericAllocationHandle. */
+typedef unsigned long long gpu_page;
+#define GPU_PAGE_UNIT (UINT64_C(2) << 20) /* sizes and addresses of pages and ranges are multiples of it */
+#define GPU_PAGE_DEVICES_MAX 64           /* that get access to a page in one call */
+
 /* The handles that CUDA gives a fixed meaning. A null stream is the legacy stream of the calling thread's current device. */
 #define GPU_STREAM_LEGACY ((gpu_stream)0x1)
 #define GPU_STREAM_PER_THREAD ((gpu_stream)0x2)
@@ -57,6 +62,7 @@ enum gpu_feature {
     GPU_FEATURE_POOL_FABRIC,    /* pools exportable as a fabric handle: 12.4 and a device attribute */
     GPU_FEATURE_STREAM_ID,      /* an id that no other stream of the process has: 12.0 */
     GPU_FEATURE_DEVICE_EVENT,   /* an event behind all work of a device: driver 12.5 */
+    GPU_FEATURE_MAPPING,        /* ranges of addresses and pages for them: a device attribute, and no virtual GPU */
     GPU_FEATURE_COUNT
 };
 
@@ -193,6 +199,27 @@ struct gpu {
     /* dst and src may be device or host memory. */
     int (*copy_async)(void *dst, const void *src, size_t size, gpu_stream stream);
     int (*set_async)(void *dst, int byte, size_t size, gpu_stream stream);
+
+    /* Address ranges and pages ------------------------------------------------------------------------------------------------------- */
+
+    /* All need GPU_FEATURE_MAPPING. Those on pages wait for no kernel, and succeed beside another thread's capture, whatever the mode of
+       the calling one. A page that is mapped is nobody else's, used or not: not even a request that fails otherwise gets it. Both were
+       measured. Nothing above the waist calls them yet. */
+
+    /* Addresses, for one device's pages; nothing is there yet. GPU_OUT_OF_MEMORY where the process may not have so many. */
+    int (*range_reserve)(int device, uint64_t size, void **range);
+    /* Precondition: size is what was reserved, and nothing is mapped there. */
+    int (*range_free)(void *range, uint64_t size);
+    /* Memory of the device; GPU_OUT_OF_MEMORY if it has not so much left. */
+    int (*page_create)(int device, uint64_t size, gpu_page *page);
+    /* The memory goes back, if it is mapped once it is unmapped. */
+    int (*page_release)(gpu_page page);
+    /* Maps all of a page, which is mapped nowhere. size: the page's. No device has access to it there yet. */
+    int (*page_map)(void *address, uint64_t size, gpu_page page);
+    /* Unmaps one page or several that lie side by side, all of each. Precondition: no work that uses them is left. */
+    int (*page_unmap)(void *address, uint64_t size);
+    /* Lets the devices, up to GPU_PAGE_DEVICES_MAX, read and write such pages. Their own device needs it as well. */
+    int (*page_set_access)(void *address, uint64_t size, const int *devices, size_t count);
 
     /* Streams and work --------------------------------------------------------------------------------------------------------------- */
 

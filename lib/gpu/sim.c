@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
+struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .map = { .fd = -1 } };
 
 /* Of the settings, when the machine did not start. */
 static _Thread_local char start_error[256];
@@ -101,6 +101,7 @@ static void clear_machine(void)
     sim_actions_clear();
     sim_streams_clear();
     sim_pools_clear();
+    sim_map_clear();
     sim_gates_clear();
     sim_machine_close();
     for (struct sim_thread *thread = sim.threads; thread; thread = thread->next)
@@ -309,6 +310,7 @@ void sim_census(struct sim_census *census)
         census->blocks += pool->blocks;
         census->reserved += pool->reserved;
     }
+    sim_map_count(&census->ranges, &census->pages);
     for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
         census->streams += stream->kind == SIM_STREAM_CREATED;
     for (const struct sim_event *event = sim.events; event; event = event->next)

@@ -31,7 +31,7 @@ void sim_advance(uint64_t nanoseconds);
 /* What exists now in this process, for leak checks: everything that Weir made, imported or opened and has not given back. Default pools do
    not count. */
 struct sim_census {
-    size_t blocks, pools, streams, events;
+    size_t blocks, pools, streams, events, ranges, pages;
     uint64_t reserved; /* bytes, all pools of all devices, default pools too; of imported ones what is mapped */
 };
 void sim_census(struct sim_census *census);

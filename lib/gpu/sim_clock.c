@@ -10,11 +10,18 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Host memory is reachable from everywhere; pool memory from the devices that have access, and only while it exists. */
+/* Host memory is reachable from everywhere; pools' and pages' memory from the devices that have access, and only while it exists. */
 static bool can_touch(int device, const void *ptr, size_t size)
 {
     const struct sim_pool *pool = sim_memory_pool(ptr);
+    if (!pool && sim_map_has(ptr))
+        return sim_map_can_touch(device, ptr, size);
     return !pool || (pool->access[device] == GPU_ACCESS_READ_WRITE && sim_memory_is_present(pool, ptr, size));
+}
+
+static bool is_on_device(const void *ptr)
+{
+    return sim_memory_pool(ptr) || sim_map_has(ptr);
 }
 
 static void run(const struct sim_action *action)
@@ -147,7 +154,7 @@ int sim_set_async(struct sim_thread *self, void *dst, int byte, size_t size, gpu
         capture->nodes++;
     if (code || capture || !size)
         return code;
-    return sim_memory_pool(dst) ? queue_action(stream, dst, NULL, NULL, byte, size) : GPU_INVALID_VALUE;
+    return is_on_device(dst) ? queue_action(stream, dst, NULL, NULL, byte, size) : GPU_INVALID_VALUE;
 }
 
 /*
@@ -168,8 +175,8 @@ int sim_copy_async(struct sim_thread *self, void *dst, const void *src, size_t s
     if (!dst || !src)
         return GPU_INVALID_VALUE;
     unsigned char *staged = NULL;
-    bool to_host = !sim_memory_pool(dst);
-    if (!to_host && !sim_memory_pool(src)) {
+    bool to_host = !is_on_device(dst);
+    if (!to_host && !is_on_device(src)) {
         staged = malloc(size);
         if (!staged)
             return GPU_OUT_OF_MEMORY;

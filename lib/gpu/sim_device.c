@@ -29,6 +29,11 @@ static bool has_posix_fd(void)
     return sim.settings.pools && sim.settings.posix_fd && !sim.settings.mig;
 }
 
+static bool has_mapping(void)
+{
+    return sim.settings.mapping;
+}
+
 static bool never(void)
 {
     return false;
@@ -52,6 +57,7 @@ static const struct {
     [GPU_FEATURE_POOL_FABRIC] = { 12040, never, "the simulator has no fabric handles" },
     [GPU_FEATURE_STREAM_ID] = { 12000, NULL, NULL },
     [GPU_FEATURE_DEVICE_EVENT] = { 12050, NULL, NULL },
+    [GPU_FEATURE_MAPPING] = { 11020, has_mapping, "the simulated device maps no pages (mapping=no)" },
 };
 
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)

@@ -29,6 +29,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
+#include "lib/gpu/sim_map.h"
 
 #define SIM_DEVICES_MAX 16
 #define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
@@ -84,6 +85,13 @@ enum sim_code {
     X(block_import, none, (gpu_pool pool, const struct gpu_shared_block *shared, void **ptr), (self, pool, shared, ptr))                   \
     X(copy_async, none, (void *dst, const void *src, size_t size, gpu_stream stream), (self, dst, src, size, stream))                      \
     X(set_async, none, (void *dst, int byte, size_t size, gpu_stream stream), (self, dst, byte, size, stream))                             \
+    X(range_reserve, device, (int device, uint64_t size, void **range), (self, device, size, range))                                       \
+    X(range_free, none, (void *range, uint64_t size), (self, range, size))                                                                 \
+    X(page_create, device, (int device, uint64_t size, gpu_page *page), (self, device, size, page))                                        \
+    X(page_release, none, (gpu_page page), (self, page))                                                                                   \
+    X(page_map, none, (void *address, uint64_t size, gpu_page page), (self, address, size, page))                                          \
+    X(page_unmap, none, (void *address, uint64_t size), (self, address, size))                                                             \
+    X(page_set_access, none, (void *address, uint64_t size, const int *devices, size_t count), (self, address, size, devices, count))      \
     X(stream_create, device, (int device, gpu_stream *stream), (self, device, stream))                                                     \
     X(stream_destroy, none, (gpu_stream stream), (self, stream))                                                                           \
     X(stream_synchronize, none, (gpu_stream stream), (self, stream))                                                                       \
@@ -126,7 +134,7 @@ struct sim_settings {
     uint64_t grow, trim;     /* nanoseconds per GiB */
     uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
     uint64_t numa;           /* host NUMA nodes */
-    uint64_t pools, posix_fd, mig, os_managed; /* 0 or 1 */
+    uint64_t pools, posix_fd, mig, os_managed, mapping; /* 0 or 1 */
     char name[SIM_NAME_SIZE];      /* of the machine; "": it is this process's own */
     bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
     struct sim_fault faults[SIM_OP_COUNT + 1];      /* the last is for any operation */
@@ -268,6 +276,7 @@ struct sim_device {
     bool used; /* work was given to it, or a stream, an event or a pool was made there */
     uint64_t gone_until; /* the end of the work of streams that were destroyed */
     struct sim_pool *default_pool, *current_pool;
+    struct sim_pool pages; /* what it lacks for pages is `held` of this, of which nothing else is used */
     struct sim_stream legacy;
 };
 
@@ -298,6 +307,7 @@ struct sim {
     int sticky; /* the error that has killed the process's work on its devices, or 0 */
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_pool *pools;
+    struct sim_map map;
     struct sim_stream *streams, *spare_streams; /* all but the legacy ones */
     struct sim_event *events, *spare_events;
     struct sim_action *actions; /* by due, then by age */
@@ -459,7 +469,7 @@ void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
 bool sim_memory_is_quiet(const struct sim_pool *pool);
 /* When they will have. */
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool);
-/* The pool whose address range has ptr, or NULL: host memory. */
+/* The pool whose address range has ptr, or NULL: host memory, or that of a page (sim_map_has). */
 struct sim_pool *sim_memory_pool(const void *ptr);
 /* Whether there is memory behind each byte. */
 bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t size);

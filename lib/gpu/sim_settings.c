@@ -111,6 +111,7 @@ static const struct setting {
     SETTING(posix_fd, parse_yes_no, 0, 1, 1, "yes or no, as in posix_fd=no"),
     SETTING(mig, parse_yes_no, 0, 1, 0, "yes or no, as in mig=no"),
     SETTING(os_managed, parse_yes_no, 0, 1, 0, "yes or no, as in os_managed=no"),
+    SETTING(mapping, parse_yes_no, 0, 1, 1, "yes or no, as in mapping=no"),
 #undef SETTING
 };
 
@@ -201,8 +202,8 @@ static int set_one(struct sim_settings *settings, struct span setting, char *why
     if (span_is(key, "name"))
         return set_name(settings, value) ? 0 : refuse(setting, "1 to 32 letters, digits, '-' and '_', as in name=test-1", why, len);
     return refuse(setting,
-                  "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, name= and "
-                  "fail=, with commas between them",
+                  "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, mapping=, "
+                  "name= and fail=, with commas between them",
                   why, len);
 }
 

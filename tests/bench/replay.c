@@ -43,14 +43,14 @@ END_TEST
 /* One stream has its own frees back at once, seen complete or not; but what is complete does not merge with what is not. */
 START_TEST(late_completion_costs_one_stream_little)
 {
-    const struct replay_streams late = { .count = 1, .delay = 100 };
+    const struct replay_streams late = {.count = 1, .delay = 100};
     ck_assert_uint_le(replay_file("generation", &late).mapped_peak, 473 * MIB);
 }
 END_TEST
 
 START_TEST(late_completion_costs_four_streams_more)
 {
-    const struct replay_streams soon = { .count = 4, .delay = 10 }, late = { .count = 4, .delay = 1000 };
+    const struct replay_streams soon = {.count = 4, .delay = 10}, late = {.count = 4, .delay = 1000};
     uint64_t little = replay_file("generation", &soon).mapped_peak, much = replay_file("generation", &late).mapped_peak;
     ck_assert_uint_lt(little, much);
     ck_assert_uint_le(much, 464 * MIB * 3 / 2);
@@ -59,7 +59,7 @@ END_TEST
 
 START_TEST(streams_whose_frees_are_complete_at_once_are_as_one)
 {
-    const struct replay_streams quick = { .count = 4, .delay = 0 };
+    const struct replay_streams quick = {.count = 4, .delay = 0};
     ck_assert_uint_eq(replay_file("tuning", &quick).mapped_peak, 3260 * MIB);
 }
 END_TEST

@@ -39,15 +39,15 @@ END_TEST
 static const struct bad {
     const char *name, *text, *line;
 } bads[] = {
-    { "nothing", "", "line 2" },
-    { "another_heading", "op;id;bytes\n", "line 2" },
-    { "a_letter", "op,id,bytes\na,0,512\nx,1,512\n", "line 3" },
-    { "half_a_line", "op,id,bytes\na,0", "line 2" },
-    { "an_id_left_out", "op,id,bytes\na,1,512\n", "line 2" },
-    { "no_bytes", "op,id,bytes\na,0,0\n", "line 2" },
-    { "a_double_free", "op,id,bytes\na,0,1\nf,0,1\nf,0,1\n", "line 4" },
-    { "a_free_of_other_bytes", "op,id,bytes\na,0,1\nf,0,2\n", "line 3" },
-    { "a_free_of_nothing", "op,id,bytes\nf,0,1\n", "line 2" },
+    {"nothing", "", "line 2"},
+    {"another_heading", "op;id;bytes\n", "line 2"},
+    {"a_letter", "op,id,bytes\na,0,512\nx,1,512\n", "line 3"},
+    {"half_a_line", "op,id,bytes\na,0", "line 2"},
+    {"an_id_left_out", "op,id,bytes\na,1,512\n", "line 2"},
+    {"no_bytes", "op,id,bytes\na,0,0\n", "line 2"},
+    {"a_double_free", "op,id,bytes\na,0,1\nf,0,1\nf,0,1\n", "line 4"},
+    {"a_free_of_other_bytes", "op,id,bytes\na,0,1\nf,0,2\n", "line 3"},
+    {"a_free_of_nothing", "op,id,bytes\nf,0,1\n", "line 2"},
 };
 
 START_TEST(what_is_wrong_is_named_with_its_line)

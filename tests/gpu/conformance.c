@@ -202,7 +202,7 @@ static void check_census(void)
     if (strcmp(g->name, "sim") != 0)
         return;
     sim_census(&census);
-    ck_assert_uint_eq(census.blocks + census.pools + census.streams + census.events, 0);
+    ck_assert_uint_eq(census.blocks + census.pools + census.streams + census.events + census.ranges + census.pages, 0);
     ck_assert_uint_eq(census.reserved, 0);
 }
 
@@ -310,6 +310,7 @@ int main(int argc, char **argv)
 
     Suite *suite = suite_create("conformance");
     add_memory_tests(suite);
+    add_map_tests(suite, &probe);
     add_pool_tests(suite, &probe);
     add_stream_tests(suite, &probe);
     add_capture_tests(suite);

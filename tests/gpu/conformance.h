@@ -67,6 +67,7 @@ void poll_until_done(gpu_event event);
 /* Calls act in a thread of its own, in that capture mode, and returns what it returned. */
 int in_other_thread(enum gpu_capture_mode mode, int (*act)(void *data), void *data);
 
+void add_map_tests(Suite *suite, const struct probe *probe);
 void add_memory_tests(Suite *suite);
 void add_pool_tests(Suite *suite, const struct probe *probe);
 void add_stream_tests(Suite *suite, const struct probe *probe);

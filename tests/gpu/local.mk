@@ -6,13 +6,13 @@ TESTS += tests/gpu/conformance tests/gpu/sim
 tests_gpu_conformance_SOURCES = \
 	%reldir%/conformance.c %reldir%/conformance.h \
 	%reldir%/conformance_capture.c %reldir%/conformance_events.c %reldir%/conformance_lend.c %reldir%/conformance_lend.h \
-	%reldir%/conformance_memory.c %reldir%/conformance_pool.c %reldir%/conformance_share.c %reldir%/conformance_stream.c \
+	%reldir%/conformance_map.c %reldir%/conformance_memory.c %reldir%/conformance_pool.c %reldir%/conformance_share.c %reldir%/conformance_stream.c \
 	%reldir%/peer.c %reldir%/peer.h
 tests_gpu_conformance_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_conformance_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
 
 tests_gpu_sim_SOURCES = \
-	%reldir%/sim.c %reldir%/sim_named.c %reldir%/sim_named.h %reldir%/sim_named_clock.c %reldir%/sim_test.h %reldir%/sim_work.c \
+	%reldir%/sim.c %reldir%/sim_named.c %reldir%/sim_named.h %reldir%/sim_named_clock.c %reldir%/sim_pages.c %reldir%/sim_test.h %reldir%/sim_work.c \
 	%reldir%/peer.c %reldir%/peer.h
 tests_gpu_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la

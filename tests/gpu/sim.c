@@ -39,7 +39,7 @@ static void end(void)
     struct sim_census census;
     ck_assert_int_eq(sim_configure(NULL, why, sizeof(why)), 0);
     sim_census(&census);
-    ck_assert_uint_eq(census.blocks + census.pools + census.streams + census.events + census.reserved, 0);
+    ck_assert_uint_eq(census.blocks + census.pools + census.streams + census.events + census.ranges + census.pages + census.reserved, 0);
 }
 
 void *take(uint64_t size, gpu_stream stream)
@@ -103,6 +103,7 @@ static const struct {
     { "pools=1", "yes or no" },
     { "mig=", "yes or no" },
     { "os_managed=2", "yes or no" },
+    { "mapping=2", "yes or no" },
     { "peers=some", "peers=0-1" },
     { "peers=0", "peers=0-1" },
     { "peers=0-0", "peers=0-1" },
@@ -202,6 +203,9 @@ static const struct {
     { "pools=no", GPU_FEATURE_STREAM_ID, NULL },
     { "posix_fd=no", GPU_FEATURE_POOL_POSIX_FD, "posix_fd=no" },
     { "", GPU_FEATURE_POOL_FABRIC, "fabric" },
+    { "driver=11.1", GPU_FEATURE_MAPPING, "11.2" },
+    { "driver=11.2", GPU_FEATURE_MAPPING, NULL },
+    { "mapping=no", GPU_FEATURE_MAPPING, "mapping=no" },
     { "devices=0", GPU_FEATURE_POOLS, "no simulated device 0" },
     { "", GPU_FEATURE_COUNT, "no feature" },
 };
@@ -644,6 +648,7 @@ int main(int argc, char **argv)
     add_environment_tests(suite);
     add_faults_tests(suite);
     add_work_tests(suite);
+    add_page_tests(suite);
     add_named_tests(suite);
     add_named_clock_tests(suite);
     return suite_run(suite);

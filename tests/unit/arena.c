@@ -336,7 +336,8 @@ START_TEST(a_trim_gives_back_the_highest_pages_and_no_more_than_it_must)
 }
 END_TEST
 
-/* In the middle of a call --------------------------------------------------------------------------------------------------------------- */
+/* In the middle of a call ---------------------------------------------------------------------------------------------------------------
+ */
 
 /* Steps of zeros each ask for a byte. At some number of blocks the growth has the last node. */
 START_TEST(others_leave_a_growth_the_node_that_it_needs)
@@ -364,7 +365,7 @@ END_TEST
 START_TEST(neighbours_freed_while_a_page_is_moved_are_not_moved_with_it)
 {
     /* Frees block 0 on no stream, at the first call. */
-    static const uint8_t steps[4] = { 3, 0, 0, 0 };
+    static const uint8_t steps[4] = {3, 0, 0, 0};
     struct model *m = model_new(20);
     get(m, NONE, 2 * MIB);
     struct model_block *moved = get(m, NONE, 2 * MIB);
@@ -383,7 +384,13 @@ END_TEST
 /* Bounds ------------------------------------------------------------------------------------------------------------------------------- */
 
 static const uint64_t impossible[] = {
-    UINT64_C(24) * 2 * MIB + 1, UINT64_C(1) << 62, (UINT64_C(1) << 63) - 1, UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1, UINT64_MAX - 511,
+    0,
+    UINT64_C(24) * 2 * MIB + 1,
+    UINT64_C(1) << 62,
+    (UINT64_C(1) << 63) - 1,
+    UINT64_C(1) << 63,
+    (UINT64_C(1) << 63) + 1,
+    UINT64_MAX - 511,
     UINT64_MAX,
 };
 

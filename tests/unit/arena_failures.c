@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An arena each of whose calls of the driver, and each of whose requests for host memory, fails in turn: nothing is lost or served twice. */
+/* An arena each of whose calls of the driver, and each of whose requests for host memory, fails in turn: nothing is lost or served twice.
+ */
 #include "tests/support/fail_malloc.h"
 #include "tests/support/suite.h"
 #include "tests/unit/arena_model.h"
@@ -97,7 +98,7 @@ START_TEST(an_arena_without_host_memory_is_none)
 {
     if (!fail_malloc_works())
         return;
-    static const struct weir__page_driver driver = { .create = NULL };
+    static const struct weir__page_driver driver = {.create = NULL};
     long before = fail_malloc_live();
     for (unsigned nth = 1; nth <= 2; nth++) {
         struct weir__arena arena;

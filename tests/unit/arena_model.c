@@ -21,7 +21,7 @@ struct grain {
 
 /* A page of the device, by its handle. */
 struct model_page {
-    uint64_t bytes; /* 0: there is none with this handle */
+    uint64_t bytes;   /* 0: there is none with this handle */
     uint64_t address; /* 0: it is not mapped */
 };
 
@@ -78,7 +78,7 @@ static int create(void *data, uint64_t bytes, uint64_t *handle)
     for (*handle = 1; *handle < PAGES && pages[*handle].bytes; ++*handle)
         ;
     require(*handle < PAGES, "more pages than there is memory");
-    pages[*handle] = (struct model_page){ .bytes = bytes };
+    pages[*handle] = (struct model_page){.bytes = bytes};
     model.created += bytes;
     return 0;
 }
@@ -122,7 +122,7 @@ static void release(void *data, uint64_t bytes, uint64_t handle)
     run_within();
 }
 
-static const struct weir__page_driver driver = { .create = create, .map = map, .unmap = unmap, .release = release };
+static const struct weir__page_driver driver = {.create = create, .map = map, .unmap = unmap, .release = release};
 
 /* Comparing ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -212,7 +212,7 @@ struct model *model_new(unsigned units)
     memset(&model, 0, sizeof(model));
     memset(pages, 0, sizeof(pages));
     for (size_t i = 0; i < GRAIN_COUNT; i++)
-        grains[i] = (struct grain){ .block = -1, .stream = -1 };
+        grains[i] = (struct grain){.block = -1, .stream = -1};
     model.capacity = units * UNIT;
     model.largest = UINT64_MAX;
     require(weir__arena_init(&model.arena, MODEL_BASE, RANGE, &driver, &model), "no arena");
@@ -244,7 +244,7 @@ static struct model_block *note_block(struct weir__extent *extent, int stream, u
         covered += pages[i].address && low < high ? high - low : 0;
     }
     require(covered == extent->bytes, "a block without a page");
-    model.blocks[at] = (struct model_block){ .extent = extent, .address = extent->address, .bytes = bytes };
+    model.blocks[at] = (struct model_block){.extent = extent, .address = extent->address, .bytes = bytes};
     model.live_count++;
     model.served_count++;
     return &model.blocks[at];
@@ -282,7 +282,7 @@ void model_free(struct model *m, struct model_block *block, int stream, uint64_t
         sequence = back < next ? next - back : next;
     }
     for (uint64_t i = 0; i < block->extent->bytes; i += GRAIN)
-        *grain_at(block->address + i) = (struct grain){ .block = -1, .stream = (int8_t)stream, .sequence = (uint32_t)sequence };
+        *grain_at(block->address + i) = (struct grain){.block = -1, .stream = (int8_t)stream, .sequence = (uint32_t)sequence};
     struct weir__extent *extent = block->extent;
     block->extent = NULL;
     m->live_count--;
@@ -305,8 +305,9 @@ uint64_t model_trim(struct model *m, uint64_t bytes)
 
 static uint64_t size_of(uint8_t kind, uint8_t much)
 {
-    static const uint64_t odd[] = { 1, WEIR__ARENA_LARGE - 1, WEIR__ARENA_LARGE, WEIR__ARENA_LARGE + 1, UNIT, 3 * UNIT, 24 * UNIT, RANGE,
-                                    UINT64_MAX, UINT64_C(1) << 63, (UINT64_C(1) << 63) - 1, UINT64_MAX - 510, 8 * UNIT };
+    static const uint64_t odd[] = {
+        1,          WEIR__ARENA_LARGE - 1, WEIR__ARENA_LARGE,       WEIR__ARENA_LARGE + 1, UNIT,    3 * UNIT, 24 * UNIT, RANGE,
+        UINT64_MAX, UINT64_C(1) << 63,     (UINT64_C(1) << 63) - 1, UINT64_MAX - 510,      8 * UNIT};
     switch (kind % 6) {
     case 0:
         return 1 + much * UINT64_C(97);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arena_model.h - an arena beside a plain model of it, driven by any bytes: each 512 bytes of its range know who has them or freed them last,
- * and a device of a few pages knows what is mapped. After each step everything is compared; what differs ends the program.
+ * arena_model.h - an arena beside a plain model of it, driven by any bytes: each 512 bytes of its range know who has them or freed them
+ * last, and a device of a few pages knows what is mapped. After each step everything is compared; what differs ends the program.
  *
  * A step is four bytes: what is done, and three more that say to what. Steps may let calls of the device fail, take its memory away, and
  * happen in the middle of a call of the device, as other threads would. One model at a time.
@@ -31,13 +31,13 @@ struct model {
     uint64_t sequences[MODEL_STREAMS]; /* of the last free of each */
     struct model_block blocks[MODEL_BLOCKS];
     size_t live_count;
-    uint64_t capacity;     /* bytes of the device; what is created may be more, if it was taken away */
-    uint64_t largest;      /* bytes of the largest page that it creates */
-    uint64_t created;      /* bytes that exist there */
-    unsigned fail_in;      /* the device's call that fails, 1: the next; 0: none */
-    unsigned fail_more;    /* so many calls after that one fail as well */
-    bool failed;           /* one did in this step, or host memory did */
-    bool interrupted;      /* other steps happened within this one */
+    uint64_t capacity;  /* bytes of the device; what is created may be more, if it was taken away */
+    uint64_t largest;   /* bytes of the largest page that it creates */
+    uint64_t created;   /* bytes that exist there */
+    unsigned fail_in;   /* the device's call that fails, 1: the next; 0: none */
+    unsigned fail_more; /* so many calls after that one fail as well */
+    bool failed;        /* one did in this step, or host memory did */
+    bool interrupted;   /* other steps happened within this one */
     uint64_t served_count, refused_count, moved_count;
     bool host_may_fail;    /* requests may be refused for lack of host memory */
     const uint8_t *within; /* steps that are done in the middle of the next calls of the device */

@@ -254,18 +254,19 @@ struct growth {
     bool moves;    /* false: a page could not be moved */
 };
 
+static struct weir__extent *hold_piece(const struct growth *growth, struct weir__extent *extent)
+{
+    uint64_t bytes = growth->end - extent->address;
+    if (extent->state == WEIR__EXTENT_HOLE)
+        bytes = round_up(bytes) + growth->most;
+    return weir__extents_hold(&growth->pages->extents, extent, extent->address, smaller(bytes, extent->bytes));
+}
+
 static void hold_place(struct growth *growth, struct weir__extent *extent)
 {
-    struct weir__extents *extents = &growth->pages->extents;
-    while (extent->address < growth->end) {
-        uint64_t bytes = growth->end - extent->address;
-        if (extent->state == WEIR__EXTENT_HOLE)
-            bytes = round_up(bytes) + growth->most;
-        growth->last = weir__extents_hold(extents, extent, extent->address, smaller(bytes, extent->bytes));
-        if (!growth->first)
-            growth->first = growth->last;
-        extent = growth->last->after;
-    }
+    growth->first = growth->last = hold_piece(growth, extent);
+    while (weir__extent_end(growth->last) < growth->end)
+        growth->last = hold_piece(growth, growth->last->after);
 }
 
 /* The page that was created for a piece goes back. If it cannot be unmapped it stays, as free memory. */
@@ -385,7 +386,7 @@ static int trim_place(struct growth *growth)
 int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent)
 {
     struct weir__extents *extents = &pages->extents;
-    if (bytes > extents->bytes)
+    if (bytes == 0 || bytes > extents->bytes)
         return WEIR__PAGE_NO_ADDRESSES;
     if (!weir__extents_reserve(extents, 3))
         return WEIR__PAGE_NO_HOST_MEMORY;
@@ -402,7 +403,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         .pages = pages, .end = place.first->address + bytes, .lack = place.lack, .most = pages->sizes->most, .moves = true};
     hold_place(&growth, place.first);
     int code = 0;
-    for (struct weir__extent *piece = growth.first; !code && piece && piece->address < growth.end; piece = piece->after)
+    for (struct weir__extent *piece = growth.first; !code && piece->address < growth.end; piece = piece->after)
         if (piece->former == WEIR__EXTENT_HOLE)
             code = fill(&growth, piece);
     if (!code)

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cuda_map.c - address ranges, and pages that are mapped into them. The runtime has no such calls, so the driver is asked (cuda_driver.c).
+ * It wants its structs as cuda.h has them, which this does not include: wheels of the runtime do not bring it.
+ */
+#include "lib/gpu/cuda_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Of cuda.h, where these numbers and structs have been the same since 11.2. */
+enum {
+    ATTRIBUTE_MAPPING = 102,  /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+    ATTRIBUTE_POSIX_FD = 103, /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
+    ATTRIBUTE_RDMA = 110,     /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
+    TYPE_PINNED = 1,
+    LOCATION_DEVICE = 1,
+    HANDLE_POSIX_FD = 1,
+    ACCESS_READ_WRITE = 3,
+    GRANULARITY_MINIMUM = 0,
+};
+
+struct location {
+    int type, id;
+};
+
+struct cuda_page_props {
+    int type, handle_types;
+    struct location location;
+    void *win32_metadata;
+    struct {
+        unsigned char compression, rdma;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+};
+
+struct cuda_page_access {
+    struct location location;
+    int flags;
+};
+
+static bool has(const struct cuda_driver *driver, int attribute, int device)
+{
+    int handle, value = 0;
+    return driver->device_get(&handle, device) == GPU_SUCCESS && driver->device_attribute(&value, attribute, handle) == GPU_SUCCESS &&
+           value;
+}
+
+static const struct cuda_driver *mapping_driver(void)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    return driver && driver->can_map ? driver : NULL;
+}
+
+/* Exportable and for RDMA where the device allows: neither costs anything (measured), and nothing can be made so later. */
+static struct cuda_page_props props_of(const struct cuda_driver *driver, int device)
+{
+    struct cuda_page_props props;
+    memset(&props, 0, sizeof(props));
+    props.type = TYPE_PINNED;
+    props.location = (struct location){LOCATION_DEVICE, device};
+    props.handle_types = has(driver, ATTRIBUTE_POSIX_FD, device) ? HANDLE_POSIX_FD : 0;
+    props.flags.rdma = has(driver, ATTRIBUTE_RDMA, device);
+    return props;
+}
+
+bool cuda_can_map(int device, char *why, size_t len)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    size_t granularity = 0;
+    if (!driver) {
+        snprintf(why, len, "the driver has no calls for it");
+        return false;
+    }
+    if (!has(driver, ATTRIBUTE_MAPPING, device)) {
+        snprintf(why, len, "the device does not support virtual memory management");
+        return false;
+    }
+    struct cuda_page_props props = props_of(driver, device);
+    int code = driver->page_granularity(&granularity, &props, GRANULARITY_MINIMUM);
+    if (code || granularity == 0 || GPU_PAGE_UNIT % granularity) {
+        snprintf(why, len, "the device maps memory in pieces of %zu bytes, and not in those of 2 MiB", granularity);
+        return false;
+    }
+    return true;
+}
+
+/* The calls below need a context, which the runtime makes. */
+
+int cuda_range_reserve(int device, uint64_t size, void **range)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    unsigned long long address = 0;
+    if (!driver)
+        return GPU_NOT_SUPPORTED;
+    int code = CUDA_ON_DEVICE(device, (cudaError_t)driver->range_reserve(&address, (size_t)size, (size_t)GPU_PAGE_UNIT, 0, 0));
+    if (!code)
+        *range = (void *)(uintptr_t)address;
+    return code;
+}
+
+int cuda_range_free(void *range, uint64_t size)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    return driver ? driver->range_free((unsigned long long)(uintptr_t)range, (size_t)size) : GPU_NOT_SUPPORTED;
+}
+
+int cuda_page_create(int device, uint64_t size, gpu_page *page)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    gpu_page created = 0;
+    if (!driver)
+        return GPU_NOT_SUPPORTED;
+    struct cuda_page_props props = props_of(driver, device);
+    int code = CUDA_ON_DEVICE(device, (cudaError_t)driver->page_create(&created, (size_t)size, &props, 0));
+    if (!code)
+        *page = created;
+    return code;
+}
+
+int cuda_page_release(gpu_page page)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    return driver ? driver->page_release(page) : GPU_NOT_SUPPORTED;
+}
+
+int cuda_page_map(void *address, uint64_t size, gpu_page page)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    return driver ? driver->page_map((unsigned long long)(uintptr_t)address, (size_t)size, 0, page, 0) : GPU_NOT_SUPPORTED;
+}
+
+int cuda_page_unmap(void *address, uint64_t size)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    return driver ? driver->page_unmap((unsigned long long)(uintptr_t)address, (size_t)size) : GPU_NOT_SUPPORTED;
+}
+
+int cuda_page_set_access(void *address, uint64_t size, const int *devices, size_t count)
+{
+    const struct cuda_driver *driver = mapping_driver();
+    struct cuda_page_access access[GPU_PAGE_DEVICES_MAX];
+    if (!driver)
+        return GPU_NOT_SUPPORTED;
+    if (count > GPU_PAGE_DEVICES_MAX)
+        return GPU_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        access[i] = (struct cuda_page_access){{LOCATION_DEVICE, devices[i]}, ACCESS_READ_WRITE};
+    return driver->page_access((unsigned long long)(uintptr_t)address, (size_t)size, access, count);
+}

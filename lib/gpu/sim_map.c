@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sim_map.c - address ranges, and pages that are mapped into them. A page is a part of one file without a name, so that its bytes follow it
+ * to another address.
+ *
+ * As measured: whole pages only, no call waits for a kernel or disturbs a capture, and what is mapped is nobody else's, used or not.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include "lib/gpu/sim_machine.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* What a call costs, whatever its size (measured, of 32 MiB). */
+#define CREATE_NS 6500
+#define MAP_NS 600
+#define ACCESS_NS 21000
+#define UNMAP_NS 13000
+#define RELEASE_NS 15000
+
+struct sim_address_range {
+    struct sim_address_range *next;
+    unsigned char *base;
+    uint64_t size;
+};
+
+/* Identity: what a device lacks for pages is the sum of their sizes. */
+struct sim_page {
+    struct sim_page *next;
+    gpu_page handle;
+    int device;
+    uint64_t size, offset;  /* offset: in the file */
+    unsigned char *address; /* NULL: not mapped */
+    bool released;          /* it goes once it is unmapped */
+    bool access[SIM_DEVICES_MAX];
+};
+
+static bool is_unit(uint64_t number)
+{
+    return number > 0 && number % GPU_PAGE_UNIT == 0;
+}
+
+static bool overlap(const unsigned char *a, uint64_t a_size, const unsigned char *b, uint64_t b_size)
+{
+    return a < b + b_size && b < a + a_size;
+}
+
+/* Looking ------------------------------------------------------------------------------------------------------------------------------ */
+
+static struct sim_address_range *find_range(const unsigned char *address, uint64_t size)
+{
+    struct sim_address_range *range = sim.map.ranges;
+    while (range && (address < range->base || size > range->size || (uint64_t)(address - range->base) > range->size - size))
+        range = range->next;
+    return range;
+}
+
+static struct sim_page *find_page(gpu_page handle)
+{
+    struct sim_page *page = sim.map.pages;
+    while (page && (page->handle != handle || page->released))
+        page = page->next;
+    return page;
+}
+
+/* The first page in the list that is mapped somewhere in there; with `next`, the one behind that. */
+static struct sim_page *mapped_in(struct sim_page *next, const unsigned char *address, uint64_t size)
+{
+    while (next && (!next->address || !overlap(next->address, next->size, address, size)))
+        next = next->next;
+    return next;
+}
+
+/* Whether whole mappings make up the range, end to end. */
+static bool is_made_of_pages(const unsigned char *address, uint64_t size)
+{
+    uint64_t covered = 0;
+    for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size)) {
+        if (page->address < address || page->address + page->size > address + size)
+            return false;
+        covered += page->size;
+    }
+    return size > 0 && covered == size;
+}
+
+bool sim_map_has(const void *ptr)
+{
+    return find_range(ptr, 1) != NULL;
+}
+
+bool sim_map_can_touch(int device, const void *ptr, size_t size)
+{
+    uint64_t covered = 0;
+    const unsigned char *begin = ptr;
+    for (struct sim_page *page = mapped_in(sim.map.pages, begin, size); page; page = mapped_in(page->next, begin, size)) {
+        if (!page->access[device])
+            return false;
+        const unsigned char *low = page->address > begin ? page->address : begin;
+        const unsigned char *page_end = page->address + page->size, *end = begin + size;
+        covered += (uint64_t)((page_end < end ? page_end : end) - low);
+    }
+    return covered == size;
+}
+
+void sim_map_count(size_t *ranges, size_t *pages)
+{
+    *ranges = *pages = 0;
+    for (const struct sim_address_range *range = sim.map.ranges; range; range = range->next)
+        ++*ranges;
+    for (const struct sim_page *page = sim.map.pages; page; page = page->next)
+        ++*pages;
+}
+
+/* Memory ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Accessible to nobody, and nothing behind it. */
+static bool map_nothing(unsigned char *address, uint64_t size)
+{
+    return mmap(address, size, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
+/* What the device lacks for pages, as if they were a pool. */
+static bool charge(int device, uint64_t bytes)
+{
+    struct sim_pool *account = &sim.devices[device].pages;
+    account->device = device;
+    account->location = GPU_LOCATION_DEVICE;
+    account->shared = -1;
+    if (!sim_ledger_charge(account, account->held + bytes))
+        return false;
+    account->held += bytes;
+    return true;
+}
+
+/* Room in the file for a new page. */
+static bool add_to_file(struct sim_page *page)
+{
+    if (!sim.map.pages)
+        sim.map.end = 0;
+    if (sim.map.fd < 0)
+        sim.map.fd = memfd_create("weir-sim-pages", MFD_CLOEXEC);
+    page->offset = sim.map.end;
+    if (sim.map.fd < 0 || ftruncate(sim.map.fd, (off_t)(page->offset + page->size)))
+        return false;
+    sim.map.end += page->size;
+    return true;
+}
+
+static void close_file(void)
+{
+    if (!sim.map.pages && sim.map.fd >= 0) {
+        close(sim.map.fd);
+        sim.map.fd = -1;
+    }
+}
+
+static void drop_page(struct sim_page *page)
+{
+    struct sim_page **place = &sim.map.pages;
+    while (*place != page)
+        place = &(*place)->next;
+    *place = page->next;
+    fallocate(sim.map.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)page->offset, (off_t)page->size);
+    charge(page->device, -page->size);
+    free(page);
+    close_file();
+}
+
+void sim_map_clear(void)
+{
+    while (sim.map.pages)
+        drop_page(sim.map.pages);
+    while (sim.map.ranges) {
+        struct sim_address_range *range = sim.map.ranges;
+        sim.map.ranges = range->next;
+        munmap(range->base, range->size);
+        free(range);
+    }
+}
+
+/* Operations --------------------------------------------------------------------------------------------------------------------------- */
+
+static int check_device(int device, uint64_t size)
+{
+    if (!sim_supports(device, GPU_FEATURE_MAPPING, NULL, 0))
+        return GPU_NOT_SUPPORTED;
+    return is_unit(size) ? 0 : GPU_INVALID_VALUE;
+}
+
+int sim_range_reserve(struct sim_thread *self, int device, uint64_t size, void **range)
+{
+    (void)self;
+    int code = check_device(device, size);
+    if (code)
+        return code;
+    struct sim_address_range *made = calloc(1, sizeof(*made));
+    /* A unit more, of which a part goes back, so that it begins at a multiple. */
+    uint64_t span = size + GPU_PAGE_UNIT;
+    unsigned char *found =
+        made && span > size ? mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : MAP_FAILED;
+    if (found == MAP_FAILED) {
+        free(made);
+        return GPU_OUT_OF_MEMORY;
+    }
+    uint64_t head = -(uint64_t)(uintptr_t)found % GPU_PAGE_UNIT;
+    if (head)
+        munmap(found, head);
+    munmap(found + head + size, GPU_PAGE_UNIT - head);
+    *made = (struct sim_address_range){.next = sim.map.ranges, .base = found + head, .size = size};
+    sim.map.ranges = made;
+    sim.devices[device].used = true;
+    *range = made->base;
+    return 0;
+}
+
+int sim_range_free(struct sim_thread *self, void *range, uint64_t size)
+{
+    (void)self;
+    struct sim_address_range **place = &sim.map.ranges;
+    while (*place && (*place)->base != range)
+        place = &(*place)->next;
+    struct sim_address_range *found = *place;
+    if (!found || found->size != size || mapped_in(sim.map.pages, range, size))
+        return GPU_INVALID_VALUE;
+    *place = found->next;
+    munmap(found->base, found->size);
+    free(found);
+    return 0;
+}
+
+int sim_page_create(struct sim_thread *self, int device, uint64_t size, gpu_page *handle)
+{
+    (void)self;
+    int code = check_device(device, size);
+    if (code)
+        return code;
+    sim_advance_by(CREATE_NS);
+    struct sim_page *page = size <= sim.settings.memory ? calloc(1, sizeof(*page)) : NULL;
+    if (!page || !charge(device, size)) {
+        free(page);
+        return GPU_OUT_OF_MEMORY;
+    }
+    page->size = size;
+    page->device = device;
+    if (!add_to_file(page)) {
+        charge(device, -size);
+        free(page);
+        close_file();
+        return GPU_OUT_OF_MEMORY;
+    }
+    page->handle = ++sim.last_id;
+    page->next = sim.map.pages;
+    sim.map.pages = page;
+    sim.devices[device].used = true;
+    *handle = page->handle;
+    return 0;
+}
+
+int sim_page_release(struct sim_thread *self, gpu_page handle)
+{
+    (void)self;
+    struct sim_page *page = find_page(handle);
+    if (!page)
+        return GPU_INVALID_VALUE;
+    sim_advance_by(RELEASE_NS);
+    page->released = true;
+    if (!page->address)
+        drop_page(page);
+    return 0;
+}
+
+int sim_page_map(struct sim_thread *self, void *address, uint64_t size, gpu_page handle)
+{
+    (void)self;
+    struct sim_page *page = find_page(handle);
+    bool is_place = (uintptr_t)address % GPU_PAGE_UNIT == 0 && find_range(address, size) && !mapped_in(sim.map.pages, address, size);
+    /* One page could be mapped twice on a GPU. Nobody needs that, and here its bytes would be at two places. */
+    if (!page || page->size != size || page->address || !is_place)
+        return GPU_INVALID_VALUE;
+    sim_advance_by(MAP_NS);
+    if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, sim.map.fd, (off_t)page->offset) == MAP_FAILED)
+        return GPU_OUT_OF_MEMORY;
+    page->address = address;
+    memset(page->access, 0, sizeof(page->access));
+    return 0;
+}
+
+int sim_page_unmap(struct sim_thread *self, void *address, uint64_t size)
+{
+    (void)self;
+    if (!is_made_of_pages(address, size))
+        return GPU_INVALID_VALUE;
+    sim_advance_by(UNMAP_NS);
+    if (!map_nothing(address, size))
+        return GPU_OUT_OF_MEMORY;
+    for (struct sim_page *page = mapped_in(sim.map.pages, address, size), *next; page; page = next) {
+        next = mapped_in(page->next, address, size);
+        page->address = NULL;
+        if (page->released)
+            drop_page(page);
+    }
+    return 0;
+}
+
+int sim_page_set_access(struct sim_thread *self, void *address, uint64_t size, const int *devices, size_t count)
+{
+    (void)self;
+    if (!is_made_of_pages(address, size) || count > GPU_PAGE_DEVICES_MAX)
+        return GPU_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (!sim_device_exists(devices[i]))
+            return GPU_INVALID_DEVICE;
+    for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size))
+        for (size_t i = 0; i < count; i++)
+            if (!sim.settings.reaches[page->device][devices[i]])
+                return GPU_INVALID_DEVICE;
+    sim_advance_by(ACCESS_NS);
+    for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size))
+        for (size_t i = 0; i < count; i++)
+            page->access[devices[i]] = true;
+    return 0;
+}
