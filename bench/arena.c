@@ -50,8 +50,8 @@ static void report_memory(struct bench *bench, const struct trace *trace, const 
     bench_add(&mapped, (double)result.mapped_peak);
     bench_add(&live, (double)result.live_peak);
     if (streams)
-        snprintf(name, sizeof(name), "%s, %u streams, frees complete %u steps later", trace->name, (unsigned)streams->count,
-                 (unsigned)streams->delay);
+        snprintf(name, sizeof(name), "%s, %u streams, %u waits, frees complete %u later", trace->name, (unsigned)streams->count,
+                 (unsigned)result.waits, (unsigned)streams->delay);
     else
         snprintf(name, sizeof(name), "%s, one stream, %u pages created, %u moved", trace->name, (unsigned)result.created,
                  (unsigned)result.moved);
@@ -70,6 +70,7 @@ static void replay_file(struct bench *bench, const char *path)
     report_memory(bench, &trace, NULL);
     for (size_t i = 0; i < COUNT_OF(delays); i++)
         report_memory(bench, &trace, &(struct replay_streams){.count = 4, .delay = delays[i]});
+    report_memory(bench, &trace, &(struct replay_streams){.count = 4, .delay = delays[COUNT_OF(delays) - 1], .waits = true});
     report_time(bench, &trace, STEP_NS);
     trace_clear(&trace);
 }

@@ -115,9 +115,25 @@ struct run {
     struct weir__arena_stream streams[REPLAY_STREAMS_MAX];
 };
 
-static bool serve(struct run *run, const struct trace_step *step, struct weir__arena_stream *stream)
+/* Whether any of the streams had something for this one to wait for. */
+static bool wait_for_others(struct run *run, struct weir__arena_stream *stream, size_t now)
+{
+    uint64_t before = run->result.waits;
+    for (size_t i = 0; i < REPLAY_STREAMS_MAX; i++) {
+        struct weir__arena_stream *other = &run->streams[i];
+        if (other == stream || other->small.bytes + other->large.bytes == 0)
+            continue;
+        weir__arena_pass_on(&run->arena, other, now, stream, now);
+        run->result.waits++;
+    }
+    return run->result.waits > before;
+}
+
+static bool serve(struct run *run, const struct trace_step *step, struct weir__arena_stream *stream, bool waits, size_t now)
 {
     struct weir__extent *extent = weir__arena_take(&run->arena, stream, step->bytes);
+    if (!extent && waits && wait_for_others(run, stream, now))
+        extent = weir__arena_take(&run->arena, stream, step->bytes);
     if (!extent) {
         if (weir__arena_grow(&run->arena, stream, step->bytes, &extent))
             return false;
@@ -141,7 +157,7 @@ static bool run_steps(struct run *run, const struct trace *trace, const struct r
             weir__arena_complete(&run->arena, &run->streams[s], i - streams->delay);
         if (step->is_free)
             weir__arena_give(&run->arena, remove_from_table(&run->table, run->addresses[step->id]), stream, i + 1);
-        else if (!serve(run, step, stream))
+        else if (!serve(run, step, stream, streams && streams->waits, i))
             return false;
     }
     return true;

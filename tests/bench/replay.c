@@ -57,6 +57,16 @@ START_TEST(late_completion_costs_four_streams_more)
 }
 END_TEST
 
+/* Before the arena grows each stream waits for the others, if it may. */
+START_TEST(streams_that_wait_for_each_other_need_as_little_as_one)
+{
+    const struct replay_streams late = {.count = 4, .delay = 1000, .waits = true};
+    struct replay_result result = replay_file("generation", &late);
+    ck_assert_uint_le(result.mapped_peak, 473 * MIB);
+    ck_assert_uint_gt(result.waits, 0);
+}
+END_TEST
+
 START_TEST(streams_whose_frees_are_complete_at_once_are_as_one)
 {
     const struct replay_streams quick = {.count = 4, .delay = 0};
@@ -70,6 +80,6 @@ int main(void)
     TCase *replays = suite_case(suite, "replays", 0);
     suite_add(replays, generation_maps_a_fiftieth_more_than_lives, tuning_moves_pages_to_where_they_are_missing,
               late_completion_costs_one_stream_little, late_completion_costs_four_streams_more,
-              streams_whose_frees_are_complete_at_once_are_as_one);
+              streams_that_wait_for_each_other_need_as_little_as_one, streams_whose_frees_are_complete_at_once_are_as_one);
     return suite_run(suite);
 }

@@ -138,6 +138,34 @@ START_TEST(neighbours_of_others_do_not_serve)
 }
 END_TEST
 
+START_TEST(a_stream_that_waits_for_another_one_gets_what_that_freed)
+{
+    struct model *m = model_new(20);
+    struct model_block *block = get(m, ONE, 4 * MIB);
+    get(m, ONE, 2 * MIB);
+    put(m, block, ONE);
+    model_wait(m, ONE, OTHER);
+    model_check(m);
+    expect_offset(get(m, ONE, 4 * MIB), 6 * MIB); /* it is the other one's now */
+    expect_offset(get(m, OTHER, 4 * MIB), 0);
+    model_end(m);
+}
+END_TEST
+
+START_TEST(what_was_passed_on_is_complete_once_the_waiting_stream_was_seen_there)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 4 * MIB), ONE);
+    model_wait(m, ONE, OTHER);
+    model_complete(m, OTHER, m->sequences[OTHER] - 1);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).pending, 4 * MIB);
+    model_complete(m, OTHER, m->sequences[OTHER]);
+    ck_assert_uint_eq(weir__arena_figures(&m->arena).pending, 0);
+    expect_offset(get(m, NONE, 4 * MIB), 0);
+    model_end(m);
+}
+END_TEST
+
 /* Where -------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(the_lowest_fitting_address_of_a_bin_is_taken)
@@ -457,6 +485,8 @@ int main(void)
     tcase_add_test(owners, frees_reported_out_of_order_are_complete_in_their_order);
     tcase_add_test(owners, own_and_complete_neighbours_serve_one_request_before_the_arena_grows);
     tcase_add_test(owners, neighbours_of_others_do_not_serve);
+    tcase_add_test(owners, a_stream_that_waits_for_another_one_gets_what_that_freed);
+    tcase_add_test(owners, what_was_passed_on_is_complete_once_the_waiting_stream_was_seen_there);
     tcase_add_test(where, the_lowest_fitting_address_of_a_bin_is_taken);
     tcase_add_test(where, the_last_free_extent_is_taken_only_where_nothing_else_fits);
     tcase_add_test(where, sizes_are_exact_to_512_bytes);

@@ -294,6 +294,23 @@ void model_complete(struct model *m, int stream, uint64_t sequence)
     weir__arena_complete(&m->arena, &m->streams[stream], sequence);
 }
 
+static void wait_in(const struct weir__extents *extents, const struct weir__extent_stream *stream, int to, uint32_t sequence)
+{
+    for (const struct weir__extent *extent = extents->first; extent != &extents->end; extent = extent->after)
+        for (uint64_t i = 0; extent->state == WEIR__EXTENT_FREE && extent->stream == stream && i < extent->bytes; i += GRAIN)
+            *grain_at(extent->address + i) = (struct grain){.block = -1, .stream = (int8_t)to, .sequence = sequence};
+}
+
+void model_wait(struct model *m, int stream, int to)
+{
+    uint64_t sequence = ++m->sequences[to];
+    if (stream == to)
+        return;
+    wait_in(&m->arena.small.extents, &m->streams[stream].small, to, (uint32_t)sequence);
+    wait_in(&m->arena.large.extents, &m->streams[stream].large, to, (uint32_t)sequence);
+    weir__arena_pass_on(&m->arena, &m->streams[stream], m->sequences[stream], &m->streams[to], sequence);
+}
+
 uint64_t model_trim(struct model *m, uint64_t bytes)
 {
     uint64_t before = m->created, released = weir__arena_trim(&m->arena, bytes);
@@ -350,6 +367,13 @@ static void small_step(const uint8_t step[STEP], bool can_grow)
         if (model.live_count > 0)
             model_free(&model, pick(step[2]), stream, step[3] & 8 ? step[3] >> 5 : 0);
         break;
+    case 6:
+        stream = stream < 0 ? 0 : stream;
+        if (step[3] & 16) {
+            model_wait(&model, stream, step[2] % MODEL_STREAMS);
+            break;
+        }
+        /* fallthrough */
     default:
         stream = stream < 0 ? 0 : stream;
         model_complete(&model, stream, model.sequences[stream] < step[2] % 8 ? 0 : model.sequences[stream] - step[2] % 8);

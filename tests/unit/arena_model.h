@@ -53,6 +53,8 @@ void model_end(struct model *model);
 struct model_block *model_allocate(struct model *model, int stream, uint64_t bytes);
 void model_free(struct model *model, struct model_block *block, int stream, uint64_t back); /* as a sequence that much before the next */
 void model_complete(struct model *model, int stream, uint64_t sequence);
+/* The other stream waits for all that this one has freed so far. */
+void model_wait(struct model *model, int stream, int to);
 uint64_t model_trim(struct model *model, uint64_t bytes);
 /* Compares everything. */
 void model_check(struct model *model);

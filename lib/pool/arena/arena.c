@@ -39,6 +39,13 @@ void weir__arena_complete(struct weir__arena *arena, struct weir__arena_stream *
     weir__extents_complete(&arena->large.extents, &stream->large, sequence);
 }
 
+void weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t sequence, struct weir__arena_stream *to,
+                         uint64_t to_sequence)
+{
+    weir__extents_pass_on(&arena->small.extents, &stream->small, sequence, &to->small, to_sequence);
+    weir__extents_pass_on(&arena->large.extents, &stream->large, sequence, &to->large, to_sequence);
+}
+
 uint64_t weir__arena_trim(struct weir__arena *arena, uint64_t bytes)
 {
     uint64_t released = weir__pages_trim(&arena->large, bytes);

@@ -57,6 +57,10 @@ void weir__arena_give(struct weir__arena *arena, struct weir__extent *extent, st
 /* The stream has completed all frees up to the sequence. */
 void weir__arena_complete(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t sequence);
 
+/* As weir__extents_pass_on(). */
+void weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *stream, uint64_t sequence, struct weir__arena_stream *to,
+                         uint64_t to_sequence);
+
 /* As weir__pages_trim(), the large part first. */
 uint64_t weir__arena_trim(struct weir__arena *arena, uint64_t bytes);
 

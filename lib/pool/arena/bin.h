@@ -10,8 +10,8 @@
 
 #include "lib/pool/arena/extent.h"
 
-/* The bin of so many bytes: 0 below the least request, and from there on `1 << shift` bins for each doubling, as far as bins go. What is in
-   a higher bin than another size is larger. */
+/* The bin of so many bytes: 0, which stays empty, below the least request, and from there on `1 << shift` bins for each doubling, as far as
+   bins go. What is in a higher bin than another size is larger. */
 static inline unsigned weir__bin_of(const struct weir__extents *extents, uint64_t bytes)
 {
     uint64_t units = bytes >> extents->least, bin = units;

@@ -93,6 +93,12 @@ static bool is_last(const struct weir__extents *extents, const struct weir__exte
     return extent->after == &extents->end;
 }
 
+/* So is what is too small for any request. */
+static bool is_in_bin(const struct weir__extents *extents, const struct weir__extent *extent)
+{
+    return !is_last(extents, extent) && extent->bytes >> extents->least;
+}
+
 static struct weir__bins *bins_of(struct weir__extents *extents, const struct weir__extent *extent)
 {
     return extent->stream ? &extent->stream->bins : &extents->complete;
@@ -100,13 +106,13 @@ static struct weir__bins *bins_of(struct weir__extents *extents, const struct we
 
 static void add_to_bin(struct weir__extents *extents, struct weir__extent *extent)
 {
-    if (!is_last(extents, extent))
+    if (is_in_bin(extents, extent))
         weir__bin_add(bins_of(extents, extent), weir__bin_of(extents, extent->bytes), extent);
 }
 
 static void remove_from_bin(struct weir__extents *extents, struct weir__extent *extent)
 {
-    if (!is_last(extents, extent))
+    if (is_in_bin(extents, extent))
         weir__bin_remove(bins_of(extents, extent), weir__bin_of(extents, extent->bytes), extent);
 }
 
@@ -323,22 +329,43 @@ void weir__extents_give(struct weir__extents *extents, struct weir__extent *exte
     settle_free(extents, extent);
 }
 
+/* An extent that is in its stream's queue becomes another one's, or complete (NULL). */
+static void change_stream(struct weir__extents *extents, struct weir__extent *extent, struct weir__extent_stream *to, uint64_t sequence)
+{
+    bool is_free = extent->state == WEIR__EXTENT_FREE; /* else it is held */
+    weir__queue_remove(extent);
+    if (is_free) {
+        remove_from_bin(extents, extent);
+        count_free(extents, extent->stream, -extent->bytes);
+        count_free(extents, to, extent->bytes);
+    }
+    extent->stream = to;
+    extent->sequence = sequence;
+    if (to)
+        weir__queue_add(extent);
+    if (is_free)
+        settle_free(extents, extent);
+}
+
 void weir__extents_complete(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence)
 {
     if (sequence > stream->completed)
         stream->completed = sequence;
-    while (stream->oldest && stream->oldest->sequence <= sequence) {
-        struct weir__extent *extent = stream->oldest;
-        weir__queue_remove(extent);
-        if (extent->state == WEIR__EXTENT_FREE) {
-            remove_from_bin(extents, extent);
-            count_free(extents, stream, -extent->bytes);
-            extent->stream = NULL;
-            count_free(extents, NULL, extent->bytes);
-            settle_free(extents, extent);
-        } else {
-            extent->stream = NULL; /* it is held */
-        }
+    while (stream->oldest && stream->oldest->sequence <= sequence)
+        change_stream(extents, stream->oldest, NULL, 0);
+}
+
+void weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence,
+                           struct weir__extent_stream *to, uint64_t to_sequence)
+{
+    if (to == stream)
+        return;
+    if (to_sequence <= to->completed)
+        to = NULL;
+    for (struct weir__extent *extent = stream->oldest, *later; extent && extent->sequence <= sequence; extent = later) {
+        later = extent->later;
+        if (extent->state == WEIR__EXTENT_FREE)
+            change_stream(extents, extent, to, to_sequence);
     }
 }
 

@@ -62,7 +62,7 @@ struct weir__extent_stream {
 struct weir__extents {
     struct weir__bins complete;
     uint64_t base, bytes;       /* the range */
-    unsigned least;             /* no request is below 2 to this power; what is free and smaller is in bin 0 */
+    unsigned least;             /* no request is below 2 to this power; what is free and smaller is in no bin */
     unsigned shift;             /* each doubling has 2 to the power of `shift` bins */
     struct weir__extent end;    /* the last extent of the range: a hole, which may be empty. What is free before it is in no bin */
     struct weir__extent *first; /* the lowest */
@@ -102,6 +102,11 @@ struct weir__extent *weir__extents_take(struct weir__extents *extents, struct we
 void weir__extents_give(struct weir__extents *extents, struct weir__extent *extent, struct weir__extent_stream *stream, uint64_t sequence);
 /* The stream has completed all frees up to the sequence. */
 void weir__extents_complete(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence);
+
+/* Another stream was made to wait for all frees up to the sequence, and comes to that before its own `to_sequence`: what is pending of them
+   is that stream's from now on, as if it had freed it then. What is held stays this stream's. */
+void weir__extents_pass_on(struct weir__extents *extents, struct weir__extent_stream *stream, uint64_t sequence,
+                           struct weir__extent_stream *to, uint64_t to_sequence);
 
 /* Whether the extent is free and may serve a request on the stream. */
 static inline bool weir__extent_serves(const struct weir__extent *extent, const struct weir__extent_stream *stream)

@@ -28,17 +28,20 @@ static void write_page(struct weir__pages *pages, uint64_t address, uint64_t byt
     struct weir__page *page = page_at(pages, address);
     uint32_t units = (uint32_t)(bytes / WEIR__PAGE_UNIT);
     page->handle = handle;
-    page->units = units;
-    page[units - 1].back = units;
+    for (uint32_t i = 0; i < units; i++) {
+        page[i].units = units;
+        page[i].into = i;
+    }
     pages->mapped_bytes += bytes;
 }
 
 static void erase_page(struct weir__pages *pages, uint64_t address)
 {
     struct weir__page *page = page_at(pages, address);
-    pages->mapped_bytes -= page->units * WEIR__PAGE_UNIT;
-    page[page->units - 1].back = 0;
-    page->units = 0;
+    uint32_t units = page->units;
+    pages->mapped_bytes -= units * WEIR__PAGE_UNIT;
+    for (uint32_t i = 0; i < units; i++)
+        page[i].units = page[i].into = 0;
 }
 
 bool weir__pages_init(struct weir__pages *pages, uint64_t base, uint64_t bytes, const struct weir__page_sizes *sizes,
@@ -156,10 +159,11 @@ static bool look_at_extent(struct weir__extent *extent, void *data)
     struct search *search = data;
     uint64_t base = search->pages->extents.base, end = weir__extent_end(extent);
     for (uint64_t at = base + round_up(extent->address - base); at < end;) {
-        uint64_t bytes = page_at(search->pages, at)->units * WEIR__PAGE_UNIT;
-        if (bytes > 0 && bytes <= end - at && bytes <= search->room && is_better(search, bytes))
+        const struct weir__page *page = page_at(search->pages, at);
+        uint64_t bytes = page->units * WEIR__PAGE_UNIT, into = page->into * WEIR__PAGE_UNIT;
+        if (into == 0 && bytes <= end - at && bytes <= search->room && is_better(search, bytes))
             search->best = (struct source){.pages = search->pages, .extent = extent, .address = at, .bytes = bytes};
-        at += bytes > 0 ? bytes : WEIR__PAGE_UNIT;
+        at += bytes - into;
     }
     return search->best.bytes != search->wanted;
 }
@@ -427,10 +431,12 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
 static uint64_t highest_page(const struct weir__pages *pages, const struct weir__extent *extent)
 {
     uint64_t base = pages->extents.base, end = base + ((weir__extent_end(extent) - base) & -WEIR__PAGE_UNIT);
-    for (; end > extent->address; end -= WEIR__PAGE_UNIT) {
-        uint64_t bytes = page_at(pages, end - WEIR__PAGE_UNIT)->back * WEIR__PAGE_UNIT;
-        if (bytes > 0)
-            return end - bytes >= extent->address ? end - bytes : 0;
+    while (end > extent->address) {
+        const struct weir__page *page = page_at(pages, end - WEIR__PAGE_UNIT);
+        uint64_t begin = end - (page->into + 1) * WEIR__PAGE_UNIT;
+        if (page->into + 1 == page->units)
+            return begin >= extent->address ? begin : 0;
+        end = begin;
     }
     return 0;
 }

@@ -29,8 +29,8 @@ struct weir__page_driver {
 /* What a unit of the range knows of the page that is mapped there. */
 struct weir__page {
     uint64_t handle; /* of the page that begins here */
-    uint32_t units;  /* of the page that begins here; 0: none does */
-    uint32_t back;   /* of the page that ends with this unit; 0: none does */
+    uint32_t units;  /* of the page; 0: none is mapped here */
+    uint32_t into;   /* units of it that lie below this one */
 };
 
 /* What requests of a range are like, and how it grows. */

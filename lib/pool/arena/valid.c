@@ -11,6 +11,12 @@ struct sums {
 
 /* Trees ------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Neither the last, nor too small for any request. */
+static bool is_in_bin(const struct weir__extents *extents, const struct weir__extent *extent)
+{
+    return extent->after != &extents->end && extent->bytes >> extents->least;
+}
+
 /* One bin of a set: its extents are of this bin and stream, between two addresses, in order. *count: how many. */
 static bool is_tree_valid(const struct weir__extents *extents, const struct weir__extent *root, unsigned bin,
                           const struct weir__extent_stream *stream, uint64_t low, uint64_t high, size_t *count)
@@ -23,7 +29,7 @@ static bool is_tree_valid(const struct weir__extents *extents, const struct weir
     if (root->right && root->right->most > most)
         most = root->right->most;
     ++*count;
-    return root->state == WEIR__EXTENT_FREE && root->stream == stream && root->after != &extents->end && root->address >= low &&
+    return root->state == WEIR__EXTENT_FREE && root->stream == stream && is_in_bin(extents, root) && root->address >= low &&
            root->address < high && weir__bin_of(extents, root->bytes) == bin && root->most == most &&
            (!root->left || root->left->rank <= root->rank) && (!root->right || root->right->rank <= root->rank) &&
            is_tree_valid(extents, root->left, bin, stream, low, root->address, count) &&
@@ -57,7 +63,7 @@ bool weir__extent_stream_is_valid(const struct weir__extents *extents, const str
             !(is_free || (extent->state == WEIR__EXTENT_HELD && extent->former == WEIR__EXTENT_FREE)))
             return false;
         bytes += is_free ? extent->bytes : 0;
-        binned += is_free && extent->after != &extents->end;
+        binned += is_free && is_in_bin(extents, extent);
     }
     return stream->newest == earlier && stream->bytes == bytes && are_bins_valid(extents, &stream->bins, stream, &found) && found == binned;
 }
@@ -76,7 +82,7 @@ static bool is_extent_valid(const struct weir__extents *extents, const struct we
         return after->state != WEIR__EXTENT_HOLE;
     case WEIR__EXTENT_FREE:
         *(extent->stream ? &sums->pending : &sums->complete) += extent->bytes;
-        sums->complete_count += !extent->stream && after != &extents->end;
+        sums->complete_count += !extent->stream && is_in_bin(extents, extent);
         return after->state != WEIR__EXTENT_FREE || after->stream != extent->stream;
     case WEIR__EXTENT_LIVE:
         sums->live += extent->bytes;
@@ -131,12 +137,11 @@ static bool are_pages_under(const struct weir__pages *pages, const struct weir__
     bool is_hole = extent->state == WEIR__EXTENT_HOLE;
     for (uint64_t unit = (extent->address - base) / WEIR__PAGE_UNIT; unit < end; unit++) {
         const struct weir__page *page = &pages->map[unit];
-        if (page->units > 0 && (unit >= found->end || unit != found->begin)) {
-            if (unit < found->end || page->units > pages->sizes->most / WEIR__PAGE_UNIT || page[page->units - 1].back != page->units)
-                return false;
+        if (unit >= found->end && page->units > 0)
             *found = (struct found){.begin = unit, .end = unit + page->units};
-        }
-        if (is_hole != (unit >= found->end) || (page->back > 0 && (is_hole || unit + 1 != found->end)))
+        if (is_hole ? page->units + page->into > 0 : page->into != unit - found->begin || page->units != found->end - found->begin)
+            return false;
+        if (page->units > pages->sizes->most / WEIR__PAGE_UNIT || (!is_hole && unit >= found->end))
             return false;
     }
     return !is_hole || (extent->address - base) % WEIR__PAGE_UNIT == 0;
