@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of the Python package share: facts, each a line of TAP, and the library's entry points for hosts."""
+"""What tests in Python share: facts, each a line of TAP; and those of the Python package, the library's entry points for hosts."""
 
 import ctypes
 import os

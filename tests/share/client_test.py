@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """client_test.py - client.py against a server that says what its script has: the bytes of doc/protocol.md, written by hand. Speaks TAP."""
 import contextlib
+import functools
 import io
 import json
 import os
@@ -14,7 +15,9 @@ from client_server import (ACQUIRE, ACQUIRE_WAIT, CANCEL, DENIED, DEVICE, ENDED,
                            RELEASE_EVENT, RETIRE, RETIRED, STATS, SUBSCRIBE, SUBSCRIBED, Server, TIMED_OUT, UNMAPPED, UNSUBSCRIBE,
                            UNSUBSCRIBED, WELCOME, WITHDRAW, changed, frame, packet, says, with_length)
 
-FACTS = []
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import tap
+
 SHORT = 0.05  # seconds: long enough for nothing to come
 
 
@@ -24,8 +27,16 @@ SUBSCRIPTION = GREETING + (SUBSCRIBE, says(SUBSCRIBED))
 
 
 def fact(function):
-    FACTS.append(function)
-    return function
+    """One that leaves no descriptor either."""
+
+    @functools.wraps(function)
+    def closes_all():
+        fds = len(os.listdir("/proc/self/fd"))
+        function()
+        left = len(os.listdir("/proc/self/fd")) - fds
+        assert left == 0, f"{left} descriptors are left"
+
+    return tap.fact(closes_all)
 
 
 def expect(exception, call, *arguments, has=""):
@@ -404,20 +415,5 @@ def command_fails_where_nobody_listens():
     assert command(os.path.join(FOLDER.name, "nobody"), "list") == (1, [])
 
 
-def main():
-    print(f"1..{len(FACTS)}")
-    for number, function in enumerate(FACTS, 1):
-        fds = len(os.listdir("/proc/self/fd"))
-        try:
-            function()
-            left = len(os.listdir("/proc/self/fd")) - fds
-            assert left == 0, f"{left} descriptors are left"
-            print(f"ok {number} - {function.__name__}", flush=True)
-        except Exception as error:  # whatever it is, the fact does not hold
-            print(f"# {type(error).__name__}: {error}")
-            print(f"not ok {number} - {function.__name__}", flush=True)
-    FOLDER.cleanup()
-
-
 if __name__ == "__main__":
-    main()
+    tap.main()

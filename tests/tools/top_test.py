@@ -10,15 +10,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 
 import screen
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import tap
+from tap import fact
 
 BUILD = os.path.abspath(sys.argv[1])
 WEIR = os.path.join(BUILD, "tools", "weir")
 WORKER = os.path.join(BUILD, "tests", "tools", "worker")
 FOLDER = tempfile.TemporaryDirectory(prefix="weir-top-")
-FACTS = []
 SELDOM = "--interval=3600"
 PATIENT = "--timeout=60"
 
@@ -30,11 +32,6 @@ pools:
   work: { small_below: 0 }
   frames: { small_below: 0 }
 """
-
-
-def fact(function):
-    FACTS.append(function)
-    return function
 
 
 def environment():
@@ -347,15 +344,6 @@ def main():
     if reason:
         print("1..0 # SKIP %s" % reason)
         return
-    print("1..%d" % len(FACTS))
-    for number, test in enumerate(FACTS, 1):
-        try:
-            test()
-            print("ok %d - %s" % (number, test.__name__))
-        except Exception:  # whatever it is, the fact does not hold
-            print("not ok %d - %s" % (number, test.__name__))
-            print("# " + traceback.format_exc().rstrip().replace("\n", "\n# "))
-        sys.stdout.flush()
-
+    tap.main()
 
 main()
