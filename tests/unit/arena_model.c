@@ -367,16 +367,12 @@ static void small_step(const uint8_t step[STEP], bool can_grow)
         if (model.live_count > 0)
             model_free(&model, pick(step[2]), stream, step[3] & 8 ? step[3] >> 5 : 0);
         break;
-    case 6:
-        stream = stream < 0 ? 0 : stream;
-        if (step[3] & 16) {
-            model_wait(&model, stream, step[2] % MODEL_STREAMS);
-            break;
-        }
-        /* fallthrough */
     default:
         stream = stream < 0 ? 0 : stream;
-        model_complete(&model, stream, model.sequences[stream] < step[2] % 8 ? 0 : model.sequences[stream] - step[2] % 8);
+        if (step[0] % 8 == 6 && (step[3] & 16))
+            model_wait(&model, stream, step[2] % MODEL_STREAMS);
+        else
+            model_complete(&model, stream, model.sequences[stream] < step[2] % 8 ? 0 : model.sequences[stream] - step[2] % 8);
     }
 }
 
