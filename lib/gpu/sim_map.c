@@ -48,7 +48,7 @@ static bool is_unit(uint64_t number)
 
 static bool overlap(const unsigned char *a, uint64_t a_size, const unsigned char *b, uint64_t b_size)
 {
-    return a < b + b_size && b < a + a_size;
+    return a < b ? (uint64_t)(b - a) < a_size : (uint64_t)(a - b) < b_size; /* no sum, which may be beyond all addresses */
 }
 
 /* Looking ------------------------------------------------------------------------------------------------------------------------------ */
@@ -82,7 +82,7 @@ static bool is_made_of_pages(const unsigned char *address, uint64_t size)
 {
     uint64_t covered = 0;
     for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size)) {
-        if (page->address < address || page->address + page->size > address + size)
+        if (page->address < address || (uint64_t)(page->address - address) + page->size > size)
             return false;
         covered += page->size;
     }
