@@ -136,7 +136,7 @@ static int can_access_peer(int device, int peer, bool *can)
 
 static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-    size_t free_size, total_size;
+    size_t free_size = 0, total_size = 0;
     int code = CUDA_ON_DEVICE(device, cudaMemGetInfo(&free_size, &total_size));
     if (!code) {
         *free_bytes = free_size;
@@ -262,8 +262,8 @@ static cudaError_t create_shared(gpu_event *event, cudaIpcEventHandle_t *handle)
 
 static int event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
 {
-    gpu_event created;
-    cudaIpcEventHandle_t handle;
+    gpu_event created = NULL;
+    cudaIpcEventHandle_t handle = { 0 };
     int code = CUDA_ON_DEVICE(device, create_shared(&created, &handle));
     if (!code) {
         memcpy(shared->bytes, &handle, sizeof(handle));
