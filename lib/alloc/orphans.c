@@ -238,11 +238,10 @@ static uint64_t give_back(struct weir__device *device, struct weir__entry *entri
         return 0;
     }
     uint64_t bytes = weir__flush_list(device, stream, entries);
-    if (gpu->stream_synchronize(stream) != GPU_SUCCESS) {
-        /* Whoever waits for frees next lets CUDA see these. */
-        weir__pending_is_due(&device->pending, device->index, stream, bytes);
-        weir__pending_note(&device->pending, gpu, device->index, stream);
-    }
+    gpu_event event;
+    /* Else whoever waits for frees next lets CUDA see these. */
+    if (gpu->stream_synchronize(stream) != GPU_SUCCESS && weir__event_behind(gpu, device->index, stream, &event))
+        weir__pending_add(&device->pending, gpu, event, bytes);
     gpu->stream_destroy(stream);
     return bytes;
 }
