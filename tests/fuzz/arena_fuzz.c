@@ -6,14 +6,10 @@
  */
 #include "config.h"
 
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "tests/fuzz/run_files.h"
 #include "tests/unit/arena_model.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -22,28 +18,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef WEIR_LIBFUZZER
-static bool run_file(const char *path)
-{
-    FILE *stream = fopen(path, "rb");
-    static uint8_t data[1 << 16];
-    if (!stream)
-        return false;
-    size_t size = fread(data, 1, sizeof(data), stream);
-    bool good = !ferror(stream);
-    fclose(stream);
-    if (good)
-        LLVMFuzzerTestOneInput(data, size);
-    return good;
-}
-
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (!run_file(argv[i])) {
-            fprintf(stderr, "arena_fuzz: cannot read %s\n", argv[i]);
-            return EXIT_FAILURE;
-        }
-    }
-    return EXIT_SUCCESS;
+    static uint8_t data[1 << 16];
+    return run_files(argc, argv, data, sizeof(data));
 }
 #endif

@@ -13,8 +13,7 @@
 #include <string.h>
 
 #include "policy/policy.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/run_files.h"
 
 /* Stops a fuzzer as a crash does, sanitizers or not. */
 static void require(bool holds, const char *what)
@@ -85,28 +84,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef WEIR_LIBFUZZER
-static bool run_file(const char *path)
-{
-    FILE *stream = fopen(path, "rb");
-    static uint8_t data[2 * POLICY_FILE_MAX];
-    if (!stream)
-        return false;
-    size_t size = fread(data, 1, sizeof(data), stream);
-    bool good = !ferror(stream);
-    fclose(stream);
-    if (good)
-        LLVMFuzzerTestOneInput(data, size);
-    return good;
-}
-
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (!run_file(argv[i])) {
-            fprintf(stderr, "policy_fuzz: cannot read %s\n", argv[i]);
-            return EXIT_FAILURE;
-        }
-    }
-    return EXIT_SUCCESS;
+    static uint8_t data[2 * POLICY_FILE_MAX];
+    return run_files(argc, argv, data, sizeof(data));
 }
 #endif

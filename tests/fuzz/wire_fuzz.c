@@ -14,8 +14,7 @@
 #include <string.h>
 
 #include "share/wire/wire.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/run_files.h"
 
 /* Stops a fuzzer as a crash does, sanitizers or not. */
 static void require(bool holds, const char *what)
@@ -61,20 +60,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef WEIR_LIBFUZZER
 #include "tests/unit/wire_data.h"
 
-static bool run_file(const char *path)
-{
-    FILE *stream = fopen(path, "rb");
-    static uint8_t data[2 * WIRE_SIZE_MAX];
-    if (!stream)
-        return false;
-    size_t size = fread(data, 1, sizeof(data), stream);
-    bool good = !ferror(stream);
-    fclose(stream);
-    if (good)
-        LLVMFuzzerTestOneInput(data, size);
-    return good;
-}
-
 static bool write_seed(const char *folder, const char *name, unsigned number, const unsigned char *bytes, size_t len)
 {
     char path[4096];
@@ -100,14 +85,9 @@ static bool write_seeds(const char *folder)
 
 int main(int argc, char **argv)
 {
+    static uint8_t data[2 * WIRE_SIZE_MAX];
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
         return write_seeds(argv[2]) ? EXIT_SUCCESS : EXIT_FAILURE;
-    for (int i = 1; i < argc; i++) {
-        if (!run_file(argv[i])) {
-            fprintf(stderr, "wire_fuzz: cannot read %s\n", argv[i]);
-            return EXIT_FAILURE;
-        }
-    }
-    return EXIT_SUCCESS;
+    return run_files(argc, argv, data, sizeof(data));
 }
 #endif
