@@ -11,8 +11,19 @@
 /* What thread number `nth` does, `count` times; NULL, or what went wrong. */
 typedef const char *crowd_run(const void *data, size_t nth, size_t count);
 
-/* The mean over the threads of the nanoseconds that one time takes in each; then waits for device 0. `name` is for errors. */
-double crowd_time(const struct gpu *gpu, const char *name, crowd_run *run, const void *data, size_t threads, size_t count);
+/* One way to do it, beside others. */
+struct crowd_way {
+    const char *name;
+    crowd_run *run;
+    const void *data;
+    size_t in_all, by_each; /* how often in a sample: in all threads together, or (else 0) in each */
+};
+
+#define CROWD_COUNTS 5
+extern const size_t crowd_counts[CROWD_COUNTS]; /* of threads: 1 to CROWD_MAX */
+
+/* Measures each way with each number of threads, interleaved: the mean over the threads of the nanoseconds that one time takes in each. */
+void crowd_measure(const struct bench *bench, const struct crowd_way *ways, size_t way_count, struct bench_series series[][CROWD_COUNTS]);
 
 /* Pairs of an allocation and its free, for a crowd_run: NULL, or what went wrong. */
 const char *crowd_stream_pairs(weir_stream *s, size_t size, size_t count);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <time.h>
 
-#define STREAMS 4
 #define SMALL_BLOCKS 256 /* on each stream, of 64 KiB: 16 MiB, which its cache takes */
 #define SMALL_BLOCK (64 * KIB)
 #define LARGE_BLOCKS 16 /* of 16 MiB: they pass the cache and become idle memory of the pool */
@@ -20,13 +19,6 @@ static const char policy[] = "weir: 1\n"
                              "keeper: true\n"
                              "pools: { p: { devices: [0], release_threshold: 64MiB, cache: { idle: 100ms } } }\n";
 
-struct keeper {
-    weir *w;
-    weir_stream *opened[STREAMS];
-    cudaStream_t streams[STREAMS], raw_streams[STREAMS];
-    cudaMemPool_t pool;
-};
-
 static size_t size_of(size_t block)
 {
     return block < SMALL_BLOCKS ? SMALL_BLOCK : LARGE_BLOCK;
@@ -35,26 +27,15 @@ static size_t size_of(size_t block)
 #define BLOCKS (SMALL_BLOCKS + LARGE_BLOCKS)
 
 /* The program never synchronises: whoever gives memory back has to see by himself that the frees are complete. */
-static void fill(const struct keeper *keeper)
+static void fill(const struct side *side)
 {
-    void *ours[BLOCKS], *raw[BLOCKS];
-    for (size_t s = 0; s < STREAMS; s++) {
-        for (size_t i = 0; i < BLOCKS; i++) {
-            shared_check(weir_stream_malloc(keeper->opened[s], &ours[i], size_of(i)), "weir_stream_malloc");
-            BENCH_CUDA(cudaMallocFromPoolAsync(&raw[i], size_of(i), keeper->pool, keeper->raw_streams[s]));
-        }
-        for (size_t i = 0; i < BLOCKS; i++) {
-            shared_check(weir_stream_free(keeper->opened[s], ours[i]), "weir_stream_free");
-            BENCH_CUDA(cudaFreeAsync(raw[i], keeper->raw_streams[s]));
-        }
+    void *blocks[BLOCKS];
+    for (size_t s = 0; s < SIDE_STREAMS_MAX; s++) {
+        for (size_t i = 0; i < BLOCKS; i++)
+            blocks[i] = side_take(side, s, size_of(i));
+        for (size_t i = 0; i < BLOCKS; i++)
+            side_give(side, s, blocks[i]);
     }
-}
-
-static double raw_reserved(const struct keeper *keeper)
-{
-    uint64_t reserved;
-    BENCH_CUDA(cudaMemPoolGetAttribute(keeper->pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
-    return (double)reserved;
 }
 
 static void sleep_ms(long milliseconds)
@@ -72,24 +53,25 @@ static void show_bytes(struct bench_figure *figure, const struct bench_series *a
     bench_print(stdout, figure);
 }
 
-static void measure(struct bench *bench, const struct keeper *keeper)
+static void measure(struct bench *bench, const struct side *ours, const struct side *raw)
 {
     struct bench_series cached_before = {.name = "weir before"}, cached_after = {.name = "weir after"};
     struct bench_series reserved_before = {.name = "weir before"}, reserved_after = {.name = "weir after"};
     struct bench_series raw_before = {.name = "raw before"}, raw_after = {.name = "raw after"};
     size_t filled = 0;
     for (size_t i = 0; i < bench->repetitions; i++) {
-        fill(keeper);
-        struct shared_figures before = shared_figures(keeper->w);
+        fill(raw);
+        fill(ours);
+        struct side_figures before = side_figures(ours);
         bench_add(&cached_before, (double)before.cached);
         bench_add(&reserved_before, (double)before.reserved);
-        bench_add(&raw_before, raw_reserved(keeper));
+        bench_add(&raw_before, (double)side_figures(raw).reserved);
         filled += before.cached > 0;
         sleep_ms(3 * IDLE);
-        struct shared_figures after = shared_figures(keeper->w);
+        struct side_figures after = side_figures(ours);
         bench_add(&cached_after, (double)after.cached);
         bench_add(&reserved_after, (double)after.reserved);
-        bench_add(&raw_after, raw_reserved(keeper));
+        bench_add(&raw_after, (double)side_figures(raw).reserved);
     }
     struct bench_report *report = &bench->report;
     show_bytes(bench_figure_of(report, "keeper", "held by caches, 3 x cache.idle later", &cached_after, &cached_before), &cached_after, 0);
@@ -105,20 +87,8 @@ static void measure(struct bench *bench, const struct keeper *keeper)
 
 void section_keeper(struct bench *bench)
 {
-    struct keeper keeper = {.w = shared_weir_for(bench, "keeper", policy), .pool = shared_raw_pool(THRESHOLD)};
-    for (size_t i = 0; i < STREAMS; i++) {
-        keeper.streams[i] = shared_stream();
-        keeper.raw_streams[i] = shared_stream();
-        keeper.opened[i] = shared_open_stream(keeper.w, keeper.streams[i], NULL);
-    }
-    measure(bench, &keeper);
-    for (size_t i = 0; i < STREAMS; i++)
-        weir_stream_close(keeper.opened[i]);
-    weir_close(keeper.w);
-    for (size_t i = 0; i < STREAMS; i++) {
-        BENCH_CUDA(cudaStreamSynchronize(keeper.raw_streams[i]));
-        BENCH_CUDA(cudaStreamDestroy(keeper.raw_streams[i]));
-        BENCH_CUDA(cudaStreamDestroy(keeper.streams[i]));
-    }
-    shared_destroy_raw(keeper.pool);
+    struct side ours = side_weir(bench, "keeper", policy, SIDE_STREAMS_MAX), raw = side_raw(SIDE_STREAMS_MAX, THRESHOLD);
+    measure(bench, &ours, &raw);
+    side_close(&ours);
+    side_close(&raw);
 }

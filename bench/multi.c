@@ -13,7 +13,6 @@
 #define KERNELS 4
 #define CLOCKS 1000000
 #define BYTES 8
-#define STREAMS_MAX 4
 /* A sample is a few milliseconds, and the figure is a ratio near 1: more samples make its median steady. */
 #define REPETITIONS 21
 /*
@@ -30,61 +29,41 @@ struct multi {
     uint64_t kernel_ns;
     size_t stream_count;
     bool prewarm;
-    cudaStream_t streams[STREAMS_MAX];
+    cudaStream_t streams[SIDE_STREAMS_MAX]; /* of both sides, one after the other */
 };
 
-static void wait_for_all(const struct multi *multi)
+static double time_kernels(const struct multi *multi, struct side *side)
 {
-    for (size_t i = 0; i < multi->stream_count; i++)
-        BENCH_CUDA(cudaStreamSynchronize(multi->streams[i]));
-}
-
-static double time_raw(const struct multi *multi)
-{
-    cudaMemPool_t pool = shared_raw_pool(UINT64_MAX);
-    void *block;
-    for (size_t i = 0; multi->prewarm && i < multi->stream_count; i++) {
-        BENCH_CUDA(cudaMallocFromPoolAsync(&block, BYTES, pool, multi->streams[i]));
-        BENCH_CUDA(cudaFreeAsync(block, multi->streams[i]));
-    }
-    wait_for_all(multi);
+    for (size_t i = 0; multi->prewarm && i < side->stream_count; i++)
+        side_give(side, i, side_take(side, i, BYTES));
+    side_wait(side);
     uint64_t start = bench_now();
     for (size_t i = 0; i < KERNELS; i++) {
-        cudaStream_t stream = multi->streams[i % multi->stream_count];
-        BENCH_CUDA(cudaMallocFromPoolAsync(&block, BYTES, pool, stream));
-        shared_delay(multi->bench, stream, multi->kernel_ns);
-        BENCH_CUDA(cudaFreeAsync(block, stream));
+        size_t stream = i % side->stream_count;
+        void *block = side_take(side, stream, BYTES);
+        shared_delay(multi->bench, side->streams[stream], multi->kernel_ns);
+        side_give(side, stream, block);
     }
-    wait_for_all(multi);
-    double ns = (double)(bench_now() - start);
-    shared_destroy_raw(pool);
-    return ns;
+    side_wait(side);
+    return (double)(bench_now() - start);
 }
 
-static double time_weir(const struct multi *multi)
+static double time_side(const struct multi *multi, bool raw)
 {
-    weir *w = shared_weir("cuda", policy);
-    weir_stream *opened[STREAMS_MAX];
-    void *block;
-    for (size_t i = 0; i < multi->stream_count; i++)
-        opened[i] = shared_open_stream(w, multi->streams[i], NULL);
-    for (size_t i = 0; multi->prewarm && i < multi->stream_count; i++) {
-        shared_check(weir_stream_malloc(opened[i], &block, BYTES), "weir_stream_malloc");
-        shared_check(weir_stream_free(opened[i], block), "weir_stream_free");
-    }
-    wait_for_all(multi);
-    uint64_t start = bench_now();
-    for (size_t i = 0; i < KERNELS; i++) {
-        size_t stream = i % multi->stream_count;
-        shared_check(weir_stream_malloc(opened[stream], &block, BYTES), "weir_stream_malloc");
-        shared_delay(multi->bench, multi->streams[stream], multi->kernel_ns);
-        shared_check(weir_stream_free(opened[stream], block), "weir_stream_free");
-    }
-    wait_for_all(multi);
-    double ns = (double)(bench_now() - start);
-    for (size_t i = 0; i < multi->stream_count; i++)
-        weir_stream_close(opened[i]);
-    weir_close(w);
+    struct side side = {.stream_count = multi->stream_count};
+    memcpy(side.streams, multi->streams, sizeof(side.streams));
+    if (raw)
+        side.pool = shared_raw_pool(UINT64_MAX);
+    else
+        side.w = shared_weir("cuda", policy);
+    for (size_t i = 0; side.w && i < side.stream_count; i++)
+        side.opened[i] = shared_open_stream(side.w, side.streams[i], NULL);
+    double ns = time_kernels(multi, &side);
+    for (size_t i = 0; i < side.stream_count; i++)
+        weir_stream_close(side.opened[i]);
+    weir_close(side.w);
+    if (raw)
+        shared_destroy_raw(side.pool);
     return ns;
 }
 
@@ -96,13 +75,13 @@ static void measure(struct bench *bench, const struct multi *multi)
     struct bench_figure *figure = bench_figure_new(&bench->report, "multi", name);
     struct bench_series *ours = bench_series_new(figure, "weir"), *raw = bench_series_new(figure, "raw");
     size_t repetitions = bench->quick || bench->repetitions > REPETITIONS ? bench->repetitions : REPETITIONS;
-    time_raw(multi);
-    time_weir(multi);
+    time_side(multi, true);
+    time_side(multi, false);
     for (size_t i = 0; i < repetitions; i++) {
-        bench_add(raw, time_raw(multi));
-        bench_add(ours, time_weir(multi));
+        bench_add(raw, time_side(multi, true));
+        bench_add(ours, time_side(multi, false));
     }
-    bool asked = multi->stream_count == STREAMS_MAX && !multi->prewarm;
+    bool asked = multi->stream_count == SIDE_STREAMS_MAX && !multi->prewarm;
     bench_figure_ratio(figure, ours, raw, asked ? BENCH_AT_MOST : BENCH_SHOWN, NO_SLOWER);
     bench_print(stdout, figure);
 }
@@ -114,14 +93,14 @@ void section_multi(struct bench *bench)
     struct multi multi = {.bench = bench, .kernel_ns = CLOCKS * UINT64_C(1000000) / (uint64_t)khz};
     shared_policy(bench, "multi", policy);
     printf("multi    kernel: %d clocks at %d MHz, %llu ns\n", CLOCKS, khz / 1000, (unsigned long long)multi.kernel_ns);
-    for (size_t i = 0; i < STREAMS_MAX; i++)
+    for (size_t i = 0; i < SIDE_STREAMS_MAX; i++)
         multi.streams[i] = shared_stream();
-    for (multi.stream_count = 1; multi.stream_count <= STREAMS_MAX; multi.stream_count *= 2) {
+    for (multi.stream_count = 1; multi.stream_count <= SIDE_STREAMS_MAX; multi.stream_count *= 2) {
         for (int prewarm = 0; prewarm < 2; prewarm++) {
             multi.prewarm = prewarm;
             measure(bench, &multi);
         }
     }
-    for (size_t i = 0; i < STREAMS_MAX; i++)
+    for (size_t i = 0; i < SIDE_STREAMS_MAX; i++)
         BENCH_CUDA(cudaStreamDestroy(multi.streams[i]));
 }

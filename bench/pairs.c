@@ -25,13 +25,8 @@ static const char *const policies[WEIR_COUNT] = {
 };
 
 struct pairs {
-    struct {
-        weir *w;
-        weir_stream *opened;
-        cudaStream_t handle;
-    } weirs[WEIR_COUNT];
-    cudaStream_t plain; /* no weir was told of it */
-    cudaMemPool_t pool;
+    struct side weirs[WEIR_COUNT];
+    struct side raw; /* no weir was told of its stream */
     size_t size;
 };
 
@@ -53,7 +48,7 @@ static const char *malloc_pairs(const struct pairs *pairs, enum which which, siz
 static const char *async_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
     (void)which;
-    return crowd_raw_pairs(pairs->pool, pairs->plain, pairs->size, count);
+    return crowd_raw_pairs(pairs->raw.pool, pairs->raw.streams[0], pairs->size, count);
 }
 
 static const char *handle_pairs(weir *w, cudaStream_t stream, size_t size, size_t count)
@@ -70,17 +65,17 @@ static const char *handle_pairs(weir *w, cudaStream_t stream, size_t size, size_
 
 static const char *opened_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
-    return handle_pairs(pairs->weirs[which].w, pairs->weirs[which].handle, pairs->size, count);
+    return handle_pairs(pairs->weirs[which].w, pairs->weirs[which].streams[0], pairs->size, count);
 }
 
 static const char *plain_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
-    return handle_pairs(pairs->weirs[which].w, pairs->plain, pairs->size, count);
+    return handle_pairs(pairs->weirs[which].w, pairs->raw.streams[0], pairs->size, count);
 }
 
 static const char *stream_pairs(const struct pairs *pairs, enum which which, size_t count)
 {
-    return crowd_stream_pairs(pairs->weirs[which].opened, pairs->size, count);
+    return crowd_stream_pairs(pairs->weirs[which].opened[0], pairs->size, count);
 }
 
 /* What is measured --------------------------------------------------------------------------------------------------------------------- */
@@ -173,21 +168,14 @@ static void measure_size(struct bench *bench, struct pairs *pairs)
 void section_pairs(struct bench *bench)
 {
     static const size_t sizes[] = {512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB, GIB};
-    struct pairs pairs = {.plain = shared_stream(), .pool = shared_raw_pool(UINT64_MAX)};
-    for (size_t i = 0; i < WEIR_COUNT; i++) {
-        pairs.weirs[i].handle = shared_stream();
-        pairs.weirs[i].w = policies[i] ? shared_weir_for(bench, "pairs", policies[i]) : shared_weir_shipped(bench, "pairs");
-        pairs.weirs[i].opened = shared_open_stream(pairs.weirs[i].w, pairs.weirs[i].handle, NULL);
-    }
+    struct pairs pairs = {.raw = side_raw(1, UINT64_MAX)};
+    for (size_t i = 0; i < WEIR_COUNT; i++)
+        pairs.weirs[i] = side_weir(bench, "pairs", policies[i], 1);
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         pairs.size = sizes[i];
         measure_size(bench, &pairs);
     }
-    for (size_t i = 0; i < WEIR_COUNT; i++) {
-        weir_stream_close(pairs.weirs[i].opened);
-        weir_close(pairs.weirs[i].w);
-        BENCH_CUDA(cudaStreamDestroy(pairs.weirs[i].handle));
-    }
-    shared_destroy_raw(pairs.pool);
-    BENCH_CUDA(cudaStreamDestroy(pairs.plain));
+    for (size_t i = 0; i < WEIR_COUNT; i++)
+        side_close(&pairs.weirs[i]);
+    side_close(&pairs.raw);
 }

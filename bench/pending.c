@@ -56,19 +56,22 @@ static bool pending_raw(const struct pending *pending, double *failed, double *r
     void *block;
     BENCH_CUDA(cudaMallocFromPoolAsync(&block, pending->size, pending->freed, pending->a));
     BENCH_CUDA(cudaStreamSynchronize(pending->a));
-    uint64_t started = start_kernel(pending), asked, refused;
+    uint64_t started = start_kernel(pending);
     BENCH_CUDA(cudaFreeAsync(block, pending->a));
-    bool fails = shared_fails_raw(pending->size, pending->wanted, pending->b, &asked, &refused);
+    uint64_t asked = bench_now();
+    cudaError_t code = cudaMallocFromPoolAsync(&block, pending->size, pending->wanted, pending->b);
+    uint64_t refused = bench_now();
+    bool fails = !shared_is_room(code);
     BENCH_CUDA(cudaStreamSynchronize(pending->a));
     if (fails) {
         BENCH_CUDA(cudaMallocFromPoolAsync(&block, pending->size, pending->wanted, pending->b));
         *retry = (double)(bench_now() - refused) - kernel_left(started, refused);
         *failed = (double)(refused - asked);
-        BENCH_CUDA(cudaFreeAsync(block, pending->b));
-        BENCH_CUDA(cudaStreamSynchronize(pending->b));
     }
-    shared_empty_raw(pending->freed);
-    shared_empty_raw(pending->wanted);
+    BENCH_CUDA(cudaFreeAsync(block, pending->b));
+    BENCH_CUDA(cudaStreamSynchronize(pending->b));
+    BENCH_CUDA(cudaMemPoolTrimTo(pending->freed, 0));
+    BENCH_CUDA(cudaMemPoolTrimTo(pending->wanted, 0));
     return fails;
 }
 

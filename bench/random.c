@@ -26,84 +26,38 @@ static const uint64_t largest[] = {MIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * G
 
 /* Allocators --------------------------------------------------------------------------------------------------------------------------- */
 
-struct allocator {
-    const char *name;
-    bool (*allocate)(struct allocator *allocator, void **block, size_t size); /* false: no room */
-    void (*release)(struct allocator *allocator, void *block);
-    void (*empty)(struct allocator *allocator); /* nothing is live */
-    bool is_fast; /* else a pass takes as long as a hundred of the others: fewer of them, and none of long sequences */
-    cudaStream_t stream;
-    cudaMemPool_t pool; /* raw async */
-    weir *w;            /* Weir */
-    weir_stream *opened;
-    size_t failures; /* in the present row */
-    struct bench_series series;
-};
-
 enum { RAW, DEFAULT, LARGE, MALLOC, ALLOCATOR_COUNT };
 
-static bool is_room(cudaError_t code)
+struct allocator {
+    const char *name;
+    struct side side;
+    bool is_malloc;  /* cudaMalloc(), where a pass takes as long as a hundred of the others: fewer of them, and none of long sequences */
+    size_t failures; /* in the present row */
+};
+
+/* false: no room. */
+static bool allocate(const struct allocator *allocator, void **block, size_t size)
 {
-    if (code == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError();
-        return false;
-    }
-    BENCH_CUDA(code);
-    return true;
+    return allocator->is_malloc ? shared_is_room(cudaMalloc(block, size)) : side_try(&allocator->side, block, size);
 }
 
-static bool async_allocate(struct allocator *allocator, void **block, size_t size)
+static void release(const struct allocator *allocator, void *block)
 {
-    return is_room(cudaMallocFromPoolAsync(block, size, allocator->pool, allocator->stream));
+    if (allocator->is_malloc)
+        BENCH_CUDA(cudaFree(block));
+    else
+        side_give(&allocator->side, 0, block);
 }
 
-static void async_release(struct allocator *allocator, void *block)
+/* Nothing is live. */
+static void empty(const struct allocator *allocator)
 {
-    BENCH_CUDA(cudaFreeAsync(block, allocator->stream));
-}
-
-static void async_empty(struct allocator *allocator)
-{
-    shared_empty_raw(allocator->pool);
-}
-
-static bool malloc_allocate(struct allocator *allocator, void **block, size_t size)
-{
-    (void)allocator;
-    return is_room(cudaMalloc(block, size));
-}
-
-static void malloc_release(struct allocator *allocator, void *block)
-{
-    (void)allocator;
-    BENCH_CUDA(cudaFree(block));
-}
-
-static void malloc_empty(struct allocator *allocator)
-{
-    (void)allocator;
-}
-
-static bool weir_allocate(struct allocator *allocator, void **block, size_t size)
-{
-    weir_status status = weir_stream_malloc(allocator->opened, block, size);
-    if (status == WEIR_OUT_OF_MEMORY)
-        return false;
-    shared_check(status, "weir_stream_malloc");
-    return true;
-}
-
-static void weir_release(struct allocator *allocator, void *block)
-{
-    shared_check(weir_stream_free(allocator->opened, block), "weir_stream_free");
-}
-
-static void weir_empty(struct allocator *allocator)
-{
+    if (allocator->is_malloc)
+        return;
     /* The first trim frees what the cache holds. What goes back is what CUDA has seen complete: the second one's part. */
-    shared_empty(weir_stream_pool(allocator->opened));
-    BENCH_CUDA(cudaStreamSynchronize(allocator->stream));
-    shared_empty(weir_stream_pool(allocator->opened));
+    side_trim(&allocator->side);
+    side_wait(&allocator->side);
+    side_trim(&allocator->side);
 }
 
 /* Replaying ---------------------------------------------------------------------------------------------------------------------------- */
@@ -123,7 +77,7 @@ static void replay(struct allocator *allocator, const struct row *row)
     for (size_t i = 0; i < sequence->step_count; i++) {
         const struct sequence_step *step = &sequence->steps[i];
         uint32_t slot = step->slot;
-        if (step->size && !allocator->allocate(allocator, &blocks[slot], (size_t)step->size)) {
+        if (step->size && !allocate(allocator, &blocks[slot], (size_t)step->size)) {
             allocator->failures++;
             blocks[slot] = NULL;
             size_t next = sequence_next_free(sequence, i, blocks);
@@ -133,7 +87,7 @@ static void replay(struct allocator *allocator, const struct row *row)
         } else if (step->size || !blocks[slot]) {
             continue;
         }
-        allocator->release(allocator, blocks[slot]);
+        release(allocator, blocks[slot]);
         blocks[slot] = NULL;
     }
 }
@@ -146,25 +100,25 @@ static uint64_t time_pass(struct allocator *allocator, const struct row *row)
     uint64_t ns = bench_now() - start;
     for (size_t i = 0; i < row->sequence.slot_count; i++) {
         if (row->blocks[i])
-            allocator->release(allocator, row->blocks[i]);
+            release(allocator, row->blocks[i]);
         row->blocks[i] = NULL;
     }
-    BENCH_CUDA(cudaStreamSynchronize(allocator->stream));
+    side_wait(&allocator->side);
     return ns;
 }
 
 static void sample(struct allocator *allocator, const struct row *row)
 {
     bool tight = row->largest > WARM_MAX;
-    size_t passes = row->sequence.step_count <= SHORT_STEPS && allocator->is_fast ? SHORT_PASSES : 1;
+    size_t passes = row->sequence.step_count <= SHORT_STEPS && !allocator->is_malloc ? SHORT_PASSES : 1;
     if (tight)
         time_pass(allocator, row);
     uint64_t ns = 0;
     for (size_t i = 0; i < passes; i++)
         ns += time_pass(allocator, row);
-    bench_add(&allocator->series, (double)ns / (double)(passes * row->sequence.step_count));
+    bench_add(&allocator->side.series, (double)ns / (double)(passes * row->sequence.step_count));
     if (tight)
-        allocator->empty(allocator);
+        empty(allocator);
 }
 
 /* Rows --------------------------------------------------------------------------------------------------------------------------------- */
@@ -176,14 +130,17 @@ static void report_ratio(struct bench *bench, const struct row *row, const char 
     if (ours->failures + raw->failures)
         snprintf(failures, sizeof(failures), " (failed: %zu, raw %zu)", ours->failures, raw->failures);
     snprintf(name, sizeof(name), "%zu of up to %s, %s%s", row->count, bench_size_name(row->largest, size), what, failures);
-    struct bench_figure *figure = bench_figure_of(&bench->report, "random", name, &ours->series, &raw->series);
-    bench_figure_ratio(figure, is_speedup ? &raw->series : &ours->series, is_speedup ? &ours->series : &raw->series, bound, limit);
+    struct bench_figure *figure = bench_figure_of(&bench->report, "random", name, &ours->side.series, &raw->side.series);
+    if (is_speedup)
+        bench_figure_ratio(figure, &raw->side.series, &ours->side.series, bound, limit);
+    else
+        bench_figure_ratio(figure, &ours->side.series, &raw->side.series, bound, limit);
     bench_print(stdout, figure);
 }
 
 static bool takes_part(const struct allocator *allocator, const struct row *row)
 {
-    return allocator->is_fast || row->sequence.step_count <= SHORT_STEPS;
+    return !allocator->is_malloc || row->sequence.step_count <= SHORT_STEPS;
 }
 
 static void measure(struct bench *bench, struct allocator *allocators, const struct row *row)
@@ -192,23 +149,23 @@ static void measure(struct bench *bench, struct allocator *allocators, const str
     uint64_t start = bench_now();
     for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
         allocators[a].failures = 0;
-        allocators[a].series.count = 0;
-        allocators[a].series.name = allocators[a].name;
+        allocators[a].side.series.count = 0;
+        allocators[a].side.series.name = allocators[a].name;
         if (takes_part(&allocators[a], row) && row->largest <= WARM_MAX)
             time_pass(&allocators[a], row);
     }
     for (size_t i = 0; i < bench->repetitions && (i < fewest || bench_now() - start < ROW_TIME); i++) {
         for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
-            if (takes_part(&allocators[a], row) && (allocators[a].is_fast || i < fewest))
+            if (takes_part(&allocators[a], row) && (!allocators[a].is_malloc || i < fewest))
                 sample(&allocators[a], row);
         }
     }
     report_ratio(bench, row, "default policy", &allocators[DEFAULT], &allocators[RAW], false, BENCH_AT_MOST, 1.15);
     report_ratio(bench, row, "large cache: times faster", &allocators[LARGE], &allocators[RAW], true, BENCH_AT_LEAST, 3);
-    if (allocators[MALLOC].series.count)
+    if (allocators[MALLOC].side.series.count)
         report_ratio(bench, row, "cudaMalloc", &allocators[MALLOC], &allocators[RAW], false, BENCH_SHOWN, 0);
     for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
-        allocators[a].empty(&allocators[a]);
+        empty(&allocators[a]);
 }
 
 /* Whether a row would take longer than is wanted, by what a step of a shorter sequence took (0: there was none). */
@@ -235,7 +192,7 @@ static double measure_row(struct bench *bench, struct allocator *allocators, siz
     measure(bench, allocators, &row);
     free(row.blocks);
     sequence_clear(&row.sequence);
-    return bench_median(&allocators[RAW].series);
+    return bench_median(&allocators[RAW].side.series);
 }
 
 /* A cache as large as the device allows: what is freed is kept by size, so that it needs more than is ever live. */
@@ -248,38 +205,25 @@ static const char *large_policy(const struct bench *bench, char text[192])
     return text;
 }
 
-static void open_weir(struct bench *bench, struct allocator *allocator, const char *policy)
-{
-    allocator->w = shared_weir_for(bench, "random", policy);
-    allocator->opened = shared_open_stream(allocator->w, allocator->stream, NULL);
-}
-
 void section_random(struct bench *bench)
 {
     struct allocator allocators[ALLOCATOR_COUNT] = {
-        [RAW] = {.name = "raw async", .allocate = async_allocate, .release = async_release, .empty = async_empty, .is_fast = true},
-        [DEFAULT] = {.name = "weir", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true},
-        [LARGE] = {.name = "weir, large cache", .allocate = weir_allocate, .release = weir_release, .empty = weir_empty, .is_fast = true},
-        [MALLOC] =
-            {.name = "raw cudaMalloc", .allocate = malloc_allocate, .release = malloc_release, .empty = malloc_empty, .is_fast = false},
+        [RAW] = {.name = "raw async"},
+        [DEFAULT] = {.name = "weir"},
+        [LARGE] = {.name = "weir, large cache"},
+        [MALLOC] = {.name = "raw cudaMalloc", .is_malloc = true},
     };
     double step_ns[COUNT_OF(largest)] = {0};
     char policy[192];
-    for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
-        allocators[a].stream = shared_stream();
-    allocators[RAW].pool = shared_raw_pool(UINT64_MAX);
-    open_weir(bench, &allocators[DEFAULT], "weir: 1\npools: { p: { devices: [0] } }\n");
-    open_weir(bench, &allocators[LARGE], large_policy(bench, policy));
+    allocators[RAW].side = side_raw(1, UINT64_MAX);
+    allocators[DEFAULT].side = side_weir(bench, "random", "weir: 1\npools: { p: { devices: [0] } }\n", 1);
+    allocators[LARGE].side = side_weir(bench, "random", large_policy(bench, policy), 1);
     for (size_t c = 0; c < COUNT_OF(counts) - bench->quick; c++) {
         for (size_t i = 0; i < COUNT_OF(largest); i += 1 + bench->quick) {
             if (!is_too_long(bench, counts[c], largest[i], step_ns[i]))
                 step_ns[i] = measure_row(bench, allocators, counts[c], largest[i]);
         }
     }
-    for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
-        weir_stream_close(allocators[a].opened);
-        weir_close(allocators[a].w);
-        BENCH_CUDA(cudaStreamDestroy(allocators[a].stream));
-    }
-    shared_destroy_raw(allocators[RAW].pool);
+    for (size_t a = 0; a < ALLOCATOR_COUNT; a++)
+        side_close(&allocators[a].side);
 }

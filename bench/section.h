@@ -57,9 +57,7 @@ const struct gpu *shared_gpu(void);
 weir *shared_weir(const char *gpu, const char *policy);
 /* Says in the report and on standard output, once, that the section uses this policy. */
 void shared_policy(struct bench *bench, const char *section, const char *policy);
-/* Both. */
-/* One on config/default.yaml, as it is shipped: below $top_srcdir, or where weir-bench runs. */
-weir *shared_weir_shipped(struct bench *bench, const char *section);
+/* Both. NULL: config/default.yaml as it is shipped, below $top_srcdir, or where weir-bench runs. */
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy);
 cudaMemPool_t shared_raw_pool(uint64_t release_threshold);
 /* Waits for the device first: CUDA may crash where a pool with frees pending is destroyed. */
@@ -71,19 +69,12 @@ weir_stream *shared_open_stream(weir *w, cudaStream_t stream, const char *name);
 void shared_check(weir_status status, const char *what);
 /* Gives all that the pool holds back to the device. Precondition: nothing of it is live, and its frees were seen complete. */
 void shared_empty(weir_pool *pool);
-void shared_empty_raw(cudaMemPool_t pool);
-/* Asks for memory raw, where it is expected to fail: true and the time that it took. False if it succeeded; then it is freed again. */
-bool shared_fails_raw(size_t size, cudaMemPool_t pool, cudaStream_t stream, uint64_t *start, uint64_t *end);
+/* What CUDA said of a request for memory. False: there is none. */
+bool shared_is_room(cudaError_t code);
 /* The size that leaves no room for a second one: wanted where the device is large enough for it, else so many hundredths of it. */
 size_t shared_big_size(uint64_t memory, uint64_t wanted, uint64_t hundredths);
 /* Starts a kernel of so many nanoseconds. The first one in a process compiles it. */
 void shared_delay(const struct bench *bench, cudaStream_t stream, uint64_t nanoseconds);
-
-/* Sums over all pools of the weir. */
-struct shared_figures {
-    uint64_t cached, idle, reserved; /* bytes */
-};
-struct shared_figures shared_figures(weir *w);
 
 /* What went wrong in a run of calls, NULL if nothing: loops under the clock look at their status only at the end. */
 const char *shared_cuda_text(cudaError_t code);
@@ -112,5 +103,53 @@ const char *shared_weir_text(weir_status status);
         if ((call) != WEIR_OK)                                                                                                             \
             bench_die(__FILE__, __LINE__, #call, error.text);                                                                              \
     } while (0)
+
+/* Sides: one way to get memory, the raw calls' or Weir's. Each has streams of its own, so that none finds what another one freed. ------ */
+
+#define SIDE_STREAMS_MAX 4
+
+struct side {
+    size_t stream_count;
+    cudaStream_t streams[SIDE_STREAMS_MAX];
+    cudaMemPool_t pool; /* raw; NULL: Weir's side */
+    weir *w;
+    weir_stream *opened[SIDE_STREAMS_MAX];
+    struct bench_series series; /* "raw" or "weir" */
+};
+
+struct side side_raw(size_t stream_count, uint64_t release_threshold);
+/* policy: as of shared_weir_for(). */
+struct side side_weir(struct bench *bench, const char *section, const char *policy, size_t stream_count);
+void side_close(struct side *side);
+
+/* Both on the stream of that number. */
+static inline void *side_take(const struct side *side, size_t nth, size_t size)
+{
+    void *block;
+    if (side->pool)
+        BENCH_CUDA(cudaMallocFromPoolAsync(&block, size, side->pool, side->streams[nth]));
+    else
+        shared_check(weir_stream_malloc(side->opened[nth], &block, size), "weir_stream_malloc");
+    return block;
+}
+static inline void side_give(const struct side *side, size_t nth, void *block)
+{
+    if (side->pool)
+        BENCH_CUDA(cudaFreeAsync(block, side->streams[nth]));
+    else
+        shared_check(weir_stream_free(side->opened[nth], block), "weir_stream_free");
+}
+/* Takes memory on the first stream. False: there is none. */
+bool side_try(const struct side *side, void **block, size_t size);
+/* Waits for all its streams. */
+void side_wait(const struct side *side);
+/* Gives what nobody uses back to the device, as far as CUDA has seen it complete. */
+void side_trim(const struct side *side);
+
+/* Bytes of all its pools. */
+struct side_figures {
+    uint64_t cached, idle, reserved;
+};
+struct side_figures side_figures(const struct side *side);
 
 #endif

@@ -15,14 +15,19 @@ const struct gpu *shared_gpu(void)
     return gpu;
 }
 
+static weir *open_weir(const weir_options *options)
+{
+    weir *w;
+    BENCH_WEIR(weir_open(options, &error, &w));
+    return w;
+}
+
 weir *shared_weir(const char *gpu, const char *policy)
 {
     weir_options options = WEIR_OPTIONS_INIT;
     options.policy_text = policy;
     options.gpu = gpu;
-    weir *w;
-    BENCH_WEIR(weir_open(&options, &error, &w));
-    return w;
+    return open_weir(&options);
 }
 
 void shared_policy(struct bench *bench, const char *section, const char *policy)
@@ -31,24 +36,19 @@ void shared_policy(struct bench *bench, const char *section, const char *policy)
         bench_print_policy(stdout, section, policy);
 }
 
-weir *shared_weir_shipped(struct bench *bench, const char *section)
+weir *shared_weir_for(struct bench *bench, const char *section, const char *policy)
 {
     const char *top = getenv("top_srcdir");
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/config/default.yaml", top ? top : ".");
     weir_options options = WEIR_OPTIONS_INIT;
-    options.policy_file = path;
     options.gpu = bench->gpu->name;
-    shared_policy(bench, section, "config/default.yaml, as it is shipped");
-    weir *w;
-    BENCH_WEIR(weir_open(&options, &error, &w));
-    return w;
-}
-
-weir *shared_weir_for(struct bench *bench, const char *section, const char *policy)
-{
-    shared_policy(bench, section, policy);
-    return shared_weir(bench->gpu->name, policy);
+    options.policy_text = policy;
+    if (!policy) {
+        snprintf(path, sizeof(path), "%s/config/default.yaml", top ? top : ".");
+        options.policy_file = path;
+    }
+    shared_policy(bench, section, policy ? policy : "config/default.yaml, as it is shipped");
+    return open_weir(&options);
 }
 
 cudaMemPool_t shared_raw_pool(uint64_t release_threshold)
@@ -99,29 +99,9 @@ void shared_empty(weir_pool *pool)
     BENCH_WEIR(weir_pool_trim(pool, 0, &error, NULL));
 }
 
-void shared_empty_raw(cudaMemPool_t pool)
-{
-    BENCH_CUDA(cudaMemPoolTrimTo(pool, 0));
-}
-
 void shared_delay(const struct bench *bench, cudaStream_t stream, uint64_t nanoseconds)
 {
     BENCH_GPU(bench->gpu, delay(stream, nanoseconds));
-}
-
-struct shared_figures shared_figures(weir *w)
-{
-    struct shared_figures sum = {0, 0, 0};
-    weir_stats *stats;
-    BENCH_WEIR(weir_stats_take(w, &error, &stats));
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
-        const weir_pool_stats *pool = weir_stats_pool(stats, i);
-        sum.cached += pool->cached;
-        sum.idle += pool->idle;
-        sum.reserved += pool->reserved;
-    }
-    weir_stats_free(stats);
-    return sum;
 }
 
 const char *shared_cuda_text(cudaError_t code)
@@ -134,24 +114,95 @@ const char *shared_weir_text(weir_status status)
     return status == WEIR_OK ? NULL : weir_status_text(status);
 }
 
-bool shared_fails_raw(size_t size, cudaMemPool_t pool, cudaStream_t stream, uint64_t *start, uint64_t *end)
+bool shared_is_room(cudaError_t code)
 {
-    void *block;
-    *start = bench_now();
-    cudaError_t code = cudaMallocFromPoolAsync(&block, size, pool, stream);
-    *end = bench_now();
     if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return true;
+        return false;
     }
     BENCH_CUDA(code);
-    BENCH_CUDA(cudaFreeAsync(block, stream));
-    BENCH_CUDA(cudaStreamSynchronize(stream));
-    return false;
+    return true;
 }
 
 size_t shared_big_size(uint64_t memory, uint64_t wanted, uint64_t hundredths)
 {
     uint64_t size = memory >= wanted + 12 * GIB ? wanted : memory / 100 * hundredths;
     return (size_t)(size - size % (32 * MIB));
+}
+
+/* Sides -------------------------------------------------------------------------------------------------------------------------------- */
+
+struct side side_raw(size_t stream_count, uint64_t release_threshold)
+{
+    struct side side = {.stream_count = stream_count, .pool = shared_raw_pool(release_threshold), .series = {.name = "raw"}};
+    for (size_t i = 0; i < stream_count; i++)
+        side.streams[i] = shared_stream();
+    return side;
+}
+
+struct side side_weir(struct bench *bench, const char *section, const char *policy, size_t stream_count)
+{
+    struct side side = {.stream_count = stream_count, .w = shared_weir_for(bench, section, policy), .series = {.name = "weir"}};
+    for (size_t i = 0; i < stream_count; i++) {
+        side.streams[i] = shared_stream();
+        side.opened[i] = shared_open_stream(side.w, side.streams[i], NULL);
+    }
+    return side;
+}
+
+void side_close(struct side *side)
+{
+    for (size_t i = 0; i < side->stream_count; i++)
+        weir_stream_close(side->opened[i]);
+    weir_close(side->w);
+    if (side->pool)
+        shared_destroy_raw(side->pool);
+    for (size_t i = 0; i < side->stream_count; i++)
+        BENCH_CUDA(cudaStreamDestroy(side->streams[i]));
+}
+
+bool side_try(const struct side *side, void **block, size_t size)
+{
+    if (side->pool)
+        return shared_is_room(cudaMallocFromPoolAsync(block, size, side->pool, side->streams[0]));
+    weir_status status = weir_stream_malloc(side->opened[0], block, size);
+    if (status != WEIR_OUT_OF_MEMORY)
+        shared_check(status, "weir_stream_malloc");
+    return status == WEIR_OK;
+}
+
+void side_wait(const struct side *side)
+{
+    for (size_t i = 0; i < side->stream_count; i++)
+        BENCH_CUDA(cudaStreamSynchronize(side->streams[i]));
+}
+
+void side_trim(const struct side *side)
+{
+    if (side->pool)
+        BENCH_CUDA(cudaMemPoolTrimTo(side->pool, 0));
+    else
+        shared_empty(weir_stream_pool(side->opened[0]));
+}
+
+struct side_figures side_figures(const struct side *side)
+{
+    struct side_figures sum = {0, 0, 0};
+    uint64_t used;
+    weir_stats *stats;
+    if (side->pool) {
+        BENCH_CUDA(cudaMemPoolGetAttribute(side->pool, cudaMemPoolAttrReservedMemCurrent, &sum.reserved));
+        BENCH_CUDA(cudaMemPoolGetAttribute(side->pool, cudaMemPoolAttrUsedMemCurrent, &used));
+        sum.idle = sum.reserved - used;
+        return sum;
+    }
+    BENCH_WEIR(weir_stats_take(side->w, &error, &stats));
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+        const weir_pool_stats *pool = weir_stats_pool(stats, i);
+        sum.cached += pool->cached;
+        sum.idle += pool->idle;
+        sum.reserved += pool->reserved;
+    }
+    weir_stats_free(stats);
+    return sum;
 }

@@ -5,8 +5,6 @@
  */
 #include "bench/crowd.h"
 
-#include <string.h>
-
 #define SIZE (64 * KIB)
 #define RAW_PAIRS 8000      /* in all: 33 us each at 16 threads */
 #define CACHED_PAIRS 50000  /* by each thread: 50 ns each */
@@ -17,9 +15,6 @@ static const char policy[] = "weir: 1\n"
                              "pools: { p: { devices: [0] } }\n"
                              "streams: { own: { pool: p, private: true } }\n";
 
-static const size_t thread_counts[] = {1, 2, 4, 8, 16};
-#define COUNT_COUNT COUNT_OF(thread_counts)
-
 static const struct mode {
     const char *name;
     bool one_stream, own_pools;
@@ -29,38 +24,24 @@ static const struct mode {
     {"one stream", true, false},
 };
 
-/* What one mode uses. Raw calls and Weir have streams of their own, so that neither finds what the other freed. */
+/* What each thread of one mode uses. Raw calls and Weir have streams of their own, so that neither finds what the other freed. */
 struct crowd {
-    const struct mode *mode;
     weir *w;
     cudaStream_t raw_streams[CROWD_MAX], weir_streams[CROWD_MAX];
     cudaMemPool_t pools[CROWD_MAX];
     weir_stream *opened[CROWD_MAX];
-    size_t made; /* streams: 1, or CROWD_MAX */
 };
 
 static const char *raw_pairs(const void *data, size_t nth, size_t count)
 {
     const struct crowd *crowd = data;
-    return crowd_raw_pairs(crowd->pools[crowd->mode->own_pools ? nth : 0], crowd->raw_streams[crowd->mode->one_stream ? 0 : nth], SIZE,
-                           count);
+    return crowd_raw_pairs(crowd->pools[nth], crowd->raw_streams[nth], SIZE, count);
 }
 
 static const char *weir_pairs(const void *data, size_t nth, size_t count)
 {
     const struct crowd *crowd = data;
-    return crowd_stream_pairs(crowd->opened[crowd->mode->one_stream ? 0 : nth], SIZE, count);
-}
-
-static double time_crowd(const struct bench *bench, const struct crowd *crowd, size_t threads, bool raw, size_t count)
-{
-    return crowd_time(bench->gpu, raw ? "raw pairs" : "weir pairs", raw ? raw_pairs : weir_pairs, crowd, threads, count);
-}
-
-static size_t pair_count(const struct bench *bench, const struct mode *mode, size_t threads, bool raw)
-{
-    size_t count = raw ? RAW_PAIRS / threads : mode->one_stream ? SHARED_PAIRS / threads : CACHED_PAIRS;
-    return bench->quick ? count / 5 : count;
+    return crowd_stream_pairs(crowd->opened[nth], SIZE, count);
 }
 
 static struct bench_figure *figure_for(struct bench *bench, const struct mode *mode, size_t threads, const char *what,
@@ -89,60 +70,44 @@ static void report(struct bench *bench, const struct mode *mode, size_t threads,
 
 static void set_up(struct bench *bench, struct crowd *crowd, const struct mode *mode)
 {
-    memset(crowd, 0, sizeof(*crowd));
-    crowd->mode = mode;
     crowd->w = shared_weir_for(bench, "threads", policy);
-    crowd->made = mode->one_stream ? 1 : CROWD_MAX;
-    for (size_t i = 0; i < crowd->made; i++) {
-        crowd->raw_streams[i] = shared_stream();
-        crowd->weir_streams[i] = shared_stream();
-        crowd->opened[i] = shared_open_stream(crowd->w, crowd->weir_streams[i], mode->own_pools ? "own" : NULL);
-        if (mode->own_pools || i == 0)
-            crowd->pools[i] = shared_raw_pool(UINT64_MAX);
+    for (size_t i = 0; i < CROWD_MAX; i++) {
+        bool has_stream = i == 0 || !mode->one_stream, has_pool = i == 0 || mode->own_pools;
+        crowd->raw_streams[i] = has_stream ? shared_stream() : crowd->raw_streams[0];
+        crowd->weir_streams[i] = has_stream ? shared_stream() : crowd->weir_streams[0];
+        crowd->opened[i] =
+            has_stream ? shared_open_stream(crowd->w, crowd->weir_streams[i], mode->own_pools ? "own" : NULL) : crowd->opened[0];
+        crowd->pools[i] = has_pool ? shared_raw_pool(UINT64_MAX) : crowd->pools[0];
     }
 }
 
-static void take_down(struct crowd *crowd)
+static void take_down(struct crowd *crowd, const struct mode *mode)
 {
-    for (size_t i = 0; i < crowd->made; i++)
+    size_t streams = mode->one_stream ? 1 : CROWD_MAX, pools = mode->own_pools ? CROWD_MAX : 1;
+    for (size_t i = 0; i < streams; i++)
         weir_stream_close(crowd->opened[i]);
     weir_close(crowd->w);
-    for (size_t i = 0; i < crowd->made; i++) {
+    for (size_t i = 0; i < streams; i++) {
         BENCH_CUDA(cudaStreamDestroy(crowd->raw_streams[i]));
         BENCH_CUDA(cudaStreamDestroy(crowd->weir_streams[i]));
-        if (crowd->pools[i])
-            shared_destroy_raw(crowd->pools[i]);
     }
-}
-
-static void measure_mode(struct bench *bench, const struct mode *mode)
-{
-    struct bench_series ours[COUNT_COUNT], raw[COUNT_COUNT];
-    struct crowd crowd;
-    set_up(bench, &crowd, mode);
-    memset(ours, 0, sizeof(ours));
-    memset(raw, 0, sizeof(raw));
-    for (size_t i = 0; i < COUNT_COUNT; i++) {
-        ours[i].name = "weir";
-        raw[i].name = "raw";
-    }
-    /* Every stream and pool once, outside the figures. */
-    time_crowd(bench, &crowd, CROWD_MAX, true, CROWD_WARM);
-    time_crowd(bench, &crowd, CROWD_MAX, false, CROWD_WARM);
-    for (size_t i = 0; i < bench->repetitions; i++) {
-        for (size_t c = 0; c < COUNT_COUNT; c++) {
-            size_t threads = thread_counts[c];
-            bench_add(&raw[c], time_crowd(bench, &crowd, threads, true, pair_count(bench, mode, threads, true)));
-            bench_add(&ours[c], time_crowd(bench, &crowd, threads, false, pair_count(bench, mode, threads, false)));
-        }
-    }
-    for (size_t c = 0; c < COUNT_COUNT; c++)
-        report(bench, mode, thread_counts[c], &ours[c], &raw[c]);
-    take_down(&crowd);
+    for (size_t i = 0; i < pools; i++)
+        shared_destroy_raw(crowd->pools[i]);
 }
 
 void section_threads(struct bench *bench)
 {
-    for (size_t i = 0; i < COUNT_OF(modes); i++)
-        measure_mode(bench, &modes[i]);
+    for (size_t i = 0; i < COUNT_OF(modes); i++) {
+        struct crowd crowd;
+        const struct crowd_way ways[] = {
+            {.name = "raw", .run = raw_pairs, .data = &crowd, .in_all = RAW_PAIRS},
+            {.name = "weir", .run = weir_pairs, .data = &crowd, .in_all = SHARED_PAIRS, .by_each = modes[i].one_stream ? 0 : CACHED_PAIRS},
+        };
+        struct bench_series series[COUNT_OF(ways)][CROWD_COUNTS];
+        set_up(bench, &crowd, &modes[i]);
+        crowd_measure(bench, ways, COUNT_OF(ways), series);
+        for (size_t c = 0; c < CROWD_COUNTS; c++)
+            report(bench, &modes[i], crowd_counts[c], &series[1][c], &series[0][c]);
+        take_down(&crowd, &modes[i]);
+    }
 }

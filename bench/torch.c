@@ -18,11 +18,7 @@
 
 static const char policy[] = "weir: 1\npools: { p: { devices: [0] } }\n";
 
-static const size_t thread_counts[] = {1, 2, 4, 8, 16};
-#define COUNT_COUNT COUNT_OF(thread_counts)
-
-enum way { ENTRY_POINTS, WEIR_STREAM, RAW, WAY_COUNT };
-static const char *const way_names[WAY_COUNT] = {"torch", "weir_stream", "raw"};
+enum { ENTRY_POINTS, WEIR_STREAM, RAW, WAY_COUNT };
 
 /* Each way has streams of its own, so that none finds what another one freed. */
 static struct crowd {
@@ -65,12 +61,11 @@ static const char *raw_pairs(const void *data, size_t nth, size_t count)
     return code == GPU_SUCCESS ? NULL : crowd.gpu->code_text(code);
 }
 
-static crowd_run *const runs[WAY_COUNT] = {torch_pairs, stream_pairs, raw_pairs};
-
-static double time_crowd(enum way way, size_t threads, size_t count)
-{
-    return crowd_time(crowd.gpu, way_names[way], runs[way], NULL, threads, count);
-}
+static const struct crowd_way ways[WAY_COUNT] = {
+    [ENTRY_POINTS] = {.name = "torch", .run = torch_pairs, .by_each = CACHED_PAIRS},
+    [WEIR_STREAM] = {.name = "weir_stream", .run = stream_pairs, .by_each = CACHED_PAIRS},
+    [RAW] = {.name = "raw", .run = raw_pairs, .in_all = RAW_PAIRS},
+};
 
 static void set_up(const struct bench *bench)
 {
@@ -107,38 +102,23 @@ static void take_down(void)
     weir_torch_reset();
 }
 
-static void report(struct bench *bench, size_t threads, const struct bench_series series[static WAY_COUNT])
-{
-    char name[64];
-    snprintf(name, sizeof(name), "%zu thread%s, a tensor and its end, each", threads, threads == 1 ? "" : "s");
-    struct bench_figure *figure = bench_figure_new(&bench->report, "torch", name);
-    for (size_t way = 0; way < WAY_COUNT; way++)
-        *bench_series_new(figure, way_names[way]) = series[way];
-    bench_figure_in(figure, "torch", (double)threads);
-    bool is_asked = strcmp(bench->gpu->name, "cuda") == 0 && (threads == 1 || threads == CROWD_MAX);
-    bench_figure_value(figure, bench_median(&series[ENTRY_POINTS]), "ns", is_asked ? BENCH_AT_MOST : BENCH_SHOWN, threads == 1 ? 120 : 150);
-    bench_print(stdout, figure);
-}
-
 void section_torch(struct bench *bench)
 {
-    struct bench_series series[COUNT_COUNT][WAY_COUNT];
-    size_t part = bench->quick ? 5 : 1;
-    memset(series, 0, sizeof(series));
+    struct bench_series series[WAY_COUNT][CROWD_COUNTS];
     shared_policy(bench, "torch", policy);
     set_up(bench);
-    for (size_t way = 0; way < WAY_COUNT; way++) {
-        time_crowd((enum way)way, CROWD_MAX, CROWD_WARM);
-        for (size_t c = 0; c < COUNT_COUNT; c++)
-            series[c][way].name = way_names[way];
+    crowd_measure(bench, ways, WAY_COUNT, series);
+    for (size_t c = 0; c < CROWD_COUNTS; c++) {
+        size_t threads = crowd_counts[c];
+        char name[64];
+        snprintf(name, sizeof(name), "%zu thread%s, a tensor and its end, each", threads, threads == 1 ? "" : "s");
+        struct bench_figure *figure =
+            bench_figure_of(&bench->report, "torch", name, &series[ENTRY_POINTS][c], &series[WEIR_STREAM][c], &series[RAW][c]);
+        bench_figure_in(figure, "torch", (double)threads);
+        bool is_asked = strcmp(bench->gpu->name, "cuda") == 0 && (threads == 1 || threads == CROWD_MAX);
+        enum bench_bound bound = is_asked ? BENCH_AT_MOST : BENCH_SHOWN;
+        bench_figure_value(figure, bench_median(&series[ENTRY_POINTS][c]), "ns", bound, threads == 1 ? 120 : 150);
+        bench_print(stdout, figure);
     }
-    for (size_t i = 0; i < bench->repetitions; i++)
-        for (size_t c = 0; c < COUNT_COUNT; c++)
-            for (size_t way = 0; way < WAY_COUNT; way++) {
-                size_t count = (way == RAW ? RAW_PAIRS / thread_counts[c] : CACHED_PAIRS) / part;
-                bench_add(&series[c][way], time_crowd((enum way)way, thread_counts[c], count));
-            }
-    for (size_t c = 0; c < COUNT_COUNT; c++)
-        report(bench, thread_counts[c], series[c]);
     take_down();
 }
