@@ -76,7 +76,7 @@ static struct gift ask_for(const struct neighbours *neighbours, const struct nei
     snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", info.uuid);
     uint64_t deadline = weir__service_now() + CONSUMER_PATIENCE * GPU_MILLISECOND;
     do {
-        share_queries_run(&query, 1, deadline, NULL);
+        share_queries_run(&query, 1, deadline);
         if (query.status == WEIR_BUSY)
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     } while (query.status == WEIR_BUSY && weir__service_now() < deadline);

@@ -121,7 +121,7 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
     for (size_t i = 0; i < sockets->count; i++)
         queries[i] = (struct share_query){
             .path = sockets->items[i].path, .question = *question, .role = WIRE_ROLE_OBSERVER, .take = take, .data = &sockets->items[i].seen};
-    share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * GPU_MILLISECOND, NULL);
+    share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * GPU_MILLISECOND);
     for (size_t i = 0; i < sockets->count; i++) {
         sockets->items[i].status = queries[i].status;
         memcpy(sockets->items[i].text, queries[i].text, sizeof sockets->items[i].text);

@@ -169,7 +169,7 @@ static bool survey(struct rescue *rescue, bool is_patient)
         count++;
     }
     if (count)
-        share_queries_run(queries, count, now + (limit < ANSWER_SOON || is_long ? limit : ANSWER_SOON), NULL);
+        share_queries_run(queries, count, now + (limit < ANSWER_SOON || is_long ? limit : ANSWER_SOON));
     for (size_t i = 0; i < count; i++)
         learn_from(rescue, &queries[i], is_patient);
     free(queries);
@@ -265,7 +265,7 @@ static bool ask(struct rescue *rescue, struct neighbour *neighbour, uint64_t tim
         nanosleep(&(struct timespec){ .tv_nsec = BUSY_PAUSE }, NULL);
     share_query_send(&query);
     rescue->plea->prepare(rescue->plea);
-    share_queries_run(&query, 1, deadline, NULL);
+    share_queries_run(&query, 1, deadline);
     if (query.status == WEIR_BUSY) {
         neighbour->refusals++;
         return false;

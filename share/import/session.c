@@ -243,7 +243,7 @@ static weir_status say_hello(struct share_session *session, uint64_t deadline, w
     snprintf(called, sizeof called, "import '%s'", session->i->socket);
     query.question = (struct wire_message){ .type = WIRE_HELLO, .u.hello.role = WIRE_ROLE_IMPORTER };
     share_program_name(query.question.u.hello.name);
-    share_queries_run(&query, 1, deadline, NULL);
+    share_queries_run(&query, 1, deadline);
     session->fd = query.fd;
     *pool_fd = query.pool_fd;
     if (query.status != WEIR_OK)

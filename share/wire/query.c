@@ -226,58 +226,36 @@ static bool connect_and_say(struct share_query *query)
 
 /* All of them -------------------------------------------------------------------------------------------------------------------------- */
 
-struct round {
-    struct share_query *queries;
-    size_t count;
-    uint64_t deadline;
-    bool (*enough)(const struct share_query *queries, size_t count);
-    bool is_enough;
-    struct pollfd *polled; /* one for each query */
-};
-
-static void look(struct round *round, const struct share_query *query)
-{
-    if (query->is_over && round->enough && !round->is_enough)
-        round->is_enough = round->enough(round->queries, round->count);
-}
-
 /* Whether any is left that has no connection yet. */
-static bool connect_all(struct round *round)
+static bool connect_all(struct share_query *queries, size_t count)
 {
     bool is_left = false;
-    for (size_t i = 0; i < round->count && !round->is_enough; i++) {
-        struct share_query *query = &round->queries[i];
-        if (query->is_over || query->fd >= 0)
-            continue;
-        is_left = !connect_and_say(query) || is_left;
-        look(round, query);
-    }
+    for (size_t i = 0; i < count; i++)
+        if (!queries[i].is_over && queries[i].fd < 0)
+            is_left = !connect_and_say(&queries[i]) || is_left;
     return is_left;
 }
 
-static void wait_for_answers(struct round *round, bool knock_again)
+/* polled: room for each. */
+static void wait_for_answers(struct share_query *queries, size_t count, struct pollfd *polled, uint64_t deadline, bool knock_again)
 {
-    uint64_t now = weir__service_now(), left = now < round->deadline ? round->deadline - now : 0;
+    uint64_t now = weir__service_now(), left = now < deadline ? deadline - now : 0;
     if (knock_again && left > KNOCK_AGAIN)
         left = KNOCK_AGAIN;
-    for (size_t i = 0; i < round->count; i++)
-        round->polled[i] = (struct pollfd){ .fd = round->queries[i].is_over ? -1 : round->queries[i].fd, .events = POLLIN };
-    struct timespec timeout = {.tv_sec = (time_t)(left / GPU_SECOND), .tv_nsec = (long)(left % GPU_SECOND)};
-    if (ppoll(round->polled, round->count, &timeout, NULL) <= 0)
+    for (size_t i = 0; i < count; i++)
+        polled[i] = (struct pollfd){ .fd = queries[i].is_over ? -1 : queries[i].fd, .events = POLLIN };
+    const struct timespec timeout = gpu_clock_timespec(left);
+    if (ppoll(polled, count, &timeout, NULL) <= 0)
         return;
-    for (size_t i = 0; i < round->count && !round->is_enough; i++)
-        if (round->polled[i].revents) {
-            drain(&round->queries[i]);
-            look(round, &round->queries[i]);
-        }
+    for (size_t i = 0; i < count; i++)
+        if (polled[i].revents)
+            drain(&queries[i]);
 }
 
-static bool is_done(const struct round *round)
+static bool are_over(const struct share_query *queries, size_t count)
 {
-    if (round->is_enough)
-        return true;
-    for (size_t i = 0; i < round->count; i++)
-        if (!round->queries[i].is_over)
+    for (size_t i = 0; i < count; i++)
+        if (!queries[i].is_over)
             return false;
     return true;
 }
@@ -300,30 +278,24 @@ void share_query_send(struct share_query *query)
     query->is_sent = true;
 }
 
-void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline,
-                       bool (*enough)(const struct share_query *queries, size_t count))
+void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline)
 {
-    struct round round = { .queries = queries, .count = count, .deadline = deadline, .enough = enough };
+    struct pollfd *polled = calloc(count ? count : 1, sizeof *polled);
     for (size_t i = 0; i < count; i++) {
         if (!queries[i].is_sent)
             prepare(&queries[i]);
         queries[i].is_sent = false;
-    }
-    round.polled = calloc(count ? count : 1, sizeof round.polled[0]);
-    if (!round.polled) {
-        for (size_t i = 0; i < count; i++)
-            if (!queries[i].is_over)
-                fail(&queries[i], WEIR_NO_HOST_MEMORY, "%s cannot be asked: no host memory", queries[i].path);
-        return;
+        if (!polled && !queries[i].is_over)
+            fail(&queries[i], WEIR_NO_HOST_MEMORY, "%s cannot be asked: no host memory", queries[i].path);
     }
     /* Once at least, so that what is there already is heard however late it is. */
     do {
-        bool is_left = connect_all(&round);
-        if (!is_done(&round))
-            wait_for_answers(&round, is_left);
-    } while (!is_done(&round) && weir__service_now() < deadline);
+        bool is_left = connect_all(queries, count);
+        if (!are_over(queries, count))
+            wait_for_answers(queries, count, polled, deadline, is_left);
+    } while (!are_over(queries, count) && weir__service_now() < deadline);
     for (size_t i = 0; i < count; i++)
         if (!queries[i].is_over)
             fail_in_time(&queries[i]);
-    free(round.polled);
+    free(polled);
 }

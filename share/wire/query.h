@@ -48,9 +48,7 @@ struct share_query {
 /* Asks one of them now, and waits for nothing; its answer is for share_queries_run(), which must follow. */
 void share_query_send(struct share_query *query);
 
-/* Asks all of them, until `deadline` by weir__service_now(). enough: called after each that ended; true ends the others (WEIR_TIMEOUT). Or
-   NULL. */
-void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline,
-                       bool (*enough)(const struct share_query *queries, size_t count));
+/* Asks all of them, until `deadline` by weir__service_now(). */
+void share_queries_run(struct share_query *queries, size_t count, uint64_t deadline);
 
 #endif

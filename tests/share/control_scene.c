@@ -80,7 +80,7 @@ struct share_query scene_ask(struct wire_message question, struct answers *answe
 {
     struct share_query query = { .path = scene_path(1), .question = question, .take = keep_answer, .data = answers };
     answers->count = 0;
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     return query;
 }
 

@@ -368,7 +368,7 @@ START_TEST(other_user_is_denied)
         struct share_query query = { .path = path, .question = scene_offer(GPU_0) };
         if (setgid(STRANGER) != 0 || setuid(STRANGER) != 0)
             _exit(100);
-        share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+        share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
         _exit(strstr(query.text, "not user 12345") ? (int)query.status : 101);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);

@@ -200,7 +200,7 @@ static struct share_query query_of(const char *path)
 static struct share_query ask(const struct server *server)
 {
     struct share_query query = query_of(server->listener.path);
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     ck_assert(query.status == WEIR_OK || query.text[0]);
     return query;
 }
@@ -214,7 +214,7 @@ START_TEST(answer_is_taken_and_who_gave_it_is_known)
     struct share_query query = query_of(server->listener.path);
     query.take = take_offer;
     query.data = &bytes;
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
     ck_assert_str_eq(query.text, "");
     ck_assert_uint_eq(bytes, 123);
@@ -232,7 +232,7 @@ START_TEST(parts_and_the_last_answer_are_taken)
     query.question.type = WIRE_STATS;
     query.take = count;
     query.data = &answers;
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
     ck_assert_uint_eq(answers, 2);
     end_server(server);
@@ -244,7 +244,7 @@ START_TEST(answer_that_is_not_wanted_ends_the_query)
     struct server *server = serve("9.1", answer_offer);
     struct share_query query = query_of(server->listener.path);
     query.take = take_none;
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     ck_assert_int_eq(query.status, WEIR_PROTOCOL);
     end_server(server);
 }
@@ -280,7 +280,7 @@ START_TEST(process_that_says_nothing_costs_the_deadline_and_no_more)
 {
     struct server *server = serve("9.1", say_nothing);
     struct share_query query = query_of(server->listener.path);
-    share_queries_run(&query, 1, share_deadline(20), NULL);
+    share_queries_run(&query, 1, share_deadline(20));
     ck_assert_int_eq(query.status, WEIR_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(query.text, query.path));
     end_server(server);
@@ -293,7 +293,7 @@ START_TEST(socket_that_nobody_listens_at_is_told_so)
     leave_dead("9.1");
     snprintf(path, sizeof path, "%s/9.1", directory);
     struct share_query queries[] = { query_of(path), query_of("/nowhere/9.1") };
-    share_queries_run(queries, 2, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(queries, 2, share_deadline(PATIENCE_MS));
     for (size_t i = 0; i < 2; i++) {
         ck_assert_int_eq(queries[i].status, WEIR_GONE);
         ck_assert_ptr_nonnull(strstr(queries[i].text, queries[i].path));
@@ -301,78 +301,56 @@ START_TEST(socket_that_nobody_listens_at_is_told_so)
 }
 END_TEST
 
-static bool all_but_the_first_are_over(const struct share_query *queries, size_t count)
+/* What the good one's answer sets free. */
+static int go_ahead[2];
+
+static bool let_the_late_one_answer(struct share_query *query, const struct wire_message *answer)
 {
-    for (size_t i = 1; i < count; i++)
-        if (!queries[i].is_over)
-            return false;
-    return true;
+    return take_offer(query, answer) && write(go_ahead[1], "", 1) == 1;
 }
 
+static void answer_late(int fd)
+{
+    char byte;
+    if (read(go_ahead[0], &byte, 1) == 1)
+        answer_offer(fd);
+}
+
+/* The first answers only once the second was heard. */
 START_TEST(nobody_waits_for_another)
 {
     uint64_t bytes = 0;
-    struct server *silent = serve("9.1", say_nothing), *good = serve("9.2", answer_offer), *closing = serve("9.3", close_at_once);
-    struct share_query queries[] = { query_of(silent->listener.path), query_of(good->listener.path), query_of(closing->listener.path) };
-    queries[1].take = take_offer;
+    ck_assert_int_eq(pipe(go_ahead), 0);
+    struct server *late = serve("9.1", answer_late), *good = serve("9.2", answer_offer), *closing = serve("9.3", close_at_once);
+    struct share_query queries[] = { query_of(late->listener.path), query_of(good->listener.path), query_of(closing->listener.path) };
+    queries[1].take = let_the_late_one_answer;
     queries[1].data = &bytes;
-    share_queries_run(queries, 3, share_deadline(PATIENCE_MS), all_but_the_first_are_over);
-    ck_assert_int_eq(queries[0].status, WEIR_TIMEOUT);
+    share_queries_run(queries, 3, share_deadline(PATIENCE_MS));
+    ck_assert_msg(queries[0].status == WEIR_OK, "%s", queries[0].text);
     ck_assert_msg(queries[1].status == WEIR_OK, "%s", queries[1].text);
     ck_assert_int_eq(queries[2].status, WEIR_GONE);
-    end_server(silent);
+    end_server(late);
     end_server(good);
     end_server(closing);
+    close(go_ahead[0]);
+    close(go_ahead[1]);
 }
 END_TEST
 
-static bool first_has_answered(const struct share_query *queries, size_t count)
-{
-    ck_assert_uint_eq(count, 2);
-    return queries[0].is_over;
-}
-
-START_TEST(others_are_waited_for_no_more_once_it_is_enough)
-{
-    struct server *good = serve("9.1", answer_offer), *silent = serve("9.2", say_nothing);
-    struct share_query queries[] = { query_of(good->listener.path), query_of(silent->listener.path) };
-    uint64_t deadline = share_deadline(PATIENCE_MS);
-    share_queries_run(queries, 2, deadline, first_has_answered);
-    ck_assert(weir__service_now() < deadline);
-    ck_assert_int_eq(queries[0].status, WEIR_OK);
-    ck_assert_int_eq(queries[1].status, WEIR_TIMEOUT);
-    end_server(good);
-    end_server(silent);
-}
-END_TEST
-
-/* Connections that nobody takes fill the queue of a stopped process. */
-static unsigned fill_queue(const char *path, int fds[128])
-{
-    unsigned count = 0;
-    while (count < 128 && share_connect_now(path, &fds[count]) == 0)
-        count++;
-    ck_assert_uint_lt(count, 128);
-    return count;
-}
-
-START_TEST(full_queue_of_one_keeps_no_other_waiting)
-{
+/* A process that is stopped: connections that nobody takes fill its queue. */
+struct stopped {
+    struct share_listener listener;
     int fds[128];
-    struct share_listener stopped = listen_at("9.1");
-    struct server *good = serve("9.2", answer_offer);
-    unsigned filled = fill_queue(stopped.path, fds);
-    struct share_query queries[] = { query_of(stopped.path), query_of(good->listener.path) };
-    share_queries_run(queries, 2, share_deadline(PATIENCE_MS), all_but_the_first_are_over);
-    ck_assert_int_eq(queries[0].status, WEIR_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(queries[0].text, "took no connection"));
-    ck_assert_msg(queries[1].status == WEIR_OK, "%s", queries[1].text);
-    while (filled)
-        close(fds[--filled]);
-    share_listener_close(&stopped);
-    end_server(good);
+    unsigned filled;
+    pthread_t thread;
+};
+
+static void stop(struct stopped *stopped, const char *name)
+{
+    stopped->listener = listen_at(name);
+    for (stopped->filled = 0; share_connect_now(stopped->listener.path, &stopped->fds[stopped->filled]) == 0; stopped->filled++)
+        ck_assert_uint_lt(stopped->filled, 127);
 }
-END_TEST
 
 /* Takes what fills the queue first, and the question behind it then. */
 static void *wake_up(void *data)
@@ -394,20 +372,54 @@ static void *wake_up(void *data)
     }
 }
 
+static bool go_on(struct stopped *stopped)
+{
+    while (stopped->filled)
+        close(stopped->fds[--stopped->filled]);
+    return pthread_create(&stopped->thread, NULL, wake_up, &stopped->listener) == 0;
+}
+
+static void end_stopped(struct stopped *stopped)
+{
+    pthread_join(stopped->thread, NULL);
+    share_listener_close(&stopped->listener);
+}
+
+static bool let_it_go_on(struct share_query *query, const struct wire_message *answer)
+{
+    (void)answer;
+    return go_on(query->data);
+}
+
+/* The first takes no connection before the second was heard. */
+START_TEST(full_queue_of_one_keeps_no_other_waiting)
+{
+    struct stopped stopped;
+    struct server *good = serve("9.2", answer_offer);
+    stop(&stopped, "9.1");
+    struct share_query queries[] = { query_of(stopped.listener.path), query_of(good->listener.path) };
+    queries[1].take = let_it_go_on;
+    queries[1].data = &stopped;
+    share_queries_run(queries, 2, share_deadline(PATIENCE_MS));
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_msg(queries[i].status == WEIR_OK, "%s", queries[i].text);
+    end_stopped(&stopped);
+    end_server(good);
+}
+END_TEST
+
 START_TEST(listener_whose_queue_is_full_is_asked_once_there_is_room)
 {
-    int fds[128];
-    pthread_t thread;
-    struct share_listener listener = listen_at("9.1");
-    unsigned filled = fill_queue(listener.path, fds);
-    while (filled)
-        close(fds[--filled]);
-    ck_assert_int_eq(pthread_create(&thread, NULL, wake_up, &listener), 0);
-    struct share_query query = query_of(listener.path);
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    struct stopped stopped;
+    stop(&stopped, "9.1");
+    struct share_query query = query_of(stopped.listener.path);
+    share_queries_run(&query, 1, share_deadline(20));
+    ck_assert_int_eq(query.status, WEIR_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(query.text, "took no connection"));
+    ck_assert(go_on(&stopped));
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     ck_assert_msg(query.status == WEIR_OK, "%s", query.text);
-    pthread_join(thread, NULL);
-    share_listener_close(&listener);
+    end_stopped(&stopped);
 }
 END_TEST
 
@@ -419,7 +431,7 @@ START_TEST(want_of_descriptors_is_told_with_the_remedy)
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &former), 0);
     limit.rlim_max = former.rlim_max;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &former), 0);
     ck_assert_int_eq(query.status, WEIR_NO_HOST_MEMORY);
     ck_assert_ptr_nonnull(strstr(query.text, "ulimit -n"));
@@ -446,7 +458,7 @@ START_TEST(process_of_another_user_is_not_asked)
     }
     ck_assert_int_eq(read(ready[0], &byte, 1), 1);
     struct share_query query = query_of(path);
-    share_queries_run(&query, 1, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
     kill(child, SIGKILL);
     wait_for(child);
     close(ready[0]);
@@ -459,7 +471,7 @@ END_TEST
 
 START_TEST(no_queries_are_over_at_once)
 {
-    share_queries_run(NULL, 0, share_deadline(PATIENCE_MS), NULL);
+    share_queries_run(NULL, 0, share_deadline(PATIENCE_MS));
 }
 END_TEST
 
@@ -478,7 +490,7 @@ int main(void)
               answer_that_is_not_wanted_ends_the_query);
     tcase_add_loop_test(questions, query_ends_with_what_the_process_made_of_it, 0, sizeof ends / sizeof ends[0]);
     suite_add(questions, process_that_says_nothing_costs_the_deadline_and_no_more, socket_that_nobody_listens_at_is_told_so,
-              nobody_waits_for_another, others_are_waited_for_no_more_once_it_is_enough, full_queue_of_one_keeps_no_other_waiting,
+              nobody_waits_for_another, full_queue_of_one_keeps_no_other_waiting,
               listener_whose_queue_is_full_is_asked_once_there_is_room, want_of_descriptors_is_told_with_the_remedy,
               no_queries_are_over_at_once);
     if (geteuid() == 0) {

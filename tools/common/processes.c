@@ -175,7 +175,7 @@ static void ask(struct processes *processes, bool (*is_asked)(const struct proce
         queries[count] = (struct share_query){.path = process->socket, .question = *question, .take = take, .data = &conversations[count]};
         count++;
     }
-    share_queries_run(queries, count, weir__service_now() + timeout_ms * GPU_MILLISECOND, NULL);
+    share_queries_run(queries, count, weir__service_now() + timeout_ms * GPU_MILLISECOND);
     for (size_t i = 0; i < count; i++)
         end_query(&queries[i], conversations[i].process);
     free(conversations);
