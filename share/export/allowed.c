@@ -43,94 +43,76 @@ static bool look_up(const char *name, bool is_group, unsigned long *id)
     return found;
 }
 
-static bool is_known(const struct share_allowed_name *known, size_t count, const char *name, unsigned long *id)
+static bool is_known(const struct share_allowed *known, struct share_allowed_name *name)
 {
-    for (size_t i = 0; i < count; i++)
-        if (known[i].is_found && strcmp(known[i].name, name) == 0) {
-            *id = known[i].id;
+    for (size_t i = 0; known && i < known->count; i++)
+        if (known->names[i].is_found && known->names[i].is_group == name->is_group && strcmp(known->names[i].name, name->name) == 0) {
+            name->id = known->names[i].id;
             return true;
         }
     return false;
 }
 
-static void find_names(struct share_allowed_name *names, size_t count, bool is_group, const struct share_allowed_name *known, size_t known_count)
-{
-    for (size_t i = 0; i < count; i++)
-        names[i].is_found = is_number(names[i].name, &names[i].id) || is_known(known, known_count, names[i].name, &names[i].id) ||
-                            look_up(names[i].name, is_group, &names[i].id);
-}
-
 void share_allowed_find(struct share_allowed *allowed, const struct share_allowed *known)
 {
-    static const struct share_allowed nobody;
-    known = known ? known : &nobody;
-    find_names(allowed->users, allowed->user_count, false, known->users, known->user_count);
-    find_names(allowed->groups, allowed->group_count, true, known->groups, known->group_count);
+    for (struct share_allowed_name *name = allowed->names; name < allowed->names + allowed->count; name++)
+        name->is_found = is_number(name->name, &name->id) || is_known(known, name) || look_up(name->name, name->is_group, &name->id);
 }
 
-/* *count: how many there are, also if host memory ends half-way. */
-static bool copy_names(const struct policy_names *names, struct share_allowed_name **copies, size_t *count)
+/* There is room for the names. */
+static bool copy_names(const struct policy_names *names, bool is_group, struct share_allowed *allowed)
 {
-    if (names->count && !(*copies = calloc(names->count, sizeof **copies)))
-        return false;
-    for (; *count < names->count; ++*count)
-        if (!((*copies)[*count].name = strdup(names->items[*count])))
+    for (size_t i = 0; i < names->count; i++) {
+        char *name = strdup(names->items[i]);
+        if (!name)
             return false;
+        allowed->names[allowed->count++] = (struct share_allowed_name){ .name = name, .is_group = is_group };
+    }
     return true;
 }
 
 bool share_allowed_copy(const struct policy_names *users, const struct policy_names *groups, struct share_allowed *allowed)
 {
+    size_t count = users->count + groups->count;
     *allowed = (struct share_allowed){ 0 };
-    bool is_whole = copy_names(users, &allowed->users, &allowed->user_count) && copy_names(groups, &allowed->groups, &allowed->group_count);
+    if (count && !(allowed->names = calloc(count, sizeof *allowed->names)))
+        return false;
+    bool is_whole = copy_names(users, false, allowed) && copy_names(groups, true, allowed);
     if (!is_whole)
         share_allowed_free(allowed);
     return is_whole;
 }
 
-static void free_names(struct share_allowed_name *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(names[i].name);
-    free(names);
-}
-
 void share_allowed_free(struct share_allowed *allowed)
 {
-    free_names(allowed->users, allowed->user_count);
-    free_names(allowed->groups, allowed->group_count);
+    for (size_t i = 0; i < allowed->count; i++)
+        free(allowed->names[i].name);
+    free(allowed->names);
     *allowed = (struct share_allowed){ 0 };
-}
-
-static const char *find_unknown(const struct share_allowed_name *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!names[i].is_found)
-            return names[i].name;
-    return NULL;
 }
 
 const char *share_allowed_unknown(const struct share_allowed *allowed)
 {
-    const char *user = find_unknown(allowed->users, allowed->user_count);
-    return user ? user : find_unknown(allowed->groups, allowed->group_count);
+    for (size_t i = 0; i < allowed->count; i++)
+        if (!allowed->names[i].is_found)
+            return allowed->names[i].name;
+    return NULL;
 }
 
 /* Who is let in -------------------------------------------------------------------------------------------------------------------------- */
 
-static bool has_id(const struct share_allowed_name *names, size_t count, unsigned long id)
+static bool has_id(const struct share_allowed *allowed, bool is_group, unsigned long id)
 {
-    for (size_t i = 0; i < count; i++)
-        if (names[i].is_found && names[i].id == id)
+    for (size_t i = 0; i < allowed->count; i++)
+        if (allowed->names[i].is_found && allowed->names[i].is_group == is_group && allowed->names[i].id == id)
             return true;
     return false;
 }
 
 bool share_allowed_has(const struct share_allowed *allowed, const struct share_process *process)
 {
-    bool has = process->uid == geteuid() || process->uid == 0 || has_id(allowed->users, allowed->user_count, process->uid) ||
-               has_id(allowed->groups, allowed->group_count, process->gid);
+    bool has = process->uid == geteuid() || process->uid == 0 || has_id(allowed, false, process->uid) || has_id(allowed, true, process->gid);
     for (size_t i = 0; i < process->group_count && !has; i++)
-        has = has_id(allowed->groups, allowed->group_count, process->groups[i]);
+        has = has_id(allowed, true, process->groups[i]);
     return has;
 }

@@ -11,15 +11,13 @@
 #include "policy/policy.h"
 #include "share/wire/process.h"
 
-struct share_allowed_name {
-    char *name;
-    bool is_found;
-    unsigned long id;
-};
-
 struct share_allowed {
-    size_t user_count, group_count;
-    struct share_allowed_name *users, *groups;
+    size_t count;
+    struct share_allowed_name {
+        char *name;
+        bool is_group, is_found;
+        unsigned long id;
+    } *names; /* users first */
 };
 
 /* Copies the names, none of which is known yet. false: no host memory, and there is nothing to free. */

@@ -382,8 +382,8 @@ START_TEST(name_that_is_known_is_not_looked_up_again)
 {
     char daemon[] = "daemon", *item = daemon, invented[] = "no-such-user";
     struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
-    struct share_allowed_name known_user = { daemon, true, OTHER_USER }, unknown_user = { invented, false, 0 };
-    const struct share_allowed known = { .user_count = 1, .users = &known_user }, unknown = { .user_count = 1, .users = &unknown_user };
+    struct share_allowed_name known_user = { .name = daemon, .is_found = true, .id = OTHER_USER }, unknown_user = { .name = invented };
+    const struct share_allowed known = { 1, &known_user }, unknown = { 1, &unknown_user };
     struct share_allowed allowed;
     ck_assert(share_allowed_copy(&(struct policy_names){ 1, &item }, &nobody, &allowed));
     share_allowed_find(&allowed, &known);
