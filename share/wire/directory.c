@@ -120,24 +120,10 @@ static bool has_room(struct listing *listing)
     return true;
 }
 
-/* "FIRST.SECOND" of a path, as its process's id and the number of the weir in it; what is named otherwise comes last. */
-static void numbers_of(const char *path, unsigned long numbers[2])
-{
-    char *end;
-    const char *name = strrchr(path, '/') + 1;
-    numbers[0] = strtoul(name, &end, 10);
-    numbers[1] = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
-}
-
+/* By the numbers in PID.N; what is named otherwise comes last. */
 static int by_process(const void *a, const void *b)
 {
-    unsigned long first[2], second[2];
-    numbers_of(a, first);
-    numbers_of(b, second);
-    for (int i = 0; i < 2; i++)
-        if (first[i] != second[i])
-            return first[i] < second[i] ? -1 : 1;
-    return strcmp(a, b);
+    return strverscmp(a, b);
 }
 
 /* Whether the directory was listed already, under another name. */

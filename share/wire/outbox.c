@@ -31,25 +31,6 @@ bool share_outbox_add(struct share_outbox *outbox, const struct wire_message *me
     return true;
 }
 
-const unsigned char *share_outbox_next(const struct share_outbox *outbox, size_t *len)
-{
-    uint16_t bytes;
-    if (outbox->at == outbox->len)
-        return NULL;
-    memcpy(&bytes, outbox->bytes + outbox->at, sizeof bytes);
-    *len = bytes;
-    return outbox->bytes + outbox->at + sizeof bytes;
-}
-
-void share_outbox_pop(struct share_outbox *outbox)
-{
-    uint16_t bytes;
-    memcpy(&bytes, outbox->bytes + outbox->at, sizeof bytes);
-    outbox->at += sizeof bytes + bytes;
-    if (outbox->at == outbox->len)
-        share_outbox_clear(outbox);
-}
-
 void share_outbox_clear(struct share_outbox *outbox)
 {
     free(outbox->bytes);
@@ -58,13 +39,17 @@ void share_outbox_clear(struct share_outbox *outbox)
 
 enum share_io share_outbox_flush(struct share_outbox *outbox, int fd)
 {
-    enum share_io io = SHARE_DONE;
-    const unsigned char *bytes;
-    size_t len;
-    while (io == SHARE_DONE && (bytes = share_outbox_next(outbox, &len)))
-        if ((io = share_send(fd, bytes, len, -1)) == SHARE_DONE)
-            share_outbox_pop(outbox);
-    return io;
+    while (!share_outbox_is_empty(outbox)) {
+        const unsigned char *next = outbox->bytes + outbox->at;
+        uint16_t len;
+        memcpy(&len, next, sizeof len);
+        enum share_io io = share_send(fd, next + sizeof len, len, -1);
+        if (io != SHARE_DONE)
+            return io;
+        outbox->at += sizeof len + len;
+    }
+    share_outbox_clear(outbox);
+    return SHARE_DONE;
 }
 
 enum share_io share_outbox_say(struct share_outbox *outbox, int fd, const struct wire_message *message, size_t most)

@@ -23,9 +23,6 @@ static inline bool share_outbox_is_empty(const struct share_outbox *outbox)
 
 /* false: no host memory; the message is not kept, which the outbox remembers. */
 bool share_outbox_add(struct share_outbox *outbox, const struct wire_message *message);
-/* The next message and its length, or NULL. share_outbox_pop() when it is sent. */
-const unsigned char *share_outbox_next(const struct share_outbox *outbox, size_t *len);
-void share_outbox_pop(struct share_outbox *outbox);
 void share_outbox_clear(struct share_outbox *outbox);
 
 /* Sends what there is. SHARE_AGAIN: the socket is full, and something is left. */

@@ -169,13 +169,14 @@ void share_connection_close(struct share_connection *connection)
     close(fd);
 }
 
-static enum share_io send_bytes(struct share_connection *connection, const unsigned char *bytes, size_t len, int passed)
+/* Whether something can be sent now. */
+static enum share_io look(const struct share_connection *connection)
 {
-    if (connection->fd < 0)
-        return SHARE_CLOSED;
-    if (connection->is_blocked)
-        return SHARE_AGAIN;
-    enum share_io io = share_send(connection->fd, bytes, len, passed);
+    return connection->fd < 0 ? SHARE_CLOSED : connection->is_blocked ? SHARE_AGAIN : SHARE_DONE;
+}
+
+static enum share_io block_if_full(struct share_connection *connection, enum share_io io)
+{
     if (io == SHARE_AGAIN) {
         connection->is_blocked = true;
         watch(connection, EPOLL_CTL_MOD);
@@ -186,9 +187,8 @@ static enum share_io send_bytes(struct share_connection *connection, const unsig
 enum share_io share_connection_send(struct share_connection *connection, const struct wire_message *message, int passed)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    if (!share_outbox_is_empty(&connection->outbox))
-        return SHARE_AGAIN;
-    return send_bytes(connection, bytes, wire_encode(message, bytes), passed);
+    enum share_io io = share_outbox_is_empty(&connection->outbox) ? look(connection) : SHARE_AGAIN;
+    return io == SHARE_DONE ? block_if_full(connection, share_send(connection->fd, bytes, wire_encode(message, bytes), passed)) : io;
 }
 
 enum share_io share_connection_answer(struct share_connection *connection, const struct wire_message *message, int passed, size_t most)
@@ -209,12 +209,11 @@ void share_connection_unblock(struct share_connection *connection)
 enum share_io share_connection_flush(struct share_connection *connection)
 {
     enum share_io io = SHARE_DONE;
-    const unsigned char *bytes;
-    size_t len;
-    while (io == SHARE_DONE && (bytes = share_outbox_next(&connection->outbox, &len)))
-        if ((io = send_bytes(connection, bytes, len, -1)) == SHARE_DONE) {
-            share_outbox_pop(&connection->outbox);
-            connection->last = weir__service_now();
-        }
+    size_t at = connection->outbox.at;
+    if (share_outbox_is_empty(&connection->outbox) || (io = look(connection)) != SHARE_DONE)
+        return io;
+    io = block_if_full(connection, share_outbox_flush(&connection->outbox, connection->fd));
+    if (connection->outbox.at != at || share_outbox_is_empty(&connection->outbox))
+        connection->last = weir__service_now();
     return io;
 }

@@ -152,13 +152,12 @@ static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *er
                       WEIR__WHY(code, "check its directory, or choose another share.socket"));
 }
 
-static void release_lock(const char *path, int lock_fd)
+static void remove_lock(const char *path, int lock_fd)
 {
     char lock_path[SHARE_PATH_SIZE + sizeof SHARE_LOCK_SUFFIX];
     lock_path_of(path, lock_path);
     if (is_at(lock_fd, lock_path))
         unlink(lock_path);
-    close(lock_fd);
 }
 
 /* Somebody may have deleted the socket, and another one be there. */
@@ -181,7 +180,8 @@ weir_status share_listen(const char *path, mode_t mode, weir_error *error, struc
     if (status == WEIR_OK)
         status = bind_and_listen(path, mode, error, &fd, &info);
     if (status != WEIR_OK) {
-        release_lock(path, lock_fd);
+        remove_lock(path, lock_fd);
+        close(lock_fd);
         return status;
     }
     listener->fd = fd;
@@ -198,9 +198,8 @@ void share_listener_close(struct share_listener *listener)
         return;
     if (is_own(listener))
         unlink(listener->path);
-    release_lock(listener->path, listener->lock_fd);
-    close(listener->fd);
-    listener->fd = listener->lock_fd = -1;
+    remove_lock(listener->path, listener->lock_fd);
+    share_listener_forget(listener);
 }
 
 void share_listener_forget(struct share_listener *listener)

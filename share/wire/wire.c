@@ -77,16 +77,18 @@ LAYOUT(offered, NUMBER(offered.bytes));
 LAYOUT(gave, NUMBER(gave.bytes), NUMBER(gave.took_us));
 
 /* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */
-static bool lease_agrees(const struct wire_message *message)
+static bool agrees(const struct wire_message *message)
 {
-    bool frame = message->u.lease.ring != 0, has_block = message->u.lease.flags & WIRE_HAS_BLOCK;
-    return frame == (message->u.lease.sequence != 0) && frame == (message->request == 0) &&
-           (!has_block || message->u.lease.size <= message->u.lease.block_size);
-}
-
-static bool subscribed_agrees(const struct wire_message *message)
-{
-    return message->u.subscribed.leases < message->u.subscribed.depth;
+    bool is_frame = message->u.lease.ring != 0, has_block = message->u.lease.flags & WIRE_HAS_BLOCK;
+    switch (message->type) {
+    case WIRE_LEASE:
+        return is_frame == (message->u.lease.sequence != 0) && is_frame == (message->request == 0) &&
+               (!has_block || message->u.lease.size <= message->u.lease.block_size);
+    case WIRE_SUBSCRIBED:
+        return message->u.subscribed.leases < message->u.subscribed.depth;
+    default:
+        return true;
+    }
 }
 
 static const struct type {
@@ -107,18 +109,6 @@ static const struct type {
 static const struct type *type_find(unsigned number)
 {
     return number < sizeof(types) / sizeof(types[0]) && types[number].name ? &types[number] : NULL;
-}
-
-static bool agrees(const struct wire_message *message)
-{
-    switch (message->type) {
-    case WIRE_LEASE:
-        return lease_agrees(message);
-    case WIRE_SUBSCRIBED:
-        return subscribed_agrees(message);
-    default:
-        return true;
-    }
 }
 
 /* Bytes -------------------------------------------------------------------------------------------------------------------------------- */
@@ -341,12 +331,7 @@ const char *wire_type_name(enum wire_type type)
 bool wire_is_name(const char *name)
 {
     size_t len = strnlen(name, WIRE_NAME_SIZE);
-    if (len == 0 || len == WIRE_NAME_SIZE)
-        return false;
-    for (size_t i = 0; i < len; i++)
-        if (!is_name_character((unsigned char)name[i]))
-            return false;
-    return true;
+    return len < WIRE_NAME_SIZE && is_string((const unsigned char *)name, len + 1, 1, is_name_character);
 }
 
 static bool is_continuation(char c)
