@@ -81,7 +81,7 @@ struct share_client {
     struct share_process process;
     struct share_watch socket_watch, death_watch;
     char name[WIRE_NAME_SIZE];
-    uint32_t greeting;   /* the request of the HELLO that is held */
+    uint32_t greeting;   /* the request of its HELLO */
     bool has_pool;  /* it was given the pool, and has not said that it let go of it */
     bool is_asked;  /* to let go of it: it gets nothing any more, and connects again when it wants something */
     bool said_farewell;  /* it said so, in good order */

@@ -20,11 +20,6 @@
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
-static weir_export *export_of(struct weir__job *job)
-{
-    return (weir_export *)((char *)job - offsetof(weir_export, job));
-}
-
 /* Whether somebody knocks. The sockets of clients are looked at by whoever serves. */
 static bool has_visitor(const weir_export *e)
 {
@@ -49,7 +44,7 @@ static void free_dead_blocks(weir_export *e)
 
 static uint64_t run(struct weir__job *job)
 {
-    weir_export *e = export_of(job);
+    weir_export *e = (weir_export *)((char *)job - offsetof(weir_export, job));
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
     uint64_t now = weir__service_now();
     if (has_visitor(e))

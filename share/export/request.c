@@ -59,10 +59,10 @@ static uint64_t count_importers(const weir_export *e)
     return count;
 }
 
-static enum share_io welcome(struct share_client *client, uint32_t request)
+enum share_io share_request_welcome(struct share_client *client)
 {
     weir_export *e = client->e;
-    struct wire_message message = { .type = WIRE_WELCOME, .request = request };
+    struct wire_message message = { .type = WIRE_WELCOME, .request = client->greeting };
     message.u.welcome.epoch = e->epoch;
     message.u.welcome.pid = getpid();
     snprintf(message.u.welcome.pool, sizeof message.u.welcome.pool, "%s", e->pool->name);
@@ -72,12 +72,6 @@ static enum share_io welcome(struct share_client *client, uint32_t request)
     if (io == SHARE_DONE && is_importer)
         client->has_pool = true;
     return io;
-}
-
-enum share_io share_request_welcome(struct share_client *client, uint32_t request)
-{
-    client->state = SHARE_CLIENT_IMPORTER;
-    return welcome(client, request);
 }
 
 /* The requests, one function each; with the lock ----------------------------------------------------------------------------------------- */
@@ -116,16 +110,9 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
         client->said_farewell = true; /* the connection is closed behind the answer */
         return refuse(client, message->request, error.status, "%s", error.text);
     }
-    if (is_observer) {
-        client->state = SHARE_CLIENT_OBSERVER;
-        return welcome(client, message->request);
-    }
-    if (client->e->retire_until) {
-        client->state = SHARE_CLIENT_HELD;
-        client->greeting = message->request;
-        return SHARE_DONE;
-    }
-    return share_request_welcome(client, message->request);
+    client->state = is_observer ? SHARE_CLIENT_OBSERVER : client->e->retire_until ? SHARE_CLIENT_HELD : SHARE_CLIENT_IMPORTER;
+    client->greeting = message->request;
+    return client->state == SHARE_CLIENT_HELD ? SHARE_DONE : share_request_welcome(client);
 }
 
 /* Whether the service thread can make more leases of it than are there, or find some that have ended. */

@@ -14,7 +14,7 @@ enum share_io share_request_answer(struct share_client *client, const unsigned c
 /* On the service thread: makes leases for the requests that wait for some, and serves these. Returns whether some are left to make. */
 bool share_requests_go_on(weir_export *e);
 
-/* The answer to a HELLO. With the lock. */
-enum share_io share_request_welcome(struct share_client *client, uint32_t request);
+/* The answer to the HELLO of an importer or observer. With the lock. */
+enum share_io share_request_welcome(struct share_client *client);
 
 #endif

@@ -78,8 +78,11 @@ static void end_asking(weir_export *e)
 {
     e->retire_until = 0;
     for (struct share_client *client = e->clients; client; client = client->next)
-        if (client->state == SHARE_CLIENT_HELD && share_request_welcome(client, client->greeting) != SHARE_DONE)
-            share_client_break(client);
+        if (client->state == SHARE_CLIENT_HELD) {
+            client->state = SHARE_CLIENT_IMPORTER;
+            if (share_request_welcome(client) != SHARE_DONE)
+                share_client_break(client);
+        }
 }
 
 static uint64_t go_on_asking(weir_export *e, uint64_t now)

@@ -63,13 +63,6 @@ static void close_gate(weir_export *e)
 
 /* Serving -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* With the lock. */
-static void judge(struct share_client *client, enum share_io io)
-{
-    if (io == SHARE_CLOSED || io == SHARE_BROKEN)
-        share_client_evict(client);
-}
-
 static void serve_client(struct share_client *client, uint32_t events)
 {
     weir_export *e = client->e;
@@ -89,10 +82,10 @@ static void serve_client(struct share_client *client, uint32_t events)
         if (io == SHARE_DONE && (io = share_request_answer(client, bytes, len)) == SHARE_CLOSED)
             io = SHARE_DONE; /* it hears no answer, but what it said before it went may be a farewell */
         pthread_mutex_lock(&e->lock);
-        if (io == SHARE_DONE && client->said_farewell)
+        if (io != SHARE_DONE)
+            share_client_evict(client);
+        else if (client->said_farewell)
             share_client_forget(client);
-        else
-            judge(client, io);
         pthread_mutex_unlock(&e->lock);
     }
 }

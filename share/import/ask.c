@@ -43,7 +43,7 @@ enum share_answer share_ask(weir_import *i, struct wire_message *message, struct
     WEIR__UNLINK(i->requests, request, next);
     if (request->is_answered)
         return SHARE_ANSWERED;
-    share_session_wake(i);
+    weir__service_wake(&i->job, 0);
     return is_unanswered ? SHARE_UNANSWERED : SHARE_LOST;
 }
 

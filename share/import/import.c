@@ -22,11 +22,6 @@
 
 /* The service thread --------------------------------------------------------------------------------------------------------------------- */
 
-static weir_import *import_of(struct weir__job *job)
-{
-    return (weir_import *)((char *)job - offsetof(weir_import, job));
-}
-
 /* Reads what nobody waits for, and watches the socket unless somebody has waited lately. Returns when to look again. */
 static uint64_t take_over(weir_import *i)
 {
@@ -52,7 +47,7 @@ static uint64_t take_over(weir_import *i)
 
 static uint64_t run(struct weir__job *job)
 {
-    weir_import *i = import_of(job);
+    weir_import *i = (weir_import *)((char *)job - offsetof(weir_import, job));
     uint64_t due = weir__service_earlier(take_over(i), share_sessions_tidy(i));
     share_news_tell(&i->news, &i->lock, i->w);
     return due;

@@ -170,8 +170,6 @@ enum share_io share_session_send(struct share_session *session, const struct wir
 void share_session_flush(struct share_session *session);
 /* What the service thread is told of the socket is as it has to be now. With the lock. */
 void share_session_watch(struct share_session *session);
-/* What share_sessions_tidy() is to do, it does soon. */
-void share_session_wake(weir_import *i);
 
 /* Ending (farewell.c). */
 

@@ -111,7 +111,7 @@ void share_lease_forget(weir_lease *lease)
     lease->mapped->leases--;
     session->numbers[lease->number].is_leased = false;
     if (--session->leases == 0 && (session->fd < 0 || session->farewell))
-        share_session_wake(session->i);
+        weir__service_wake(&session->i->job, 0);
     free(lease);
 }
 

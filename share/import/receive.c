@@ -129,7 +129,7 @@ static bool receive_withdraw(struct share_session *session, const struct wire_me
     struct share_mapped *mapped = find_mapped(session, message->u.block.block);
     if (mapped) {
         mapped->is_withdrawn = true;
-        share_session_wake(session->i);
+        weir__service_wake(&session->i->job, 0);
     }
     return true;
 }
@@ -139,7 +139,7 @@ static bool receive_retire(struct share_session *session, const struct wire_mess
     if (message->u.epoch.epoch != session->epoch)
         return false;
     session->farewell = WIRE_RETIRED;
-    share_session_wake(session->i);
+    weir__service_wake(&session->i->job, 0);
     return true;
 }
 

@@ -101,7 +101,7 @@ void share_session_end(struct share_session *session)
     }
     share_readers_leave(session);
     share_session_stir(i);
-    share_session_wake(i);
+    weir__service_wake(&i->job, 0);
 }
 
 /* The exporter hears a farewell once it listens again, and lets this process in then. */
@@ -110,7 +110,7 @@ void share_session_give_up(struct share_session *session)
     session->farewell = WIRE_GOODBYE;
     share_readers_leave(session);
     share_session_stir(session->i);
-    share_session_wake(session->i);
+    weir__service_wake(&session->i->job, 0);
 }
 
 static enum share_io receive(struct share_session *session)
@@ -202,12 +202,7 @@ void share_session_unuse(struct share_session *session)
     if (--session->users > 0 || (session->fd >= 0 && !session->farewell))
         return;
     pthread_cond_broadcast(&session->i->changed);
-    share_session_wake(session->i);
-}
-
-void share_session_wake(weir_import *i)
-{
-    weir__service_wake(&i->job, 0);
+    weir__service_wake(&session->i->job, 0);
 }
 
 /* Beginning ------------------------------------------------------------------------------------------------------------------------------ */
@@ -296,7 +291,7 @@ static void abandon(struct share_session *session)
     i->sessions = session;
     share_session_say_farewell(session);
     pthread_mutex_unlock(&i->lock);
-    share_session_wake(i);
+    weir__service_wake(&i->job, 0);
 }
 
 static weir_status connect_anew(weir_import *i, uint64_t deadline, weir_error *error)
