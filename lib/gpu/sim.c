@@ -12,6 +12,7 @@
 #include <string.h>
 
 struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .map = { .fd = -1 } };
+_Thread_local struct sim_thread *sim_self;
 
 /* Of the settings, when the machine did not start. */
 static _Thread_local char start_error[256];
@@ -56,6 +57,7 @@ static void forget_thread(void *data)
             capture->thread = NULL;
     unlock();
     free(thread);
+    sim_self = NULL;
 }
 
 /* At exit, or when the library is unloaded: the thread must not outlive the code. Without a name there is nothing to leave. */
@@ -76,20 +78,19 @@ static void init_process(void)
     pthread_atfork(lock, unlock, after_fork_in_child);
 }
 
-/* The calling thread's state; NULL if there is no host memory for it. */
-static struct sim_thread *this_thread(void)
+/* Sets sim_self. False if there is no host memory for it. */
+static bool know_thread(void)
 {
-    struct sim_thread *thread = pthread_getspecific(thread_key);
-    if (thread)
-        return thread;
-    thread = calloc(1, sizeof(*thread));
+    if (sim_self)
+        return true;
+    struct sim_thread *thread = calloc(1, sizeof(*thread));
     if (!thread || pthread_setspecific(thread_key, thread)) {
         free(thread);
-        return NULL;
+        return false;
     }
     thread->next = sim.threads;
-    sim.threads = thread;
-    return thread;
+    sim.threads = sim_self = thread;
+    return true;
 }
 
 /* Starting ----------------------------------------------------------------------------------------------------------------------------- */
@@ -138,7 +139,7 @@ static int start_machine(const struct sim_settings *settings)
     snprintf(start_error, sizeof(start_error),
              "the simulator found no host memory or address space for its devices: give them less, as in memory=1GiB");
     int code = sim_thread_start();
-    for (int device = 0; sim_device_exists(device) && !code; device++)
+    for (int device = 0; !sim_device_find(device) && !code; device++)
         code = start_device(device);
     if (code)
         clear_machine();
@@ -229,11 +230,10 @@ static int injected(enum sim_operation operation)
 }
 
 /* Takes the lock, which sim_leave() drops, also if the operation must not run because this returns an error. */
-static int sim_enter(enum sim_operation operation, struct sim_thread **self)
+static int sim_enter(enum sim_operation operation)
 {
     pthread_once(&once, init_process);
     lock();
-    *self = NULL;
     int code = start_if_needed();
     if (code)
         return code;
@@ -244,8 +244,7 @@ static int sim_enter(enum sim_operation operation, struct sim_thread **self)
     if (sim.gone)
         return SIM_UNLOADING;
     sim_catch_up();
-    *self = this_thread();
-    if (!*self)
+    if (!know_thread())
         return GPU_OUT_OF_MEMORY;
     code = injected(operation);
     return code ? code : sim.sticky;
@@ -320,15 +319,12 @@ void sim_census(struct sim_census *census)
 
 /* The table ---------------------------------------------------------------------------------------------------------------------------- */
 
-#define SIM_HAS_none true
-#define SIM_HAS_device sim_device_exists(device)
 #define SIM_OPERATION_DEFINE(name, check, parameters, arguments)                                                                           \
     static int enter_##name parameters                                                                                                     \
     {                                                                                                                                      \
-        struct sim_thread *self;                                                                                                           \
-        int code = sim_enter(SIM_OP_##name, &self);                                                                                        \
-        if (!code && !(SIM_HAS_##check))                                                                                                   \
-            code = GPU_INVALID_DEVICE;                                                                                                     \
+        int code = sim_enter(SIM_OP_##name);                                                                                               \
+        if (!code)                                                                                                                         \
+            code = check;                                                                                                                  \
         return sim_leave(code ? code : sim_##name arguments);                                                                              \
     }
 SIM_OPERATIONS(SIM_OPERATION_DEFINE)

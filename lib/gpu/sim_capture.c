@@ -39,20 +39,20 @@ bool sim_capture_invalidate_device(int device)
  * CUDA's rule: a thread in relaxed mode may do anything. Else it must not endanger a capture that it began itself, unless that was begun
  * relaxed; and in global mode not one that any thread began in global mode.
  */
-static bool endangers(const struct sim_thread *self, const struct sim_capture *capture)
+static bool endangers(const struct sim_capture *capture)
 {
-    if (self->mode == GPU_CAPTURE_MODE_RELAXED || capture->invalid)
+    if (sim_self->mode == GPU_CAPTURE_MODE_RELAXED || capture->invalid)
         return false;
-    if (capture->thread == self)
+    if (capture->thread == sim_self)
         return capture->mode != GPU_CAPTURE_MODE_RELAXED;
-    return self->mode == GPU_CAPTURE_MODE_GLOBAL && capture->mode == GPU_CAPTURE_MODE_GLOBAL;
+    return sim_self->mode == GPU_CAPTURE_MODE_GLOBAL && capture->mode == GPU_CAPTURE_MODE_GLOBAL;
 }
 
-int sim_capture_check_unsafe(struct sim_thread *self)
+int sim_capture_check_unsafe(void)
 {
     int code = 0;
     for (struct sim_capture *capture = sim.captures; capture; capture = capture->next) {
-        if (!endangers(self, capture))
+        if (!endangers(capture))
             continue;
         capture->invalid = true;
         code = GPU_CAPTURE_UNSUPPORTED;
@@ -69,19 +69,22 @@ static struct sim_capture *implicit_capture(const struct sim_stream *legacy)
     return NULL;
 }
 
-int sim_capture_enter(struct sim_stream *stream, struct sim_capture **capture)
+int sim_capture_enter(const struct sim_stream *stream)
 {
     struct sim_capture *implicit = stream->kind == SIM_STREAM_LEGACY ? implicit_capture(stream) : NULL;
     if (implicit) {
         implicit->invalid = true;
         return GPU_CAPTURE_IMPLICIT;
     }
+    return stream->capture && stream->capture->invalid ? GPU_CAPTURE_INVALIDATED : 0;
+}
+
+int sim_capture_refuse(const struct sim_stream *stream)
+{
     if (!stream->capture)
         return 0;
-    if (stream->capture->invalid)
-        return GPU_CAPTURE_INVALIDATED;
-    *capture = stream->capture;
-    return 0;
+    stream->capture->invalid = true;
+    return GPU_CAPTURE_UNSUPPORTED;
 }
 
 int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event)
@@ -103,12 +106,8 @@ int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event)
     return 0;
 }
 
-int sim_stream_capture_status(struct sim_thread *self, gpu_stream handle, enum gpu_capture_status *status)
+int sim_stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
     if (stream->kind == SIM_STREAM_LEGACY && implicit_capture(stream))
         return GPU_CAPTURE_IMPLICIT;
     *status = !stream->capture           ? GPU_CAPTURE_STATUS_NONE
@@ -117,34 +116,26 @@ int sim_stream_capture_status(struct sim_thread *self, gpu_stream handle, enum g
     return 0;
 }
 
-int sim_stream_capture_id(struct sim_thread *self, gpu_stream handle, uint64_t *id)
+int sim_stream_capture_id(gpu_stream stream, uint64_t *id)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
     if (stream->kind == SIM_STREAM_LEGACY && implicit_capture(stream))
         return GPU_CAPTURE_IMPLICIT;
     *id = stream->capture ? stream->capture->id : 0;
     return 0;
 }
 
-int sim_exchange_capture_mode(struct sim_thread *self, enum gpu_capture_mode *mode)
+int sim_exchange_capture_mode(enum gpu_capture_mode *mode)
 {
     if ((unsigned)*mode > GPU_CAPTURE_MODE_RELAXED)
         return GPU_INVALID_VALUE;
-    enum gpu_capture_mode former = self->mode;
-    self->mode = *mode;
+    enum gpu_capture_mode former = sim_self->mode;
+    sim_self->mode = *mode;
     *mode = former;
     return 0;
 }
 
-int sim_capture_begin(struct sim_thread *self, gpu_stream handle, enum gpu_capture_mode mode)
+int sim_capture_begin(gpu_stream stream, enum gpu_capture_mode mode)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
     if ((unsigned)mode > GPU_CAPTURE_MODE_RELAXED)
         return GPU_INVALID_VALUE;
     if (stream->kind == SIM_STREAM_LEGACY)
@@ -154,7 +145,7 @@ int sim_capture_begin(struct sim_thread *self, gpu_stream handle, enum gpu_captu
     struct sim_capture *capture = malloc(sizeof(*capture));
     if (!capture)
         return GPU_OUT_OF_MEMORY;
-    *capture = (struct sim_capture){ .next = sim.captures, .id = ++sim.last_id, .origin = stream, .thread = self, .mode = mode };
+    *capture = (struct sim_capture){ .next = sim.captures, .id = ++sim.last_id, .origin = stream, .thread = sim_self, .mode = mode };
     sim.captures = capture;
     stream->capture = capture;
     return 0;
@@ -178,22 +169,17 @@ static void drop_capture(struct sim_capture *capture)
     free(capture);
 }
 
-int sim_capture_end(struct sim_thread *self, gpu_stream handle, size_t *nodes)
+int sim_capture_end(gpu_stream stream, size_t *nodes)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
     struct sim_capture *capture = stream->capture;
     if (!capture)
         return SIM_ILLEGAL_STATE;
     if (capture->origin != stream)
         return SIM_CAPTURE_UNMATCHED;
-    if (capture->mode != GPU_CAPTURE_MODE_RELAXED && capture->thread != self)
+    if (capture->mode != GPU_CAPTURE_MODE_RELAXED && capture->thread != sim_self)
         return SIM_CAPTURE_WRONG_THREAD;
-    if (capture->invalid)
-        code = GPU_CAPTURE_INVALIDATED;
-    else
+    int code = capture->invalid ? GPU_CAPTURE_INVALIDATED : 0;
+    if (!code)
         *nodes = capture->nodes;
     drop_capture(capture);
     return code;

@@ -143,17 +143,14 @@ uint64_t sim_fence_due(int fence)
     return action ? action->due : SIM_NEVER;
 }
 
-int sim_set_async(struct sim_thread *self, void *dst, int byte, size_t size, gpu_stream handle)
+int sim_set_async(void *dst, int byte, size_t size, gpu_stream stream)
 {
-    struct sim_stream *stream;
-    struct sim_capture *capture = NULL;
-    int code = sim_stream_find(self, handle, &stream);
-    if (!code)
-        code = sim_capture_enter(stream, &capture);
-    if (capture)
-        capture->nodes++;
-    if (code || capture || !size)
-        return code;
+    if (stream->capture) {
+        stream->capture->nodes++;
+        return 0;
+    }
+    if (!size)
+        return 0;
     return is_on_device(dst) ? queue_action(stream, dst, NULL, NULL, byte, size) : GPU_INVALID_VALUE;
 }
 
@@ -161,17 +158,14 @@ int sim_set_async(struct sim_thread *self, void *dst, int byte, size_t size, gpu
  * As CUDA does with pageable host memory: what is copied from it is read before the call returns, and what is copied to it has arrived
  * by then, so that the caller may do with it as he likes.
  */
-int sim_copy_async(struct sim_thread *self, void *dst, const void *src, size_t size, gpu_stream handle)
+int sim_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
 {
-    struct sim_stream *stream;
-    struct sim_capture *capture = NULL;
-    int code = sim_stream_find(self, handle, &stream);
-    if (!code)
-        code = sim_capture_enter(stream, &capture);
-    if (capture)
-        capture->nodes++;
-    if (code || capture || !size)
-        return code;
+    if (stream->capture) {
+        stream->capture->nodes++;
+        return 0;
+    }
+    if (!size)
+        return 0;
     if (!dst || !src)
         return GPU_INVALID_VALUE;
     unsigned char *staged = NULL;
@@ -182,7 +176,7 @@ int sim_copy_async(struct sim_thread *self, void *dst, const void *src, size_t s
             return GPU_OUT_OF_MEMORY;
         memcpy(staged, src, size);
     }
-    code = queue_action(stream, dst, src, staged, 0, size);
+    int code = queue_action(stream, dst, src, staged, 0, size);
     if (!code && to_host) {
         sim_wait_until(stream->busy_until);
         code = sim.sticky;
@@ -190,17 +184,11 @@ int sim_copy_async(struct sim_thread *self, void *dst, const void *src, size_t s
     return code;
 }
 
-int sim_delay(struct sim_thread *self, gpu_stream handle, uint64_t nanoseconds)
+int sim_delay(gpu_stream stream, uint64_t nanoseconds)
 {
-    struct sim_stream *stream;
-    struct sim_capture *capture = NULL;
-    int code = sim_stream_find(self, handle, &stream);
-    if (!code)
-        code = sim_capture_enter(stream, &capture);
-    if (capture)
-        capture->nodes++;
-    if (code || capture)
-        return code;
-    sim_enqueue(stream, nanoseconds);
+    if (stream->capture)
+        stream->capture->nodes++;
+    else
+        sim_enqueue(stream, nanoseconds);
     return 0;
 }

@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-bool sim_device_exists(int device)
+int sim_device_find(int device)
 {
-    return device >= 0 && (uint64_t)device < sim.settings.devices;
+    return device >= 0 && (uint64_t)device < sim.settings.devices ? 0 : GPU_INVALID_DEVICE;
 }
 
 bool sim_driver(uint64_t version)
@@ -63,7 +63,7 @@ static const struct {
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
 {
     char text[160] = "";
-    if (!sim_device_exists(device)) {
+    if (sim_device_find(device)) {
         snprintf(text, sizeof(text), "there is no simulated device %d (devices=%d)", device, (int)sim.settings.devices);
     } else if ((unsigned)feature >= GPU_FEATURE_COUNT) {
         snprintf(text, sizeof(text), "the simulator knows no feature %d", (int)feature);
@@ -81,18 +81,16 @@ bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
     return false;
 }
 
-int sim_device_count(struct sim_thread *self, int *count)
+int sim_device_count(int *count)
 {
-    (void)self;
     if (!sim.settings.devices)
         return GPU_NO_DEVICE;
     *count = (int)sim.settings.devices;
     return 0;
 }
 
-int sim_versions(struct sim_thread *self, int *driver, int *runtime)
+int sim_versions(int *driver, int *runtime)
 {
-    (void)self;
     *driver = (int)sim.settings.driver;
     *runtime = (int)sim.settings.driver;
     return 0;
@@ -109,9 +107,8 @@ static uint64_t machine_number(void)
     return number;
 }
 
-int sim_device_info(struct sim_thread *self, int device, struct gpu_device_info *info)
+int sim_device_info(int device, struct gpu_device_info *info)
 {
-    (void)self;
     *info = (struct gpu_device_info){ .memory = sim.settings.memory, .mig = sim.settings.mig, .os_managed = sim.settings.os_managed };
     snprintf(info->name, sizeof(info->name), "simulated GPU %d", device);
     uint64_t number = machine_number();
@@ -120,38 +117,33 @@ int sim_device_info(struct sim_thread *self, int device, struct gpu_device_info 
     return 0;
 }
 
-int sim_can_access_peer(struct sim_thread *self, int device, int peer, bool *can)
+int sim_can_access_peer(int device, int peer, bool *can)
 {
-    (void)self;
-    if (!sim_device_exists(device) || !sim_device_exists(peer))
-        return GPU_INVALID_DEVICE;
     *can = device != peer && sim.settings.reaches[device][peer];
     return 0;
 }
 
-int sim_device_memory(struct sim_thread *self, int device, uint64_t *free_bytes, uint64_t *total_bytes)
+int sim_device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-    (void)self;
     *free_bytes = sim_ledger_free(device);
     *total_bytes = sim.settings.memory;
     return 0;
 }
 
-int sim_get_current_device(struct sim_thread *self, int *device)
+int sim_get_current_device(int *device)
 {
-    *device = self->device;
+    *device = sim_self->device;
     return 0;
 }
 
-int sim_device_is_used(struct sim_thread *self, int device, bool *used)
+int sim_device_is_used(int device, bool *used)
 {
-    (void)self;
     *used = sim.devices[device].used;
     return 0;
 }
 
-int sim_set_current_device(struct sim_thread *self, int device)
+int sim_set_current_device(int device)
 {
-    self->device = device;
+    sim_self->device = device;
     return 0;
 }

@@ -29,7 +29,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/gpu/sim.h"
-#include "lib/gpu/sim_map.h"
+#include "lib/gpu/sim_operations.h"
 
 #define SIM_DEVICES_MAX 16
 #define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
@@ -53,72 +53,10 @@ enum sim_code {
     SIM_CAPTURE_WRONG_THREAD = 908,
 };
 
-/*
- * X(name, check, parameters, arguments): every operation of struct gpu that can fail. The table, the call counts and the fault injection
- * are made from it. `self` is the calling thread. check: `device` is refused first where there is none of that number; or none.
- */
-#define SIM_OPERATIONS(X)                                                                                                                  \
-    X(device_count, none, (int *count), (self, count))                                                                                     \
-    X(versions, none, (int *driver, int *runtime), (self, driver, runtime))                                                                \
-    X(device_info, device, (int device, struct gpu_device_info *info), (self, device, info))                                               \
-    X(can_access_peer, none, (int device, int peer, bool *can), (self, device, peer, can))                                                 \
-    X(device_memory, device, (int device, uint64_t *free_bytes, uint64_t *total_bytes), (self, device, free_bytes, total_bytes))           \
-    X(device_synchronize, device, (int device), (self, device))                                                                            \
-    X(get_current_device, none, (int *device), (self, device))                                                                             \
-    X(set_current_device, device, (int device), (self, device))                                                                            \
-    X(device_is_used, device, (int device, bool *used), (self, device, used))                                                              \
-    X(pool_create, none, (const struct gpu_pool_spec *spec, gpu_pool *pool), (self, spec, pool))                                           \
-    X(pool_destroy, none, (gpu_pool pool), (self, pool))                                                                                   \
-    X(pool_get_default, device, (int device, gpu_pool *pool), (self, device, pool))                                                        \
-    X(pool_get_current, device, (int device, gpu_pool *pool), (self, device, pool))                                                        \
-    X(pool_set_current, device, (int device, gpu_pool pool), (self, device, pool))                                                         \
-    X(pool_get, none, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t * value), (self, pool, attribute, value))                \
-    X(pool_set, none, (gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value), (self, pool, attribute, value))                  \
-    X(pool_set_access, none, (gpu_pool pool, int device, enum gpu_access access), (self, pool, device, access))                            \
-    X(pool_get_access, none, (gpu_pool pool, int device, enum gpu_access *access), (self, pool, device, access))                           \
-    X(pool_trim, none, (gpu_pool pool, uint64_t keep), (self, pool, keep))                                                                 \
-    X(pool_export, none, (gpu_pool pool, int *fd), (self, pool, fd))                                                                       \
-    X(pool_import, device, (int device, int fd, gpu_pool *pool), (self, device, fd, pool))                                                 \
-    X(malloc_async, none, (void **ptr, size_t size, gpu_pool pool, gpu_stream stream), (self, ptr, size, pool, stream))                    \
-    X(free_async, none, (void *ptr, gpu_stream stream), (self, ptr, stream))                                                               \
-    X(block_export, none, (void *ptr, struct gpu_shared_block *shared), (self, ptr, shared))                                               \
-    X(block_import, none, (gpu_pool pool, const struct gpu_shared_block *shared, void **ptr), (self, pool, shared, ptr))                   \
-    X(copy_async, none, (void *dst, const void *src, size_t size, gpu_stream stream), (self, dst, src, size, stream))                      \
-    X(set_async, none, (void *dst, int byte, size_t size, gpu_stream stream), (self, dst, byte, size, stream))                             \
-    X(range_reserve, device, (int device, uint64_t size, void **range), (self, device, size, range))                                       \
-    X(range_free, none, (void *range, uint64_t size), (self, range, size))                                                                 \
-    X(page_create, device, (int device, uint64_t size, gpu_page *page), (self, device, size, page))                                        \
-    X(page_release, none, (gpu_page page), (self, page))                                                                                   \
-    X(page_map, none, (void *address, uint64_t size, gpu_page page), (self, address, size, page))                                          \
-    X(page_unmap, none, (void *address, uint64_t size), (self, address, size))                                                             \
-    X(page_set_access, none, (void *address, uint64_t size, const int *devices, size_t count), (self, address, size, devices, count))      \
-    X(stream_create, device, (int device, gpu_stream *stream), (self, device, stream))                                                     \
-    X(stream_destroy, none, (gpu_stream stream), (self, stream))                                                                           \
-    X(stream_synchronize, none, (gpu_stream stream), (self, stream))                                                                       \
-    X(stream_id, none, (gpu_stream stream, uint64_t * id), (self, stream, id))                                                             \
-    X(stream_capture_status, none, (gpu_stream stream, enum gpu_capture_status * status), (self, stream, status))                          \
-    X(stream_capture_id, none, (gpu_stream stream, uint64_t * id), (self, stream, id))                                                     \
-    X(stream_device, none, (gpu_stream stream, int *device), (self, stream, device))                                                       \
-    X(stream_wait_event, none, (gpu_stream stream, gpu_event event), (self, stream, event))                                                \
-    X(delay, none, (gpu_stream stream, uint64_t nanoseconds), (self, stream, nanoseconds))                                                 \
-    X(event_create, device, (int device, gpu_event *event), (self, device, event))                                                         \
-    X(event_destroy, none, (gpu_event event), (self, event))                                                                               \
-    X(event_record, none, (gpu_event event, gpu_stream stream), (self, event, stream))                                                     \
-    X(event_record_device, none, (gpu_event event, int device), (self, event, device))                                                     \
-    X(event_query, none, (gpu_event event), (self, event))                                                                                 \
-    X(event_synchronize, none, (gpu_event event), (self, event))                                                                           \
-    X(event_create_shared, none, (int device, gpu_event *event, struct gpu_shared_event *shared), (self, device, event, shared))           \
-    X(event_open_shared, none, (int device, const struct gpu_shared_event *shared, gpu_event *event), (self, device, shared, event))       \
-    X(exchange_capture_mode, none, (enum gpu_capture_mode * mode), (self, mode))                                                           \
-    X(capture_begin, none, (gpu_stream stream, enum gpu_capture_mode mode), (self, stream, mode))                                          \
-    X(capture_end, none, (gpu_stream stream, size_t * nodes), (self, stream, nodes))
-
-enum sim_operation {
-#define SIM_OPERATION_ENUM(name, check, parameters, arguments) SIM_OP_##name,
-    SIM_OPERATIONS(SIM_OPERATION_ENUM)
-#undef SIM_OPERATION_ENUM
-        SIM_OP_COUNT
-};
+/* A handle is the address of the simulator's own struct, which has the name that CUDA gives to what such a handle points to. */
+#define sim_stream CUstream_st
+#define sim_event CUevent_st
+#define sim_pool CUmemPoolHandle_st
 
 /* The nth call from now fails with code; nth 0: none. */
 struct sim_fault {
@@ -280,6 +218,14 @@ struct sim_device {
     struct sim_stream legacy;
 };
 
+/* Address ranges, and pages that are mapped into them (sim_map.c). */
+struct sim_map {
+    struct sim_address_range *ranges;
+    struct sim_page *pages;
+    int fd;       /* the file that all pages are parts of; -1 while there are none */
+    uint64_t end; /* of the file */
+};
+
 /* A time that depends on what another process does; see sim_gate.c. */
 struct sim_gate {
     bool used;
@@ -318,14 +264,15 @@ struct sim {
     struct sim_sleeper *sleepers;
 };
 extern struct sim sim;
+extern _Thread_local struct sim_thread *sim_self; /* the calling thread, known to every operation */
 
 /* sim.c -------------------------------------------------------------------------------------------------------------------------------- */
 
-/* sim_<operation>(), for each operation: without the lock, the count and the faults. */
-#define SIM_CAT(...) __VA_ARGS__
-#define SIM_OPERATION_DECLARE(name, check, parameters, arguments) int sim_##name(struct sim_thread *self, SIM_CAT parameters);
+/* sim_<operation>(), for each operation: without the lock, the count, the faults and the check. */
+#define SIM_OPERATION_DECLARE(name, check, parameters, arguments) int sim_##name parameters;
 
-bool sim_device_exists(int device);
+/* 0, or GPU_INVALID_DEVICE: there is none of that number. */
+int sim_device_find(int device);
 /* Whether the simulated driver is at least this version (12020 is 12.2). */
 bool sim_driver(uint64_t version);
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len);
@@ -381,17 +328,18 @@ uint64_t sim_clock(void);
 
 /* sim_stream.c ------------------------------------------------------------------------------------------------------------------------- */
 
-/* The stream of a handle, fixed handles included. GPU_INVALID_HANDLE. */
-int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream);
+/* Puts the stream in place of a fixed handle. 0, GPU_OUT_OF_MEMORY, or GPU_INVALID_HANDLE: there is no such stream. */
+int sim_stream_find(gpu_stream *stream);
+/* The same for an operation that is queued on the stream: also the error that it gets where a capture is in its way. */
+int sim_work_begin(gpu_stream *stream);
 uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other);
 /* Makes the stream wait until `done_at` for what another one was given up to `sequence`. 0 or GPU_OUT_OF_MEMORY. */
 int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at);
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
 void sim_thread_streams_clear(struct sim_thread *thread);
 void sim_streams_clear(void);
-struct sim_event *sim_event_find(gpu_event handle);
-/* A new event, from the spare ones if there are any, or NULL. */
-struct sim_event *sim_event_make(int device, gpu_event *handle);
+/* 0, or GPU_INVALID_HANDLE: there is no such event. */
+int sim_event_find(gpu_event event);
 
 /* sim_share.c -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -408,9 +356,11 @@ void sim_pool_leave(const struct sim_pool *pool);
 /* sim_capture.c ------------------------------------------------------------------------------------------------------------------------ */
 
 /* GPU_CAPTURE_UNSUPPORTED if the thread may not do something that could disturb a capture; the captures concerned are invalid then. */
-int sim_capture_check_unsafe(struct sim_thread *self);
-/* For an operation queued on the stream: 0, with *capture set if it captures, or the error that the operation gets. */
-int sim_capture_enter(struct sim_stream *stream, struct sim_capture **capture);
+int sim_capture_check_unsafe(void);
+/* For an operation queued on the stream: 0, or the error that it gets. */
+int sim_capture_enter(const struct sim_stream *stream);
+/* For one that no stream allows that captures: the capture is invalid then. */
+int sim_capture_refuse(const struct sim_stream *stream);
 /* A wait where the stream or the event is part of a capture: the stream joins it, or the capture is spoilt. */
 int sim_capture_wait(struct sim_stream *stream, const struct sim_event *event);
 void sim_capture_invalidate(uint64_t id);
@@ -477,16 +427,26 @@ bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t 
 /* sim_pool.c --------------------------------------------------------------------------------------------------------------------------- */
 
 int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool);
-/* The pool of a handle, or NULL. */
-struct sim_pool *sim_pool_find(gpu_pool handle);
+/* 0, or GPU_INVALID_VALUE: there is no such pool. */
+int sim_pool_find(gpu_pool pool);
+/* The same for what an imported pool cannot be asked. */
+int sim_pool_find_own(gpu_pool pool);
 /* After a synchronise: every pool gives back what it holds above its threshold. */
 void sim_pools_enforce_thresholds(void);
 /* Lets go of destroyed pools whose last free has ended. */
 void sim_pools_sweep(void);
 /* When there will be something to sweep; SIM_NEVER if not by time alone. */
 uint64_t sim_pools_next_sweep(void);
-void sim_pool_add(struct sim_pool *pool, gpu_pool *handle);
 void sim_pools_clear(void);
+
+/* sim_map.c ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether the address is in a range, mapped or not. */
+bool sim_map_has(const void *ptr);
+/* Whether the device has access to each byte, the first of which is in a range. */
+bool sim_map_can_touch(int device, const void *ptr, size_t size);
+void sim_map_count(size_t *ranges, size_t *pages);
+void sim_map_clear(void);
 
 /* sim_errors.c: code_name and code_text. */
 const char *sim_code_name(int code);

@@ -193,9 +193,8 @@ static int check_device(int device, uint64_t size)
     return is_unit(size) ? 0 : GPU_INVALID_VALUE;
 }
 
-int sim_range_reserve(struct sim_thread *self, int device, uint64_t size, void **range)
+int sim_range_reserve(int device, uint64_t size, void **range)
 {
-    (void)self;
     int code = check_device(device, size);
     if (code)
         return code;
@@ -219,9 +218,8 @@ int sim_range_reserve(struct sim_thread *self, int device, uint64_t size, void *
     return 0;
 }
 
-int sim_range_free(struct sim_thread *self, void *range, uint64_t size)
+int sim_range_free(void *range, uint64_t size)
 {
-    (void)self;
     struct sim_address_range **place = &sim.map.ranges;
     while (*place && (*place)->base != range)
         place = &(*place)->next;
@@ -234,9 +232,8 @@ int sim_range_free(struct sim_thread *self, void *range, uint64_t size)
     return 0;
 }
 
-int sim_page_create(struct sim_thread *self, int device, uint64_t size, gpu_page *handle)
+int sim_page_create(int device, uint64_t size, gpu_page *handle)
 {
-    (void)self;
     int code = check_device(device, size);
     if (code)
         return code;
@@ -262,9 +259,8 @@ int sim_page_create(struct sim_thread *self, int device, uint64_t size, gpu_page
     return 0;
 }
 
-int sim_page_release(struct sim_thread *self, gpu_page handle)
+int sim_page_release(gpu_page handle)
 {
-    (void)self;
     struct sim_page *page = find_page(handle);
     if (!page)
         return GPU_INVALID_VALUE;
@@ -275,9 +271,8 @@ int sim_page_release(struct sim_thread *self, gpu_page handle)
     return 0;
 }
 
-int sim_page_map(struct sim_thread *self, void *address, uint64_t size, gpu_page handle)
+int sim_page_map(void *address, uint64_t size, gpu_page handle)
 {
-    (void)self;
     struct sim_page *page = find_page(handle);
     bool is_place = (uintptr_t)address % GPU_PAGE_UNIT == 0 && find_range(address, size) && !mapped_in(sim.map.pages, address, size);
     /* One page could be mapped twice on a GPU. Nobody needs that, and here its bytes would be at two places. */
@@ -291,9 +286,8 @@ int sim_page_map(struct sim_thread *self, void *address, uint64_t size, gpu_page
     return 0;
 }
 
-int sim_page_unmap(struct sim_thread *self, void *address, uint64_t size)
+int sim_page_unmap(void *address, uint64_t size)
 {
-    (void)self;
     if (!is_made_of_pages(address, size))
         return GPU_INVALID_VALUE;
     sim_advance_by(UNMAP_NS);
@@ -308,13 +302,12 @@ int sim_page_unmap(struct sim_thread *self, void *address, uint64_t size)
     return 0;
 }
 
-int sim_page_set_access(struct sim_thread *self, void *address, uint64_t size, const int *devices, size_t count)
+int sim_page_set_access(void *address, uint64_t size, const int *devices, size_t count)
 {
-    (void)self;
     if (!is_made_of_pages(address, size) || count > GPU_PAGE_DEVICES_MAX)
         return GPU_INVALID_VALUE;
     for (size_t i = 0; i < count; i++)
-        if (!sim_device_exists(devices[i]))
+        if (sim_device_find(devices[i]))
             return GPU_INVALID_DEVICE;
     for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size))
         for (size_t i = 0; i < count; i++)

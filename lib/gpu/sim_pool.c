@@ -14,8 +14,6 @@ static int check_spec(const struct gpu_pool_spec *spec)
         [GPU_LOCATION_HOST] = GPU_FEATURE_POOL_HOST,
         [GPU_LOCATION_HOST_NUMA] = GPU_FEATURE_POOL_HOST_NUMA,
     };
-    if (!sim_device_exists(spec->device))
-        return GPU_INVALID_DEVICE;
     if ((unsigned)spec->location > GPU_LOCATION_HOST_NUMA)
         return GPU_INVALID_VALUE;
     if (!sim_supports(spec->device, location_needs[spec->location], NULL, 0) ||
@@ -56,54 +54,37 @@ int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool)
     return 0;
 }
 
-struct sim_pool *sim_pool_find(gpu_pool handle)
+int sim_pool_find(gpu_pool pool)
 {
-    struct sim_pool *pool = sim.pools;
-    while (pool && (pool != (void *)handle || pool->destroyed))
-        pool = pool->next;
-    return pool;
+    const struct sim_pool *open = sim.pools;
+    while (open && (open != pool || open->destroyed))
+        open = open->next;
+    return open ? 0 : GPU_INVALID_VALUE;
 }
 
-/* The pool of a handle that can be asked something: not an imported one. */
-static struct sim_pool *find_own(gpu_pool handle)
+int sim_pool_find_own(gpu_pool pool)
 {
-    struct sim_pool *pool = sim_pool_find(handle);
-    return pool && !pool->imported ? pool : NULL;
+    int code = sim_pool_find(pool);
+    return !code && pool->imported ? GPU_INVALID_VALUE : code;
 }
 
-static gpu_pool handle_of(struct sim_pool *pool)
+int sim_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool)
 {
-    return (gpu_pool)(void *)pool;
-}
-
-void sim_pool_add(struct sim_pool *pool, gpu_pool *handle)
-{
-    pool->next = sim.pools;
-    sim.pools = pool;
-    *handle = handle_of(pool);
-}
-
-int sim_pool_create(struct sim_thread *self, const struct gpu_pool_spec *spec, gpu_pool *handle)
-{
-    struct sim_pool *pool;
     int code = check_spec(spec);
     if (!code)
-        code = sim_capture_check_unsafe(self);
+        code = sim_capture_check_unsafe();
     if (!code)
-        code = sim_pool_make(spec, &pool);
-    if (code)
-        return code;
-    sim.devices[spec->device].used = true;
-    *handle = handle_of(pool);
-    return 0;
+        code = sim_pool_make(spec, pool);
+    if (!code)
+        sim.devices[spec->device].used = true;
+    return code;
 }
 
-int sim_pool_destroy(struct sim_thread *self, gpu_pool handle)
+int sim_pool_destroy(gpu_pool pool)
 {
-    struct sim_pool *pool = sim_pool_find(handle);
-    if (!pool || pool->is_default)
+    if (pool->is_default)
         return GPU_INVALID_VALUE;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     if (code)
         return code;
     pool->destroyed = true;
@@ -150,29 +131,25 @@ void sim_pools_clear(void)
         drop(&sim.pools);
 }
 
-int sim_pool_get_default(struct sim_thread *self, int device, gpu_pool *handle)
+int sim_pool_get_default(int device, gpu_pool *pool)
 {
-    (void)self;
     if (!sim.devices[device].default_pool)
         return GPU_NOT_SUPPORTED;
-    *handle = handle_of(sim.devices[device].default_pool);
+    *pool = sim.devices[device].default_pool;
     return 0;
 }
 
-int sim_pool_get_current(struct sim_thread *self, int device, gpu_pool *handle)
+int sim_pool_get_current(int device, gpu_pool *pool)
 {
-    (void)self;
     if (!sim.devices[device].current_pool)
         return GPU_NOT_SUPPORTED;
-    *handle = handle_of(sim.devices[device].current_pool);
+    *pool = sim.devices[device].current_pool;
     return 0;
 }
 
-int sim_pool_set_current(struct sim_thread *self, int device, gpu_pool handle)
+int sim_pool_set_current(int device, gpu_pool pool)
 {
-    (void)self;
-    struct sim_pool *pool = find_own(handle);
-    if (!pool || pool->device != device || pool->location != GPU_LOCATION_DEVICE)
+    if (pool->device != device || pool->location != GPU_LOCATION_DEVICE)
         return GPU_INVALID_VALUE;
     sim.devices[device].current_pool = pool;
     return 0;
@@ -185,11 +162,9 @@ static bool needs_usage(enum gpu_pool_attribute attribute)
     return attribute >= GPU_POOL_RESERVED;
 }
 
-int sim_pool_get(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t *value)
+int sim_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
 {
-    (void)self;
-    const struct sim_pool *pool = find_own(handle);
-    if (!pool || (unsigned)attribute > GPU_POOL_USED_HIGH)
+    if ((unsigned)attribute > GPU_POOL_USED_HIGH)
         return GPU_INVALID_VALUE;
     if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
         return GPU_NOT_SUPPORTED;
@@ -233,27 +208,21 @@ static int set_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribut
     }
 }
 
-int sim_pool_set(struct sim_thread *self, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
+int sim_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
 {
-    struct sim_pool *pool = find_own(handle);
-    if (!pool)
-        return GPU_INVALID_VALUE;
     if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
         return GPU_NOT_SUPPORTED;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     return code ? code : set_attribute(pool, attribute, value);
 }
 
 /* Access ------------------------------------------------------------------------------------------------------------------------------- */
 
-int sim_pool_set_access(struct sim_thread *self, gpu_pool handle, int device, enum gpu_access access)
+int sim_pool_set_access(gpu_pool pool, int device, enum gpu_access access)
 {
-    struct sim_pool *pool = sim_pool_find(handle);
-    if (!pool || (unsigned)access > GPU_ACCESS_READ_WRITE)
+    if ((unsigned)access > GPU_ACCESS_READ_WRITE)
         return GPU_INVALID_VALUE;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     if (code)
         return code;
     if (pool->location == GPU_LOCATION_DEVICE) {
@@ -265,24 +234,17 @@ int sim_pool_set_access(struct sim_thread *self, gpu_pool handle, int device, en
     return 0;
 }
 
-int sim_pool_get_access(struct sim_thread *self, gpu_pool handle, int device, enum gpu_access *access)
+int sim_pool_get_access(gpu_pool pool, int device, enum gpu_access *access)
 {
-    (void)self;
-    const struct sim_pool *pool = sim_pool_find(handle);
-    if (!pool)
-        return GPU_INVALID_VALUE;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     *access = pool->access[device];
     return 0;
 }
 
-int sim_pool_export(struct sim_thread *self, gpu_pool handle, int *fd)
+int sim_pool_export(gpu_pool pool, int *fd)
 {
-    struct sim_pool *pool = find_own(handle);
-    if (!pool || pool->fd < 0)
+    if (pool->fd < 0)
         return GPU_INVALID_VALUE;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     if (code)
         return code;
     int copy = fcntl(pool->fd, F_DUPFD_CLOEXEC, 0);
@@ -307,51 +269,33 @@ void sim_pools_enforce_thresholds(void)
         release_down_to(pool, pool->release_threshold);
 }
 
-int sim_pool_trim(struct sim_thread *self, gpu_pool handle, uint64_t keep)
+int sim_pool_trim(gpu_pool pool, uint64_t keep)
 {
-    struct sim_pool *pool = find_own(handle);
-    if (!pool)
-        return GPU_INVALID_VALUE;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     if (!code)
         release_down_to(pool, keep);
     return code;
 }
 
-int sim_malloc_async(struct sim_thread *self, void **ptr, size_t size, gpu_pool handle, gpu_stream stream_handle)
+int sim_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
-    struct sim_pool *pool = find_own(handle);
-    struct sim_stream *stream;
-    struct sim_capture *capture = NULL;
-    if (!pool)
-        return GPU_INVALID_VALUE;
-    int code = sim_stream_find(self, stream_handle, &stream);
-    if (!code)
-        code = sim_capture_enter(stream, &capture);
-    if (code)
-        return code;
     if (!size) {
         *ptr = NULL;
         return 0;
     }
-    if (capture)
-        return sim_capture_malloc(capture, size, ptr);
-    code = sim_capture_check_unsafe(self);
+    if (stream->capture)
+        return sim_capture_malloc(stream->capture, size, ptr);
+    int code = sim_capture_check_unsafe();
     return code ? code : sim_memory_take(pool, size, stream, ptr);
 }
 
-int sim_free_async(struct sim_thread *self, void *ptr, gpu_stream stream_handle)
+int sim_free_async(void *ptr, gpu_stream stream)
 {
-    struct sim_stream *stream;
-    struct sim_capture *capture = NULL;
-    int code = sim_stream_find(self, stream_handle, &stream);
-    if (!code)
-        code = sim_capture_enter(stream, &capture);
-    if (code || !ptr)
-        return code;
-    if (capture)
-        return sim_capture_free(capture, ptr);
-    code = sim_capture_check_unsafe(self);
+    if (!ptr)
+        return 0;
+    if (stream->capture)
+        return sim_capture_free(stream->capture, ptr);
+    int code = sim_capture_check_unsafe();
     if (code)
         return code;
     struct sim_pool *pool;

@@ -34,20 +34,22 @@ static int open_pool(int device, int fd, struct sim_pool *pool)
     return code;
 }
 
-int sim_pool_import(struct sim_thread *self, int device, int fd, gpu_pool *handle)
+int sim_pool_import(int device, int fd, gpu_pool *handle)
 {
     if (!sim_supports(device, GPU_FEATURE_POOL_POSIX_FD, NULL, 0))
         return GPU_NOT_SUPPORTED;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     if (code)
         return code;
     struct sim_pool *pool = malloc(sizeof(*pool));
     code = pool ? open_pool(device, fd, pool) : GPU_OUT_OF_MEMORY;
-    if (code)
+    if (code) {
         free(pool);
-    else
-        sim_pool_add(pool, handle);
-    return code;
+        return code;
+    }
+    pool->next = sim.pools;
+    sim.pools = *handle = pool;
+    return 0;
 }
 
 void sim_pool_leave(const struct sim_pool *pool)
@@ -62,9 +64,8 @@ void sim_pool_leave(const struct sim_pool *pool)
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-int sim_block_export(struct sim_thread *self, void *ptr, struct gpu_shared_block *shared)
+int sim_block_export(void *ptr, struct gpu_shared_block *shared)
 {
-    (void)self;
     struct sim_pool *pool;
     struct sim_segment *segment = sim_memory_block(ptr, &pool);
     if (!segment || pool->imported || !pool->handle_exported)
@@ -77,18 +78,17 @@ int sim_block_export(struct sim_thread *self, void *ptr, struct gpu_shared_block
     return 0;
 }
 
-int sim_block_import(struct sim_thread *self, gpu_pool pool_handle, const struct gpu_shared_block *shared, void **ptr)
+int sim_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr)
 {
-    struct sim_pool *pool = sim_pool_find(pool_handle);
     struct sim_block_handle handle;
     uint64_t end;
     memcpy(&handle, shared->bytes, sizeof(handle));
-    if (!pool || !pool->imported || !sim_ledger_is_of_pool(pool, &handle))
+    if (!pool->imported || !sim_ledger_is_of_pool(pool, &handle))
         return GPU_INVALID_VALUE;
     if (__builtin_add_overflow(handle.offset, handle.size, &end) || end > pool->span || !handle.size ||
         handle.offset % pool->alignment || handle.size % pool->alignment)
         return GPU_INVALID_VALUE;
-    int code = sim_capture_check_unsafe(self);
+    int code = sim_capture_check_unsafe();
     if (code)
         return code;
     /* Here CUDA dies of a segmentation fault. */
@@ -110,21 +110,17 @@ static void leave_event(int number)
 
 static int add_event(int device, int number, gpu_event *handle)
 {
-    struct sim_event *event = sim_event_make(device, handle);
-    if (!event) {
+    int code = sim_event_create(device, handle);
+    if (code)
         leave_event(number);
-        return GPU_OUT_OF_MEMORY;
-    }
-    event->shared = number;
-    return 0;
+    else
+        (*handle)->shared = number;
+    return code;
 }
 
-int sim_event_create_shared(struct sim_thread *self, int device, gpu_event *handle, struct gpu_shared_event *shared)
+int sim_event_create_shared(int device, gpu_event *handle, struct gpu_shared_event *shared)
 {
     struct sim_event_handle made;
-    (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
     int number = sim_ledger_event_add(device, &made);
     int code = number < 0 ? GPU_OUT_OF_MEMORY : add_event(device, number, handle);
     if (!code) {
@@ -134,14 +130,11 @@ int sim_event_create_shared(struct sim_thread *self, int device, gpu_event *hand
     return code;
 }
 
-int sim_event_open_shared(struct sim_thread *self, int device, const struct gpu_shared_event *shared, gpu_event *handle)
+int sim_event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *handle)
 {
     struct sim_event_handle wanted;
-    (void)self;
-    if (!sim_device_exists(device))
-        return GPU_INVALID_DEVICE;
-    memcpy(&wanted, shared->bytes, sizeof(wanted));
     int number;
+    memcpy(&wanted, shared->bytes, sizeof(wanted));
     int code = sim_ledger_event_open(device, &wanted, &number);
     return code ? code : add_event(device, number, handle);
 }

@@ -95,11 +95,11 @@ static void unlink_stream(struct sim_stream *stream)
     *place = stream->next;
 }
 
-static struct sim_stream *per_thread_stream(struct sim_thread *self)
+static struct sim_stream *per_thread_stream(void)
 {
-    struct sim_stream **place = &self->streams[self->device];
+    struct sim_stream **place = &sim_self->streams[sim_self->device];
     if (!*place)
-        *place = add_stream(SIM_STREAM_PER_THREAD, self->device);
+        *place = add_stream(SIM_STREAM_PER_THREAD, sim_self->device);
     return *place;
 }
 
@@ -108,7 +108,7 @@ static struct sim_stream *per_thread_stream(struct sim_thread *self)
 static void die_if_destroyed(gpu_stream handle)
 {
     const struct sim_stream *stream = sim.spare_streams;
-    while (stream && stream != (void *)handle)
+    while (stream && stream != handle)
         stream = stream->next;
     if (!stream)
         return;
@@ -117,24 +117,27 @@ static void die_if_destroyed(gpu_stream handle)
     abort();
 }
 
-int sim_stream_find(struct sim_thread *self, gpu_stream handle, struct sim_stream **stream)
+int sim_stream_find(gpu_stream *stream)
 {
-    if (!handle || handle == GPU_STREAM_LEGACY) {
-        *stream = &sim.devices[self->device].legacy;
+    if (!*stream || *stream == GPU_STREAM_LEGACY) {
+        *stream = &sim.devices[sim_self->device].legacy;
         return 0;
     }
-    if (handle == GPU_STREAM_PER_THREAD) {
-        *stream = per_thread_stream(self);
+    if (*stream == GPU_STREAM_PER_THREAD) {
+        *stream = per_thread_stream();
         return *stream ? 0 : GPU_OUT_OF_MEMORY;
     }
-    for (struct sim_stream *candidate = sim.streams; candidate; candidate = candidate->next) {
-        if (candidate == (void *)handle && candidate->kind == SIM_STREAM_CREATED) {
-            *stream = candidate;
+    for (const struct sim_stream *candidate = sim.streams; candidate; candidate = candidate->next)
+        if (candidate == *stream && candidate->kind == SIM_STREAM_CREATED)
             return 0;
-        }
-    }
-    die_if_destroyed(handle);
+    die_if_destroyed(*stream);
     return GPU_INVALID_HANDLE;
+}
+
+int sim_work_begin(gpu_stream *stream)
+{
+    int code = sim_stream_find(stream);
+    return code ? code : sim_capture_enter(*stream);
 }
 
 void sim_thread_streams_clear(struct sim_thread *thread)
@@ -181,73 +184,49 @@ void sim_streams_clear(void)
         waits_clear(&sim.devices[device].legacy.waits);
 }
 
-int sim_stream_create(struct sim_thread *self, int device, gpu_stream *stream)
+int sim_stream_create(int device, gpu_stream *stream)
 {
-    (void)self;
     struct sim_stream *made = add_stream(SIM_STREAM_CREATED, device);
     if (!made)
         return GPU_OUT_OF_MEMORY;
-    *stream = (gpu_stream)(void *)made;
+    *stream = made;
     return 0;
 }
 
 /* Work that is queued still runs: what it does stands in sim.actions and in the freed segments. */
-int sim_stream_destroy(struct sim_thread *self, gpu_stream handle)
+int sim_stream_destroy(gpu_stream stream)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
     if (stream->kind != SIM_STREAM_CREATED)
         return GPU_INVALID_HANDLE;
-    if (stream->capture) {
-        sim_capture_invalidate(stream->capture->id);
+    if (sim_capture_refuse(stream))
         return GPU_CAPTURE_UNSUPPORTED;
-    }
     unlink_stream(stream);
     stream->next = sim.spare_streams;
     sim.spare_streams = stream;
     return 0;
 }
 
-int sim_stream_id(struct sim_thread *self, gpu_stream handle, uint64_t *id)
+int sim_stream_id(gpu_stream stream, uint64_t *id)
 {
     if (!sim_driver(12000))
         return GPU_NOT_SUPPORTED;
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
-    if (stream->capture) {
-        sim_capture_invalidate(stream->capture->id);
+    if (sim_capture_refuse(stream))
         return GPU_CAPTURE_UNSUPPORTED;
-    }
     *id = stream->id;
     return 0;
 }
 
-int sim_stream_device(struct sim_thread *self, gpu_stream handle, int *device)
+int sim_stream_device(gpu_stream stream, int *device)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (!code && stream->kind != SIM_STREAM_CREATED)
-        code = GPU_INVALID_HANDLE;
-    if (!code)
-        *device = stream->device;
-    return code;
+    if (stream->kind != SIM_STREAM_CREATED)
+        return GPU_INVALID_HANDLE;
+    *device = stream->device;
+    return 0;
 }
 
-int sim_stream_synchronize(struct sim_thread *self, gpu_stream handle)
+int sim_stream_synchronize(gpu_stream stream)
 {
-    struct sim_stream *stream;
-    int code = sim_stream_find(self, handle, &stream);
-    if (code)
-        return code;
-    if (stream->capture) {
-        sim_capture_invalidate(stream->capture->id);
-        return GPU_CAPTURE_UNSUPPORTED;
-    }
-    code = sim_capture_check_unsafe(self);
+    int code = sim_capture_refuse(stream) ?: sim_capture_check_unsafe();
     if (code)
         return code;
     uint64_t id = stream->id, sequence = sim.sequence;
@@ -269,9 +248,8 @@ static uint64_t device_busy_until(int device)
     return time;
 }
 
-int sim_device_synchronize(struct sim_thread *self, int device)
+int sim_device_synchronize(int device)
 {
-    (void)self;
     if (sim_capture_invalidate_device(device))
         return GPU_CAPTURE_UNSUPPORTED;
     uint64_t sequence = sim.sequence;
@@ -285,15 +263,15 @@ int sim_device_synchronize(struct sim_thread *self, int device)
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
-struct sim_event *sim_event_find(gpu_event handle)
+int sim_event_find(gpu_event event)
 {
-    struct sim_event *event = sim.events;
-    while (event && event != (void *)handle)
-        event = event->next;
-    return event;
+    const struct sim_event *open = sim.events;
+    while (open && open != event)
+        open = open->next;
+    return open ? 0 : GPU_INVALID_HANDLE;
 }
 
-struct sim_event *sim_event_make(int device, gpu_event *handle)
+int sim_event_create(int device, gpu_event *made)
 {
     struct sim_event *event = sim.spare_events;
     if (event)
@@ -301,29 +279,18 @@ struct sim_event *sim_event_make(int device, gpu_event *handle)
     else
         event = calloc(1, sizeof(*event));
     if (!event)
-        return NULL;
+        return GPU_OUT_OF_MEMORY;
     *event = (struct sim_event){ .next = sim.events, .device = device, .shared = -1 };
     sim.devices[device].used = true;
-    sim.events = event;
-    *handle = (gpu_event)(void *)event;
-    return event;
+    sim.events = *made = event;
+    return 0;
 }
 
-int sim_event_create(struct sim_thread *self, int device, gpu_event *handle)
+int sim_event_destroy(gpu_event event)
 {
-    (void)self;
-    return sim_event_make(device, handle) ? 0 : GPU_OUT_OF_MEMORY;
-}
-
-int sim_event_destroy(struct sim_thread *self, gpu_event handle)
-{
-    (void)self;
     struct sim_event **place = &sim.events;
-    while (*place && *place != (void *)handle)
+    while (*place != event)
         place = &(*place)->next;
-    struct sim_event *event = *place;
-    if (!event)
-        return GPU_INVALID_HANDLE;
     *place = event->next;
     waits_clear(&event->waits);
     if (event->shared >= 0)
@@ -333,25 +300,16 @@ int sim_event_destroy(struct sim_thread *self, gpu_event handle)
     return 0;
 }
 
-int sim_event_record(struct sim_thread *self, gpu_event handle, gpu_stream stream_handle)
+int sim_event_record(gpu_event event, gpu_stream stream)
 {
-    struct sim_event *event = sim_event_find(handle);
-    struct sim_stream *stream;
-    struct sim_capture *capture = NULL;
-    int code = event ? sim_stream_find(self, stream_handle, &stream) : GPU_INVALID_HANDLE;
-    if (code)
-        return code;
     if (event->device != stream->device)
         return GPU_INVALID_HANDLE;
-    code = sim_capture_enter(stream, &capture);
-    if (code)
-        return code;
-    if (capture) {
-        event->capture = capture->id;
+    if (stream->capture) {
+        event->capture = stream->capture->id;
         return 0;
     }
     struct sim_waits waits = { 0 };
-    code = waits_merge(&waits, &stream->waits);
+    int code = waits_merge(&waits, &stream->waits);
     if (!code)
         code = waits_add(&waits, stream->id, ++sim.sequence);
     if (!code && event->shared >= 0)
@@ -375,14 +333,12 @@ static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *str
     return code ? code : waits_add(waits, stream->id, sim.sequence);
 }
 
-int sim_event_record_device(struct sim_thread *self, gpu_event handle, int device)
+int sim_event_record_device(gpu_event event, int device)
 {
-    (void)self;
-    struct sim_event *event = sim_event_find(handle);
     struct sim_waits waits = { 0 };
     if (!sim_driver(12050))
         return GPU_NOT_SUPPORTED;
-    if (!event || !sim_device_exists(device) || event->device != device || event->shared >= 0)
+    if (event->device != device || event->shared >= 0)
         return GPU_INVALID_HANDLE;
     if (sim_capture_invalidate_device(device))
         return GPU_CAPTURE_UNSUPPORTED;
@@ -403,16 +359,11 @@ int sim_event_record_device(struct sim_thread *self, gpu_event handle, int devic
     return 0;
 }
 
-int sim_stream_wait_event(struct sim_thread *self, gpu_stream stream_handle, gpu_event handle)
+int sim_stream_wait_event(gpu_stream stream, gpu_event event)
 {
-    struct sim_event *event = sim_event_find(handle);
-    struct sim_stream *stream;
-    int code = event ? sim_stream_find(self, stream_handle, &stream) : GPU_INVALID_HANDLE;
-    if (code)
-        return code;
     if (event->capture || stream->capture)
         return sim_capture_wait(stream, event);
-    code = sim_capture_enter(stream, &(struct sim_capture *){ NULL });
+    int code = sim_capture_enter(stream);
     if (!code)
         code = waits_merge(&stream->waits, &event->waits);
     if (!code)
@@ -421,22 +372,18 @@ int sim_stream_wait_event(struct sim_thread *self, gpu_stream stream_handle, gpu
 }
 
 /* What query and synchronise have in common: neither may touch an event from inside a capture. */
-static int check_event(struct sim_thread *self, gpu_event handle, struct sim_event **event)
+static int check_event(const struct sim_event *event)
 {
-    *event = sim_event_find(handle);
-    if (!*event)
-        return GPU_INVALID_HANDLE;
-    if ((*event)->capture) {
-        sim_capture_invalidate((*event)->capture);
+    if (event->capture) {
+        sim_capture_invalidate(event->capture);
         return SIM_CAPTURED_EVENT;
     }
-    return sim_capture_check_unsafe(self);
+    return sim_capture_check_unsafe();
 }
 
-int sim_event_query(struct sim_thread *self, gpu_event handle)
+int sim_event_query(gpu_event event)
 {
-    struct sim_event *event;
-    int code = check_event(self, handle, &event);
+    int code = check_event(event);
     if (code)
         return code;
     bool done = sim_event_due(event, false) <= sim.now;
@@ -446,10 +393,9 @@ int sim_event_query(struct sim_thread *self, gpu_event handle)
     return done ? 0 : GPU_NOT_READY;
 }
 
-int sim_event_synchronize(struct sim_thread *self, gpu_event handle)
+int sim_event_synchronize(gpu_event event)
 {
-    struct sim_event *event;
-    int code = check_event(self, handle, &event);
+    int code = check_event(event);
     if (code)
         return code;
     uint64_t stream = event->stream, sequence = event->sequence;

@@ -93,12 +93,11 @@ static int leave(enum sim_operation operation, int code)
     return code;
 }
 
-#define WITHOUT_SELF(self, ...) (__VA_ARGS__)
 #define WAIST_DEFINE(name, check, parameters, arguments)                                                                                   \
     static int waist_##name parameters                                                                                                     \
     {                                                                                                                                      \
         int code = before(SIM_OP_##name);                                                                                                  \
-        return leave(SIM_OP_##name, code ? code : gpu_sim.name WITHOUT_SELF arguments);                                                    \
+        return leave(SIM_OP_##name, code ? code : gpu_sim.name arguments);                                                                 \
     }
 SIM_OPERATIONS(WAIST_DEFINE)
 #undef WAIST_DEFINE
@@ -147,9 +146,8 @@ static int wait_for_device(int device)
 
 static int wait_for_event(gpu_event event)
 {
-    const struct sim_event *found = schedule_is_on() ? sim_event_find(event) : NULL;
-    if (found)
-        schedule_sleep_until(sim_event_due(found, true));
+    if (schedule_is_on() && !sim_event_find(event))
+        schedule_sleep_until(sim_event_due(event, true));
     return waist_event_synchronize(event);
 }
 
