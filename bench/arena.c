@@ -37,8 +37,7 @@ static void report_time(struct bench *bench, const struct trace *trace, double l
         bench_add(&series, (double)time_replay(trace, NULL, &result) / (double)trace->step_count);
     snprintf(name, sizeof(name), "%s, a step of %zu", trace->name, trace->step_count);
     struct bench_figure *figure = bench_figure_of(&bench->report, "arena", name, &series);
-    bench_figure_value(figure, bench_median(&series), "ns", BENCH_AT_MOST, limit);
-    bench_print(stdout, figure);
+    bench_show(figure, bench_median(&series), "ns", BENCH_AT_MOST, limit);
 }
 
 static void report_memory(struct bench *bench, const struct trace *trace, const struct replay_streams *streams)
@@ -57,8 +56,7 @@ static void report_memory(struct bench *bench, const struct trace *trace, const 
                  (unsigned)result.moved);
     struct bench_figure *figure = bench_figure_of(&bench->report, "arena", name, &mapped, &live);
     figure->unit = "bytes";
-    bench_figure_ratio(figure, &mapped, &live, BENCH_SHOWN, 0);
-    bench_print(stdout, figure);
+    bench_show_ratio(figure, &mapped, &live, BENCH_SHOWN, 0);
 }
 
 static void replay_file(struct bench *bench, const char *path)

@@ -122,12 +122,23 @@ void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *
     bench_figure_value(figure, below > 0 ? bench_median(numerator) / below : 0, "x", bound, limit);
 }
 
-void bench_show_ratio(struct bench_report *report, const char *section, const char *name, const struct bench_series *numerator,
-                      const struct bench_series *denominator, enum bench_bound bound, double limit)
+void bench_show(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit)
 {
-    struct bench_figure *figure = bench_figure_of(report, section, name, numerator, denominator);
+    bench_figure_value(figure, value, unit, bound, limit);
+    bench_print(stdout, figure);
+}
+
+void bench_show_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
+                      enum bench_bound bound, double limit)
+{
     bench_figure_ratio(figure, numerator, denominator, bound, limit);
     bench_print(stdout, figure);
+}
+
+void bench_show_beside(struct bench_report *report, const char *section, const char *name, const struct bench_series *ours,
+                       const struct bench_series *raw)
+{
+    bench_show_ratio(bench_figure_of(report, section, name, ours, raw), ours, raw, BENCH_SHOWN, 0);
 }
 
 bool bench_reached(const struct bench_figure *figure)

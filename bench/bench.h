@@ -78,9 +78,13 @@ void bench_figure_value(struct bench_figure *figure, double value, const char *u
 void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
                         enum bench_bound bound, double limit);
 
-/* A new figure of two series and their ratio, printed. */
-void bench_show_ratio(struct bench_report *report, const char *section, const char *name, const struct bench_series *numerator,
-                      const struct bench_series *denominator, enum bench_bound bound, double limit);
+/* The same, and prints the figure on standard output. */
+void bench_show(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit);
+void bench_show_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
+                      enum bench_bound bound, double limit);
+/* A new figure: how many times the second the first one is, of which nothing is asked. */
+void bench_show_beside(struct bench_report *report, const char *section, const char *name, const struct bench_series *ours,
+                       const struct bench_series *raw);
 
 /* True without a bound. */
 bool bench_reached(const struct bench_figure *figure);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "bench/consumer.h"
+#include "bench/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,23 +17,19 @@ struct raw_slot {
 struct state {
     const struct gpu *gpu;
     gpu_stream stream;
+    int passed; /* the descriptor that came with the order, or -1 */
     weir *w;
     weir_import *import;
     void *scratch; /* what is read is copied there */
     size_t scratch_bytes;
     gpu_pool raw_pool;
-    struct raw_slot slots[CONSUMER_SLOTS_MAX];
+    struct raw_slot slots[WORKER_SLOTS_MAX];
 };
-
-static void answer(const struct consumer_answer *what)
-{
-    link_send(CONSUMER_FD, what, sizeof(*what), -1);
-}
 
 static void answer_times(double *times, unsigned count)
 {
-    struct consumer_answer what = {.at = bench_now(), .values = {link_quantile(times, count, 50), link_quantile(times, count, 99)}};
-    answer(&what);
+    struct worker_answer what = {.at = bench_now(), .values = {link_quantile(times, count, 50), link_quantile(times, count, 99)}};
+    worker_answer(&what);
     free(times);
 }
 
@@ -68,7 +64,7 @@ static void release(const struct state *state, weir_lease *lease)
     BENCH_WEIR(weir_lease_release(lease, state->stream, &error));
 }
 
-static void do_connect(struct state *state, const struct consumer_order *order)
+static void do_connect(struct state *state, const struct worker_order *order)
 {
     weir_lease *leases[WARM_LEASES];
     weir_import_close(state->import);
@@ -76,55 +72,55 @@ static void do_connect(struct state *state, const struct consumer_order *order)
     BENCH_WEIR(weir_import_open(state->w, order->text, NULL, &error, &state->import));
     uint64_t connected = bench_now();
     leases[0] = lease_block(state, "known");
-    struct consumer_answer what = {.at = bench_now()};
+    struct worker_answer what = {.at = bench_now()};
     what.values[0] = (double)(connected - start);
     what.values[1] = (double)(what.at - connected);
     for (size_t i = 1; i < WARM_LEASES; i++)
         leases[i] = lease_block(state, "known");
     for (size_t i = 0; i < WARM_LEASES; i++)
         release(state, leases[i]);
-    answer(&what);
+    worker_answer(&what);
 }
 
-static void do_first(struct state *state, const struct consumer_order *order)
+static void do_first(struct state *state, const struct worker_order *order)
 {
     (void)order;
     uint64_t start = bench_now();
     weir_lease *lease = lease_block(state, "first");
-    struct consumer_answer what = {.at = bench_now()};
+    struct worker_answer what = {.at = bench_now()};
     what.values[0] = (double)(what.at - start);
     release(state, lease);
-    answer(&what);
+    worker_answer(&what);
 }
 
 static weir_reader *open_reader(const struct state *state, const char *ring)
 {
     weir_reader *reader = NULL;
-    struct consumer_answer ready = {.at = 0};
+    struct worker_answer ready = {.at = 0};
     BENCH_WEIR(weir_reader_open(state->import, ring, 0, &error, &reader));
-    answer(&ready);
+    worker_answer(&ready);
     return reader;
 }
 
-static void do_frames(struct state *state, const struct consumer_order *order)
+static void do_frames(struct state *state, const struct worker_order *order)
 {
     double *times = new_times(order->count);
     weir_reader *reader = open_reader(state, order->text);
     for (unsigned i = 0; i < order->count; i++) {
         weir_lease *lease = NULL;
         uint64_t sent;
-        BENCH_WEIR(weir_reader_next(reader, CONSUMER_PATIENCE, state->stream, &error, &lease));
+        BENCH_WEIR(weir_reader_next(reader, WORKER_PATIENCE, state->stream, &error, &lease));
         uint64_t now = bench_now();
         memcpy(&sent, weir_lease_get_info(lease)->metadata, sizeof(sent));
         times[i] = (double)(now - sent);
         release(state, lease);
-        link_send_time(CONSUMER_FD, now);
+        link_send_time(WORKER_FD, now);
     }
     weir_reader_close(reader);
     answer_times(times, order->count);
 }
 
-static void do_leases(struct state *state, const struct consumer_order *order)
+static void do_leases(struct state *state, const struct worker_order *order)
 {
     double *times = new_times(order->count);
     for (unsigned i = 0; i < order->count; i++) {
@@ -145,17 +141,17 @@ static void read_bytes(const struct state *state, const void *ptr, size_t bytes)
 static void answer_done(const struct state *state)
 {
     BENCH_GPU(state->gpu, stream_synchronize(state->stream));
-    struct consumer_answer what = {.at = bench_now()};
-    answer(&what);
+    struct worker_answer what = {.at = bench_now()};
+    worker_answer(&what);
 }
 
-static void do_ring(struct state *state, const struct consumer_order *order)
+static void do_ring(struct state *state, const struct worker_order *order)
 {
     ensure_scratch(state, order->bytes);
     weir_reader *reader = open_reader(state, order->text);
     for (unsigned i = 0; i < order->count; i++) {
         weir_lease *lease = NULL;
-        BENCH_WEIR(weir_reader_next(reader, CONSUMER_PATIENCE, state->stream, &error, &lease));
+        BENCH_WEIR(weir_reader_next(reader, WORKER_PATIENCE, state->stream, &error, &lease));
         read_bytes(state, weir_lease_get_info(lease)->ptr, order->bytes);
         release(state, lease);
     }
@@ -166,44 +162,44 @@ static void do_ring(struct state *state, const struct consumer_order *order)
 /* Bare messages, and the waist alone -----------------------------------------------------------------------------------------------------
  */
 
-static void do_messages(struct state *state, const struct consumer_order *order)
+static void do_messages(struct state *state, const struct worker_order *order)
 {
     (void)state;
     double *times = new_times(order->count);
     for (unsigned i = 0; i < order->count; i++) {
-        uint64_t sent = link_receive_time(CONSUMER_FD), now = bench_now();
+        uint64_t sent = link_receive_time(WORKER_FD), now = bench_now();
         times[i] = (double)(now - sent);
-        link_send_time(CONSUMER_FD, now);
+        link_send_time(WORKER_FD, now);
     }
     answer_times(times, order->count);
 }
 
-static void do_echoes(struct state *state, const struct consumer_order *order)
+static void do_echoes(struct state *state, const struct worker_order *order)
 {
     (void)state;
     double *times = new_times(order->count);
     for (unsigned i = 0; i < order->count; i++) {
         uint64_t start = bench_now();
-        link_send_time(CONSUMER_FD, start);
-        link_receive_time(CONSUMER_FD);
+        link_send_time(WORKER_FD, start);
+        link_receive_time(WORKER_FD);
         times[i] = (double)(bench_now() - start);
     }
     answer_times(times, order->count);
 }
 
-static void do_raw_first(struct state *state, const struct consumer_order *order, int pool_fd)
+static void do_raw_first(struct state *state, const struct worker_order *order)
 {
     const struct gpu *gpu = state->gpu;
     gpu_pool pool = NULL;
     gpu_event ready = NULL;
     void *ptr = NULL;
     uint64_t start = bench_now();
-    BENCH_GPU(gpu, pool_import(0, pool_fd, &pool));
+    BENCH_GPU(gpu, pool_import(0, state->passed, &pool));
     uint64_t has_pool = bench_now();
     BENCH_GPU(gpu, block_import(pool, &order->block, &ptr));
     uint64_t has_block = bench_now();
     BENCH_GPU(gpu, event_open_shared(0, &order->ready, &ready));
-    struct consumer_answer what = {.at = bench_now()};
+    struct worker_answer what = {.at = bench_now()};
     what.values[0] = (double)(has_pool - start);
     what.values[1] = (double)(has_block - has_pool);
     what.values[2] = (double)(what.at - has_block);
@@ -211,32 +207,40 @@ static void do_raw_first(struct state *state, const struct consumer_order *order
     BENCH_GPU(gpu, free_async(ptr, state->stream));
     BENCH_GPU(gpu, stream_synchronize(state->stream));
     BENCH_GPU(gpu, pool_destroy(pool));
-    answer(&what);
+    worker_answer(&what);
 }
 
-static void do_raw_slot(struct state *state, const struct consumer_order *order)
+static void do_raw_pool(struct state *state, const struct worker_order *order)
+{
+    struct worker_answer done = {.at = 0};
+    (void)order;
+    BENCH_GPU(state->gpu, pool_import(0, state->passed, &state->raw_pool));
+    worker_answer(&done);
+}
+
+static void do_raw_slot(struct state *state, const struct worker_order *order)
 {
     struct raw_slot *slot = &state->slots[order->slot];
-    struct consumer_answer done = {.at = 0};
+    struct worker_answer done = {.at = 0};
     BENCH_GPU(state->gpu, block_import(state->raw_pool, &order->block, &slot->ptr));
     BENCH_GPU(state->gpu, event_open_shared(0, &order->ready, &slot->ready));
     BENCH_GPU(state->gpu, event_open_shared(0, &order->release, &slot->release));
-    answer(&done);
+    worker_answer(&done);
 }
 
-static void do_raw_ring(struct state *state, const struct consumer_order *order)
+static void do_raw_ring(struct state *state, const struct worker_order *order)
 {
     const struct gpu *gpu = state->gpu;
-    struct consumer_answer ready = {.at = 0};
+    struct worker_answer ready = {.at = 0};
     ensure_scratch(state, order->bytes);
-    answer(&ready);
+    worker_answer(&ready);
     for (unsigned i = 0; i < order->count; i++) {
         const struct raw_slot *slot = &state->slots[i % order->slot];
-        uint64_t time = link_receive_time(CONSUMER_FD);
+        uint64_t time = link_receive_time(WORKER_FD);
         BENCH_GPU(gpu, stream_wait_event(state->stream, slot->ready));
         read_bytes(state, slot->ptr, order->bytes);
         BENCH_GPU(gpu, event_record(slot->release, state->stream));
-        link_send_time(CONSUMER_FD, time);
+        link_send_time(WORKER_FD, time);
     }
     answer_done(state);
 }
@@ -244,7 +248,7 @@ static void do_raw_ring(struct state *state, const struct consumer_order *order)
 static void free_raw(struct state *state)
 {
     const struct gpu *gpu = state->gpu;
-    for (size_t i = 0; i < CONSUMER_SLOTS_MAX && state->slots[i].ptr; i++) {
+    for (size_t i = 0; i < WORKER_SLOTS_MAX && state->slots[i].ptr; i++) {
         BENCH_GPU(gpu, free_async(state->slots[i].ptr, state->stream));
         BENCH_GPU(gpu, event_destroy(state->slots[i].ready));
         BENCH_GPU(gpu, event_destroy(state->slots[i].release));
@@ -273,43 +277,23 @@ static void leave(struct state *state)
     BENCH_GPU(state->gpu, stream_destroy(state->stream));
 }
 
-static void do_raw_pool(struct state *state, int pool_fd)
-{
-    struct consumer_answer done = {.at = 0};
-    BENCH_GPU(state->gpu, pool_import(0, pool_fd, &state->raw_pool));
-    answer(&done);
-}
-
-/* False for the last order. */
-static bool obey(struct state *state, const struct consumer_order *order, int passed)
-{
-    static void (*const tasks[])(struct state * state, const struct consumer_order *order) = {
-        [CONSUMER_CONNECT] = do_connect, [CONSUMER_FIRST] = do_first,       [CONSUMER_MESSAGES] = do_messages,
-        [CONSUMER_FRAMES] = do_frames,   [CONSUMER_ECHOES] = do_echoes,     [CONSUMER_LEASES] = do_leases,
-        [CONSUMER_RING] = do_ring,       [CONSUMER_RAW_SLOT] = do_raw_slot, [CONSUMER_RAW_RING] = do_raw_ring,
-        [CONSUMER_LEAVE] = NULL,
-    };
-    link_pin(order->cpu);
-    if (order->task == CONSUMER_RAW_FIRST)
-        do_raw_first(state, order, passed);
-    else if (order->task == CONSUMER_RAW_POOL)
-        do_raw_pool(state, passed);
-    else if (order->task != CONSUMER_LEAVE)
-        tasks[order->task](state, order);
-    if (passed >= 0)
-        close(passed);
-    return order->task != CONSUMER_LEAVE;
-}
-
 int consumer_main(void)
 {
+    static void (*const tasks[])(struct state * state, const struct worker_order *order) = {
+        [CONSUMER_CONNECT] = do_connect,   [CONSUMER_FIRST] = do_first,       [CONSUMER_MESSAGES] = do_messages,
+        [CONSUMER_FRAMES] = do_frames,     [CONSUMER_ECHOES] = do_echoes,     [CONSUMER_LEASES] = do_leases,
+        [CONSUMER_RING] = do_ring,         [CONSUMER_RAW_FIRST] = do_raw_first, [CONSUMER_RAW_POOL] = do_raw_pool,
+        [CONSUMER_RAW_SLOT] = do_raw_slot, [CONSUMER_RAW_RING] = do_raw_ring,
+    };
     static struct state state;
-    struct consumer_order order;
-    int passed;
+    struct worker_order order;
     set_up(&state);
-    do
-        link_receive(CONSUMER_FD, &order, sizeof(order), &passed);
-    while (obey(&state, &order, passed));
+    while (worker_take(&order, &state.passed)) {
+        link_pin(order.cpu);
+        tasks[order.task](&state, &order);
+        if (state.passed >= 0)
+            close(state.passed);
+    }
     leave(&state);
     return 0;
 }

@@ -44,7 +44,7 @@ static void measure_size(struct bench *bench, struct side measured[SIDE_COUNT], 
     for (size_t v = 1; v < SIDE_COUNT; v++) {
         char name[96], size_name[32];
         snprintf(name, sizeof(name), "%s from stream to stream, %s", bench_size_name(size, size_name), sides[v].name);
-        bench_show_ratio(&bench->report, "handover", name, &measured[v].series, &measured[0].series, BENCH_SHOWN, 0);
+        bench_show_beside(&bench->report, "handover", name, &measured[v].series, &measured[0].series);
     }
 }
 

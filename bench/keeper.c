@@ -49,8 +49,7 @@ static void sleep_ms(long milliseconds)
 static void show_bytes(struct bench_figure *figure, const struct bench_series *after, double limit)
 {
     figure->unit = "bytes";
-    bench_figure_value(figure, bench_max(after), "bytes", BENCH_AT_MOST, limit);
-    bench_print(stdout, figure);
+    bench_show(figure, bench_max(after), "bytes", BENCH_AT_MOST, limit);
 }
 
 static void measure(struct bench *bench, const struct side *ours, const struct side *raw)
@@ -81,8 +80,7 @@ static void measure(struct bench *bench, const struct side *ours, const struct s
     /* Nothing held after nothing was held shows nothing. */
     struct bench_figure *figure = bench_figure_of(report, "keeper", "repetitions in which caches held something before", &cached_before);
     figure->unit = "bytes";
-    bench_figure_value(figure, 100.0 * (double)filled / (double)bench->repetitions, "%", BENCH_AT_LEAST, 100);
-    bench_print(stdout, figure);
+    bench_show(figure, 100.0 * (double)filled / (double)bench->repetitions, "%", BENCH_AT_LEAST, 100);
 }
 
 void section_keeper(struct bench *bench)

@@ -77,7 +77,7 @@ static void measure_order(struct bench *bench, struct live *live, enum order ord
     for (size_t v = 1; v < SIDE_COUNT; v++) {
         char name[96];
         snprintf(name, sizeof(name), "%d live blocks %s, %s", BLOCKS, order_names[order], sides[v].name);
-        bench_show_ratio(&bench->report, "live", name, &live->measured[v].series, &live->measured[0].series, BENCH_SHOWN, 0);
+        bench_show_beside(&bench->report, "live", name, &live->measured[v].series, &live->measured[0].series);
     }
 }
 

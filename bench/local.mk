@@ -22,18 +22,15 @@ EXTRA_PROGRAMS += bench/weir-bench
 bench_weir_bench_SOURCES = \
 	%reldir%/arena.c \
 	%reldir%/consumer.c \
-	%reldir%/consumer.h \
 	%reldir%/crowd.c \
 	%reldir%/crowd.h \
 	%reldir%/handover.c \
 	%reldir%/keeper.c \
-	%reldir%/link.c \
 	%reldir%/live.c \
 	%reldir%/loop.c \
 	%reldir%/main.c \
 	%reldir%/multi.c \
 	%reldir%/neighbour.c \
-	%reldir%/neighbour.h \
 	%reldir%/neighbours.c \
 	%reldir%/neighbours.h \
 	%reldir%/neighbours_costs.c \
@@ -49,7 +46,9 @@ bench_weir_bench_SOURCES = \
 	%reldir%/sharing.h \
 	%reldir%/small.c \
 	%reldir%/threads.c \
-	%reldir%/torch.c
+	%reldir%/torch.c \
+	%reldir%/worker.c \
+	%reldir%/worker.h
 bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -iquote $(top_srcdir)/lib
 bench_weir_bench_LDADD = bench/libbench.la plugin/torch/libtorch.la
 CLEANFILES += bench/weir-bench bench/libbench.la

@@ -32,15 +32,13 @@ static void report(struct bench *bench, const struct side ours[THRESHOLD_COUNT],
         struct bench_figure *same = bench_figure_of(&bench->report, "loop", name, &ours[i].series, &raw[i].series);
         bench_figure_in(same, "by threshold", (double)thresholds[i].bytes);
         /* Where the pool shrinks and grows in each round, that is what is measured, and Weir has no part in it. */
-        bench_figure_ratio(same, &ours[i].series, &raw[i].series, thresholds[i].bytes < GIB ? BENCH_SHOWN : BENCH_AT_MOST, 1.2);
-        bench_print(stdout, same);
+        bench_show_ratio(same, &ours[i].series, &raw[i].series, thresholds[i].bytes < GIB ? BENCH_SHOWN : BENCH_AT_MOST, 1.2);
     }
     const struct bench_series *released = &raw[0].series, *kept = &ours[THRESHOLD_COUNT - 1].series;
     struct bench_figure *faster =
         bench_figure_of(&bench->report, "loop", "threshold 2GiB: times faster than raw with threshold 0", kept, released);
     faster->series[1].name = "raw, threshold 0";
-    bench_figure_ratio(faster, released, kept, BENCH_AT_LEAST, 300);
-    bench_print(stdout, faster);
+    bench_show_ratio(faster, released, kept, BENCH_AT_LEAST, 300);
 }
 
 void section_loop(struct bench *bench)

@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 #include "bench/arguments.h"
-#include "bench/consumer.h"
-#include "bench/neighbour.h"
+#include "bench/worker.h"
 
 /* In the order in which they run: the quick ones first, then the one that waits for kernels, then those that start processes, and
    last the one whose weir stays open. */
@@ -130,7 +129,8 @@ static void check_sections(const struct bench *bench, const struct arguments *ar
 {
     for (size_t i = 0; i < SECTION_COUNT; i++)
         if (arguments->wanted[i] && sections[i].calls_cuda && strcmp(bench->gpu->name, "cuda") != 0)
-            bench_die(__FILE__, __LINE__, sections[i].name, "calls CUDA itself: unset WEIR_GPU, or name only arena, share, neighbours and torch");
+            bench_die(__FILE__, __LINE__, sections[i].name,
+                      "calls CUDA itself: unset WEIR_GPU, or name only arena, share, neighbours and torch");
 }
 
 static void run_sections(struct bench *bench, const struct arguments *arguments)
@@ -151,9 +151,9 @@ int main(int argc, char **argv)
     /* Each section brings its own policy, and what the shell exports must not change it. */
     unsetenv("WEIR_POLICY");
     unsetenv("WEIR_CONF");
-    if (argc == 2 && strcmp(argv[1], CONSUMER_OPTION) == 0)
+    if (argc == 2 && strcmp(argv[1], WORKER_CONSUMER) == 0)
         return consumer_main();
-    if (argc == 2 && strcmp(argv[1], NEIGHBOUR_OPTION) == 0)
+    if (argc == 2 && strcmp(argv[1], WORKER_NEIGHBOUR) == 0)
         return neighbour_main();
     read_arguments(argc, argv, &arguments);
     bench.repetitions = arguments.repetitions;

@@ -82,8 +82,7 @@ static void measure(struct bench *bench, const struct multi *multi)
         bench_add(ours, time_side(multi, false));
     }
     bool asked = multi->stream_count == SIDE_STREAMS_MAX && !multi->prewarm;
-    bench_figure_ratio(figure, ours, raw, asked ? BENCH_AT_MOST : BENCH_SHOWN, NO_SLOWER);
-    bench_print(stdout, figure);
+    bench_show_ratio(figure, ours, raw, asked ? BENCH_AT_MOST : BENCH_SHOWN, NO_SLOWER);
 }
 
 void section_multi(struct bench *bench)

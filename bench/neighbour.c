@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "bench/neighbour.h"
+#include "bench/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* A neighbour: it takes memory and gives it back as it is told. */
 struct state {
     const struct gpu *gpu;
     weir *w;
@@ -17,42 +18,9 @@ struct state {
     void *blocks[NEIGHBOUR_BLOCKS_MAX], *raw_blocks[NEIGHBOUR_BLOCKS_MAX];
 };
 
-/* The owner's side -----------------------------------------------------------------------------------------------------------------------
- */
-
-void neighbour_start(struct neighbour *neighbour)
-{
-    neighbour->link = link_start(NEIGHBOUR_OPTION, &neighbour->pid);
-}
-
-void neighbour_tell(const struct neighbour *neighbour, struct neighbour_order order)
-{
-    link_send(neighbour->link, &order, sizeof(order), -1);
-}
-
-struct neighbour_answer neighbour_hear(const struct neighbour *neighbour)
-{
-    struct neighbour_answer answer;
-    int passed;
-    link_receive(neighbour->link, &answer, sizeof(answer), &passed);
-    return answer;
-}
-
-struct neighbour_answer neighbour_ask(const struct neighbour *neighbour, struct neighbour_order order)
-{
-    neighbour_tell(neighbour, order);
-    return neighbour_hear(neighbour);
-}
-
-void neighbour_end(const struct neighbour *neighbour)
-{
-    neighbour_tell(neighbour, (struct neighbour_order){.task = NEIGHBOUR_LEAVE});
-    link_end(neighbour->link, neighbour->pid);
-}
-
 /* Orders ------------------------------------------------------------------------------------------------------------------------------- */
 
-static unsigned take(struct state *state, const struct neighbour_order *order)
+static unsigned take(struct state *state, const struct worker_order *order)
 {
     unsigned failed = 0;
     for (unsigned i = 0; i < order->count; i++) {
@@ -67,7 +35,7 @@ static unsigned take(struct state *state, const struct neighbour_order *order)
     return failed;
 }
 
-static unsigned take_raw(struct state *state, const struct neighbour_order *order)
+static unsigned take_raw(struct state *state, const struct worker_order *order)
 {
     unsigned failed = 0;
     for (unsigned i = 0; i < order->count; i++) {
@@ -97,26 +65,21 @@ static void drop_raw(struct state *state)
     BENCH_GPU(state->gpu, stream_synchronize(state->raw_stream));
 }
 
-static void empty(struct state *state, const struct neighbour_order *order)
+static void obey(struct state *state, const struct worker_order *order)
 {
-    if (order->raw)
+    struct worker_answer answer = {.at = 0};
+    uint64_t start = bench_now();
+    if (order->task == NEIGHBOUR_TAKE)
+        answer.values[0] = order->raw ? take_raw(state, order) : take(state, order);
+    else if (order->task == NEIGHBOUR_DROP)
+        (order->raw ? drop_raw : drop)(state);
+    else if (order->raw)
         BENCH_GPU(state->gpu, pool_trim(state->raw_pool, order->bytes));
     else
         BENCH_WEIR(weir_pool_trim(state->pool, order->bytes, &error, NULL));
-}
-
-static void obey(struct state *state, const struct neighbour_order *order)
-{
-    struct neighbour_answer answer = {.failed = 0};
-    uint64_t start = bench_now();
-    if (order->task == NEIGHBOUR_TAKE)
-        answer.failed = order->raw ? take_raw(state, order) : take(state, order);
-    else if (order->task == NEIGHBOUR_DROP)
-        (order->raw ? drop_raw : drop)(state);
-    else
-        empty(state, order);
-    answer.ns = (double)(bench_now() - start);
-    link_send(CONSUMER_FD, &answer, sizeof(answer), -1);
+    if (order->task == NEIGHBOUR_EMPTY)
+        answer.values[0] = (double)(bench_now() - start);
+    worker_answer(&answer);
 }
 
 /* Life --------------------------------------------------------------------------------------------------------------------------------- */
@@ -147,15 +110,11 @@ static void leave(struct state *state)
 int neighbour_main(void)
 {
     static struct state state;
-    struct neighbour_order order;
+    struct worker_order order;
     int passed;
     set_up(&state);
-    for (;;) {
-        link_receive(CONSUMER_FD, &order, sizeof(order), &passed);
-        if (order.task == NEIGHBOUR_LEAVE)
-            break;
+    while (worker_take(&order, &passed))
         obey(&state, &order);
-    }
     leave(&state);
     return 0;
 }

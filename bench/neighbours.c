@@ -29,10 +29,9 @@ void neighbours_show(struct neighbours *neighbours, const char *name, const stru
     struct bench_figure *figure = bench_figure_new(&neighbours->bench->report, "neighbours", name);
     for (size_t i = 0; i < count; i++)
         *bench_series_new(figure, series[i].name) = series[i];
-    bench_figure_value(figure, value, unit, bound, limit);
     if (strcmp(unit, "wake-ups") == 0)
         figure->unit = unit;
-    bench_print(stdout, figure);
+    bench_show(figure, value, unit, bound, limit);
 }
 
 /* Asking by hand ----------------------------------------------------------------------------------------------------------------------- */
@@ -48,7 +47,7 @@ static bool take_gift(struct share_query *query, const struct wire_message *answ
     return answer->type == WIRE_GAVE;
 }
 
-static void find_socket(const struct neighbour *neighbour, char path[SHARE_PATH_SIZE])
+static void find_socket(const struct worker *neighbour, char path[SHARE_PATH_SIZE])
 {
     char wanted[32], (*paths)[SHARE_PATH_SIZE];
     size_t count;
@@ -62,7 +61,7 @@ static void find_socket(const struct neighbour *neighbour, char path[SHARE_PATH_
 }
 
 /* As the rung does, and again where that is too often. */
-static struct gift ask_for(const struct neighbours *neighbours, const struct neighbour *neighbour, uint64_t bytes)
+static struct gift ask_for(const struct neighbours *neighbours, const struct worker *neighbour, uint64_t bytes)
 {
     struct gpu_device_info info;
     struct gift gift = {0, 0};
@@ -72,9 +71,9 @@ static struct gift ask_for(const struct neighbours *neighbours, const struct nei
     find_socket(neighbour, path);
     query.question.type = WIRE_GIVE;
     query.question.u.give.bytes = bytes;
-    query.question.u.give.deadline_ms = CONSUMER_PATIENCE;
+    query.question.u.give.deadline_ms = WORKER_PATIENCE;
     snprintf(query.question.u.give.uuid, WIRE_UUID_SIZE, "%s", info.uuid);
-    uint64_t deadline = weir__service_now() + CONSUMER_PATIENCE * GPU_MILLISECOND;
+    uint64_t deadline = weir__service_now() + WORKER_PATIENCE * GPU_MILLISECOND;
     do {
         share_queries_run(&query, 1, deadline);
         if (query.status == WEIR_BUSY)
@@ -91,7 +90,7 @@ enum { REQUEST, PART, TRIM, GROWTH, FAILURE, SERIES };
 
 struct rescue {
     struct neighbours *neighbours;
-    struct neighbour holder;
+    struct worker holder;
     weir *w;
     weir_stream *stream;
     gpu_pool pool;
@@ -101,15 +100,15 @@ struct rescue {
 
 static void fill_holder(const struct rescue *rescue, bool raw)
 {
-    struct neighbour_order take = {.task = NEIGHBOUR_TAKE, .raw = raw, .count = BLOCKS, .bytes = rescue->block};
-    if (neighbour_ask(&rescue->holder, take).failed)
+    struct worker_order take = {.task = NEIGHBOUR_TAKE, .raw = raw, .count = BLOCKS, .bytes = rescue->block};
+    if (worker_ask(&rescue->holder, &take, -1).values[0] > 0)
         bench_die(__FILE__, __LINE__, "the neighbour", "has no room for what it is to hold: is the device in use by others?");
-    neighbour_ask(&rescue->holder, (struct neighbour_order){.task = NEIGHBOUR_DROP, .raw = raw});
+    worker_ask(&rescue->holder, &(struct worker_order){.task = NEIGHBOUR_DROP, .raw = raw}, -1);
 }
 
 static double empty_holder(const struct rescue *rescue, bool raw, uint64_t keep)
 {
-    return neighbour_ask(&rescue->holder, (struct neighbour_order){.task = NEIGHBOUR_EMPTY, .raw = raw, .bytes = keep}).ns;
+    return worker_ask(&rescue->holder, &(struct worker_order){.task = NEIGHBOUR_EMPTY, .raw = raw, .bytes = keep}, -1).values[0];
 }
 
 static uint64_t bytes_got(const struct rescue *rescue)
@@ -183,7 +182,7 @@ static void open_rescue(struct rescue *rescue, struct neighbours *neighbours)
     rescue->block = shared_big_size(neighbours->bench->memory, 100 * GIB, 70) / BLOCKS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
     for (size_t i = 0; i < SERIES; i++)
         rescue->series[i].name = names[i];
-    neighbour_start(&rescue->holder);
+    worker_start(&rescue->holder, WORKER_NEIGHBOUR);
     rescue->w = shared_weir_for(neighbours->bench, "neighbours", NEIGHBOUR_POLICY);
     BENCH_WEIR(weir_stream_create(rescue->w, 0, NULL, &error, &rescue->stream));
     BENCH_GPU(neighbours->gpu, pool_create(&spec, &rescue->pool));
@@ -192,7 +191,7 @@ static void open_rescue(struct rescue *rescue, struct neighbours *neighbours)
 
 static void close_rescue(const struct rescue *rescue)
 {
-    neighbour_end(&rescue->holder);
+    worker_end(&rescue->holder, 1);
     weir_stream_close(rescue->stream);
     weir_close(rescue->w);
     BENCH_GPU(rescue->neighbours->gpu, pool_destroy(rescue->pool));

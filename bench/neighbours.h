@@ -3,7 +3,7 @@
 #ifndef WEIR_BENCH_NEIGHBOURS_H
 #define WEIR_BENCH_NEIGHBOURS_H
 
-#include "bench/neighbour.h"
+#include "bench/worker.h"
 
 #define NEIGHBOURS_STEP (32 * MIB) /* by which pools grow */
 

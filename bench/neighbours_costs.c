@@ -148,22 +148,18 @@ static double run_ps(char *path)
 
 void neighbours_ps(struct neighbours *neighbours)
 {
-    struct neighbour crowd[CROWD];
+    struct worker crowd[CROWD];
     struct bench_series time = {.name = "weir ps"};
     char path[PATH_MAX], title[96];
     find_weir(path);
     for (size_t i = 0; i < CROWD; i++)
-        neighbour_start(&crowd[i]);
+        worker_start(&crowd[i], WORKER_NEIGHBOUR);
     for (size_t i = 0; i < CROWD; i++)
-        neighbour_ask(&crowd[i], (struct neighbour_order){.task = NEIGHBOUR_DROP});
+        worker_ask(&crowd[i], &(struct worker_order){.task = NEIGHBOUR_DROP}, -1);
     run_ps(path);
     for (size_t i = 0; i < neighbours->bench->repetitions; i++)
         bench_add(&time, run_ps(path));
-    /* All at once, as each of them takes its time. */
-    for (size_t i = 0; i < CROWD; i++)
-        neighbour_tell(&crowd[i], (struct neighbour_order){.task = NEIGHBOUR_LEAVE});
-    for (size_t i = 0; i < CROWD; i++)
-        link_end(crowd[i].link, crowd[i].pid);
+    worker_end(crowd, CROWD);
     snprintf(title, sizeof(title), "weir ps with %d live processes", CROWD);
     neighbours_show(neighbours, title, &time, 1, bench_median(&time) / 1e6, "ms", BENCH_AT_MOST, 50);
 }

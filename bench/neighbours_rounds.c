@@ -14,7 +14,7 @@
 static const unsigned parts[2] = {9, 4};
 
 struct rounds {
-    struct neighbour workers[WORKERS];
+    struct worker workers[WORKERS];
     uint64_t part; /* bytes */
     bool raw;
 };
@@ -22,22 +22,22 @@ struct rounds {
 static void drop(const struct rounds *rounds)
 {
     for (size_t i = 0; i < WORKERS; i++)
-        neighbour_tell(&rounds->workers[i], (struct neighbour_order){.task = NEIGHBOUR_DROP, .raw = rounds->raw});
+        worker_tell(&rounds->workers[i], &(struct worker_order){.task = NEIGHBOUR_DROP, .raw = rounds->raw}, -1);
     for (size_t i = 0; i < WORKERS; i++)
-        neighbour_hear(&rounds->workers[i]);
+        worker_hear(&rounds->workers[i]);
 }
 
 /* Both at once. Returns how many requests failed. */
 static unsigned take(const struct rounds *rounds, size_t phase)
 {
     unsigned failed = 0;
-    struct neighbour_order order = {.task = NEIGHBOUR_TAKE, .raw = rounds->raw, .bytes = rounds->part};
+    struct worker_order order = {.task = NEIGHBOUR_TAKE, .raw = rounds->raw, .bytes = rounds->part};
     for (size_t i = 0; i < WORKERS; i++) {
         order.count = parts[(phase + i) % 2];
-        neighbour_tell(&rounds->workers[i], order);
+        worker_tell(&rounds->workers[i], &order, -1);
     }
     for (size_t i = 0; i < WORKERS; i++)
-        failed += neighbour_hear(&rounds->workers[i]).failed;
+        failed += (unsigned)worker_hear(&rounds->workers[i]).values[0];
     return failed;
 }
 
@@ -55,14 +55,8 @@ static void start(struct rounds *rounds, bool raw)
 {
     rounds->raw = raw;
     for (size_t i = 0; i < WORKERS; i++)
-        neighbour_start(&rounds->workers[i]);
+        worker_start(&rounds->workers[i], WORKER_NEIGHBOUR);
     drop(rounds); /* until they are there */
-}
-
-static void end(const struct rounds *rounds)
-{
-    for (size_t i = 0; i < WORKERS; i++)
-        neighbour_end(&rounds->workers[i]);
 }
 
 static void measure_weir(struct neighbours *neighbours, struct rounds *rounds)
@@ -77,7 +71,7 @@ static void measure_weir(struct neighbours *neighbours, struct rounds *rounds)
         if (i < BENCH_SAMPLES_MAX)
             bench_add(&time, (double)(bench_now() - begin));
     }
-    end(rounds);
+    worker_end(rounds->workers, WORKERS);
     snprintf(name, sizeof(name), "%zu rounds of two workers, %u <-> %u blocks of %llu MiB", neighbours->bench->rounds, parts[1], parts[0],
              (unsigned long long)(rounds->part / MIB));
     neighbours_show(neighbours, name, &time, 1, failed, "failures", BENCH_AT_MOST, 0);
@@ -96,7 +90,7 @@ static void measure_raw(struct neighbours *neighbours, struct rounds *rounds)
         if (round <= BENCH_SAMPLES_MAX)
             bench_add(&time, (double)(bench_now() - begin));
     }
-    end(rounds);
+    worker_end(rounds->workers, WORKERS);
     neighbours_show(neighbours, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th", BENCH_SHOWN,
                     0);
 }

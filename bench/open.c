@@ -63,6 +63,5 @@ void section_open(struct bench *bench)
         bench_add(bare, time_call(open_bare));
         bench_add(ours, time_call(open_weir));
     }
-    bench_figure_value(figure, (bench_median(ours) - bench_median(bare)) / 1e6, "ms", BENCH_AT_MOST, 1);
-    bench_print(stdout, figure);
+    bench_show(figure, (bench_median(ours) - bench_median(bare)) / 1e6, "ms", BENCH_AT_MOST, 1);
 }

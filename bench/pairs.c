@@ -134,10 +134,9 @@ static void report_variant(struct bench *bench, const struct pairs *pairs, size_
     figure->series[0].name = variants[v].run == malloc_pairs ? "raw cudaMalloc" : "weir";
     figure->series[1].name = "raw async";
     if (variants[v].asked == NANOSECONDS)
-        bench_figure_value(figure, bench_median(&series[v]), "ns", BENCH_AT_MOST, variants[v].limit);
+        bench_show(figure, bench_median(&series[v]), "ns", BENCH_AT_MOST, variants[v].limit);
     else
-        bench_figure_ratio(figure, &series[v], &series[0], variants[v].asked == TIMES_RAW ? BENCH_AT_MOST : BENCH_SHOWN, variants[v].limit);
-    bench_print(stdout, figure);
+        bench_show_ratio(figure, &series[v], &series[0], variants[v].asked == TIMES_RAW ? BENCH_AT_MOST : BENCH_SHOWN, variants[v].limit);
 }
 
 static void measure_size(struct bench *bench, struct pairs *pairs)

@@ -111,8 +111,7 @@ static void measure_pending(struct bench *bench, const struct pending *pending, 
     char name[120];
     snprintf(name, sizeof(name), "%zu GiB, %s", pending->size / GIB, case_name);
     struct bench_figure *figure = bench_figure_of(&bench->report, "pending", name, &ours, &failed, &retry);
-    bench_figure_value(figure, bench_median(&ours) / (bench_median(&failed) + bench_median(&retry)), "x", BENCH_AT_MOST, 1.2);
-    bench_print(stdout, figure);
+    bench_show(figure, bench_median(&ours) / (bench_median(&failed) + bench_median(&retry)), "x", BENCH_AT_MOST, 1.2);
 }
 
 static cudaMemPool_t pending_pool(bool internal_dependencies)

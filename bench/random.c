@@ -132,10 +132,9 @@ static void report_ratio(struct bench *bench, const struct row *row, const char 
     snprintf(name, sizeof(name), "%zu of up to %s, %s%s", row->count, bench_size_name(row->largest, size), what, failures);
     struct bench_figure *figure = bench_figure_of(&bench->report, "random", name, &ours->side.series, &raw->side.series);
     if (is_speedup)
-        bench_figure_ratio(figure, &raw->side.series, &ours->side.series, bound, limit);
+        bench_show_ratio(figure, &raw->side.series, &ours->side.series, bound, limit);
     else
-        bench_figure_ratio(figure, &ours->side.series, &raw->side.series, bound, limit);
-    bench_print(stdout, figure);
+        bench_show_ratio(figure, &ours->side.series, &raw->side.series, bound, limit);
 }
 
 static bool takes_part(const struct allocator *allocator, const struct row *row)

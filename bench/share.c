@@ -52,7 +52,7 @@ static void make_raw_pool(struct sharing *sharing)
     struct gpu_pool_spec spec = {.device = 0, .location = GPU_LOCATION_DEVICE, .posix_fd = true};
     BENCH_GPU(gpu, pool_create(&spec, &sharing->raw_pool));
     BENCH_GPU(gpu, pool_export(sharing->raw_pool, &sharing->raw_pool_fd));
-    for (size_t i = 0; i < CONSUMER_SLOTS_MAX; i++)
+    for (size_t i = 0; i < WORKER_SLOTS_MAX; i++)
         BENCH_GPU(gpu, malloc_async(&sharing->slots[i].ptr, sharing->block, sharing->raw_pool, sharing->stream));
     BENCH_GPU(gpu, stream_synchronize(sharing->stream));
 }
@@ -65,7 +65,7 @@ static void set_up(struct sharing *sharing, struct bench *bench)
     sharing->block = strcmp(bench->gpu->name, "sim") == 0 ? MIB : 64 * MIB;
     /* They start CUDA while this process does. */
     for (size_t c = 0; c < SHARING_CONSUMERS; c++)
-        consumer_start(&sharing->consumers[c]);
+        worker_start(&sharing->consumers[c], WORKER_CONSUMER);
     make_directory(sharing);
     BENCH_GPU(sharing->gpu, stream_create(0, &sharing->stream));
     open_export(sharing);
@@ -77,11 +77,10 @@ static void set_up(struct sharing *sharing, struct bench *bench)
 static void take_down(struct sharing *sharing)
 {
     const struct gpu *gpu = sharing->gpu;
-    for (size_t c = 0; c < SHARING_CONSUMERS; c++)
-        consumer_end(&sharing->consumers[c]);
-    weir_export_close(sharing->export, CONSUMER_PATIENCE);
+    worker_end(sharing->consumers, SHARING_CONSUMERS);
+    weir_export_close(sharing->export, WORKER_PATIENCE);
     weir_close(sharing->w);
-    for (size_t i = 0; i < CONSUMER_SLOTS_MAX; i++) {
+    for (size_t i = 0; i < WORKER_SLOTS_MAX; i++) {
         BENCH_GPU(gpu, free_async(sharing->slots[i].ptr, sharing->stream));
         BENCH_GPU(gpu, event_destroy(sharing->slots[i].ready));
         for (size_t c = 0; c < SHARING_CONSUMERS; c++)
@@ -96,12 +95,6 @@ static void take_down(struct sharing *sharing)
 
 /* First imports ------------------------------------------------------------------------------------------------------------------------ */
 
-static struct consumer_answer ask(const struct sharing *sharing, const struct consumer_order *order, int passed)
-{
-    consumer_tell(&sharing->consumers[0], order, passed);
-    return consumer_hear(&sharing->consumers[0]);
-}
-
 struct firsts {
     struct bench_series connect, cold, first, pool, block, event;
 };
@@ -109,18 +102,18 @@ struct firsts {
 /* Each time on a new connection, so that nothing is known. */
 static void measure_firsts(const struct sharing *sharing, struct firsts *firsts)
 {
-    struct consumer_order raw = {.task = CONSUMER_RAW_FIRST, .cpu = -1};
+    struct worker_order raw = {.task = CONSUMER_RAW_FIRST};
     struct gpu_shared_event handle;
     gpu_event ready;
     BENCH_GPU(sharing->gpu, block_export(sharing->slots[0].ptr, &raw.block));
     BENCH_GPU(sharing->gpu, event_create_shared(0, &ready, &handle));
     raw.ready = handle;
     for (size_t i = 0; i <= sharing->bench->repetitions; i++) {
-        struct consumer_order connect = {.task = CONSUMER_CONNECT, .cpu = -1}, first = {.task = CONSUMER_FIRST, .cpu = -1};
+        struct worker_order connect = {.task = CONSUMER_CONNECT}, first = {.task = CONSUMER_FIRST};
         snprintf(connect.text, sizeof(connect.text), "%s", sharing->socket);
-        struct consumer_answer connected = ask(sharing, &connect, -1);
-        struct consumer_answer leased = ask(sharing, &first, -1);
-        struct consumer_answer imported = ask(sharing, &raw, sharing->raw_pool_fd);
+        struct worker_answer connected = worker_ask(&sharing->consumers[0], &connect, -1);
+        struct worker_answer leased = worker_ask(&sharing->consumers[0], &first, -1);
+        struct worker_answer imported = worker_ask(&sharing->consumers[0], &raw, sharing->raw_pool_fd);
         if (i == 0) /* to warm up */
             continue;
         bench_add(&firsts->connect, connected.values[0]);
@@ -147,19 +140,18 @@ static void show_firsts(struct sharing *sharing)
     snprintf(name, sizeof(name), "first import of a %s block: name to lease", size);
     struct bench_report *report = &sharing->bench->report;
     struct bench_figure *figure = bench_figure_of(report, "share", name, &firsts.first, &firsts.block, &firsts.event);
-    bench_figure_ratio(figure, &firsts.first, &firsts.block, BENCH_AT_MOST, 1.5);
-    bench_print(stdout, figure);
+    bench_show_ratio(figure, &firsts.first, &firsts.block, BENCH_AT_MOST, 1.5);
 
     /* Without an event nobody knows when the block may be read: whoever imports by hand opens one too. */
     snprintf(name, sizeof(name), "first import of a %s block, beside import and event", size);
     struct bench_series both = {.name = "raw import of the block and opening of an event"};
     for (size_t i = 0; i < firsts.block.count; i++)
         bench_add(&both, firsts.block.values[i] + firsts.event.values[i]);
-    bench_show_ratio(report, "share", name, &firsts.first, &both, BENCH_SHOWN, 0);
+    bench_show_beside(report, "share", name, &firsts.first, &both);
 
     snprintf(name, sizeof(name), "first lease at all of a %s block: three events", size);
-    bench_show_ratio(report, "share", name, &firsts.cold, &firsts.block, BENCH_SHOWN, 0);
-    bench_show_ratio(report, "share", "connecting, with the import of the pool", &firsts.connect, &firsts.pool, BENCH_SHOWN, 0);
+    bench_show_beside(report, "share", name, &firsts.cold, &firsts.block);
+    bench_show_beside(report, "share", "connecting, with the import of the pool", &firsts.connect, &firsts.pool);
 }
 
 /* One way ------------------------------------------------------------------------------------------------------------------------------ */
@@ -172,50 +164,49 @@ static void rest(void)
         continue;
 }
 
-static struct consumer_answer hand_over_messages(const struct sharing *sharing, unsigned count)
+static struct worker_answer hand_over_messages(const struct sharing *sharing, unsigned count)
 {
-    const struct consumer *consumer = &sharing->consumers[0];
-    struct consumer_order order = {.task = CONSUMER_MESSAGES, .count = count, .cpu = 1};
-    consumer_tell(consumer, &order, -1);
+    const struct worker *consumer = &sharing->consumers[0];
+    struct worker_order order = {.task = CONSUMER_MESSAGES, .count = count, .cpu = 2};
+    worker_tell(consumer, &order, -1);
     for (unsigned i = 0; i < count; i++) {
         rest();
         link_send_time(consumer->link, bench_now());
         link_receive_time(consumer->link);
     }
-    return consumer_hear(consumer);
+    return worker_hear(consumer);
 }
 
-static struct consumer_answer hand_over_frames(const struct sharing *sharing, weir_ring *ring, unsigned count)
+static struct worker_answer hand_over_frames(const struct sharing *sharing, weir_ring *ring, unsigned count)
 {
-    const struct consumer *consumer = &sharing->consumers[0];
-    struct consumer_order order = {.task = CONSUMER_FRAMES, .count = count, .cpu = 1, .text = "handover"};
-    consumer_tell(consumer, &order, -1);
-    consumer_hear(consumer);
+    const struct worker *consumer = &sharing->consumers[0];
+    struct worker_order order = {.task = CONSUMER_FRAMES, .count = count, .cpu = 2, .text = "handover"};
+    worker_ask(consumer, &order, -1);
     for (unsigned i = 0; i < count; i++) {
         void *ptr = NULL;
-        BENCH_WEIR(weir_ring_take(ring, CONSUMER_PATIENCE, sharing->stream, &error, &ptr));
+        BENCH_WEIR(weir_ring_take(ring, WORKER_PATIENCE, sharing->stream, &error, &ptr));
         rest();
         uint64_t now = bench_now();
         BENCH_WEIR(weir_ring_push(ring, ptr, 0, &now, sizeof(now), sharing->stream, &error));
         link_receive_time(consumer->link);
     }
-    return consumer_hear(consumer);
+    return worker_hear(consumer);
 }
 
-static struct consumer_answer round_trip_echoes(const struct sharing *sharing, unsigned count)
+static struct worker_answer round_trip_echoes(const struct sharing *sharing, unsigned count)
 {
-    const struct consumer *consumer = &sharing->consumers[0];
-    struct consumer_order order = {.task = CONSUMER_ECHOES, .count = count, .cpu = 1};
-    consumer_tell(consumer, &order, -1);
+    const struct worker *consumer = &sharing->consumers[0];
+    struct worker_order order = {.task = CONSUMER_ECHOES, .count = count, .cpu = 2};
+    worker_tell(consumer, &order, -1);
     for (unsigned i = 0; i < count; i++)
         link_send_time(consumer->link, link_receive_time(consumer->link));
-    return consumer_hear(consumer);
+    return worker_hear(consumer);
 }
 
-static struct consumer_answer round_trip_leases(const struct sharing *sharing, unsigned count)
+static struct worker_answer round_trip_leases(const struct sharing *sharing, unsigned count)
 {
-    struct consumer_order order = {.task = CONSUMER_LEASES, .count = count, .cpu = 1};
-    return ask(sharing, &order, -1);
+    struct worker_order order = {.task = CONSUMER_LEASES, .count = count, .cpu = 2};
+    return worker_ask(&sharing->consumers[0], &order, -1);
 }
 
 /* How much longer Weir's way is than the message's. */
@@ -223,8 +214,7 @@ static void show_difference(struct sharing *sharing, const char *name, const str
                             enum bench_bound bound, double limit)
 {
     struct bench_figure *figure = bench_figure_of(&sharing->bench->report, "share", name, ours, bare);
-    bench_figure_value(figure, (bench_median(ours) - bench_median(bare)) / 1000, "us more", bound, limit);
-    bench_print(stdout, figure);
+    bench_show(figure, (bench_median(ours) - bench_median(bare)) / 1000, "us more", bound, limit);
 }
 
 static void show_handovers(struct sharing *sharing)
@@ -235,10 +225,10 @@ static void show_handovers(struct sharing *sharing)
     weir_ring_options options = {.size = sizeof(options), .slot_size = sharing->block, .depth = 4, .overflow = WEIR_OVERFLOW_BLOCK};
     weir_ring *ring = NULL;
     BENCH_WEIR(weir_ring_open(sharing->export, "handover", &options, sharing->stream, &error, &ring));
-    link_pin(0);
+    link_pin(1);
     hand_over_frames(sharing, ring, 16); /* maps the slots */
     for (size_t i = 0; i < sharing->bench->repetitions; i++) {
-        struct consumer_answer answer = hand_over_messages(sharing, count);
+        struct worker_answer answer = hand_over_messages(sharing, count);
         bench_add(&message, answer.values[0]);
         bench_add(&message99, answer.values[1]);
         answer = hand_over_frames(sharing, ring, count);
@@ -247,7 +237,7 @@ static void show_handovers(struct sharing *sharing)
         bench_add(&echo, round_trip_echoes(sharing, count).values[0]);
         bench_add(&lease, round_trip_leases(sharing, count).values[0]);
     }
-    link_pin(-1);
+    link_pin(0);
     weir_ring_close(ring);
     show_difference(sharing, "hand-over of a known block: push to lease", &frame, &message, BENCH_AT_MOST, 15);
     show_difference(sharing, "hand-over of a known block, 99th of 100", &frame99, &message99, BENCH_AT_MOST, 40);

@@ -15,7 +15,7 @@
 #define FRAMES_QUICK 400
 #define DEPTHS 2
 
-static const unsigned depths[DEPTHS] = {4, CONSUMER_SLOTS_MAX};
+static const unsigned depths[DEPTHS] = {4, WORKER_SLOTS_MAX};
 
 struct rings {
     struct sharing *sharing;
@@ -52,21 +52,17 @@ static void open_rings(struct rings *rings)
 static void make_slots(struct sharing *sharing)
 {
     const struct gpu *gpu = sharing->gpu;
-    struct consumer_order order = {.cpu = -1};
-    order.task = CONSUMER_RAW_POOL;
-    for (size_t c = 0; c < SHARING_CONSUMERS; c++) {
-        consumer_tell(&sharing->consumers[c], &order, sharing->raw_pool_fd);
-        consumer_hear(&sharing->consumers[c]);
-    }
+    struct worker_order order = {.task = CONSUMER_RAW_POOL};
+    for (size_t c = 0; c < SHARING_CONSUMERS; c++)
+        worker_ask(&sharing->consumers[c], &order, sharing->raw_pool_fd);
     order.task = CONSUMER_RAW_SLOT;
-    for (order.slot = 0; order.slot < CONSUMER_SLOTS_MAX; order.slot++) {
+    for (order.slot = 0; order.slot < WORKER_SLOTS_MAX; order.slot++) {
         struct sharing_slot *slot = &sharing->slots[order.slot];
         BENCH_GPU(gpu, block_export(slot->ptr, &order.block));
         BENCH_GPU(gpu, event_create_shared(0, &slot->ready, &order.ready));
         for (size_t c = 0; c < SHARING_CONSUMERS; c++) {
             BENCH_GPU(gpu, event_create_shared(0, &slot->release[c], &order.release));
-            consumer_tell(&sharing->consumers[c], &order, -1);
-            consumer_hear(&sharing->consumers[c]);
+            worker_ask(&sharing->consumers[c], &order, -1);
         }
     }
 }
@@ -74,30 +70,28 @@ static void make_slots(struct sharing *sharing)
 /* All but the first are connected already. */
 static void connect_all(const struct sharing *sharing)
 {
-    struct consumer_order order = {.task = CONSUMER_CONNECT, .cpu = -1};
+    struct worker_order order = {.task = CONSUMER_CONNECT};
     snprintf(order.text, sizeof(order.text), "%s", sharing->socket);
-    for (size_t c = 1; c < SHARING_CONSUMERS; c++) {
-        consumer_tell(&sharing->consumers[c], &order, -1);
-        consumer_hear(&sharing->consumers[c]);
-    }
+    for (size_t c = 1; c < SHARING_CONSUMERS; c++)
+        worker_ask(&sharing->consumers[c], &order, -1);
 }
 
 /* One run: nanoseconds from the first frame to the last consumer's last ------------------------------------------------------------------
  */
 
-static void tell_all(const struct sharing *sharing, const struct row *row, const struct consumer_order *order)
+static void tell_all(const struct sharing *sharing, const struct row *row, const struct worker_order *order)
 {
     for (unsigned c = 0; c < row->consumers; c++)
-        consumer_tell(&sharing->consumers[c], order, -1);
+        worker_tell(&sharing->consumers[c], order, -1);
     for (unsigned c = 0; c < row->consumers; c++)
-        consumer_hear(&sharing->consumers[c]);
+        worker_hear(&sharing->consumers[c]);
 }
 
 static double hear_all(const struct sharing *sharing, const struct row *row, uint64_t start)
 {
     uint64_t end = start;
     for (unsigned c = 0; c < row->consumers; c++) {
-        uint64_t at = consumer_hear(&sharing->consumers[c]).at;
+        uint64_t at = worker_hear(&sharing->consumers[c]).at;
         end = at > end ? at : end;
     }
     BENCH_GPU(sharing->gpu, stream_synchronize(sharing->stream));
@@ -114,13 +108,13 @@ static double run_weir(const struct rings *rings, const struct row *row)
 {
     const struct sharing *sharing = rings->sharing;
     weir_ring *ring = rings->ring[row->depth];
-    struct consumer_order order = {.task = CONSUMER_RING, .count = row->frames, .cpu = -1, .bytes = row->bytes};
+    struct worker_order order = {.task = CONSUMER_RING, .count = row->frames, .bytes = row->bytes};
     ring_name(row->depth, order.text, sizeof(order.text));
     tell_all(sharing, row, &order);
     uint64_t start = bench_now();
     for (unsigned i = 0; i < row->frames; i++) {
         void *ptr = NULL;
-        BENCH_WEIR(weir_ring_take(ring, CONSUMER_PATIENCE, sharing->stream, &error, &ptr));
+        BENCH_WEIR(weir_ring_take(ring, WORKER_PATIENCE, sharing->stream, &error, &ptr));
         write_bytes(sharing, ptr, row->bytes, i);
         BENCH_WEIR(weir_ring_push(ring, ptr, 0, NULL, 0, sharing->stream, &error));
     }
@@ -140,7 +134,7 @@ static double run_raw(const struct rings *rings, const struct row *row)
 {
     const struct sharing *sharing = rings->sharing;
     unsigned depth = depths[row->depth];
-    struct consumer_order order = {.task = CONSUMER_RAW_RING, .count = row->frames, .slot = depth, .cpu = -1, .bytes = row->bytes};
+    struct worker_order order = {.task = CONSUMER_RAW_RING, .count = row->frames, .slot = depth, .bytes = row->bytes};
     tell_all(sharing, row, &order);
     uint64_t start = bench_now();
     for (unsigned i = 0; i < row->frames; i++) {
@@ -162,7 +156,7 @@ static double run_raw(const struct rings *rings, const struct row *row)
 static void measure(const struct rings *rings, const struct row *row, struct bench_series *ours, struct bench_series *raw)
 {
     struct row short_row = *row;
-    short_row.frames = 4 * CONSUMER_SLOTS_MAX;
+    short_row.frames = 4 * WORKER_SLOTS_MAX;
     run_weir(rings, &short_row); /* maps the slots */
     run_raw(rings, &short_row);
     for (size_t i = 0; i < rings->sharing->bench->repetitions; i++) {
@@ -194,10 +188,9 @@ static void show_untouched(const struct rings *rings, size_t depth, unsigned con
     measure(rings, &row, &ours, &raw);
     struct bench_figure *figure = new_figure(rings, &row, "untouched", &ours, &raw);
     if (asked.frames > 0)
-        bench_figure_value(figure, bench_median(&ours), "frames/s", BENCH_AT_LEAST, asked.frames);
+        bench_show(figure, bench_median(&ours), "frames/s", BENCH_AT_LEAST, asked.frames);
     else
-        bench_figure_ratio(figure, &ours, &raw, asked.part > 0 ? BENCH_AT_LEAST : BENCH_SHOWN, asked.part);
-    bench_print(stdout, figure);
+        bench_show_ratio(figure, &ours, &raw, asked.part > 0 ? BENCH_AT_LEAST : BENCH_SHOWN, asked.part);
 }
 
 static void show_touched(const struct rings *rings, size_t depth, unsigned consumers, enum bench_bound bound)
@@ -207,8 +200,7 @@ static void show_touched(const struct rings *rings, size_t depth, unsigned consu
     row.frames = (rings->sharing->bench->quick ? FRAMES_QUICK : FRAMES) / 4;
     measure(rings, &row, &ours, &raw);
     struct bench_figure *figure = new_figure(rings, &row, "written and read", &ours, &raw);
-    bench_figure_ratio(figure, &ours, &raw, bound, 0.9);
-    bench_print(stdout, figure);
+    bench_show_ratio(figure, &ours, &raw, bound, 0.9);
 }
 
 void sharing_rings(struct sharing *sharing)

@@ -3,7 +3,7 @@
 #ifndef WEIR_BENCH_SHARING_H
 #define WEIR_BENCH_SHARING_H
 
-#include "bench/consumer.h"
+#include "bench/worker.h"
 
 #define SHARING_CONSUMERS 4
 
@@ -24,8 +24,8 @@ struct sharing {
     gpu_pool raw_pool;
     int raw_pool_fd;
     size_t block; /* bytes of every block: 64 MiB, and less on the simulator, whose memory is the host's */
-    struct sharing_slot slots[CONSUMER_SLOTS_MAX];
-    struct consumer consumers[SHARING_CONSUMERS];
+    struct sharing_slot slots[WORKER_SLOTS_MAX];
+    struct worker consumers[SHARING_CONSUMERS];
 };
 
 /* share_ring.c: frames that nobody touches, and frames written and read. */

@@ -81,12 +81,10 @@ void section_small(struct bench *bench)
         served += outcome.served;
     }
     back->unit = "bytes";
-    bench_figure_value(back, 100 * (1 - bench_median(after) / bench_median(before)), "%", BENCH_AT_LEAST, 99);
-    bench_print(stdout, back);
+    bench_show(back, 100 * (1 - bench_median(after) / bench_median(before)), "%", BENCH_AT_LEAST, 99);
     char name[80];
     snprintf(name, sizeof(name), "%zu MiB served after it (raw: %zu of %zu times)", small->request / MIB, raw_served, bench->repetitions);
     struct bench_figure *request = bench_figure_of(&bench->report, "small", name, &ours, &raw);
-    bench_figure_value(request, 100.0 * (double)served / (double)bench->repetitions, "%", BENCH_AT_LEAST, 100);
-    bench_print(stdout, request);
+    bench_show(request, 100.0 * (double)served / (double)bench->repetitions, "%", BENCH_AT_LEAST, 100);
     free(small);
 }

@@ -59,13 +59,11 @@ static void report(struct bench *bench, const struct mode *mode, size_t threads,
     bench_figure_in(figure, mode->name, (double)threads);
     /* What is asked, is asked of 16 threads. */
     enum bench_bound bound = threads == CROWD_MAX ? BENCH_AT_LEAST : BENCH_SHOWN;
-    bench_figure_ratio(figure, raw, ours, bound, mode->one_stream ? 10 : 400);
-    bench_print(stdout, figure);
+    bench_show_ratio(figure, raw, ours, bound, mode->one_stream ? 10 : 400);
     if (threads != CROWD_MAX || mode->one_stream)
         return;
     figure = figure_for(bench, mode, threads, ", each", ours, raw);
-    bench_figure_value(figure, bench_median(ours), "ns", BENCH_AT_MOST, 70);
-    bench_print(stdout, figure);
+    bench_show(figure, bench_median(ours), "ns", BENCH_AT_MOST, 70);
 }
 
 static void set_up(struct bench *bench, struct crowd *crowd, const struct mode *mode)

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "bench/consumer.h"
 #include "plugin/torch/weir_torch.h"
 
 #define SIZE (64 * KIB)
@@ -117,8 +116,7 @@ void section_torch(struct bench *bench)
         bench_figure_in(figure, "torch", (double)threads);
         bool is_asked = strcmp(bench->gpu->name, "cuda") == 0 && (threads == 1 || threads == CROWD_MAX);
         enum bench_bound bound = is_asked ? BENCH_AT_MOST : BENCH_SHOWN;
-        bench_figure_value(figure, bench_median(&series[ENTRY_POINTS][c]), "ns", bound, threads == 1 ? 120 : 150);
-        bench_print(stdout, figure);
+        bench_show(figure, bench_median(&series[ENTRY_POINTS][c]), "ns", bound, threads == 1 ? 120 : 150);
     }
     take_down();
 }

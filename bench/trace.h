@@ -19,7 +19,7 @@ struct trace_step {
 };
 
 struct trace {
-    char name[24]; /* the file's, without its folder and endings */
+    char name[32]; /* the file's, without its folder and endings */
     size_t step_count, block_count;
     struct trace_step *steps;
 };
