@@ -206,12 +206,12 @@ static const char *const operation_names[SIM_OP_COUNT] = {
 #undef SIM_OPERATION_NAME
 };
 
-int sim_operation_find(const char *name, size_t len)
+int sim_operation_find(const char *name)
 {
     if (!name)
         return SIM_OP_COUNT;
     for (int i = 0; i < SIM_OP_COUNT; i++)
-        if (strlen(operation_names[i]) == len && !memcmp(operation_names[i], name, len))
+        if (strcmp(operation_names[i], name) == 0)
             return i;
     return -1;
 }
@@ -264,7 +264,7 @@ static int sim_leave(int code)
 
 void sim_fail(const char *operation, unsigned nth, int code)
 {
-    int index = sim_operation_find(operation, operation ? strlen(operation) : 0);
+    int index = sim_operation_find(operation);
     if (index < 0)
         return;
     pthread_once(&once, init_process);
@@ -276,7 +276,7 @@ void sim_fail(const char *operation, unsigned nth, int code)
 
 uint64_t sim_calls(const char *operation)
 {
-    int index = sim_operation_find(operation, operation ? strlen(operation) : 0);
+    int index = sim_operation_find(operation);
     uint64_t calls = 0;
     if (index < 0)
         return UINT64_MAX;

@@ -109,30 +109,24 @@ static uint64_t cost(size_t size)
     return SIM_LAUNCH_NS + size / 1024;
 }
 
-/* Queues a copy or a set. Takes `staged` over, also when it fails. */
-static int queue_action(struct sim_stream *stream, void *dst, const void *src, unsigned char *staged, int byte, size_t size)
+/* Queues an action that takes so many nanoseconds. Takes `staged` over, also when it fails. */
+static int queue_action(struct sim_stream *stream, struct sim_action made, uint64_t nanoseconds)
 {
     struct sim_action *action = malloc(sizeof(*action));
     if (!action) {
-        free(staged);
+        free(made.staged);
         return GPU_OUT_OF_MEMORY;
     }
-    *action = (struct sim_action){ .fence = -1, .device = stream->device, .dst = dst, .src = staged ? staged : src, .staged = staged,
-                                   .byte = byte, .size = size };
-    action->due = sim_enqueue(stream, cost(size));
+    *action = made;
+    action->device = stream->device;
+    action->due = sim_enqueue(stream, nanoseconds);
     sim_action_insert(action);
     return 0;
 }
 
 int sim_fence_enqueue(struct sim_stream *stream, int fence)
 {
-    struct sim_action *action = malloc(sizeof(*action));
-    if (!action)
-        return GPU_OUT_OF_MEMORY;
-    *action = (struct sim_action){ .fence = fence, .device = stream->device };
-    action->due = sim_enqueue(stream, 0);
-    sim_action_insert(action);
-    return 0;
+    return queue_action(stream, (struct sim_action){ .fence = fence }, 0);
 }
 
 uint64_t sim_fence_due(int fence)
@@ -151,7 +145,9 @@ int sim_set_async(void *dst, int byte, size_t size, gpu_stream stream)
     }
     if (!size)
         return 0;
-    return is_on_device(dst) ? queue_action(stream, dst, NULL, NULL, byte, size) : GPU_INVALID_VALUE;
+    if (!is_on_device(dst))
+        return GPU_INVALID_VALUE;
+    return queue_action(stream, (struct sim_action){ .fence = -1, .dst = dst, .byte = byte, .size = size }, cost(size));
 }
 
 /*
@@ -168,15 +164,15 @@ int sim_copy_async(void *dst, const void *src, size_t size, gpu_stream stream)
         return 0;
     if (!dst || !src)
         return GPU_INVALID_VALUE;
-    unsigned char *staged = NULL;
+    struct sim_action copy = { .fence = -1, .dst = dst, .src = src, .size = size };
     bool to_host = !is_on_device(dst);
     if (!to_host && !is_on_device(src)) {
-        staged = malloc(size);
-        if (!staged)
+        copy.staged = malloc(size);
+        if (!copy.staged)
             return GPU_OUT_OF_MEMORY;
-        memcpy(staged, src, size);
+        copy.src = memcpy(copy.staged, src, size);
     }
-    int code = queue_action(stream, dst, src, staged, 0, size);
+    int code = queue_action(stream, copy, cost(size));
     if (!code && to_host) {
         sim_wait_until(stream->busy_until);
         code = sim.sticky;

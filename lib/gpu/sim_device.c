@@ -14,64 +14,39 @@ bool sim_driver(uint64_t version)
     return sim.settings.driver >= version;
 }
 
-static bool has_pools(void)
-{
-    return sim.settings.pools;
-}
-
-static bool has_numa(void)
-{
-    return sim.settings.pools && sim.settings.numa;
-}
-
-static bool has_posix_fd(void)
-{
-    return sim.settings.pools && sim.settings.posix_fd && !sim.settings.mig;
-}
-
-static bool has_mapping(void)
-{
-    return sim.settings.mapping;
-}
-
-static bool never(void)
-{
-    return false;
-}
-
-static const char no_pools[] = "the simulated device has no memory pools (pools=no)";
-
-/* Since which driver there is a feature, and which setting takes it away. */
-static const struct {
-    uint64_t driver;
-    bool (*allowed)(void); /* NULL: always */
-    const char *why;       /* it is not */
-} needs[GPU_FEATURE_COUNT] = {
-    [GPU_FEATURE_POOLS] = { 11020, has_pools, no_pools },
-    [GPU_FEATURE_POOL_USAGE] = { 11030, has_pools, no_pools },
-    [GPU_FEATURE_POOL_HOST] = { 13000, has_pools, no_pools },
-    [GPU_FEATURE_POOL_HOST_NUMA] = { 12020, has_numa, "the simulated host has no NUMA nodes (numa=0), or no pools (pools=no)" },
-    [GPU_FEATURE_POOL_MAX_SIZE] = { 12020, has_pools, no_pools },
-    [GPU_FEATURE_POOL_POSIX_FD] = { 11030, has_posix_fd,
-                                    "the simulated device cannot export pools (posix_fd=no, mig=yes or pools=no)" },
-    [GPU_FEATURE_POOL_FABRIC] = { 12040, never, "the simulator has no fabric handles" },
-    [GPU_FEATURE_STREAM_ID] = { 12000, NULL, NULL },
-    [GPU_FEATURE_DEVICE_EVENT] = { 12050, NULL, NULL },
-    [GPU_FEATURE_MAPPING] = { 11020, has_mapping, "the simulated device maps no pages (mapping=no)" },
-};
-
 bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
 {
+    static const char no_pools[] = "the simulated device has no memory pools (pools=no)";
+    const struct sim_settings *is = &sim.settings;
+    /* Since which driver there is a feature, and whether a setting takes it away. */
+    const struct {
+        uint64_t driver;
+        bool allowed;
+        const char *why; /* it is not */
+    } needs[GPU_FEATURE_COUNT] = {
+        [GPU_FEATURE_POOLS] = { 11020, is->pools, no_pools },
+        [GPU_FEATURE_POOL_USAGE] = { 11030, is->pools, no_pools },
+        [GPU_FEATURE_POOL_HOST] = { 13000, is->pools, no_pools },
+        [GPU_FEATURE_POOL_HOST_NUMA] = { 12020, is->pools && is->numa,
+                                         "the simulated host has no NUMA nodes (numa=0), or no pools (pools=no)" },
+        [GPU_FEATURE_POOL_MAX_SIZE] = { 12020, is->pools, no_pools },
+        [GPU_FEATURE_POOL_POSIX_FD] = { 11030, is->pools && is->posix_fd && !is->mig,
+                                        "the simulated device cannot export pools (posix_fd=no, mig=yes or pools=no)" },
+        [GPU_FEATURE_POOL_FABRIC] = { 12040, false, "the simulator has no fabric handles" },
+        [GPU_FEATURE_STREAM_ID] = { 12000, true, NULL },
+        [GPU_FEATURE_DEVICE_EVENT] = { 12050, true, NULL },
+        [GPU_FEATURE_MAPPING] = { 11020, is->mapping, "the simulated device maps no pages (mapping=no)" },
+    };
     char text[160] = "";
     if (sim_device_find(device)) {
-        snprintf(text, sizeof(text), "there is no simulated device %d (devices=%d)", device, (int)sim.settings.devices);
+        snprintf(text, sizeof(text), "there is no simulated device %d (devices=%d)", device, (int)is->devices);
     } else if ((unsigned)feature >= GPU_FEATURE_COUNT) {
         snprintf(text, sizeof(text), "the simulator knows no feature %d", (int)feature);
     } else if (!sim_driver(needs[feature].driver)) {
         snprintf(text, sizeof(text), "the simulated driver is for CUDA %d.%d; this needs %d.%d or later",
-                 (int)(sim.settings.driver / 1000), (int)(sim.settings.driver % 1000 / 10), (int)(needs[feature].driver / 1000),
+                 (int)(is->driver / 1000), (int)(is->driver % 1000 / 10), (int)(needs[feature].driver / 1000),
                  (int)(needs[feature].driver % 1000 / 10));
-    } else if (needs[feature].allowed && !needs[feature].allowed()) {
+    } else if (!needs[feature].allowed) {
         snprintf(text, sizeof(text), "%s", needs[feature].why);
     } else {
         return true;

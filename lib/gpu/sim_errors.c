@@ -2,7 +2,7 @@
 /* sim_errors.c - names and texts of CUDA's error numbers, for a machine without CUDA. Those that a program with pools can meet. */
 #include "lib/gpu/sim_internal.h"
 
-static const struct {
+static const struct error {
     int code;
     const char *name, *text;
 } errors[] = {
@@ -47,22 +47,24 @@ static const struct {
     { 908, "cudaErrorStreamCaptureWrongThread", "attempt to terminate a thread-local capture sequence from another thread" },
     { 909, "cudaErrorTimeout", "wait operation timed out" },
     { 999, "cudaErrorUnknown", "unknown error" },
+    { -1, "unrecognized error code", "unrecognized error code" },
 };
 
-static const char unknown[] = "unrecognized error code";
+/* The last one stands for all others. */
+static const struct error *find(int code)
+{
+    const struct error *error = errors;
+    while (error->code >= 0 && error->code != code)
+        error++;
+    return error;
+}
 
 const char *sim_code_name(int code)
 {
-    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
-        if (errors[i].code == code)
-            return errors[i].name;
-    return unknown;
+    return find(code)->name;
 }
 
 const char *sim_code_text(int code)
 {
-    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
-        if (errors[i].code == code)
-            return errors[i].text;
-    return unknown;
+    return find(code)->text;
 }

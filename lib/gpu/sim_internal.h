@@ -85,7 +85,7 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
 const char *sim_settings_difference(const struct sim_settings *a, const struct sim_settings *b);
 
 /* The index into faults of the operation: SIM_OP_COUNT for NULL, -1 if there is none of that name. */
-int sim_operation_find(const char *name, size_t len);
+int sim_operation_find(const char *name);
 
 /* Machine ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -118,7 +118,7 @@ struct sim_event {
     int device;
     int shared;       /* its number in the machine, -1: of this process alone */
     uint64_t done_at; /* not of a shared one */
-    uint64_t stream, sequence; /* where this process recorded it: a stream's id, 0 for nowhere */
+    uint64_t stream, sequence; /* where this process recorded it: a stream's id; 0, 0: on none */
     struct sim_waits waits;    /* what has ended once the event has; that place is among it */
     uint64_t capture;       /* id of the capture in which it was recorded, 0 for none */
 };
@@ -384,8 +384,8 @@ static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
     return value / unit * unit;
 }
 
-/* Cuts `size` bytes off the front; the rest becomes `rest`, a segment of the same kind. */
-void sim_segment_split(struct sim_segment *segment, uint64_t size, struct sim_segment *rest);
+/* Cuts what is beyond `size` bytes off; it becomes the next segment, of the same kind. False if there is no host memory. */
+bool sim_segment_split(struct sim_segment *segment, uint64_t size);
 void sim_segment_absorb(struct sim_segment *segment);
 struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment);
 /* The pool takes memory from its device; false if that has not so much. */

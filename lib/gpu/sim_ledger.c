@@ -190,10 +190,9 @@ void sim_ledger_block_handle(const struct sim_pool *pool, struct sim_block_handl
 
 bool sim_ledger_is_of_pool(const struct sim_pool *pool, const struct sim_block_handle *handle)
 {
-    struct sim_machine *machine = sim_machine_lock();
-    bool is = handle->machine == machine->id && handle->pool_serial == machine->pools[pool->shared].serial;
-    sim_machine_unlock();
-    return is;
+    struct sim_block_handle own;
+    sim_ledger_block_handle(pool, &own);
+    return handle->machine == own.machine && handle->pool_serial == own.pool_serial;
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */

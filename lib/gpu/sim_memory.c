@@ -108,11 +108,9 @@ static int make_live(struct sim_pool *pool, struct sim_segment *segment, uint64_
     for (; total < size; total += last->size)
         last = last->next;
     if (total > size) {
-        struct sim_segment *rest = malloc(sizeof(*rest));
-        if (!rest)
+        if (!sim_segment_split(last, last->size - (total - size)))
             return GPU_OUT_OF_MEMORY;
-        sim_segment_split(last, last->size - (total - size), rest);
-        pool->unobserved += !rest->observed;
+        pool->unobserved += !last->observed;
     }
     absorb_run(pool, segment, size);
     return 0;

@@ -157,18 +157,10 @@ int sim_pool_set_current(int device, gpu_pool pool)
 
 /* Attributes --------------------------------------------------------------------------------------------------------------------------- */
 
-static bool needs_usage(enum gpu_pool_attribute attribute)
+/* Where the attribute stands. 0, or the error that who asks for it gets. */
+static int find_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribute, uint64_t **place)
 {
-    return attribute >= GPU_POOL_RESERVED;
-}
-
-int sim_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
-{
-    if ((unsigned)attribute > GPU_POOL_USED_HIGH)
-        return GPU_INVALID_VALUE;
-    if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
-        return GPU_NOT_SUPPORTED;
-    const uint64_t *const places[] = {
+    uint64_t *const places[] = {
         [GPU_POOL_RELEASE_THRESHOLD] = &pool->release_threshold,
         [GPU_POOL_REUSE_EVENT_DEPENDENCIES] = &pool->reuse[0],
         [GPU_POOL_REUSE_OPPORTUNISTIC] = &pool->reuse[1],
@@ -178,42 +170,47 @@ int sim_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *val
         [GPU_POOL_USED] = &pool->used,
         [GPU_POOL_USED_HIGH] = &pool->used_high,
     };
-    *value = *places[attribute];
+    if ((unsigned)attribute > GPU_POOL_USED_HIGH)
+        return GPU_INVALID_VALUE;
+    if (attribute >= GPU_POOL_RESERVED && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
+        return GPU_NOT_SUPPORTED;
+    *place = places[attribute];
     return 0;
 }
 
-static int set_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribute, uint64_t value)
+int sim_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value)
 {
-    switch (attribute) {
-    case GPU_POOL_RELEASE_THRESHOLD:
-        pool->release_threshold = value;
-        return 0;
-    case GPU_POOL_REUSE_EVENT_DEPENDENCIES:
-    case GPU_POOL_REUSE_OPPORTUNISTIC:
-    case GPU_POOL_REUSE_INTERNAL_DEPENDENCIES:
-        pool->reuse[attribute - GPU_POOL_REUSE_EVENT_DEPENDENCIES] = value != 0;
-        return 0;
-    case GPU_POOL_RESERVED_HIGH:
-        if (value)
-            return GPU_INVALID_VALUE;
-        pool->reserved_high = pool->reserved;
-        return 0;
-    case GPU_POOL_USED_HIGH:
-        if (value)
-            return GPU_INVALID_VALUE;
-        pool->used_high = pool->used;
-        return 0;
-    default:
-        return GPU_INVALID_VALUE;
-    }
+    uint64_t *place;
+    int code = find_attribute(pool, attribute, &place);
+    if (!code)
+        *value = *place;
+    return code;
 }
 
 int sim_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value)
 {
-    if (needs_usage(attribute) && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
-        return GPU_NOT_SUPPORTED;
-    int code = sim_capture_check_unsafe();
-    return code ? code : set_attribute(pool, attribute, value);
+    uint64_t *place;
+    int code = find_attribute(pool, attribute, &place) ?: sim_capture_check_unsafe();
+    if (code)
+        return code;
+    switch (attribute) {
+    case GPU_POOL_RELEASE_THRESHOLD:
+        *place = value;
+        return 0;
+    case GPU_POOL_REUSE_EVENT_DEPENDENCIES:
+    case GPU_POOL_REUSE_OPPORTUNISTIC:
+    case GPU_POOL_REUSE_INTERNAL_DEPENDENCIES:
+        *place = value != 0;
+        return 0;
+    case GPU_POOL_RESERVED_HIGH:
+    case GPU_POOL_USED_HIGH:
+        if (value)
+            return GPU_INVALID_VALUE;
+        *place = attribute == GPU_POOL_USED_HIGH ? pool->used : pool->reserved;
+        return 0;
+    default:
+        return GPU_INVALID_VALUE;
+    }
 }
 
 /* Access ------------------------------------------------------------------------------------------------------------------------------- */

@@ -15,8 +15,11 @@
 
 /* Segments ----------------------------------------------------------------------------------------------------------------------------- */
 
-void sim_segment_split(struct sim_segment *segment, uint64_t size, struct sim_segment *rest)
+bool sim_segment_split(struct sim_segment *segment, uint64_t size)
 {
+    struct sim_segment *rest = malloc(sizeof(*rest));
+    if (!rest)
+        return false;
     *rest = *segment;
     rest->offset += size;
     rest->size -= size;
@@ -25,6 +28,7 @@ void sim_segment_split(struct sim_segment *segment, uint64_t size, struct sim_se
         rest->next->prev = rest;
     segment->next = rest;
     segment->size = size;
+    return true;
 }
 
 void sim_segment_absorb(struct sim_segment *segment)
@@ -189,19 +193,15 @@ static void releasable(const struct sim_pool *pool, const struct sim_segment *se
 /* Turns [begin, end) of a free segment into absent memory. False if there is no host memory for the bookkeeping. */
 static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end)
 {
-    struct sim_segment *head_rest = NULL, *tail = NULL;
-    if (begin > segment->offset && !(head_rest = malloc(sizeof(*head_rest))))
-        return false;
-    if (end < segment->offset + segment->size && !(tail = malloc(sizeof(*tail)))) {
-        free(head_rest);
+    if (begin > segment->offset) {
+        if (!sim_segment_split(segment, begin - segment->offset))
+            return false;
+        segment = segment->next;
+    }
+    if (end < segment->offset + segment->size && !sim_segment_split(segment, end - begin)) {
+        sim_segment_merge(pool, segment);
         return false;
     }
-    if (head_rest) {
-        sim_segment_split(segment, begin - segment->offset, head_rest);
-        segment = head_rest;
-    }
-    if (tail)
-        sim_segment_split(segment, end - begin, tail);
     segment->state = SIM_SEGMENT_ABSENT;
     give_memory(pool, end - begin);
     if (pool->imported) {
@@ -297,13 +297,7 @@ static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
 struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes)
 {
     struct sim_segment *gap = find_gap(pool, bytes);
-    if (!gap || gap->size == bytes)
-        return gap;
-    struct sim_segment *rest = malloc(sizeof(*rest));
-    if (!rest)
-        return NULL;
-    sim_segment_split(gap, bytes, rest);
-    return gap;
+    return gap && (gap->size == bytes || sim_segment_split(gap, bytes)) ? gap : NULL;
 }
 
 static int fill_gap(struct sim_pool *pool, uint64_t bytes)

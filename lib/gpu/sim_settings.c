@@ -3,89 +3,63 @@
 #include "lib/gpu/sim_internal.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GIB (UINT64_C(1) << 30)
 
-/* A piece of the text; not terminated. */
-struct span {
-    const char *text;
-    size_t len;
-};
-
-static bool span_is(struct span span, const char *word)
-{
-    return span.len == strlen(word) && !memcmp(span.text, word, span.len);
-}
-
-/* Takes what stands before the first `separator` off the front of *rest, and the separator with it. */
-static struct span take_until(struct span *rest, char separator)
-{
-    const char *at = memchr(rest->text, separator, rest->len);
-    struct span head = { rest->text, at ? (size_t)(at - rest->text) : rest->len };
-    size_t skip = head.len + (at != NULL);
-    *rest = (struct span){ rest->text + skip, rest->len - skip };
-    return head;
-}
-
 /* Takes a decimal number off the front. */
-static bool take_number(struct span *rest, uint64_t *number)
+static bool take_number(char **text, uint64_t *number)
 {
-    uint64_t value = 0;
-    size_t digits = 0;
-    for (; digits < rest->len && isdigit((unsigned char)rest->text[digits]); digits++)
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (uint64_t)(rest->text[digits] - '0'), &value))
-            return false;
-    *rest = (struct span){ rest->text + digits, rest->len - digits };
-    *number = value;
-    return digits > 0;
+    errno = 0;
+    if (!isdigit((unsigned char)**text))
+        return false;
+    *number = strtoull(*text, text, 10);
+    return errno == 0;
 }
 
-static bool parse_with_unit(struct span value, const char *const *units, const uint64_t *factors, uint64_t *number)
+static bool parse_with_unit(char *value, const char *const *units, const uint64_t *factors, uint64_t *number)
 {
     uint64_t count;
     if (!take_number(&value, &count))
         return false;
     for (size_t i = 0; units[i]; i++)
-        if (span_is(value, units[i]))
+        if (strcmp(value, units[i]) == 0)
             return !__builtin_mul_overflow(count, factors[i], number);
     return false;
 }
 
-static bool parse_count(struct span value, uint64_t *number)
+static bool parse_count(char *value, uint64_t *number)
 {
-    return take_number(&value, number) && !value.len;
+    return take_number(&value, number) && !*value;
 }
 
-static bool parse_size(struct span value, uint64_t *number)
+static bool parse_size(char *value, uint64_t *number)
 {
     static const char *const units[] = { "", "KiB", "MiB", "GiB", "TiB", NULL };
     static const uint64_t factors[] = { 1, 1 << 10, 1 << 20, GIB, GIB << 10 };
     return parse_with_unit(value, units, factors, number);
 }
 
-static bool parse_cost(struct span value, uint64_t *number)
+static bool parse_cost(char *value, uint64_t *number)
 {
     static const char *const units[] = { "ns/GiB", "us/GiB", "ms/GiB", NULL };
     static const uint64_t factors[] = { 1, 1000, 1000000 };
     return parse_with_unit(value, units, factors, number);
 }
 
-static bool parse_yes_no(struct span value, uint64_t *number)
+static bool parse_yes_no(char *value, uint64_t *number)
 {
-    *number = span_is(value, "yes");
-    return *number || span_is(value, "no");
+    *number = strcmp(value, "yes") == 0;
+    return *number || strcmp(value, "no") == 0;
 }
 
-static bool parse_version(struct span value, uint64_t *number)
+static bool parse_version(char *value, uint64_t *number)
 {
     uint64_t major, minor;
-    struct span rest = value;
-    if (!take_number(&rest, &major) || !rest.len || *rest.text != '.')
-        return false;
-    rest = (struct span){ rest.text + 1, rest.len - 1 };
-    if (!take_number(&rest, &minor) || rest.len || major > 99 || minor > 9)
+    if (!take_number(&value, &major) || *value++ != '.' || !parse_count(value, &minor) || major > 99 || minor > 9)
         return false;
     *number = major * 1000 + minor * 10;
     return true;
@@ -94,7 +68,7 @@ static bool parse_version(struct span value, uint64_t *number)
 /* The settings that are one number. */
 static const struct setting {
     const char *key;
-    bool (*parse)(struct span value, uint64_t *number);
+    bool (*parse)(char *value, uint64_t *number);
     size_t offset;
     uint64_t least, most, standard;
     const char *help; /* "write …" */
@@ -120,7 +94,7 @@ static uint64_t *place_of(struct sim_settings *settings, const struct setting *s
     return (uint64_t *)(void *)((char *)settings + setting->offset);
 }
 
-static bool set_number(struct sim_settings *settings, const struct setting *setting, struct span value)
+static bool set_number(struct sim_settings *settings, const struct setting *setting, char *value)
 {
     uint64_t number;
     if (!setting->parse(value, &number) || number < setting->least || number > setting->most)
@@ -136,75 +110,70 @@ static void reach_all(struct sim_settings *settings, bool reach)
             settings->reaches[device][peer] = device == peer || reach;
 }
 
-static bool set_peers(struct sim_settings *settings, struct span value)
+static bool set_peers(struct sim_settings *settings, char *value)
 {
-    bool all = span_is(value, "all");
+    bool all = strcmp(value, "all") == 0;
     reach_all(settings, all);
-    if (all || span_is(value, "none"))
+    if (all || strcmp(value, "none") == 0)
         return true;
     do {
         uint64_t a, b;
-        struct span pair = take_until(&value, '+');
-        struct span first = take_until(&pair, '-');
-        if (!parse_count(first, &a) || !parse_count(pair, &b) || a >= SIM_DEVICES_MAX || b >= SIM_DEVICES_MAX || a == b)
+        char *pair = strsep(&value, "+");
+        if (!take_number(&pair, &a) || *pair++ != '-' || !parse_count(pair, &b) || a >= SIM_DEVICES_MAX || b >= SIM_DEVICES_MAX || a == b)
             return false;
         settings->reaches[a][b] = settings->reaches[b][a] = true;
-    } while (value.len);
+    } while (value && *value);
     return true;
 }
 
-static bool set_fault(struct sim_settings *settings, struct span value)
+static bool set_fault(struct sim_settings *settings, char *value)
 {
     uint64_t nth, code;
-    struct span name = take_until(&value, ':');
-    struct span nth_text = take_until(&value, ':');
-    int operation = span_is(name, "any") ? SIM_OP_COUNT : sim_operation_find(name.text, name.len);
-    if (operation < 0 || !parse_count(nth_text, &nth) || !parse_count(value, &code) || !nth || nth > 1000000000 || !code || code > 9999)
+    const char *name = strsep(&value, ":");
+    char *nth_text = strsep(&value, ":");
+    int operation = sim_operation_find(strcmp(name, "any") == 0 ? NULL : name);
+    if (operation < 0 || !value || !parse_count(nth_text, &nth) || !parse_count(value, &code) || !nth || nth > 1000000000 || !code ||
+        code > 9999)
         return false;
     settings->faults[operation] = (struct sim_fault){ (unsigned)nth, (int)code };
     return true;
 }
 
-static int refuse(struct span setting, const char *help, char *why, size_t len)
+static bool set_name(struct sim_settings *settings, char *value)
 {
-    snprintf(why, len, "simulator setting '%.*s': write %s", (int)setting.len, setting.text, help);
-    return -1;
-}
-
-static bool set_name(struct sim_settings *settings, struct span value)
-{
-    if (!value.len || value.len >= sizeof(settings->name))
+    size_t len = strlen(value);
+    if (!len || len >= sizeof(settings->name))
         return false;
-    for (size_t i = 0; i < value.len; i++)
-        if (!isalnum((unsigned char)value.text[i]) && value.text[i] != '-' && value.text[i] != '_')
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)value[i]) && value[i] != '-' && value[i] != '_')
             return false;
     memset(settings->name, 0, sizeof(settings->name));
-    memcpy(settings->name, value.text, value.len);
+    memcpy(settings->name, value, len);
     return true;
 }
 
-static const char fault_help[] =
-    "an operation of gpu.h or any, the number of the call, and an error number, as in fail=malloc_async:3:2";
+/* The other settings. */
+static const struct {
+    const char *key;
+    bool (*set)(struct sim_settings *settings, char *value);
+    const char *help; /* "write …" */
+} others[] = {
+    { "peers", set_peers, "all, none or pairs of devices, as in peers=0-1+1-2" },
+    { "fail", set_fault, "an operation of gpu.h or any, the number of the call, and an error number, as in fail=malloc_async:3:2" },
+    { "name", set_name, "1 to 32 letters, digits, '-' and '_', as in name=test-1" },
+};
 
-static int set_one(struct sim_settings *settings, struct span setting, char *why, size_t len)
+/* NULL, or what to write instead. */
+static const char *set_one(struct sim_settings *settings, const char *key, char *value)
 {
-    struct span value = setting;
-    struct span key = take_until(&value, '=');
-    for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++) {
-        if (!span_is(key, settings_table[i].key))
-            continue;
-        return set_number(settings, &settings_table[i], value) ? 0 : refuse(setting, settings_table[i].help, why, len);
-    }
-    if (span_is(key, "peers"))
-        return set_peers(settings, value) ? 0 : refuse(setting, "all, none or pairs of devices, as in peers=0-1+1-2", why, len);
-    if (span_is(key, "fail"))
-        return set_fault(settings, value) ? 0 : refuse(setting, fault_help, why, len);
-    if (span_is(key, "name"))
-        return set_name(settings, value) ? 0 : refuse(setting, "1 to 32 letters, digits, '-' and '_', as in name=test-1", why, len);
-    return refuse(setting,
-                  "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, mapping=, "
-                  "name= and fail=, with commas between them",
-                  why, len);
+    for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++)
+        if (strcmp(key, settings_table[i].key) == 0)
+            return value && set_number(settings, &settings_table[i], value) ? NULL : settings_table[i].help;
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        if (strcmp(key, others[i].key) == 0)
+            return value && others[i].set(settings, value) ? NULL : others[i].help;
+    return "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, mapping=, "
+           "name= and fail=, with commas between them";
 }
 
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len)
@@ -213,11 +182,16 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
     for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++)
         *place_of(settings, &settings_table[i]) = settings_table[i].standard;
     reach_all(settings, true);
-    struct span rest = { text ? text : "", text ? strlen(text) : 0 };
-    while (rest.len) {
-        struct span setting = take_until(&rest, ',');
-        if (set_one(settings, setting, why, len))
+    while (text && *text) {
+        size_t size = strcspn(text, ",");
+        char *copy = strndup(text, size), *value = copy;
+        const char *key = strsep(&value, "="), *help = copy ? set_one(settings, key, value) : "less, as there is no host memory for it";
+        free(copy);
+        if (help) {
+            snprintf(why, len, "simulator setting '%.*s': write %s", (int)size, text, help);
             return -1;
+        }
+        text += size + (text[size] == ',');
     }
     return 0;
 }

@@ -224,19 +224,21 @@ int sim_stream_device(gpu_stream stream, int *device)
     return 0;
 }
 
-int sim_stream_synchronize(gpu_stream stream)
+/* Waits until the time, when the host sees the frees that sim_memory_observe() would name. */
+static int synchronize(uint64_t time, uint64_t id, uint64_t sequence, int device)
 {
-    int code = sim_capture_refuse(stream) ?: sim_capture_check_unsafe();
-    if (code)
-        return code;
-    uint64_t id = stream->id, sequence = sim.sequence;
-    int device = stream->device;
-    sim_wait_until(stream->busy_until);
+    sim_wait_until(time);
     if (sim.sticky)
         return sim.sticky;
     sim_memory_observe(id, sequence, device);
     sim_pools_enforce_thresholds();
     return 0;
+}
+
+int sim_stream_synchronize(gpu_stream stream)
+{
+    int code = sim_capture_refuse(stream) ?: sim_capture_check_unsafe();
+    return code ? code : synchronize(stream->busy_until, stream->id, sim.sequence, stream->device);
 }
 
 static uint64_t device_busy_until(int device)
@@ -252,13 +254,7 @@ int sim_device_synchronize(int device)
 {
     if (sim_capture_invalidate_device(device))
         return GPU_CAPTURE_UNSUPPORTED;
-    uint64_t sequence = sim.sequence;
-    sim_wait_until(device_busy_until(device));
-    if (sim.sticky)
-        return sim.sticky;
-    sim_memory_observe(0, sequence, device);
-    sim_pools_enforce_thresholds();
-    return 0;
+    return synchronize(device_busy_until(device), 0, sim.sequence, device);
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
@@ -300,6 +296,23 @@ int sim_event_destroy(gpu_event event)
     return 0;
 }
 
+static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *stream)
+{
+    int code = waits_merge(waits, &stream->waits);
+    return code ? code : waits_add(waits, stream->id, sim.sequence);
+}
+
+/* The place of the event's new record: a stream, which is 0 for all of a device. Takes the waits over. */
+static void set_record(struct sim_event *event, struct sim_waits waits, uint64_t stream, uint64_t sequence, uint64_t done_at)
+{
+    waits_clear(&event->waits);
+    event->waits = waits;
+    event->stream = stream;
+    event->sequence = sequence;
+    event->capture = 0;
+    event->done_at = done_at;
+}
+
 int sim_event_record(gpu_event event, gpu_stream stream)
 {
     if (event->device != stream->device)
@@ -309,28 +322,15 @@ int sim_event_record(gpu_event event, gpu_stream stream)
         return 0;
     }
     struct sim_waits waits = { 0 };
-    int code = waits_merge(&waits, &stream->waits);
-    if (!code)
-        code = waits_add(&waits, stream->id, ++sim.sequence);
+    sim.sequence++;
+    int code = wait_for_all_of(&waits, stream);
     if (!code && event->shared >= 0)
         code = sim_event_record_shared(event, stream);
-    if (code) {
+    if (code)
         waits_clear(&waits);
-        return code;
-    }
-    waits_clear(&event->waits);
-    event->waits = waits;
-    event->stream = stream->id;
-    event->sequence = sim.sequence;
-    event->capture = 0;
-    event->done_at = sim_enqueue(stream, 0);
-    return 0;
-}
-
-static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *stream)
-{
-    int code = waits_merge(waits, &stream->waits);
-    return code ? code : waits_add(waits, stream->id, sim.sequence);
+    else
+        set_record(event, waits, stream->id, sim.sequence, sim_enqueue(stream, 0));
+    return code;
 }
 
 int sim_event_record_device(gpu_event event, int device)
@@ -347,16 +347,11 @@ int sim_event_record_device(gpu_event event, int device)
     for (const struct sim_stream *stream = sim.streams; stream && !code; stream = stream->next)
         if (stream->device == device)
             code = wait_for_all_of(&waits, stream);
-    if (code) {
+    if (code)
         waits_clear(&waits);
-        return code;
-    }
-    waits_clear(&event->waits);
-    event->waits = waits;
-    event->stream = event->capture = 0;
-    event->sequence = sim.sequence;
-    event->done_at = device_busy_until(device);
-    return 0;
+    else
+        set_record(event, waits, 0, 0, device_busy_until(device));
+    return code;
 }
 
 int sim_stream_wait_event(gpu_stream stream, gpu_event event)
@@ -396,15 +391,5 @@ int sim_event_query(gpu_event event)
 int sim_event_synchronize(gpu_event event)
 {
     int code = check_event(event);
-    if (code)
-        return code;
-    uint64_t stream = event->stream, sequence = event->sequence;
-    int device = event->device;
-    sim_wait_until(sim_event_due(event, true));
-    if (sim.sticky)
-        return sim.sticky;
-    if (stream)
-        sim_memory_observe(stream, sequence, device);
-    sim_pools_enforce_thresholds();
-    return 0;
+    return code ? code : synchronize(sim_event_due(event, true), event->stream, event->sequence, event->device);
 }
