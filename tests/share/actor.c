@@ -300,18 +300,31 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
-static weir_status run_line(char *line)
+static weir_status run_command(char *text)
 {
     char *words[WORDS_MAX + 1] = { NULL }, *rest = NULL;
     int count = 0;
-    for (char *word = strtok_r(line, " \n", &rest); word && count < WORDS_MAX; word = strtok_r(NULL, " \n", &rest))
+    for (char *word = strtok_r(text, " ", &rest); word && count < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
         words[count++] = word;
-    actor.error = (weir_error)WEIR_ERROR_INIT;
-    actor.said[0] = '\0';
     const struct command *command = count ? find_command(words[0]) : NULL;
     if (!command || count - 1 < command->words)
         return actor_fail(WEIR_INVALID, "actor: no command '%s', or too few words for it", count ? words[0] : "");
-    return command->run(words);
+    weir_status status = command->run(words);
+    if (status != WEIR_OK)
+        fprintf(stderr, "%s %s: %s\n", words[0], words[1] ? words[1] : "", actor.error.text);
+    return status;
+}
+
+/* Its commands, one after the other, until one fails. */
+static weir_status run_line(char *line)
+{
+    char *rest = NULL;
+    weir_status status = WEIR_OK;
+    actor.error = (weir_error)WEIR_ERROR_INIT;
+    actor.said[0] = '\0';
+    for (char *text = strtok_r(line, ";\n", &rest); text && status == WEIR_OK; text = strtok_r(NULL, ";\n", &rest))
+        status = run_command(text);
+    return status;
 }
 
 int main(void)

@@ -2,9 +2,10 @@
 /*
  * actor.h - a process that plays the exporter, the importer or a neighbour in tests across processes.
  *
- * It obeys commands on its standard input, one a line, and answers each by one line: "ok", with what there is to say as key=value, or
- * "fail WEIR_STATUS text". What it makes it knows by the names that the commands give. One thread obeys, and some commands start others for
- * as long as they take. Everything on the GPU goes through the table of lib/gpu, so that the same program plays on a real one.
+ * It obeys commands on its standard input, one a line or several with semicolons between them, and answers each line by one: "ok", with
+ * what there is to say as key=value, or "fail WEIR_STATUS text" of the first that failed. What it makes it knows by the names that the
+ * commands give. One thread obeys, and some commands start others for as long as they take. Everything on the GPU goes through the table of
+ * lib/gpu, so that the same program plays on a real one.
  */
 #ifndef WEIR_TESTS_ACTOR_H
 #define WEIR_TESTS_ACTOR_H

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define FRAME_TIMEOUT_MS 20000
+#define SHARED_BYTES 1048576
 
 static weir_status export_open(char **words)
 {
@@ -29,6 +30,28 @@ static weir_status publish(char **words)
     size_t size = actor_number(words[4]);
     const char *metadata = words[4] ? words[5] : NULL;
     status = weir_export_publish(actor.e, words[1], block->ptr, size, metadata, metadata ? strlen(metadata) : 0, stream, &actor.error);
+    return status;
+}
+
+/* A new block, which is the export's at once, and so has no name here. */
+static weir_status share(char **words)
+{
+    void *ptr;
+    weir_cuda_stream stream;
+    size_t size = words[4] ? actor_number(words[4]) : SHARED_BYTES;
+    weir_status status = actor_stream(words[3], &stream);
+    if (status != WEIR_OK)
+        return status;
+    status = weir_malloc(actor.w, &ptr, size, actor.device, stream);
+    if (status != WEIR_OK) {
+        weir_last_error(&actor.error);
+        return status;
+    }
+    status = actor_fill(ptr, size, actor_number(words[2]), stream);
+    if (status == WEIR_OK)
+        status = weir_export_publish(actor.e, words[1], ptr, 0, NULL, 0, stream, &actor.error);
+    if (status != WEIR_OK)
+        weir_free(actor.w, ptr, stream);
     return status;
 }
 
@@ -205,6 +228,7 @@ const struct command actor_export_commands[] = {
     { "export", 1, "POOL", export_open },
     { "export_close", 1, "TIMEOUT", export_close },
     { "publish", 3, "NAME BLOCK STREAM [BYTES [METADATA]]", publish },
+    { "share", 3, "NAME NUMBER STREAM [BYTES]: publishes a new block, of 1 MiB or so many bytes, with contents of that number", share },
     { "forget", 1, "BLOCK: it was published, and is the export's to free", forget },
     { "withdraw", 1, "NAME", withdraw },
     { "evict", 1, "PID", evict },

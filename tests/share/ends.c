@@ -13,21 +13,11 @@
 
 #define MIB 1048576
 
-static void publish(struct player *exporter, const char *name, unsigned number)
-{
-    stage_say(exporter, "malloc %s %d s", name, MIB);
-    stage_say(exporter, "fill %s %u s", name, number);
-    stage_say(exporter, "publish %s %s s", name, name);
-    stage_say(exporter, "forget %s", name);
-}
-
 /* A block from one to the other, as at the beginning of the world. */
 static void hand_over(struct player *exporter, struct player *importer)
 {
-    publish(exporter, "again", 6);
-    stage_say(importer, "acquire i again again 0 s");
-    stage_say(importer, "check again 6 s");
-    stage_say(importer, "release again s");
+    stage_say(exporter, "share again 6 s");
+    stage_say(importer, "acquire i again again 0 s; check again 6 s; release again s");
     stage_say(exporter, "withdraw again");
 }
 
@@ -36,11 +26,8 @@ static void hand_over(struct player *exporter, struct player *importer)
 START_TEST(importer_that_is_killed_loses_its_leases_and_mappings)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    publish(exporter, "b", 4);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "acquire i b m 0 s");
-    stage_say(importer, "release m s");
+    stage_say(exporter, "share a 3 s; share b 4 s");
+    stage_say(importer, "acquire i a l 0 s; acquire i b m 0 s; release m s");
     stage_until(exporter, " leases=1 mappings=2", "info");
     stage_signal(importer, SIGKILL);
     stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=2 leases=0 mappings=0", "info");
@@ -53,10 +40,8 @@ END_TEST
 START_TEST(release_that_a_killed_importer_never_came_to_ends_with_its_death)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "delay 100000 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "acquire i a l 0 s; delay 100000 s; release l s");
     stage_say(exporter, "withdraw a");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " blocks=1 leases=1 mappings=1"));
     stage_signal(importer, SIGKILL);
@@ -71,10 +56,8 @@ START_TEST(reader_that_is_killed_is_waited_for_no_more)
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_say(exporter, "ring r %d 2 block s", MIB);
     stage_say(importer, "reader i q r 1");
-    for (int i = 0; i < 2; i++) {
-        stage_say(exporter, "take r slot %d 1000 s", MIB);
-        stage_say(exporter, "push r slot s");
-    }
+    for (int i = 0; i < 2; i++)
+        stage_say(exporter, "take r slot %d 1000 s; push r slot s", MIB);
     stage_tell(exporter, "take r slot %d 60000 s", MIB);
     stage_signal(importer, SIGKILL);
     stage_hear(exporter);
@@ -86,15 +69,14 @@ END_TEST
 START_TEST(importer_that_hangs_keeps_its_leases_and_nobody_else_waiting)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_say(importer, "acquire i a l 0 s");
     stage_signal(importer, SIGSTOP);
     stage_say(exporter, "withdraw a");
     hand_over(exporter, stage_importer("another"));
     stage_until(exporter, " importers=2 hung=0 evicted=0 blocks=1 leases=1 mappings=1", "info");
     stage_signal(importer, SIGCONT);
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 3 s; release l s");
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
 }
 END_TEST
@@ -102,7 +84,7 @@ END_TEST
 START_TEST(importer_that_goes_to_sleep_for_good_is_got_rid_of_by_its_death)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_say(importer, "acquire i a l 0 s");
     stage_signal(importer, SIGSTOP);
     stage_say(exporter, "withdraw a");
@@ -116,7 +98,7 @@ END_TEST
 START_TEST(evicted_importer_s_blocks_stay_out_of_use_until_it_is_dead)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_say(importer, "acquire i a l 0 s");
     stage_refuses(exporter, "WEIR_NOT_FOUND", "evict %d", (int)stage_pid(exporter));
     stage_say(exporter, "evict %d", (int)stage_pid(importer));
@@ -140,14 +122,11 @@ START_TEST(importer_that_hangs_can_be_evicted)
     stage_say(exporter, "ring r %d 2 block s", MIB);
     stage_say(importer, "reader i q r 1");
     stage_signal(importer, SIGSTOP);
-    for (int i = 0; i < 2; i++) {
-        stage_say(exporter, "take r slot %d 1000 s", MIB);
-        stage_say(exporter, "push r slot s");
-    }
+    for (int i = 0; i < 2; i++)
+        stage_say(exporter, "take r slot %d 1000 s; push r slot s", MIB);
     stage_say(exporter, "evict %d", (int)stage_pid(importer));
     stage_until(exporter, " importers=1 hung=0 evicted=1 ", "info");
-    stage_say(exporter, "take r slot %d 60000 s", MIB);
-    stage_say(exporter, "push r slot s");
+    stage_say(exporter, "take r slot %d 60000 s; push r slot s", MIB);
     stage_signal(importer, SIGKILL);
     stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=2 leases=0 mappings=0", "info");
 }
@@ -158,19 +137,14 @@ END_TEST
 START_TEST(importer_of_a_killed_exporter_reads_on_and_finds_the_next)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(exporter, "synchronize s");
+    stage_say(exporter, "share a 3 s; synchronize s");
     stage_say(importer, "acquire i a l 0 s");
     stage_signal(exporter, SIGKILL);
     stage_refuses(importer, "WEIR_GONE", "acquire i a m 0 s");
     stage_say(importer, "check l 3 s");
     exporter = stage_exporter("next", NULL);
-    publish(exporter, "a", 4);
-    stage_say(importer, "acquire i a m 0 s");
-    stage_say(importer, "check m 4 s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
-    stage_say(importer, "release m s");
+    stage_say(exporter, "share a 4 s");
+    stage_say(importer, "acquire i a m 0 s; check m 4 s; check l 3 s; release l s; release m s");
     stage_until(exporter, " leases=0 mappings=1", "info");
 }
 END_TEST
@@ -198,22 +172,17 @@ START_TEST(reader_of_a_killed_exporter_reads_the_next_one_s_ring)
     stage_say(exporter, "ring r %d 2 block s", MIB);
     stage_tell(importer, "next q l 60000 s");
     stage_until(exporter, " readers=1", "readers r");
-    stage_say(exporter, "take r slot %d 0 s", MIB);
-    stage_say(exporter, "fill slot 5 s");
-    stage_say(exporter, "push r slot s");
+    stage_say(exporter, "take r slot %d 0 s; fill slot 5 s; push r slot s", MIB);
     stage_hear(importer);
-    stage_say(importer, "check l 5 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 5 s; release l s");
 }
 END_TEST
 
 START_TEST(stream_that_waits_for_a_killed_exporter_waits_for_ever)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "delay 100000 s");
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "mark behind s");
+    stage_say(exporter, "delay 100000 s; share a 3 s");
+    stage_say(importer, "acquire i a l 0 s; mark behind s");
     stage_signal(exporter, SIGKILL);
     stage_refuses(importer, "WEIR_GONE", "acquire i a m 0 s");
     ck_assert_uint_eq(stage_number(stage_say(importer, "reached behind"), "reached"), 0);
@@ -224,10 +193,9 @@ END_TEST
 START_TEST(with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_work)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 0 1");
-    stage_say(exporter, "delay 100000 s");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "delay 100000 s; share a 3 s");
     stage_tell(importer, "acquire i a l 60000 s");
     stage_until(exporter, " leases=1 ", "info");
     stage_signal(exporter, SIGKILL);
@@ -251,9 +219,9 @@ static enum share_io hear(int fd, struct wire_message *message)
 START_TEST(exporter_that_hangs_is_a_time_out)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 10000");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_signal(exporter, SIGSTOP);
     stage_refuses(importer, "WEIR_TIMEOUT", "acquire i a l 0 s");
     stage_signal(exporter, SIGCONT);
@@ -265,7 +233,7 @@ END_TEST
 /* The exporter may have read HELLO just then, and must not take this process for an importer that went without a word. */
 START_TEST(importer_that_gives_up_says_goodbye)
 {
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     struct share_listener listener;
     struct wire_message message;
     weir_error error = WEIR_ERROR_INIT;
@@ -295,7 +263,7 @@ static uint64_t now_ms(void)
 /* An hour is what no test waits. */
 START_TEST(importer_that_waits_finds_the_exporter_that_comes_later)
 {
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     struct player *killed = stage_exporter("killed", NULL);
     stage_signal(killed, SIGKILL); /* it leaves its socket behind */
     stage_tell(importer, "import i frames 0 0 3600000");
@@ -307,7 +275,7 @@ END_TEST
 
 START_TEST(importer_that_waits_for_nobody_says_so_after_its_time)
 {
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     uint64_t begin = now_ms();
     const char *why = stage_refuses(importer, "WEIR_GONE", "import i frames 0 0 300");
     ck_assert_uint_ge(now_ms() - begin, 300);
@@ -322,7 +290,7 @@ START_TEST(importer_that_waits_takes_no_for_an_answer)
 {
     stage_exporter("exporter", ", max_importers: 1");
     stage_importer("first");
-    struct player *second = stage_enter((struct role){ .name = "second", .policy = stage_importer_policy() });
+    struct player *second = stage_guest("second");
     stage_refuses(second, "WEIR_REFUSED", "import i frames 0 0 3600000");
 }
 END_TEST
@@ -332,29 +300,22 @@ END_TEST
 START_TEST(export_that_is_closed_is_gone_and_its_blocks_are_read_on)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    publish(exporter, "b", 4);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "acquire i b m 0 s");
-    stage_say(importer, "release m s");
+    stage_say(exporter, "share a 3 s; share b 4 s");
+    stage_say(importer, "acquire i a l 0 s; acquire i b m 0 s; release m s");
     stage_say(exporter, "export_close 50");
     stage_refuses(importer, "WEIR_GONE", "acquire i b m 0 s");
-    stage_say(exporter, "malloc x %d s", MIB);
-    stage_say(exporter, "fill x 9 s");
-    stage_say(exporter, "synchronize s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "malloc x %d s; fill x 9 s; synchronize s", MIB);
+    stage_say(importer, "check l 3 s; release l s");
 }
 END_TEST
 
 START_TEST(export_waits_at_its_close_for_importers_to_unmap)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_say(importer, "acquire i a l 0 s");
     stage_tell(exporter, "export_close 60000");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 3 s; release l s");
     stage_hear(exporter);
     stage_refuses(importer, "WEIR_GONE", "acquire i a m 0 s");
 }
@@ -364,12 +325,9 @@ START_TEST(pool_is_exported_again_after_its_export_was_closed)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     for (unsigned number = 1; number <= 3; number++) {
-        publish(exporter, "a", number);
-        stage_say(importer, "acquire i a l 0 s");
-        stage_say(importer, "check l %u s", number);
-        stage_say(importer, "release l s");
-        stage_say(exporter, "export_close 20000");
-        stage_say(exporter, "export frames");
+        stage_say(exporter, "share a %u s", number);
+        stage_say(importer, "acquire i a l 0 s; check l %u s; release l s", number);
+        stage_say(exporter, "export_close 20000; export frames");
     }
     hand_over(exporter, importer);
 }
@@ -378,9 +336,8 @@ END_TEST
 START_TEST(leases_that_a_closed_import_still_had_end_with_the_process)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "close_bare");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "acquire i a l 0 s; close_bare");
     stage_say(exporter, "withdraw a");
     stage_until(exporter, " importers=1 hung=0 evicted=1 blocks=1 leases=1 mappings=1", "info");
     stage_signal(importer, SIGKILL);
@@ -391,14 +348,10 @@ END_TEST
 START_TEST(weir_that_is_closed_with_everything_open_leaves_nothing)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(exporter, "ring r %d 4 block s", MIB);
-    stage_say(importer, "reader i q r 2");
-    stage_say(importer, "acquire i a l 0 s");
-    for (int i = 0; i < 3; i++) {
-        stage_say(exporter, "take r slot %d 0 s", MIB);
-        stage_say(exporter, "push r slot s");
-    }
+    stage_say(exporter, "share a 3 s; ring r %d 4 block s", MIB);
+    stage_say(importer, "reader i q r 2; acquire i a l 0 s");
+    for (int i = 0; i < 3; i++)
+        stage_say(exporter, "take r slot %d 0 s; push r slot s", MIB);
     stage_say(importer, "next q m 20000 s");
     stage_say(exporter, "take r slot %d 0 s", MIB);
     /* stage_close() closes all, and looks. */
@@ -408,9 +361,8 @@ END_TEST
 START_TEST(importer_that_closes_in_order_leaves_the_exporter_nothing)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "acquire i a l 0 s; release l s");
     stage_leave(importer);
     stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=1 leases=0 mappings=0", "info");
 }
@@ -421,21 +373,17 @@ END_TEST
 START_TEST(child_of_an_exporter_can_do_nothing_and_keeps_nothing_open)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(exporter, "malloc b %d s", MIB);
-    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(exporter, "share a 3 s; malloc b %d s; ring r %d 2 block s", MIB, MIB);
     stage_refuses(exporter, "WEIR_FORKED", "in_child publish b b s");
     stage_refuses(exporter, "WEIR_FORKED", "in_child withdraw a");
     stage_refuses(exporter, "WEIR_FORKED", "in_child take r slot 1 0 s");
     stage_refuses(exporter, "WEIR_FORKED", "in_child info");
-    stage_say(exporter, "in_child export_close 0");
-    stage_say(exporter, "synchronize s");
+    stage_say(exporter, "in_child export_close 0; synchronize s");
     stage_say(importer, "acquire i a l 0 s");
     pid_t child = (pid_t)stage_number(stage_say(exporter, "leave_child"), "pid");
     stage_signal(exporter, SIGKILL);
     stage_refuses(importer, "WEIR_GONE", "acquire i a m 0 s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 3 s; release l s");
     hand_over(stage_exporter("next", NULL), importer);
     kill(child, SIGKILL);
 }
@@ -444,16 +392,12 @@ END_TEST
 START_TEST(child_of_an_importer_can_do_nothing_and_keeps_nothing_leased)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(exporter, "ring r %d 2 block s", MIB);
-    stage_say(importer, "reader i q r 1");
-    stage_say(importer, "acquire i a l 0 s");
+    stage_say(exporter, "share a 3 s; ring r %d 2 block s", MIB);
+    stage_say(importer, "reader i q r 1; acquire i a l 0 s");
     stage_refuses(importer, "WEIR_FORKED", "in_child acquire i a m 0 s");
     stage_refuses(importer, "WEIR_FORKED", "in_child release l s");
     stage_refuses(importer, "WEIR_FORKED", "in_child next q m 0 s");
-    stage_say(importer, "in_child reader_close q");
-    stage_say(importer, "in_child import_close i");
-    stage_say(importer, "check l 3 s");
+    stage_say(importer, "in_child reader_close q; in_child import_close i; check l 3 s");
     pid_t child = (pid_t)stage_number(stage_say(importer, "leave_child"), "pid");
     stage_signal(importer, SIGKILL);
     stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=3 leases=0 mappings=0", "info");

@@ -58,14 +58,9 @@ static void clear(void)
 
 static void work(void)
 {
-    stage_say(exporter, "malloc again %d s", SIZE);
-    stage_say(exporter, "fill again 6 s");
-    stage_say(exporter, "publish again again s");
-    stage_say(exporter, "forget again");
+    stage_say(exporter, "share again 6 s %d", SIZE);
     stage_try(importer, "import i frames"); /* unless it did before */
-    stage_say(importer, "acquire i again l 0 s");
-    stage_say(importer, "check l 6 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "acquire i again l 0 s; check l 6 s; release l s");
     stage_say(exporter, "withdraw again");
     stage_until(exporter, " leases=0 ", "info"); /* whatever failed, the exporter has learned of every release */
     stage_say(importer, "import_close i");
@@ -77,7 +72,7 @@ static bool play_with(const char *operation, bool closes, bool at_exporter, unsi
 {
     stage_open();
     exporter = stage_exporter("exporter", NULL);
-    importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    importer = stage_guest("importer");
     struct player *victim = at_exporter ? exporter : importer;
     unsigned long long before = stage_number(stage_say(victim, "calls %s", operation), "calls");
     stage_say(victim, "fail_call %s %u", operation, nth);

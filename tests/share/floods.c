@@ -127,12 +127,8 @@ START_TEST(reader_that_reads_no_message_stops_no_ring)
     for (unsigned frame = 1; frame <= 100; frame++) {
         char held[32];
         snprintf(held, sizeof held, " leases=%u ", frame < 3 ? frame : 3); /* the stranger's, which are all that it may have */
-        stage_say(exporter, "take r slot %d 0 s", SIZE);
-        stage_say(exporter, "fill slot %u s", frame);
-        stage_say(exporter, "push r slot s");
-        stage_say(friend, "next q f 20000 s");
-        stage_say(friend, "check f %u s", frame);
-        stage_say(friend, "release f s");
+        stage_say(exporter, "take r slot %d 0 s; fill slot %u s; push r slot s", SIZE, frame);
+        stage_say(friend, "next q f 20000 s; check f %u s; release f s", frame);
         stage_until(exporter, held, "info");
     }
     ck_assert(hear(fd, &message));
@@ -159,9 +155,7 @@ static int connect_and_clog(void)
 START_TEST(block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found)
 {
     struct wire_message message = { 0 }, acquire = { .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "b" };
-    stage_say(exporter, "malloc b %d s", SIZE);
-    stage_say(exporter, "publish b b s");
-    stage_say(exporter, "forget b");
+    stage_say(exporter, "malloc b %d s; publish b b s; forget b", SIZE);
     int fd = connect_and_clog();
     ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
     serve_friend(); /* asks later, so the exporter has seen the stranger's question by now */

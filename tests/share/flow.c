@@ -15,14 +15,6 @@
 #define EVENTS 32    /* by which a process may have more, behind frees that it will look at some time */
 #define GROWTH 32768 /* bytes of malloc by which a process may have more after many cycles, for what happened to be under way */
 
-static void publish(struct player *exporter, const char *name, unsigned number)
-{
-    stage_say(exporter, "malloc %s %d s", name, SIZE);
-    stage_say(exporter, "fill %s %u s", name, number);
-    stage_say(exporter, "publish %s %s s", name, name);
-    stage_say(exporter, "forget %s", name);
-}
-
 /* Nothing grows ------------------------------------------------------------------------------------------------------------------------ */
 
 struct figures {
@@ -60,7 +52,7 @@ START_TEST(ten_thousand_leases_leave_nothing_on_either_side)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     struct figures before[2];
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s %d", SIZE);
     for (int round = 0; round < 2; round++) {
         stage_say(importer, "cycles i a %d s", round ? CYCLES - CYCLES / 10 : CYCLES / 10);
         stage_until(exporter, " leases=0 mappings=1", "info");
@@ -82,7 +74,7 @@ START_TEST(many_publications_leave_nothing_on_either_side)
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     struct figures before[2];
     for (unsigned number = 1; number <= 600; number++) {
-        publish(exporter, "a", number);
+        stage_say(exporter, "share a %u s %d", number, SIZE);
         stage_say(importer, "cycles i a 2 s");
         stage_say(exporter, "withdraw a");
         if (number % 10 == 0) /* who unmaps may be behind */
@@ -102,13 +94,11 @@ END_TEST
 START_TEST(many_imports_leave_nothing_on_either_side)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     struct figures before[2];
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s %d", SIZE);
     for (unsigned round = 1; round <= 200; round++) {
-        stage_say(importer, "import i frames");
-        stage_say(importer, "cycles i a 2 s");
-        stage_say(importer, "import_close i");
+        stage_say(importer, "import i frames; cycles i a 2 s; import_close i");
         if (round == 20) {
             stage_until(exporter, " importers=0 ", "info");
             before[0] = figures_of(exporter);
@@ -129,9 +119,7 @@ START_TEST(many_readers_of_one_ring_after_the_other_leave_nothing)
     for (unsigned round = 1; round <= 200; round++) {
         stage_say(importer, "reader i q r 2");
         stage_say(exporter, "write r 1 3 %d s", SIZE);
-        stage_say(importer, "next q l 20000 s");
-        stage_say(importer, "release l s");
-        stage_say(importer, "reader_close q");
+        stage_say(importer, "next q l 20000 s; release l s; reader_close q");
         if (round == 20) {
             stage_until(exporter, " leases=0 ", "info");
             before[0] = figures_of(exporter);
@@ -150,9 +138,7 @@ static void open_ring(struct player *exporter, struct player **readers, unsigned
 {
     stage_say(exporter, "ring r %d 4 %s s", SIZE, overflow);
     for (unsigned i = 0; i < count; i++) {
-        char name[] = "reader0";
-        name[6] = (char)('0' + i);
-        readers[i] = stage_importer(name);
+        readers[i] = stage_importer("reader");
         stage_say(readers[i], "reader i q r %u", i % 4);
         stage_tell(readers[i], "follow q 60000 s");
     }
@@ -162,8 +148,7 @@ START_TEST(every_frame_reaches_every_reader_while_all_run)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
     open_ring(exporter, readers, 4, "block");
-    stage_say(exporter, "write r 1 %d %d s", FRAMES, SIZE);
-    stage_say(exporter, "ring_close r");
+    stage_say(exporter, "write r 1 %d %d s; ring_close r", FRAMES, SIZE);
     for (int i = 0; i < 4; i++) {
         const char *answer = stage_hear(readers[i]);
         ck_assert_uint_eq(stage_number(answer, "frames"), FRAMES);
@@ -177,8 +162,7 @@ START_TEST(frames_that_are_dropped_leave_gaps_and_no_others_are_seen)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[3];
     open_ring(exporter, readers, 3, "drop_oldest");
-    stage_say(exporter, "write r 1 %d %d s", FRAMES, SIZE);
-    stage_say(exporter, "ring_close r");
+    stage_say(exporter, "write r 1 %d %d s; ring_close r", FRAMES, SIZE);
     for (int i = 0; i < 3; i++) {
         const char *answer = stage_hear(readers[i]);
         ck_assert_uint_eq(stage_number(answer, "last"), FRAMES);
@@ -207,9 +191,8 @@ START_TEST(exporter_that_is_killed_in_full_flow_leaves_whole_frames_and_no_hangi
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader;
     stage_say(exporter, "ring r %d 4 block s", SIZE);
-    reader = stage_enter((struct role){ .name = "reader", .policy = stage_importer_policy() });
-    stage_say(reader, "import i frames 0 1");
-    stage_say(reader, "reader i q r 2");
+    reader = stage_guest("reader");
+    stage_say(reader, "import i frames 0 1; reader i q r 2");
     stage_tell(reader, "follow q 60000 s");
     stage_say(exporter, "write r 1 100 %d s", SIZE);
     stage_tell(exporter, "write r 101 1000000 %d s", SIZE);
@@ -223,7 +206,7 @@ END_TEST
 START_TEST(threads_of_an_importer_share_its_connection)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s %d", SIZE);
     ck_assert_uint_eq(stage_number(stage_say(importer, "acquirers i a 6 300"), "served"), 4 * 300);
     stage_until(exporter, " leases=0 mappings=1", "info");
 }
@@ -233,9 +216,7 @@ START_TEST(threads_publish_what_threads_of_others_acquire)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importers[3];
     for (unsigned i = 0; i < 3; i++) {
-        char name[] = "importer0";
-        name[8] = (char)('0' + i);
-        importers[i] = stage_importer(name);
+        importers[i] = stage_importer("importer");
         stage_tell(importers[i], "acquirers i a%u 3 300", i);
     }
     ck_assert_uint_eq(stage_number(stage_say(exporter, "publishers a 4 300"), "served"), 4 * 300);
@@ -254,8 +235,7 @@ START_TEST(pool_is_made_anew_under_threads_that_come_and_go)
         stage_hear(importer);
         stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     }
-    publish(exporter, "a", 3);
-    stage_say(exporter, "withdraw a");
+    stage_say(exporter, "share a 3 s %d; withdraw a", SIZE);
     ck_assert_uint_ge(stage_number(stage_until(exporter, " importers=0 ", "info"), "epoch"), 2);
 }
 END_TEST
@@ -264,7 +244,7 @@ END_TEST
 START_TEST(frame_that_is_put_back_wakes_who_waits_for_one)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 5000 1");
     stage_say(exporter, "ring r %d 3 block s", SIZE);
     stage_say(importer, "reader i q r 2");
@@ -278,16 +258,15 @@ END_TEST
 START_TEST(all_threads_hear_that_the_exporter_was_killed)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 0 1");
-    publish(exporter, "a", 3);
-    stage_say(exporter, "synchronize s");
+    stage_say(exporter, "share a 3 s %d; synchronize s", SIZE);
     stage_tell(importer, "acquirers i a 6 1000000");
     stage_until(exporter, " mappings=1", "info");
     stage_signal(exporter, SIGKILL);
     stage_hears(importer, "WEIR_GONE");
     exporter = stage_exporter("next", NULL);
-    publish(exporter, "a", 4);
+    stage_say(exporter, "share a 4 s %d", SIZE);
     stage_say(importer, "acquirers i a 6 20");
 }
 END_TEST
@@ -302,27 +281,17 @@ START_TEST(process_in_the_middle_hands_on_what_it_has_not_yet_got)
     struct player *camera = stage_exporter("camera", NULL);
     struct player *filter = stage_enter((struct role){ .name = "filter", .policy = middle_policy });
     stage_say(camera, "ring r %d 4 block s", SIZE);
-    stage_say(filter, "export out");
-    stage_say(filter, "ring r %d 4 block s", SIZE);
-    stage_say(filter, "import i frames");
-    stage_say(filter, "reader i q r 2");
-    struct player *screen = stage_enter((struct role){ .name = "screen", .policy = stage_importer_policy() });
-    stage_say(screen, "import i second");
-    stage_say(screen, "reader i q r 2");
-    stage_say(camera, "delay %u s", stage_long());
-    stage_say(camera, "mark delayed s");
+    stage_say(filter, "export out; ring r %d 4 block s; import i frames; reader i q r 2", SIZE);
+    struct player *screen = stage_guest("screen");
+    stage_say(screen, "import i second; reader i q r 2");
+    stage_say(camera, "delay %u s; mark delayed s", stage_long());
     for (unsigned number = 1; number <= 20; number++) {
         stage_say(camera, "write r %u 1 %d s", number, SIZE);
-        stage_say(filter, "next q in 20000 s");
-        stage_say(filter, "take r out %d 20000 s", SIZE);
-        stage_say(filter, "copy in out s");
-        stage_say(filter, "release in s");
-        stage_say(filter, "push r out s");
+        stage_say(filter, "next q in 20000 s; take r out %d 20000 s; copy in out s; release in s; push r out s", SIZE);
         stage_say(screen, "next q l 20000 s");
         if (number == 1)
             ck_assert_uint_eq(stage_number(stage_say(camera, "reached delayed"), "reached"), 0);
-        stage_say(screen, "check l %u s", number);
-        stage_say(screen, "release l s");
+        stage_say(screen, "check l %u s; release l s", number);
     }
 }
 END_TEST
@@ -334,8 +303,8 @@ START_TEST(two_processes_import_from_each_other)
     stage_say(one, "import i second");
     stage_say(other, "import i frames");
     for (unsigned number = 1; number <= 20; number++) {
-        publish(one, "a", number);
-        publish(other, "b", number + 1);
+        stage_say(one, "share a %u s %d", number, SIZE);
+        stage_say(other, "share b %u s %d", number + 1, SIZE);
         stage_say(one, "acquire i b l 0 s");
         stage_say(other, "acquire i a l 0 s");
         stage_say(one, "check l %u s", number + 1);

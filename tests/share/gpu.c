@@ -46,9 +46,7 @@ static uint64_t block_size(void)
 static void publish(struct player *exporter, unsigned blocks)
 {
     for (unsigned i = 0; i < blocks; i++) {
-        stage_say(exporter, "malloc b%u %llu s", i, (unsigned long long)block_size());
-        stage_say(exporter, "fill b%u %u s", i, i);
-        stage_say(exporter, "publish b%u b%u s", i, i);
+        stage_say(exporter, "malloc b%u %llu s; fill b%u %u s; publish b%u b%u s", i, (unsigned long long)block_size(), i, i, i, i);
         stage_say(exporter, "forget b%u", i);
     }
 }
@@ -74,9 +72,7 @@ static void wait_until_back(uint64_t before)
 /* The next frame of the ring r, with contents of that number. */
 static void push(struct player *exporter, unsigned number)
 {
-    stage_say(exporter, "take r f %llu 20000 s", (unsigned long long)(4 * MIB));
-    stage_say(exporter, "fill f %u s", number);
-    stage_say(exporter, "push r f s");
+    stage_say(exporter, "take r f %llu 20000 s; fill f %u s; push r f s", (unsigned long long)(4 * MIB), number);
 }
 
 START_TEST(frames_are_read_as_they_were_written)
@@ -100,19 +96,12 @@ END_TEST
 START_TEST(stream_of_the_importer_waits_for_that_of_the_exporter_and_no_host_does)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc a %llu s", (unsigned long long)(4 * MIB));
-    stage_say(exporter, "fill a 1 s");
+    stage_say(exporter, "malloc a %llu s; fill a 1 s", (unsigned long long)(4 * MIB));
     stage_say(exporter, "delay 1 s"); /* the first one takes its time */
-    stage_say(exporter, "synchronize s");
-    stage_say(exporter, "delay %d s", LONG_MS);
-    stage_say(exporter, "fill a 2 s");
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
-    stage_say(importer, "acquire i a l 20000 s");
-    stage_say(importer, "mark m s");
+    stage_say(exporter, "synchronize s; delay %d s; fill a 2 s; publish a a s; forget a", LONG_MS);
+    stage_say(importer, "acquire i a l 20000 s; mark m s");
     ck_assert_uint_eq(stage_number(stage_say(importer, "reached m"), "reached"), 0);
-    stage_say(importer, "check l 2 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 2 s; release l s");
 }
 END_TEST
 
@@ -120,20 +109,13 @@ START_TEST(slot_is_not_written_before_the_stream_of_its_reader_has_come_to_the_r
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_say(exporter, "ring r %llu 2 block s", (unsigned long long)(4 * MIB));
-    stage_say(importer, "reader i r r 1");
-    stage_say(importer, "malloc copy %llu s", (unsigned long long)(4 * MIB));
-    stage_say(importer, "delay 1 s");
-    stage_say(importer, "synchronize s");
+    stage_say(importer, "reader i r r 1; malloc copy %llu s; delay 1 s; synchronize s", (unsigned long long)(4 * MIB));
     push(exporter, 0);
-    stage_say(importer, "next r l 20000 s");
-    stage_say(importer, "delay 500 s");
-    stage_say(importer, "copy l copy s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "next r l 20000 s; delay 500 s; copy l copy s; release l s");
     /* The second of these goes into the slot of the first frame. */
     push(exporter, 1);
     push(exporter, 2);
-    stage_say(importer, "check copy 0 s");
-    stage_say(importer, "free copy s");
+    stage_say(importer, "check copy 0 s; free copy s");
 }
 END_TEST
 
@@ -151,8 +133,7 @@ START_TEST(block_that_is_leased_twice_is_mapped_once_until_both_leases_ended)
     stage_say(importer, "release l s");
     stage_say(exporter, "withdraw b0");
     stage_until(exporter, " leases=1 mappings=1", "info");
-    stage_say(importer, "check m 0 s");
-    stage_say(importer, "release m s");
+    stage_say(importer, "check m 0 s; release m s");
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
 }
 END_TEST
@@ -163,8 +144,7 @@ START_TEST(second_import_of_a_pool_in_one_process_is_refused_and_harms_nothing)
     publish(exporter, 1);
     stage_say(importer, "acquire i b0 l 0 s");
     stage_refuses(importer, "WEIR_BUSY", "import j frames");
-    stage_say(importer, "check l 0 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 0 s; release l s");
 }
 END_TEST
 
@@ -172,13 +152,8 @@ START_TEST(name_that_was_withdrawn_and_published_again_has_the_new_contents)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     for (unsigned i = 0; i < 4; i++) {
-        stage_say(exporter, "malloc b %llu s", (unsigned long long)(2 * MIB));
-        stage_say(exporter, "fill b %u s", i);
-        stage_say(exporter, "publish a b s");
-        stage_say(exporter, "forget b");
-        stage_say(importer, "acquire i a l 20000 s");
-        stage_say(importer, "check l %u s", i);
-        stage_say(importer, "release l s");
+        stage_say(exporter, "malloc b %llu s; fill b %u s; publish a b s; forget b", (unsigned long long)(2 * MIB), i);
+        stage_say(importer, "acquire i a l 20000 s; check l %u s; release l s", i);
         stage_say(exporter, "withdraw a");
         stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     }
@@ -201,17 +176,9 @@ START_TEST(largest_block_that_may_be_shared_is_imported)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_refuses(exporter, "WEIR_INVALID", "malloc a %llu s", (unsigned long long)(5248 * MIB + 1));
-    stage_say(exporter, "malloc a %llu s", (unsigned long long)(5248 * MIB));
-    stage_say(exporter, "malloc head %llu s", (unsigned long long)MIB);
-    stage_say(exporter, "fill head 9 s");
-    stage_say(exporter, "copy head a s");
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
-    stage_say(importer, "malloc head %llu s", (unsigned long long)MIB);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "copy l head s");
-    stage_say(importer, "check head 9 s");
-    stage_say(importer, "free head s");
+    stage_say(exporter, "malloc a %llu s; malloc head %llu s; fill head 9 s", (unsigned long long)(5248 * MIB), (unsigned long long)MIB);
+    stage_say(exporter, "copy head a s; publish a a s; forget a");
+    stage_say(importer, "malloc head %llu s; acquire i a l 0 s; copy l head s; check head 9 s; free head s", (unsigned long long)MIB);
     stage_say(importer, "release l s");
 }
 END_TEST
@@ -224,17 +191,14 @@ START_TEST(retired_pool_gives_its_memory_back_to_the_device)
     struct player *exporter = stage_exporter("exporter", ", retire_after: 100ms"), *importer = stage_importer("importer");
     uint64_t before = publish_and_see(exporter, 4);
     for (unsigned i = 0; i < 4; i++) {
-        stage_say(importer, "acquire i b%u l 0 s", i);
-        stage_say(importer, "release l s");
+        stage_say(importer, "acquire i b%u l 0 s; release l s", i);
         stage_say(exporter, "withdraw b%u", i);
     }
     stage_until(exporter, " epoch=2 ", "info");
     wait_until_back(before);
     /* The import connects again by itself. */
     publish(exporter, 1);
-    stage_say(importer, "acquire i b0 l 20000 s");
-    stage_say(importer, "check l 0 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "acquire i b0 l 20000 s; check l 0 s; release l s");
 }
 END_TEST
 
@@ -250,9 +214,7 @@ START_TEST(killed_exporter_leaves_the_importer_its_data_and_the_memory_goes_back
     stage_signal(exporter, SIGKILL);
     stage_say(importer, "check l 1 s");
     stage_refuses(importer, "WEIR_GONE", "acquire i b0 m 0 s");
-    stage_say(importer, "check l 1 s");
-    stage_say(importer, "release l s");
-    stage_say(importer, "import_close i");
+    stage_say(importer, "check l 1 s; release l s; import_close i");
     stage_leave(importer);
     wait_until_back(nobody);
 }
@@ -262,14 +224,12 @@ START_TEST(importer_of_a_killed_exporter_reads_from_the_next_one)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     publish(exporter, 1);
-    stage_say(importer, "acquire i b0 l 0 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "acquire i b0 l 0 s; release l s");
     stage_signal(exporter, SIGKILL);
     struct player *next = stage_exporter("next", NULL);
     publish(next, 2);
     stage_until(importer, "ok", "acquire i b1 l 20000 s");
-    stage_say(importer, "check l 1 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 1 s; release l s");
 }
 END_TEST
 
@@ -277,22 +237,16 @@ START_TEST(slot_of_a_killed_importer_returns_although_its_release_never_complete
 {
     struct player *exporter = stage_exporter("exporter", NULL), *killed = stage_importer("killed"), *other = stage_importer("other");
     stage_say(exporter, "ring r %llu 2 block s", (unsigned long long)(4 * MIB));
-    stage_say(killed, "reader i r r 1");
-    stage_say(killed, "delay 1 s");
-    stage_say(killed, "synchronize s");
+    stage_say(killed, "reader i r r 1; delay 1 s; synchronize s");
     push(exporter, 1);
-    stage_say(killed, "next r l 20000 s");
-    stage_say(killed, "delay %d s", 2 * LONG_MS);
-    stage_say(killed, "release l s");
+    stage_say(killed, "next r l 20000 s; delay %d s; release l s", 2 * LONG_MS);
     ck_assert_uint_eq(stage_number(stage_say(exporter, "info"), "leases"), 1);
     stage_signal(killed, SIGKILL);
     stage_until(exporter, " leases=0 mappings=0", "info");
     stage_say(other, "reader i r r 1");
     for (unsigned i = 2; i < 6; i++) {
         push(exporter, i);
-        stage_say(other, "next r l 20000 s");
-        stage_say(other, "check l %u s", i);
-        stage_say(other, "release l s");
+        stage_say(other, "next r l 20000 s; check l %u s; release l s", i);
     }
 }
 END_TEST
@@ -301,10 +255,8 @@ START_TEST(block_of_a_killed_importer_is_freed_and_its_memory_goes_back)
 {
     struct player *exporter = stage_exporter("exporter", ", retire_after: 100ms"), *killed = stage_importer("killed");
     uint64_t before = publish_and_see(exporter, 2);
-    stage_say(killed, "acquire i b0 l 0 s");
-    stage_say(killed, "acquire i b1 m 0 s");
-    stage_say(exporter, "withdraw b0");
-    stage_say(exporter, "withdraw b1");
+    stage_say(killed, "acquire i b0 l 0 s; acquire i b1 m 0 s");
+    stage_say(exporter, "withdraw b0; withdraw b1");
     stage_signal(killed, SIGKILL);
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     stage_until(exporter, " epoch=2 ", "info");
@@ -315,23 +267,15 @@ END_TEST
 START_TEST(importer_whose_host_waits_survives_an_exporter_that_is_killed_at_work)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 0 1");
-    stage_say(exporter, "delay 1 s");
-    stage_say(exporter, "synchronize s");
-    stage_say(exporter, "malloc a %llu s", (unsigned long long)(4 * MIB));
-    stage_say(exporter, "delay 10000 s");
-    stage_say(exporter, "fill a 2 s");
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
+    stage_say(exporter, "delay 1 s; synchronize s; malloc a %llu s; delay 10000 s; fill a 2 s", (unsigned long long)(4 * MIB));
+    stage_say(exporter, "publish a a s; forget a");
     stage_tell(importer, "acquire i a l 60000 s");
     stage_until(exporter, " leases=1 ", "info");
     stage_signal(exporter, SIGKILL);
     stage_hears(importer, "WEIR_GONE");
-    stage_say(importer, "malloc own %llu s", (unsigned long long)MIB);
-    stage_say(importer, "fill own 5 s");
-    stage_say(importer, "check own 5 s");
-    stage_say(importer, "free own s");
+    stage_say(importer, "malloc own %llu s; fill own 5 s; check own 5 s; free own s", (unsigned long long)MIB);
 }
 END_TEST
 

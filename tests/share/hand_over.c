@@ -10,24 +10,13 @@
 
 #define MIB 1048576
 
-/* Publishes a new block of that name and number. */
-static void publish(struct player *exporter, const char *name, unsigned number)
-{
-    stage_say(exporter, "malloc %s %d s", name, MIB);
-    stage_say(exporter, "fill %s %u s", name, number);
-    stage_say(exporter, "publish %s %s s", name, name);
-    stage_say(exporter, "forget %s", name);
-}
-
 /* Data and order ----------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(block_of_a_name_is_read_as_it_was_written)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "acquire i a l 0 s; check l 3 s; release l s");
     stage_until(exporter, " leases=0 mappings=1", "info");
 }
 END_TEST
@@ -35,9 +24,7 @@ END_TEST
 START_TEST(acquire_does_not_wait_for_the_producer_but_the_stream_does)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "delay %u s", stage_long());
-    publish(exporter, "a", 3);
-    stage_say(exporter, "mark written s");
+    stage_say(exporter, "delay %u s; share a 3 s; mark written s", stage_long());
     stage_say(importer, "acquire i a l 0 s");
     ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 0);
     stage_say(importer, "check l 3 s");
@@ -48,11 +35,9 @@ END_TEST
 START_TEST(host_waits_gives_a_lease_out_once_the_producer_is_done)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 0 1");
-    stage_say(exporter, "delay %u s", stage_long() / 4);
-    publish(exporter, "a", 3);
-    stage_say(exporter, "mark written s");
+    stage_say(exporter, "delay %u s; share a 3 s; mark written s", stage_long() / 4);
     stage_say(importer, "acquire i a l 0 s");
     ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 1);
     stage_say(importer, "check l 3 s");
@@ -62,18 +47,12 @@ END_TEST
 START_TEST(block_is_not_freed_before_the_consumer_s_stream_came_to_the_release)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "malloc own %d s", MIB);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "delay %u s", stage_long() / 2);
-    stage_say(importer, "copy l own s");
-    stage_say(importer, "mark read s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "malloc own %d s; acquire i a l 0 s; delay %u s; copy l own s; mark read s; release l s", MIB, stage_long() / 2);
     stage_say(exporter, "withdraw a");
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     ck_assert_uint_eq(stage_number(stage_say(importer, "reached read"), "reached"), 1);
-    publish(exporter, "b", 4);
-    stage_say(exporter, "synchronize s");
+    stage_say(exporter, "share b 4 s; synchronize s");
     stage_say(importer, "check own 3 s");
 }
 END_TEST
@@ -81,9 +60,7 @@ END_TEST
 START_TEST(metadata_and_size_are_known_before_the_use)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc a %d s", MIB);
-    stage_say(exporter, "fill a 5 s");
-    stage_say(exporter, "publish a a s 70000 1920x1080");
+    stage_say(exporter, "malloc a %d s; fill a 5 s; publish a a s 70000 1920x1080", MIB);
     const char *answer = stage_say(importer, "acquire i a l 0 s");
     ck_assert_ptr_nonnull(strstr(answer, " size=70000 sequence=0 metadata=1920x1080"));
     ck_assert_ptr_nonnull(strstr(stage_say(importer, "check l 5 s"), " bytes=70000"));
@@ -94,10 +71,8 @@ START_TEST(name_is_published_again_and_again_and_never_read_as_a_former_block)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     for (unsigned number = 1; number <= 40; number++) {
-        publish(exporter, "a", number);
-        stage_say(importer, "acquire i a l 0 s");
-        stage_say(importer, "check l %u s", number);
-        stage_say(importer, "release l s");
+        stage_say(exporter, "share a %u s", number);
+        stage_say(importer, "acquire i a l 0 s; check l %u s; release l s", number);
         stage_say(exporter, "withdraw a");
     }
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
@@ -109,13 +84,9 @@ END_TEST
 START_TEST(stream_that_captures_is_refused_and_goes_on_capturing)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(exporter, "malloc b %d s", MIB);
-    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(exporter, "share a 3 s; malloc b %d s; ring r %d 2 block s", MIB, MIB);
     stage_say(importer, "reader i q r 1");
-    stage_say(exporter, "take r x %d 0 s", MIB);
-    stage_say(exporter, "take r y %d 0 s", MIB);
-    stage_say(exporter, "push r x s");
+    stage_say(exporter, "take r x %d 0 s; take r y %d 0 s; push r x s", MIB, MIB);
     stage_say(importer, "acquire i a l 0 s");
     stage_say(exporter, "capture s");
     stage_say(importer, "capture s");
@@ -125,24 +96,18 @@ START_TEST(stream_that_captures_is_refused_and_goes_on_capturing)
     stage_refuses(importer, "WEIR_CAPTURING", "acquire i a m 0 s");
     stage_refuses(importer, "WEIR_CAPTURING", "release l s");
     stage_say(exporter, "capture_end s");
-    stage_say(importer, "capture_end s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "capture_end s; check l 3 s; release l s");
     stage_until(exporter, " blocks=3 leases=1 ", "info"); /* that of the frame */
-    stage_say(exporter, "publish b b s");
-    stage_say(exporter, "push r y s");
-    stage_say(importer, "next q m 20000 s");
-    stage_say(importer, "acquire i b n 0 s");
+    stage_say(exporter, "publish b b s; push r y s");
+    stage_say(importer, "next q m 20000 s; acquire i b n 0 s");
 }
 END_TEST
 
 START_TEST(service_thread_disturbs_no_capture)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "stream t");
-    stage_say(importer, "acquire i a l 0 t");
-    stage_say(importer, "capture_globally s");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "stream t; acquire i a l 0 t; capture_globally s");
     stage_say(exporter, "capture_globally s");
     stage_say(importer, "release l t");
     stage_say(exporter, "withdraw a");
@@ -157,13 +122,10 @@ END_TEST
 START_TEST(several_importers_lease_one_block)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importers[4];
-    char name[] = "importer0";
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     for (int i = 0; i < 4; i++) {
-        name[8] = (char)('0' + i);
-        importers[i] = stage_importer(name);
-        stage_say(importers[i], "acquire i a l 0 s");
-        stage_say(importers[i], "check l 3 s");
+        importers[i] = stage_importer("importer");
+        stage_say(importers[i], "acquire i a l 0 s; check l 3 s");
     }
     const char *info = stage_say(exporter, "info");
     ck_assert_ptr_nonnull(strstr(info, " importers=4 hung=0 evicted=0 blocks=1 leases=4 mappings=4"));
@@ -176,14 +138,13 @@ END_TEST
 START_TEST(leases_of_one_block_share_its_mapping)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     unsigned long long ptr = stage_number(stage_say(importer, "acquire i a l 0 s"), "ptr");
     ck_assert_uint_eq(stage_number(stage_say(importer, "acquire i a m 0 s"), "ptr"), ptr);
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=2 mappings=1"));
     stage_say(importer, "release l s");
     stage_until(exporter, " leases=1 mappings=1", "info");
-    stage_say(importer, "check m 3 s");
-    stage_say(importer, "release m s");
+    stage_say(importer, "check m 3 s; release m s");
     stage_until(exporter, " leases=0 mappings=1", "info");
 }
 END_TEST
@@ -191,7 +152,7 @@ END_TEST
 START_TEST(mapping_outlives_the_lease_and_serves_the_next)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     unsigned long long ptr = stage_number(stage_say(importer, "acquire i a l 0 s"), "ptr");
     stage_say(importer, "release l s");
     stage_until(exporter, " leases=0 mappings=1", "info");
@@ -216,8 +177,7 @@ START_TEST(acquire_waits_until_the_name_is_published)
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_tell(importer, "acquire i a l 60000 s");
     stage_until(exporter, " messages=3", "messages");
-    publish(exporter, "b", 4);
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share b 4 s; share a 3 s");
     stage_hear(importer);
     stage_say(importer, "check l 3 s");
 }
@@ -227,17 +187,16 @@ START_TEST(acquire_that_waited_in_vain_leaves_no_lease)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_refuses(importer, "WEIR_TIMEOUT", "acquire i a l 30 s");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=0 mappings=0"));
-    stage_say(importer, "acquire i a l 30 s");
-    stage_say(importer, "check l 3 s");
+    stage_say(importer, "acquire i a l 30 s; check l 3 s");
 }
 END_TEST
 
 START_TEST(withdrawn_block_is_used_on_by_who_leases_it_and_found_by_nobody)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_say(importer, "acquire i a l 0 s");
     stage_say(exporter, "withdraw a");
     stage_refuses(exporter, "WEIR_NOT_FOUND", "withdraw a");
@@ -252,9 +211,8 @@ END_TEST
 START_TEST(withdrawn_block_that_is_only_mapped_is_given_back_unasked)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a 3 s");
+    stage_say(importer, "acquire i a l 0 s; release l s");
     stage_until(exporter, " leases=0 mappings=1", "info");
     stage_say(exporter, "withdraw a");
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
@@ -264,14 +222,10 @@ END_TEST
 START_TEST(name_serves_another_block_while_the_former_is_leased)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s");
     stage_say(importer, "acquire i a l 0 s");
-    stage_say(exporter, "withdraw a");
-    publish(exporter, "a", 4);
-    stage_say(importer, "acquire i a m 0 s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "check m 4 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "withdraw a; share a 4 s");
+    stage_say(importer, "acquire i a m 0 s; check l 3 s; check m 4 s; release l s");
     stage_until(exporter, " blocks=1 leases=1 mappings=1", "info");
     stage_say(importer, "check m 4 s");
 }
@@ -282,16 +236,13 @@ END_TEST
 START_TEST(published_block_is_not_its_user_s_to_free_or_to_publish_again)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "malloc a %d s", MIB);
-    stage_say(exporter, "malloc b %d s", MIB);
-    stage_say(exporter, "publish a a s");
+    stage_say(exporter, "malloc a %d s; malloc b %d s; publish a a s", MIB, MIB);
     stage_refuses(exporter, "WEIR_BUSY", "free a s");
     stage_refuses(exporter, "WEIR_BUSY", "publish other a s");
     stage_refuses(exporter, "WEIR_BUSY", "publish a b s");
     stage_refuses(exporter, "WEIR_INVALID", "publish no/name b s");
     stage_refuses(exporter, "WEIR_INVALID", "publish b b s %d", MIB + 1);
-    stage_say(exporter, "free b s");
-    stage_say(exporter, "forget a");
+    stage_say(exporter, "free b s; forget a");
 }
 END_TEST
 
@@ -319,20 +270,15 @@ START_TEST(block_above_ipc_max_block_is_refused_when_it_is_allocated)
     const char *text = stage_refuses(exporter, "WEIR_INVALID", "malloc a %d s", 3 * MIB);
     ck_assert_ptr_nonnull(strstr(text, "ipc_max_block"));
     stage_refuses(exporter, "WEIR_INVALID", "ring r %d 4 block s", 3 * MIB);
-    publish(exporter, "a", 1);
+    stage_say(exporter, "share a 1 s");
 }
 END_TEST
 
 START_TEST(scrub_clears_what_an_earlier_block_left)
 {
     struct player *exporter = stage_exporter("exporter", ", scrub: true"), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc a 65536 s");
-    stage_say(exporter, "fill a 9 s");
-    stage_say(exporter, "free a s");
-    stage_say(exporter, "malloc a 65536 s");
-    stage_say(exporter, "publish a a s");
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "check l 0 s");
+    stage_say(exporter, "malloc a 65536 s; fill a 9 s; free a s; malloc a 65536 s; publish a a s");
+    stage_say(importer, "acquire i a l 0 s; check l 0 s");
 }
 END_TEST
 
@@ -342,7 +288,7 @@ START_TEST(pool_is_exported_once_and_only_if_the_policy_says_so)
     stage_refuses(exporter, "WEIR_BUSY", "export frames");
     other = stage_enter((struct role){ .name = "other", .policy = stage_exporter_policy(NULL) });
     stage_refuses(other, "WEIR_BUSY", "export frames");
-    other = stage_enter((struct role){ .name = "third", .policy = stage_importer_policy() });
+    other = stage_guest("third");
     stage_refuses(other, "WEIR_INVALID", "export own");
 }
 END_TEST
@@ -352,8 +298,7 @@ START_TEST(process_imports_a_pool_once_at_a_time)
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_refuses(importer, "WEIR_BUSY", "import j frames");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " importers=1 "));
-    stage_say(importer, "import_close i");
-    stage_say(importer, "import j frames");
+    stage_say(importer, "import_close i; import j frames");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " importers=1 "));
 }
 END_TEST
@@ -361,7 +306,7 @@ END_TEST
 START_TEST(no_more_importers_are_let_in_than_the_policy_has)
 {
     struct player *exporter = stage_exporter("exporter", ", max_importers: 1"), *first = stage_importer("first");
-    struct player *second = stage_enter((struct role){ .name = "second", .policy = stage_importer_policy() });
+    struct player *second = stage_guest("second");
     const char *text = stage_refuses(second, "WEIR_REFUSED", "import i frames");
     ck_assert_ptr_nonnull(strstr(text, "max_importers"));
     stage_say(first, "import_close i");
@@ -375,7 +320,7 @@ END_TEST
 START_TEST(importer_that_cannot_import_leaves_in_good_order)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     for (int i = 0; i < 3; i++) {
         stage_say(importer, "fail_call pool_import 1");
         stage_refuses(importer, "WEIR_CUDA_ERROR", "import i frames");
@@ -397,7 +342,7 @@ END_TEST
 
 START_TEST(nobody_listens_is_gone)
 {
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_refuses(importer, "WEIR_GONE", "import i frames");
 }
 END_TEST

@@ -63,10 +63,7 @@ END_TEST
 START_TEST(requests_behind_releases_that_no_socket_holds_are_answered)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 512 block s", SLOT);
-    stage_say(exporter, "malloc a %d s", SLOT);
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
+    stage_say(exporter, "ring r %d 512 block s; share a 1 s %d", SLOT, SLOT);
     stage_say(reader, "reader i q r 500");
     stage_say(exporter, "write r 1 %d %d s", BURST, SLOT);
     take_frames(reader, 1, BURST);
@@ -120,11 +117,8 @@ START_TEST(leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting)
 {
     struct player *camera = stage_exporter("camera", NULL);
     struct player *middle = stage_enter((struct role){ .name = "middle", .policy = middle_policy });
-    stage_say(middle, "export out");
-    stage_say(middle, "malloc b %d s", SLOT);
-    stage_say(middle, "publish b b s");
-    stage_say(middle, "forget b");
-    struct player *reader = stage_enter((struct role){ .name = "reader", .policy = stage_importer_policy() });
+    stage_say(middle, "export out; malloc b %d s; publish b b s; forget b", SLOT);
+    struct player *reader = stage_guest("reader");
     stage_say(reader, "import i second");
     uint64_t waited = UINT64_MAX;
     for (int attempt = 0; attempt < ATTEMPTS && waited >= 500; attempt++)
@@ -152,8 +146,7 @@ START_TEST(reader_that_released_is_heard_though_the_service_thread_is_late)
     release_unheard(exporter, reader, "block", 3);
     stage_say(exporter, "take r slot %d 20 s", SLOT); /* however short it waits */
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
-    stage_say(exporter, "fill slot 4 s");
-    stage_say(exporter, "push r slot s");
+    stage_say(exporter, "fill slot 4 s; push r slot s");
     take_frames(reader, 2, 1);
     release_frames(reader, 2, 1);
     stage_say(exporter, "hold_service 0");
@@ -168,8 +161,7 @@ START_TEST(no_frame_is_dropped_where_a_slot_was_released)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     release_unheard(exporter, reader, "drop_oldest", 3);
-    stage_say(exporter, "write r 4 1 %d s", SLOT);
-    stage_say(exporter, "hold_service 0");
+    stage_say(exporter, "write r 4 1 %d s; hold_service 0", SLOT);
     for (unsigned number = 2; number <= 4; number++) {
         take_frames(reader, number, 1);
         release_frames(reader, number, 1);
@@ -181,9 +173,7 @@ START_TEST(ring_is_not_full_of_what_was_released)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     release_unheard(exporter, reader, "fail", 3);
-    stage_say(exporter, "take r slot %d 0 s", SLOT);
-    stage_say(exporter, "drop r slot s");
-    stage_say(exporter, "hold_service 0");
+    stage_say(exporter, "take r slot %d 0 s; drop r slot s; hold_service 0", SLOT);
 }
 END_TEST
 
@@ -192,8 +182,7 @@ START_TEST(producer_that_waits_serves_readers_by_itself)
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     stage_say(exporter, "ring r %d 3 block s", SLOT);
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 3 %d s", SLOT);
-    stage_say(exporter, "hold_service 1");
+    stage_say(exporter, "write r 1 3 %d s; hold_service 1", SLOT);
     stage_tell(exporter, "write r 4 40 %d s", SLOT);
     for (unsigned number = 1; number <= 40; number++) {
         take_frames(reader, number, 1);
@@ -208,14 +197,11 @@ END_TEST
 START_TEST(reader_is_heard_while_leases_are_made_for_another)
 {
     struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
-    stage_say(exporter, "breakable");
-    stage_say(exporter, "export frames");
+    stage_say(exporter, "breakable; export frames");
     struct player *reader = stage_importer("reader"), *other = stage_importer("other");
-    stage_say(exporter, "ring r %d 3 block s", SLOT);
-    stage_say(exporter, "ring large %d 512 block s", SLOT);
+    stage_say(exporter, "ring r %d 3 block s; ring large %d 512 block s", SLOT, SLOT);
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 3 %d s", SLOT);
-    stage_say(exporter, "hold_events 1");
+    stage_say(exporter, "write r 1 3 %d s; hold_events 1", SLOT);
     stage_tell(other, "reader i q large 0");
     for (unsigned number = 1; number <= 20; number++) {
         take_frames(reader, number, 1);
@@ -254,12 +240,7 @@ START_TEST(reader_is_heard_while_leases_are_made_for_itself)
 {
     struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
     struct wire_message message;
-    stage_say(exporter, "breakable");
-    stage_say(exporter, "export frames");
-    stage_say(exporter, "ring r %d 3 block s", SLOT);
-    stage_say(exporter, "malloc a %d s", SLOT);
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
+    stage_say(exporter, "breakable; export frames; ring r %d 3 block s; share a 1 s %d", SLOT, SLOT);
     int fd = stage_connect();
     say(fd, &(struct wire_message){ .type = WIRE_HELLO, .request = 1, .u.hello.role = WIRE_ROLE_IMPORTER });
     hear(fd, WIRE_WELCOME, &message);
@@ -270,9 +251,7 @@ START_TEST(reader_is_heard_while_leases_are_made_for_itself)
     stage_say(exporter, "hold_events 1");
     say(fd, &(struct wire_message){ .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "a" });
     say(fd, &(struct wire_message){ .type = WIRE_RELEASE, .u.release = { message.u.lease.lease, WIRE_HOW_DONE } });
-    stage_say(exporter, "take r slot %d 20 s", SLOT);
-    stage_say(exporter, "drop r slot s");
-    stage_say(exporter, "hold_events 0");
+    stage_say(exporter, "take r slot %d 20 s; drop r slot s; hold_events 0", SLOT);
     hear(fd, WIRE_LEASE, &message);
     ck_assert_uint_eq(message.u.lease.sequence, 2);
     hear(fd, WIRE_LEASE, &message);
@@ -287,9 +266,7 @@ START_TEST(threads_that_wait_for_slots_serve_each_other)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
     for (int i = 0; i < 4; i++) {
-        char name[] = "reader0";
-        name[6] = (char)('0' + i);
-        readers[i] = stage_importer(name);
+        readers[i] = stage_importer("reader");
         stage_say(exporter, "ring r%d 65536 2 block s", i);
         stage_say(readers[i], "reader i q r%d 0", i);
         stage_tell(readers[i], "follow q 60000 s");
@@ -306,17 +283,14 @@ END_TEST
 START_TEST(producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 2 block s", SLOT);
-    stage_say(exporter, "ring other %d 2 block s", SLOT);
+    stage_say(exporter, "ring r %d 2 block s; ring other %d 2 block s", SLOT, SLOT);
     stage_say(reader, "reader i q r 0");
     stage_say(exporter, "write r 1 2 %d s", SLOT);
     take_frames(reader, 1, 1);
     stage_say(exporter, "take_late r s");
     stage_say(reader, "delay 300 s");
     release_frames(reader, 1, 1);
-    stage_say(exporter, "take other slot %d 0 s", SLOT);
-    stage_say(exporter, "taken");
-    stage_say(exporter, "drop other slot s");
+    stage_say(exporter, "take other slot %d 0 s; taken; drop other slot s", SLOT);
     take_frames(reader, 2, 1);
     release_frames(reader, 2, 1);
 }
@@ -335,8 +309,7 @@ START_TEST(release_that_a_push_has_read_ends_though_nobody_takes_a_slot_again)
     stage_say(exporter, "hold_service 1");
     stage_say(reader, "delay 300 s");
     release_frames(reader, 1, 1);
-    stage_say(exporter, "push r slot s");
-    stage_say(exporter, "hold_service 0");
+    stage_say(exporter, "push r slot s; hold_service 0");
     stage_until(exporter, " leases=1 ", "info");
 }
 END_TEST
@@ -355,18 +328,13 @@ START_TEST(readers_lose_nothing_to_an_exporter_that_is_late)
     unsigned written = 0;
     struct player *camera = stage_exporter("camera", NULL), *readers[3];
     struct player *middle = stage_enter((struct role){ .name = "middle", .policy = middle_policy }), *guest;
-    stage_say(middle, "export out");
-    stage_say(middle, "ring r 4096 4 block s");
-    stage_say(middle, "ring large 512 1024 block s");
+    stage_say(middle, "export out; ring r 4096 4 block s; ring large 512 1024 block s");
     for (int i = 0; i < 3; i++) {
-        char name[] = "reader0";
-        name[6] = (char)('0' + i);
-        readers[i] = stage_enter((struct role){ .name = name, .policy = stage_importer_policy() });
-        stage_say(readers[i], "import i second");
-        stage_say(readers[i], "reader i q r %d", i);
+        readers[i] = stage_guest("reader");
+        stage_say(readers[i], "import i second; reader i q r %d", i);
         stage_tell(readers[i], "follow q 600000 s");
     }
-    guest = stage_enter((struct role){ .name = "guest", .policy = stage_importer_policy() });
+    guest = stage_guest("guest");
     stage_say(middle, "busy_service 30 30");
     do {
         stage_say(middle, "import i frames 100");
@@ -374,17 +342,13 @@ START_TEST(readers_lose_nothing_to_an_exporter_that_is_late)
         stage_refuses(middle, "WEIR_TIMEOUT", "acquire i a l 0 s");
         stage_tell(middle, "write r %u %u 4096 s %s", written + 1, CHUNK, timeout ? timeout : "");
         written += CHUNK;
-        stage_say(guest, "import i second");
-        stage_say(guest, "reader i q large 0");
-        stage_say(guest, "reader_close q");
-        stage_say(guest, "import_close i");
+        stage_say(guest, "import i second; reader i q large 0; reader_close q; import_close i");
         stage_hear(middle);
         stage_signal(camera, SIGCONT);
         stage_say(middle, "import_close i");
         ck_assert_ptr_nonnull(strstr(stage_say(middle, "info"), " hung=0 "));
     } while (now_ms() < end);
-    stage_say(middle, "busy_service 0 0");
-    stage_say(middle, "ring_close r");
+    stage_say(middle, "busy_service 0 0; ring_close r");
     for (int i = 0; i < 3; i++)
         ck_assert_uint_eq(stage_number(stage_hear(readers[i]), "frames"), written);
     if (seconds)
@@ -412,17 +376,15 @@ END_TEST
 START_TEST(lease_that_cannot_be_released_is_there_to_be_released_again)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    struct player *reader = stage_enter((struct role){ .name = "reader", .policy = stage_importer_policy() });
-    stage_say(reader, "breakable");
-    stage_say(reader, "import i frames");
+    struct player *reader = stage_guest("reader");
+    stage_say(reader, "breakable; import i frames");
     stage_say(exporter, "ring r %d 3 block s", SLOT);
     stage_say(reader, "reader i q r 1");
     stage_say(exporter, "write r 1 2 %d s", SLOT);
     take_frames(reader, 1, 1);
     stage_say(reader, "broken 1");
     stage_refuses(reader, "WEIR_CUDA_ERROR", "release l1 s");
-    stage_say(reader, "broken 0");
-    stage_say(reader, "check l1 1 s");
+    stage_say(reader, "broken 0; check l1 1 s");
     release_frames(reader, 1, 1);
     take_frames(reader, 2, 1);
     release_frames(reader, 2, 1);

@@ -46,8 +46,7 @@ void take_in_the_end(struct player *player, const char *block, unsigned mib)
 void idle(struct player *player, unsigned mib)
 {
     take(player, "idle", mib);
-    stage_say(player, "free idle s");
-    stage_say(player, "synchronize s");
+    stage_say(player, "free idle s; synchronize s");
 }
 
 struct player *enter_idle(const char *name, unsigned mib)

@@ -57,8 +57,7 @@ START_TEST(live_memory_of_a_neighbour_stays_what_it_is)
     stage_say(holder, "fill a 7 s");
     idle(holder, 512);
     take(asker, "b", 640);
-    stage_say(asker, "fill b 8 s");
-    stage_say(asker, "synchronize s");
+    stage_say(asker, "fill b 8 s; synchronize s");
     stage_say(holder, "check a 7 s");
 }
 END_TEST
@@ -68,8 +67,7 @@ START_TEST(neighbour_who_gave_can_allocate_on)
     struct player *holder = enter_idle("holder", 768), *asker = enter("asker");
     take(asker, "a", 512);
     take(holder, "b", 512);
-    stage_say(asker, "free a s");
-    stage_say(asker, "synchronize s");
+    stage_say(asker, "free a s; synchronize s");
     take(holder, "c", 256);
     check_rescued(holder, 1, 256);
     check_asked(asker, 1, 256);
@@ -101,11 +99,8 @@ END_TEST
 START_TEST(seven_neighbours_give_a_little_each)
 {
     struct player *holders[7], *asker;
-    char name[16];
-    for (int i = 0; i < 7; i++) {
-        snprintf(name, sizeof name, "holder%d", i);
-        holders[i] = enter_idle(name, 128);
-    }
+    for (int i = 0; i < 7; i++)
+        holders[i] = enter_idle("holder", 128);
     asker = enter("asker");
     take(asker, "a", 1024);
     check_rescued(asker, 7, 896);
@@ -148,9 +143,7 @@ END_TEST
 START_TEST(every_pool_of_a_neighbour_counts)
 {
     struct player *holder = enter_idle("holder", 256), *asker = enter("asker");
-    stage_say(holder, "pool_malloc q x %llu s", (unsigned long long)(512 * MIB));
-    stage_say(holder, "free x s");
-    stage_say(holder, "synchronize s");
+    stage_say(holder, "pool_malloc q x %llu s; free x s; synchronize s", (unsigned long long)(512 * MIB));
     take(asker, "a", 896);
     check_rescued(asker, 1, 640);
     unsigned long long left = stage_number(stage_say(holder, "pool p"), "reserved");
@@ -200,8 +193,7 @@ START_TEST(request_that_failed_succeeds_once_a_neighbour_has_something)
     struct player *holder = enter("holder"), *asker = enter("asker");
     take(holder, "a", 768);
     run_out(asker, 512);
-    stage_say(holder, "free a s");
-    stage_say(holder, "synchronize s");
+    stage_say(holder, "free a s; synchronize s");
     take(asker, "b", 512);
     check_rescued(asker, 1, 256);
 }
@@ -347,10 +339,7 @@ static const char *const captures[] = { "capture", "capture_globally" };
 START_TEST(pool_of_a_stream_that_captures_is_left_alone)
 {
     struct player *holder = enter_idle("holder", 256), *asker = enter("asker");
-    stage_say(holder, "pool_malloc q x %llu s", (unsigned long long)(256 * MIB));
-    stage_say(holder, "free x s");
-    stage_say(holder, "synchronize s");
-    stage_say(holder, "%s s", captures[_i]);
+    stage_say(holder, "pool_malloc q x %llu s; free x s; synchronize s; %s s", (unsigned long long)(256 * MIB), captures[_i]);
     take(asker, "a", 640);
     run_out(asker, 384);
     stage_say(holder, "capture_end s");
@@ -374,8 +363,7 @@ START_TEST(frees_that_are_pending_are_waited_for)
 {
     struct player *holder = enter("holder"), *asker = enter("asker");
     take(holder, "a", 768);
-    stage_say(holder, "delay 300 s");
-    stage_say(holder, "free a s");
+    stage_say(holder, "delay 300 s; free a s");
     take(asker, "b", 512);
     check_rescued(asker, 1, 256);
     check_asked(holder, 1, 256);
@@ -388,8 +376,7 @@ START_TEST(frees_that_take_too_long_are_given_up)
     asker = stage_enter((struct role){ .name = "asker",
                                        .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 500ms } }\n" });
     take(holder, "a", 768);
-    stage_say(holder, "delay 100000 s");
-    stage_say(holder, "free a s");
+    stage_say(holder, "delay 100000 s; free a s");
     run_out(asker, 512);
     check_holds(holder, 768);
     take(asker, "b", 256);
@@ -405,8 +392,7 @@ START_TEST(neighbour_that_gives_a_part_and_waits_for_more_answers_in_time)
                                        .policy = "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 32s } }\n" });
     take(holder, "a", 512);
     idle(holder, 256);
-    stage_say(holder, "delay 100000 s");
-    stage_say(holder, "free a s");
+    stage_say(holder, "delay 100000 s; free a s");
     const char *report = run_out(asker, 768);
     ck_assert_msg(!strstr(report, "did not answer"), "%s", report);
     ck_assert_uint_eq(stage_number(stage_say(asker, "asks"), "got"), 256 * MIB);

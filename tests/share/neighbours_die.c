@@ -30,9 +30,7 @@ static struct player *enter(const char *name, enum victim who, enum victim victi
 /* Idle before it can be killed: points are messages, and there is none yet. */
 static void idle(struct player *player, unsigned mib)
 {
-    stage_say(player, "malloc idle %llu s", (unsigned long long)(mib * MIB));
-    stage_say(player, "free idle s");
-    stage_say(player, "synchronize s");
+    stage_say(player, "malloc idle %llu s; free idle s; synchronize s", (unsigned long long)(mib * MIB));
 }
 
 static const char *ask(unsigned mib)
@@ -97,14 +95,12 @@ static void go_on(void)
         stage_say(players[i], "synchronize s");
     }
     stage_until(fresh, "ok", "malloc a %llu s", (unsigned long long)(1024 * MIB));
-    stage_say(fresh, "free a s");
-    stage_say(fresh, "synchronize s");
+    stage_say(fresh, "free a s; synchronize s");
     for (int i = 0; i < 3; i++) {
         if (stage_is_dead(players[i]))
             continue;
         stage_until(players[i], "ok", "malloc a %llu s", (unsigned long long)(1024 * MIB));
-        stage_say(players[i], "free a s");
-        stage_say(players[i], "synchronize s");
+        stage_say(players[i], "free a s; synchronize s");
     }
 }
 

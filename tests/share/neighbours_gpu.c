@@ -19,8 +19,7 @@ static struct player *enter(const char *name)
 {
     struct player *player = stage_enter((struct role){ .name = name, .policy = POLICY });
     /* The first kernel takes its time, and memory. */
-    stage_say(player, "delay 1 s");
-    stage_say(player, "synchronize s");
+    stage_say(player, "delay 1 s; synchronize s");
     return player;
 }
 
@@ -36,8 +35,7 @@ static void take(struct player *player, const char *block, unsigned count)
 
 static void give_back(struct player *player, const char *block)
 {
-    stage_say(player, "free %s s", block);
-    stage_say(player, "synchronize s");
+    stage_say(player, "free %s s; synchronize s", block);
 }
 
 static unsigned long long reserved(struct player *player)
@@ -68,8 +66,7 @@ START_TEST(memory_behind_a_kernel_of_a_neighbour_is_waited_for)
 {
     struct player *holder = enter("holder"), *asker = enter("asker");
     take(holder, "a", 10);
-    stage_say(holder, "delay 1000 s");
-    stage_say(holder, "free a s");
+    stage_say(holder, "delay 1000 s; free a s");
     take(asker, "b", 12);
     check_rescued(asker);
 }

@@ -130,8 +130,7 @@ START_TEST(processes_in_other_pid_namespaces_are_neighbours)
     take(inside, "a", 512);
     check_rescued(inside, 1, 256);
     check_asked(outside, 1, 256);
-    stage_say(inside, "free a s");
-    stage_say(inside, "synchronize s");
+    stage_say(inside, "free a s; synchronize s");
     take(outside, "b", 768);
     check_rescued(outside, 1, 256);
 }
@@ -140,11 +139,8 @@ END_TEST
 START_TEST(processes_of_the_same_number_are_told_apart)
 {
     struct player *players[3];
-    char name[16];
-    for (int i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "number-one-%d", i);
-        players[i] = enter_contained(name);
-    }
+    for (int i = 0; i < 3; i++)
+        players[i] = enter_contained("number-one");
     idle(players[0], 512);
     idle(players[1], 512);
     take(players[2], "a", 768);

@@ -28,8 +28,7 @@ static unsigned ask_mutually(struct player *a, struct player *b, unsigned mib)
                       answer ? answer : "dead");
         if (strncmp(answer, "ok", 2) == 0) {
             served++;
-            stage_say(both[i], "free more s");
-            stage_say(both[i], "synchronize s");
+            stage_say(both[i], "free more s; synchronize s");
         }
     }
     return served;
@@ -62,11 +61,8 @@ END_TEST
 START_TEST(many_who_ask_each_other_at_once_are_all_answered)
 {
     struct player *players[6];
-    char name[16];
-    for (int i = 0; i < 6; i++) {
-        snprintf(name, sizeof name, "player%d", i);
-        players[i] = enter_idle(name, 160);
-    }
+    for (int i = 0; i < 6; i++)
+        players[i] = enter_idle("player", 160);
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < 6; i++)
             stage_tell(players[i], "malloc more %llu s", (unsigned long long)(320 * MIB));

@@ -40,9 +40,7 @@ static void end(FILE *client)
 static struct player *publish(void)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "malloc a %d s", SIZE);
-    stage_say(exporter, "publish a a s 1000 hello");
-    stage_say(exporter, "forget a");
+    stage_say(exporter, "malloc a %d s; publish a a s 1000 hello; forget a", SIZE);
     return exporter;
 }
 

@@ -11,21 +11,11 @@
 #define SIZE 33554432 /* bytes: what a pool grows by */
 #define SOON ", retire_after: 10ms"
 
-static void publish(struct player *exporter, const char *name, unsigned number)
-{
-    stage_say(exporter, "malloc %s %d s", name, SIZE);
-    stage_say(exporter, "fill %s %u s", name, number);
-    stage_say(exporter, "publish %s %s s", name, name);
-    stage_say(exporter, "forget %s", name);
-}
-
 /* A block from one to the other, and withdrawn. */
 static void hand_over(struct player *exporter, struct player *importer, unsigned number)
 {
-    publish(exporter, "a", number);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "check l %u s", number);
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a %u s %d", number, SIZE);
+    stage_say(importer, "acquire i a l 0 s; check l %u s; release l s", number);
     stage_say(exporter, "withdraw a");
 }
 
@@ -38,7 +28,7 @@ START_TEST(empty_pool_is_made_anew_and_gives_its_memory_back)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
     unsigned long long before = free_memory(importer);
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s %d", SIZE);
     stage_say(importer, "acquire i a l 0 s");
     ck_assert_uint_le(free_memory(importer) + SIZE, before);
     stage_say(importer, "release l s");
@@ -51,19 +41,14 @@ END_TEST
 START_TEST(importers_come_back_by_themselves_in_every_epoch)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importers[3];
-    char name[] = "importer0", epoch[32];
-    for (int i = 0; i < 3; i++) {
-        name[8] = (char)('0' + i);
-        importers[i] = stage_importer(name);
-    }
+    char epoch[32];
+    for (int i = 0; i < 3; i++)
+        importers[i] = stage_importer("importer");
     unsigned long long before = free_memory(exporter);
     for (unsigned round = 1; round <= 6; round++) {
-        publish(exporter, "a", round);
-        for (int i = 0; i < 3; i++) {
-            stage_say(importers[i], "acquire i a l 0 s");
-            stage_say(importers[i], "check l %u s", round);
-            stage_say(importers[i], "release l s");
-        }
+        stage_say(exporter, "share a %u s %d", round, SIZE);
+        for (int i = 0; i < 3; i++)
+            stage_say(importers[i], "acquire i a l 0 s; check l %u s; release l s", round);
         stage_say(exporter, "withdraw a");
         snprintf(epoch, sizeof epoch, " epoch=%u ", round + 1);
         stage_until(exporter, epoch, "info");
@@ -76,8 +61,7 @@ START_TEST(pool_that_nobody_ever_imported_is_made_anew_too)
 {
     struct player *exporter = stage_exporter("exporter", SOON);
     unsigned long long before = free_memory(exporter);
-    publish(exporter, "a", 3);
-    stage_say(exporter, "withdraw a");
+    stage_say(exporter, "share a 3 s %d; withdraw a", SIZE);
     stage_until(exporter, " epoch=2 ", "info");
     ck_assert_uint_eq(free_memory(exporter), before);
 }
@@ -87,15 +71,14 @@ END_TEST
 START_TEST(patient_importer_asks_again_in_the_next_epoch)
 {
     struct player *exporter = stage_exporter("exporter", ", retire_after: 10100ms");
-    struct player *importer = stage_enter((struct role){ .name = "importer", .policy = stage_importer_policy() });
+    struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 10000");
     hand_over(exporter, importer, 3);
     stage_tell(importer, "acquire i b l 600000 s");
     stage_until(exporter, " epoch=2 importers=1 ", "info");
-    publish(exporter, "b", 4);
+    stage_say(exporter, "share b 4 s %d", SIZE);
     stage_hear(importer);
-    stage_say(importer, "check l 4 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 4 s; release l s");
 }
 END_TEST
 
@@ -104,13 +87,8 @@ START_TEST(blocks_are_published_while_the_pool_is_made_anew)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
     for (unsigned round = 1; round <= 40; round++) {
-        stage_say(exporter, "malloc a 65536 s");
-        stage_say(exporter, "fill a %u s", round);
-        stage_say(exporter, "publish a a s");
-        stage_say(exporter, "forget a");
-        stage_say(importer, "acquire i a l 0 s");
-        stage_say(importer, "check l %u s", round);
-        stage_say(importer, "release l s");
+        stage_say(exporter, "share a %u s 65536", round);
+        stage_say(importer, "acquire i a l 0 s; check l %u s; release l s", round);
         stage_say(exporter, "withdraw a");
         if (round % 4)
             stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=0 ", "info"); /* it is about to be, or has just been */
@@ -121,13 +99,12 @@ END_TEST
 START_TEST(lease_keeps_its_pool)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s %d", SIZE);
     stage_say(importer, "acquire i a l 0 s");
     stage_say(exporter, "withdraw a");
     hand_over(exporter, stage_importer("another"), 4);
     stage_until(exporter, " epoch=1 importers=2 hung=0 evicted=0 blocks=1 leases=1 mappings=1", "info");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(importer, "check l 3 s; release l s");
     stage_until(exporter, " epoch=2 ", "info");
     hand_over(exporter, importer, 5);
 }
@@ -136,8 +113,7 @@ END_TEST
 START_TEST(block_that_is_not_shared_keeps_its_pool)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc own %d s", SIZE);
-    stage_say(exporter, "fill own 9 s");
+    stage_say(exporter, "malloc own %d s; fill own 9 s", SIZE);
     hand_over(exporter, importer, 3);
     hand_over(exporter, importer, 4);
     stage_say(exporter, "check own 9 s");
@@ -154,12 +130,8 @@ START_TEST(ring_that_was_closed_is_made_anew_and_its_readers_find_the_next)
         char epoch[32];
         stage_say(exporter, "ring r %d 2 block s", SIZE);
         stage_say(importer, "reader i q r 1");
-        stage_say(exporter, "take r slot %d 0 s", SIZE);
-        stage_say(exporter, "fill slot %u s", round);
-        stage_say(exporter, "push r slot s");
-        stage_say(importer, "next q l 20000 s");
-        stage_say(importer, "check l %u s", round);
-        stage_say(importer, "release l s");
+        stage_say(exporter, "take r slot %d 0 s; fill slot %u s; push r slot s", SIZE, round);
+        stage_say(importer, "next q l 20000 s; check l %u s; release l s", round);
         stage_say(exporter, "ring_close r");
         stage_until(importer, "fail WEIR_GONE", "next q l 100 s");
         stage_say(importer, "reader_close q");
@@ -172,10 +144,8 @@ END_TEST
 /* As hand_over(), and the importer stops when it hears that it is asked for the pool. */
 static void hand_over_and_stop(struct player *exporter, struct player *importer)
 {
-    publish(exporter, "a", 3);
-    stage_say(importer, "acquire i a l 0 s");
-    stage_say(importer, "check l 3 s");
-    stage_say(importer, "release l s");
+    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(importer, "acquire i a l 0 s; check l 3 s; release l s");
     stage_until(exporter, " leases=0 mappings=1", "info");
     stage_say(importer, "stop_at 4"); /* WITHDRAW; UNMAPPED, before and behind it; RETIRE */
     stage_say(exporter, "withdraw a");
@@ -210,10 +180,9 @@ END_TEST
 START_TEST(evicted_importer_that_is_dead_keeps_nothing)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
-    publish(exporter, "a", 3);
+    stage_say(exporter, "share a 3 s %d", SIZE);
     stage_say(importer, "acquire i a l 0 s");
-    stage_say(exporter, "evict %d", (int)stage_pid(importer));
-    stage_say(exporter, "withdraw a");
+    stage_say(exporter, "evict %d; withdraw a", (int)stage_pid(importer));
     stage_until(exporter, " epoch=1 importers=1 hung=0 evicted=1 blocks=1 ", "info");
     stage_signal(importer, SIGKILL);
     stage_until(exporter, " epoch=2 importers=0 ", "info");

@@ -17,14 +17,11 @@ START_TEST(reader_leases_at_most_one_less_than_there_are_slots)
     struct player *reader = enter_reader("reader", 0);
     for (unsigned number = 1; number <= 6; number++)
         push(exporter, number);
-    stage_say(reader, "next q a 20000 s");
-    stage_say(reader, "next q b 20000 s");
-    stage_say(reader, "next q c 20000 s");
+    stage_say(reader, "next q a 20000 s; next q b 20000 s; next q c 20000 s");
     stage_refuses(reader, "WEIR_BUSY", "next q d 20000 s");
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " leases=3 "));
     push(exporter, 7);
-    stage_say(reader, "check a 1 s");
-    stage_say(reader, "release a s");
+    stage_say(reader, "check a 1 s; release a s");
     ck_assert_uint_eq(stage_number(stage_say(reader, "next q d 20000 s"), "sequence"), 7);
 }
 END_TEST
@@ -39,14 +36,10 @@ START_TEST(next_frame_is_leased_while_the_work_behind_a_released_one_still_runs)
     push(exporter, 2);
     stage_say(reader, "next q a 20000 s");
     stage_refuses(reader, "WEIR_BUSY", "next q b 20000 s");
-    stage_say(reader, "delay %u s", stage_long());
-    stage_say(reader, "mark read s");
-    stage_say(reader, "release a s");
-    stage_say(reader, "next q b 20000 s");
+    stage_say(reader, "delay %u s; mark read s; release a s; next q b 20000 s", stage_long());
     ck_assert_uint_eq(stage_number(stage_say(reader, "reached read"), "reached"), 0);
     stage_until(exporter, " leases=2 ", "info");
-    stage_say(reader, "check b 2 s");
-    stage_say(reader, "release b s");
+    stage_say(reader, "check b 2 s; release b s");
     stage_until(exporter, " leases=0 ", "info");
 }
 END_TEST
@@ -58,11 +51,8 @@ START_TEST(leases_that_readers_did_not_ask_for_are_left_to_others)
     stage_say(exporter, "ring r 512 512 block s");
     for (unsigned number = 0; number < 5; number++)
         stage_say(reader, "reader i q%u r 200", number);
-    stage_say(exporter, "malloc a 512 s");
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
-    stage_say(reader, "acquire i a l 0 s");
-    stage_say(reader, "release l s");
+    stage_say(exporter, "share a 1 s 512");
+    stage_say(reader, "acquire i a l 0 s; release l s");
     stage_say(exporter, "write r 1 200 512 s");
     stage_until(exporter, " leases=1000 ", "info");
 }
@@ -110,8 +100,7 @@ START_TEST(ring_that_is_closed_leaves_leases_alone)
     push(exporter, 2);
     stage_say(exporter, "synchronize s");
     stage_until(reader, "fail WEIR_GONE", "next q m 20000 s");
-    stage_say(reader, "check l 1 s");
-    stage_say(reader, "release l s");
+    stage_say(reader, "check l 1 s; release l s");
     stage_until(exporter, " blocks=2 leases=0 mappings=0", "info");
 }
 END_TEST
@@ -134,15 +123,13 @@ START_TEST(reader_that_is_closed_gives_back_what_was_queued_for_it)
     struct player *reader = enter_reader("reader", 2);
     for (unsigned number = 1; number <= 4; number++)
         push(exporter, number);
-    stage_say(reader, "next q l 20000 s");
-    stage_say(reader, "reader_close q");
+    stage_say(reader, "next q l 20000 s; reader_close q");
     ck_assert_uint_eq(stage_number(stage_say(exporter, "readers r"), "readers"), 0);
     stage_until(exporter, " leases=1 ", "info");
     for (unsigned number = 5; number <= 9; number++)
         push(exporter, number);
     stage_say(exporter, "synchronize s");
-    stage_say(reader, "check l 1 s");
-    stage_say(reader, "release l s");
+    stage_say(reader, "check l 1 s; release l s");
     stage_until(exporter, " leases=0 ", "info");
 }
 END_TEST

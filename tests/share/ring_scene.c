@@ -10,9 +10,7 @@ void open_ring(struct player *exporter, unsigned depth, const char *overflow)
 
 void push(struct player *exporter, unsigned number)
 {
-    stage_say(exporter, "take r slot %d 10000 s", SLOT);
-    stage_say(exporter, "fill slot %u s", number);
-    stage_say(exporter, "push r slot s");
+    stage_say(exporter, "take r slot %d 10000 s; fill slot %u s; push r slot s", SLOT, number);
 }
 
 void take_next(struct player *reader, unsigned number)

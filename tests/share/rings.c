@@ -28,13 +28,10 @@ START_TEST(frame_has_its_own_size_and_metadata)
     struct player *exporter = stage_exporter("exporter", NULL);
     open_ring(exporter, 2, "block");
     struct player *reader = enter_reader("reader", 1);
-    stage_say(exporter, "take r slot 100 0 s");
-    stage_say(exporter, "fill slot 7 s");
-    stage_say(exporter, "push r slot s t=1.5");
+    stage_say(exporter, "take r slot 100 0 s; fill slot 7 s; push r slot s t=1.5");
     const char *answer = stage_say(reader, "next q l 20000 s");
     ck_assert_ptr_nonnull(strstr(answer, " size=100 sequence=1 metadata=t=1.5"));
-    stage_say(reader, "check l 7 s");
-    stage_say(reader, "release l s");
+    stage_say(reader, "check l 7 s; release l s");
     push(exporter, 2);
     answer = stage_say(reader, "next q l 20000 s");
     ck_assert_ptr_nonnull(strstr(answer, " size=262144 sequence=2 metadata="));
@@ -57,12 +54,9 @@ END_TEST
 START_TEST(each_of_seven_readers_gets_every_frame)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[7];
-    char name[] = "reader0";
     open_ring(exporter, 4, "block");
-    for (int i = 0; i < 7; i++) {
-        name[6] = (char)('0' + i);
-        readers[i] = enter_reader(name, (unsigned)i % 3 + 1);
-    }
+    for (int i = 0; i < 7; i++)
+        readers[i] = enter_reader("reader", (unsigned)i % 3 + 1);
     ck_assert_uint_eq(stage_number(stage_say(exporter, "readers r"), "readers"), 7);
     for (unsigned number = 1; number <= 9; number++) {
         push(exporter, number);
@@ -87,9 +81,7 @@ START_TEST(slot_that_is_dropped_is_no_frame)
     struct player *exporter = stage_exporter("exporter", NULL);
     open_ring(exporter, 2, "fail");
     struct player *reader = enter_reader("reader", 1);
-    stage_say(exporter, "take r slot %d 0 s", SLOT);
-    stage_say(exporter, "fill slot 9 s");
-    stage_say(exporter, "drop r slot s");
+    stage_say(exporter, "take r slot %d 0 s; fill slot 9 s; drop r slot s", SLOT);
     push(exporter, 1);
     read_next(reader, 1);
 }
@@ -119,11 +111,7 @@ START_TEST(slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_re
     struct player *reader = enter_reader("reader", 1);
     stage_say(reader, "malloc own %d s", SLOT);
     push(exporter, 1);
-    stage_say(reader, "next q l 20000 s");
-    stage_say(reader, "delay %u s", stage_long() / 2);
-    stage_say(reader, "copy l own s");
-    stage_say(reader, "mark read s");
-    stage_say(reader, "release l s");
+    stage_say(reader, "next q l 20000 s; delay %u s; copy l own s; mark read s; release l s", stage_long() / 2);
     push(exporter, 2);
     push(exporter, 3);
     ck_assert_uint_eq(stage_number(stage_say(reader, "reached read"), "reached"), 1);
@@ -145,8 +133,7 @@ START_TEST(block_waits_until_the_oldest_frame_is_released)
     push(exporter, 2);
     stage_say(reader, "next q l 20000 s");
     stage_tell(exporter, "take r slot %d 20000 s", SLOT);
-    stage_say(reader, "check l 1 s");
-    stage_say(reader, "release l s");
+    stage_say(reader, "check l 1 s; release l s");
     stage_hear(exporter);
     stage_say(exporter, "drop r slot s");
     read_next(reader, 2);
@@ -181,15 +168,13 @@ START_TEST(reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again)
     }
     stage_say(exporter, "take r slot %d 30 s", SLOT);
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=1 "));
-    stage_say(exporter, "fill slot 4 s");
-    stage_say(exporter, "push r slot s");
+    stage_say(exporter, "fill slot 4 s; push r slot s");
     read_next(fast, 4);
     for (unsigned number = 5; number <= 9; number++) {
         push(exporter, number);
         read_next(fast, number);
     }
-    stage_say(slow, "check l 1 s");
-    stage_say(slow, "release l s");
+    stage_say(slow, "check l 1 s; release l s");
     stage_until(exporter, " hung=0 ", "info");
     push(exporter, 10);
     read_next(fast, 10);
@@ -208,8 +193,7 @@ START_TEST(stopped_reader_of_a_full_ring_does_not_stop_the_others)
         read_next(fast, number);
     }
     stage_until(exporter, " leases=3 ", "info"); /* the stopped one's: nobody else is waited for */
-    stage_say(exporter, "take r slot %d 30 s", SLOT);
-    stage_say(exporter, "drop r slot s");
+    stage_say(exporter, "take r slot %d 30 s; drop r slot s", SLOT);
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=1 "));
     for (unsigned number = 5; number <= 20; number++) {
         push(exporter, number);
@@ -235,8 +219,7 @@ START_TEST(drop_oldest_takes_what_nobody_leases_and_nothing_else)
     for (unsigned number = 2; number <= 8; number++)
         push(exporter, number);
     stage_say(exporter, "synchronize s");
-    stage_say(reader, "check l 1 s");
-    stage_say(reader, "release l s");
+    stage_say(reader, "check l 1 s; release l s");
     read_next(reader, 7);
     read_next(reader, 8);
 }
@@ -253,12 +236,9 @@ START_TEST(ring_of_which_all_slots_are_leased_is_busy)
     read_next(reader, 2);
     push(exporter, 3);
     take_next(reader, 3);
-    stage_say(holder, "next q a 20000 s");
-    stage_say(holder, "next q b 20000 s");
+    stage_say(holder, "next q a 20000 s; next q b 20000 s");
     stage_refuses(exporter, "WEIR_BUSY", "take r slot %d 0 s", SLOT);
-    stage_say(holder, "check a 1 s");
-    stage_say(holder, "check b 2 s");
-    stage_say(holder, "release a s");
+    stage_say(holder, "check a 1 s; check b 2 s; release a s");
     stage_until(exporter, "ok", "take r slot %d 0 s", SLOT);
     stage_say(exporter, "drop r slot s");
 }
@@ -283,11 +263,9 @@ START_TEST(slots_that_are_all_taken_are_busy)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
     open_ring(exporter, 2, "drop_oldest");
-    stage_say(exporter, "take r a %d 0 s", SLOT);
-    stage_say(exporter, "take r b %d 0 s", SLOT);
+    stage_say(exporter, "take r a %d 0 s; take r b %d 0 s", SLOT, SLOT);
     stage_refuses(exporter, "WEIR_BUSY", "take r c %d 0 s", SLOT);
-    stage_say(exporter, "push r a s");
-    stage_say(exporter, "drop r b s");
+    stage_say(exporter, "push r a s; drop r b s");
 }
 END_TEST
 

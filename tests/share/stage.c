@@ -274,11 +274,11 @@ unsigned long long stage_number(const char *answer, const char *key)
 
 /* Entering ----------------------------------------------------------------------------------------------------------------------------- */
 
-static void become_actor(const struct role *role, int fd)
+static void become_actor(const struct player *player, const struct role *role, int fd)
 {
     char program[PATH_MAX] = "", log[128], dies_at[16];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    snprintf(log, sizeof log, "%s/%s.log", stage.directory, role->name);
+    snprintf(log, sizeof log, "%s/%s.log", stage.directory, player->name);
     int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (dup2(fd, STDIN_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(log_fd, STDERR_FILENO) < 0)
         _exit(126);
@@ -302,7 +302,7 @@ static void start(struct player *player, const struct role *role)
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     player->pid = fork();
     if (player->pid == 0)
-        become_actor(role, pair[1]);
+        become_actor(player, role, pair[1]);
     close(pair[1]);
     player->fd = pair[0];
     ck_assert_msg(player->pid > 0, "fork: %s", strerror(errno));
@@ -314,14 +314,12 @@ struct player *stage_enter(struct role role)
     struct player *player = calloc(1, sizeof *player);
     ck_assert_ptr_nonnull(player);
     stage.players[stage.count++] = player;
-    snprintf(player->name, sizeof player->name, "%s", role.name);
+    snprintf(player->name, sizeof player->name, "%s-%u", role.name, stage.count);
     start(player, &role);
     stage_say(player, "memory"); /* joins the machine, which has descriptors of its own */
     player->fds = (int)stage_number(stage_say(player, "counts"), "fds");
-    if (role.policy) {
-        stage_say(player, "open %s", stage_policy_file(role.name, role.policy));
-        stage_say(player, "stream s");
-    }
+    if (role.policy)
+        stage_say(player, "open %s; stream s", stage_policy_file(player->name, role.policy));
     return player;
 }
 
@@ -354,9 +352,14 @@ struct player *stage_exporter(const char *name, const char *share)
     return player;
 }
 
+struct player *stage_guest(const char *name)
+{
+    return stage_enter((struct role){ .name = name, .policy = stage_importer_policy() });
+}
+
 struct player *stage_importer(const char *name)
 {
-    struct player *player = stage_enter((struct role){ .name = name, .policy = stage_importer_policy() });
+    struct player *player = stage_guest(name);
     stage_say(player, "import i frames");
     return player;
 }

@@ -27,7 +27,7 @@ TCase *stage_case(Suite *suite, const char *name);
 struct player;
 
 struct role {
-    const char *name;
+    const char *name;   /* several may have it */
     const char *policy; /* YAML; NULL: none is opened */
     unsigned dies_at;   /* see actor_messages.c; 0: never */
     const char *sim;    /* $WEIR_SIM, where it is not that of the others */
@@ -36,7 +36,9 @@ struct player *stage_enter(struct role role);
 /* With the weir open, a stream `s`, and pool `frames` exported at the socket `frames`. share: further keys of `share:`, as in
    ", max_importers: 1"; may be NULL. */
 struct player *stage_exporter(const char *name, const char *share);
-/* With the weir open, a stream `s`, and the import `i` of the socket `frames`. */
+/* With the weir open, and a stream `s`. */
+struct player *stage_guest(const char *name);
+/* The same, and the import `i` of the socket `frames`. */
 struct player *stage_importer(const char *name);
 /* What the two open. The text is good until the next call. */
 const char *stage_exporter_policy(const char *share);
@@ -45,7 +47,8 @@ const char *stage_importer_policy(void);
 const char *stage_policy_file(const char *name, const char *policy);
 const char *stage_directory(void);
 
-/* Says a line and returns what is answered behind "ok". Good until the player's next answer. */
+/* Says a line, of one command or several with semicolons between them, and returns what is answered behind "ok". Good until the player's
+   next answer. */
 __attribute__((format(printf, 2, 3))) const char *stage_say(struct player *player, const char *format, ...);
 /* The same, where the answer has to be a failure of this status. Returns the text. */
 __attribute__((format(printf, 3, 4))) const char *stage_refuses(struct player *player, const char *status, const char *format, ...);

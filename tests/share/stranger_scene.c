@@ -14,18 +14,13 @@ static void set_up(void)
 {
     stage_open();
     exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "malloc a %d s", SIZE);
-    stage_say(exporter, "fill a 3 s");
-    stage_say(exporter, "publish a a s");
-    stage_say(exporter, "forget a");
+    stage_say(exporter, "share a 3 s %d", SIZE);
     friend = stage_importer("friend");
 }
 
 void serve_friend(void)
 {
-    stage_say(friend, "acquire i a l 0 s");
-    stage_say(friend, "check l 3 s");
-    stage_say(friend, "release l s");
+    stage_say(friend, "acquire i a l 0 s; check l 3 s; release l s");
 }
 
 static void tear_down(void)

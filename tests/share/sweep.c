@@ -183,17 +183,13 @@ static const struct scenario {
 /* The two, both alive, do what they are for. */
 static void work(struct player *from, struct player *to)
 {
-    stage_say(from, "malloc again %d s", SIZE);
-    stage_say(from, "fill again 6 s");
-    stage_say(from, "publish again again s");
-    stage_say(from, "forget again");
+    stage_say(from, "share again 6 s %d", SIZE);
     const char *answer = stage_try(to, "acquire i again again 0 s");
     if (!answer || strncmp(answer, "ok", 2) != 0) {
         stage_try(to, "import i frames 5000 1"); /* it has none yet, or closed it */
         stage_say(to, "acquire i again again 0 s");
     }
-    stage_say(to, "check again 6 s");
-    stage_say(to, "release again s");
+    stage_say(to, "check again 6 s; release again s");
     stage_say(from, "withdraw again");
 }
 
