@@ -163,6 +163,12 @@ void json_null(struct json *json, const char *key)
     fputs("null", json->out);
 }
 
+void json_text(struct json *json, const char *text)
+{
+    lead_in(json, NULL);
+    fputs(text, json->out);
+}
+
 void json_members(struct json *json, const void *object, const struct json_member *members, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -45,6 +45,8 @@ void json_uint(struct json *json, const char *key, uint64_t value);
 void json_number(struct json *json, const char *key, double value, int decimals);
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
+/* Members, or an element, that are JSON already. */
+void json_text(struct json *json, const char *text);
 
 /* Members of a struct, uint64_t each, that are written under their names. */
 struct json_member {

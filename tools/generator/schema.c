@@ -2,6 +2,8 @@
 /* schema.c - `generate schema`: the JSON schema of a policy. */
 #include "tools/generator/generate.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,78 +11,56 @@
 #include "policy/keys.h"
 #include "tools/common/json.h"
 
-#define DECIMAL "(0|[1-9][0-9]*)(\\.[0-9]+)?"
+#define DECIMAL "(0|[1-9][0-9]*)([.][0-9]+)?"
 #define UUID "(GPU|MIG)-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 static struct json *json; /* the schema that is being written */
 
-static void text(const char *pattern)
+/* Adds members, or an element, in one line: JSON, but with ' for quotation marks, which no value has. */
+__attribute__((format(printf, 1, 2))) static void add(const char *format, ...)
 {
-    json_string(json, "type", "string");
-    json_string(json, "pattern", pattern);
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    for (char *at = text; (at = strchr(at, '\'')); at++)
+        *at = '"';
+    json_text(json, text);
 }
 
-/* Text that is also no longer than that. */
-static void short_text(const char *pattern, uint64_t max)
+/* The words of an enum, NULL at the end, for add(). */
+static const char *listed(const char *const *words, char text[512])
 {
-    text(pattern);
-    json_uint(json, "maxLength", max);
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; words[i]; i++)
+        len += (size_t)snprintf(text + len, 512 - len, "%s'%s'", i ? ", " : "", words[i]);
+    return text;
 }
 
-static void integer(uint64_t min, uint64_t max)
+/* Whole numbers, for add(). max: 0 for any. */
+static const char *integers(uint64_t min, uint64_t max, char text[128])
 {
-    json_string(json, "type", "integer");
-    json_uint(json, "minimum", min);
+    int len = snprintf(text, 128, "'type': 'integer', 'minimum': %" PRIu64, min);
     if (max)
-        json_uint(json, "maximum", max);
+        snprintf(text + len, 128 - (size_t)len, ", 'maximum': %" PRIu64, max);
+    return text;
 }
 
-static void list(size_t max)
-{
-    json_string(json, "type", "array");
-    json_bool(json, "uniqueItems", true);
-    if (max)
-        json_uint(json, "maxItems", max);
-}
-
-/* Begins one of several ways to write a value. */
-static void alternative(void)
-{
-    json_in_line(json);
-    json_object(json, NULL);
-}
-
-static void begin_enum(void)
-{
-    json_in_line(json);
-    json_array(json, "enum");
-}
-
-static void integer_or_text(uint64_t min, uint64_t max, const char *pattern)
-{
-    json_array(json, "anyOf");
-    alternative();
-    integer(min, max);
-    json_end(json);
-    alternative();
-    text(pattern);
-    json_end(json);
-    json_end(json);
-}
-
-/* A pattern of numbers with one of the units, and of the words and shares that the key accepts. */
+/* Numbers with one of the units, and the words and shares that the key accepts; sizes may be numbers alone. */
 static void quantity(const struct policy_key *key, const struct policy_unit *units)
 {
     static const struct {
         unsigned accepts;
         const char *pattern;
     } others[] = {
-        {POLICY_ACCEPTS_PERCENT, "|(100(\\.0{1,2})?|[1-9]?[0-9](\\.[0-9]{1,2})?)%"},
+        {POLICY_ACCEPTS_PERCENT, "|(100([.]0{1,2})?|[1-9]?[0-9]([.][0-9]{1,2})?)%"},
         {POLICY_ACCEPTS_NONE, "|none"},
         {POLICY_ACCEPTS_ALL, "|all"},
         {POLICY_ACCEPTS_NEVER, "|never"},
     };
-    char pattern[512];
+    char pattern[512], numbers[128];
     size_t len = (size_t)snprintf(pattern, sizeof(pattern), "^(" DECIMAL "(");
     for (size_t i = 0; units[i].name; i++)
         len += (size_t)snprintf(pattern + len, sizeof(pattern) - len, "%s%s", i ? "|" : "", units[i].name);
@@ -89,61 +69,19 @@ static void quantity(const struct policy_key *key, const struct policy_unit *uni
         if (key->accepts & others[i].accepts)
             len += (size_t)snprintf(pattern + len, sizeof(pattern) - len, "%s", others[i].pattern);
     snprintf(pattern + len, sizeof(pattern) - len, ")$");
-    if (units == policy_time_units) {
-        text(pattern);
-        return;
-    }
-    integer_or_text(key->min, key->max, pattern);
-}
-
-/* The items of a list that are numbers or match the pattern. */
-static void items(uint64_t max, const char *pattern)
-{
-    json_object(json, "items");
-    integer_or_text(0, max, pattern);
-    json_end(json);
-}
-
-static void devices(const struct policy_key *key)
-{
-    bool takes_none = key->accepts & POLICY_ACCEPTS_NONE;
-    json_array(json, "anyOf");
-    alternative();
-    json_array(json, "enum");
-    if (takes_none)
-        json_string(json, NULL, "none");
-    json_string(json, NULL, "all");
-    json_end(json);
-    json_end(json);
-    json_object(json, NULL);
-    list(POLICY_DEVICES_MAX);
-    json_uint(json, "minItems", takes_none ? 0 : 1);
-    items(key->max, "^" UUID "$");
-    json_end(json);
-    json_end(json);
+    if (units == policy_time_units)
+        add("'type': 'string', 'pattern': '%s'", pattern);
+    else
+        add("'anyOf': [{%s}, {'type': 'string', 'pattern': '%s'}]", integers(key->min, key->max, numbers), pattern);
 }
 
 static void steps(void)
 {
-    list(0);
-    json_object(json, "items");
-    begin_enum();
+    const char *names[POLICY_STEP_COUNT + 1] = {NULL};
+    char text[512];
     for (unsigned step = 0; step < POLICY_STEP_COUNT; step++)
-        json_string(json, NULL, policy_step_name(step));
-    json_end(json);
-    json_end(json);
-}
-
-static void socket_name(void)
-{
-    json_array(json, "anyOf");
-    alternative();
-    short_text("^" POLICY_SOCKET_PATTERN "$", POLICY_NAME_MAX);
-    json_end(json);
-    alternative();
-    short_text("^/.*[^/]$", POLICY_SOCKET_PATH_MAX);
-    json_end(json);
-    json_end(json);
+        names[step] = policy_step_name(step);
+    add("'type': 'array', 'uniqueItems': true, 'items': {'enum': [%s]}", listed(names, text));
 }
 
 static void scope(enum policy_scope which, const char *prefix);
@@ -154,14 +92,7 @@ static void switched(enum policy_scope which, const struct policy_key *key)
     char below[64];
     snprintf(below, sizeof(below), "%s.", key->name);
     json_array(json, "anyOf");
-    alternative();
-    json_array(json, "enum");
-    json_string(json, NULL, "off");
-    json_string(json, NULL, "on");
-    json_bool(json, NULL, false);
-    json_bool(json, NULL, true);
-    json_end(json);
-    json_end(json);
+    add("{'enum': ['off', 'on', false, true]}");
     json_object(json, NULL);
     scope(which, below);
     json_end(json);
@@ -169,29 +100,25 @@ static void switched(enum policy_scope which, const struct policy_key *key)
 }
 
 /* A mapping whose keys are names and whose values are the objects of a scope. */
-static void objects(enum policy_scope which, size_t min, size_t max)
+static void objects(enum policy_scope which, unsigned min, unsigned max)
 {
-    json_string(json, "type", "object");
-    json_uint(json, "minProperties", min);
-    json_uint(json, "maxProperties", max);
-    json_in_line(json);
-    json_object(json, "propertyNames");
-    json_uint(json, "maxLength", POLICY_NAME_MAX);
-    json_end(json);
+    add("'type': 'object', 'minProperties': %u, 'maxProperties': %u, 'additionalProperties': false", min, max);
+    add("'propertyNames': {'maxLength': %d}", POLICY_NAME_MAX);
     json_object(json, "patternProperties");
     json_object(json, "^" POLICY_NAME_PATTERN "$");
     scope(which, "");
     json_end(json);
     json_end(json);
-    json_bool(json, "additionalProperties", false);
 }
 
 /* The constraints of one value. */
 static void value(enum policy_scope which, const struct policy_key *key)
 {
+    bool takes_none = key->accepts & POLICY_ACCEPTS_NONE;
+    char text[512], numbers[128];
     switch (key->type) {
     case POLICY_TYPE_VERSION:
-        json_uint(json, "const", key->max);
+        add("'const': %" PRIu64, key->max);
         break;
     case POLICY_TYPE_POOLS:
         objects(POLICY_SCOPE_POOL, 1, POLICY_POOLS_MAX);
@@ -200,19 +127,16 @@ static void value(enum policy_scope which, const struct policy_key *key)
         objects(POLICY_SCOPE_STREAM, 0, POLICY_STREAMS_MAX);
         break;
     case POLICY_TYPE_POOL:
-        short_text("^" POLICY_NAME_PATTERN "$", POLICY_NAME_MAX);
+        add("'type': 'string', 'pattern': '^" POLICY_NAME_PATTERN "$', 'maxLength': %d", POLICY_NAME_MAX);
         break;
     case POLICY_TYPE_BOOL:
-        json_string(json, "type", "boolean");
+        add("'type': 'boolean'");
         break;
     case POLICY_TYPE_SWITCH:
         switched(which, key);
         break;
     case POLICY_TYPE_WORD:
-        begin_enum();
-        for (size_t i = 0; key->words[i]; i++)
-            json_string(json, NULL, key->words[i]);
-        json_end(json);
+        add("'enum': [%s]", listed(key->words, text));
         break;
     case POLICY_TYPE_SIZE:
     case POLICY_TYPE_BYTES:
@@ -222,23 +146,28 @@ static void value(enum policy_scope which, const struct policy_key *key)
         quantity(key, policy_time_units);
         break;
     case POLICY_TYPE_DEVICES:
-        devices(key);
+        add("'anyOf': [{'enum': [%s'all']}, {'type': 'array', 'uniqueItems': true, 'maxItems': %d, 'minItems': %d, "
+            "'items': {'anyOf': [{%s}, {'type': 'string', 'pattern': '^" UUID "$'}]}}]",
+            takes_none ? "'none', " : "", POLICY_DEVICES_MAX, takes_none ? 0 : 1, integers(0, key->max, numbers));
         break;
     case POLICY_TYPE_LOCATION:
-        text("^(device|host|host_numa:(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3]))$");
+        add("'type': 'string', 'pattern': '^(device|host|host_numa:(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3]))$'");
         break;
     case POLICY_TYPE_STEPS:
         steps();
         break;
     case POLICY_TYPE_NUMBER:
-        integer(key->min, key->max);
+        add("%s", integers(key->min, key->max, numbers));
         break;
     case POLICY_TYPE_NAMES: /* a number of a user is an integer to YAML */
-        list(POLICY_NAMES_MAX);
-        items(0, "^" POLICY_USER_PATTERN "$");
+        add("'type': 'array', 'uniqueItems': true, 'maxItems': %d, "
+            "'items': {'anyOf': [{%s}, {'type': 'string', 'pattern': '^" POLICY_USER_PATTERN "$'}]}",
+            POLICY_NAMES_MAX, integers(0, 0, numbers));
         break;
     case POLICY_TYPE_SOCKET:
-        socket_name();
+        add("'anyOf': [{'type': 'string', 'pattern': '^" POLICY_SOCKET_PATTERN "$', 'maxLength': %d}, "
+            "{'type': 'string', 'pattern': '^/.*[^/]$', 'maxLength': %d}]",
+            POLICY_NAME_MAX, POLICY_SOCKET_PATH_MAX);
         break;
     }
 }
@@ -270,15 +199,9 @@ static void scope(enum policy_scope which, const char *prefix)
     size_t count, skip = strlen(prefix);
     const struct policy_key *keys = policy_keys(which, &count);
     char last[64] = "";
-    json_string(json, "type", "object");
-    json_bool(json, "additionalProperties", false);
-    if (which == POLICY_SCOPE_FILE && prefix[0] == '\0') {
-        json_in_line(json);
-        json_array(json, "required");
-        json_string(json, NULL, "weir");
-        json_string(json, NULL, "pools");
-        json_end(json);
-    }
+    add("'type': 'object', 'additionalProperties': false");
+    if (which == POLICY_SCOPE_FILE && prefix[0] == '\0')
+        add("'required': ['weir', 'pools']");
     json_object(json, "properties");
     for (size_t i = 0; i < count; i++) {
         char part[64], below[128];
