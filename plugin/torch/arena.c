@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#include "lib/base/list.h"
-
 #define MIB ((size_t)1 << 20)
 /* The sizes that torch's own allocator takes from CUDA: small parts share a chunk of 2 MiB, middling ones one of 20. */
 #define SMALL MIB
@@ -84,7 +82,6 @@ bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, siz
     *part = (struct torch_arena_part){ .chunk = chunk, .ptr = chunk->base + TORCH_ARENA_STEP };
     part->size = (size - TORCH_ARENA_STEP) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
     arena->chunks = chunk;
-    arena->chunk_bytes += size;
     list_part(&arena->free_parts, part);
     return true;
 }
@@ -126,7 +123,6 @@ void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size)
     split(arena, part, rounded);
     part->asked = size;
     list_part(&arena->live_parts[bucket_of(part->ptr)], part);
-    arena->live_bytes += size;
     arena->live_count++;
     return part->ptr;
 }
@@ -146,13 +142,13 @@ static void append(struct torch_arena_part *part, struct torch_arena_part *behin
     free(behind);
 }
 
-bool torch_arena_give(struct torch_arena *arena, const void *ptr)
+size_t torch_arena_give(struct torch_arena *arena, const void *ptr)
 {
     struct torch_arena_part *part = find_live(arena, ptr);
     if (!part)
-        return false;
+        return 0;
+    size_t asked = part->asked;
     unlist_part(part);
-    arena->live_bytes -= part->asked;
     arena->live_count--;
     part->asked = 0;
     if (part->behind && !part->behind->asked) {
@@ -163,29 +159,22 @@ bool torch_arena_give(struct torch_arena *arena, const void *ptr)
         append(part->before, part);
     else
         list_part(&arena->free_parts, part);
-    return true;
+    return asked;
 }
 
-struct torch_arena_chunk *torch_arena_empty_chunk(const struct torch_arena *arena, const struct torch_arena_chunk *after)
+void torch_arena_shrink(struct torch_arena *arena, bool (*give)(void *base, uint64_t size, void *data), void *data)
 {
-    struct torch_arena_chunk *chunk = after ? after->next : arena->chunks;
-    while (chunk && (chunk->first->asked || chunk->first->behind))
-        chunk = chunk->next;
-    return chunk;
-}
-
-void *torch_arena_chunk_base(const struct torch_arena_chunk *chunk)
-{
-    return chunk->base;
-}
-
-void torch_arena_remove(struct torch_arena *arena, struct torch_arena_chunk *chunk)
-{
-    WEIR__UNLINK(arena->chunks, chunk, next);
-    arena->chunk_bytes -= chunk->size;
-    unlist_part(chunk->first);
-    free(chunk->first);
-    free(chunk);
+    for (struct torch_arena_chunk **link = &arena->chunks; *link;) {
+        struct torch_arena_chunk *chunk = *link;
+        if (chunk->first->asked || chunk->first->behind || !give(chunk->base, chunk->size, data)) {
+            link = &chunk->next;
+            continue;
+        }
+        *link = chunk->next;
+        unlist_part(chunk->first);
+        free(chunk->first);
+        free(chunk);
+    }
 }
 
 void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data)

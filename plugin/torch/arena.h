@@ -23,8 +23,6 @@ struct torch_arena {
     struct torch_arena_chunk *chunks;
     struct torch_arena_part *free_parts; /* of all chunks, in no order */
     struct torch_arena_part *live_parts[TORCH_ARENA_BUCKETS]; /* by address */
-    uint64_t chunk_bytes;
-    uint64_t live_bytes; /* asked for */
     size_t live_count;
 };
 
@@ -39,14 +37,11 @@ void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size);
 
 bool torch_arena_has(const struct torch_arena *arena, const void *ptr);
 
-/* false: not a live part of this arena. */
-bool torch_arena_give(struct torch_arena *arena, const void *ptr);
+/* Returns the bytes that were asked for; 0: it is no live part of this arena. */
+size_t torch_arena_give(struct torch_arena *arena, const void *ptr);
 
-/* A chunk without live parts, the first one or the next one behind `after`; NULL: none. torch_arena_remove() gives its memory back to the
-   caller. */
-struct torch_arena_chunk *torch_arena_empty_chunk(const struct torch_arena *arena, const struct torch_arena_chunk *after);
-void *torch_arena_chunk_base(const struct torch_arena_chunk *chunk);
-void torch_arena_remove(struct torch_arena *arena, struct torch_arena_chunk *chunk);
+/* Gives the memory of chunks without live parts back to the caller. A chunk for which `give` returns false stays. */
+void torch_arena_shrink(struct torch_arena *arena, bool (*give)(void *base, uint64_t size, void *data), void *data);
 
 /* Calls `use` for each chunk, and for each live part with the bytes asked for. */
 void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data);

@@ -25,6 +25,13 @@ struct torch_note;
 struct torch_reserve;
 struct torch_capture;
 
+/* Of the memory of graphs: chunks that are taken from Weir, and their parts that are handed out. */
+struct torch_graph_figures {
+    uint64_t chunk_bytes, chunk_bytes_low; /* the lowest, and the highest below, since the peaks were reset */
+    uint64_t live_bytes, live_bytes_high;
+    uint64_t chunk_count, chunk_mallocs, mallocs; /* chunks there are, and chunks and parts that were taken, ever */
+};
+
 struct torch_device {
     int index;
     weir *w;
@@ -48,12 +55,9 @@ struct torch_device {
     pthread_mutex_t reserve_lock;
     struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
     struct torch_capture *captures; /* the latest first */
-    uint64_t chunk_bytes, chunk_bytes_low; /* what graphs keep, and its lowest value since the peaks were reset */
-    uint64_t graph_bytes_high;             /* of live parts */
-    uint64_t graph_mallocs, chunk_mallocs; /* parts, and chunks taken from Weir, ever */
-    size_t chunk_count;
-    _Atomic size_t graph_live;       /* live parts; changed under reserve_lock */
-    weir_torch_stats totals;         /* what the totals were at their last reset */
+    struct torch_graph_figures graphs;
+    _Atomic size_t graph_live; /* live parts; changed under reserve_lock */
+    weir_torch_stats totals;   /* what the totals were at their last reset */
 };
 
 /* How many things there are that make calls look twice: begins without an end, frees that were refused, the end of the process. Nearly

@@ -9,7 +9,6 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/entry.c \
 	%reldir%/late.c \
 	%reldir%/late.h \
-	%reldir%/list.c \
 	%reldir%/note.c \
 	%reldir%/note.h \
 	%reldir%/reserve.c \

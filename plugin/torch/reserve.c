@@ -7,7 +7,6 @@
 
 #include "lib/base/format.h"
 #include "lib/base/list.h"
-#include "plugin/torch/arena.h"
 #include "plugin/torch/late.h"
 
 #define LOOKED_AT 16 /* captures at a time that may turn out to be over */
@@ -48,40 +47,31 @@ static struct torch_reserve *find_owner(const struct torch_device *device, const
 }
 
 /* A block live to Weir that the figures of torch do not have. */
-static void count_chunk(struct torch_device *device, int64_t bytes)
+static void count_chunk(struct torch_graph_figures *figures, int64_t bytes)
 {
-    device->chunk_bytes += (uint64_t)bytes;
-    device->chunk_count += bytes > 0 ? 1 : (size_t)-1;
-    device->chunk_mallocs += bytes > 0;
-    if (device->chunk_bytes < device->chunk_bytes_low)
-        device->chunk_bytes_low = device->chunk_bytes;
+    figures->chunk_bytes += (uint64_t)bytes;
+    figures->chunk_count += bytes > 0 ? 1 : UINT64_MAX;
+    figures->chunk_mallocs += bytes > 0;
+    if (figures->chunk_bytes < figures->chunk_bytes_low)
+        figures->chunk_bytes_low = figures->chunk_bytes;
 }
 
-static uint64_t live_bytes(const struct torch_device *device)
+static bool orphan_chunk(void *base, uint64_t size, void *data)
 {
-    uint64_t bytes = 0;
-    for (const struct torch_reserve *reserve = device->reserves; reserve; reserve = reserve->next)
-        bytes += reserve->arena.live_bytes;
-    return bytes;
+    struct torch_device *device = data;
+    if (weir__block_orphan(device->w, base, NULL) == WEIR_NO_HOST_MEMORY)
+        return false;
+    count_chunk(&device->graphs, -(int64_t)size);
+    return true;
 }
 
 /* Lets go of what a reserve has that no graph needs any more, and of the reserve itself with the last of it. */
 static void shrink(struct torch_device *device, struct torch_reserve *reserve)
 {
-    struct torch_arena *arena = &reserve->arena;
-    struct torch_arena_chunk *kept = NULL, *chunk;
     if (reserve->uses || reserve->holders)
         return;
-    while ((chunk = torch_arena_empty_chunk(arena, kept))) {
-        uint64_t before = arena->chunk_bytes;
-        if (weir__block_orphan(device->w, torch_arena_chunk_base(chunk), NULL) == WEIR_NO_HOST_MEMORY) {
-            kept = chunk;
-            continue;
-        }
-        torch_arena_remove(arena, chunk);
-        count_chunk(device, -(int64_t)(before - arena->chunk_bytes));
-    }
-    if (arena->chunks)
+    torch_arena_shrink(&reserve->arena, orphan_chunk, device);
+    if (reserve->arena.chunks)
         return;
     WEIR__UNLINK(device->reserves, reserve, next);
     free(reserve);
@@ -89,14 +79,15 @@ static void shrink(struct torch_device *device, struct torch_reserve *reserve)
 
 static void *take_part(struct torch_device *device, struct torch_reserve *reserve, gpu_stream handle, size_t size)
 {
+    struct torch_graph_figures *figures = &device->graphs;
     void *ptr = torch_arena_take(&reserve->arena, handle, size);
     if (!ptr)
         return NULL;
-    device->graph_mallocs++;
+    figures->mallocs++;
     atomic_fetch_add(&device->graph_live, 1);
-    uint64_t live = live_bytes(device);
-    if (live > device->graph_bytes_high)
-        device->graph_bytes_high = live;
+    figures->live_bytes += size;
+    if (figures->live_bytes > figures->live_bytes_high)
+        figures->live_bytes_high = figures->live_bytes;
     return ptr;
 }
 
@@ -349,7 +340,7 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, gp
     pthread_mutex_lock(&device->reserve_lock);
     bool is_added = base && torch_arena_add(&reserve->arena, handle, base, chunk_size);
     if (is_added) {
-        count_chunk(device, (int64_t)chunk_size);
+        count_chunk(&device->graphs, (int64_t)chunk_size);
         ptr = take_part(device, reserve, handle, size);
     }
     reserve->holders--;
@@ -406,10 +397,12 @@ bool torch_reserve_free(struct torch_device *device, const void *ptr)
         return false;
     pthread_mutex_lock(&device->reserve_lock);
     struct torch_reserve *reserve = device->reserves;
-    while (reserve && !torch_arena_give(&reserve->arena, ptr))
+    size_t size = 0;
+    while (reserve && !(size = torch_arena_give(&reserve->arena, ptr)))
         reserve = reserve->next;
     if (reserve) {
         atomic_fetch_sub(&device->graph_live, 1);
+        device->graphs.live_bytes -= size;
         shrink(device, reserve);
     }
     pthread_mutex_unlock(&device->reserve_lock);
@@ -429,42 +422,28 @@ void torch_reserve_tidy(struct torch_device *device)
 
 /* Figures ------------------------------------------------------------------------------------------------------------------------------ */
 
-void torch_reserve_figures(struct torch_device *device, struct torch_reserve_figures *figures)
+struct torch_graph_figures torch_reserve_figures(struct torch_device *device)
 {
     pthread_mutex_lock(&device->reserve_lock);
-    *figures = (struct torch_reserve_figures){
-        .chunk_bytes = device->chunk_bytes,
-        .chunk_bytes_low = device->chunk_bytes_low,
-        .chunk_count = device->chunk_count,
-        .chunk_mallocs = device->chunk_mallocs,
-        .live_bytes = live_bytes(device),
-        .live_bytes_high = device->graph_bytes_high,
-        .live_count = atomic_load(&device->graph_live),
-        .mallocs = device->graph_mallocs,
-    };
+    struct torch_graph_figures figures = device->graphs;
     pthread_mutex_unlock(&device->reserve_lock);
+    return figures;
 }
 
 void torch_reserve_reset_peaks(struct torch_device *device)
 {
     pthread_mutex_lock(&device->reserve_lock);
-    device->chunk_bytes_low = device->chunk_bytes;
-    device->graph_bytes_high = live_bytes(device);
+    device->graphs.chunk_bytes_low = device->graphs.chunk_bytes;
+    device->graphs.live_bytes_high = device->graphs.live_bytes;
     pthread_mutex_unlock(&device->reserve_lock);
 }
 
-void torch_reserve_each_chunk(struct torch_device *device, void (*use)(const void *base, uint64_t size, void *data), void *data)
+void torch_reserve_each(struct torch_device *device,
+                        void (*each)(const struct torch_arena *arena, weir_torch_block_fn use, void *data), weir_torch_block_fn use,
+                        void *data)
 {
     pthread_mutex_lock(&device->reserve_lock);
     for (const struct torch_reserve *reserve = device->reserves; reserve; reserve = reserve->next)
-        torch_arena_each_chunk(&reserve->arena, use, data);
-    pthread_mutex_unlock(&device->reserve_lock);
-}
-
-void torch_reserve_each_live(struct torch_device *device, void (*use)(const void *ptr, uint64_t size, void *data), void *data)
-{
-    pthread_mutex_lock(&device->reserve_lock);
-    for (const struct torch_reserve *reserve = device->reserves; reserve; reserve = reserve->next)
-        torch_arena_each_live(&reserve->arena, use, data);
+        each(&reserve->arena, use, data);
     pthread_mutex_unlock(&device->reserve_lock);
 }

@@ -10,6 +10,7 @@
 #ifndef WEIR_TORCH_RESERVE_H
 #define WEIR_TORCH_RESERVE_H
 
+#include "plugin/torch/arena.h"
 #include "plugin/torch/device.h"
 
 /* A part for work on a stream that captures. NULL: failed, with the error filled; with WEIR_OK: the stream captures no more. */
@@ -23,15 +24,12 @@ bool torch_reserve_free(struct torch_device *device, const void *ptr);
    again. */
 void torch_reserve_tidy(struct torch_device *device);
 
-struct torch_reserve_figures {
-    uint64_t chunk_bytes, chunk_bytes_low, chunk_count, chunk_mallocs;
-    uint64_t live_bytes, live_bytes_high, live_count, mallocs;
-};
-void torch_reserve_figures(struct torch_device *device, struct torch_reserve_figures *figures);
+struct torch_graph_figures torch_reserve_figures(struct torch_device *device);
 void torch_reserve_reset_peaks(struct torch_device *device);
 
-/* Under the lock of the device's reserves. */
-void torch_reserve_each_chunk(struct torch_device *device, void (*use)(const void *base, uint64_t size, void *data), void *data);
-void torch_reserve_each_live(struct torch_device *device, void (*use)(const void *ptr, uint64_t size, void *data), void *data);
+/* Does torch_arena_each_chunk() or torch_arena_each_live() for all reserves, under their lock. */
+void torch_reserve_each(struct torch_device *device,
+                        void (*each)(const struct torch_arena *arena, weir_torch_block_fn use, void *data), weir_torch_block_fn use,
+                        void *data);
 
 #endif

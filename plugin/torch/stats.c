@@ -51,8 +51,8 @@ static void add_pools(const struct torch_device *device, const weir_stats *taken
 
 static void add_reserves(struct torch_device *device, weir_torch_stats *stats, uint64_t high)
 {
-    struct torch_reserve_figures graphs;
-    torch_reserve_figures(device, &graphs);
+    struct torch_graph_figures graphs = torch_reserve_figures(device);
+    uint64_t live = atomic_load(&device->graph_live);
     uint64_t waiting = atomic_load(&device->waiting_bytes), waiting_count = atomic_load(&device->waiting_count);
     stats->active = less(stats->allocated, graphs.chunk_bytes) + graphs.live_bytes;
     stats->allocated = less(stats->active, waiting);
@@ -60,7 +60,7 @@ static void add_reserves(struct torch_device *device, weir_torch_stats *stats, u
     stats->allocated_high = larger(less(high, graphs.chunk_bytes_low) + graphs.live_bytes_high, stats->allocated);
     stats->graph_reserved = graphs.chunk_bytes;
     stats->graph_live = graphs.live_bytes;
-    stats->blocks = less(stats->blocks, graphs.chunk_count + waiting_count) + graphs.live_count;
+    stats->blocks = less(stats->blocks, graphs.chunk_count + waiting_count) + live;
     stats->mallocs = larger(less(stats->mallocs, graphs.chunk_mallocs) + graphs.mallocs, stats->blocks);
     stats->frees = stats->mallocs - stats->blocks;
 }
@@ -195,12 +195,33 @@ void weir_torch_blocks(int index, weir_torch_block_fn use, void *data)
     if (!device)
         return;
     torch_late_each(device, hide, &visit.hidden);
-    torch_reserve_each_chunk(device, hide_chunk, &visit.hidden);
+    torch_reserve_each(device, torch_arena_each_chunk, hide_chunk, &visit.hidden);
     if (visit.hidden.count)
         qsort(visit.hidden.ptrs, visit.hidden.count, sizeof(void *), compare_pointers);
     /* Rather none than chunks beside their own parts. */
     if (!visit.hidden.is_short)
         weir__blocks_each(device->w, index, visit_block, &visit);
     free(visit.hidden.ptrs);
-    torch_reserve_each_live(device, use, data);
+    torch_reserve_each(device, torch_arena_each_live, use, data);
+}
+
+/* For those who cannot run code of theirs while others cannot allocate. */
+struct list {
+    weir_torch_block *blocks;
+    size_t room, count;
+};
+
+static void add(const void *ptr, uint64_t size, void *data)
+{
+    struct list *list = data;
+    if (list->count < list->room)
+        list->blocks[list->count] = (weir_torch_block){ .ptr = ptr, .size = size };
+    list->count++;
+}
+
+size_t weir_torch_list_blocks(int device, weir_torch_block *blocks, size_t room)
+{
+    struct list list = { .blocks = blocks, .room = room };
+    weir_torch_blocks(device, add, &list);
+    return list.count;
 }
