@@ -78,13 +78,8 @@ class Stats(ctypes.Structure):
     failures: int
     max_size: int
 
-    _fields_ = [("size", ctypes.c_size_t)] + [
-        (name, ctypes.c_uint64)
-        for name in (
-            "memory memory_free allocated allocated_high active reserved reserved_high cached idle graph_reserved "
-            "graph_live blocks mallocs frees cache_hits recoveries rescues failures max_size"
-        ).split()
-    ]
+
+Stats._fields_ = [("size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in list(Stats.__annotations__)[1:]]
 
 
 class Block(ctypes.Structure):

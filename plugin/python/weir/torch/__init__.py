@@ -10,45 +10,10 @@ answer with Weir's figures; enable(patch=True) puts them in the place of torch's
 Weir see them.
 """
 
+from weir.torch import _memory
 from weir.torch._enable import State, enable, mem_pool_allocator, state
-from weir.torch._memory import (
-    empty_cache,
-    max_memory_allocated,
-    max_memory_cached,
-    max_memory_reserved,
-    memory_allocated,
-    memory_cached,
-    memory_reserved,
-    memory_snapshot,
-    memory_stats,
-    memory_stats_as_nested_dict,
-    report,
-    reset_accumulated_memory_stats,
-    reset_max_memory_allocated,
-    reset_max_memory_cached,
-    reset_peak_memory_stats,
-)
+from weir.torch._memory import *
 from weir.torch._summary import memory_summary
 
-__all__ = [
-    "State",
-    "empty_cache",
-    "enable",
-    "max_memory_allocated",
-    "max_memory_cached",
-    "max_memory_reserved",
-    "mem_pool_allocator",
-    "memory_allocated",
-    "memory_cached",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
-    "memory_stats_as_nested_dict",
-    "memory_summary",
-    "report",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_memory_stats",
-    "state",
-]
+__all__ = ["State", "enable", "mem_pool_allocator", "memory_summary", "state"]
+__all__ += _memory.__all__

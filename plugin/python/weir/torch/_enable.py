@@ -25,26 +25,8 @@ HOOKS = {
 }
 
 # The functions of torch.cuda, and as far as it has them torch.accelerator, that enable(patch=True) replaces.
-PATCHES = {
-    function.__name__: function
-    for function in (
-        _memory.empty_cache,
-        _memory.max_memory_allocated,
-        _memory.max_memory_cached,
-        _memory.max_memory_reserved,
-        _memory.memory_allocated,
-        _memory.memory_cached,
-        _memory.memory_reserved,
-        _memory.memory_snapshot,
-        _memory.memory_stats,
-        _memory.memory_stats_as_nested_dict,
-        _memory.reset_accumulated_memory_stats,
-        _memory.reset_max_memory_allocated,
-        _memory.reset_max_memory_cached,
-        _memory.reset_peak_memory_stats,
-        _summary.memory_summary,
-    )
-}
+PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name != "report"}
+PATCHES["memory_summary"] = _summary.memory_summary
 
 # What raises with any allocator but torch's own.
 _NEVER = (

@@ -15,6 +15,24 @@ from weir import _library
 from weir._errors import Status, WeirError
 from weir._library import Stats
 
+__all__ = [
+    "empty_cache",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "report",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_memory_stats",
+]
+
 _POOLS = ("all", "large_pool", "small_pool")
 _METRICS = ("current", "peak", "allocated", "freed")
 _BY_POOL = (
