@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* evict.c - `weir evict`: takes the pools that it imports from a process. */
 #include "tools/common/command.h"
+#include "tools/common/processes.h"
 #include "tools/observe.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { OPT_TIMEOUT };
 
@@ -14,19 +13,6 @@ static const struct command_option options[] = {
     [OPT_TIMEOUT] = OBSERVE_TIMEOUT_OPTION,
     {0},
 };
-
-static bool read_pid(const char *text, int *pid)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || errno || value < 1 || value > INT_MAX) {
-        complain("evict: '%s' is no process: write its number, as 'weir leases' shows it", text);
-        return false;
-    }
-    *pid = (int)value;
-    return true;
-}
 
 /* What became of all sockets together. */
 struct outcome {
@@ -53,19 +39,18 @@ static int run(const struct command_call *call)
 {
     struct observed_sockets sockets;
     struct outcome outcome = {0};
-    weir_error error = WEIR_ERROR_INIT;
     int pid;
-    if (!read_pid(call->operands[0], &pid))
-        return EXIT_TROUBLE;
-    if (observe_sockets(call->count - 1, call->operands + 1, &error, &sockets) != WEIR_OK) {
-        complain("evict: %s", error.text);
+    if (!process_read_pid(call->operands[0], &pid)) {
+        complain("evict: '%s' is no process: write its number, as 'weir leases' shows it", call->operands[0]);
         return EXIT_TROUBLE;
     }
+    if (!observe_sockets("evict", call->count - 1, call->operands + 1, &sockets))
+        return EXIT_TROUBLE;
     struct wire_message question = {.type = WIRE_EVICT, .u.evict.pid = pid};
     observe_ask(&sockets, &question, observe_timeout(&call->options[OPT_TIMEOUT]));
     for (size_t i = 0; i < sockets.count; i++)
         tell(&sockets.items[i], pid, call->count > 1, &outcome);
-    observe_complain_denials("evict", &sockets);
+    observe_complain_unlisted("evict", &sockets);
     observe_sockets_free(&sockets);
     if (outcome.evicted == 0)
         complain("evict: nobody evicted process %d: it imports nothing, or is evicted already; 'weir leases' shows who imports what", pid);

@@ -102,7 +102,7 @@ static void print_answers(const struct observed_sockets *sockets)
         is_first = false;
         print_export(answer->path, &answer->seen);
     }
-    observe_complain_denials("leases", sockets);
+    observe_complain_unlisted("leases", sockets);
     if (sockets->count == 0)
         puts("No pool is shared here: there is no socket in $XDG_RUNTIME_DIR/weir/share, nor in " SHARE_SYSTEM_DIRECTORY ".");
 }
@@ -169,18 +169,6 @@ static void json_answer(struct json *json, const struct observed_socket *answer)
     json_end(json);
 }
 
-static void json_denials(struct json *json, const struct observed_sockets *sockets)
-{
-    json_array(json, "unlisted");
-    for (size_t i = 0; i < sockets->denial_count; i++) {
-        json_object(json, NULL);
-        json_string(json, "directory", sockets->denials[i].path);
-        json_string(json, "reason", sockets->denials[i].why);
-        json_end(json);
-    }
-    json_end(json);
-}
-
 static void print_json(const struct observed_sockets *sockets, int worst)
 {
     struct json json = JSON_INIT(stdout);
@@ -189,7 +177,14 @@ static void print_json(const struct observed_sockets *sockets, int worst)
     for (size_t i = 0; i < sockets->count; i++)
         json_answer(&json, &sockets->items[i]);
     json_end(&json);
-    json_denials(&json, sockets);
+    json_array(&json, "unlisted");
+    if (sockets->unlisted) {
+        json_object(&json, NULL);
+        json_string(&json, "directory", SHARE_SYSTEM_DIRECTORY);
+        json_string(&json, "reason", sockets->unlisted);
+        json_end(&json);
+    }
+    json_end(&json);
     json_uint(&json, "status", (uint64_t)worst);
     json_end(&json);
 }
@@ -200,16 +195,15 @@ static int run(const struct command_call *call)
 {
     static const struct wire_message list = {.type = WIRE_LIST};
     struct observed_sockets sockets;
-    weir_error error = WEIR_ERROR_INIT;
-    if (observe_sockets(call->count, call->operands, &error, &sockets) != WEIR_OK) {
-        complain("leases: %s", error.text);
+    if (!observe_sockets("leases", call->count, call->operands, &sockets))
         return EXIT_TROUBLE;
-    }
     observe_ask(&sockets, &list, observe_timeout(&call->options[OPT_TIMEOUT]));
     int worst = EXIT_GOOD;
     for (size_t i = 0; i < sockets.count; i++) {
-        int status = observe_exit(sockets.items[i].status);
-        worst = status > worst ? status : worst;
+        weir_status status = sockets.items[i].status;
+        bool is_nobody = status == WEIR_GONE || status == WEIR_NOT_FOUND;
+        int code = status == WEIR_OK ? EXIT_GOOD : is_nobody ? EXIT_FAILED : EXIT_TROUBLE;
+        worst = code > worst ? code : worst;
     }
     if (call->options[OPT_JSON].given)
         print_json(&sockets, worst);

@@ -41,29 +41,26 @@ static void add_all(struct observed_sockets *sockets)
     add_sockets(sockets, paths, count);
     int code = share_sockets_in(SHARE_SYSTEM_DIRECTORY, &paths, &count);
     add_sockets(sockets, paths, count);
-    if (code != 0 && code != ENOENT && code != ENOTDIR) {
-        struct observed_denial *denial = &sockets->denials[sockets->denial_count++];
-        snprintf(denial->path, sizeof denial->path, "%s", SHARE_SYSTEM_DIRECTORY);
-        denial->why = strerror(code);
-    }
+    if (code != 0 && code != ENOENT && code != ENOTDIR)
+        sockets->unlisted = strerror(code);
 }
 
-weir_status observe_sockets(int count, char *const *operands, weir_error *error, struct observed_sockets *sockets)
+bool observe_sockets(const char *subcommand, int count, char *const *operands, struct observed_sockets *sockets)
 {
-    struct observed_sockets found = {0};
     char path[SHARE_PATH_SIZE];
+    *sockets = (struct observed_sockets){0};
     for (int i = 0; i < count; i++) {
-        weir_status status = share_path(operands[i], false, false, error, path);
-        if (status != WEIR_OK) {
-            observe_sockets_free(&found);
-            return status;
+        weir_error error = WEIR_ERROR_INIT;
+        if (share_path(operands[i], false, false, &error, path) != WEIR_OK) {
+            complain("%s: %s", subcommand, error.text);
+            observe_sockets_free(sockets);
+            return false;
         }
-        add_socket(&found, path);
+        add_socket(sockets, path);
     }
     if (count == 0)
-        add_all(&found);
-    *sockets = found;
-    return WEIR_OK;
+        add_all(sockets);
+    return true;
 }
 
 static void forget(struct observed_export *seen)
@@ -131,21 +128,14 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
 
 /* What both subcommands do --------------------------------------------------------------------------------------------------------------- */
 
-int observe_exit(weir_status status)
-{
-    if (status == WEIR_OK)
-        return EXIT_GOOD;
-    return status == WEIR_GONE || status == WEIR_NOT_FOUND ? EXIT_FAILED : EXIT_TROUBLE;
-}
-
 unsigned observe_timeout(const struct option_value *option)
 {
     return option->given ? (unsigned)(option->seconds * 1000) : TIMEOUT_DEFAULT_MS;
 }
 
-void observe_complain_denials(const char *subcommand, const struct observed_sockets *sockets)
+void observe_complain_unlisted(const char *subcommand, const struct observed_sockets *sockets)
 {
-    for (size_t i = 0; i < sockets->denial_count; i++)
-        complain("%s: %s cannot be listed (%s): name the sockets there, or ask as root", subcommand, sockets->denials[i].path,
-                 sockets->denials[i].why);
+    if (sockets->unlisted)
+        complain("%s: " SHARE_SYSTEM_DIRECTORY " cannot be listed (%s): name the sockets there, or ask as root", subcommand,
+                 sockets->unlisted);
 }

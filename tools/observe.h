@@ -38,31 +38,21 @@ struct observed_socket {
     struct observed_export seen; /* as much of it as came, with WEIR_OK all */
 };
 
-/* A directory of sockets that cannot be listed: what lies there is not known. */
-struct observed_denial {
-    char path[SHARE_PATH_SIZE];
-    const char *why;
-};
-
 /* The sockets to be asked. observe_sockets_free() it. */
 struct observed_sockets {
     size_t count, room;
     struct observed_socket *items;
-    size_t denial_count;
-    struct observed_denial denials[1];
+    const char *unlisted; /* why SHARE_SYSTEM_DIRECTORY cannot be listed, so that what lies there is not known; or NULL */
 };
 
 /* The sockets of the operands, names or paths as in share.socket; or, with none, all that lie where exports of this user listen (root: of
-   any), or of any in the system's directory.
-   WEIR_INVALID: an operand is neither; the error says which. */
-weir_status observe_sockets(int count, char *const *operands, weir_error *error, struct observed_sockets *sockets);
+   any), or of any in the system's directory. false, after a complaint: an operand is neither. */
+bool observe_sockets(const char *subcommand, int count, char *const *operands, struct observed_sockets *sockets);
 void observe_sockets_free(struct observed_sockets *sockets);
 
 /* Asks all exports at once: LIST, who holds what; or EVICT, which leaves `importers` empty. All together takes timeout_ms at most. */
 void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms);
 
-/* The exit status that stands for what one export answered: EXIT_FAILED where nobody listens, or the process is not known. */
-int observe_exit(weir_status status);
 /* The option --timeout of both subcommands, and what it means in milliseconds; 5 s if it is not given. */
 #define OBSERVE_TIMEOUT_OPTION                                                                                                             \
     {                                                                                                                                      \
@@ -70,7 +60,7 @@ int observe_exit(weir_status status);
         .help = "how long to wait for all exporters together (default: 5)"                                                                 \
     }
 unsigned observe_timeout(const struct option_value *option);
-/* Says on stderr which directories could not be looked into. */
-void observe_complain_denials(const char *subcommand, const struct observed_sockets *sockets);
+/* Says on stderr what could not be looked into. */
+void observe_complain_unlisted(const char *subcommand, const struct observed_sockets *sockets);
 
 #endif

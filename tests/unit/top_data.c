@@ -4,6 +4,7 @@
 #include "tests/unit/top_data.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,4 +52,20 @@ void top_data_hang(struct process *process)
 const struct processes *top_data_look(void)
 {
     return &look;
+}
+
+static void *copy_of(const void *from, size_t size)
+{
+    void *copy = must(malloc(size + 1));
+    return memcpy(copy, from, size);
+}
+
+struct processes top_data_seen(void)
+{
+    struct processes seen = {.count = look.count, .items = copy_of(items, sizeof items)};
+    for (size_t i = 0; i < seen.count; i++) {
+        seen.items[i].devices = copy_of(items[i].devices, items[i].device_count * sizeof *items[i].devices);
+        seen.items[i].pools = copy_of(items[i].pools, items[i].pool_count * sizeof *items[i].pools);
+    }
+    return seen;
 }

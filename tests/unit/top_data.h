@@ -15,7 +15,9 @@ struct process *top_data_process(int pid, const char *program, const char *uuid)
 process_pool *top_data_pool(struct process *process, const char *name, uint64_t reserved, uint64_t live);
 /* The process does not answer. */
 void top_data_hang(struct process *process);
-/* All processes, as one look finds them. */
+/* All processes. */
 const struct processes *top_data_look(void);
+/* A copy of them, as one look finds them, for the model. */
+struct processes top_data_seen(void);
 
 #endif

@@ -24,7 +24,7 @@ static void close_model(void)
 static void look(void)
 {
     now += UINT64_C(1000000000);
-    top_model_look(&model, top_data_look(), now);
+    top_model_look(&model, top_data_seen(), now);
 }
 
 /* Two processes, of which the second has more. */

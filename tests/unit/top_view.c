@@ -68,7 +68,7 @@ static void look(void)
 {
     static uint64_t now;
     now += UINT64_C(1000000000);
-    top_model_look(&model, top_data_look(), now);
+    top_model_look(&model, top_data_seen(), now);
 }
 
 static void open_view(void)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "config.h"
+
 #include "tools/common/complain.h"
 #include "tools/common/json.h"
 
@@ -28,15 +30,8 @@ void *must_grow(void *items, size_t count, size_t *room, size_t size)
 
 char *make_text(const char *format, va_list args)
 {
-    va_list again;
-    va_copy(again, args);
-    int len = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    size_t room = (size_t)(len < 0 ? 0 : len) + 1;
-    char *text = must(malloc(room));
-    text[0] = '\0';
-    vsnprintf(text, room, format, args);
-    return text;
+    char *text;
+    return vasprintf(&text, format, args) < 0 ? must(NULL) : text;
 }
 
 static void print(const struct policy_error *error)

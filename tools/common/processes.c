@@ -46,6 +46,12 @@ static bool read_name(const char *text, int *pid, unsigned *number)
     return true;
 }
 
+bool process_read_pid(const char *text, int *pid)
+{
+    unsigned number = 0;
+    return read_name(text, pid, &number) && !strchr(text, '.');
+}
+
 static const char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -266,22 +272,14 @@ static bool is_wanted(const struct wanted *wanted, const struct process *process
 struct selection {
     size_t count;
     struct wanted *items;
+    bool has_siblings; /* with all weirs of the processes that are meant */
 };
-
-static bool is_of_another_process(const struct process *process, const void *data)
-{
-    const struct selection *selection = data;
-    for (size_t i = 0; i < selection->count; i++)
-        if (selection->items[i].pid == process->pid)
-            return false;
-    return true;
-}
 
 static bool is_unwanted(const struct process *process, const void *data)
 {
     const struct selection *selection = data;
     for (size_t i = 0; i < selection->count; i++)
-        if (is_wanted(&selection->items[i], process))
+        if (selection->has_siblings ? selection->items[i].pid == process->pid : is_wanted(&selection->items[i], process))
             return false;
     return true;
 }
@@ -308,10 +306,12 @@ static bool are_found_here(const struct processes *processes, const struct selec
  * first, with their siblings: a process that hangs keeps nobody waiting who did not mean it. All are asked where that does not find every
  * operand.
  */
-static void find(const struct selection *selection, unsigned timeout_ms, struct processes *processes)
+static void find(struct selection *selection, unsigned timeout_ms, struct processes *processes)
 {
     processes_list(processes);
-    drop(processes, is_of_another_process, selection);
+    selection->has_siblings = true;
+    drop(processes, is_unwanted, selection);
+    selection->has_siblings = false;
     processes_ask(processes, timeout_ms);
     if (!are_found_here(processes, selection)) {
         processes_free(processes);

@@ -69,6 +69,9 @@ void processes_free(struct processes *processes);
  */
 int processes_find(const char *subcommand, int count, char *const *operands, unsigned timeout_ms, struct processes *processes);
 
+/* The number of a process, as an operand has it. */
+bool process_read_pid(const char *text, int *pid);
+
 /* EXIT_GOOD, or EXIT_TROUBLE if some process did not answer the latest question. */
 int processes_exit(const struct processes *processes);
 /* The same of one process; EXIT_FAILED if it was reached and denies what it was asked, or is gone. */

@@ -30,41 +30,43 @@ void table_cells(struct table *table, const char *const *cells)
         table_cell(table, "%s", *cells);
 }
 
-/* One row into `line`, without blanks at its end. */
-static void make_row(const struct table *table, size_t first, size_t columns, const int *widths, char *line)
+/* One row as a line, without blanks at its end. */
+static char *make_row(const struct table *table, size_t first, size_t columns, const int *widths)
 {
-    char *to = line;
-    *to = '\0';
+    char *line;
+    size_t len;
+    FILE *out = must(open_memstream(&line, &len));
+    int blanks = 0; /* that go before the next cell with a text */
     for (size_t column = 0; column < columns; column++) {
         const char *cell = table->cells[first + column];
         int pad = widths[column] - width_of(cell);
         int before = table->alignment[column] == 'r' ? pad : 0;
-        to += sprintf(to, "  %*s%s%*s", before, "", cell, pad - before, "");
+        blanks += 2 + before;
+        if (cell[0]) {
+            fprintf(out, "%*s%s", blanks, "", cell);
+            blanks = 0;
+        }
+        blanks += pad - before;
     }
-    while (to > line && to[-1] == ' ')
-        *--to = '\0';
+    if (fclose(out) != 0)
+        must(NULL);
+    return line;
 }
 
 void table_print(struct table *table, FILE *out)
 {
     size_t columns = strlen(table->alignment);
     int *widths = must(calloc(columns, sizeof(int)));
-    size_t longest = 1;
     for (size_t i = 0; i < table->count; i++) {
         int width = width_of(table->cells[i]);
         if (width > widths[i % columns])
             widths[i % columns] = width;
-        longest += strlen(table->cells[i]);
     }
-    /* No row is longer than all its columns at their widest, with up to four bytes for each character: all cells together bound that. */
-    for (size_t column = 0; column < columns; column++)
-        longest += (size_t)widths[column] + 2;
-    char *line = must(malloc(longest));
     for (size_t first = 0; first + columns <= table->count; first += columns) {
-        make_row(table, first, columns, widths, line);
+        char *line = make_row(table, first, columns, widths);
         style_line(out, first == 0 ? STYLE_STRONG : STYLE_PLAIN, line);
+        free(line);
     }
-    free(line);
     free(widths);
     for (size_t i = 0; i < table->count; i++)
         free(table->cells[i]);

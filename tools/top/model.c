@@ -3,6 +3,7 @@
 
 #include "tools/top/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,16 +27,7 @@ static struct top_sums sums_of(const process_pool *pool, double rate)
     return (struct top_sums){.reserved = pool->reserved, .live = pool->live, .idle = pool->idle, .rate = rate > 0 ? rate : 0};
 }
 
-static void *copy_of(const void *items, size_t count, size_t size)
-{
-    void *copy = must(calloc(count + 1, size));
-    if (count > 0)
-        memcpy(copy, items, count * size);
-    return copy;
-}
-
-/* Devices --------------------------------------------------------------------------------------------------------------------------------
- */
+/* Devices ----------------------------------------------------------------------------------------------------------------------------- */
 
 static size_t find_device(const struct top_model *model, const char *uuid)
 {
@@ -92,19 +84,7 @@ static void look_at_devices(struct top_model *model)
     }
 }
 
-/* Processes ------------------------------------------------------------------------------------------------------------------------------
- */
-
-static void forget_answer(struct process *answer, double **rates)
-{
-    free(answer->devices);
-    free(answer->pools);
-    free(*rates);
-    answer->devices = NULL;
-    answer->pools = NULL;
-    *rates = NULL;
-    answer->device_count = answer->pool_count = 0;
-}
+/* Processes --------------------------------------------------------------------------------------------------------------------------- */
 
 /* Private pools of several streams look the same from outside; their order tells them apart. */
 static bool is_same_pool(const process_pool *a, const process_pool *b)
@@ -124,85 +104,57 @@ static const process_pool *find_before(const struct process *before, const proce
     return NULL;
 }
 
-/* Takes in a process that answered; *process has what it held before. */
-static void take_answer(struct top_process *process, const struct process *seen, double seconds)
+static const struct top_process *find_process(const struct top_process *processes, size_t count, const char *socket)
 {
-    struct process before = process->now;
-    double *rates_before = process->rates;
-    process->now = *seen;
-    clean(process->now.program);
-    process->now.devices = copy_of(seen->devices, seen->device_count, sizeof(*seen->devices));
-    process->now.pools = copy_of(seen->pools, seen->pool_count, sizeof(*seen->pools));
-    process->rates = must(calloc(seen->pool_count + 1, sizeof(*process->rates)));
-    process->sums = (struct top_sums){0};
-    for (size_t i = 0; i < seen->pool_count; i++) {
-        const process_pool *pool = &seen->pools[i], *old = find_before(&before, seen->pools, i);
-        process->rates[i] = old && old->mallocs <= pool->mallocs && seconds > 0 ? (double)(pool->mallocs - old->mallocs) / seconds : -1;
-        struct top_sums sums = sums_of(pool, process->rates[i]);
-        add_sums(&process->sums, &sums);
-    }
-    forget_answer(&before, &rates_before);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(processes[i].now.socket, socket) == 0)
+            return &processes[i];
+    return NULL;
 }
 
-/* Takes in why a process did not answer, without the socket that the reason begins with: the process is named beside it. */
-static void take_refusal(struct top_process *process, const struct process *seen)
+/* What a process is now. former: what it was at the look before, or NULL. rates: room for those of its pools. */
+static struct top_process look_at_process(const struct process *seen, const struct top_process *former, double seconds, double *rates)
 {
+    struct top_process process = {.now = *seen, .rates = rates, .has_answered = seen->status == WEIR_OK};
+    struct text text;
+    snprintf(process.name, sizeof(process.name), "%s", process_name(seen, &text));
+    if (former)
+        memcpy(process.user, former->user, sizeof(process.user));
+    if (process.has_answered && !process.user[0])
+        snprintf(process.user, sizeof(process.user), "%s", process_user(seen->uid, &text));
+    if (former && !process.has_answered)
+        memcpy(process.now.program, former->now.program, sizeof(process.now.program));
+    /* The reason begins with the socket, but the process is named beside it. */
     size_t len = strlen(seen->socket);
-    bool is_named = strncmp(seen->reason, seen->socket, len) == 0 && strncmp(seen->reason + len, ": ", 2) == 0;
-    snprintf(process->now.reason, sizeof(process->now.reason), "%s", seen->reason + (is_named ? len + 2 : 0));
-    clean(process->now.reason);
-    process->now.pid = seen->pid;
-    forget_answer(&process->now, &process->rates);
-    process->sums = (struct top_sums){0};
-}
-
-static struct top_process *find_process(struct top_model *model, const char *socket)
-{
-    for (size_t i = 0; i < model->process_count; i++)
-        if (strcmp(model->processes[i].now.socket, socket) == 0)
-            return &model->processes[i];
-    model->processes = must(realloc(model->processes, (model->process_count + 1) * sizeof(*model->processes)));
-    struct top_process *process = &model->processes[model->process_count++];
-    *process = (struct top_process){0};
-    memcpy(process->now.socket, socket, sizeof(process->now.socket));
+    if (strncmp(seen->reason, seen->socket, len) == 0 && strncmp(seen->reason + len, ": ", 2) == 0)
+        snprintf(process.now.reason, sizeof(process.now.reason), "%s", seen->reason + len + 2);
+    char *const texts[] = {process.name, process.user, process.now.program, process.now.reason};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        clean(texts[i]);
+    for (size_t i = 0; i < seen->pool_count; i++) {
+        const process_pool *pool = &seen->pools[i], *old = former ? find_before(&former->now, seen->pools, i) : NULL;
+        rates[i] = old && old->mallocs <= pool->mallocs && seconds > 0 ? (double)(pool->mallocs - old->mallocs) / seconds : -1;
+        struct top_sums sums = sums_of(pool, rates[i]);
+        add_sums(&process.sums, &sums);
+    }
     return process;
 }
 
-static void look_at_process(struct top_model *model, const struct process *seen, double seconds)
+/* What is left of a process that has vanished. */
+static struct top_process gone(const struct top_process *former)
 {
-    struct text text;
-    struct top_process *process = find_process(model, seen->socket);
-    process->is_gone = false;
-    process->has_answered = seen->status == WEIR_OK;
-    snprintf(process->name, sizeof(process->name), "%s", process_name(seen, &text));
-    clean(process->name);
-    if (!process->has_answered) {
-        take_refusal(process, seen);
-        return;
-    }
-    take_answer(process, seen, seconds);
-    if (!process->user[0])
-        snprintf(process->user, sizeof(process->user), "%s", process_user(seen->uid, &text));
-    clean(process->user);
+    struct top_process process = *former;
+    process.is_gone = true;
+    process.has_answered = false;
+    process.rates = NULL;
+    process.sums = (struct top_sums){0};
+    process.now.devices = NULL;
+    process.now.pools = NULL;
+    process.now.device_count = process.now.pool_count = 0;
+    return process;
 }
 
-/* Those that were gone already are forgotten; the others are, until they are seen. */
-static void expect_all(struct top_model *model)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < model->process_count; i++) {
-        struct top_process *process = &model->processes[i];
-        if (process->is_gone) /* its answer was forgotten by then */
-            continue;
-        process->is_gone = true;
-        process->has_answered = false;
-        model->processes[kept++] = *process;
-    }
-    model->process_count = kept;
-}
-
-/* Order ----------------------------------------------------------------------------------------------------------------------------------
- */
+/* Order ------------------------------------------------------------------------------------------------------------------------------- */
 
 static double measure_of(const struct top_process *process, enum top_sort sort)
 {
@@ -240,25 +192,45 @@ void top_model_sort(struct top_model *model, enum top_sort sort)
         qsort_r(model->processes, model->process_count, sizeof(*model->processes), compare_processes, &model->sort);
 }
 
-void top_model_look(struct top_model *model, const struct processes *processes, uint64_t now)
+static void forget_look(struct top_model *model)
 {
-    double seconds = model->looked_at ? (double)(now - model->looked_at) / 1e9 : 0;
+    processes_free(&model->seen);
+    free(model->processes);
+    free(model->rates);
+}
+
+void top_model_look(struct top_model *model, struct processes processes, uint64_t now)
+{
+    struct top_model before = *model;
+    double seconds = before.looked_at ? (double)(now - before.looked_at) / 1e9 : 0;
+    size_t pools = 0;
+    for (size_t i = 0; i < processes.count; i++)
+        pools += processes.items[i].pool_count;
     model->looked_at = now;
-    expect_all(model);
-    for (size_t i = 0; i < processes->count; i++)
-        look_at_process(model, &processes->items[i], seconds);
-    for (size_t i = 0; i < model->process_count; i++)
-        if (model->processes[i].is_gone)
-            forget_answer(&model->processes[i].now, &model->processes[i].rates);
+    model->seen = processes;
+    model->processes = must(calloc(processes.count + before.process_count + 1, sizeof(*model->processes)));
+    model->process_count = processes.count;
+    model->rates = must(calloc(pools + 1, sizeof(*model->rates)));
+    double *rates = model->rates;
+    for (size_t i = 0; i < processes.count; i++) {
+        const struct process *seen = &processes.items[i];
+        const struct top_process *former = find_process(before.processes, before.process_count, seen->socket);
+        model->processes[i] = look_at_process(seen, former, seconds, rates);
+        rates += seen->pool_count;
+    }
+    for (size_t i = 0; i < before.process_count; i++) {
+        const struct top_process *former = &before.processes[i];
+        if (!former->is_gone && !find_process(model->processes, processes.count, former->now.socket))
+            model->processes[model->process_count++] = gone(former);
+    }
+    forget_look(&before);
     look_at_devices(model);
     top_model_sort(model, model->sort);
 }
 
 void top_model_free(struct top_model *model)
 {
-    for (size_t i = 0; i < model->process_count; i++)
-        forget_answer(&model->processes[i].now, &model->processes[i].rates);
-    free(model->processes);
+    forget_look(model);
     free(model->devices);
     *model = (struct top_model){0};
 }

@@ -18,8 +18,8 @@ struct top_sums {
 };
 
 struct top_process {
-    struct process now; /* as it answered last; the devices and pools are the model's own, and there are none if it did not answer */
-    double *rates;      /* for each pool, since the look before; negative: not known yet */
+    struct process now; /* as it answered; the devices and pools are those of `seen`, and there are none if it did not answer */
+    double *rates;      /* for each pool, since the look before, in the model's; negative: not known yet */
     struct top_sums sums;
     char name[32], user[32];
     bool is_gone;      /* it has vanished since the look before; the next look forgets it */
@@ -37,13 +37,15 @@ struct top_device {
 struct top_model {
     enum top_sort sort;
     uint64_t looked_at; /* the time of the latest look; 0: there was none */
+    struct processes seen; /* by it */
+    double *rates;
     size_t process_count, device_count;
     struct top_process *processes; /* sorted */
     struct top_device *devices;    /* by index, then UUID */
 };
 
-/* Takes in one look at all processes, of which nothing is kept. now: nanoseconds, from any beginning but 0. */
-void top_model_look(struct top_model *model, const struct processes *processes, uint64_t now);
+/* Takes in one look at all processes, which are the model's from now on. now: nanoseconds, from any beginning but 0. */
+void top_model_look(struct top_model *model, struct processes processes, uint64_t now);
 /* By this from now on. */
 void top_model_sort(struct top_model *model, enum top_sort sort);
 /* The place of the pool's device in model.devices; device_count: the process did not tell of it. */

@@ -53,8 +53,7 @@ static void take_look(struct top *top)
     struct processes processes;
     top_look_end(&processes);
     top->is_looking = false;
-    top_model_look(&top->model, &processes, weir__service_now());
-    processes_free(&processes);
+    top_model_look(&top->model, processes, weir__service_now());
 }
 
 static void begin_look(struct top *top)

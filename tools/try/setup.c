@@ -183,12 +183,9 @@ static bool open_worker(struct try_run *run, unsigned index)
 
 bool try_open(struct try_run *run)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    weir_stats *stats;
-    if (weir_stats_take(run->weir, &error, &stats) != WEIR_OK) {
-        try_fail(run, "no statistics: %s", error.text);
+    weir_stats *stats = try_stats(run);
+    if (!stats)
         return false;
-    }
     bool good = list_pools(run, stats) && set_budgets(run);
     weir_stats_free(stats);
     if (!good)

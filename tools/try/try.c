@@ -80,15 +80,21 @@ static int open_weir(struct try_run *run, const char *operand, const char *text,
     return status == WEIR_UNREADABLE ? EXIT_TROUBLE : EXIT_FAILED;
 }
 
+weir_stats *try_stats(struct try_run *run)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats = NULL;
+    if (weir_stats_take(run->weir, &error, &stats) != WEIR_OK)
+        try_fail(run, "no statistics: %s", error.text);
+    return stats;
+}
+
 /* When everything was given back: nothing may be live. */
 static void check_leaks(struct try_run *run)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    if (weir_stats_take(run->weir, &error, &run->final) != WEIR_OK) {
-        run->final = NULL;
-        try_fail(run, "no statistics: %s", error.text);
+    run->final = try_stats(run);
+    if (!run->final)
         return;
-    }
     for (size_t i = 0; i < weir_stats_pool_count(run->final); i++) {
         const weir_pool_stats *pool = weir_stats_pool(run->final, i);
         run->leaked_blocks += pool->live_blocks;

@@ -123,6 +123,9 @@ struct try_run {
 /* Adds a reason for which the run failed. */
 void try_fail(struct try_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The statistics now. NULL after try_fail(). */
+weir_stats *try_stats(struct try_run *run);
+
 static inline bool try_is_simulated(const struct try_run *run)
 {
     return run->gpu->name[0] == 's';

@@ -226,13 +226,8 @@ static void *work(void *data)
 /* Takes statistics, in which the figures of each pool must add up. NULL after try_fail(). */
 static weir_stats *snapshot(struct try_run *run)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    weir_stats *stats;
-    if (weir_stats_take(run->weir, &error, &stats) != WEIR_OK) {
-        try_fail(run, "no statistics: %s", error.text);
-        return NULL;
-    }
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+    weir_stats *stats = try_stats(run);
+    for (size_t i = 0; stats && i < weir_stats_pool_count(stats); i++) {
         const weir_pool_stats *pool = weir_stats_pool(stats, i);
         if (pool->live + pool->cached + pool->slack != pool->used || pool->used + pool->idle != pool->reserved)
             try_fail(run,
