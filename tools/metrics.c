@@ -34,40 +34,34 @@ enum value_kind {
     VALUE_MILLISECONDS, /* shown as seconds */
 };
 
+/* What a family has a series for. */
+enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL };
+
 struct family {
     const char *name, *type, *help;
-    size_t offset; /* in what it is of */
+    enum of of;
+    size_t offset; /* in that */
     enum value_kind kind;
 };
 
-#define PROCESS(member) offsetof(struct process, member)
-static const struct family process_families[] = {
+#define PROCESS(member) OF_PROCESS, offsetof(struct process, member)
+#define GPU(member) OF_GPU, offsetof(process_device, member) /* of the machine: several processes tell the same */
+#define DEVICE(member) OF_DEVICE, offsetof(process_device, member)
+#define RUNG(member) OF_RUNG, offsetof(process_device, member) /* an array, of each device */
+#define POOL(member) OF_POOL, offsetof(process_pool, member)
+#define SUMMED " Private pools of one name and device are one series, their sum."
+static const struct family families[] = {
     {"weir_process_age_seconds", "gauge", "Time since the process opened its policy.", PROCESS(age_ms), VALUE_MILLISECONDS},
-};
-
-#define DEVICE(member) offsetof(process_device, member)
-/* Of the machine: several processes tell the same. */
-static const struct family gpu_families[] = {
-    {"weir_gpu_memory_bytes", "gauge", "Memory of the GPU.", DEVICE(memory), VALUE_PLAIN},
-    {"weir_gpu_memory_free_bytes", "gauge", "Memory of the GPU that is free for all processes.", DEVICE(memory_free), VALUE_PLAIN},
-};
-
-static const struct family device_families[] = {
+    {"weir_gpu_memory_bytes", "gauge", "Memory of the GPU.", GPU(memory), VALUE_PLAIN},
+    {"weir_gpu_memory_free_bytes", "gauge", "Memory of the GPU that is free for all processes.", GPU(memory_free), VALUE_PLAIN},
     {"weir_device_recoveries_total", "counter", "Times that the recovery ladder ran.", DEVICE(recoveries), VALUE_PLAIN},
     {"weir_device_asks_sent_total", "counter", "Times that the process asked a neighbour for memory.", DEVICE(asks_sent), VALUE_PLAIN},
     {"weir_device_got_bytes_total", "counter", "Bytes that neighbours gave when asked.", DEVICE(bytes_got), VALUE_PLAIN},
     {"weir_device_asks_received_total", "counter", "Times that a neighbour asked the process for memory.", DEVICE(asks_received),
      VALUE_PLAIN},
     {"weir_device_given_bytes_total", "counter", "Bytes that the process gave to neighbours.", DEVICE(bytes_given), VALUE_PLAIN},
-};
-
-static const struct family rescues_family = {"weir_device_rescues_total", "counter",
-                                             "Requests that succeeded after this rung of the recovery ladder.", DEVICE(rescues),
-                                             VALUE_PLAIN};
-
-#define POOL(member) offsetof(process_pool, member)
-#define SUMMED " Private pools of one name and device are one series, their sum."
-static const struct family pool_families[] = {
+    {"weir_device_rescues_total", "counter", "Requests that succeeded after this rung of the recovery ladder.", RUNG(rescues),
+     VALUE_PLAIN},
     {"weir_pool_live_bytes", "gauge", "Bytes that the program has." SUMMED, POOL(live), VALUE_PLAIN},
     {"weir_pool_cached_bytes", "gauge", "Bytes of freed blocks that streams keep for themselves." SUMMED, POOL(cached), VALUE_PLAIN},
     {"weir_pool_slack_bytes", "gauge", "Bytes lost to rounding." SUMMED, POOL(slack), VALUE_PLAIN},
@@ -86,10 +80,11 @@ static const struct family pool_families[] = {
     {"weir_pool_cache_hits_total", "counter", "Requests that a stream's cache served without CUDA." SUMMED, POOL(cache_hits), VALUE_PLAIN},
 };
 
-static uint64_t value_of(const void *object, const struct family *family)
+/* index: in an array, or 0. */
+static uint64_t value_of(const void *object, const struct family *family, size_t index)
 {
     uint64_t value;
-    memcpy(&value, (const char *)object + family->offset, sizeof value);
+    memcpy(&value, (const char *)object + family->offset + index * sizeof value, sizeof value);
     return value;
 }
 
@@ -186,14 +181,12 @@ static void label_device(struct writer *writer, const struct process *process, u
 
 /* Series ------------------------------------------------------------------------------------------------------------------------------- */
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 static void write_collect(struct writer *writer, uint64_t now)
 {
-    static const struct family success = {"weir_last_collect_success", "gauge", "Whether every process answered (1) or not (0).", 0,
-                                          VALUE_PLAIN};
-    static const struct family timestamp = {"weir_last_collect_timestamp_seconds", "gauge", "When these figures were collected.", 0,
-                                            VALUE_PLAIN};
+    static const struct family success = {"weir_last_collect_success", "gauge", "Whether every process answered (1) or not (0).",
+                                          OF_PROCESS, 0, VALUE_PLAIN};
+    static const struct family timestamp = {"weir_last_collect_timestamp_seconds", "gauge", "When these figures were collected.",
+                                            OF_PROCESS, 0, VALUE_PLAIN};
     begin(writer, &success);
     end(writer, processes_exit(writer->processes) == EXIT_GOOD, VALUE_PLAIN);
     begin(writer, &timestamp);
@@ -202,8 +195,9 @@ static void write_collect(struct writer *writer, uint64_t now)
 
 static void write_processes(struct writer *writer)
 {
-    static const struct family up = {"weir_process_up", "gauge", "Whether the process answered (1) or not (0).", 0, VALUE_PLAIN};
-    static const struct family info = {"weir_process_info", "gauge", "Always 1: what the process is.", 0, VALUE_PLAIN};
+    static const struct family up = {"weir_process_up", "gauge", "Whether the process answered (1) or not (0).", OF_PROCESS, 0,
+                                     VALUE_PLAIN};
+    static const struct family info = {"weir_process_info", "gauge", "Always 1: what the process is.", OF_PROCESS, 0, VALUE_PLAIN};
     const struct processes *processes = writer->processes;
     for (size_t i = 0; i < processes->count; i++) {
         begin(writer, &up);
@@ -219,52 +213,29 @@ static void write_processes(struct writer *writer)
         label(writer, "version", processes->items[i].version);
         end(writer, 1, VALUE_PLAIN);
     }
-    for (size_t f = 0; f < COUNT(process_families); f++)
-        for (size_t i = 0; i < processes->count; i++) {
-            if (processes->items[i].status != WEIR_OK)
-                continue;
-            begin(writer, &process_families[f]);
-            label_program(writer, &processes->items[i]);
-            end(writer, value_of(&processes->items[i], &process_families[f]), process_families[f].kind);
-        }
 }
 
-/* Does `write` for every device of every process. */
-static void each_device(struct writer *writer, const struct family *family,
-                        void (*write)(struct writer *writer, const struct family *family, const struct process *process,
-                                      const process_device *device))
-{
-    for (size_t i = 0; i < writer->processes->count; i++)
-        for (size_t j = 0; j < writer->processes->items[i].device_count; j++)
-            write(writer, family, &writer->processes->items[i], &writer->processes->items[i].devices[j]);
-}
-
-/* A GPU is told of once, by the first process that has it. */
-static void write_gpu(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+/* Whether the GPU is told of already: it is once, by the first process that has it. */
+static bool is_told(const struct writer *writer, const struct process *process, const process_device *device)
 {
     for (const struct process *other = writer->processes->items; other <= process; other++)
         for (size_t i = 0; i < other->device_count && &other->devices[i] != device; i++)
             if (strcmp(other->devices[i].uuid, device->uuid) == 0)
-                return;
-    begin(writer, family);
-    label(writer, "uuid", device->uuid);
-    end(writer, value_of(device, family), family->kind);
+                return true;
+    return false;
 }
 
 static void write_device(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
 {
-    begin(writer, family);
-    label_device(writer, process, device->index, device);
-    end(writer, value_of(device, family), family->kind);
-}
-
-static void write_rescues(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
-{
-    for (unsigned rung = 0; rung < WIRE_RUNGS; rung++) {
+    for (unsigned rung = 0; rung < (family->of == OF_RUNG ? WIRE_RUNGS : 1); rung++) {
         begin(writer, family);
-        label_device(writer, process, device->index, device);
-        label(writer, "rung", weir_rung_name((weir_rung)rung));
-        end(writer, device->rescues[rung], family->kind);
+        if (family->of == OF_GPU)
+            label(writer, "uuid", device->uuid);
+        else
+            label_device(writer, process, device->index, device);
+        if (family->of == OF_RUNG)
+            label(writer, "rung", weir_rung_name((weir_rung)rung));
+        end(writer, value_of(device, family, rung), family->kind);
     }
 }
 
@@ -280,10 +251,10 @@ static void write_pool(struct writer *writer, const struct family *family, const
     for (size_t i = 0; i < index; i++)
         if (is_same_series(&process->pools[i], pool))
             return;
-    uint64_t value = value_of(pool, family);
+    uint64_t value = value_of(pool, family, 0);
     for (size_t i = index + 1; i < process->pool_count; i++)
         if (is_same_series(&process->pools[i], pool))
-            value = sum_of(value, value_of(&process->pools[i], family), family->kind);
+            value = sum_of(value, value_of(&process->pools[i], family, 0), family->kind);
     begin(writer, family);
     label_device(writer, process, pool->device, process_device_of(process, pool));
     label(writer, "pool", pool->name);
@@ -291,20 +262,30 @@ static void write_pool(struct writer *writer, const struct family *family, const
     end(writer, value, family->kind);
 }
 
+/* The series that the process tells of. */
+static void write_family(struct writer *writer, const struct family *family, const struct process *process)
+{
+    if (family->of == OF_PROCESS && process->status == WEIR_OK) {
+        begin(writer, family);
+        label_program(writer, process);
+        end(writer, value_of(process, family, 0), family->kind);
+    }
+    bool is_of_device = family->of == OF_GPU || family->of == OF_DEVICE || family->of == OF_RUNG;
+    for (size_t i = 0; is_of_device && i < process->device_count; i++)
+        if (family->of != OF_GPU || !is_told(writer, process, &process->devices[i]))
+            write_device(writer, family, process, &process->devices[i]);
+    for (size_t i = 0; family->of == OF_POOL && i < process->pool_count; i++)
+        write_pool(writer, family, process, i);
+}
+
 static void write_all(const struct processes *processes, FILE *out)
 {
     struct writer writer = {.out = out, .processes = processes};
     write_collect(&writer, (uint64_t)time(NULL));
     write_processes(&writer);
-    for (size_t f = 0; f < COUNT(gpu_families); f++)
-        each_device(&writer, &gpu_families[f], write_gpu);
-    for (size_t f = 0; f < COUNT(device_families); f++)
-        each_device(&writer, &device_families[f], write_device);
-    each_device(&writer, &rescues_family, write_rescues);
-    for (size_t f = 0; f < COUNT(pool_families); f++)
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
         for (size_t i = 0; i < processes->count; i++)
-            for (size_t j = 0; j < processes->items[i].pool_count; j++)
-                write_pool(&writer, &pool_families[f], &processes->items[i], j);
+            write_family(&writer, &families[f], &processes->items[i]);
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */

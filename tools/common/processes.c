@@ -81,7 +81,7 @@ static void forget_answers(struct process *process)
     free(process->pools);
     process->devices = NULL;
     process->pools = NULL;
-    process->device_count = process->pool_count = 0;
+    process->device_count = process->pool_count = process->devices_told = process->pools_told = 0;
 }
 
 void processes_free(struct processes *processes)
@@ -94,68 +94,59 @@ void processes_free(struct processes *processes)
 
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
-/* What one process was asked, and how much of its answer is there. */
-struct conversation {
-    struct process *process;
-    bool has_begun;
-    uint32_t devices, pools; /* as many as are to follow */
-};
-
-static bool take_process(struct conversation *with, const struct wire_message *answer)
+static bool take_process(struct process *process, const struct wire_message *answer)
 {
-    struct process *process = with->process;
-    if (with->has_begun || answer->u.process.devices > TRUST_MAX || answer->u.process.pools > TRUST_MAX)
+    if (process->devices || answer->u.process.devices > TRUST_MAX || answer->u.process.pools > TRUST_MAX)
         return false;
-    with->has_begun = true;
-    with->devices = answer->u.process.devices;
-    with->pools = answer->u.process.pools;
+    process->devices_told = answer->u.process.devices;
+    process->pools_told = answer->u.process.pools;
     process->pid = answer->u.process.pid;
     process->age_ms = answer->u.process.age_ms;
     memcpy(process->program, answer->u.process.program, sizeof process->program);
     memcpy(process->version, answer->u.process.version, sizeof process->version);
     memcpy(process->policy, answer->u.process.policy, sizeof process->policy);
-    process->devices = must(calloc(with->devices + 1, sizeof process->devices[0]));
-    process->pools = must(calloc(with->pools + 1, sizeof process->pools[0]));
+    process->devices = must(calloc(process->devices_told + 1, sizeof process->devices[0]));
+    process->pools = must(calloc(process->pools_told + 1, sizeof process->pools[0]));
     return true;
 }
 
 /* One message of the answer to STATS. */
 static bool take_figures(struct share_query *query, const struct wire_message *answer)
 {
-    struct conversation *with = query->data;
-    struct process *process = with->process;
+    struct process *process = query->data;
     switch (answer->type) {
     case WIRE_PROCESS:
-        return take_process(with, answer);
+        return take_process(process, answer);
     case WIRE_DEVICE:
-        if (process->device_count == with->devices)
+        if (process->device_count == process->devices_told)
             return false;
         process->devices[process->device_count++] = answer->u.device;
         return true;
     case WIRE_POOL:
-        if (process->pool_count == with->pools)
+        if (process->pool_count == process->pools_told)
             return false;
         process->pools[process->pool_count++] = answer->u.pool;
         return true;
     default:
-        return answer->type == WIRE_READY && with->has_begun && process->device_count == with->devices &&
-               process->pool_count == with->pools;
+        return answer->type == WIRE_READY && process->devices && process->device_count == process->devices_told &&
+               process->pool_count == process->pools_told;
     }
 }
 
 /* The answer to TRIM, or to what has no figures. */
 static bool take_outcome(struct share_query *query, const struct wire_message *answer)
 {
-    const struct conversation *with = query->data;
+    struct process *process = query->data;
     if (answer->type != WIRE_GAVE)
         return answer->type == WIRE_READY;
-    with->process->gave_bytes = answer->u.gave.bytes;
-    with->process->gave_us = answer->u.gave.took_us;
+    process->gave_bytes = answer->u.gave.bytes;
+    process->gave_us = answer->u.gave.took_us;
     return true;
 }
 
-static void end_query(const struct share_query *query, struct process *process)
+static void end_query(const struct share_query *query)
 {
+    struct process *process = query->data;
     process->status = query->status;
     snprintf(process->reason, sizeof process->reason, "%s", query->text);
     process->uid = query->uid;
@@ -165,26 +156,22 @@ static void end_query(const struct share_query *query, struct process *process)
         process->pid = query->pid;
 }
 
-/* Asks those for which `is_asked` holds, all at once. */
-static void ask(struct processes *processes, bool (*is_asked)(const struct process *process), const struct wire_message *question,
-                unsigned timeout_ms, bool (*take)(struct share_query *query, const struct wire_message *answer))
+/* Asks those that answered the latest question, all at once. */
+static void ask(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
+                bool (*take)(struct share_query *query, const struct wire_message *answer))
 {
     struct share_query *queries = must(calloc(processes->count + 1, sizeof *queries));
-    struct conversation *conversations = must(calloc(processes->count + 1, sizeof *conversations));
     size_t count = 0;
     for (size_t i = 0; i < processes->count; i++) {
         struct process *process = &processes->items[i];
-        if (!is_asked(process))
+        if (process->status != WEIR_OK)
             continue;
-        conversations[count].process = process;
         process->gave_bytes = process->gave_us = 0;
-        queries[count] = (struct share_query){.path = process->socket, .question = *question, .take = take, .data = &conversations[count]};
-        count++;
+        queries[count++] = (struct share_query){.path = process->socket, .question = *question, .take = take, .data = process};
     }
     share_queries_run(queries, count, weir__service_now() + timeout_ms * GPU_MILLISECOND);
     for (size_t i = 0; i < count; i++)
-        end_query(&queries[i], conversations[i].process);
-    free(conversations);
+        end_query(&queries[i]);
     free(queries);
 }
 
@@ -199,16 +186,6 @@ static void drop(struct processes *processes, bool (*is_out)(const struct proces
             processes->items[kept++] = processes->items[i];
     }
     processes->count = kept;
-}
-
-static bool is_any(const struct process *process)
-{
-    return process;
-}
-
-static bool has_answered(const struct process *process)
-{
-    return process->status == WEIR_OK;
 }
 
 static bool is_gone(const struct process *process, const void *data)
@@ -235,9 +212,11 @@ static void find_siblings(struct processes *processes)
 void processes_ask(struct processes *processes, unsigned timeout_ms)
 {
     static const struct wire_message question = {.type = WIRE_STATS};
-    for (size_t i = 0; i < processes->count; i++)
+    for (size_t i = 0; i < processes->count; i++) {
         forget_answers(&processes->items[i]);
-    ask(processes, is_any, &question, timeout_ms, take_figures);
+        processes->items[i].status = WEIR_OK;
+    }
+    ask(processes, &question, timeout_ms, take_figures);
     /* Half an answer is none. */
     for (size_t i = 0; i < processes->count; i++)
         if (processes->items[i].status != WEIR_OK)
@@ -248,7 +227,7 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
 
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms)
 {
-    ask(processes, has_answered, question, timeout_ms, take_outcome);
+    ask(processes, question, timeout_ms, take_outcome);
 }
 
 /* Which ones --------------------------------------------------------------------------------------------------------------------------- */

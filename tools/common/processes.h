@@ -42,6 +42,7 @@ struct process {
     char program[WIRE_NAME_SIZE]; /* may be empty */
     char version[WIRE_NAME_SIZE]; /* of its library */
     char policy[WIRE_TEXT_SIZE];  /* where that comes from: a path, "policy_text", or "built-in" */
+    size_t devices_told, pools_told; /* as many as it has; half an answer is none */
     size_t device_count, pool_count;
     process_device *devices; /* those with pools */
     process_pool *pools;     /* of all devices; pool.device is a devices[].index */
