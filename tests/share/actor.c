@@ -116,24 +116,23 @@ static void log_line(void *data, weir_log_level level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static weir_status open_weir(char **words)
+static weir_status open_weir(void)
 {
-    weir_options options = { sizeof options, words[1], NULL, NULL, log_line, NULL };
+    weir_options options = { sizeof options, actor.words[1], NULL, NULL, log_line, NULL };
     weir_status status = weir_open(&options, &actor.error, &actor.w);
     if (status == WEIR_OK)
         actor.gpu = actor.w->gpu;
     return status;
 }
 
-static weir_status reload(char **words)
+static weir_status reload(void)
 {
-    return weir_reload(actor.w, words[1], &actor.error);
+    return weir_reload(actor.w, actor.words[1], &actor.error);
 }
 
 /* As a program does that ends: leases, blocks and streams it gives back; exports, rings, imports and readers are closed with the weir. */
-static weir_status close_weir(char **words)
+static weir_status close_weir(void)
 {
-    (void)words;
     if (!actor.w)
         return WEIR_OK;
     actor_import_end(true);
@@ -145,9 +144,8 @@ static weir_status close_weir(char **words)
 }
 
 /* As one that does not: leases are still held. */
-static weir_status close_bare(char **words)
+static weir_status close_bare(void)
 {
-    (void)words;
     actor_gpu_end();
     weir_close(actor.w);
     actor_import_end(false);
@@ -169,9 +167,8 @@ static int count_fds(void)
     return count - 2; /* . and .. */
 }
 
-static weir_status counts(char **words)
+static weir_status counts(void)
 {
-    (void)words;
     struct sim_census census = { 0 };
     const char *gpu = getenv("WEIR_GPU");
     if (gpu && strcmp(gpu, "sim") == 0)
@@ -182,16 +179,14 @@ static weir_status counts(char **words)
 }
 
 /* Bytes of malloc that are in use. */
-static weir_status heap(char **words)
+static weir_status heap(void)
 {
-    (void)words;
     actor_say(" heap=%zu", mallinfo2().uordblks);
     return WEIR_OK;
 }
 
-static weir_status memory(char **words)
+static weir_status memory(void)
 {
-    (void)words;
     uint64_t free_bytes, total;
     const char *why;
     const struct gpu *gpu = gpu_find(getenv("WEIR_GPU"), &why);
@@ -202,48 +197,45 @@ static weir_status memory(char **words)
     return WEIR_OK;
 }
 
-static weir_status messages(char **words)
+static weir_status messages(void)
 {
-    (void)words;
     actor_say(" messages=%lu", actor_messages());
     return WEIR_OK;
 }
 
-static weir_status lookups(char **words)
+static weir_status lookups(void)
 {
-    (void)words;
     actor_say(" lookups=%lu", actor_lookups());
     return WEIR_OK;
 }
 
-static weir_status spare(char **words)
+static weir_status spare(void)
 {
-    (void)words;
     actor_spare();
     return WEIR_OK;
 }
 
 /* Arms the simulator: the N-th call of the operation from now on fails. */
-static weir_status fail_call(char **words)
+static weir_status fail_call(void)
 {
-    sim_fail(strcmp(words[1], "-") == 0 ? NULL : words[1], (unsigned)actor_number(words[2]), GPU_UNKNOWN);
+    sim_fail(strcmp(actor.words[1], "-") == 0 ? NULL : actor.words[1], (unsigned)actor_number(actor.words[2]), GPU_UNKNOWN);
     return WEIR_OK;
 }
 
-static weir_status calls(char **words)
+static weir_status calls(void)
 {
-    actor_say(" calls=%llu", (unsigned long long)sim_calls(words[1]));
+    actor_say(" calls=%llu", (unsigned long long)sim_calls(actor.words[1]));
     return WEIR_OK;
 }
 
 /* Runs the rest of the line in a child, which answers in its place by its exit status. Every call has to fail there with WEIR_FORKED. */
 static weir_status run_line(char *line);
-static weir_status in_child(char **words)
+static weir_status in_child(void)
 {
     char line[256];
     int status;
-    snprintf(line, sizeof line, "%s", words[1]);
-    for (char **word = words + 2; *word; word++)
+    snprintf(line, sizeof line, "%s", actor.words[1]);
+    for (char **word = actor.words + 2; *word; word++)
         snprintf(line + strlen(line), sizeof line - strlen(line), " %s", *word);
     pid_t child = fork();
     if (child == 0)
@@ -254,9 +246,8 @@ static weir_status in_child(char **words)
 }
 
 /* A child that only lives, with whatever it got from its parent, until it is killed. */
-static weir_status leave_child(char **words)
+static weir_status leave_child(void)
 {
-    (void)words;
     pid_t child = fork();
     if (child == 0) {
         close(STDIN_FILENO);
@@ -270,21 +261,21 @@ static weir_status leave_child(char **words)
 }
 
 static const struct command commands[] = {
-    { "open", 1, "POLICY-FILE: opens the weir", open_weir },
-    { "reload", 1, "POLICY-FILE", reload },
-    { "close", 0, "releases and frees what it made, and closes the weir", close_weir },
-    { "close_bare", 0, "the same, but releases nothing", close_bare },
-    { "counts", 0, "what there is on the simulator, and descriptors", counts },
-    { "heap", 0, "bytes of malloc in use", heap },
-    { "memory", 0, "of the device", memory },
-    { "messages", 0, "sent and received so far", messages },
-    { "lookups", 0, "of names in the user database so far", lookups },
-    { "fail_call", 2, "OPERATION N: the N-th call of the GPU's operation fails; 0: none", fail_call },
-    { "calls", 1, "OPERATION: how often it was called", calls },
-    { "spare", 0, "lives on, whatever ACTOR_DIES_AT says", spare },
-    { "in_child", 1, "COMMAND…: does it in the child of a fork", in_child },
-    { "leave_child", 0, "forks a child that does nothing", leave_child },
-    { NULL, 0, NULL, NULL },
+    { "open", "POLICY-FILE: opens the weir", open_weir },
+    { "reload", "POLICY-FILE", reload },
+    { "close", ": releases and frees what it made, and closes the weir", close_weir },
+    { "close_bare", ": the same, but releases nothing", close_bare },
+    { "counts", ": what there is on the simulator, and descriptors", counts },
+    { "heap", ": bytes of malloc in use", heap },
+    { "memory", ": of the device", memory },
+    { "messages", ": sent and received so far", messages },
+    { "lookups", ": of names in the user database so far", lookups },
+    { "fail_call", "OPERATION N: the N-th call of the GPU's operation fails; 0: none", fail_call },
+    { "calls", "OPERATION: how often it was called", calls },
+    { "spare", ": lives on, whatever ACTOR_DIES_AT says", spare },
+    { "in_child", "COMMAND…: does it in the child of a fork", in_child },
+    { "leave_child", ": forks a child that does nothing", leave_child },
+    { NULL, NULL, NULL },
 };
 
 /* Obeying ------------------------------------------------------------------------------------------------------------------------------ */
@@ -300,16 +291,43 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
+/* Finds what the next word stands for, if it is to stand for a thing that is there already. */
+static weir_status understand(const char *meaning, size_t len, int place)
+{
+    static const char *const kinds[KINDS] = { [KIND_STREAM] = "STREAM", [KIND_BLOCK] = "BLOCK", [KIND_MARK] = "MARK", [KIND_RING] = "RING",
+                                              [KIND_IMPORT] = "IMPORT", [KIND_READER] = "READER", [KIND_LEASE] = "LEASE" };
+    size_t kind = 0;
+    while (kind < KINDS && (strlen(kinds[kind]) != len || strncmp(meaning, kinds[kind], len) != 0))
+        kind++;
+    if (kind == KIND_STREAM)
+        return actor_stream(actor.words[place], &actor.stream);
+    if (kind == KINDS || place > 1)
+        return WEIR_OK;
+    actor.thing = actor_get((enum kind)kind, actor.words[place]);
+    return actor.thing ? WEIR_OK : actor_fail(WEIR_NOT_FOUND, "actor: no %s '%s'", kinds[kind], actor.words[place]);
+}
+
 static weir_status run_command(char *text)
 {
     char *words[WORDS_MAX + 1] = { NULL }, *rest = NULL;
     int count = 0;
+    weir_status status = WEIR_OK;
     for (char *word = strtok_r(text, " ", &rest); word && count < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
         words[count++] = word;
+    actor.words = words;
     const struct command *command = count ? find_command(words[0]) : NULL;
-    if (!command || count - 1 < command->words)
-        return actor_fail(WEIR_INVALID, "actor: no command '%s', or too few words for it", count ? words[0] : "");
-    weir_status status = command->run(words);
+    if (!command)
+        return actor_fail(WEIR_INVALID, "actor: no command '%s'", count ? words[0] : "");
+    const char *meaning = command->words;
+    for (int place = 1; status == WEIR_OK && meaning[0] && meaning[0] != ':' && meaning[0] != '['; place++) {
+        size_t len = strcspn(meaning, " :");
+        if (place >= count)
+            return actor_fail(WEIR_INVALID, "actor: '%s' needs more words: %s", words[0], command->words);
+        status = understand(meaning, len, place);
+        meaning += len + strspn(meaning + len, " ");
+    }
+    if (status == WEIR_OK)
+        status = command->run();
     if (status != WEIR_OK)
         fprintf(stderr, "%s %s: %s\n", words[0], words[1] ? words[1] : "", actor.error.text);
     return status;

@@ -18,7 +18,7 @@
 #include "lib/weir.h"
 
 /* What a name stands for; the same name may stand for one of each kind. */
-enum kind { KIND_STREAM, KIND_BLOCK, KIND_MARK, KIND_RING, KIND_IMPORT, KIND_READER, KIND_LEASE };
+enum kind { KIND_STREAM, KIND_BLOCK, KIND_MARK, KIND_RING, KIND_IMPORT, KIND_READER, KIND_LEASE, KINDS };
 
 struct block {
     void *ptr;
@@ -30,18 +30,22 @@ struct actor {
     const struct gpu *gpu;
     int device;
     weir_export *e;
+    char **words; /* of the command, itself first */
+    void *thing;  /* what its first word names */
+    weir_cuda_stream stream;
     weir_error error; /* of the command */
     char said[4096];  /* what its answer has beside "ok" */
 };
 
 extern struct actor actor;
 
-/* Commands. Each gets its words, the command itself first, and returns what it came to. */
-typedef weir_status command_fn(char **words);
+/* Commands. Each finds its words in the actor, and returns what it came to. */
+typedef weir_status command_fn(void);
 struct command {
     const char *name;
-    int words; /* that it needs beside its own; those behind may be given */
-    const char *help;
+    /* The words that it needs beside its own, up to a colon, and in brackets those that may be given. When it runs the STREAM is found, and
+       what the first word names, where that is a RING, IMPORT, READER, LEASE, BLOCK or MARK. */
+    const char *words;
     command_fn *run;
 };
 extern const struct command actor_gpu_commands[], actor_export_commands[], actor_import_commands[], actor_crowd_commands[],
@@ -67,6 +71,8 @@ weir_status actor_stream(const char *name, weir_cuda_stream *stream);
 /* Where a block, a slot or a lease of that name lies, and its bytes. */
 weir_status actor_memory(const char *name, void **ptr, size_t *size);
 
+/* A block of the pool, or the default pool, on the command's stream. */
+weir_status actor_new_block(const char *name, size_t size, weir_pool *pool);
 /* Writes what a block of that number has, on the stream. */
 weir_status actor_fill(void *ptr, size_t size, unsigned long long number, weir_cuda_stream stream);
 /* Compares every byte, behind what is on the stream; waits for it. */

@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 #define THREADS_MAX 8
 #define BYTES 65536
@@ -124,38 +123,34 @@ static weir_status run(void *(*live)(void *data), const struct member *pattern, 
     return status;
 }
 
-static weir_status acquirers(char **words)
+static weir_status acquirers(void)
 {
-    struct member pattern = { .name = words[2], .count = actor_number(words[4]), .i = actor_get(KIND_IMPORT, words[1]) };
-    if (!pattern.i)
-        return actor_fail(WEIR_NOT_FOUND, "actor: no import '%s'", words[1]);
-    return run(acquire_often, &pattern, (unsigned)actor_number(words[3]));
+    struct member pattern = { .name = actor.words[2], .count = actor_number(actor.words[4]), .i = actor.thing };
+    return run(acquire_often, &pattern, (unsigned)actor_number(actor.words[3]));
 }
 
-static weir_status readers(char **words)
+static weir_status readers(void)
 {
-    struct member pattern = { .count = actor_number(words[2]), .reader = actor_get(KIND_READER, words[1]) };
-    if (!pattern.reader)
-        return actor_fail(WEIR_NOT_FOUND, "actor: no reader '%s'", words[1]);
+    struct member pattern = { .count = actor_number(actor.words[2]), .reader = actor.thing };
     return run(read_one, &pattern, 2);
 }
 
-static weir_status publishers(char **words)
+static weir_status publishers(void)
 {
-    struct member pattern = { .name = words[1], .count = actor_number(words[3]) };
-    return run(publish_often, &pattern, (unsigned)actor_number(words[2]));
+    struct member pattern = { .name = actor.words[1], .count = actor_number(actor.words[3]) };
+    return run(publish_often, &pattern, (unsigned)actor_number(actor.words[2]));
 }
 
-static weir_status writers(char **words)
+static weir_status writers(void)
 {
-    struct member pattern = { .name = words[1], .count = actor_number(words[3]) };
-    return run(write_often, &pattern, (unsigned)actor_number(words[2]));
+    struct member pattern = { .name = actor.words[1], .count = actor_number(actor.words[3]) };
+    return run(write_often, &pattern, (unsigned)actor_number(actor.words[2]));
 }
 
 const struct command actor_crowd_commands[] = {
-    { "acquirers", 4, "IMPORT NAME THREADS ROUNDS: lease and release, or wait in vain", acquirers },
-    { "readers_of", 2, "READER TIMEOUT: two threads want a frame, one of them not for long", readers },
-    { "publishers", 3, "NAME THREADS ROUNDS: publish and withdraw NAME0, NAME1, …", publishers },
-    { "writers", 3, "NAME THREADS FRAMES: write frames to the rings NAME0, NAME1, …", writers },
-    { NULL, 0, NULL, NULL },
+    { "acquirers", "IMPORT NAME THREADS ROUNDS: lease and release, or wait in vain", acquirers },
+    { "readers_of", "READER TIMEOUT: two threads want a frame, one of them not for long", readers },
+    { "publishers", "NAME THREADS ROUNDS: publish and withdraw NAME0, NAME1, …", publishers },
+    { "writers", "NAME THREADS FRAMES: write frames to the rings NAME0, NAME1, …", writers },
+    { NULL, NULL, NULL },
 };

@@ -10,72 +10,64 @@
 #define FRAME_TIMEOUT_MS 20000
 #define SHARED_BYTES 1048576
 
-static weir_status export_open(char **words)
+static weir_status export_open(void)
 {
     weir_pool *pool;
-    weir_status status = weir_pool_get(actor.w, words[1], actor.device, &actor.error, &pool);
+    weir_status status = weir_pool_get(actor.w, actor.words[1], actor.device, &actor.error, &pool);
     if (status == WEIR_OK)
         status = weir_export_open(pool, &actor.error, &actor.e);
     return status;
 }
 
 /* The blocks are the export's from the publication on, so their names here are forgotten. */
-static weir_status publish(char **words)
+static weir_status publish(void)
 {
-    struct block *block = actor_get(KIND_BLOCK, words[2]);
-    weir_cuda_stream stream;
-    weir_status status = actor_stream(words[3], &stream);
-    if (!block || status != WEIR_OK)
-        return block ? status : actor_fail(WEIR_NOT_FOUND, "actor: no block '%s'", words[2]);
-    size_t size = actor_number(words[4]);
-    const char *metadata = words[4] ? words[5] : NULL;
-    status = weir_export_publish(actor.e, words[1], block->ptr, size, metadata, metadata ? strlen(metadata) : 0, stream, &actor.error);
-    return status;
+    const struct block *block = actor_get(KIND_BLOCK, actor.words[2]);
+    size_t size = actor_number(actor.words[4]);
+    const char *metadata = actor.words[4] ? actor.words[5] : NULL;
+    if (!block)
+        return actor_fail(WEIR_NOT_FOUND, "actor: no block '%s'", actor.words[2]);
+    return weir_export_publish(actor.e, actor.words[1], block->ptr, size, metadata, metadata ? strlen(metadata) : 0, actor.stream,
+                               &actor.error);
 }
 
 /* A new block, which is the export's at once, and so has no name here. */
-static weir_status share(char **words)
+static weir_status share(void)
 {
     void *ptr;
-    weir_cuda_stream stream;
-    size_t size = words[4] ? actor_number(words[4]) : SHARED_BYTES;
-    weir_status status = actor_stream(words[3], &stream);
-    if (status != WEIR_OK)
-        return status;
-    status = weir_malloc(actor.w, &ptr, size, actor.device, stream);
+    size_t size = actor.words[4] ? actor_number(actor.words[4]) : SHARED_BYTES;
+    weir_status status = weir_malloc(actor.w, &ptr, size, actor.device, actor.stream);
     if (status != WEIR_OK) {
         weir_last_error(&actor.error);
         return status;
     }
-    status = actor_fill(ptr, size, actor_number(words[2]), stream);
+    status = actor_fill(ptr, size, actor_number(actor.words[2]), actor.stream);
     if (status == WEIR_OK)
-        status = weir_export_publish(actor.e, words[1], ptr, 0, NULL, 0, stream, &actor.error);
+        status = weir_export_publish(actor.e, actor.words[1], ptr, 0, NULL, 0, actor.stream, &actor.error);
     if (status != WEIR_OK)
-        weir_free(actor.w, ptr, stream);
+        weir_free(actor.w, ptr, actor.stream);
     return status;
 }
 
-static weir_status forget(char **words)
+static weir_status forget(void)
 {
-    struct block *block = actor_get(KIND_BLOCK, words[1]);
-    actor_set(KIND_BLOCK, words[1], NULL);
-    free(block);
+    actor_set(KIND_BLOCK, actor.words[1], NULL);
+    free(actor.thing);
     return WEIR_OK;
 }
 
-static weir_status withdraw(char **words)
+static weir_status withdraw(void)
 {
-    return weir_export_withdraw(actor.e, words[1], &actor.error);
+    return weir_export_withdraw(actor.e, actor.words[1], &actor.error);
 }
 
-static weir_status evict(char **words)
+static weir_status evict(void)
 {
-    return weir_export_evict(actor.e, (int)actor_number(words[1]), &actor.error);
+    return weir_export_evict(actor.e, (int)actor_number(actor.words[1]), &actor.error);
 }
 
-static weir_status info(char **words)
+static weir_status info(void)
 {
-    (void)words;
     weir_export_info got = { .size = sizeof got };
     weir_status status = weir_export_get_info(actor.e, &got);
     actor_say(" epoch=%llu importers=%u hung=%u evicted=%u blocks=%llu leases=%llu mappings=%llu", (unsigned long long)got.epoch,
@@ -84,20 +76,20 @@ static weir_status info(char **words)
     return status;
 }
 
-static weir_status export_close(char **words)
+static weir_status export_close(void)
 {
-    weir_export_close(actor.e, (unsigned)actor_number(words[1]));
+    weir_export_close(actor.e, (unsigned)actor_number(actor.words[1]));
     actor.e = NULL;
     while (actor_next(KIND_RING))
         actor_set(KIND_RING, actor_next(KIND_RING), NULL);
     return WEIR_OK;
 }
 
-static weir_status trim(char **words)
+static weir_status trim(void)
 {
     weir_pool *pool;
     uint64_t released;
-    weir_status status = weir_pool_get(actor.w, words[1], actor.device, &actor.error, &pool);
+    weir_status status = weir_pool_get(actor.w, actor.words[1], actor.device, &actor.error, &pool);
     if (status == WEIR_OK)
         status = weir_pool_trim(pool, 0, &actor.error, &released);
     if (status == WEIR_OK)
@@ -107,96 +99,72 @@ static weir_status trim(char **words)
 
 /* Rings -------------------------------------------------------------------------------------------------------------------------------- */
 
-static weir_status ring_open(char **words)
+static weir_status ring_open(void)
 {
     static const char *const policies[] = { "block", "drop_oldest", "fail" };
-    weir_ring_options options = { .size = sizeof options, .slot_size = actor_number(words[2]), .depth = (unsigned)actor_number(words[3]) };
-    weir_cuda_stream stream;
+    weir_ring_options options = { .size = sizeof options, .slot_size = actor_number(actor.words[2]),
+                                  .depth = (unsigned)actor_number(actor.words[3]) };
     weir_ring *ring;
-    weir_status status = actor_stream(words[5], &stream);
     for (int i = 0; i < 3; i++)
-        if (strcmp(words[4], policies[i]) == 0)
+        if (strcmp(actor.words[4], policies[i]) == 0)
             options.overflow = (weir_overflow)i;
+    weir_status status = weir_ring_open(actor.e, actor.words[1], &options, actor.stream, &actor.error, &ring);
     if (status == WEIR_OK)
-        status = weir_ring_open(actor.e, words[1], &options, stream, &actor.error, &ring);
-    if (status == WEIR_OK)
-        actor_set(KIND_RING, words[1], ring);
+        actor_set(KIND_RING, actor.words[1], ring);
     return status;
 }
 
-static weir_status find_ring(const char *name, weir_ring **ring)
+static weir_status ring_close(void)
 {
-    *ring = actor_get(KIND_RING, name);
-    return *ring ? WEIR_OK : actor_fail(WEIR_NOT_FOUND, "actor: no ring '%s'", name);
-}
-
-static weir_status ring_close(char **words)
-{
-    weir_ring *ring;
-    weir_status status = find_ring(words[1], &ring);
-    actor_set(KIND_RING, words[1], NULL);
-    weir_ring_close(ring);
-    return status;
-}
-
-static weir_status readers(char **words)
-{
-    weir_ring *ring;
-    weir_status status = find_ring(words[1], &ring);
-    if (status == WEIR_OK)
-        actor_say(" readers=%u", weir_ring_readers(ring));
-    return status;
-}
-
-static weir_status take(char **words)
-{
-    weir_ring *ring;
-    weir_cuda_stream stream;
-    struct block *slot = calloc(1, sizeof *slot);
-    weir_status status = find_ring(words[1], &ring);
-    if (status == WEIR_OK)
-        status = actor_stream(words[5], &stream);
-    if (status == WEIR_OK)
-        status = weir_ring_take(ring, (unsigned)actor_number(words[4]), stream, &actor.error, &slot->ptr);
-    if (status != WEIR_OK) {
-        free(slot);
-        return status;
-    }
-    slot->size = actor_number(words[3]);
-    actor_set(KIND_BLOCK, words[2], slot);
-    actor_say(" ptr=%p", slot->ptr);
+    actor_set(KIND_RING, actor.words[1], NULL);
+    weir_ring_close(actor.thing);
     return WEIR_OK;
 }
 
-static weir_status give_slot(char **words, bool as_frame)
+static weir_status readers(void)
 {
-    weir_ring *ring;
-    weir_cuda_stream stream;
-    struct block *slot = actor_get(KIND_BLOCK, words[2]);
-    weir_status status = find_ring(words[1], &ring);
-    if (status == WEIR_OK)
-        status = actor_stream(words[3], &stream);
-    if (status == WEIR_OK && !slot)
-        status = actor_fail(WEIR_NOT_FOUND, "actor: no slot '%s'", words[2]);
-    if (status == WEIR_OK && as_frame)
-        status = weir_ring_push(ring, slot->ptr, slot->size, words[4], words[4] ? strlen(words[4]) : 0, stream, &actor.error);
-    else if (status == WEIR_OK)
-        status = weir_ring_drop(ring, slot->ptr, stream, &actor.error);
+    actor_say(" readers=%u", weir_ring_readers(actor.thing));
+    return WEIR_OK;
+}
+
+static weir_status take(void)
+{
+    struct block slot = { .size = actor_number(actor.words[3]) }, *kept;
+    weir_status status = weir_ring_take(actor.thing, (unsigned)actor_number(actor.words[4]), actor.stream, &actor.error, &slot.ptr);
+    if (status != WEIR_OK)
+        return status;
+    if (!(kept = malloc(sizeof *kept)))
+        abort();
+    *kept = slot;
+    actor_set(KIND_BLOCK, actor.words[2], kept);
+    actor_say(" ptr=%p", slot.ptr);
+    return WEIR_OK;
+}
+
+static weir_status give_slot(bool as_frame)
+{
+    struct block *slot = actor_get(KIND_BLOCK, actor.words[2]);
+    const char *metadata = actor.words[4];
+    if (!slot)
+        return actor_fail(WEIR_NOT_FOUND, "actor: no slot '%s'", actor.words[2]);
+    weir_status status = as_frame ? weir_ring_push(actor.thing, slot->ptr, slot->size, metadata, metadata ? strlen(metadata) : 0,
+                                                   actor.stream, &actor.error)
+                                  : weir_ring_drop(actor.thing, slot->ptr, actor.stream, &actor.error);
     if (status == WEIR_OK) {
-        actor_set(KIND_BLOCK, words[2], NULL);
+        actor_set(KIND_BLOCK, actor.words[2], NULL);
         free(slot);
     }
     return status;
 }
 
-static weir_status push(char **words)
+static weir_status push(void)
 {
-    return give_slot(words, true);
+    return give_slot(true);
 }
 
-static weir_status drop(char **words)
+static weir_status drop(void)
 {
-    return give_slot(words, false);
+    return give_slot(false);
 }
 
 weir_status actor_write_frame(weir_ring *ring, unsigned long long number, size_t size, unsigned timeout, weir_cuda_stream stream)
@@ -211,35 +179,32 @@ weir_status actor_write_frame(weir_ring *ring, unsigned long long number, size_t
 }
 
 /* Where all slots are leased it tries again. */
-static weir_status write_frames(char **words)
+static weir_status write_frames(void)
 {
-    weir_ring *ring;
-    weir_cuda_stream stream;
-    unsigned long long first = actor_number(words[2]), count = actor_number(words[3]);
-    weir_status status = find_ring(words[1], &ring);
-    if (status == WEIR_OK)
-        status = actor_stream(words[5], &stream);
+    unsigned long long first = actor_number(actor.words[2]), count = actor_number(actor.words[3]);
+    size_t size = actor_number(actor.words[4]);
+    weir_status status = WEIR_OK;
     for (unsigned long long number = first; number < first + count && status == WEIR_OK; number++)
-        status = actor_write_frame(ring, number, actor_number(words[4]), (unsigned)actor_number(words[6]), stream);
+        status = actor_write_frame(actor.thing, number, size, (unsigned)actor_number(actor.words[6]), actor.stream);
     return status;
 }
 
 const struct command actor_export_commands[] = {
-    { "export", 1, "POOL", export_open },
-    { "export_close", 1, "TIMEOUT", export_close },
-    { "publish", 3, "NAME BLOCK STREAM [BYTES [METADATA]]", publish },
-    { "share", 3, "NAME NUMBER STREAM [BYTES]: publishes a new block, of 1 MiB or so many bytes, with contents of that number", share },
-    { "forget", 1, "BLOCK: it was published, and is the export's to free", forget },
-    { "withdraw", 1, "NAME", withdraw },
-    { "evict", 1, "PID", evict },
-    { "info", 0, "who has what", info },
-    { "trim", 1, "POOL", trim },
-    { "ring", 5, "RING SLOT-BYTES DEPTH block|drop_oldest|fail STREAM", ring_open },
-    { "ring_close", 1, "RING", ring_close },
-    { "readers", 1, "RING", readers },
-    { "take", 5, "RING SLOT BYTES TIMEOUT STREAM: a slot, of which so many bytes will be used", take },
-    { "push", 3, "RING SLOT STREAM [METADATA]", push },
-    { "drop", 3, "RING SLOT STREAM", drop },
-    { "write", 5, "RING FIRST COUNT BYTES STREAM [TIMEOUT]: frames of numbers from the first on", write_frames },
-    { NULL, 0, NULL, NULL },
+    { "export", "POOL", export_open },
+    { "export_close", "TIMEOUT", export_close },
+    { "publish", "NAME SOME-BLOCK STREAM [BYTES [METADATA]]", publish },
+    { "share", "NAME NUMBER STREAM [BYTES]: publishes a new block, of 1 MiB or so many bytes, with contents of that number", share },
+    { "forget", "BLOCK: it was published, and is the export's to free", forget },
+    { "withdraw", "NAME", withdraw },
+    { "evict", "PID", evict },
+    { "info", ": who has what", info },
+    { "trim", "POOL", trim },
+    { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail STREAM", ring_open },
+    { "ring_close", "RING", ring_close },
+    { "readers", "RING", readers },
+    { "take", "RING SLOT BYTES TIMEOUT STREAM: a slot, of which so many bytes will be used", take },
+    { "push", "RING SLOT STREAM [METADATA]", push },
+    { "drop", "RING SLOT STREAM", drop },
+    { "write", "RING FIRST COUNT BYTES STREAM [TIMEOUT]: frames of numbers from the first on", write_frames },
+    { NULL, NULL, NULL },
 };

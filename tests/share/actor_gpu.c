@@ -41,112 +41,91 @@ weir_status actor_memory(const char *name, void **ptr, size_t *size)
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
-static weir_status stream_create(char **words)
+static weir_status stream_create(void)
 {
     weir_stream *s;
     weir_status status = weir_stream_create(actor.w, actor.device, NULL, &actor.error, &s);
     if (status == WEIR_OK)
-        actor_set(KIND_STREAM, words[1], s);
+        actor_set(KIND_STREAM, actor.words[1], s);
     return status;
 }
 
-static weir_status synchronize(char **words)
+static weir_status synchronize(void)
 {
-    weir_cuda_stream stream;
-    weir_status status = actor_stream(words[1], &stream);
-    return status == WEIR_OK ? actor_gpu(actor.gpu->stream_synchronize(stream), "synchronise") : status;
+    return actor_gpu(actor.gpu->stream_synchronize(actor.stream), "synchronise");
 }
 
-static weir_status delay(char **words)
+static weir_status delay(void)
 {
-    weir_cuda_stream stream;
-    weir_status status = actor_stream(words[2], &stream);
-    return status == WEIR_OK ? actor_gpu(actor.gpu->delay(stream, actor_number(words[1]) * 1000000), "delay") : status;
+    return actor_gpu(actor.gpu->delay(actor.stream, actor_number(actor.words[1]) * 1000000), "delay");
 }
 
-static weir_status mark(char **words)
+static weir_status mark(void)
 {
-    weir_cuda_stream stream;
-    gpu_event event = actor_get(KIND_MARK, words[1]);
-    weir_status status = actor_stream(words[2], &stream);
-    if (status == WEIR_OK && !event)
-        status = actor_gpu(actor.gpu->event_create(actor.device, &event), "an event");
+    gpu_event event = actor_get(KIND_MARK, actor.words[1]);
+    weir_status status = event ? WEIR_OK : actor_gpu(actor.gpu->event_create(actor.device, &event), "an event");
     if (status != WEIR_OK)
         return status;
-    actor_set(KIND_MARK, words[1], event);
-    return actor_gpu(actor.gpu->event_record(event, stream), "recording");
+    actor_set(KIND_MARK, actor.words[1], event);
+    return actor_gpu(actor.gpu->event_record(event, actor.stream), "recording");
 }
 
-static weir_status reached(char **words)
+static weir_status reached(void)
 {
-    gpu_event event = actor_get(KIND_MARK, words[1]);
-    if (!event)
-        return actor_fail(WEIR_NOT_FOUND, "actor: no mark '%s'", words[1]);
-    int code = actor.gpu->event_query(event);
+    int code = actor.gpu->event_query(actor.thing);
     actor_say(" reached=%d", code == GPU_SUCCESS);
     return code == GPU_NOT_READY ? WEIR_OK : actor_gpu(code, "asking an event");
 }
 
-static weir_status begin_capture(const char *name, enum gpu_capture_mode mode)
+static weir_status capture(void)
 {
-    weir_cuda_stream stream;
-    weir_status status = actor_stream(name, &stream);
-    return status == WEIR_OK ? actor_gpu(actor.gpu->capture_begin(stream, mode), "beginning a capture") : status;
+    return actor_gpu(actor.gpu->capture_begin(actor.stream, GPU_CAPTURE_MODE_RELAXED), "beginning a capture");
 }
 
-static weir_status capture(char **words)
+static weir_status capture_globally(void)
 {
-    return begin_capture(words[1], GPU_CAPTURE_MODE_RELAXED);
+    return actor_gpu(actor.gpu->capture_begin(actor.stream, GPU_CAPTURE_MODE_GLOBAL), "beginning a capture");
 }
 
-static weir_status capture_globally(char **words)
+static weir_status capture_end(void)
 {
-    return begin_capture(words[1], GPU_CAPTURE_MODE_GLOBAL);
-}
-
-static weir_status capture_end(char **words)
-{
-    weir_cuda_stream stream;
     size_t nodes;
-    weir_status status = actor_stream(words[1], &stream);
-    return status == WEIR_OK ? actor_gpu(actor.gpu->capture_end(stream, &nodes), "ending a capture") : status;
+    return actor_gpu(actor.gpu->capture_end(actor.stream, &nodes), "ending a capture");
 }
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
 
-static weir_status allocate(char **words)
+weir_status actor_new_block(const char *name, size_t size, weir_pool *pool)
 {
     struct block *block = calloc(1, sizeof *block);
-    weir_cuda_stream stream;
-    weir_status status = actor_stream(words[3], &stream);
-    if (!block || status != WEIR_OK) {
-        free(block);
-        return status;
+    if (!block)
+        return actor_fail(WEIR_NO_HOST_MEMORY, "actor: no memory for a block");
+    block->size = size;
+    weir_status status = pool ? weir_pool_malloc(pool, &block->ptr, size, actor.stream)
+                              : weir_malloc(actor.w, &block->ptr, size, actor.device, actor.stream);
+    if (status == WEIR_OK) {
+        actor_set(KIND_BLOCK, name, block);
+        return WEIR_OK;
     }
-    block->size = actor_number(words[2]);
-    status = weir_malloc(actor.w, &block->ptr, block->size, actor.device, stream);
-    if (status != WEIR_OK) {
-        weir_last_error(&actor.error);
-        free(block);
-        return status;
-    }
-    actor_set(KIND_BLOCK, words[1], block);
-    return WEIR_OK;
+    weir_last_error(&actor.error);
+    free(block);
+    return status;
 }
 
-static weir_status give_back(char **words)
+static weir_status allocate(void)
 {
-    struct block *block = actor_get(KIND_BLOCK, words[1]);
-    weir_cuda_stream stream;
-    weir_status status = actor_stream(words[2], &stream);
-    if (!block || status != WEIR_OK)
-        return block ? status : actor_fail(WEIR_NOT_FOUND, "actor: no block '%s'", words[1]);
-    status = weir_free(actor.w, block->ptr, stream);
+    return actor_new_block(actor.words[1], actor_number(actor.words[2]), NULL);
+}
+
+static weir_status give_back(void)
+{
+    struct block *block = actor.thing;
+    weir_status status = weir_free(actor.w, block->ptr, actor.stream);
     if (status != WEIR_OK) {
         weir_last_error(&actor.error);
         return status;
     }
-    actor_set(KIND_BLOCK, words[1], NULL);
+    actor_set(KIND_BLOCK, actor.words[1], NULL);
     free(block);
     return WEIR_OK;
 }
@@ -161,31 +140,25 @@ weir_status actor_fill(void *ptr, size_t size, unsigned long long number, weir_c
     return status;
 }
 
-static weir_status fill(char **words)
+static weir_status fill(void)
 {
     void *ptr;
     size_t size;
-    weir_cuda_stream stream;
-    weir_status status = actor_memory(words[1], &ptr, &size);
-    if (status == WEIR_OK)
-        status = actor_stream(words[3], &stream);
-    return status == WEIR_OK ? actor_fill(ptr, size, actor_number(words[2]), stream) : status;
+    weir_status status = actor_memory(actor.words[1], &ptr, &size);
+    return status == WEIR_OK ? actor_fill(ptr, size, actor_number(actor.words[2]), actor.stream) : status;
 }
 
 /* On the stream, without a wait. Both have to have room. */
-static weir_status copy(char **words)
+static weir_status copy(void)
 {
     void *from, *to;
     size_t size, room;
-    weir_cuda_stream stream;
-    weir_status status = actor_memory(words[1], &from, &size);
+    weir_status status = actor_memory(actor.words[1], &from, &size);
     if (status == WEIR_OK)
-        status = actor_memory(words[2], &to, &room);
-    if (status == WEIR_OK)
-        status = actor_stream(words[3], &stream);
+        status = actor_memory(actor.words[2], &to, &room);
     if (status != WEIR_OK)
         return status;
-    return actor_gpu(actor.gpu->copy_async(to, from, size < room ? size : room, stream), "copying");
+    return actor_gpu(actor.gpu->copy_async(to, from, size < room ? size : room, actor.stream), "copying");
 }
 
 /* Band by band, each beside itself one byte on: these are megabytes, and a loop over bytes is slow where each access is watched. */
@@ -217,34 +190,32 @@ weir_status actor_check(const void *ptr, size_t size, unsigned long long number,
     return status;
 }
 
-static weir_status check(char **words)
+static weir_status check(void)
 {
     void *ptr;
     size_t size;
-    weir_cuda_stream stream;
-    weir_status status = actor_memory(words[1], &ptr, &size);
-    if (status == WEIR_OK)
-        status = actor_stream(words[3], &stream);
-    if (status == WEIR_OK)
-        actor_say(" bytes=%zu", size);
-    return status == WEIR_OK ? actor_check(ptr, size, actor_number(words[2]), stream) : status;
+    weir_status status = actor_memory(actor.words[1], &ptr, &size);
+    if (status != WEIR_OK)
+        return status;
+    actor_say(" bytes=%zu", size);
+    return actor_check(ptr, size, actor_number(actor.words[2]), actor.stream);
 }
 
 const struct command actor_gpu_commands[] = {
-    { "stream", 1, "STREAM: creates one", stream_create },
-    { "synchronize", 1, "STREAM", synchronize },
-    { "delay", 2, "MILLISECONDS STREAM: keeps it busy", delay },
-    { "mark", 2, "MARK STREAM: records an event", mark },
-    { "reached", 1, "MARK: whether the stream has come to it", reached },
-    { "capture", 1, "STREAM: begins to", capture },
-    { "capture_globally", 1, "STREAM: the same, in a mode in which others can spoil it", capture_globally },
-    { "capture_end", 1, "STREAM: fails if something spoilt it", capture_end },
-    { "malloc", 3, "BLOCK BYTES STREAM: from the default pool", allocate },
-    { "free", 2, "BLOCK STREAM", give_back },
-    { "fill", 3, "BLOCK NUMBER STREAM: with bytes that the number gives", fill },
-    { "copy", 3, "FROM TO STREAM: of blocks or leases", copy },
-    { "check", 3, "BLOCK-OR-LEASE NUMBER STREAM: compares every byte", check },
-    { NULL, 0, NULL, NULL },
+    { "stream", "NAME: creates one", stream_create },
+    { "synchronize", "STREAM", synchronize },
+    { "delay", "MILLISECONDS STREAM: keeps it busy", delay },
+    { "mark", "NAME STREAM: records an event", mark },
+    { "reached", "MARK: whether the stream has come to it", reached },
+    { "capture", "STREAM: begins to", capture },
+    { "capture_globally", "STREAM: the same, in a mode in which others can spoil it", capture_globally },
+    { "capture_end", "STREAM: fails if something spoilt it", capture_end },
+    { "malloc", "NAME BYTES STREAM: from the default pool", allocate },
+    { "free", "BLOCK STREAM", give_back },
+    { "fill", "BLOCK-OR-LEASE NUMBER STREAM: with bytes that the number gives", fill },
+    { "copy", "FROM TO STREAM: of blocks or leases", copy },
+    { "check", "BLOCK-OR-LEASE NUMBER STREAM: compares every byte", check },
+    { NULL, NULL, NULL },
 };
 
 void actor_gpu_end(void)

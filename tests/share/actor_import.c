@@ -4,140 +4,96 @@
 
 #include "tests/share/actor.h"
 
-#include <string.h>
 
 #define PATIENCE 60000 /* milliseconds */
 
-static weir_status find(enum kind kind, const char *name, void *thing)
+static weir_status import_open(void)
 {
-    void *found = actor_get(kind, name);
-    memcpy(thing, &found, sizeof found);
-    return found ? WEIR_OK : actor_fail(WEIR_NOT_FOUND, "actor: no import, reader or lease '%s'", name);
-}
-
-static weir_status import_open(char **words)
-{
-    unsigned timeout = (unsigned)actor_number(words[3]);
+    unsigned timeout = (unsigned)actor_number(actor.words[3]);
     weir_import_options options = WEIR_IMPORT_OPTIONS_INIT;
     options.timeout_ms = timeout ? timeout : PATIENCE;
-    options.host_waits = (int)actor_number(words[3] ? words[4] : NULL);
-    options.wait_ms = (unsigned)actor_number(words[3] && words[4] ? words[5] : NULL);
+    options.host_waits = (int)actor_number(actor.words[3] ? actor.words[4] : NULL);
+    options.wait_ms = (unsigned)actor_number(actor.words[3] && actor.words[4] ? actor.words[5] : NULL);
     weir_import *i;
-    weir_status status = weir_import_open(actor.w, words[2], &options, &actor.error, &i);
+    weir_status status = weir_import_open(actor.w, actor.words[2], &options, &actor.error, &i);
     if (status == WEIR_OK)
-        actor_set(KIND_IMPORT, words[1], i);
+        actor_set(KIND_IMPORT, actor.words[1], i);
     return status;
 }
 
-static weir_status import_close(char **words)
+static weir_status import_close(void)
 {
-    weir_import *i;
-    weir_status status = find(KIND_IMPORT, words[1], &i);
-    if (status == WEIR_OK) {
-        actor_set(KIND_IMPORT, words[1], NULL);
-        weir_import_close(i);
-    }
-    return status;
+    actor_set(KIND_IMPORT, actor.words[1], NULL);
+    weir_import_close(actor.thing);
+    return WEIR_OK;
 }
 
-static void describe(const weir_lease *lease)
+static weir_status keep_lease(weir_status status, const char *name, weir_lease *lease)
 {
-    const weir_lease_info *info = weir_lease_get_info(lease);
-    actor_say(" ptr=%p size=%zu sequence=%llu metadata=%.*s", info->ptr, info->size, (unsigned long long)info->sequence,
-              (int)info->metadata_size, (const char *)info->metadata);
-}
-
-static weir_status acquire(char **words)
-{
-    weir_import *i;
-    weir_lease *lease;
-    weir_cuda_stream stream;
-    weir_status status = find(KIND_IMPORT, words[1], &i);
-    if (status == WEIR_OK)
-        status = actor_stream(words[5], &stream);
-    if (status == WEIR_OK)
-        status = weir_import_acquire(i, words[2], (unsigned)actor_number(words[4]), stream, &actor.error, &lease);
-    if (status == WEIR_OK) {
-        actor_set(KIND_LEASE, words[3], lease);
-        describe(lease);
-    }
-    return status;
-}
-
-static weir_status release(char **words)
-{
-    weir_lease *lease;
-    weir_cuda_stream stream;
-    weir_status status = find(KIND_LEASE, words[1], &lease);
-    if (status == WEIR_OK)
-        status = actor_stream(words[2], &stream);
     if (status != WEIR_OK)
         return status;
-    status = weir_lease_release(lease, stream, &actor.error);
+    const weir_lease_info *info = weir_lease_get_info(lease);
+    actor_set(KIND_LEASE, name, lease);
+    actor_say(" ptr=%p size=%zu sequence=%llu metadata=%.*s", info->ptr, info->size, (unsigned long long)info->sequence,
+              (int)info->metadata_size, (const char *)info->metadata);
+    return WEIR_OK;
+}
+
+static weir_status acquire(void)
+{
+    unsigned timeout = (unsigned)actor_number(actor.words[4]);
+    weir_lease *lease = NULL;
+    weir_status status = weir_import_acquire(actor.thing, actor.words[2], timeout, actor.stream, &actor.error, &lease);
+    return keep_lease(status, actor.words[3], lease);
+}
+
+static weir_status release(void)
+{
+    weir_status status = weir_lease_release(actor.thing, actor.stream, &actor.error);
     if (status == WEIR_OK) /* else it stays leased */
-        actor_set(KIND_LEASE, words[1], NULL);
+        actor_set(KIND_LEASE, actor.words[1], NULL);
     return status;
 }
 
-static weir_status reader_open(char **words)
+static weir_status reader_open(void)
 {
-    weir_import *i;
     weir_reader *reader;
-    weir_status status = find(KIND_IMPORT, words[1], &i);
+    weir_status status = weir_reader_open(actor.thing, actor.words[3], (unsigned)actor_number(actor.words[4]), &actor.error, &reader);
     if (status == WEIR_OK)
-        status = weir_reader_open(i, words[3], (unsigned)actor_number(words[4]), &actor.error, &reader);
-    if (status == WEIR_OK)
-        actor_set(KIND_READER, words[2], reader);
+        actor_set(KIND_READER, actor.words[2], reader);
     return status;
 }
 
-static weir_status reader_close(char **words)
+static weir_status reader_close(void)
 {
-    weir_reader *reader;
-    weir_status status = find(KIND_READER, words[1], &reader);
-    if (status == WEIR_OK) {
-        actor_set(KIND_READER, words[1], NULL);
-        weir_reader_close(reader);
-    }
-    return status;
+    actor_set(KIND_READER, actor.words[1], NULL);
+    weir_reader_close(actor.thing);
+    return WEIR_OK;
 }
 
-static weir_status next(char **words)
+static weir_status next(void)
 {
-    weir_reader *reader;
-    weir_lease *lease;
-    weir_cuda_stream stream;
-    weir_status status = find(KIND_READER, words[1], &reader);
-    if (status == WEIR_OK)
-        status = actor_stream(words[4], &stream);
-    if (status == WEIR_OK)
-        status = weir_reader_next(reader, (unsigned)actor_number(words[3]), stream, &actor.error, &lease);
-    if (status == WEIR_OK) {
-        actor_set(KIND_LEASE, words[2], lease);
-        describe(lease);
-    }
-    return status;
+    unsigned timeout = (unsigned)actor_number(actor.words[3]);
+    weir_lease *lease = NULL;
+    weir_status status = weir_reader_next(actor.thing, timeout, actor.stream, &actor.error, &lease);
+    return keep_lease(status, actor.words[2], lease);
 }
 
 /* Reads frames, of which each has to be that of its sequence number, until the ring is closed. */
-static weir_status follow(char **words)
+static weir_status follow(void)
 {
-    weir_reader *reader;
     weir_lease *lease;
-    weir_cuda_stream stream;
     unsigned long long frames = 0, last = 0;
-    weir_status status = find(KIND_READER, words[1], &reader);
-    if (status == WEIR_OK)
-        status = actor_stream(words[3], &stream);
-    unsigned timeout = (unsigned)actor_number(words[2]);
-    while (status == WEIR_OK && (status = weir_reader_next(reader, timeout, stream, &actor.error, &lease)) == WEIR_OK) {
+    unsigned timeout = (unsigned)actor_number(actor.words[2]);
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && (status = weir_reader_next(actor.thing, timeout, actor.stream, &actor.error, &lease)) == WEIR_OK) {
         const weir_lease_info *info = weir_lease_get_info(lease);
         if (info->sequence <= last)
             return actor_fail(WEIR_INVALID, "actor: frame %llu behind %llu", (unsigned long long)info->sequence, last);
         last = info->sequence;
         frames++;
-        status = actor_check(info->ptr, info->size, last, stream);
-        weir_status released = weir_lease_release(lease, stream, &actor.error);
+        status = actor_check(info->ptr, info->size, last, actor.stream);
+        weir_status released = weir_lease_release(lease, actor.stream, &actor.error);
         status = status == WEIR_OK ? released : status;
     }
     actor_say(" frames=%llu last=%llu", frames, last);
@@ -145,33 +101,29 @@ static weir_status follow(char **words)
 }
 
 /* Acquires and releases so often. */
-static weir_status cycles(char **words)
+static weir_status cycles(void)
 {
-    weir_import *i;
     weir_lease *lease;
-    weir_cuda_stream stream;
-    weir_status status = find(KIND_IMPORT, words[1], &i);
-    if (status == WEIR_OK)
-        status = actor_stream(words[4], &stream);
-    for (unsigned long long left = actor_number(words[3]); left && status == WEIR_OK; left--) {
-        status = weir_import_acquire(i, words[2], 0, stream, &actor.error, &lease);
+    weir_status status = WEIR_OK;
+    for (unsigned long long left = actor_number(actor.words[3]); left && status == WEIR_OK; left--) {
+        status = weir_import_acquire(actor.thing, actor.words[2], 0, actor.stream, &actor.error, &lease);
         if (status == WEIR_OK)
-            status = weir_lease_release(lease, stream, &actor.error);
+            status = weir_lease_release(lease, actor.stream, &actor.error);
     }
     return status;
 }
 
 const struct command actor_import_commands[] = {
-    { "import", 2, "IMPORT SOCKET [TIMEOUT [HOST-WAITS]]: 0 is a minute", import_open },
-    { "import_close", 1, "IMPORT", import_close },
-    { "acquire", 5, "IMPORT NAME LEASE TIMEOUT STREAM", acquire },
-    { "release", 2, "LEASE STREAM", release },
-    { "reader", 4, "IMPORT READER RING LEASES", reader_open },
-    { "reader_close", 1, "READER", reader_close },
-    { "next", 4, "READER LEASE TIMEOUT STREAM", next },
-    { "follow", 3, "READER TIMEOUT STREAM: reads and checks frames until the ring is closed", follow },
-    { "cycles", 4, "IMPORT NAME COUNT STREAM: acquires and releases", cycles },
-    { NULL, 0, NULL, NULL },
+    { "import", "NAME SOCKET [TIMEOUT [HOST-WAITS [WAIT]]]: 0 is a minute", import_open },
+    { "import_close", "IMPORT", import_close },
+    { "acquire", "IMPORT NAME LEASE TIMEOUT STREAM", acquire },
+    { "release", "LEASE STREAM", release },
+    { "reader", "IMPORT READER RING LEASES", reader_open },
+    { "reader_close", "READER", reader_close },
+    { "next", "READER LEASE TIMEOUT STREAM", next },
+    { "follow", "READER TIMEOUT STREAM: reads and checks frames until the ring is closed", follow },
+    { "cycles", "IMPORT NAME COUNT STREAM: acquires and releases", cycles },
+    { NULL, NULL, NULL },
 };
 
 void actor_import_end(bool release_leases)

@@ -73,9 +73,9 @@ static void end_job(void)
     has_job = false;
 }
 
-static weir_status hold_service(char **words)
+static weir_status hold_service(void)
 {
-    if (!actor_number(words[1])) {
+    if (!actor_number(actor.words[1])) {
         set(&is_held, false);
         end_job();
         return WEIR_OK;
@@ -88,11 +88,11 @@ static weir_status hold_service(char **words)
     return status;
 }
 
-static weir_status busy_service(char **words)
+static weir_status busy_service(void)
 {
     end_job();
-    busy = actor_number(words[1]) * 1000000;
-    idle = actor_number(words[2]) * 1000000;
+    busy = actor_number(actor.words[1]) * 1000000;
+    idle = actor_number(actor.words[2]) * 1000000;
     return busy ? start_job() : WEIR_OK;
 }
 
@@ -131,12 +131,10 @@ static void *take_slot(void *unused)
     return unused;
 }
 
-static weir_status take_late(char **words)
+static weir_status take_late(void)
 {
-    taker.ring = actor_get(KIND_RING, words[1]);
-    weir_status status = actor_stream(words[2], &taker.stream);
-    if (!taker.ring || status != WEIR_OK)
-        return taker.ring ? status : actor_fail(WEIR_NOT_FOUND, "actor: no ring '%s'", words[1]);
+    taker.ring = actor.thing;
+    taker.stream = actor.stream;
     set(&is_at_sleep, false);
     set(&holds_sleep, true);
     if (pthread_create(&taker.thread, NULL, take_slot, NULL) != 0)
@@ -146,9 +144,8 @@ static weir_status take_late(char **words)
     return WEIR_OK;
 }
 
-static weir_status taken(char **words)
+static weir_status taken(void)
 {
-    (void)words;
     set(&holds_sleep, false);
     pthread_join(taker.thread, NULL);
     return taker.status;
@@ -175,9 +172,8 @@ static int create_shared_event(int device, gpu_event *event, struct gpu_shared_e
 }
 
 /* From now on what is opened uses a copy of the table. */
-static weir_status make_breakable(char **words)
+static weir_status make_breakable(void)
 {
-    (void)words;
     breakable = *actor.gpu;
     breakable.event_record = record_event;
     breakable.stream_synchronize = synchronize_stream;
@@ -186,25 +182,25 @@ static weir_status make_breakable(char **words)
     return WEIR_OK;
 }
 
-static weir_status broken(char **words)
+static weir_status broken(void)
 {
-    set(&is_broken, actor_number(words[1]));
+    set(&is_broken, actor_number(actor.words[1]));
     return WEIR_OK;
 }
 
-static weir_status hold_events(char **words)
+static weir_status hold_events(void)
 {
-    set(&holds_events, actor_number(words[1]));
+    set(&holds_events, actor_number(actor.words[1]));
     return WEIR_OK;
 }
 
 const struct command actor_late_commands[] = {
-    { "hold_service", 1, "0|1: whether the service thread does nothing else", hold_service },
-    { "busy_service", 2, "BUSY IDLE: for so many milliseconds it does something else, then for so many it does not, and so on", busy_service },
-    { "breakable", 0, "before an export or import is opened: the next two can be said of it", make_breakable },
-    { "broken", 1, "0|1: whether the library can neither record events nor wait for streams", broken },
-    { "hold_events", 1, "0|1: whether to make an event for other processes takes for ever", hold_events },
-    { "take_late", 2, "RING STREAM: a thread takes a slot, for which it has to wait; it is about to sleep, and does not yet", take_late },
-    { "taken", 0, "it does sleep, gets its slot and drops that", taken },
-    { NULL, 0, NULL, NULL },
+    { "hold_service", "0|1: whether the service thread does nothing else", hold_service },
+    { "busy_service", "BUSY IDLE: for so many milliseconds it does something else, then for so many it does not, and so on", busy_service },
+    { "breakable", ": before an export or import is opened: the next two can be said of it", make_breakable },
+    { "broken", "0|1: whether the library can neither record events nor wait for streams", broken },
+    { "hold_events", "0|1: whether to make an event for other processes takes for ever", hold_events },
+    { "take_late", "RING STREAM: a thread takes a slot, for which it has to wait; it is about to sleep, and does not yet", take_late },
+    { "taken", ": it does sleep, gets its slot and drops that", taken },
+    { NULL, NULL, NULL },
 };
