@@ -3,7 +3,6 @@
 
 #include "share/control/neighbours.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

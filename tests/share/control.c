@@ -2,7 +2,6 @@
 /* control.c - what a control socket answers to every question: figures, memory that is given, and a policy that changes. */
 #include "config.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,36 +245,32 @@ static size_t events(void)
 
 START_TEST(others_are_answered_while_memory_is_given)
 {
-    struct wire_message question = scene_give(MIB(96), GPU_0, PATIENCE_MS), message;
+    struct wire_message question = scene_give(MIB(96), GPU_0, PATIENCE_MS);
     leave_pending();
     int fd = scene_connect();
-    scene_say(fd, &question);
+    say(fd, &question);
     while (asks_received() == 0)
         scene_nap();
     scene_expect_no_harm();
     sim_advance(UINT64_C(3600000000000));
-    ck_assert(scene_hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_GAVE);
-    ck_assert_uint_eq(message.u.gave.bytes, MIB(96));
+    ck_assert_uint_eq(hear_a(WIRE_GAVE, fd).u.gave.bytes, MIB(96));
     close(fd);
 }
 END_TEST
 
 START_TEST(several_are_given_to_at_once)
 {
-    struct wire_message question = scene_give(MIB(32), GPU_0, PATIENCE_MS), message;
+    struct wire_message question = scene_give(MIB(32), GPU_0, PATIENCE_MS);
     int fds[4];
     leave_pending();
     for (unsigned i = 0; i < 4; i++)
-        scene_say(fds[i] = scene_connect(), &question);
+        say(fds[i] = scene_connect(), &question);
     while (asks_received() < 4)
         scene_nap();
     sim_advance(UINT64_C(3600000000000));
     uint64_t given = 0;
     for (unsigned i = 0; i < 4; i++) {
-        ck_assert(scene_hear(fds[i], &message));
-        ck_assert_int_eq(message.type, WIRE_GAVE);
-        given += message.u.gave.bytes;
+        given += hear_a(WIRE_GAVE, fds[i]).u.gave.bytes;
         close(fds[i]);
     }
     ck_assert_uint_eq(given, MIB(96));
@@ -289,20 +284,15 @@ START_TEST(second_give_on_one_connection_is_denied_and_other_questions_are_not)
     second.request = 2;
     third.request = 3;
     int fd = scene_connect();
-    scene_say(fd, &first);
-    scene_say(fd, &second);
-    scene_say(fd, &third);
-    ck_assert(scene_hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_DENIED);
+    say(fd, &first);
+    say(fd, &second);
+    say(fd, &third);
+    message = hear_a(WIRE_DENIED, fd);
     ck_assert_uint_eq(message.request, 2);
     ck_assert_uint_eq(message.u.refused.status, WEIR_BUSY);
-    ck_assert(scene_hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_OFFERED);
-    ck_assert_uint_eq(message.request, 3);
+    ck_assert_uint_eq(hear_a(WIRE_OFFERED, fd).request, 3);
     sim_advance(UINT64_C(3600000000000));
-    ck_assert(scene_hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_GAVE);
-    ck_assert_uint_eq(message.request, 1);
+    ck_assert_uint_eq(hear_a(WIRE_GAVE, fd).request, 1);
     close(fd);
 }
 END_TEST
@@ -321,7 +311,7 @@ START_TEST(give_ends_with_its_connection)
     leave_pending();
     before = events();
     int fd = scene_connect();
-    scene_say(fd, &question);
+    say(fd, &question);
     while (events() <= before)
         scene_nap();
     close(fd);
@@ -336,12 +326,12 @@ START_TEST(weir_closes_during_a_give)
     struct wire_message question = scene_give(MIB(32), GPU_0, 600000), message;
     leave_pending();
     int fd = scene_connect();
-    scene_say(fd, &question);
+    say(fd, &question);
     while (asks_received() == 0)
         scene_nap();
     weir_close(scene.w);
     scene.w = NULL;
-    ck_assert(!scene_hear(fd, &message));
+    ck_assert(!hear(fd, &message));
     close(fd);
 }
 END_TEST

@@ -5,7 +5,6 @@
 #include "tests/share/control_scene.h"
 
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,35 +123,6 @@ int scene_connect(void)
     int fd = -1;
     ck_assert_msg(connect_within(scene_path(1), PATIENCE_MS, &error, &fd) == WEIR_OK, "%s", error.text);
     return fd;
-}
-
-void scene_say(int fd, const struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    ck_assert_int_eq(share_send(fd, bytes, wire_encode(message, bytes), -1), SHARE_DONE);
-}
-
-bool scene_hear(int fd, struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct pollfd readable = { .fd = fd, .events = POLLIN };
-    size_t len;
-    int passed = -1;
-    ck_assert_msg(poll(&readable, 1, PATIENCE_MS) == 1, "the process says nothing");
-    enum share_io io = share_receive(fd, bytes, sizeof bytes, &len, &passed);
-    ck_assert_int_eq(passed, -1);
-    if (io != SHARE_DONE)
-        return false;
-    ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
-    return true;
-}
-
-bool scene_is_closed(int fd)
-{
-    struct wire_message message;
-    bool closed = !scene_hear(fd, &message);
-    close(fd);
-    return closed;
 }
 
 void scene_expect_no_harm(void)

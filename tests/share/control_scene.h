@@ -10,6 +10,7 @@
 
 #include "share/wire/query.h"
 #include "tests/api/fixture.h"
+#include "tests/share/connect.h"
 
 #define PATIENCE_MS 20000
 #define GPU_0 "GPU-00000000-0000-0000-0000-000000000000"
@@ -47,12 +48,7 @@ void scene_expect_no_harm(void);
 struct wire_message scene_offer(const char *uuid);
 struct wire_message scene_give(uint64_t bytes, const char *uuid, uint32_t deadline_ms);
 
-/* Packets of one's own. */
+/* For packets of one's own. */
 int scene_connect(void);
-void scene_say(int fd, const struct wire_message *message);
-/* The next message. false: the connection was closed. */
-bool scene_hear(int fd, struct wire_message *message);
-/* The same, where nothing is to come; closes it. */
-bool scene_is_closed(int fd);
 
 #endif

@@ -2,7 +2,6 @@
 /* control_strangers.c - what becomes of those who ask a control socket too much, or nothing, or what is no question, or are others. */
 #include "config.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,13 +33,12 @@ START_TEST(other_version_is_denied_with_the_remedy)
     size_t len = wire_encode(&question, bytes);
     bytes[4] = WIRE_VERSION + 1;
     int fd = scene_connect();
-    ck_assert_int_eq(share_send(fd, bytes, len, -1), SHARE_DONE);
-    ck_assert(scene_hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_DENIED);
+    say_bytes(fd, bytes, len);
+    message = hear_a(WIRE_DENIED, fd);
     ck_assert_uint_eq(message.request, 0);
     ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
     ck_assert_ptr_nonnull(strstr(message.u.refused.text, "same release"));
-    ck_assert(scene_is_closed(fd));
+    ck_assert(is_closed(fd));
 }
 END_TEST
 
@@ -52,8 +49,8 @@ START_TEST(question_is_cut_off_at_whatever_place_it_is_cut)
     size_t len = wire_encode(&question, bytes);
     for (size_t cut = 1; cut < len; cut += cut < WIRE_HEADER_SIZE + 2 ? 1 : 7) {
         int fd = scene_connect();
-        ck_assert_int_eq(share_send(fd, bytes, cut, -1), SHARE_DONE);
-        ck_assert_msg(scene_is_closed(fd), "cut at %zu", cut);
+        say_bytes(fd, bytes, cut);
+        ck_assert_msg(is_closed(fd), "cut at %zu", cut);
     }
     scene_expect_no_harm();
 }
@@ -63,8 +60,8 @@ START_TEST(packet_that_is_too_long_is_cut_off)
 {
     static const unsigned char bytes[8 * WIRE_SIZE_MAX] = "WEIR\1\0\100";
     int fd = scene_connect();
-    ck_assert_int_eq(share_send(fd, bytes, sizeof bytes, -1), SHARE_DONE);
-    ck_assert(scene_is_closed(fd));
+    say_bytes(fd, bytes, sizeof bytes);
+    ck_assert(is_closed(fd));
     scene_expect_no_harm();
 }
 END_TEST
@@ -80,41 +77,21 @@ static const struct wire_message no_questions[] = {
 START_TEST(message_of_another_sender_is_cut_off)
 {
     int fd = scene_connect();
-    scene_say(fd, &no_questions[_i]);
-    ck_assert(scene_is_closed(fd));
+    say(fd, &no_questions[_i]);
+    ck_assert(is_closed(fd));
     weir_close(scene.w); /* after which nobody logs */
     scene.w = NULL;
     ck_assert_ptr_nonnull(strstr(fixture_log(), wire_type_name(no_questions[_i].type)));
 }
 END_TEST
 
-/* Sends a question with so many descriptors. false: this kernel lets the server have none sent. */
-static bool say_with_fds(int fd, unsigned count)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct wire_message question = { .type = WIRE_STATS, .request = 1 };
-    struct iovec part = { bytes, wire_encode(&question, bytes) };
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(8 * sizeof(int))];
-    } control = { 0 };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control };
-    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(count * sizeof(int)) };
-    for (unsigned i = 0; i < count; i++)
-        memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &(int){ STDERR_FILENO }, sizeof(int));
-    ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-    ck_assert(sent == (ssize_t)part.iov_len || (sent < 0 && errno == EPERM));
-    return sent > 0;
-}
-
 START_TEST(descriptors_are_closed_and_who_sent_them_is_cut_off)
 {
     int before = suite_count_fds();
     for (unsigned count = 1; count <= 8; count++) {
         int fd = scene_connect();
-        if (say_with_fds(fd, count))
-            ck_assert_msg(scene_is_closed(fd), "%u descriptors", count);
+        if (say_with_fds(fd, &(struct wire_message){ .type = WIRE_STATS, .request = 1 }, count))
+            ck_assert_msg(is_closed(fd), "%u descriptors", count);
         else
             close(fd);
     }
@@ -132,8 +109,8 @@ START_TEST(connection_beyond_the_limit_is_denied)
     struct wire_message question = scene_offer(GPU_0), message;
     question.request = 1;
     for (unsigned i = 0; i < CONNECTIONS_MAX; i++) {
-        scene_say(fds[i] = scene_connect(), &question);
-        ck_assert(scene_hear(fds[i], &message));
+        say(fds[i] = scene_connect(), &question);
+        ck_assert(hear(fds[i], &message));
     }
     struct share_query query = scene_ask(scene_offer(GPU_0), &answers);
     ck_assert_int_eq(query.status, WEIR_BUSY);
@@ -160,7 +137,7 @@ END_TEST
 START_TEST(connection_that_asks_nothing_is_closed)
 {
     uint64_t begun = weir__service_now();
-    ck_assert(scene_is_closed(scene_connect()));
+    ck_assert(is_closed(scene_connect()));
     ck_assert_uint_ge(weir__service_now() - begun, UINT64_C(4900000000));
 }
 END_TEST
@@ -187,7 +164,7 @@ START_TEST(who_asks_without_reading_is_kept_waiting_and_gets_all_answers)
     unsigned asked = ask_until_full(fd), answered = 0;
     scene_expect_no_harm();
     while (answered < asked) {
-        ck_assert(scene_hear(fd, &message));
+        ck_assert(hear(fd, &message));
         answered += message.type == WIRE_READY;
     }
     close(fd);
@@ -230,21 +207,20 @@ START_TEST(want_of_descriptors_is_survived)
     int fd = scene_connect();
     struct wire_message question = scene_offer(GPU_0), message;
     question.request = 1;
-    scene_say(fd, &question);
-    ck_assert(scene_hear(fd, &message));
+    say(fd, &question);
+    ck_assert(hear(fd, &message));
     int last = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     limit = (struct rlimit){ (rlim_t)last + 1, former.rlim_max };
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     memcpy(address.sun_path, scene_path(1), strlen(scene_path(1)));
     ck_assert_int_eq(connect(last, (const struct sockaddr *)&address, sizeof address), 0);
-    scene_say(fd, &question);
-    ck_assert(scene_hear(fd, &message));
-    scene_say(last, &question);
+    say(fd, &question);
+    ck_assert(hear(fd, &message));
+    say(last, &question);
     scene_nap();
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &former), 0);
-    ck_assert(scene_hear(last, &message));
-    ck_assert_int_eq(message.type, WIRE_OFFERED);
+    hear_a(WIRE_OFFERED, last);
     close(fd);
     close(last);
 }
@@ -292,7 +268,6 @@ END_TEST
 START_TEST(what_killed_processes_left_is_swept_when_a_weir_opens)
 {
     char path[128];
-    int status;
     snprintf(path, sizeof path, "%s/weir/control/7.1", scene.runtime);
     pid_t child = fork();
     if (child == 0) {
@@ -300,7 +275,7 @@ START_TEST(what_killed_processes_left_is_swept_when_a_weir_opens)
         share_listen(path, 0600, NULL, &listener);
         raise(SIGKILL);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    wait_for(child);
     ck_assert_int_eq(access(path, F_OK), 0);
     weir_close(fixture_open(scene_policy));
     ck_assert_int_ne(access(path, F_OK), 0);
@@ -324,7 +299,7 @@ static unsigned char count_held(void)
 /* The child neither answers nor keeps what is the parent's from ending; if that is killed, nothing of it seems to live on. */
 START_TEST(child_of_a_fork_holds_nothing_of_it)
 {
-    int status, ready[2];
+    int ready[2];
     unsigned char held;
     int fd = scene_connect();
     scene_expect_no_harm();
@@ -340,13 +315,13 @@ START_TEST(child_of_a_fork_holds_nothing_of_it)
     ck_assert_int_eq(read(ready[0], &held, 1), 1);
     weir_close(scene.w);
     scene.w = NULL;
-    ck_assert(scene_is_closed(fd));
+    ck_assert(is_closed(fd));
     ck_assert_uint_eq(held, count_held());
     ck_assert_int_ne(access(scene_path(1), F_OK), 0);
     scene.w = fixture_open(scene_policy);
     scene_expect_no_harm();
     kill(child, SIGKILL);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    wait_for(child);
     close(ready[0]);
     close(ready[1]);
 }
@@ -356,7 +331,6 @@ END_TEST
 START_TEST(other_user_is_denied)
 {
     char path[SHARE_PATH_SIZE], directory[SHARE_PATH_SIZE];
-    int status;
     snprintf(path, sizeof path, "%s", scene_path(1));
     for (unsigned up = 0; up < 3; up++) {
         snprintf(directory, sizeof directory, "%s%s", scene.runtime, up == 0 ? "" : up == 1 ? "/weir" : "/weir/control");
@@ -371,9 +345,7 @@ START_TEST(other_user_is_denied)
         share_queries_run(&query, 1, share_deadline(PATIENCE_MS));
         _exit(strstr(query.text, "not user 12345") ? (int)query.status : 101);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), WEIR_REFUSED);
+    ck_assert_int_eq(wait_for(child), WEIR_REFUSED);
     scene_expect_no_harm();
 }
 END_TEST

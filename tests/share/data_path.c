@@ -2,8 +2,6 @@
 /* data_path.c - what frames do not cost: on neither side does the host wait for the GPU. Two processes, counted by the simulator. */
 #include "config.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

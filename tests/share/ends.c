@@ -2,13 +2,10 @@
 /* ends.c - processes that are killed, hang, are evicted, fork, or leave without a word. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "share/wire/socket.h"
-#include "share/wire/wire.h"
+#include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
 #define MIB 1048576
@@ -205,17 +202,6 @@ START_TEST(with_host_waits_an_importer_survives_an_exporter_that_is_killed_at_wo
 }
 END_TEST
 
-static enum share_io hear(int fd, struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    size_t len;
-    int passed = -1;
-    enum share_io io = share_receive(fd, bytes, sizeof bytes, &len, &passed);
-    if (io == SHARE_DONE)
-        ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
-    return io;
-}
-
 START_TEST(exporter_that_hangs_is_a_time_out)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
@@ -235,7 +221,6 @@ START_TEST(importer_that_gives_up_says_goodbye)
 {
     struct player *importer = stage_guest("importer");
     struct share_listener listener;
-    struct wire_message message;
     weir_error error = WEIR_ERROR_INIT;
     char path[SHARE_PATH_SIZE];
     ck_assert_int_eq(share_path("frames", true, false, &error, path), WEIR_OK);
@@ -243,12 +228,9 @@ START_TEST(importer_that_gives_up_says_goodbye)
     stage_refuses(importer, "WEIR_TIMEOUT", "import i frames 1000");
     int fd = share_accept(&listener);
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(hear(fd, &message), SHARE_DONE);
-    ck_assert_int_eq(message.type, WIRE_HELLO);
-    ck_assert_int_eq(hear(fd, &message), SHARE_DONE);
-    ck_assert_int_eq(message.type, WIRE_GOODBYE);
-    ck_assert_int_eq(hear(fd, &message), SHARE_CLOSED);
-    close(fd);
+    hear_a(WIRE_HELLO, fd);
+    hear_a(WIRE_GOODBYE, fd);
+    ck_assert(is_closed(fd));
     share_listener_close(&listener);
 }
 END_TEST

@@ -2,20 +2,13 @@
 /* floods.c - clients that connect, ask, or do not read more than anybody should: nobody else suffers. */
 #include "config.h"
 
-#include <errno.h>
-#include <grp.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/service.h"
-#include "tests/share/connect.h"
 #include "tests/share/stranger_scene.h"
 
 #define FLOOD 500
@@ -51,12 +44,9 @@ START_TEST(connection_that_says_nothing_is_refused_where_there_are_too_many)
     for (unsigned i = 0; i < 40; i++)
         fds[i] = stage_connect();
     for (unsigned i = 0; i < 40; i++) {
-        struct wire_message message;
         struct pollfd readable = { .fd = fds[i], .events = POLLIN };
         if (poll(&readable, 1, i >= 8 ? 30000 : 0) == 1) {
-            ck_assert(hear(fds[i], &message));
-            ck_assert_uint_eq(message.type, WIRE_REFUSED);
-            ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
+            ck_assert_uint_eq(hear_a(WIRE_REFUSED, fds[i]).u.refused.status, WEIR_REFUSED);
             refused++;
         }
     }
@@ -83,7 +73,7 @@ START_TEST(observers_of_a_process_are_refused_where_there_are_too_many)
     /* Of one process there may be 8; more are let in only while the first ones are being closed. */
     while (message.type == WIRE_WELCOME) {
         ck_assert_uint_lt(count, sizeof fds / sizeof fds[0]);
-        say(fds[count++] = stage_connect(), hello(WIRE_ROLE_OBSERVER));
+        try_to_say(fds[count++] = stage_connect(), hello(WIRE_ROLE_OBSERVER));
         ck_assert(hear(fds[count - 1], &message));
     }
     ck_assert_uint_gt(count, 8);
@@ -103,25 +93,23 @@ START_TEST(client_that_asks_without_reading_is_cut_off)
         struct pollfd writable = { .events = POLLOUT };
         int fd = writable.fd = connect_as(WIRE_ROLE_IMPORTER);
         enum share_io io;
-        while ((io = say(fd, &acquire)) == SHARE_DONE || io == SHARE_AGAIN)
+        while ((io = try_to_say(fd, &acquire)) == SHARE_DONE || io == SHARE_AGAIN)
             if (poll(&writable, 1, 30000) != 1)
                 _exit(1);
         _exit(0);
     }
-    int status;
     for (int i = 0; i < 20; i++)
         serve_friend();
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(wait_for(child), 0);
 }
 END_TEST
 
 START_TEST(reader_that_reads_no_message_stops_no_ring)
 {
-    struct wire_message message, subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
+    struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
     stage_say(exporter, "ring r %d 4 drop_oldest s", SIZE);
     int fd = connect_as(WIRE_ROLE_IMPORTER);
-    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
+    say(fd, &subscribe);
     stage_until(exporter, " readers=1", "readers r");
     stage_say(friend, "reader i q r 1");
     for (unsigned frame = 1; frame <= 100; frame++) {
@@ -131,9 +119,7 @@ START_TEST(reader_that_reads_no_message_stops_no_ring)
         stage_say(friend, "next q f 20000 s; check f %u s; release f s", frame);
         stage_until(exporter, held, "info");
     }
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
-    ck_assert_uint_eq(message.u.subscribed.leases, 3);
+    ck_assert_uint_eq(hear_a(WIRE_SUBSCRIBED, fd).u.subscribed.leases, 3);
     leave(fd);
     stage_say(friend, "reader_close q");
     stage_say(exporter, "ring_close r");
@@ -146,7 +132,7 @@ static int connect_and_clog(void)
     struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
     stage_say(exporter, "ring r 4096 %d drop_oldest s", CLOG);
     int fd = connect_as(WIRE_ROLE_IMPORTER);
-    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
+    say(fd, &subscribe);
     stage_until(exporter, " readers=1", "readers r");
     stage_say(exporter, "write r 1 %d 4096 s", CLOG - 1);
     return fd;
@@ -157,7 +143,7 @@ START_TEST(block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found)
     struct wire_message message = { 0 }, acquire = { .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "b" };
     stage_say(exporter, "malloc b %d s; publish b b s; forget b", SIZE);
     int fd = connect_and_clog();
-    ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
+    say(fd, &acquire);
     serve_friend(); /* asks later, so the exporter has seen the stranger's question by now */
     stage_say(exporter, "withdraw b");
     while (message.request != acquire.request)
@@ -172,22 +158,21 @@ END_TEST
 static void say_often(int fd, const struct wire_message *message, int times)
 {
     for (int i = 0; i < times; i++)
-        ck_assert_int_eq(say(fd, message), SHARE_DONE);
+        say(fd, message);
 }
 
 START_TEST(farewell_is_heard_before_the_same_process_comes_again)
 {
-    struct wire_message message, unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
+    struct wire_message unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
     int fd = connect_as(WIRE_ROLE_IMPORTER);
     stage_signal(exporter, SIGSTOP);
     say_often(fd, &unmapped, 150);
-    ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
+    say(fd, &goodbye);
     close(fd);
     fd = stage_connect();
-    ck_assert_int_eq(say(fd, hello(WIRE_ROLE_IMPORTER)), SHARE_DONE);
+    say(fd, hello(WIRE_ROLE_IMPORTER));
     stage_signal(exporter, SIGCONT);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_WELCOME);
+    hear_a(WIRE_WELCOME, fd);
     leave(fd);
 }
 END_TEST
@@ -195,16 +180,15 @@ END_TEST
 /* It has said so much before, which the exporter has not read yet, that a frame for it fails before the farewell is read. */
 START_TEST(farewell_counts_although_a_frame_came_too_late_for_the_stranger)
 {
-    struct wire_message message, unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
+    struct wire_message unmapped = { .type = WIRE_UNMAPPED, .u.block.block = 999999 }, goodbye = { .type = WIRE_GOODBYE };
     struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
     stage_say(exporter, "ring r 4096 4 drop_oldest s");
     int fd = connect_as(WIRE_ROLE_IMPORTER);
-    ck_assert_int_eq(say(fd, &subscribe), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_SUBSCRIBED);
+    say(fd, &subscribe);
+    hear_a(WIRE_SUBSCRIBED, fd);
     stage_signal(exporter, SIGSTOP);
     say_often(fd, &unmapped, 100);
-    ck_assert_int_eq(say(fd, &goodbye), SHARE_DONE);
+    say(fd, &goodbye);
     close(fd);
     stage_tell(exporter, "write r 1 4 4096 s");
     stage_signal(exporter, SIGCONT);
@@ -220,11 +204,10 @@ START_TEST(many_ask_at_once_and_all_are_answered)
     int fd = connect_as(WIRE_ROLE_IMPORTER);
     for (unsigned i = 0; i < 50; i++) {
         acquire.request = i + 1;
-        ck_assert_int_eq(say(fd, &acquire), SHARE_DONE);
+        say(fd, &acquire);
     }
     for (unsigned i = 0; i < 50; i++) {
-        ck_assert(hear(fd, &message));
-        ck_assert_int_eq(message.type, WIRE_LEASE);
+        message = hear_a(WIRE_LEASE, fd);
         ck_assert_uint_eq(message.request, i + 1);
         ck_assert_uint_eq(message.u.lease.flags & WIRE_HAS_BLOCK, i == 0 ? WIRE_HAS_BLOCK : 0);
     }

@@ -2,9 +2,6 @@
 /* flow.c - blocks and frames in great numbers, from process to process to process, all of them busy at once. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "tests/share/stage.h"

@@ -2,8 +2,6 @@
 /* hand_over.c - blocks with a name, from one process to others. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/share/stage.h"

@@ -5,15 +5,13 @@
  */
 #include "config.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "share/wire/socket.h"
-#include "share/wire/wire.h"
+#include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
 #define SLOT 512     /* bytes */
@@ -215,47 +213,24 @@ START_TEST(reader_is_heard_while_leases_are_made_for_another)
 }
 END_TEST
 
-static void say(int fd, const struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    ck_assert_int_eq(share_send(fd, bytes, wire_encode(message, bytes), -1), SHARE_DONE);
-}
-
-static void hear(int fd, enum wire_type type, struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct pollfd readable = { .fd = fd, .events = POLLIN };
-    size_t len;
-    int passed = -1;
-    ck_assert_int_eq(poll(&readable, 1, 60000), 1);
-    ck_assert_int_eq(share_receive(fd, bytes, sizeof bytes, &len, &passed), SHARE_DONE);
-    if (passed >= 0)
-        close(passed);
-    ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
-    ck_assert_int_eq(message->type, type);
-}
-
 /* What it says behind a request is heard before that has its answer. */
 START_TEST(reader_is_heard_while_leases_are_made_for_itself)
 {
     struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
-    struct wire_message message;
     stage_say(exporter, "breakable; export frames; ring r %d 3 block s; share a 1 s %d", SLOT, SLOT);
     int fd = stage_connect();
     say(fd, &(struct wire_message){ .type = WIRE_HELLO, .request = 1, .u.hello.role = WIRE_ROLE_IMPORTER });
-    hear(fd, WIRE_WELCOME, &message);
+    hear_a(WIRE_WELCOME, fd);
     say(fd, &(struct wire_message){ .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 1, "r" } });
-    hear(fd, WIRE_SUBSCRIBED, &message);
+    hear_a(WIRE_SUBSCRIBED, fd);
     stage_say(exporter, "write r 1 3 %d s", SLOT);
-    hear(fd, WIRE_LEASE, &message);
+    uint32_t lease = hear_a(WIRE_LEASE, fd).u.lease.lease;
     stage_say(exporter, "hold_events 1");
     say(fd, &(struct wire_message){ .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "a" });
-    say(fd, &(struct wire_message){ .type = WIRE_RELEASE, .u.release = { message.u.lease.lease, WIRE_HOW_DONE } });
+    say(fd, &(struct wire_message){ .type = WIRE_RELEASE, .u.release = { lease, WIRE_HOW_DONE } });
     stage_say(exporter, "take r slot %d 20 s; drop r slot s; hold_events 0", SLOT);
-    hear(fd, WIRE_LEASE, &message);
-    ck_assert_uint_eq(message.u.lease.sequence, 2);
-    hear(fd, WIRE_LEASE, &message);
-    ck_assert_uint_eq(message.request, 3);
+    ck_assert_uint_eq(hear_a(WIRE_LEASE, fd).u.lease.sequence, 2);
+    ck_assert_uint_eq(hear_a(WIRE_LEASE, fd).request, 3);
     say(fd, &(struct wire_message){ .type = WIRE_GOODBYE });
     stage_until(exporter, " importers=0 ", "info");
     close(fd);

@@ -68,7 +68,7 @@ static struct pretender begin_to_pretend(uint64_t offer, struct wire_message gif
 static void end_to_pretend(struct pretender *pretender)
 {
     kill(pretender->pid, SIGKILL);
-    ck_assert_int_eq(waitpid(pretender->pid, NULL, 0), pretender->pid);
+    wait_for(pretender->pid);
     share_listener_close(&pretender->listener);
 }
 
@@ -187,29 +187,21 @@ static void open_to_all(const char *path)
 /* What becomes of a user's question: WEIR_OK, or the status of the refusal. */
 static int status_for(uid_t user, const char *path)
 {
-    int status;
     pid_t child = fork();
     if (child == 0) {
-        unsigned char bytes[WIRE_SIZE_MAX];
         struct wire_message message = { .type = WIRE_STATS, .request = 1 };
-        size_t len;
-        int fd, passed;
+        int fd;
         if (setgroups(0, NULL) != 0 || setgid(user) != 0 || setuid(user) != 0)
             _exit(100);
         weir_status connected = connect_within(path, 5000, NULL, &fd);
         if (connected != WEIR_OK)
             _exit((int)connected);
-        share_send(fd, bytes, wire_encode(&message, bytes), -1);
-        struct pollfd readable = { .fd = fd, .events = POLLIN };
-        if (poll(&readable, 1, 20000) != 1 || share_receive(fd, bytes, sizeof bytes, &len, &passed) != SHARE_DONE)
+        try_to_say(fd, &message);
+        if (!hear(fd, &message))
             _exit(WEIR_GONE);
-        if (wire_decode(bytes, len, &message, NULL) != WIRE_GOOD)
-            _exit(101);
         _exit(message.type == WIRE_PROCESS ? WEIR_OK : message.type == WIRE_DENIED ? (int)message.u.refused.status : 102);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return wait_for(child);
 }
 
 START_TEST(other_users_are_refused)

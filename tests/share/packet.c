@@ -2,20 +2,8 @@
 /* Packets with descriptors, between two real sockets. */
 #include "config.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/share/socket_scene.h"
@@ -29,10 +17,17 @@ static void connect_ends(void)
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 }
 
+static void close_end(int end)
+{
+    if (ends[end] >= 0)
+        close(ends[end]);
+    ends[end] = -1;
+}
+
 static void close_ends(void)
 {
-    close(ends[0]);
-    close(ends[1]);
+    close_end(0);
+    close_end(1);
 }
 
 static enum share_io receive(void)
@@ -50,7 +45,6 @@ START_TEST(packet_arrives_whole_with_its_length)
     unsigned char bytes[16];
     size_t len;
     int passed;
-    connect_ends();
     ck_assert_int_eq(share_send(ends[0], "one", 3, -1), SHARE_DONE);
     ck_assert_int_eq(share_send(ends[0], "three", 5, -1), SHARE_DONE);
     ck_assert_int_eq(share_receive(ends[1], bytes, sizeof bytes, &len, &passed), SHARE_DONE);
@@ -60,7 +54,6 @@ START_TEST(packet_arrives_whole_with_its_length)
     ck_assert_int_eq(share_receive(ends[1], bytes, sizeof bytes, &len, &passed), SHARE_DONE);
     ck_assert_uint_eq(len, 5);
     ck_assert_mem_eq(bytes, "three", 5);
-    close_ends();
 }
 END_TEST
 
@@ -70,7 +63,6 @@ START_TEST(descriptor_arrives_with_its_packet_and_is_closed_by_exec)
     size_t len;
     int passed, tube[2];
     char byte;
-    connect_ends();
     ck_assert_int_eq(pipe(tube), 0);
     ck_assert_int_eq(share_send(ends[0], "fd", 2, tube[1]), SHARE_DONE);
     close(tube[1]);
@@ -81,15 +73,12 @@ START_TEST(descriptor_arrives_with_its_packet_and_is_closed_by_exec)
     ck_assert_int_eq(read(tube[0], &byte, 1), 1);
     close(passed);
     close(tube[0]);
-    close_ends();
 }
 END_TEST
 
 START_TEST(nothing_to_receive_is_again)
 {
-    connect_ends();
     ck_assert_int_eq(receive(), SHARE_AGAIN);
-    close_ends();
 }
 END_TEST
 
@@ -99,7 +88,6 @@ START_TEST(full_socket_is_again_and_takes_more_once_it_was_read)
     enum share_io io;
     size_t len, sent = 0;
     int passed;
-    connect_ends();
     while ((io = share_send(ends[0], bytes, sizeof bytes, -1)) == SHARE_DONE)
         sent++;
     ck_assert_int_eq(io, SHARE_AGAIN);
@@ -108,82 +96,55 @@ START_TEST(full_socket_is_again_and_takes_more_once_it_was_read)
         sent--;
     ck_assert_uint_eq(sent, 0);
     ck_assert_int_eq(share_send(ends[0], bytes, sizeof bytes, -1), SHARE_DONE);
-    close_ends();
 }
 END_TEST
 
 START_TEST(closed_peer_is_seen_by_both_calls_and_raises_no_signal)
 {
-    connect_ends();
-    close(ends[0]);
+    close_end(0);
     ck_assert_int_eq(receive(), SHARE_CLOSED);
     ck_assert_int_eq(share_send(ends[1], "x", 1, -1), SHARE_CLOSED);
-    close(ends[1]);
 }
 END_TEST
 
 START_TEST(packets_sent_before_the_peer_closed_arrive)
 {
-    connect_ends();
     ck_assert_int_eq(share_send(ends[0], "x", 1, -1), SHARE_DONE);
-    close(ends[0]);
+    close_end(0);
     ck_assert_int_eq(receive(), SHARE_DONE);
     ck_assert_int_eq(receive(), SHARE_CLOSED);
-    close(ends[1]);
 }
 END_TEST
 
 /* Linux tells of the reset first, and once: what was sent before it is still there. */
 START_TEST(packets_of_a_peer_that_closed_without_reading_arrive)
 {
-    connect_ends();
     ck_assert_int_eq(share_send(ends[1], "asked", 5, -1), SHARE_DONE);
     ck_assert_int_eq(share_send(ends[0], "refused", 7, -1), SHARE_DONE);
-    close(ends[0]);
+    close_end(0);
     ck_assert_int_eq(receive(), SHARE_DONE);
     ck_assert_int_eq(receive(), SHARE_CLOSED);
-    close(ends[1]);
 }
 END_TEST
 
 START_TEST(truncated_packet_is_refused_and_its_descriptor_closed)
 {
-    connect_ends();
     int fds = suite_count_fds();
     ck_assert_int_eq(share_send(ends[0], "seventeen bytes..", 17, ends[0]), SHARE_DONE);
     ck_assert_int_eq(receive(), SHARE_BROKEN);
     ck_assert_int_eq(suite_count_fds(), fds);
-    close_ends();
 }
 END_TEST
-
-/* Sends `count` descriptors with one packet. */
-static void send_fds(size_t count)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(64 * sizeof(int))];
-    } control = { .bytes = { 0 } };
-    char text[] = "fds";
-    struct iovec part = { .iov_base = text, .iov_len = 3 };
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_SPACE(count * sizeof(int))};
-    control.header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
-    for (size_t i = 0; i < count; i++)
-        memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &ends[0], sizeof(int));
-    ck_assert_int_eq(sendmsg(ends[0], &message, 0), 3);
-}
 
 START_TEST(surplus_descriptors_are_refused_and_closed)
 {
     static const size_t counts[] = { 2, 3, 8, 9, 20, 64 };
-    connect_ends();
     int fds = suite_count_fds();
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        send_fds(counts[i]);
+        ck_assert_int_eq(send_fds(ends[0], "fds", 3, ends[0], counts[i]), 3);
         ck_assert_msg(receive() == SHARE_BROKEN, "%zu descriptors", counts[i]);
         ck_assert_int_eq(suite_count_fds(), fds);
     }
-    close_ends();
 }
 END_TEST
 
@@ -191,55 +152,48 @@ START_TEST(descriptor_where_none_is_to_come_is_refused_and_closed)
 {
     char bytes[8];
     size_t len;
-    connect_ends();
     int fds = suite_count_fds();
     ck_assert_int_eq(share_send(ends[0], "x", 1, ends[0]), SHARE_DONE);
     ck_assert_int_eq(share_send(ends[0], "y", 1, -1), SHARE_DONE);
     ck_assert_int_eq(share_receive(ends[1], bytes, sizeof bytes, &len, NULL), SHARE_BROKEN);
     ck_assert_int_eq(share_receive(ends[1], bytes, sizeof bytes, &len, NULL), SHARE_DONE);
     ck_assert_int_eq(suite_count_fds(), fds);
-    close_ends();
 }
 END_TEST
 
 START_TEST(other_ancillary_data_is_refused_and_a_descriptor_beside_it_closed)
 {
     int on = 1;
-    connect_ends();
     ck_assert_int_eq(setsockopt(ends[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof on), 0);
     int fds = suite_count_fds();
     ck_assert_int_eq(share_send(ends[0], "x", 1, ends[0]), SHARE_DONE);
     ck_assert_int_eq(receive(), SHARE_BROKEN);
     ck_assert_int_eq(suite_count_fds(), fds);
-    close_ends();
 }
 END_TEST
 
 START_TEST(empty_packet_counts_as_closed_and_its_descriptor_is_closed)
 {
-    connect_ends();
     int fds = suite_count_fds();
     ck_assert_int_eq(share_send(ends[0], "", 0, ends[0]), SHARE_DONE);
     ck_assert_int_eq(receive(), SHARE_CLOSED);
     ck_assert_int_eq(suite_count_fds(), fds);
-    close_ends();
 }
 END_TEST
 
 START_TEST(descriptor_that_is_not_open_is_broken)
 {
-    connect_ends();
     int closed = dup(ends[0]);
     close(closed);
     ck_assert_int_eq(share_send(ends[0], "x", 1, closed), SHARE_BROKEN);
-    close_ends();
 }
 END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("packet");
-    TCase *packets = scene_case(suite, "packets");
+    TCase *packets = suite_case(suite, "packets", 0);
+    tcase_add_checked_fixture(packets, connect_ends, close_ends);
     suite_add(packets, packet_arrives_whole_with_its_length, descriptor_arrives_with_its_packet_and_is_closed_by_exec,
               nothing_to_receive_is_again, full_socket_is_again_and_takes_more_once_it_was_read,
               closed_peer_is_seen_by_both_calls_and_raises_no_signal, packets_sent_before_the_peer_closed_arrive,

@@ -8,8 +8,6 @@
 
 #include "share/wire/query.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/service.h"
@@ -66,14 +62,8 @@ static void end_server(struct server *server)
     free(server);
 }
 
-static void say(int fd, const struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    share_send(fd, bytes, wire_encode(message, bytes), -1);
-}
-
 /* Waits for the question. 0: there is none. */
-static uint32_t hear(int fd)
+static uint32_t hear_question(int fd)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
     struct pollfd readable = { .fd = fd, .events = POLLIN };
@@ -86,33 +76,33 @@ static uint32_t hear(int fd)
 
 static void wait_for_end(int fd)
 {
-    while (hear(fd))
+    while (hear_question(fd))
         continue;
 }
 
 static void answer_offer(int fd)
 {
-    say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = hear(fd), .u.offered.bytes = 123 });
+    try_to_say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = hear_question(fd), .u.offered.bytes = 123 });
     wait_for_end(fd);
 }
 
 static void answer_stats(int fd)
 {
-    struct wire_message message = { .type = WIRE_PROCESS, .request = hear(fd), .u.process = { .pid = 7, .version = "1" } };
-    say(fd, &message);
-    say(fd, &(struct wire_message){ .type = WIRE_READY, .request = message.request });
+    struct wire_message message = { .type = WIRE_PROCESS, .request = hear_question(fd), .u.process = { .pid = 7, .version = "1" } };
+    try_to_say(fd, &message);
+    try_to_say(fd, &(struct wire_message){ .type = WIRE_READY, .request = message.request });
     wait_for_end(fd);
 }
 
 static void say_nothing(int fd)
 {
-    hear(fd);
+    hear_question(fd);
     wait_for_end(fd);
 }
 
 static void close_at_once(int fd)
 {
-    hear(fd);
+    hear_question(fd);
 }
 
 /* As a server does that refuses who connects: the question is never read. */
@@ -120,37 +110,38 @@ static void deny_unread(int fd)
 {
     struct pollfd readable = { .fd = fd, .events = POLLIN };
     poll(&readable, 1, PATIENCE_MS);
-    say(fd, &(struct wire_message){ .type = WIRE_DENIED, .u.refused = { WEIR_BUSY, "too many" } });
+    try_to_say(fd, &(struct wire_message){ .type = WIRE_DENIED, .u.refused = { WEIR_BUSY, "too many" } });
 }
 
 static void deny(int fd)
 {
-    say(fd, &(struct wire_message){ .type = WIRE_DENIED, .request = hear(fd), .u.refused = { WEIR_NOT_FOUND, "no such thing" } });
+    const struct wire_message denied = { .type = WIRE_DENIED, .request = hear_question(fd), .u.refused = { WEIR_NOT_FOUND, "no such thing" } };
+    try_to_say(fd, &denied);
     wait_for_end(fd);
 }
 
 static void answer_another_question(int fd)
 {
-    say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = hear(fd) + 1 });
+    try_to_say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = hear_question(fd) + 1 });
     wait_for_end(fd);
 }
 
 static void answer_with_what_belongs_elsewhere(int fd)
 {
-    say(fd, &(struct wire_message){ .type = WIRE_GAVE, .request = hear(fd) });
+    try_to_say(fd, &(struct wire_message){ .type = WIRE_GAVE, .request = hear_question(fd) });
     wait_for_end(fd);
 }
 
 static void answer_with_an_export_s_message(int fd)
 {
-    say(fd, &(struct wire_message){ .type = WIRE_DONE, .request = hear(fd) });
+    try_to_say(fd, &(struct wire_message){ .type = WIRE_DONE, .request = hear_question(fd) });
     wait_for_end(fd);
 }
 
 static void answer_in_another_version(int fd)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    size_t len = wire_encode(&(struct wire_message){ .type = WIRE_READY, .request = hear(fd) }, bytes);
+    size_t len = wire_encode(&(struct wire_message){ .type = WIRE_READY, .request = hear_question(fd) }, bytes);
     bytes[4] = 9;
     share_send(fd, bytes, len, -1);
     wait_for_end(fd);
@@ -158,7 +149,7 @@ static void answer_in_another_version(int fd)
 
 static void answer_nonsense(int fd)
 {
-    hear(fd);
+    hear_question(fd);
     share_send(fd, "nonsense", 8, -1);
     wait_for_end(fd);
 }
@@ -166,7 +157,7 @@ static void answer_nonsense(int fd)
 static void answer_with_a_descriptor(int fd)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    size_t len = wire_encode(&(struct wire_message){ .type = WIRE_OFFERED, .request = hear(fd) }, bytes);
+    size_t len = wire_encode(&(struct wire_message){ .type = WIRE_OFFERED, .request = hear_question(fd) }, bytes);
     share_send(fd, bytes, len, STDERR_FILENO);
     wait_for_end(fd);
 }
@@ -361,9 +352,9 @@ static void *wake_up(void *data)
         int fd = poll(&arrival, 1, PATIENCE_MS) == 1 ? share_accept(listener) : -1;
         if (fd < 0)
             return NULL;
-        uint32_t request = hear(fd);
+        uint32_t request = hear_question(fd);
         if (request) {
-            say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = request });
+            try_to_say(fd, &(struct wire_message){ .type = WIRE_OFFERED, .request = request });
             wait_for_end(fd);
         }
         close(fd);

@@ -2,8 +2,6 @@
 /* ring_ends.c - how many frames a reader of a ring leases, and what becomes of rings and readers that are closed. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/share/ring_scene.h"

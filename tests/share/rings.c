@@ -2,8 +2,6 @@
 /* rings.c - frames of a ring, from one process to its readers. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/share/ring_scene.h"

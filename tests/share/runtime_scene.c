@@ -7,8 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 char runtime[64];
@@ -40,13 +38,6 @@ void make_directory(void)
     weir_error error = WEIR_ERROR_INIT;
     ck_assert_msg(share_control_directory(&error, made) == WEIR_OK, "%s", error.text);
     ck_assert_str_eq(made, directory);
-}
-
-int wait_for(pid_t child)
-{
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 struct share_listener listen_at(const char *name)

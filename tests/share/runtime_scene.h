@@ -5,6 +5,7 @@
 
 #include "share/wire/directory.h"
 #include "share/wire/socket.h"
+#include "tests/share/connect.h"
 #include "tests/support/suite.h"
 
 extern char runtime[64];
@@ -17,8 +18,6 @@ void set_up(void);
 void tear_down(void);
 
 void make_directory(void);
-/* Returns the exit status of the child, or -1 if a signal ended it. */
-int wait_for(pid_t child);
 struct share_listener listen_at(const char *name);
 /* A socket of that name whose listener was killed. */
 void leave_dead(const char *name);

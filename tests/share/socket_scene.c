@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 char directory[64];
@@ -48,13 +47,6 @@ void expect(weir_status status, weir_status wanted, const weir_error *error, con
 {
     ck_assert_msg(status == wanted, "%s: %s", weir_status_name(status), error->text);
     ck_assert_msg(strstr(error->text, first) && strstr(error->text, second), "'%s' without '%s' or '%s'", error->text, first, second);
-}
-
-int wait_for(pid_t child)
-{
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 TCase *scene_case(Suite *suite, const char *name)

@@ -17,8 +17,6 @@ struct share_listener listen_at(const char *at);
 int connect_to(const char *at);
 /* A status that must come with a text that has both words. */
 void expect(weir_status status, weir_status wanted, const weir_error *error, const char *first, const char *second);
-/* Returns the exit status of the child, or -1 if a signal ended it. */
-int wait_for(pid_t child);
 /* A test case whose tests each have a directory of their own. */
 TCase *scene_case(Suite *suite, const char *name);
 

@@ -178,7 +178,7 @@ void stage_tell(struct player *player, const char *format, ...)
 }
 
 /* Its answer behind the wanted words. */
-static const char *hear(struct player *player, const char *wanted)
+static const char *hear_answer(struct player *player, const char *wanted)
 {
     const char *answer = stage_listen(player);
     if (!answer)
@@ -190,14 +190,14 @@ static const char *hear(struct player *player, const char *wanted)
 
 const char *stage_hear(struct player *player)
 {
-    return hear(player, "ok");
+    return hear_answer(player, "ok");
 }
 
 const char *stage_hears(struct player *player, const char *status)
 {
     char wanted[64];
     snprintf(wanted, sizeof wanted, "fail %s ", status);
-    return hear(player, wanted);
+    return hear_answer(player, wanted);
 }
 
 const char *stage_say(struct player *player, const char *format, ...)

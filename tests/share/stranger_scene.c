@@ -3,7 +3,6 @@
 
 #include "tests/share/stranger_scene.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include "share/wire/socket.h"
@@ -30,41 +29,6 @@ static void tear_down(void)
     stage_close();
 }
 
-void say_bytes(int fd, const void *bytes, size_t len)
-{
-    ck_assert_int_eq(share_send(fd, bytes, len, -1), SHARE_DONE);
-}
-
-enum share_io say(int fd, const struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    return share_send(fd, bytes, wire_encode(message, bytes), -1);
-}
-
-bool hear(int fd, struct wire_message *message)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct pollfd readable = { .fd = fd, .events = POLLIN };
-    size_t len;
-    int passed = -1;
-    ck_assert_msg(poll(&readable, 1, 30000) == 1, "the exporter says nothing");
-    enum share_io io = share_receive(fd, bytes, sizeof bytes, &len, &passed);
-    if (passed >= 0)
-        close(passed);
-    if (io != SHARE_DONE)
-        return false;
-    ck_assert_int_eq(wire_decode(bytes, len, message, NULL), WIRE_GOOD);
-    return true;
-}
-
-bool is_closed(int fd)
-{
-    struct wire_message message;
-    bool closed = !hear(fd, &message);
-    close(fd);
-    return closed;
-}
-
 const struct wire_message *hello(enum wire_role role)
 {
     static struct wire_message message = { .type = WIRE_HELLO, .request = 1, .u.hello.name = "stranger" };
@@ -74,18 +38,16 @@ const struct wire_message *hello(enum wire_role role)
 
 int connect_as(enum wire_role role)
 {
-    struct wire_message message;
     int fd = stage_connect();
-    ck_assert_int_eq(say(fd, hello(role)), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_WELCOME);
+    say(fd, hello(role));
+    hear_a(WIRE_WELCOME, fd);
     return fd;
 }
 
 void leave(int fd)
 {
     struct wire_message message = { .type = WIRE_GOODBYE };
-    say(fd, &message);
+    try_to_say(fd, &message);
     while (hear(fd, &message))
         continue;
     close(fd);

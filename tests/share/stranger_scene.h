@@ -8,6 +8,7 @@
 
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
+#include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
 #define SIZE 65536
@@ -18,11 +19,6 @@ extern struct player *exporter, *friend;
 TCase *stranger_case(Suite *suite, const char *name);
 void serve_friend(void);
 
-void say_bytes(int fd, const void *bytes, size_t len);
-enum share_io say(int fd, const struct wire_message *message);
-/* The next message. false: the connection was closed. */
-bool hear(int fd, struct wire_message *message);
-bool is_closed(int fd);
 const struct wire_message *hello(enum wire_role role);
 int connect_as(enum wire_role role);
 /* The connection ends, and the exporter no longer counts it. */

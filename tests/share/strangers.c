@@ -6,20 +6,15 @@
  */
 #include "config.h"
 
-#include <errno.h>
 #include <grp.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/base/service.h"
-#include "tests/share/connect.h"
 #include "tests/share/stranger_scene.h"
 
 #define STRANGER 12345 /* a user that nobody is */
@@ -35,8 +30,7 @@ START_TEST(other_version_is_refused_with_the_remedy)
     size_t len = wire_encode(hello(WIRE_ROLE_IMPORTER), bytes);
     bytes[4] = WIRE_VERSION + 1;
     say_bytes(fd, bytes, len);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_REFUSED);
+    message = hear_a(WIRE_REFUSED, fd);
     ck_assert_uint_eq(message.request, 0);
     ck_assert_uint_eq(message.u.refused.status, WEIR_REFUSED);
     ck_assert_ptr_nonnull(strstr(message.u.refused.text, "same release"));
@@ -91,34 +85,12 @@ START_TEST(length_beyond_all_limits_is_cut_off)
 }
 END_TEST
 
-/* Sends a HELLO with so many descriptors. false: this kernel lets the exporter have none sent. */
-static bool say_with_fds(int fd, unsigned count)
-{
-    unsigned char bytes[WIRE_SIZE_MAX];
-    struct iovec part = { bytes, wire_encode(hello(WIRE_ROLE_IMPORTER), bytes) };
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(8 * sizeof(int))];
-    } control = { 0 };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control };
-    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(count * sizeof(int));
-    for (unsigned i = 0; i < count; i++)
-        memcpy(CMSG_DATA(header) + i * sizeof(int), &(int){ STDERR_FILENO }, sizeof(int));
-    ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-    ck_assert(sent == (ssize_t)part.iov_len || (sent < 0 && errno == EPERM));
-    return sent > 0;
-}
-
 START_TEST(descriptors_that_nobody_asked_for_are_closed)
 {
     unsigned long long before = stage_number(stage_say(exporter, "counts"), "fds");
     for (unsigned count = 1; count <= 8; count++) {
         int fd = stage_connect();
-        if (say_with_fds(fd, count))
+        if (say_with_fds(fd, hello(WIRE_ROLE_IMPORTER), count))
             ck_assert_msg(is_closed(fd), "%u descriptors", count);
         else
             close(fd);
@@ -143,7 +115,7 @@ static const struct wire_message out_of_turn[] = {
 START_TEST(who_has_not_said_hello_is_cut_off)
 {
     int fd = stage_connect();
-    ck_assert_int_eq(say(fd, &out_of_turn[_i]), SHARE_DONE);
+    say(fd, &out_of_turn[_i]);
     ck_assert(is_closed(fd));
 }
 END_TEST
@@ -175,8 +147,7 @@ START_TEST(importer_that_says_what_is_not_allowed_is_cut_off_and_counts_until_it
     stage_until(exporter, " importers=2 hung=0 evicted=1 ", "info");
     serve_friend();
     kill(child, SIGCONT);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(wait_for(child), 0);
 }
 END_TEST
 
@@ -184,19 +155,15 @@ START_TEST(lease_that_is_released_twice_is_a_reason_to_be_cut_off)
 {
     pid_t child = fork();
     if (child == 0) {
-        struct wire_message acquire = { .type = WIRE_ACQUIRE, .request = 2, .u.acquire.name = "a" }, lease;
+        struct wire_message acquire = { .type = WIRE_ACQUIRE, .request = 2, .u.acquire.name = "a" };
         int fd = connect_as(WIRE_ROLE_IMPORTER);
         say(fd, &acquire);
-        if (!hear(fd, &lease) || lease.type != WIRE_LEASE)
-            _exit(2);
-        struct wire_message release = { .type = WIRE_RELEASE, .u.release = { lease.u.lease.lease, WIRE_HOW_DONE } };
+        struct wire_message release = { .type = WIRE_RELEASE, .u.release = { hear_a(WIRE_LEASE, fd).u.lease.lease, WIRE_HOW_DONE } };
         say(fd, &release);
         say(fd, &release);
         _exit(is_closed(fd) ? 0 : 1);
     }
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(wait_for(child), 0);
 }
 END_TEST
 
@@ -207,19 +174,16 @@ START_TEST(observer_sees_who_holds_what_and_gets_no_pool)
     struct wire_message message, list = { .type = WIRE_LIST, .request = 2 };
     stage_say(friend, "acquire i a l 0 s");
     int fd = connect_as(WIRE_ROLE_OBSERVER);
-    ck_assert_int_eq(say(fd, &list), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_IMPORTER);
+    say(fd, &list);
+    message = hear_a(WIRE_IMPORTER, fd);
     ck_assert_int_eq(message.u.importer.pid, stage_pid(friend));
     ck_assert_uint_eq(message.u.importer.leases, 1);
     ck_assert_uint_eq(message.u.importer.mappings, 1);
     ck_assert_str_eq(message.u.importer.name, "actor");
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_HOLDS);
+    message = hear_a(WIRE_HOLDS, fd);
     ck_assert_uint_eq(message.u.holds.hold, WIRE_HOLD_LEASED);
     ck_assert_str_eq(message.u.holds.name, "a");
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_DONE);
+    hear_a(WIRE_DONE, fd);
     leave(fd);
     stage_say(friend, "release l s");
 }
@@ -227,18 +191,15 @@ END_TEST
 
 START_TEST(observer_evicts)
 {
-    struct wire_message message, evict = { .type = WIRE_EVICT, .request = 2 };
+    struct wire_message evict = { .type = WIRE_EVICT, .request = 2 };
     struct player *unloved = stage_importer("unloved");
     int fd = connect_as(WIRE_ROLE_OBSERVER);
     evict.u.evict.pid = stage_pid(exporter);
-    ck_assert_int_eq(say(fd, &evict), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_REFUSED);
-    ck_assert_uint_eq(message.u.refused.status, WEIR_NOT_FOUND);
+    say(fd, &evict);
+    ck_assert_uint_eq(hear_a(WIRE_REFUSED, fd).u.refused.status, WEIR_NOT_FOUND);
     evict.u.evict.pid = stage_pid(unloved);
-    ck_assert_int_eq(say(fd, &evict), SHARE_DONE);
-    ck_assert(hear(fd, &message));
-    ck_assert_int_eq(message.type, WIRE_DONE);
+    say(fd, &evict);
+    hear_a(WIRE_DONE, fd);
     stage_until(exporter, " importers=2 hung=0 evicted=1 ", "info");
     leave(fd);
     stage_leave(unloved);
@@ -267,7 +228,6 @@ static void share_with(const char *allow)
 /* What becomes of the HELLO of a process of that user and that further group: WEIR_OK, or the status of the refusal. */
 static int status_for(uid_t user, gid_t group)
 {
-    int status;
     pid_t child = fork();
     if (child == 0) {
         char path[SHARE_PATH_SIZE];
@@ -279,14 +239,12 @@ static int status_for(uid_t user, gid_t group)
         weir_status connected = connect_within(path, 5000, NULL, &fd);
         if (connected != WEIR_OK)
             _exit((int)connected);
-        say(fd, hello(WIRE_ROLE_IMPORTER));
+        try_to_say(fd, hello(WIRE_ROLE_IMPORTER));
         if (!hear(fd, &message))
             _exit(101);
         _exit(message.type == WIRE_WELCOME ? WEIR_OK : message.type == WIRE_REFUSED ? (int)message.u.refused.status : 102);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return wait_for(child);
 }
 
 START_TEST(other_users_are_let_in_only_if_the_policy_names_them)
