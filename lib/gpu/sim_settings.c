@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define GIB (UINT64_C(1) << 30)
+#define SETTING_SIZE 1024
 
 /* Takes a decimal number off the front. */
 static bool take_number(char **text, uint64_t *number)
@@ -183,10 +184,10 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
         *place_of(settings, &settings_table[i]) = settings_table[i].standard;
     reach_all(settings, true);
     while (text && *text) {
+        char copy[SETTING_SIZE], *value = copy;
         size_t size = strcspn(text, ",");
-        char *copy = strndup(text, size), *value = copy;
-        const char *key = strsep(&value, "="), *help = copy ? set_one(settings, key, value) : "less, as there is no host memory for it";
-        free(copy);
+        snprintf(copy, sizeof(copy), "%.*s", (int)size, text);
+        const char *key = strsep(&value, "="), *help = size < sizeof(copy) ? set_one(settings, key, value) : "less than 1024 bytes";
         if (help) {
             snprintf(why, len, "simulator setting '%.*s': write %s", (int)size, text, help);
             return -1;
