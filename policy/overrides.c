@@ -37,9 +37,9 @@ static void trim(const char **text, size_t *len)
         ++*text;
 }
 
-static void fail(const struct overrides *overrides, const struct assignment *assignment, const char *path, const char *message)
+static void fail(const struct overrides *overrides, const struct assignment *assignment, const char *message)
 {
-    policy_report_add(overrides->tree->report, assignment->mark, path, "%s", message);
+    policy_report_add(overrides->tree->report, assignment->mark, "", "%s", message);
 }
 
 /* Takes the next assignment off the list. A comma inside brackets or quotes belongs to the value. False, reported: not an assignment. */
@@ -65,13 +65,13 @@ static bool next_assignment(struct overrides *overrides, struct assignment *assi
             break;
     }
     if (open != 0 || quote) {
-        fail(overrides, assignment, "",
+        fail(overrides, assignment,
              open < 0 ? "a bracket is closed that was not opened; write each list as [a, b]" : "a bracket or quote is left open; close it");
         overrides->at += strlen(overrides->at);
         return false;
     }
     if (!equals) {
-        fail(overrides, assignment, "",
+        fail(overrides, assignment,
              overrides->at == start ? "an assignment is missing between commas; remove one comma"
                                     : "not an assignment; write key=value, as in pools.main.max_size=4GiB");
         return false;
@@ -99,7 +99,7 @@ static struct policy_node *new_entry(const struct overrides *overrides, struct p
 }
 
 /* The pool or stream of a name, which overrides cannot create. NULL, reported, if there is none. */
-static struct policy_node *find_object(const struct overrides *overrides, const struct assignment *assignment, struct policy_node *mapping,
+static struct policy_node *find_object(const struct overrides *overrides, const struct policy_node *mapping,
                                        const struct policy_node *part, const char *what)
 {
     struct policy_node *found = policy_node_find(mapping, part->name);
@@ -108,11 +108,8 @@ static struct policy_node *find_object(const struct overrides *overrides, const 
     struct policy_guess guess = policy_guess_begin(part->name);
     for (const struct policy_node *node = mapping->first; node; node = node->next)
         policy_guess_try(&guess, node->name);
-    char path[POLICY_PATH_MAX], message[256];
-    policy_node_path(part, path, sizeof(path));
-    snprintf(message, sizeof(message), "there is no %s of that name to change; put it into the policy first%s", what,
-             policy_guess_text(&guess).text);
-    fail(overrides, assignment, path, message);
+    policy_node_report(overrides->tree->report, part->mark, part, "there is no %s of that name to change; put it into the policy first%s",
+                       what, policy_guess_text(&guess).text);
     return NULL;
 }
 
@@ -125,101 +122,54 @@ static const struct policy_node *find_own(const struct overrides *overrides, con
     return found;
 }
 
-static void fail_second(const struct overrides *overrides, const struct policy_node *value, const struct policy_node *first)
-{
-    char path[POLICY_PATH_MAX];
-    policy_node_path(value, path, sizeof(path));
-    policy_report_add(overrides->tree->report, value->mark, path, "is set a second time (first in column %u); remove one of the two",
-                      first->mark.column);
-}
-
-/* Puts a value in place of what the mapping has under its name. A mapping goes key by key, so that it leaves the others alone. */
-static void replace(const struct overrides *overrides, struct policy_node *mapping, struct policy_node *value)
+/* Puts a value in place of what the mapping has under its name. A mapping goes key by key, so that it leaves the others alone. False,
+   reported: these assignments have set it already. */
+static bool replace(const struct overrides *overrides, struct policy_node *mapping, struct policy_node *value)
 {
     struct policy_node *former = policy_node_find(mapping, value->name);
     if (former && former->kind == POLICY_NODE_MAPPING && value->kind == POLICY_NODE_MAPPING) {
+        bool good = true;
         for (struct policy_node *child = value->first, *next; child; child = next) {
             next = child->next;
-            replace(overrides, former, child);
+            good = replace(overrides, former, child) && good;
         }
-        return;
+        return good;
     }
     const struct policy_node *first = former ? find_own(overrides, former) : NULL;
-    if (first) {
-        fail_second(overrides, value, first);
-        return;
-    }
+    if (first)
+        return policy_node_report(overrides->tree->report, value->mark, value,
+                                  "is set a second time (first in column %u); remove one of the two", first->mark.column);
     if (former)
         policy_node_remove(mapping, former);
     policy_node_append(mapping, value);
+    return true;
 }
 
-/* Whether the node is a switch, as `cache: off`, where an override goes on to one of the keys below it. */
-static bool is_switch(const struct policy_node *node, bool pool, unsigned depth)
+/* The key whose path, below the file, a pool or a stream, begins and ends there; NULL if there is none. */
+static const struct policy_key *find_key(enum policy_scope scope, const char *begin, const char *end)
 {
-    const struct policy_key *key = pool && depth == 2 ? policy_key_find(POLICY_SCOPE_POOL, node->name) : NULL;
-    return key && key->type == POLICY_TYPE_SWITCH && node->kind == POLICY_NODE_SCALAR;
+    char path[POLICY_PATH_MAX];
+    snprintf(path, sizeof(path), "%.*s", (int)(end - begin), begin);
+    return policy_key_find(scope, path);
 }
 
-/* One part of a key below `at`, made if it is not there. NULL: there is no such place, which is reported here or by whoever reads the tree.
- */
-static struct policy_node *descend(const struct overrides *overrides, const struct assignment *assignment, struct policy_node *at,
-                                   const char *name, size_t len, unsigned depth, const char *scope)
+/* What the mapping has under the name of a part of a key, made if it has nothing; an override goes on below a switch, as `cache: off`. NULL:
+   there is no such place, which is reported here or by whoever reads the tree. key: the one whose path ends with that part, or NULL. */
+static struct policy_node *descend(const struct overrides *overrides, struct policy_node *mapping, struct policy_node *part,
+                                   const struct policy_key *key)
 {
-    struct policy_node *part = new_entry(overrides, at, assignment->mark, name, len);
-    if (!part)
-        return NULL;
-    bool pool = strcmp(scope, "pools") == 0, object = depth == 1 && (pool || strcmp(scope, "streams") == 0);
-    if (object)
-        return find_object(overrides, assignment, at, part, pool ? "pool" : "stream");
-    struct policy_node *found = policy_node_find(at, part->name);
-    part->kind = POLICY_NODE_MAPPING;
-    if (found && !is_switch(found, pool, depth))
+    struct policy_node *found = policy_node_find(mapping, part->name);
+    bool has_keys = !key || key->type == POLICY_TYPE_POOLS || key->type == POLICY_TYPE_STREAMS || key->type == POLICY_TYPE_SWITCH;
+    if (found && found->kind == POLICY_NODE_MAPPING)
         return found;
-    if (found && found->mark.file == overrides->label) {
-        fail_second(overrides, part, found);
-        return NULL;
+    if (!found || (key && key->type == POLICY_TYPE_SWITCH && found->kind == POLICY_NODE_SCALAR)) {
+        part->kind = POLICY_NODE_MAPPING;
+        return replace(overrides, mapping, part) ? part : NULL;
     }
-    if (found)
-        policy_node_remove(at, found);
-    policy_node_append(at, part);
-    return part;
-}
-
-/* The key whose value stands at a path; NULL if none does, or one that has keys below it. */
-static const struct policy_key *value_at(const char *path)
-{
-    enum policy_scope scope = strncmp(path, "pools.", 6) == 0     ? POLICY_SCOPE_POOL
-                              : strncmp(path, "streams.", 8) == 0 ? POLICY_SCOPE_STREAM
-                                                                  : POLICY_SCOPE_FILE;
-    for (unsigned skip = scope == POLICY_SCOPE_FILE ? 0 : 2; skip > 0 && path; skip--) {
-        path = strchr(path, '.');
-        path = path ? path + 1 : NULL;
-    }
-    const struct policy_key *key = path ? policy_key_find(scope, path) : NULL;
-    if (!key)
-        return NULL;
-    switch (key->type) {
-    case POLICY_TYPE_POOLS:
-    case POLICY_TYPE_STREAMS:
-    case POLICY_TYPE_SWITCH:
-        return NULL;
-    default:
-        return key;
-    }
-}
-
-/* An assignment goes on below what is no mapping. Where a mapping belongs, reading the tree reports that; where a value belongs, reading it
-   would find nothing wrong. */
-static void fail_below(const struct overrides *overrides, const struct assignment *assignment, const struct policy_node *node)
-{
-    char path[POLICY_PATH_MAX], message[256];
-    policy_node_path(node, path, sizeof(path));
-    const struct policy_key *key = value_at(path);
-    if (!key || node->kind == POLICY_NODE_REFUSED)
-        return;
-    snprintf(message, sizeof(message), "has no keys below it; write %s", key->write);
-    fail(overrides, assignment, path, message);
+    /* Where a mapping belongs, reading the tree reports that; where a value belongs, reading it would find nothing wrong. */
+    if (!has_keys && found->kind != POLICY_NODE_REFUSED)
+        policy_node_report(overrides->tree->report, part->mark, found, "has no keys below it; write %s", key->write);
+    return NULL;
 }
 
 static bool has_too_many_parts(const struct assignment *assignment)
@@ -233,33 +183,38 @@ static bool has_too_many_parts(const struct assignment *assignment)
 static void apply(const struct overrides *overrides, const struct assignment *assignment)
 {
     struct policy_node *at = overrides->tree->root;
-    const char *part = assignment->key, *end = part + assignment->key_len;
-    char scope[16] = "";
-    unsigned depth = 0;
+    const char *part = assignment->key, *end = part + assignment->key_len, *key = part;
+    enum policy_scope scope = POLICY_SCOPE_FILE;
     if (has_too_many_parts(assignment)) {
-        fail(overrides, assignment, "", "no key has so many parts; weir-policy(5) lists all keys");
+        fail(overrides, assignment, "no key has so many parts; weir-policy(5) lists all keys");
         return;
     }
-    for (const char *dot; (dot = memchr(part, '.', (size_t)(end - part))); part = dot + 1, depth++) {
-        if (depth == 0)
-            snprintf(scope, sizeof(scope), "%.*s", (int)(dot - part), part);
-        at = descend(overrides, assignment, at, part, (size_t)(dot - part), depth, scope);
-        if (at && at->kind != POLICY_NODE_MAPPING)
-            fail_below(overrides, assignment, at);
-        if (!at || at->kind != POLICY_NODE_MAPPING)
+    for (unsigned depth = 0; at && at->kind == POLICY_NODE_MAPPING; depth++) {
+        const char *dot = memchr(part, '.', (size_t)(end - part)), *part_end = dot ? dot : end;
+        struct policy_node *entry = new_entry(overrides, at, assignment->mark, part, (size_t)(part_end - part));
+        if (!entry)
             return;
+        if (depth == 0 && strcmp(entry->name, "pools") == 0)
+            scope = POLICY_SCOPE_POOL;
+        if (depth == 0 && strcmp(entry->name, "streams") == 0)
+            scope = POLICY_SCOPE_STREAM;
+        bool is_object = scope != POLICY_SCOPE_FILE && depth < 2; /* not a key: "pools", or "pools.a" */
+        if (!dot) {
+            if (is_object || entry->name[0] == '\0')
+                policy_node_report(overrides->tree->report, entry->mark, entry,
+                                   "is not one key; write the whole path of a key, as in pools.main.max_size=4GiB");
+            else if (policy_tree_read_value(overrides->tree, assignment->value, assignment->value_len, entry))
+                replace(overrides, at, entry);
+            return;
+        }
+        if (is_object)
+            key = dot + 1;
+        if (is_object && depth == 1)
+            at = find_object(overrides, at, entry, scope == POLICY_SCOPE_POOL ? "pool" : "stream");
+        else
+            at = descend(overrides, at, entry, is_object ? NULL : find_key(scope, key, part_end));
+        part = dot + 1;
     }
-    struct policy_node *value = new_entry(overrides, at, assignment->mark, part, (size_t)(end - part));
-    if (!value)
-        return;
-    char path[POLICY_PATH_MAX];
-    policy_node_path(value, path, sizeof(path));
-    bool whole = (depth == 0 && (strcmp(value->name, "pools") == 0 || strcmp(value->name, "streams") == 0)) ||
-                 (depth == 1 && (strcmp(scope, "pools") == 0 || strcmp(scope, "streams") == 0));
-    if (whole || value->name[0] == '\0')
-        fail(overrides, assignment, path, "is not one key; write the whole path of a key, as in pools.main.max_size=4GiB");
-    else if (policy_tree_read_value(overrides->tree, assignment->value, assignment->value_len, value))
-        replace(overrides, at, value);
 }
 
 void policy_apply_overrides(struct policy_tree *tree, const char *label, const char *text)

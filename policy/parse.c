@@ -95,9 +95,9 @@ static const struct policy_node *mapping_of(struct parse *parse, const struct po
 static void check_name(struct parse *parse, const struct policy_node *node)
 {
     if (!policy_name_is_valid(node->name))
-        policy_fail_name(&parse->reading, node,
-                         "'%s' cannot be a name; write a letter or _, then letters, digits, _ and -, at most %d characters",
-                         policy_quote(node->name).text, POLICY_NAME_MAX);
+        policy_node_report(&parse->report, node->name_mark, node,
+                           "'%s' cannot be a name; write a letter or _, then letters, digits, _ and -, at most %d characters",
+                           policy_quote(node->name).text, POLICY_NAME_MAX);
 }
 
 static size_t count_entries(struct parse *parse, const struct policy_node *mapping, size_t max, const char *what)
@@ -109,7 +109,7 @@ static size_t count_entries(struct parse *parse, const struct policy_node *mappi
     }
     if (count <= max)
         return count;
-    policy_fail_name(&parse->reading, mapping, "holds %zu %s; write at most %zu", count, what, max);
+    policy_node_report(&parse->report, mapping->name_mark, mapping, "holds %zu %s; write at most %zu", count, what, max);
     return 0;
 }
 
@@ -124,11 +124,11 @@ static const char *const scope_places[POLICY_SCOPE_COUNT] = {
 static void fail_unknown(struct parse *parse, enum policy_scope scope, const char *prefix, const struct policy_node *node)
 {
     if (strcmp(node->name, "<<") == 0) {
-        policy_fail_name(&parse->reading, node, "merge keys are refused; write the keys out");
+        policy_node_report(&parse->report, node->name_mark, node, "merge keys are refused; write the keys out");
         return;
     }
     if (strchr(node->name, '.')) {
-        policy_fail_name(&parse->reading, node, "a key has no dots; write its parts as nested mappings");
+        policy_node_report(&parse->report, node->name_mark, node, "a key has no dots; write its parts as nested mappings");
         return;
     }
     /* The next part of each key that begins with the prefix, and that would not be refused in turn. */
@@ -147,12 +147,12 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
     /* A key that is spelt right elsewhere is meant, but for one letter that is missing here. */
     for (unsigned other = 0; other < POLICY_SCOPE_COUNT && !(guess.best && guess.distance <= 1); other++) {
         if (other != scope && (policy_key_find(other, node->name) || policy_key_is_group(other, node->name))) {
-            policy_fail_name(&parse->reading, node, "does not belong here; write it %s", scope_places[other]);
+            policy_node_report(&parse->report, node->name_mark, node, "does not belong here; write it %s", scope_places[other]);
             return;
         }
     }
-    policy_fail_name(&parse->reading, node, "unknown key%s%s", policy_guess_text(&guess).text,
-                     guess.best ? "" : "; remove it, weir-policy(5) lists all keys");
+    policy_node_report(&parse->report, node->name_mark, node, "unknown key%s%s", policy_guess_text(&guess).text,
+                       guess.best ? "" : "; remove it, weir-policy(5) lists all keys");
 }
 
 static void read_keys(struct parse *parse, const struct target *target, const char *prefix, const struct policy_node *mapping);

@@ -2,7 +2,6 @@
 #include "policy/report.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,26 +37,11 @@ void policy_report_begin(struct policy_report *report, struct policy_errors *err
     *report = (struct policy_report){.errors = errors, .before = errors->count};
 }
 
-/* The list grows by doubling: whenever count is a power of two, there is no room left. */
-static bool reserve_one(struct policy_errors *errors)
-{
-    if (errors->count & (errors->count - 1))
-        return true;
-    size_t room = errors->count ? 2 * errors->count : 1;
-    struct policy_error *items = reallocarray(errors->items, room, sizeof(*items));
-    if (!items)
-        return false;
-    errors->items = items;
-    return true;
-}
-
-void policy_report_add(struct policy_report *report, struct policy_mark mark, const char *path, const char *format, ...)
+void policy_report_addv(struct policy_report *report, struct policy_mark mark, const char *path, const char *format, va_list arguments)
 {
     char message[MESSAGE_MAX];
-    va_list arguments;
-    va_start(arguments, format);
+    struct policy_errors *errors = report->errors;
     vsnprintf(message, sizeof(message), format, arguments);
-    va_end(arguments);
     struct policy_error error = {
         .file = strdup(mark.file),
         .line = mark.line,
@@ -65,12 +49,23 @@ void policy_report_add(struct policy_report *report, struct policy_mark mark, co
         .path = strdup(path),
         .message = strdup(message),
     };
-    if (!error.file || !error.path || !error.message || !reserve_one(report->errors)) {
-        clear_error(&error);
-        report->no_memory = true;
+    struct policy_error *items = reallocarray(errors->items, errors->count + 1, sizeof(*items));
+    if (items)
+        errors->items = items;
+    if (error.file && error.path && error.message && items) {
+        items[errors->count++] = error;
         return;
     }
-    report->errors->items[report->errors->count++] = error;
+    clear_error(&error);
+    report->no_memory = true;
+}
+
+void policy_report_add(struct policy_report *report, struct policy_mark mark, const char *path, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    policy_report_addv(report, mark, path, format, arguments);
+    va_end(arguments);
 }
 
 static int height(const struct policy_error *error)

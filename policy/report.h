@@ -8,6 +8,8 @@
 #ifndef WEIR_POLICY_REPORT_H
 #define WEIR_POLICY_REPORT_H
 
+#include <stdarg.h>
+
 #include "policy/policy.h"
 
 /* What places in assignments have for a file name: those of the environment, and those that a process was given later. */
@@ -29,6 +31,8 @@ struct policy_report {
 void policy_report_begin(struct policy_report *report, struct policy_errors *errors);
 void policy_report_add(struct policy_report *report, struct policy_mark mark, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+void policy_report_addv(struct policy_report *report, struct policy_mark mark, const char *path, const char *format, va_list arguments)
+    __attribute__((format(printf, 4, 0)));
 /* Puts what was added into the order of places: those of the file first, then those of the overrides. */
 void policy_report_sort(struct policy_report *report);
 /* POLICY_NO_MEMORY, else POLICY_BAD if anything was added, else POLICY_OK. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+#include "config.h"
+
 #include "policy/tree.h"
 
+#include <search.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -61,6 +63,17 @@ void policy_node_path(const struct policy_node *node, char *path, size_t len)
     snprintf(path + used, len - used, "%s%s", used ? "." : "", policy_quote(node->name).text);
 }
 
+bool policy_node_report(struct policy_report *report, struct policy_mark mark, const struct policy_node *node, const char *format, ...)
+{
+    char path[POLICY_PATH_MAX];
+    va_list arguments;
+    policy_node_path(node, path, sizeof(path));
+    va_start(arguments, format);
+    policy_report_addv(report, mark, path, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
 static struct policy_mark mark_of(const struct reader *reader, yaml_mark_t mark)
@@ -68,13 +81,6 @@ static struct policy_mark mark_of(const struct reader *reader, yaml_mark_t mark)
     if (reader->fixed)
         return reader->fixed->mark;
     return (struct policy_mark){reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
-}
-
-static void report_at(struct reader *reader, struct policy_mark mark, const struct policy_node *node, const char *message)
-{
-    char path[POLICY_PATH_MAX];
-    policy_node_path(node, path, sizeof(path));
-    policy_report_add(reader->tree->report, mark, path, "%s", message);
 }
 
 /* False at the end of what can be read: a syntax error, which is reported, or no memory. */
@@ -111,7 +117,8 @@ static char *copy_scalar(struct reader *reader, const yaml_event_t *event, const
     const char *text = (const char *)event->data.scalar.value;
     size_t len = event->data.scalar.length;
     if (memchr(text, '\0', len)) {
-        report_at(reader, mark_of(reader, event->start_mark), node, "holds a NUL character, which no name or value may; take \\0 out");
+        policy_node_report(reader->tree->report, mark_of(reader, event->start_mark), node,
+                           "holds a NUL character, which no name or value may; take \\0 out");
         return NULL;
     }
     char *copy = policy_arena_text(reader->tree->arena, text, len);
@@ -141,10 +148,11 @@ static void check_properties(struct reader *reader, const yaml_event_t *event, c
         break;
     }
     if (anchor)
-        report_at(reader, mark_of(reader, event->start_mark), node,
-                  "anchors (&name) are refused; take it out, and write a value out wherever it is needed");
+        policy_node_report(reader->tree->report, mark_of(reader, event->start_mark), node,
+                           "anchors (&name) are refused; take it out, and write a value out wherever it is needed");
     if (tag)
-        report_at(reader, mark_of(reader, event->start_mark), node, "tags (!name) are refused; take it out, each key knows its type");
+        policy_node_report(reader->tree->report, mark_of(reader, event->start_mark), node,
+                           "tags (!name) are refused; take it out, each key knows its type");
 }
 
 /* Passes over the rest of a list or mapping whose start was read. Ends the reading where nesting has no end in sight, since each level
@@ -206,65 +214,35 @@ static bool read_name(struct reader *reader, const yaml_event_t *event, struct p
         check_properties(reader, event, entry);
         return !reader->tree->report->no_memory;
     case YAML_ALIAS_EVENT:
-        report_at(reader, mark, entry, "aliases (*name) are refused; write the key out");
+        policy_node_report(reader->tree->report, mark, entry, "aliases (*name) are refused; write the key out");
         return true;
     default:
-        report_at(reader, mark, entry, "a key must be a name, not a list or mapping");
+        policy_node_report(reader->tree->report, mark, entry, "a key must be a name, not a list or mapping");
         return skip_rest(reader);
     }
 }
 
-struct entry {
-    struct policy_node *node;
-    size_t order;
-};
-
 static int by_name(const void *left, const void *right)
 {
-    const struct entry *a = left, *b = right;
-    int order = strcmp(a->node->name, b->node->name);
-    return order ? order : a->order < b->order ? -1 : 1;
+    const struct policy_node *a = left, *b = right;
+    return strcmp(a->name, b->name);
 }
 
-/* Reports each key that stands there a second time. The first one is kept. */
-static void check_duplicates(struct reader *reader, struct policy_node *mapping)
+/* Reports an entry whose key stood there before, and leaves it out. */
+static void add_entry(struct reader *reader, struct policy_node *mapping, struct policy_node *entry, void **names)
 {
-    size_t count = 0;
-    for (const struct policy_node *node = mapping->first; node; node = node->next)
-        count++;
-    if (count < 2)
-        return;
-    struct entry *entries = policy_arena_alloc(reader->tree->arena, count, sizeof(*entries));
-    if (!entries) {
+    struct policy_node **first = tsearch(entry, names, by_name);
+    if (!first)
         reader->tree->report->no_memory = true;
-        return;
-    }
-    size_t filled = 0;
-    for (struct policy_node *node = mapping->first; node; node = node->next, filled++)
-        entries[filled] = (struct entry){node, filled};
-    qsort(entries, count, sizeof(*entries), by_name);
-    const struct policy_node *kept = entries[0].node;
-    for (size_t i = 1; i < count; i++) {
-        struct policy_node *node = entries[i].node;
-        if (strcmp(node->name, kept->name) != 0) {
-            kept = node;
-            continue;
-        }
-        char message[128];
-        snprintf(message, sizeof(message), "is set a second time (first in line %u); remove one of the two", kept->name_mark.line);
-        report_at(reader, node->name_mark, node, message);
-        node->name = NULL; /* marks it for the sweep below */
-    }
-    struct policy_node *all = mapping->first;
-    mapping->first = mapping->last = NULL;
-    for (struct policy_node *node = all, *next; node; node = next) {
-        next = node->next;
-        if (node->name)
-            policy_node_append(mapping, node);
-    }
+    else if (*first == entry)
+        policy_node_append(mapping, entry);
+    else
+        policy_node_report(reader->tree->report, entry->name_mark, entry, "is set a second time (first in line %u); remove one of the two",
+                           (*first)->name_mark.line);
 }
 
-static bool read_entries(struct reader *reader, struct policy_node *mapping)
+/* names: the entries so far, for tsearch(). */
+static bool read_entries(struct reader *reader, struct policy_node *mapping, void **names)
 {
     for (;;) {
         yaml_event_t event;
@@ -279,7 +257,7 @@ static bool read_entries(struct reader *reader, struct policy_node *mapping)
         if (!good || !next_event(reader, &event))
             return false;
         if (named)
-            policy_node_append(mapping, entry);
+            add_entry(reader, mapping, entry, names);
         good = read_node(reader, &event, entry);
         yaml_event_delete(&event);
         if (!good)
@@ -287,11 +265,17 @@ static bool read_entries(struct reader *reader, struct policy_node *mapping)
     }
 }
 
+static void keep(void *entry)
+{
+    (void)entry;
+}
+
 static bool read_mapping(struct reader *reader, struct policy_node *mapping)
 {
+    void *names = NULL;
     mapping->kind = POLICY_NODE_MAPPING;
-    bool good = read_entries(reader, mapping);
-    check_duplicates(reader, mapping);
+    bool good = read_entries(reader, mapping, &names);
+    tdestroy(names, keep);
     return good;
 }
 
@@ -300,7 +284,7 @@ static bool read_node(struct reader *reader, const yaml_event_t *start, struct p
 {
     node->mark = mark_of(reader, start->start_mark);
     if (start->type == YAML_ALIAS_EVENT) {
-        report_at(reader, node->mark, node, "aliases (*name) are refused; write the value out");
+        policy_node_report(reader->tree->report, node->mark, node, "aliases (*name) are refused; write the value out");
         return true;
     }
     check_properties(reader, start, node);
@@ -311,9 +295,7 @@ static bool read_node(struct reader *reader, const yaml_event_t *start, struct p
         return !reader->tree->report->no_memory;
     }
     if (reader->depth == POLICY_DEPTH_MAX) {
-        char message[96];
-        snprintf(message, sizeof(message), "is nested deeper than %d levels; no key needs that", POLICY_DEPTH_MAX);
-        report_at(reader, node->mark, node, message);
+        policy_node_report(reader->tree->report, node->mark, node, "is nested deeper than %d levels; no key needs that", POLICY_DEPTH_MAX);
         return skip_rest(reader);
     }
     reader->depth++;
@@ -352,12 +334,10 @@ static bool check_bytes(struct reader *reader, const char *text, size_t len)
         bool control_2 = character == 2 && byte[0] == 0xc2 && byte[1] < 0xa0 && byte[1] != 0x85;
         bool no_character = character == 3 && byte[0] == 0xef && byte[1] == 0xbf && byte[2] >= 0xbe;
         if (character == 0 || control || control_2 || no_character) {
-            char message[128];
-            snprintf(message, sizeof(message), "byte 0x%02x is %s; save the file as UTF-8 text", *byte,
-                     character == 0 ? "not valid UTF-8"
-                     : *byte == 0   ? "a NUL"
-                                    : "a control character");
-            policy_report_add(reader->tree->report, mark_of(reader, mark), "", "%s", message);
+            policy_report_add(reader->tree->report, mark_of(reader, mark), "", "byte 0x%02x is %s; save the file as UTF-8 text", *byte,
+                              character == 0 ? "not valid UTF-8"
+                              : *byte == 0   ? "a NUL"
+                                             : "a control character");
             return false;
         }
         bool line_end = *byte == '\n' || (*byte == '\r' && !(at + 1 < len && byte[1] == '\n'));
@@ -466,8 +446,8 @@ bool policy_tree_read_value(struct policy_tree *tree, const char *text, size_t l
         return false;
     if (!item || item->next) {
         if (tree->report->errors->count == errors)
-            report_at(&reader, node->mark, node,
-                      item ? "is more than one value; put a list into [ ]" : "has no value; write one behind '='");
+            policy_node_report(tree->report, node->mark, node,
+                               item ? "is more than one value; put a list into [ ]" : "has no value; write one behind '='");
         return false;
     }
     node->kind = item->kind;

@@ -51,5 +51,8 @@ struct policy_node *policy_node_find(const struct policy_node *mapping, const ch
 /* "pools.a.devices": the names from the root to the node; items of a list have their list's path. Cut if it does not fit. */
 #define POLICY_PATH_MAX 1280
 void policy_node_path(const struct policy_node *node, char *path, size_t len);
+/* Reports something of the node, at a place that need not be its own. Returns false. */
+bool policy_node_report(struct policy_report *report, struct policy_mark mark, const struct policy_node *node, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -9,34 +9,6 @@
 
 #include "policy/form.h"
 
-/* Failing ------------------------------------------------------------------------------------------------------------------------------ */
-
-__attribute__((format(printf, 4, 0))) static void fail_at(const struct policy_reading *reading, struct policy_mark mark,
-                                                          const struct policy_node *node, const char *format, va_list arguments)
-{
-    char path[POLICY_PATH_MAX], message[1024];
-    policy_node_path(node, path, sizeof(path));
-    vsnprintf(message, sizeof(message), format, arguments);
-    policy_report_add(reading->report, mark, path, "%s", message);
-}
-
-bool policy_fail(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fail_at(reading, node->mark, node, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
-void policy_fail_name(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fail_at(reading, node->name_mark, node, format, arguments);
-    va_end(arguments);
-}
-
 bool policy_node_is_null(const struct policy_node *node)
 {
     if (node->kind != POLICY_NODE_SCALAR || !node->plain)

@@ -16,12 +16,8 @@ struct policy_reading {
     bool cut;                    /* the file's end is missing, so that a pool may be named behind it */
 };
 
-/* Reports at the node's value, with its path. Returns false. */
-bool policy_fail(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Reports at the node's key. */
-void policy_fail_name(const struct policy_reading *reading, const struct policy_node *node, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Reports at the node's value, and is false. */
+#define policy_fail(reading, node, ...) policy_node_report((reading)->report, (node)->mark, (node), __VA_ARGS__)
 
 /* Reads the node as the key's type. *value is set only if it is right; otherwise the error is reported. */
 bool policy_value_read(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value);
