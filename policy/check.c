@@ -9,23 +9,18 @@
 
 static const struct policy_origin *pool_origin(const struct policy_pool *pool, const char *key)
 {
-    return policy_origin_of(POLICY_SCOPE_POOL, pool->origins, policy_key_find(POLICY_SCOPE_POOL, key));
-}
-
-static struct policy_mark mark_of(const struct policy_origin *origin)
-{
-    return (struct policy_mark){origin->file, origin->line, origin->column};
+    return policy_origin_of(POLICY_SCOPE_POOL, pool->origins, key);
 }
 
 static void fail(struct policy_report *report, const struct policy_pool *pool, const char *key, const char *message)
 {
     const struct policy_origin *origin = pool_origin(pool, key);
-    policy_report_add(report, mark_of(origin), origin->path, "%s", message);
+    policy_report_add(report, origin->mark, origin->path, "%s", message);
 }
 
 static bool is_set(const struct policy_pool *pool, const char *key)
 {
-    return pool_origin(pool, key)->file != NULL;
+    return pool_origin(pool, key)->mark.file != NULL;
 }
 
 /* Memory of blocks that were exported never goes back while their pool lives, so no such pool can keep to a threshold. */
@@ -54,11 +49,11 @@ static void check_needs(const struct policy_pool *pool, struct policy_report *re
     size_t count;
     const struct policy_key *keys = policy_keys(POLICY_SCOPE_POOL, &count);
     for (size_t i = 0; i < count; i++) {
-        const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_POOL, pool->origins, &keys[i]);
-        if (!origin->file || policy_key_is_served(pool, &keys[i]) || pool_origin(pool, keys[i].needs)->refused)
+        const struct policy_origin *origin = pool_origin(pool, keys[i].name);
+        if (!origin->mark.file || policy_key_is_served(pool, &keys[i]) || pool_origin(pool, keys[i].needs)->refused)
             continue;
         bool is_ipc = strcmp(keys[i].needs, "ipc") == 0;
-        policy_report_add(report, mark_of(origin), origin->path, "does nothing without %s; add %s, or remove this key",
+        policy_report_add(report, origin->mark, origin->path, "does nothing without %s; add %s, or remove this key",
                           is_ipc ? "ipc: posix_fd" : keys[i].needs, is_ipc ? "that" : "the socket");
     }
 }
@@ -140,13 +135,13 @@ static void fail_above(const struct policy_pool *pool, const char *inner, const 
     const struct policy_origin *inside = pool_origin(pool, inner), *outside = pool_origin(pool, outer);
     if (inside->refused || outside->refused)
         return;
-    bool lower = inside->file != NULL;
+    bool lower = inside->mark.file != NULL;
     const struct policy_origin *at = lower ? inside : outside, *other = lower ? outside : inside;
     const char *name = lower ? outer : inner;
     char initial[64] = "";
-    if (!other->file)
+    if (!other->mark.file)
         snprintf(initial, sizeof(initial), " (%s if not written)", policy_key_find(POLICY_SCOPE_POOL, name)->initial);
-    policy_report_add(report, mark_of(at), at->path, "is %s than %s%s, so %s; %s it, or %s %s", lower ? "more" : "less", name, initial,
+    policy_report_add(report, at->mark, at->path, "is %s than %s%s, so %s; %s it, or %s %s", lower ? "more" : "less", name, initial,
                       consequence, lower ? "lower" : "raise", lower ? "raise" : "lower", name);
 }
 
@@ -209,7 +204,7 @@ static void check_exclusive(const struct policy *policy, struct policy_report *r
             if (!wants(other) || !overlap(&pool->devices, &other->devices))
                 continue;
             const struct policy_origin *origin = pool_origin(pool, key);
-            policy_report_add(report, mark_of(origin), origin->path,
+            policy_report_add(report, origin->mark, origin->path,
                               "pool '%s' is %s of one of these devices already, and a device has only one; %s",
                               policy_quote(other->name).text, what, remedy);
             break;
@@ -226,7 +221,7 @@ static void check_sockets(const struct policy *policy, struct policy_report *rep
             if (!other || strcmp(socket, other) != 0)
                 continue;
             const struct policy_origin *origin = pool_origin(&policy->pools[i], "share.socket");
-            policy_report_add(report, mark_of(origin), origin->path, "is the socket of pool '%s' already; write another name here or there",
+            policy_report_add(report, origin->mark, origin->path, "is the socket of pool '%s' already; write another name here or there",
                               policy_quote(policy->pools[j].name).text);
             break;
         }
@@ -235,19 +230,18 @@ static void check_sockets(const struct policy *policy, struct policy_report *rep
 
 static void check_streams(const struct policy *policy, struct policy_report *report)
 {
-    const struct policy_key *own = policy_key_find(POLICY_SCOPE_STREAM, "private");
     for (size_t i = 0; i < policy->stream_count; i++) {
         const struct policy_stream *stream = &policy->streams[i];
-        const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_STREAM, stream->origins, own);
+        const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_STREAM, stream->origins, "private");
         if (stream->own_pool && is_default(&policy->pools[stream->pool]))
             policy_report_add(
-                report, mark_of(origin), origin->path,
+                report, origin->mark, origin->path,
                 "does not go with pool '%s': its backing is the driver's pool, which cannot belong to one stream; name a pool "
                 "with backing: new, or write private: false",
                 policy_quote(policy->pools[stream->pool].name).text);
         if (stream->own_pool && policy->pools[stream->pool].share_socket)
             policy_report_add(
-                report, mark_of(origin), origin->path,
+                report, origin->mark, origin->path,
                 "does not go with pool '%s': its share.socket is for one pool, and each private stream has one of its own; name a pool "
                 "that is not shared, or write private: false",
                 policy_quote(policy->pools[stream->pool].name).text);

@@ -13,8 +13,7 @@
 #include "policy/tree.h"
 
 struct policy_origin {
-    const char *file; /* NULL: not set, the default holds */
-    unsigned line, column;
+    struct policy_mark mark; /* file NULL: not set, the default holds */
     const char *path;
     const char *text; /* the effective value; NULL for keys that hold none, or are not written beside the others */
     bool refused;     /* what was set is no value, and reported: the default holds, but nothing follows from it */
@@ -31,13 +30,13 @@ struct policy_box {
 /* One object of a scope, with its values and its origins. */
 struct policy_object {
     enum policy_scope scope;
-    const void *values;
-    const struct policy_origin *origins;
+    void *values;
+    struct policy_origin *origins;
 };
 
 /* Objects in the order in which they are shown: the file's own, the pools, the streams. False past the end. */
 bool policy_object_at(const struct policy *policy, size_t index, struct policy_object *object);
-/* The origin of one key. key must be of the object's scope. */
-const struct policy_origin *policy_origin_of(enum policy_scope scope, const struct policy_origin *origins, const struct policy_key *key);
+/* The origin of one key of an object, or for "" that of the object itself. */
+struct policy_origin *policy_origin_of(enum policy_scope scope, struct policy_origin *origins, const char *key);
 
 #endif

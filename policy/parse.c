@@ -19,16 +19,9 @@ struct parse {
     struct policy_reading reading;
 };
 
-/* The object that a mapping fills. */
-struct target {
-    enum policy_scope scope;
-    char *values;
-    struct policy_origin *origins;
-};
-
 /* Objects ------------------------------------------------------------------------------------------------------------------------------ */
 
-static const char *keep_text(struct parse *parse, const char *text)
+static char *keep_text(struct parse *parse, const char *text)
 {
     return policy_arena_text(&parse->box->arena, text, strlen(text));
 }
@@ -36,48 +29,29 @@ static const char *keep_text(struct parse *parse, const char *text)
 static void set_origin(struct parse *parse, struct policy_origin *origin, struct policy_mark mark)
 {
     bool own = mark.file != parse->box->policy.file;
-    origin->file = mark.file;
-    if (!parse->box->is_builtin || own) {
-        origin->line = mark.line;
-        origin->column = mark.column;
-    }
+    origin->mark = !parse->box->is_builtin || own ? mark : (struct policy_mark){mark.file, 0, 0};
 }
 
-/* Defaults and paths for each key of a new object. prefix: "pools.a", or "". NULL: no memory. */
-static struct policy_origin *new_object(struct parse *parse, enum policy_scope scope, void *values, const char *prefix)
+/* Defaults, paths and the place of a new object, which is its name: the root has none. NULL: no memory. */
+static struct policy_origin *new_object(struct parse *parse, enum policy_scope scope, const struct policy_node *entry, void *values)
 {
     size_t count;
     const struct policy_key *keys = policy_keys(scope, &count);
     struct policy_origin *origins = policy_arena_alloc(&parse->box->arena, count + 1, sizeof(*origins));
+    char path[POLICY_PATH_MAX];
+    policy_node_path(entry, path, sizeof(path));
+    size_t len = strlen(path);
+    for (size_t i = 0; origins && i < count; i++) {
+        snprintf(path + len, sizeof(path) - len, "%s%s", len ? "." : "", keys[i].name);
+        origins[i].path = keep_text(parse, path);
+        policy_value_default(&parse->reading, &keys[i], (char *)values + keys[i].offset);
+    }
+    path[len] = '\0';
     if (!origins)
         return NULL;
-    for (size_t i = 0; i <= count; i++) {
-        char path[POLICY_PATH_MAX];
-        const char *name = i < count ? keys[i].name : "";
-        snprintf(path, sizeof(path), "%s%s%s", prefix, prefix[0] && name[0] ? "." : "", name);
-        origins[i].path = keep_text(parse, path);
-        if (!origins[i].path)
-            return NULL;
-        if (i < count && !policy_value_default(&parse->reading, &keys[i], (char *)values + keys[i].offset))
-            return NULL;
-    }
+    origins[count].path = keep_text(parse, path);
+    set_origin(parse, &origins[count], entry->name_mark);
     return origins;
-}
-
-/* A new object under the name of its entry, which is its place. False: no memory. */
-static bool name_object(struct parse *parse, enum policy_scope scope, const struct policy_node *entry, void *values, char **name,
-                        struct policy_origin **origins)
-{
-    char path[POLICY_PATH_MAX];
-    size_t count;
-    policy_keys(scope, &count);
-    policy_node_path(entry, path, sizeof(path));
-    *name = policy_arena_text(&parse->box->arena, entry->name, strlen(entry->name));
-    *origins = new_object(parse, scope, values, path);
-    if (!*name || !*origins)
-        return false;
-    set_origin(parse, *origins + count, entry->name_mark);
-    return true;
 }
 
 /* The shape of a mapping of pools or streams. NULL, reported, if the node is none. */
@@ -155,107 +129,87 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
                        guess.best ? "" : "; remove it, weir-policy(5) lists all keys");
 }
 
-static void read_keys(struct parse *parse, const struct target *target, const char *prefix, const struct policy_node *mapping);
+static void read_keys(struct parse *parse, const struct policy_object *object, const char *prefix, const struct policy_node *mapping);
 
-static void read_streams(struct parse *parse, const struct policy_node *node, const struct policy_key *key)
+/* Gives each pool or stream its name, before anything that can refer to one is read. */
+static void name_objects(struct parse *parse, enum policy_scope scope, const struct policy_node *mapping)
 {
-    const struct policy_node *mapping = mapping_of(parse, node, key->write);
     struct policy *policy = &parse->box->policy;
-    size_t count = mapping ? count_entries(parse, mapping, POLICY_STREAMS_MAX, "streams") : 0;
-    policy->streams = policy_arena_alloc(&parse->box->arena, count, sizeof(*policy->streams));
-    if (!policy->streams)
+    bool pools = scope == POLICY_SCOPE_POOL;
+    if (!mapping || mapping->kind != POLICY_NODE_MAPPING)
         return;
-    const struct policy_node *entry = count > 0 ? mapping->first : NULL;
-    for (; entry; entry = entry->next) {
-        struct policy_stream *stream = &policy->streams[policy->stream_count];
-        stream->pool = SIZE_MAX; /* until it is known what defaults.pool is */
-        if (!name_object(parse, POLICY_SCOPE_STREAM, entry, stream, &stream->name, &stream->origins))
-            return;
-        policy->stream_count++;
-        const struct target target = {POLICY_SCOPE_STREAM, (char *)stream, stream->origins};
-        if (mapping_of(parse, entry, "{} for a stream with the defaults"))
-            read_keys(parse, &target, "", entry);
+    size_t count = count_entries(parse, mapping, pools ? POLICY_POOLS_MAX : POLICY_STREAMS_MAX, pools ? "pools" : "streams");
+    if (pools)
+        policy->pools = policy_arena_alloc(&parse->box->arena, count, sizeof(*policy->pools));
+    else
+        policy->streams = policy_arena_alloc(&parse->box->arena, count, sizeof(*policy->streams));
+    for (const struct policy_node *entry = count > 0 ? mapping->first : NULL; entry && !parse->box->arena.exhausted; entry = entry->next) {
+        if (pools) {
+            struct policy_pool *pool = &policy->pools[policy->pool_count++];
+            pool->name = keep_text(parse, entry->name);
+            pool->origins = new_object(parse, scope, entry, pool);
+        } else {
+            struct policy_stream *stream = &policy->streams[policy->stream_count++];
+            stream->pool = SIZE_MAX; /* until it is known what defaults.pool is */
+            stream->name = keep_text(parse, entry->name);
+            stream->origins = new_object(parse, scope, entry, stream);
+        }
     }
 }
 
-/* Gives each pool its name, before anything that can refer to one is read. */
-static void name_pools(struct parse *parse, const struct policy_node *node)
+static void read_objects(struct parse *parse, enum policy_scope scope, const struct policy_node *node, const struct policy_key *key)
 {
-    size_t count = node->kind == POLICY_NODE_MAPPING ? count_entries(parse, node, POLICY_POOLS_MAX, "pools") : 0;
-    struct policy *policy = &parse->box->policy;
-    policy->pools = policy_arena_alloc(&parse->box->arena, count, sizeof(*policy->pools));
-    if (!policy->pools)
-        return;
-    for (const struct policy_node *entry = count > 0 ? node->first : NULL; entry; entry = entry->next) {
-        struct policy_pool *pool = &policy->pools[policy->pool_count];
-        if (!name_object(parse, POLICY_SCOPE_POOL, entry, pool, &pool->name, &pool->origins))
-            return;
-        policy->pool_count++;
-    }
-}
-
-static void read_pools(struct parse *parse, const struct policy_node *node, const struct policy_key *key)
-{
+    const struct policy *policy = &parse->box->policy;
     const struct policy_node *mapping = mapping_of(parse, node, key->write);
-    struct policy *policy = &parse->box->policy;
-    if (mapping && !mapping->first && !parse->tree.cut)
+    bool pools = scope == POLICY_SCOPE_POOL;
+    if (pools && mapping && !mapping->first && !parse->tree.cut)
         policy_fail(&parse->reading, node, "holds no pool; write %s", key->write);
-    size_t i = 0;
-    for (const struct policy_node *entry = mapping ? mapping->first : NULL; entry && i < policy->pool_count; entry = entry->next, i++) {
-        const struct target target = {POLICY_SCOPE_POOL, (char *)&policy->pools[i], policy->pools[i].origins};
-        if (mapping_of(parse, entry, "{} for a pool with the defaults"))
-            read_keys(parse, &target, "", entry);
+    size_t at = pools ? 1 : 1 + policy->pool_count, end = at + (pools ? policy->pool_count : policy->stream_count);
+    struct policy_object object;
+    for (const struct policy_node *entry = mapping ? mapping->first : NULL; entry && at < end; entry = entry->next) {
+        policy_object_at(policy, at++, &object);
+        if (mapping_of(parse, entry, pools ? "{} for a pool with the defaults" : "{} for a stream with the defaults"))
+            read_keys(parse, &object, "", entry);
     }
 }
 
-/* One key that the table has. */
-static void read_value(struct parse *parse, const struct target *target, const struct policy_key *key, const struct policy_node *node)
+/* One key that the table has. The mapping of the keys below a switch switches it on. */
+static void read_value(struct parse *parse, const struct policy_object *object, const struct policy_key *key, const struct policy_node *node)
 {
-    struct policy_origin *origin = (struct policy_origin *)policy_origin_of(target->scope, target->origins, key);
+    struct policy_origin *origin = policy_origin_of(object->scope, object->origins, key->name);
+    void *value = (char *)object->values + key->offset;
     set_origin(parse, origin, node->mark);
-    switch (key->type) {
-    case POLICY_TYPE_POOLS:
-        read_pools(parse, node, key);
-        break;
-    case POLICY_TYPE_STREAMS:
-        read_streams(parse, node, key);
-        break;
-    default:
-        origin->refused = !policy_value_read(&parse->reading, key, node, target->values + key->offset);
-        break;
+    if (key->type == POLICY_TYPE_POOLS) {
+        read_objects(parse, POLICY_SCOPE_POOL, node, key);
+    } else if (key->type == POLICY_TYPE_STREAMS) {
+        read_objects(parse, POLICY_SCOPE_STREAM, node, key);
+    } else if (key->type == POLICY_TYPE_SWITCH && node->kind == POLICY_NODE_MAPPING) {
+        char prefix[POLICY_PATH_MAX];
+        snprintf(prefix, sizeof(prefix), "%s.", key->name);
+        *(bool *)value = true;
+        read_keys(parse, object, prefix, node);
+    } else {
+        origin->refused = !policy_value_read(&parse->reading, key, node, value);
     }
-}
-
-/* The mapping of the keys below a switch, which switches it on. */
-static void read_switched(struct parse *parse, const struct target *target, const struct policy_key *key, const struct policy_node *node)
-{
-    struct policy_origin *origin = (struct policy_origin *)policy_origin_of(target->scope, target->origins, key);
-    set_origin(parse, origin, node->mark);
-    *(bool *)(target->values + key->offset) = true;
-    char prefix[POLICY_PATH_MAX];
-    snprintf(prefix, sizeof(prefix), "%s.", key->name);
-    read_keys(parse, target, prefix, node);
 }
 
 /* Reads the entries of a mapping whose keys begin with prefix, "" or "on_oom.". */
-static void read_keys(struct parse *parse, const struct target *target, const char *prefix, const struct policy_node *mapping)
+static void read_keys(struct parse *parse, const struct policy_object *object, const char *prefix, const struct policy_node *mapping)
 {
     for (const struct policy_node *node = mapping->first; node; node = node->next) {
         char name[POLICY_PATH_MAX];
         snprintf(name, sizeof(name), "%s%s", prefix, node->name);
         bool dotted = strchr(node->name, '.') != NULL;
-        const struct policy_key *key = dotted ? NULL : policy_key_find(target->scope, name);
-        if (key && key->type == POLICY_TYPE_SWITCH && node->kind == POLICY_NODE_MAPPING) {
-            read_switched(parse, target, key, node);
-        } else if (key) {
-            read_value(parse, target, key, node);
-        } else if (!dotted && policy_key_is_group(target->scope, name)) {
+        const struct policy_key *key = dotted ? NULL : policy_key_find(object->scope, name);
+        if (key) {
+            read_value(parse, object, key, node);
+        } else if (!dotted && policy_key_is_group(object->scope, name)) {
             if (mapping_of(parse, node, "a mapping of its keys, or leave it out")) {
                 snprintf(name, sizeof(name), "%s%s.", prefix, node->name);
-                read_keys(parse, target, name, node);
+                read_keys(parse, object, name, node);
             }
         } else {
-            fail_unknown(parse, target->scope, prefix, node);
+            fail_unknown(parse, object->scope, prefix, node);
         }
     }
 }
@@ -273,8 +227,7 @@ static void check_required(struct parse *parse, const struct policy_node *root)
         policy_report_add(&parse->report, root->mark, "weir", "is missing; begin the file with weir: 1");
     if (!pools)
         policy_report_add(&parse->report, root->mark, "pools", "is missing; write pools: {main: {}} for one pool with the defaults");
-    const struct policy_key *key = policy_key_find(POLICY_SCOPE_FILE, "defaults.pool");
-    if (pools && policy->pool_count > 1 && !policy_origin_of(POLICY_SCOPE_FILE, policy->origins, key)->file)
+    if (pools && policy->pool_count > 1 && !policy_origin_of(POLICY_SCOPE_FILE, policy->origins, "defaults.pool")->mark.file)
         policy_report_add(&parse->report, defaults ? defaults->name_mark : pools->name_mark, "defaults.pool",
                           "is missing, and there are %zu pools to choose from; write defaults: {pool: %s}", policy->pool_count,
                           policy_quote(policy->pools[0].name).text);
@@ -283,18 +236,15 @@ static void check_required(struct parse *parse, const struct policy_node *root)
 /* What follows from other keys, once all were read. */
 static void resolve(struct policy *policy)
 {
-    const struct policy_key *threshold = policy_key_find(POLICY_SCOPE_POOL, "release_threshold");
-    const struct policy_key *small = policy_key_find(POLICY_SCOPE_POOL, "small_below");
-    const struct policy_key *cache = policy_key_find(POLICY_SCOPE_POOL, "cache");
     for (size_t i = 0; i < policy->pool_count; i++) {
         struct policy_pool *pool = &policy->pools[i];
         if (pool->ipc == POLICY_IPC_NONE)
             continue;
-        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, threshold)->file)
+        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, "release_threshold")->mark.file)
             pool->release_threshold = (struct policy_size){POLICY_SIZE_NONE, 0};
-        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, small)->file)
+        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, "small_below")->mark.file)
             pool->small_below = 0;
-        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, cache)->file)
+        if (!policy_origin_of(POLICY_SCOPE_POOL, pool->origins, "cache")->mark.file)
             pool->cache = false;
     }
     for (size_t i = 0; i < policy->stream_count; i++) {
@@ -324,9 +274,8 @@ static void write_texts(struct parse *parse)
         const struct policy_key *keys = policy_keys(object.scope, &count);
         for (size_t i = 0; i < count; i++) {
             bool value = keys[i].type != POLICY_TYPE_POOLS && keys[i].type != POLICY_TYPE_STREAMS;
-            struct policy_origin *origin = (struct policy_origin *)&object.origins[i];
             if (value && is_shown(&object, &keys[i]))
-                origin->text = policy_value_text(&parse->reading, &keys[i], (const char *)object.values + keys[i].offset);
+                object.origins[i].text = policy_value_text(&parse->reading, &keys[i], (const char *)object.values + keys[i].offset);
         }
     }
 }
@@ -346,16 +295,14 @@ static void read_root(struct parse *parse)
             policy_report_add(&parse->report, root->mark, "", "a policy is a mapping; begin the file with weir: 1");
         return;
     }
-    policy->origins = new_object(parse, POLICY_SCOPE_FILE, policy, "");
-    if (!policy->origins)
-        return;
-    const struct policy_node *pools = policy_node_find(root, "pools");
-    if (pools)
-        name_pools(parse, pools);
+    policy->origins = new_object(parse, POLICY_SCOPE_FILE, root, policy);
+    name_objects(parse, POLICY_SCOPE_POOL, policy_node_find(root, "pools"));
+    name_objects(parse, POLICY_SCOPE_STREAM, policy_node_find(root, "streams"));
     if (parse->box->arena.exhausted)
         return;
-    const struct target target = {POLICY_SCOPE_FILE, (char *)policy, policy->origins};
-    read_keys(parse, &target, "", root);
+    struct policy_object object;
+    policy_object_at(policy, 0, &object);
+    read_keys(parse, &object, "", root);
     if (parse->box->arena.exhausted)
         return;
     check_required(parse, root);

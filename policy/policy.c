@@ -30,12 +30,12 @@ const struct policy_stream *policy_find_stream(const struct policy *policy, cons
 bool policy_object_at(const struct policy *policy, size_t index, struct policy_object *object)
 {
     if (index == 0) {
-        *object = (struct policy_object){POLICY_SCOPE_FILE, policy, policy->origins};
+        *object = (struct policy_object){POLICY_SCOPE_FILE, (void *)policy, policy->origins};
     } else if (index <= policy->pool_count) {
-        const struct policy_pool *pool = &policy->pools[index - 1];
+        struct policy_pool *pool = &policy->pools[index - 1];
         *object = (struct policy_object){POLICY_SCOPE_POOL, pool, pool->origins};
     } else if (index <= policy->pool_count + policy->stream_count) {
-        const struct policy_stream *stream = &policy->streams[index - 1 - policy->pool_count];
+        struct policy_stream *stream = &policy->streams[index - 1 - policy->pool_count];
         *object = (struct policy_object){POLICY_SCOPE_STREAM, stream, stream->origins};
     } else {
         return false;
@@ -43,38 +43,38 @@ bool policy_object_at(const struct policy *policy, size_t index, struct policy_o
     return true;
 }
 
-const struct policy_origin *policy_origin_of(enum policy_scope scope, const struct policy_origin *origins, const struct policy_key *key)
+struct policy_origin *policy_origin_of(enum policy_scope scope, struct policy_origin *origins, const char *key)
 {
     size_t count;
-    return origins + (key - policy_keys(scope, &count));
-}
-
-/* The origin of the object itself. */
-static const struct policy_origin *object_origin(enum policy_scope scope, const struct policy_origin *origins)
-{
-    size_t count;
-    policy_keys(scope, &count);
-    return origins + count;
+    const struct policy_key *keys = policy_keys(scope, &count), *found = policy_key_find(scope, key);
+    return found ? origins + (found - keys) : origins + count;
 }
 
 /* A key that was not set has the place of its object, which is where one would write it. */
-static struct policy_place place_of(const struct policy *policy, enum policy_scope scope, const struct policy_origin *origins,
-                                    const struct policy_key *key)
+static struct policy_mark mark_of(const struct policy *policy, enum policy_scope scope, struct policy_origin *origins, const char *key)
 {
-    const struct policy_origin *object = object_origin(scope, origins);
-    const struct policy_origin *origin = key ? policy_origin_of(scope, origins, key) : object;
-    const struct policy_origin *set = origin->file ? origin : object;
-    return (struct policy_place){set->file ? set->file : policy->file, set->line, set->column, origin->path};
+    struct policy_mark mark = policy_origin_of(scope, origins, key)->mark;
+    if (!mark.file)
+        mark = policy_origin_of(scope, origins, "")->mark;
+    if (!mark.file)
+        mark.file = policy->file;
+    return mark;
+}
+
+static struct policy_place place_of(const struct policy *policy, enum policy_scope scope, struct policy_origin *origins, const char *key)
+{
+    struct policy_mark mark = mark_of(policy, scope, origins, key);
+    return (struct policy_place){mark.file, mark.line, mark.column, policy_origin_of(scope, origins, key)->path};
 }
 
 struct policy_place policy_pool_place(const struct policy *policy, const struct policy_pool *pool, const char *key)
 {
-    return place_of(policy, POLICY_SCOPE_POOL, pool->origins, policy_key_find(POLICY_SCOPE_POOL, key));
+    return place_of(policy, POLICY_SCOPE_POOL, pool->origins, key);
 }
 
 struct policy_place policy_stream_place(const struct policy *policy, const struct policy_stream *stream, const char *key)
 {
-    return place_of(policy, POLICY_SCOPE_STREAM, stream->origins, policy_key_find(POLICY_SCOPE_STREAM, key));
+    return place_of(policy, POLICY_SCOPE_STREAM, stream->origins, key);
 }
 
 /* Sizes -------------------------------------------------------------------------------------------------------------------------------- */
@@ -113,9 +113,9 @@ void policy_each_value(const struct policy *policy, policy_value_fn fn, void *da
             const struct policy_value value = {
                 .path = origin->path,
                 .text = origin->text,
-                .file = origin->file,
-                .line = origin->line,
-                .column = origin->column,
+                .file = origin->mark.file,
+                .line = origin->mark.line,
+                .column = origin->mark.column,
                 .live = keys[i].live,
             };
             fn(&value, data);
@@ -125,28 +125,21 @@ void policy_each_value(const struct policy *policy, policy_value_fn fn, void *da
 
 /* Comparing ---------------------------------------------------------------------------------------------------------------------------- */
 
+/* "pools.a", or "" of the file. */
+static const char *path_of(const struct policy_object *object)
+{
+    size_t count;
+    policy_keys(object->scope, &count);
+    return object->origins[count].path;
+}
+
 /* The same object in another policy: the file's own, or the pool or stream of that name. False if it has none. */
 static bool find_same(const struct policy *policy, const struct policy_object *object, struct policy_object *same)
 {
-    const struct policy_pool *pool = object->values;
-    const struct policy_stream *stream = object->values;
-    switch (object->scope) {
-    case POLICY_SCOPE_FILE:
-        return policy_object_at(policy, 0, same);
-    case POLICY_SCOPE_POOL:
-        pool = policy_find_pool(policy, pool->name);
-        *same = (struct policy_object){POLICY_SCOPE_POOL, pool, pool ? pool->origins : NULL};
-        return pool;
-    default:
-        stream = policy_find_stream(policy, stream->name);
-        *same = (struct policy_object){POLICY_SCOPE_STREAM, stream, stream ? stream->origins : NULL};
-        return stream;
-    }
-}
-
-static struct policy_mark mark_of(struct policy_place place)
-{
-    return (struct policy_mark){place.file, place.line, place.column};
+    for (size_t at = 0; policy_object_at(policy, at, same); at++)
+        if (same->scope == object->scope && strcmp(path_of(same), path_of(object)) == 0)
+            return true;
+    return false;
 }
 
 static void compare_keys(const struct policy_object *before, const struct policy_object *after, const struct policy *policy,
@@ -161,8 +154,7 @@ static void compare_keys(const struct policy_object *before, const struct policy
         /* A key with a default that comes or goes does so because another key changed, which is reported. */
         if ((!was || !is) && keys[i].initial)
             continue;
-        struct policy_place place = place_of(policy, after->scope, after->origins, &keys[i]);
-        policy_report_add(report, mark_of(place), place.path,
+        policy_report_add(report, mark_of(policy, after->scope, after->origins, keys[i].name), after->origins[i].path,
                           "cannot change while the policy is open: it was %s and is now %s; %s%s again, or open the policy anew",
                           policy_quote(was ? was : "not set").text, policy_quote(is ? is : "not set").text, was ? "write " : "leave it out",
                           was ? policy_quote(was).text : "");
@@ -175,19 +167,17 @@ enum policy_status policy_compare(const struct policy *before, const struct poli
     policy_report_begin(&report, errors);
     struct policy_object object, same;
     for (size_t at = 0; policy_object_at(after, at, &object); at++) {
-        const struct policy_origin *origin = object_origin(object.scope, object.origins);
         if (find_same(before, &object, &same))
             compare_keys(&same, &object, after, &report);
         else
-            policy_report_add(&report, (struct policy_mark){origin->file, origin->line, origin->column}, origin->path,
+            policy_report_add(&report, mark_of(after, object.scope, object.origins, ""), path_of(&object),
                               "is new, but pools and streams cannot come while the policy is open; remove it, or open the policy anew");
     }
     for (size_t at = 0; policy_object_at(before, at, &object); at++) {
         if (find_same(after, &object, &same))
             continue;
-        const struct policy_key *key = policy_key_find(POLICY_SCOPE_FILE, object.scope == POLICY_SCOPE_POOL ? "pools" : "streams");
-        struct policy_place place = place_of(after, POLICY_SCOPE_FILE, after->origins, key);
-        policy_report_add(&report, mark_of(place), object_origin(object.scope, object.origins)->path,
+        const char *key = object.scope == POLICY_SCOPE_POOL ? "pools" : "streams";
+        policy_report_add(&report, mark_of(after, POLICY_SCOPE_FILE, after->origins, key), path_of(&object),
                           "is gone, but pools and streams cannot go while the policy is open; write it again, or open the policy anew");
     }
     policy_report_sort(&report);

@@ -260,24 +260,20 @@ bool policy_value_read(const struct policy_reading *reading, const struct policy
     return forms[key->type]->read(reading, key, node, value);
 }
 
-bool policy_value_default(const struct policy_reading *reading, const struct policy_key *key, void *value)
+void policy_value_default(const struct policy_reading *reading, const struct policy_key *key, void *value)
 {
-    if (!key->initial)
-        return true;
+    struct policy_steps *steps = value;
+    char text[32];
+    if (!key->initial || key->type == POLICY_TYPE_NAMES) /* zero, as it is, is an empty list */
+        return;
     if (key->type == POLICY_TYPE_STEPS) {
-        struct policy_steps *steps = value;
         for (steps->count = 0; steps->count < POLICY_STEP_COUNT; steps->count++)
             steps->items[steps->count] = (enum policy_step)steps->count;
-        return true;
+        return;
     }
-    if (key->type == POLICY_TYPE_NAMES) {
-        *(struct policy_names *)value = (struct policy_names){0};
-        return true;
-    }
-    char text[32];
     snprintf(text, sizeof(text), "%s", key->initial);
     const struct policy_node node = {.kind = POLICY_NODE_SCALAR, .mark = {"default", 0, 0}, .text = text, .plain = true};
-    return policy_value_read(reading, key, &node, value);
+    policy_value_read(reading, key, &node, value);
 }
 
 const char *policy_value_text(const struct policy_reading *reading, const struct policy_key *key, const void *value)

@@ -22,7 +22,7 @@ struct policy_reading {
 /* Reads the node as the key's type. *value is set only if it is right; otherwise the error is reported. */
 bool policy_value_read(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value);
 /* Sets the key's default, if it has one of its own. */
-bool policy_value_default(const struct policy_reading *reading, const struct policy_key *key, void *value);
+void policy_value_default(const struct policy_reading *reading, const struct policy_key *key, void *value);
 /* The value as one would write it, always the same text for the same value. Lives in the arena; NULL: no memory, or a key that
    has no value. */
 const char *policy_value_text(const struct policy_reading *reading, const struct policy_key *key, const void *value);
