@@ -44,6 +44,13 @@ double bench_median(const struct bench_series *series)
     return series->count % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+double bench_quantile(double *values, size_t count, unsigned hundredths)
+{
+    qsort(values, count, sizeof(values[0]), compare);
+    size_t index = count * hundredths / 100;
+    return values[index < count ? index : count - 1];
+}
+
 double bench_min(const struct bench_series *series)
 {
     double min = series->count ? series->values[0] : 0;

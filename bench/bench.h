@@ -58,6 +58,8 @@ uint64_t bench_now(void); /* nanoseconds */
 
 void bench_add(struct bench_series *series, double value);
 double bench_median(const struct bench_series *series);
+/* The value below which so many hundredths of them are. Sorts them. */
+double bench_quantile(double *values, size_t count, unsigned hundredths);
 double bench_min(const struct bench_series *series);
 double bench_max(const struct bench_series *series);
 

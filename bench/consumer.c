@@ -28,7 +28,7 @@ struct state {
 
 static void answer_times(double *times, unsigned count)
 {
-    struct worker_answer what = {.at = bench_now(), .values = {link_quantile(times, count, 50), link_quantile(times, count, 99)}};
+    struct worker_answer what = {.at = bench_now(), .values = {bench_quantile(times, count, 50), bench_quantile(times, count, 99)}};
     worker_answer(&what);
     free(times);
 }

@@ -5,9 +5,6 @@
  */
 #include "bench/section.h"
 
-#include <errno.h>
-#include <time.h>
-
 #define SMALL_BLOCKS 256 /* on each stream, of 64 KiB: 16 MiB, which its cache takes */
 #define SMALL_BLOCK (64 * KIB)
 #define LARGE_BLOCKS 16 /* of 16 MiB: they pass the cache and become idle memory of the pool */
@@ -38,13 +35,6 @@ static void fill(const struct side *side)
     }
 }
 
-static void sleep_ms(long milliseconds)
-{
-    struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    while (nanosleep(&left, &left) && errno == EINTR) {
-    }
-}
-
 /* The worst of all repetitions: memory that is kept once is kept. */
 static void show_bytes(struct bench_figure *figure, const struct bench_series *after, double limit)
 {
@@ -66,7 +56,7 @@ static void measure(struct bench *bench, const struct side *ours, const struct s
         bench_add(&reserved_before, (double)before.reserved);
         bench_add(&raw_before, (double)side_figures(raw).reserved);
         filled += before.cached > 0;
-        sleep_ms(3 * IDLE);
+        shared_sleep(3 * IDLE);
         struct side_figures after = side_figures(ours);
         bench_add(&cached_after, (double)after.cached);
         bench_add(&reserved_after, (double)after.reserved);

@@ -14,55 +14,54 @@ struct state {
     weir_pool *pool;
     gpu_pool raw_pool;
     gpu_stream raw_stream;
-    unsigned count, raw_count;
-    void *blocks[NEIGHBOUR_BLOCKS_MAX], *raw_blocks[NEIGHBOUR_BLOCKS_MAX];
+    struct store {
+        unsigned count;
+        void *blocks[NEIGHBOUR_BLOCKS_MAX];
+    } stores[2]; /* Weir's blocks, and raw ones */
 };
 
 /* Orders ------------------------------------------------------------------------------------------------------------------------------- */
 
-static unsigned take(struct state *state, const struct worker_order *order)
+/* false: there is no memory for it. */
+static bool take(const struct state *state, bool raw, size_t bytes, void **ptr)
 {
-    unsigned failed = 0;
-    for (unsigned i = 0; i < order->count; i++) {
-        weir_status status = weir_stream_malloc(state->stream, &state->blocks[state->count], order->bytes);
-        if (status == WEIR_OUT_OF_MEMORY) {
-            failed++;
-        } else {
+    if (!raw) {
+        weir_status status = weir_stream_malloc(state->stream, ptr, bytes);
+        if (status != WEIR_OUT_OF_MEMORY)
             shared_check(status, "weir_stream_malloc");
-            state->count++;
-        }
+        return status == WEIR_OK;
     }
-    return failed;
+    int code = state->gpu->malloc_async(ptr, bytes, state->raw_pool, state->raw_stream);
+    if (code && code != GPU_OUT_OF_MEMORY)
+        bench_die(__FILE__, __LINE__, "malloc_async", state->gpu->code_text(code));
+    return code == GPU_SUCCESS;
 }
 
-static unsigned take_raw(struct state *state, const struct worker_order *order)
+/* Returns how many there was no memory for. */
+static unsigned take_all(struct state *state, const struct worker_order *order)
 {
+    struct store *store = &state->stores[order->raw];
     unsigned failed = 0;
     for (unsigned i = 0; i < order->count; i++) {
-        int code = state->gpu->malloc_async(&state->raw_blocks[state->raw_count], order->bytes, state->raw_pool, state->raw_stream);
-        if (code == GPU_OUT_OF_MEMORY) {
+        if (take(state, order->raw, order->bytes, &store->blocks[store->count]))
+            store->count++;
+        else
             failed++;
-        } else if (code) {
-            bench_die(__FILE__, __LINE__, "malloc_async", state->gpu->code_text(code));
-        } else {
-            state->raw_count++;
-        }
     }
     return failed;
 }
 
-static void drop(struct state *state)
+static void drop(struct state *state, bool raw)
 {
-    while (state->count)
-        shared_check(weir_stream_free(state->stream, state->blocks[--state->count]), "weir_stream_free");
-    BENCH_WEIR(weir_stream_synchronize(state->stream, &error));
-}
-
-static void drop_raw(struct state *state)
-{
-    while (state->raw_count)
-        BENCH_GPU(state->gpu, free_async(state->raw_blocks[--state->raw_count], state->raw_stream));
-    BENCH_GPU(state->gpu, stream_synchronize(state->raw_stream));
+    struct store *store = &state->stores[raw];
+    while (store->count) {
+        void *block = store->blocks[--store->count];
+        if (raw)
+            BENCH_GPU(state->gpu, free_async(block, state->raw_stream));
+        else
+            shared_check(weir_stream_free(state->stream, block), "weir_stream_free");
+    }
+    BENCH_GPU(state->gpu, stream_synchronize(raw ? state->raw_stream : weir_stream_handle(state->stream)));
 }
 
 static void obey(struct state *state, const struct worker_order *order)
@@ -70,9 +69,9 @@ static void obey(struct state *state, const struct worker_order *order)
     struct worker_answer answer = {.at = 0};
     uint64_t start = bench_now();
     if (order->task == NEIGHBOUR_TAKE)
-        answer.values[0] = order->raw ? take_raw(state, order) : take(state, order);
+        answer.values[0] = take_all(state, order);
     else if (order->task == NEIGHBOUR_DROP)
-        (order->raw ? drop_raw : drop)(state);
+        drop(state, order->raw);
     else if (order->raw)
         BENCH_GPU(state->gpu, pool_trim(state->raw_pool, order->bytes));
     else
@@ -99,8 +98,8 @@ static void set_up(struct state *state)
 
 static void leave(struct state *state)
 {
-    drop(state);
-    drop_raw(state);
+    drop(state, false);
+    drop(state, true);
     weir_stream_close(state->stream);
     weir_close(state->w);
     BENCH_GPU(state->gpu, pool_destroy(state->raw_pool));

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/service.h"
@@ -43,13 +42,6 @@ static double time_pairs(weir_stream *stream, size_t count)
     return (double)(bench_now() - start) / (double)count;
 }
 
-static void wait_quietly(void)
-{
-    struct timespec left = {.tv_sec = QUIET / 1000, .tv_nsec = 0};
-    while (nanosleep(&left, &left) && errno == EINTR)
-        continue;
-}
-
 static void show_wakeups(struct neighbours *neighbours, weir_stream *stream)
 {
     struct bench_series wakeups = {.name = "wake-ups"};
@@ -58,10 +50,10 @@ static void show_wakeups(struct neighbours *neighbours, weir_stream *stream)
     uint64_t before;
     do {
         before = weir__service_wakeups();
-        wait_quietly();
+        shared_sleep(QUIET);
     } while (weir__service_wakeups() != before);
     time_pairs(stream, PAIRS / 10);
-    wait_quietly();
+    shared_sleep(QUIET);
     bench_add(&wakeups, (double)(weir__service_wakeups() - before));
     neighbours_show(neighbours, "control: true, a second in which nobody asks", &wakeups, 1, bench_median(&wakeups), "wake-ups",
                     BENCH_AT_MOST, 0);

@@ -76,6 +76,8 @@ size_t shared_big_size(uint64_t memory, uint64_t wanted, uint64_t hundredths);
 /* Starts a kernel of so many nanoseconds. The first one in a process compiles it. */
 void shared_delay(const struct bench *bench, cudaStream_t stream, uint64_t nanoseconds);
 
+void shared_sleep(unsigned milliseconds);
+
 /* What went wrong in a run of calls, NULL if nothing: loops under the clock look at their status only at the end. */
 const char *shared_cuda_text(cudaError_t code);
 const char *shared_weir_text(weir_status status);

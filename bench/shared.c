@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench/section.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "lib/gpu/clock.h"
 
 const struct gpu *shared_gpu(void)
 {
@@ -102,6 +106,13 @@ void shared_empty(weir_pool *pool)
 void shared_delay(const struct bench *bench, cudaStream_t stream, uint64_t nanoseconds)
 {
     BENCH_GPU(bench->gpu, delay(stream, nanoseconds));
+}
+
+void shared_sleep(unsigned milliseconds)
+{
+    struct timespec left = gpu_clock_timespec(milliseconds * GPU_MILLISECOND);
+    while (nanosleep(&left, &left) && errno == EINTR)
+        continue;
 }
 
 const char *shared_cuda_text(cudaError_t code)

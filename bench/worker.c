@@ -145,7 +145,7 @@ void worker_end(const struct worker *workers, size_t count)
     }
 }
 
-/* CPUs and numbers --------------------------------------------------------------------------------------------------------------------- */
+/* CPUs --------------------------------------------------------------------------------------------------------------------------------- */
 
 void link_pin(int cpu)
 {
@@ -168,17 +168,4 @@ void link_pin(int cpu)
         if (CPU_ISSET(i, &all) && wanted-- == 0)
             CPU_SET(i, &one);
     sched_setaffinity(0, sizeof(one), &one);
-}
-
-static int compare(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-double link_quantile(double *values, size_t count, unsigned hundredths)
-{
-    qsort(values, count, sizeof(values[0]), compare);
-    size_t index = count * hundredths / 100;
-    return values[index < count ? index : count - 1];
 }

@@ -82,9 +82,6 @@ uint64_t link_receive_time(int link);
 void link_send_time(int link, uint64_t time);
 /* Keeps the calling thread on a CPU of its own, the second from the first; 0 frees it again. Nothing happens where there is one CPU. */
 void link_pin(int cpu);
-/* The value below which so many hundredths of them are. Sorts them. */
-double link_quantile(double *values, size_t count, unsigned hundredths);
-
 /* Each a worker's whole main(). */
 int consumer_main(void);
 int neighbour_main(void);

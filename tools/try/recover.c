@@ -220,12 +220,11 @@ static uint64_t capacity_of(struct try_run *run, const struct try_pool *pool)
     return free_bytes;
 }
 
-static const char *first_name(const struct try_run *run, const struct try_pool *pool)
+/* A stream under the first name that the policy has for the pool. */
+static bool open_stream(struct try_run *run, const struct try_pool *pool, struct try_stream *stream)
 {
-    for (size_t i = 0; i < run->policy->stream_count; i++)
-        if (&run->policy->pools[run->policy->streams[i].pool] == pool->policy && !run->policy->streams[i].own_pool)
-            return run->policy->streams[i].name;
-    return NULL;
+    const char *names[POLICY_STREAMS_MAX];
+    return try_stream_open(run, pool, try_stream_names(run, pool, false, names) ? names[0] : NULL, stream);
 }
 
 static void wait_step(struct try_run *run, const struct try_pool *pool)
@@ -248,11 +247,11 @@ static void wait_step(struct try_run *run, const struct try_pool *pool)
         return;
     }
     struct try_stream a, b;
-    if (!try_stream_open(run, pool, first_name(run, pool), &a)) {
+    if (!open_stream(run, pool, &a)) {
         conclude(step, TRY_UNRESCUED, "Its streams could not be opened.");
         return;
     }
-    if (try_stream_open(run, pool, first_name(run, pool), &b)) {
+    if (open_stream(run, pool, &b)) {
         play_wait(run, step, capacity, &a, &b);
         try_stream_close(run, &b);
     }
@@ -322,7 +321,7 @@ static void play_callbacks(struct try_run *run, struct try_step *step, uint64_t 
     unsigned id;
     char scene[160];
     void *ptr;
-    if (!try_stream_open(run, step->pool, first_name(run, step->pool), &stream)) {
+    if (!open_stream(run, step->pool, &stream)) {
         conclude(step, TRY_UNRESCUED, "Its stream could not be opened.");
         return;
     }

@@ -124,25 +124,15 @@ static bool open_one(struct try_run *run, struct try_berth *berth, const char *n
     return true;
 }
 
-/* The nth name (modulo their number) among the policy's streams of this pool that are, or are not, private; NULL if there is none. */
-static const char *stream_name(const struct try_run *run, const struct try_pool *pool, bool is_private, size_t nth, size_t *count)
+size_t try_stream_names(const struct try_run *run, const struct try_pool *pool, bool is_private, const char *names[POLICY_STREAMS_MAX])
 {
-    const struct policy *policy = run->policy;
-    const char *name = NULL;
-    *count = 0;
-    for (int pass = 0; pass < 2 && (pass == 0 || *count > 0); pass++) {
-        size_t at = 0;
-        for (size_t i = 0; i < policy->stream_count; i++) {
-            const struct policy_stream *stream = &policy->streams[i];
-            if (&policy->pools[stream->pool] != pool->policy || stream->own_pool != is_private)
-                continue;
-            if (pass == 1 && at == nth % *count)
-                name = stream->name;
-            at++;
-        }
-        *count = at;
+    size_t count = 0;
+    for (size_t i = 0; i < run->policy->stream_count; i++) {
+        const struct policy_stream *stream = &run->policy->streams[i];
+        if (&run->policy->pools[stream->pool] == pool->policy && stream->own_pool == is_private)
+            names[count++] = stream->name;
     }
-    return name;
+    return count;
 }
 
 /*
@@ -151,16 +141,15 @@ static const char *stream_name(const struct try_run *run, const struct try_pool 
  */
 static bool open_streams(struct try_run *run, struct try_berth *berth, unsigned worker)
 {
-    size_t count;
+    const char *names[POLICY_STREAMS_MAX];
+    size_t count = try_stream_names(run, berth->pool, false, names);
     for (unsigned i = 0; i < 2; i++)
-        if (!open_one(run, berth, stream_name(run, berth->pool, false, worker * 2 + i, &count)))
+        if (!open_one(run, berth, count ? names[(worker * 2 + i) % count] : NULL))
             return false;
-    stream_name(run, berth->pool, true, 0, &count);
-    for (size_t i = 0; i < count && berth->stream_count < TRY_STREAMS_MAX; i++) {
-        size_t unused;
-        if (i % berth->pool->workers == worker && !open_one(run, berth, stream_name(run, berth->pool, true, i, &unused)))
+    count = try_stream_names(run, berth->pool, true, names);
+    for (size_t i = 0; i < count && berth->stream_count < TRY_STREAMS_MAX; i++)
+        if (i % berth->pool->workers == worker && !open_one(run, berth, names[i]))
             return false;
-    }
     return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/weir.h"
+#include "policy/keys.h"
 #include "policy/policy.h"
 
 #include <pthread.h>
@@ -136,6 +137,8 @@ bool try_open(struct try_run *run);
 void try_close(struct try_run *run);
 /* A stream that is good for requests of that pool. name: an entry of the policy's streams, or NULL. False after try_fail(). */
 bool try_stream_open(struct try_run *run, const struct try_pool *pool, const char *name, struct try_stream *stream);
+/* The names of the policy's streams of that pool that are, or are not, private. Returns how many they are. */
+size_t try_stream_names(const struct try_run *run, const struct try_pool *pool, bool is_private, const char *names[POLICY_STREAMS_MAX]);
 void try_stream_close(struct try_run *run, struct try_stream *stream);
 
 /* Requests and frees as the stream was opened. */
