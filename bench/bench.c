@@ -114,7 +114,7 @@ struct bench_figure *bench_figure_with(struct bench_report *report, const char *
     return figure;
 }
 
-void bench_figure_value(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit)
+static void set_value(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit)
 {
     figure->value = value;
     figure->value_unit = unit;
@@ -126,12 +126,12 @@ void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *
                         enum bench_bound bound, double limit)
 {
     double below = bench_median(denominator);
-    bench_figure_value(figure, below > 0 ? bench_median(numerator) / below : 0, "x", bound, limit);
+    set_value(figure, below > 0 ? bench_median(numerator) / below : 0, "x", bound, limit);
 }
 
 void bench_show(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit)
 {
-    bench_figure_value(figure, value, unit, bound, limit);
+    set_value(figure, value, unit, bound, limit);
     bench_print(stdout, figure);
 }
 

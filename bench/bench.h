@@ -74,13 +74,11 @@ struct bench_figure *bench_figure_with(struct bench_report *report, const char *
                                        const struct bench_series *const *series);
 /* Makes the figure one of a group. */
 void bench_figure_in(struct bench_figure *figure, const char *group, double x);
-/* Its value, and what is asked of that. */
-void bench_figure_value(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit);
 /* How many times the median of `denominator` that of `numerator` is, and what is asked of it. */
 void bench_figure_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
                         enum bench_bound bound, double limit);
 
-/* The same, and prints the figure on standard output. */
+/* Gives the figure its value, and what is asked of that, and prints it on standard output. */
 void bench_show(struct bench_figure *figure, double value, const char *unit, enum bench_bound bound, double limit);
 void bench_show_ratio(struct bench_figure *figure, const struct bench_series *numerator, const struct bench_series *denominator,
                       enum bench_bound bound, double limit);

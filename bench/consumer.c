@@ -3,7 +3,6 @@
 
 #include "bench/worker.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,21 +23,22 @@ struct state {
     size_t scratch_bytes;
     gpu_pool raw_pool;
     struct raw_slot slots[WORKER_SLOTS_MAX];
+    double times[WORKER_TIMES_MAX];
 };
 
-static void answer_times(double *times, unsigned count)
+/* There is nothing to be told but that it is done. */
+static void answer_done(void)
 {
-    struct worker_answer what = {.at = bench_now(), .values = {bench_quantile(times, count, 50), bench_quantile(times, count, 99)}};
-    worker_answer(&what);
-    free(times);
+    worker_answer(&(struct worker_answer){.at = bench_now()});
 }
 
-static double *new_times(unsigned count)
+/* Median and 99th percentile of the order's times. */
+static void answer_times(struct state *state, unsigned count)
 {
-    double *times = calloc(count, sizeof(*times));
-    if (!times)
-        bench_die(__FILE__, __LINE__, "calloc", "out of memory");
-    return times;
+    struct worker_answer what = {.at = bench_now()};
+    what.values[0] = bench_quantile(state->times, count, 50);
+    what.values[1] = bench_quantile(state->times, count, 99);
+    worker_answer(&what);
 }
 
 static void ensure_scratch(struct state *state, size_t bytes)
@@ -96,15 +96,13 @@ static void do_first(struct state *state, const struct worker_order *order)
 static weir_reader *open_reader(const struct state *state, const char *ring)
 {
     weir_reader *reader = NULL;
-    struct worker_answer ready = {.at = 0};
     BENCH_WEIR(weir_reader_open(state->import, ring, 0, &error, &reader));
-    worker_answer(&ready);
+    answer_done();
     return reader;
 }
 
 static void do_frames(struct state *state, const struct worker_order *order)
 {
-    double *times = new_times(order->count);
     weir_reader *reader = open_reader(state, order->text);
     for (unsigned i = 0; i < order->count; i++) {
         weir_lease *lease = NULL;
@@ -112,37 +110,29 @@ static void do_frames(struct state *state, const struct worker_order *order)
         BENCH_WEIR(weir_reader_next(reader, WORKER_PATIENCE, state->stream, &error, &lease));
         uint64_t now = bench_now();
         memcpy(&sent, weir_lease_get_info(lease)->metadata, sizeof(sent));
-        times[i] = (double)(now - sent);
+        state->times[i] = (double)(now - sent);
         release(state, lease);
         link_send_time(WORKER_FD, now);
     }
     weir_reader_close(reader);
-    answer_times(times, order->count);
+    answer_times(state, order->count);
 }
 
 static void do_leases(struct state *state, const struct worker_order *order)
 {
-    double *times = new_times(order->count);
     for (unsigned i = 0; i < order->count; i++) {
         uint64_t start = bench_now();
         weir_lease *lease = lease_block(state, "known");
-        times[i] = (double)(bench_now() - start);
+        state->times[i] = (double)(bench_now() - start);
         release(state, lease);
     }
-    answer_times(times, order->count);
+    answer_times(state, order->count);
 }
 
 static void read_bytes(const struct state *state, const void *ptr, size_t bytes)
 {
     if (bytes)
         BENCH_GPU(state->gpu, copy_async(state->scratch, ptr, bytes, state->stream));
-}
-
-static void answer_done(const struct state *state)
-{
-    BENCH_GPU(state->gpu, stream_synchronize(state->stream));
-    struct worker_answer what = {.at = bench_now()};
-    worker_answer(&what);
 }
 
 static void do_ring(struct state *state, const struct worker_order *order)
@@ -155,7 +145,8 @@ static void do_ring(struct state *state, const struct worker_order *order)
         read_bytes(state, weir_lease_get_info(lease)->ptr, order->bytes);
         release(state, lease);
     }
-    answer_done(state);
+    BENCH_GPU(state->gpu, stream_synchronize(state->stream));
+    answer_done();
     weir_reader_close(reader);
 }
 
@@ -164,27 +155,23 @@ static void do_ring(struct state *state, const struct worker_order *order)
 
 static void do_messages(struct state *state, const struct worker_order *order)
 {
-    (void)state;
-    double *times = new_times(order->count);
     for (unsigned i = 0; i < order->count; i++) {
         uint64_t sent = link_receive_time(WORKER_FD), now = bench_now();
-        times[i] = (double)(now - sent);
+        state->times[i] = (double)(now - sent);
         link_send_time(WORKER_FD, now);
     }
-    answer_times(times, order->count);
+    answer_times(state, order->count);
 }
 
 static void do_echoes(struct state *state, const struct worker_order *order)
 {
-    (void)state;
-    double *times = new_times(order->count);
     for (unsigned i = 0; i < order->count; i++) {
         uint64_t start = bench_now();
         link_send_time(WORKER_FD, start);
         link_receive_time(WORKER_FD);
-        times[i] = (double)(bench_now() - start);
+        state->times[i] = (double)(bench_now() - start);
     }
-    answer_times(times, order->count);
+    answer_times(state, order->count);
 }
 
 static void do_raw_first(struct state *state, const struct worker_order *order)
@@ -212,28 +199,25 @@ static void do_raw_first(struct state *state, const struct worker_order *order)
 
 static void do_raw_pool(struct state *state, const struct worker_order *order)
 {
-    struct worker_answer done = {.at = 0};
     (void)order;
     BENCH_GPU(state->gpu, pool_import(0, state->passed, &state->raw_pool));
-    worker_answer(&done);
+    answer_done();
 }
 
 static void do_raw_slot(struct state *state, const struct worker_order *order)
 {
     struct raw_slot *slot = &state->slots[order->slot];
-    struct worker_answer done = {.at = 0};
     BENCH_GPU(state->gpu, block_import(state->raw_pool, &order->block, &slot->ptr));
     BENCH_GPU(state->gpu, event_open_shared(0, &order->ready, &slot->ready));
     BENCH_GPU(state->gpu, event_open_shared(0, &order->release, &slot->release));
-    worker_answer(&done);
+    answer_done();
 }
 
 static void do_raw_ring(struct state *state, const struct worker_order *order)
 {
     const struct gpu *gpu = state->gpu;
-    struct worker_answer ready = {.at = 0};
     ensure_scratch(state, order->bytes);
-    worker_answer(&ready);
+    answer_done();
     for (unsigned i = 0; i < order->count; i++) {
         const struct raw_slot *slot = &state->slots[i % order->slot];
         uint64_t time = link_receive_time(WORKER_FD);
@@ -242,7 +226,8 @@ static void do_raw_ring(struct state *state, const struct worker_order *order)
         BENCH_GPU(gpu, event_record(slot->release, state->stream));
         link_send_time(WORKER_FD, time);
     }
-    answer_done(state);
+    BENCH_GPU(state->gpu, stream_synchronize(state->stream));
+    answer_done();
 }
 
 static void free_raw(struct state *state)

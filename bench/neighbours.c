@@ -23,10 +23,10 @@
 
 #define BLOCKS 10 /* that the holder's memory comes in */
 
-void neighbours_show(struct neighbours *neighbours, const char *name, const struct bench_series *series, size_t count, double value,
+void neighbours_show(struct bench *bench, const char *name, const struct bench_series *series, size_t count, double value,
                      const char *unit, enum bench_bound bound, double limit)
 {
-    struct bench_figure *figure = bench_figure_new(&neighbours->bench->report, "neighbours", name);
+    struct bench_figure *figure = bench_figure_new(&bench->report, "neighbours", name);
     for (size_t i = 0; i < count; i++)
         *bench_series_new(figure, series[i].name) = series[i];
     if (strcmp(unit, "wake-ups") == 0)
@@ -61,13 +61,13 @@ static void find_socket(const struct worker *neighbour, char path[SHARE_PATH_SIZ
 }
 
 /* As the rung does, and again where that is too often. */
-static struct gift ask_for(const struct neighbours *neighbours, const struct worker *neighbour, uint64_t bytes)
+static struct gift ask_for(const struct bench *bench, const struct worker *neighbour, uint64_t bytes)
 {
     struct gpu_device_info info;
     struct gift gift = {0, 0};
     char path[SHARE_PATH_SIZE];
     struct share_query query = {.path = path, .take = take_gift, .data = &gift};
-    BENCH_GPU(neighbours->gpu, device_info(0, &info));
+    BENCH_GPU(bench->gpu, device_info(0, &info));
     find_socket(neighbour, path);
     query.question.type = WIRE_GIVE;
     query.question.u.give.bytes = bytes;
@@ -89,7 +89,7 @@ static struct gift ask_for(const struct neighbours *neighbours, const struct wor
 enum { REQUEST, PART, TRIM, GROWTH, FAILURE, SERIES };
 
 struct rescue {
-    struct neighbours *neighbours;
+    struct bench *bench;
     struct worker holder;
     weir *w;
     weir_stream *stream;
@@ -123,7 +123,7 @@ static uint64_t bytes_got(const struct rescue *rescue)
 /* Both return what it took. */
 static double request_raw(const struct rescue *rescue, bool fails)
 {
-    const struct gpu *gpu = rescue->neighbours->gpu;
+    const struct gpu *gpu = rescue->bench->gpu;
     gpu_stream stream = weir_stream_handle(rescue->stream);
     void *ptr;
     uint64_t start = bench_now();
@@ -164,29 +164,29 @@ static void repeat_rescue(struct rescue *rescue)
     empty_holder(rescue, false, 0);
     bench_add(&rescue->series[GROWTH], request_raw(rescue, false));
     fill_holder(rescue, false);
-    bench_add(&rescue->series[PART], (double)ask_for(rescue->neighbours, &rescue->holder, given).took_us * 1000);
+    bench_add(&rescue->series[PART], (double)ask_for(rescue->bench, &rescue->holder, given).took_us * 1000);
     empty_holder(rescue, false, 0);
     fill_holder(rescue, true);
     bench_add(&rescue->series[TRIM], empty_holder(rescue, true, BLOCKS * rescue->block - given));
     empty_holder(rescue, true, 0);
 }
 
-static void open_rescue(struct rescue *rescue, struct neighbours *neighbours)
+static void open_rescue(struct rescue *rescue, struct bench *bench)
 {
     static const char *const names[SERIES] = {"weir, whole request", "weir, neighbour's part", "raw trim", "raw growth",
                                               "raw attempt that fails"};
     struct gpu_pool_spec spec = {.device = 0, .location = GPU_LOCATION_DEVICE};
     memset(rescue, 0, sizeof(*rescue));
-    rescue->neighbours = neighbours;
-    rescue->wanted = shared_big_size(neighbours->bench->memory, 120 * GIB, 85);
-    rescue->block = shared_big_size(neighbours->bench->memory, 100 * GIB, 70) / BLOCKS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
+    rescue->bench = bench;
+    rescue->wanted = shared_big_size(bench->memory, 120 * GIB, 85);
+    rescue->block = shared_big_size(bench->memory, 100 * GIB, 70) / BLOCKS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
     for (size_t i = 0; i < SERIES; i++)
         rescue->series[i].name = names[i];
     worker_start(&rescue->holder, WORKER_NEIGHBOUR);
-    rescue->w = shared_weir_for(neighbours->bench, "neighbours", NEIGHBOUR_POLICY);
+    rescue->w = shared_weir_for(bench, "neighbours", NEIGHBOUR_POLICY);
     BENCH_WEIR(weir_stream_create(rescue->w, 0, NULL, &error, &rescue->stream));
-    BENCH_GPU(neighbours->gpu, pool_create(&spec, &rescue->pool));
-    BENCH_GPU(neighbours->gpu, pool_set(rescue->pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX));
+    BENCH_GPU(bench->gpu, pool_create(&spec, &rescue->pool));
+    BENCH_GPU(bench->gpu, pool_set(rescue->pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX));
 }
 
 static void close_rescue(const struct rescue *rescue)
@@ -194,7 +194,7 @@ static void close_rescue(const struct rescue *rescue)
     worker_end(&rescue->holder, 1);
     weir_stream_close(rescue->stream);
     weir_close(rescue->w);
-    BENCH_GPU(rescue->neighbours->gpu, pool_destroy(rescue->pool));
+    BENCH_GPU(rescue->bench->gpu, pool_destroy(rescue->pool));
 }
 
 static void show_rescue(const struct rescue *rescue)
@@ -205,49 +205,50 @@ static void show_rescue(const struct rescue *rescue)
     char name[96], size[32];
     bench_size_name(rescue->wanted, size);
     snprintf(name, sizeof(name), "%s rescue: neighbour's part, less 1.2 x its raw trim", size);
-    neighbours_show(rescue->neighbours, name, &series[PART], 2, (part - 1.2 * trim) / 1e6, "ms", BENCH_AT_MOST, 5);
+    neighbours_show(rescue->bench, name, &series[PART], 2, (part - 1.2 * trim) / 1e6, "ms", BENCH_AT_MOST, 5);
     snprintf(name, sizeof(name), "%s rescue: of its part + 1.2 x growth + one failure", size);
-    neighbours_show(rescue->neighbours, name, series, SERIES, bench_median(&series[REQUEST]) / allowed, "x", BENCH_AT_MOST, 1);
+    neighbours_show(rescue->bench, name, series, SERIES, bench_median(&series[REQUEST]) / allowed, "x", BENCH_AT_MOST, 1);
 }
 
-static void measure_rescue(struct neighbours *neighbours)
+static void measure_rescue(struct bench *bench)
 {
     static struct rescue rescue;
-    open_rescue(&rescue, neighbours);
-    for (size_t i = 0; i < neighbours->bench->repetitions; i++)
+    open_rescue(&rescue, bench);
+    for (size_t i = 0; i < bench->repetitions; i++)
         repeat_rescue(&rescue);
     close_rescue(&rescue);
     show_rescue(&rescue);
 }
 
 /* What the processes left there: the folders of their sockets. */
-static void remove_directory(const struct neighbours *neighbours)
+static void remove_directory(const char *directory)
 {
     static const char *const folders[] = {"/weir/control", "/weir", ""};
-    char path[sizeof(neighbours->directory) + sizeof("/weir/control")];
+    char path[64];
     for (size_t i = 0; i < COUNT_OF(folders); i++) {
-        snprintf(path, sizeof(path), "%s%s", neighbours->directory, folders[i]);
+        snprintf(path, sizeof(path), "%s%s", directory, folders[i]);
         if (rmdir(path) != 0)
             bench_die(__FILE__, __LINE__, path, strerror(errno));
     }
 }
 
+/* Nobody but those who are started here is a neighbour: sockets lie in a directory of their own. */
 void section_neighbours(struct bench *bench)
 {
-    struct neighbours neighbours = {.bench = bench, .gpu = bench->gpu, .directory = "/tmp/weir-bench-XXXXXX"};
+    char directory[] = "/tmp/weir-bench-XXXXXX";
     const char *former = getenv("WEIR_CONTROL_DIR");
     char *saved = former ? strdup(former) : NULL;
-    if (!mkdtemp(neighbours.directory))
-        bench_die(__FILE__, __LINE__, neighbours.directory, strerror(errno));
-    setenv("WEIR_CONTROL_DIR", neighbours.directory, 1);
-    neighbours_fast_path(&neighbours);
-    measure_rescue(&neighbours);
-    neighbours_rounds(&neighbours);
-    neighbours_ps(&neighbours);
+    if (!mkdtemp(directory))
+        bench_die(__FILE__, __LINE__, directory, strerror(errno));
+    setenv("WEIR_CONTROL_DIR", directory, 1);
+    neighbours_fast_path(bench);
+    measure_rescue(bench);
+    neighbours_rounds(bench);
+    neighbours_ps(bench);
     if (saved)
         setenv("WEIR_CONTROL_DIR", saved, 1);
     else
         unsetenv("WEIR_CONTROL_DIR");
     free(saved);
-    remove_directory(&neighbours);
+    remove_directory(directory);
 }

@@ -7,20 +7,14 @@
 
 #define NEIGHBOURS_STEP (32 * MIB) /* by which pools grow */
 
-struct neighbours {
-    struct bench *bench;
-    const struct gpu *gpu;
-    char directory[64]; /* of the sockets: nobody but those who were started here is a neighbour */
-};
-
 /* Prints the figure that these series make. They are nanoseconds, unless it is wake-ups. */
-void neighbours_show(struct neighbours *neighbours, const char *name, const struct bench_series *series, size_t count, double value,
+void neighbours_show(struct bench *bench, const char *name, const struct bench_series *series, size_t count, double value,
                      const char *unit, enum bench_bound bound, double limit);
 
 /* neighbours_rounds.c: two processes that alternate between much and little memory. */
-void neighbours_rounds(struct neighbours *neighbours);
+void neighbours_rounds(struct bench *bench);
 /* neighbours_costs.c: what it costs to be a neighbour that nobody asks, and to look at them. */
-void neighbours_fast_path(struct neighbours *neighbours);
-void neighbours_ps(struct neighbours *neighbours);
+void neighbours_fast_path(struct bench *bench);
+void neighbours_ps(struct bench *bench);
 
 #endif

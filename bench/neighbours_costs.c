@@ -42,7 +42,7 @@ static double time_pairs(weir_stream *stream, size_t count)
     return (double)(bench_now() - start) / (double)count;
 }
 
-static void show_wakeups(struct neighbours *neighbours, weir_stream *stream)
+static void show_wakeups(struct bench *bench, weir_stream *stream)
 {
     struct bench_series wakeups = {.name = "wake-ups"};
     time_pairs(stream, PAIRS / 10);
@@ -55,30 +55,30 @@ static void show_wakeups(struct neighbours *neighbours, weir_stream *stream)
     time_pairs(stream, PAIRS / 10);
     shared_sleep(QUIET);
     bench_add(&wakeups, (double)(weir__service_wakeups() - before));
-    neighbours_show(neighbours, "control: true, a second in which nobody asks", &wakeups, 1, bench_median(&wakeups), "wake-ups",
+    neighbours_show(bench, "control: true, a second in which nobody asks", &wakeups, 1, bench_median(&wakeups), "wake-ups",
                     BENCH_AT_MOST, 0);
 }
 
-void neighbours_fast_path(struct neighbours *neighbours)
+void neighbours_fast_path(struct bench *bench)
 {
     weir *weirs[2];
     weir_stream *streams[2];
     struct bench_series series[2] = {{.name = "control: false"}, {.name = "control: true"}};
-    size_t pairs = neighbours->bench->quick ? PAIRS / 10 : PAIRS;
+    size_t pairs = bench->quick ? PAIRS / 10 : PAIRS;
     for (size_t i = 0; i < 2; i++) {
-        weirs[i] = shared_weir_for(neighbours->bench, "neighbours", policies[i]);
+        weirs[i] = shared_weir_for(bench, "neighbours", policies[i]);
         BENCH_WEIR(weir_stream_create(weirs[i], 0, NULL, &error, &streams[i]));
         time_pairs(streams[i], pairs);
     }
     /* Whichever comes first in a repetition, the other does in the next. */
-    for (size_t i = 0; i < 2 * neighbours->bench->repetitions && i < BENCH_SAMPLES_MAX; i++)
+    for (size_t i = 0; i < 2 * bench->repetitions && i < BENCH_SAMPLES_MAX; i++)
         for (size_t j = 0; j < 2; j++)
             bench_add(&series[(i + j) % 2], time_pairs(streams[(i + j) % 2], pairs));
     /* What the same loop differs from itself is the noise. */
     double noise = bench_max(&series[0]) - bench_min(&series[0]);
-    neighbours_show(neighbours, "control: true, a cached pair, within the noise of one without", series, 2,
+    neighbours_show(bench, "control: true, a cached pair, within the noise of one without", series, 2,
                     bench_median(&series[1]) - bench_median(&series[0]), "ns more", BENCH_AT_MOST, noise);
-    show_wakeups(neighbours, streams[1]);
+    show_wakeups(bench, streams[1]);
     for (size_t i = 0; i < 2; i++) {
         weir_stream_close(streams[i]);
         weir_close(weirs[i]);
@@ -138,7 +138,7 @@ static double run_ps(char *path)
     return took;
 }
 
-void neighbours_ps(struct neighbours *neighbours)
+void neighbours_ps(struct bench *bench)
 {
     struct worker crowd[CROWD];
     struct bench_series time = {.name = "weir ps"};
@@ -149,9 +149,9 @@ void neighbours_ps(struct neighbours *neighbours)
     for (size_t i = 0; i < CROWD; i++)
         worker_ask(&crowd[i], &(struct worker_order){.task = NEIGHBOUR_DROP}, -1);
     run_ps(path);
-    for (size_t i = 0; i < neighbours->bench->repetitions; i++)
+    for (size_t i = 0; i < bench->repetitions; i++)
         bench_add(&time, run_ps(path));
     worker_end(crowd, CROWD);
     snprintf(title, sizeof(title), "weir ps with %d live processes", CROWD);
-    neighbours_show(neighbours, title, &time, 1, bench_median(&time) / 1e6, "ms", BENCH_AT_MOST, 50);
+    neighbours_show(bench, title, &time, 1, bench_median(&time) / 1e6, "ms", BENCH_AT_MOST, 50);
 }

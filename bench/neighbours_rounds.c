@@ -59,30 +59,30 @@ static void start(struct rounds *rounds, bool raw)
     drop(rounds); /* until they are there */
 }
 
-static void measure_weir(struct neighbours *neighbours, struct rounds *rounds)
+static void measure_weir(struct bench *bench, struct rounds *rounds)
 {
     struct bench_series time = {.name = "weir, a round"};
     unsigned failed = 0;
     char name[96];
     start(rounds, false);
-    for (size_t i = 0; i < neighbours->bench->rounds; i++) {
+    for (size_t i = 0; i < bench->rounds; i++) {
         uint64_t begin = bench_now();
         failed += one_round(rounds);
         if (i < BENCH_SAMPLES_MAX)
             bench_add(&time, (double)(bench_now() - begin));
     }
     worker_end(rounds->workers, WORKERS);
-    snprintf(name, sizeof(name), "%zu rounds of two workers, %u <-> %u blocks of %llu MiB", neighbours->bench->rounds, parts[1], parts[0],
+    snprintf(name, sizeof(name), "%zu rounds of two workers, %u <-> %u blocks of %llu MiB", bench->rounds, parts[1], parts[0],
              (unsigned long long)(rounds->part / MIB));
-    neighbours_show(neighbours, name, &time, 1, failed, "failures", BENCH_AT_MOST, 0);
+    neighbours_show(bench, name, &time, 1, failed, "failures", BENCH_AT_MOST, 0);
 }
 
-static void measure_raw(struct neighbours *neighbours, struct rounds *rounds)
+static void measure_raw(struct bench *bench, struct rounds *rounds)
 {
     struct bench_series time = {.name = "raw, a round"};
     size_t round = 0, failed_in = 0;
     start(rounds, true);
-    while (!failed_in && round < neighbours->bench->rounds) {
+    while (!failed_in && round < bench->rounds) {
         uint64_t begin = bench_now();
         round++;
         if (one_round(rounds))
@@ -91,15 +91,15 @@ static void measure_raw(struct neighbours *neighbours, struct rounds *rounds)
             bench_add(&time, (double)(bench_now() - begin));
     }
     worker_end(rounds->workers, WORKERS);
-    neighbours_show(neighbours, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th", BENCH_SHOWN,
+    neighbours_show(bench, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th", BENCH_SHOWN,
                     0);
 }
 
-void neighbours_rounds(struct neighbours *neighbours)
+void neighbours_rounds(struct bench *bench)
 {
     struct rounds rounds;
     memset(&rounds, 0, sizeof(rounds));
-    rounds.part = shared_big_size(neighbours->bench->memory, 130 * GIB, 92) / PARTS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
-    measure_raw(neighbours, &rounds);
-    measure_weir(neighbours, &rounds);
+    rounds.part = shared_big_size(bench->memory, 130 * GIB, 92) / PARTS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
+    measure_raw(bench, &rounds);
+    measure_weir(bench, &rounds);
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HANDOVERS 2000
+#define HANDOVERS WORKER_TIMES_MAX
 #define HANDOVERS_QUICK 500
 #define REST UINT64_C(30000) /* nanoseconds between two hand-overs, in which the consumer falls asleep again */
 

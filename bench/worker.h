@@ -16,6 +16,7 @@
 #define WORKER_NEIGHBOUR "--neighbour"
 #define WORKER_FD 3
 #define WORKER_SLOTS_MAX 16
+#define WORKER_TIMES_MAX 2000 /* the `count` of an order that answers with a median */
 #define WORKER_PATIENCE 120000 /* milliseconds that anything may take before the run is given up */
 #define NEIGHBOUR_BLOCKS_MAX 16
 #define NEIGHBOUR_POLICY "weir: 1\ncontrol: true\npools: { p: { devices: [0], release_threshold: all, on_oom: { deadline: 60s } } }\n"

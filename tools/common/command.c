@@ -31,28 +31,18 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
-/* The name of the option at that place: those of the subcommand, then those of all; NULL behind the last. */
-static const char *option_name(const struct command *command, size_t at)
-{
-    static const char *const common[] = {"help", "color", NULL};
-    size_t own = 0;
-    while (command->options[own].name)
-        own++;
-    return at < own ? command->options[at].name : common[at - own];
-}
-
 /* Whether the name is the beginning of several options; says which. */
-static bool is_ambiguous(const struct command *command, const char *name)
+static bool is_ambiguous(const struct command *command, const struct option *options, const char *name)
 {
     char list[COMMAND_OPTIONS_MAX * NAME_MAX_LEN] = "";
     size_t len = 0, count = 0;
-    const char *known, *last = NULL;
-    for (size_t i = 0; (known = option_name(command, i)); i++) {
-        if (strncmp(known, name, strlen(name)) != 0)
+    const char *last = NULL;
+    for (; options->name; options++) {
+        if (strncmp(options->name, name, strlen(name)) != 0)
             continue;
         if (last)
             len += (size_t)snprintf(list + len, sizeof(list) - len, "%s--%s", count > 1 ? ", " : "", last);
-        last = known;
+        last = options->name;
         count++;
     }
     if (count > 1)
@@ -60,17 +50,16 @@ static bool is_ambiguous(const struct command *command, const char *name)
     return count > 1;
 }
 
-static int wrong_option(const struct command *command, const char *word)
+static int wrong_option(const struct command *command, const struct option *options, const char *word)
 {
     char name[NAME_MAX_LEN] = "";
     if (strncmp(word, "--", 2) == 0)
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    if (name[0] && is_ambiguous(command, name))
+    if (name[0] && is_ambiguous(command, options, name))
         return EXIT_TROUBLE;
     struct policy_guess guess = policy_guess_begin(name);
-    const char *known;
-    for (size_t i = 0; (known = option_name(command, i)); i++)
-        policy_guess_try(&guess, known);
+    for (; options->name; options++)
+        policy_guess_try(&guess, options->name);
     if (guess.best)
         complain("%s: unknown option '%s'; did you mean '--%s'?", command->name, word, guess.best);
     else
@@ -157,12 +146,6 @@ static int place_of(const struct command *command, int code)
     return -1;
 }
 
-static int missing_argument(const struct command *command, const char *word)
-{
-    complain("%s: option '%s' needs an argument; 'weir %s --help' shows which", command->name, word, command->name);
-    return EXIT_TROUBLE;
-}
-
 static bool wants_json(const struct command *command, const struct command_call *call)
 {
     for (size_t i = 0; command->options[i].name; i++)
@@ -185,10 +168,12 @@ int command_run(const struct command *command, int argc, char **argv)
         const char *word = argv[optind > at ? optind - 1 : at];
         if (code == -1)
             break;
-        if (code == ':')
-            return missing_argument(command, word);
+        if (code == ':') {
+            complain("%s: option '%s' needs an argument; 'weir %s --help' shows which", command->name, word, command->name);
+            return EXIT_TROUBLE;
+        }
         if (code == '?')
-            return wrong_option(command, word);
+            return wrong_option(command, tables.longs, word);
         if (code == CODE_HELP || code == 'h') {
             command_help_one(command);
             return EXIT_GOOD;

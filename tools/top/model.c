@@ -14,17 +14,12 @@ static void clean(char *text)
         *text = *text >= ' ' && *text <= '~' ? *text : '?';
 }
 
-static void add_sums(struct top_sums *to, const struct top_sums *more)
+static void add_pool(struct top_sums *to, const process_pool *pool, double rate)
 {
-    to->reserved += more->reserved;
-    to->live += more->live;
-    to->idle += more->idle;
-    to->rate += more->rate;
-}
-
-static struct top_sums sums_of(const process_pool *pool, double rate)
-{
-    return (struct top_sums){.reserved = pool->reserved, .live = pool->live, .idle = pool->idle, .rate = rate > 0 ? rate : 0};
+    to->reserved += pool->reserved;
+    to->live += pool->live;
+    to->idle += pool->idle;
+    to->rate += rate > 0 ? rate : 0;
 }
 
 /* Devices ----------------------------------------------------------------------------------------------------------------------------- */
@@ -77,9 +72,8 @@ static void look_at_devices(struct top_model *model)
         const struct top_process *process = &model->processes[i];
         for (size_t j = 0; j < process->now.pool_count; j++) {
             size_t at = top_model_device(model, process, &process->now.pools[j]);
-            struct top_sums sums = sums_of(&process->now.pools[j], process->rates[j]);
             if (at < model->device_count)
-                add_sums(&model->devices[at].sums, &sums);
+                add_pool(&model->devices[at].sums, &process->now.pools[j], process->rates[j]);
         }
     }
 }
@@ -134,8 +128,7 @@ static struct top_process look_at_process(const struct process *seen, const stru
     for (size_t i = 0; i < seen->pool_count; i++) {
         const process_pool *pool = &seen->pools[i], *old = former ? find_before(&former->now, seen->pools, i) : NULL;
         rates[i] = old && old->mallocs <= pool->mallocs && seconds > 0 ? (double)(pool->mallocs - old->mallocs) / seconds : -1;
-        struct top_sums sums = sums_of(pool, rates[i]);
-        add_sums(&process.sums, &sums);
+        add_pool(&process.sums, pool, rates[i]);
     }
     return process;
 }
