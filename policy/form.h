@@ -11,6 +11,7 @@
 
 /* Text that is being written, twice: first to be measured. */
 struct policy_text {
+    const struct policy_key *key;
     char *text;
     size_t room, len; /* len counts on where room ends */
 };
@@ -18,7 +19,7 @@ void policy_put(struct policy_text *out, const char *format, ...) __attribute__(
 
 struct policy_form {
     bool (*read)(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value);
-    void (*put)(const struct policy_key *key, const void *value, struct policy_text *out);
+    void (*put)(struct policy_text *out, const void *value);
 };
 extern const struct policy_form policy_size_form, policy_bytes_form, policy_time_form, policy_number_form; /* quantity.c */
 extern const struct policy_form policy_devices_form, policy_steps_form, policy_names_form;                 /* list.c */

@@ -146,11 +146,11 @@ static bool read_devices(const struct policy_reading *reading, const struct poli
     return true;
 }
 
-static void put_devices(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_devices(struct policy_text *out, const void *value)
 {
     const struct policy_devices *devices = value;
     if (devices->all || devices->count == 0) {
-        policy_put(out, "%s", devices->all || !(key->accepts & POLICY_ACCEPTS_NONE) ? "all" : "none");
+        policy_put(out, "%s", devices->all || !(out->key->accepts & POLICY_ACCEPTS_NONE) ? "all" : "none");
         return;
     }
     for (size_t i = 0; i < devices->count; i++) {
@@ -242,9 +242,8 @@ static bool read_steps(const struct policy_reading *reading, const struct policy
     return true;
 }
 
-static void put_steps(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_steps(struct policy_text *out, const void *value)
 {
-    (void)key;
     const struct policy_steps *steps = value;
     policy_put(out, "[");
     for (size_t i = 0; i < steps->count; i++)
@@ -293,9 +292,8 @@ static bool read_names(const struct policy_reading *reading, const struct policy
     return true;
 }
 
-static void put_names(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_names(struct policy_text *out, const void *value)
 {
-    (void)key;
     const struct policy_names *names = value;
     policy_put(out, "[");
     for (size_t i = 0; i < names->count; i++)

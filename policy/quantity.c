@@ -121,9 +121,8 @@ static bool read_size(const struct policy_reading *reading, const struct policy_
 }
 
 /* The largest unit that divides it, binary ones first. */
-static void put_bytes(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_bytes(struct policy_text *out, const void *value)
 {
-    (void)key;
     uint64_t bytes = *(const uint64_t *)value;
     const struct policy_unit *best = NULL;
     for (const struct policy_unit *unit = policy_size_units; unit->name && unit->name[1] == 'i'; unit++) {
@@ -133,13 +132,13 @@ static void put_bytes(const struct policy_key *key, const void *value, struct po
     policy_put(out, "%" PRIu64 "%s", best ? bytes / best->factor : bytes, best ? best->name : "");
 }
 
-static void put_size(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_size(struct policy_text *out, const void *value)
 {
     const struct policy_size *size = value;
     uint64_t fraction = size->value % PERCENT_SCALE;
     switch (size->kind) {
     case POLICY_SIZE_BYTES:
-        put_bytes(key, &size->value, out);
+        put_bytes(out, &size->value);
         break;
     case POLICY_SIZE_PERCENT:
         policy_put(out, "%" PRIu64, size->value / PERCENT_SCALE);
@@ -187,10 +186,10 @@ static bool read_time(const struct policy_reading *reading, const struct policy_
 }
 
 /* The largest unit that divides it; else milliseconds with as many decimals as it takes. */
-static void put_time(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_time(struct policy_text *out, const void *value)
 {
     uint64_t time = *(const uint64_t *)value;
-    if ((key->accepts & POLICY_ACCEPTS_NEVER) && time == UINT64_MAX) {
+    if ((out->key->accepts & POLICY_ACCEPTS_NEVER) && time == UINT64_MAX) {
         policy_put(out, "never");
         return;
     }
@@ -233,9 +232,8 @@ static bool read_number(const struct policy_reading *reading, const struct polic
     return is_enough(reading, key, node, value);
 }
 
-static void put_number(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_number(struct policy_text *out, const void *value)
 {
-    (void)key;
     policy_put(out, "%" PRIu64, *(const uint64_t *)value);
 }
 

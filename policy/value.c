@@ -68,10 +68,10 @@ static bool read_version(const struct policy_reading *reading, const struct poli
                        policy_quote(node->text).text);
 }
 
-static void put_version(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_version(struct policy_text *out, const void *value)
 {
     (void)value;
-    policy_put(out, "%" PRIu64, key->max);
+    policy_put(out, "%" PRIu64, out->key->max);
 }
 
 /* Whether the text is what some dialect writes for a boolean, and which. */
@@ -87,11 +87,11 @@ static bool means_bool(const char *text, bool *meant)
     return false;
 }
 
-/* A boolean by its own words, for which other dialects have others. */
-static bool read_either(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, bool takes_on,
-                        void *value)
+/* A boolean by its own words, for which other dialects have others. A switch is on or off as well, which some editors turn into booleans;
+   the mapping in its place is for the reader of mappings. */
+static bool read_bool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
-    bool meant;
+    bool meant, takes_on = key->type == POLICY_TYPE_SWITCH;
     if (!policy_is_plain(reading, key, node))
         return false;
     if (!means_bool(node->text, &meant))
@@ -105,26 +105,13 @@ static bool read_either(const struct policy_reading *reading, const struct polic
     return policy_fail(reading, node, "'%s' is not a boolean here; write %s", node->text, meant ? "true" : "false");
 }
 
-static bool read_bool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+static void put_bool(struct policy_text *out, const void *value)
 {
-    return read_either(reading, key, node, false, value);
-}
-
-static void put_bool(const struct policy_key *key, const void *value, struct policy_text *out)
-{
-    (void)key;
     policy_put(out, "%s", *(const bool *)value ? "true" : "false");
 }
 
-/* As a boolean, and as on and off, which some editors turn into booleans. The mapping in its place is for the reader of mappings. */
-static bool read_switch(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+static void put_switch(struct policy_text *out, const void *value)
 {
-    return read_either(reading, key, node, true, value);
-}
-
-static void put_switch(const struct policy_key *key, const void *value, struct policy_text *out)
-{
-    (void)key;
     policy_put(out, "%s", *(const bool *)value ? "on" : "off");
 }
 
@@ -144,11 +131,11 @@ static bool read_word(const struct policy_reading *reading, const struct policy_
                        policy_guess_text(&guess).text);
 }
 
-static void put_word(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_word(struct policy_text *out, const void *value)
 {
     int index;
     memcpy(&index, value, sizeof(index));
-    policy_put(out, "%s", key->words[index]);
+    policy_put(out, "%s", out->key->words[index]);
 }
 
 static bool read_location(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
@@ -179,9 +166,8 @@ static bool read_location(const struct policy_reading *reading, const struct pol
                        policy_guess_text(&guess).text);
 }
 
-static void put_location(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_location(struct policy_text *out, const void *value)
 {
-    (void)key;
     const struct policy_location *location = value;
     if (location->kind == POLICY_LOCATION_HOST_NUMA)
         policy_put(out, "host_numa:%d", location->node);
@@ -212,9 +198,8 @@ static bool read_socket(const struct policy_reading *reading, const struct polic
     return copy;
 }
 
-static void put_socket(const struct policy_key *key, const void *value, struct policy_text *out)
+static void put_socket(struct policy_text *out, const void *value)
 {
-    (void)key;
     policy_put(out, "%s", *(char *const *)value);
 }
 
@@ -243,7 +228,7 @@ static bool read_pool(const struct policy_reading *reading, const struct policy_
 /* The table of types ------------------------------------------------------------------------------------------------------------------- */
 
 static const struct policy_form version_form = {read_version, put_version}, pool_form = {read_pool, NULL};
-static const struct policy_form bool_form = {read_bool, put_bool}, switch_form = {read_switch, put_switch};
+static const struct policy_form bool_form = {read_bool, put_bool}, switch_form = {read_bool, put_switch};
 static const struct policy_form word_form = {read_word, put_word}, location_form = {read_location, put_location};
 static const struct policy_form socket_form = {read_socket, put_socket};
 
@@ -282,10 +267,10 @@ const char *policy_value_text(const struct policy_reading *reading, const struct
         return NULL;
     if (key->type == POLICY_TYPE_POOL)
         return reading->policy->pools[*(const size_t *)value].name;
-    struct policy_text measure = {0};
-    forms[key->type]->put(key, value, &measure);
-    struct policy_text out = {.text = policy_arena_alloc(reading->arena, measure.len + 1, 1), .room = measure.len + 1};
+    struct policy_text measure = {.key = key};
+    forms[key->type]->put(&measure, value);
+    struct policy_text out = {key, policy_arena_alloc(reading->arena, measure.len + 1, 1), measure.len + 1, 0};
     if (out.text)
-        forms[key->type]->put(key, value, &out);
+        forms[key->type]->put(&out, value);
     return out.text;
 }

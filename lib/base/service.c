@@ -35,7 +35,7 @@ static struct {
     bool exiting;           /* no thread is started any more */
     struct weir__job *jobs; /* in the order of their turns */
     size_t job_count, watch_count;
-    bool is_running; /* some job runs; one that is being removed is on the list no more */
+    const struct weir__job *running; /* or NULL; one that is being removed is on the list no more */
     uint64_t changes;  /* of the list of jobs and of what they watch */
     uint64_t wakes_at; /* when the thread will look at the jobs by itself; 0: it is not asleep */
     uint64_t wakeups;
@@ -69,11 +69,11 @@ static bool run_one(void)
     *link = job->next;
     WEIR__APPEND(service.jobs, job, next);
     job->due = WEIR__SERVICE_NEVER;
-    job->running = service.is_running = true;
+    service.running = job;
     pthread_mutex_unlock(&service.lock);
     uint64_t due = job->run(job);
     pthread_mutex_lock(&service.lock);
-    job->running = service.is_running = false;
+    service.running = NULL;
     if (due < job->due)
         job->due = due;
     pthread_cond_broadcast(&service.changed);
@@ -280,7 +280,6 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error)
         status = start(error);
     if (status == WEIR_OK) {
         job->due = WEIR__SERVICE_NEVER;
-        job->running = false;
         job->watched = -1;
         job->next = service.jobs;
         service.jobs = job;
@@ -314,10 +313,10 @@ void weir__service_remove(struct weir__job *job)
     service.changes++;
     watch(job, -1);
     if (!is_service_thread) {
-        while (job->running)
+        while (service.running == job)
             pthread_cond_wait(&service.changed, &service.lock);
         /* Who removes the job that runs stops the thread: anybody else might wait here for a lock that the run wants and he has. */
-        if (!service.jobs && !service.is_running)
+        if (!service.jobs && !service.running)
             stop();
     }
     pthread_mutex_unlock(&service.lock);

@@ -22,7 +22,6 @@
 struct weir__job {
     struct weir__job *next;
     uint64_t due; /* CLOCK_MONOTONIC in nanoseconds, or WEIR__SERVICE_NEVER */
-    bool running;
     int watched; /* a descriptor, or -1 */
     /* Called on the service thread. Returns when it wants to run next, by the same clock: 0 is at once, WEIR__SERVICE_NEVER when woken. It
        may add and wake jobs and remove others, but not itself, and nothing that it waits for may wait for the removal of a job. */

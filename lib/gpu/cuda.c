@@ -4,8 +4,6 @@
  * that fails; outputs therefore pass through a local, and CUDA_SET.
  */
 #include "lib/gpu/clock.h"
-#include "lib/gpu/cuda.h"
-
 #include "lib/gpu/cuda_internal.h"
 
 #include <errno.h>

@@ -8,6 +8,7 @@
 #include "lib/gpu/cuda_internal.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -182,33 +183,36 @@ int cuda_versions(int *driver, int *runtime)
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
+bool cuda_refuse(char *why, size_t len, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, len, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
 /* False, with the reason; true if device exists. */
 static bool has_device(int device, char *why, size_t len)
 {
     int count = 0;
     cudaError_t code = cuda_done(cudaGetDeviceCount(&count));
-    if (code != cudaSuccess) {
-        snprintf(why, len, "cudaGetDeviceCount says: %s", cudaGetErrorString(code));
-        return false;
-    }
+    if (code != cudaSuccess)
+        return cuda_refuse(why, len, "cudaGetDeviceCount says: %s", cudaGetErrorString(code));
     if (device < 0 || device >= count)
-        snprintf(why, len, "there is no device %d; this process sees %d", device, count);
-    return device >= 0 && device < count;
+        return cuda_refuse(why, len, "there is no device %d; this process sees %d", device, count);
+    return true;
 }
 
 /* Whether the toolkit and the driver have the feature. */
 static bool has_versions(const struct feature *feature, int driver, char *why, size_t len)
 {
-    if (TOOLKIT < feature->toolkit) {
-        snprintf(why, len, "Weir was built with CUDA %d.%d; build it with %d.%d or later", MAJOR(TOOLKIT), MINOR(TOOLKIT),
-                 MAJOR(feature->toolkit), MINOR(feature->toolkit));
-        return false;
-    }
-    if (driver < feature->driver) {
-        snprintf(why, len, "needs driver %d.%d; this is %d.%d", MAJOR(feature->driver), MINOR(feature->driver), MAJOR(driver),
-                 MINOR(driver));
-        return false;
-    }
+    if (TOOLKIT < feature->toolkit)
+        return cuda_refuse(why, len, "Weir was built with CUDA %d.%d; build it with %d.%d or later", MAJOR(TOOLKIT), MINOR(TOOLKIT),
+                           MAJOR(feature->toolkit), MINOR(feature->toolkit));
+    if (driver < feature->driver)
+        return cuda_refuse(why, len, "needs driver %d.%d; this is %d.%d", MAJOR(feature->driver), MINOR(feature->driver), MAJOR(driver),
+                           MINOR(driver));
     return true;
 }
 
@@ -219,14 +223,10 @@ static bool has_attribute(const struct feature *feature, int driver, int device,
         return true;
     int value = 0;
     cudaError_t code = cuda_done(cudaDeviceGetAttribute(&value, feature->attribute, device));
-    if (code != cudaSuccess) {
-        snprintf(why, len, "cudaDeviceGetAttribute says: %s", cudaGetErrorString(code));
-        return false;
-    }
+    if (code != cudaSuccess)
+        return cuda_refuse(why, len, "cudaDeviceGetAttribute says: %s", cudaGetErrorString(code));
     bool has = feature->mask ? ((unsigned)value & feature->mask) == feature->mask : value != 0;
-    if (!has)
-        snprintf(why, len, "%s", feature->lacks);
-    return has;
+    return has || cuda_refuse(why, len, "%s", feature->lacks);
 }
 
 /* A virtual GPU is named after its profile: "GRID T4-4Q", "NVIDIA A40-48C". No physical one ends in a dash, digits and one of these. */
@@ -244,24 +244,16 @@ static bool is_virtual_name(const char *name)
 /* Where the attribute promises file descriptors, but sharing them between processes does not work. */
 static bool may_share(int device, char *why, size_t len)
 {
-    if (access("/dev/dxg", F_OK) == 0) {
-        snprintf(why, len, "not under WSL2: its driver does not share pools between processes");
-        return false;
-    }
+    if (access("/dev/dxg", F_OK) == 0)
+        return cuda_refuse(why, len, "not under WSL2: its driver does not share pools between processes");
     struct gpu_device_info info;
     int code = gpu_cuda.device_info(device, &info);
-    if (code) {
-        snprintf(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
-        return false;
-    }
-    if (info.mig) {
-        snprintf(why, len, "not on a MIG device: CUDA shares no pools between processes there");
-        return false;
-    }
-    if (is_virtual_name(info.name)) {
-        snprintf(why, len, "not on a virtual GPU (%s): CUDA shares no pools between processes there", info.name);
-        return false;
-    }
+    if (code)
+        return cuda_refuse(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
+    if (info.mig)
+        return cuda_refuse(why, len, "not on a MIG device: CUDA shares no pools between processes there");
+    if (is_virtual_name(info.name))
+        return cuda_refuse(why, len, "not on a virtual GPU (%s): CUDA shares no pools between processes there", info.name);
     return true;
 }
 
@@ -271,10 +263,8 @@ static bool may_map(int device, char *why, size_t len)
     struct gpu_device_info info;
     int code = gpu_cuda.device_info(device, &info);
     if (code)
-        snprintf(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
-    else if (is_virtual_name(info.name))
-        snprintf(why, len, "not on a virtual GPU (%s)", info.name);
-    return !code && !is_virtual_name(info.name);
+        return cuda_refuse(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
+    return !is_virtual_name(info.name) || cuda_refuse(why, len, "not on a virtual GPU (%s)", info.name);
 }
 
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
@@ -285,21 +275,15 @@ bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len)
         len = sizeof(unused);
     }
     why[0] = '\0';
-    if ((unsigned)feature >= GPU_FEATURE_COUNT) {
-        snprintf(why, len, "there is no feature %d", (int)feature);
-        return false;
-    }
+    if ((unsigned)feature >= GPU_FEATURE_COUNT)
+        return cuda_refuse(why, len, "there is no feature %d", (int)feature);
     const struct feature *wanted = &features[feature];
     int driver = 0;
     cudaError_t code = cuda_done(cudaDriverGetVersion(&driver));
-    if (code != cudaSuccess) {
-        snprintf(why, len, "cudaDriverGetVersion says: %s", cudaGetErrorString(code));
-        return false;
-    }
-    if (driver == 0) {
-        snprintf(why, len, "this machine has no CUDA driver");
-        return false;
-    }
+    if (code != cudaSuccess)
+        return cuda_refuse(why, len, "cudaDriverGetVersion says: %s", cudaGetErrorString(code));
+    if (driver == 0)
+        return cuda_refuse(why, len, "this machine has no CUDA driver");
     if (!has_device(device, why, len))
         return false;
     if (wanted->on_pools && !cuda_supports(device, GPU_FEATURE_POOLS, why, len))

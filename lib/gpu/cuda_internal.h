@@ -2,7 +2,8 @@
 /*
  * cuda_internal.h - what the cuda*.c files share. Nobody else includes it.
  *
- * No state but what cuda_driver.c and cuda_delay.c load once, each behind its own lock.
+ * No state but what cuda_driver.c and cuda_delay.c load once, each behind its own lock. CUDA keeps the last error of each thread until
+ * somebody reads it; no operation leaves one behind.
  */
 #ifndef WEIR_CUDA_INTERNAL_H
 #define WEIR_CUDA_INTERNAL_H
@@ -11,7 +12,7 @@
 #error "build Weir without CUDA_API_PER_THREAD_DEFAULT_STREAM: a null stream has to mean the legacy stream here; weir.h maps it for callers"
 #endif
 
-#include "lib/gpu/cuda.h"
+#include "lib/gpu/gpu_tables.h"
 
 #include <stdatomic.h>
 
@@ -24,6 +25,9 @@ int cuda_versions(int *driver, int *runtime);
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
 int cuda_stream_id(gpu_stream stream, uint64_t *id);
 int cuda_stream_capture_id(gpu_stream stream, uint64_t *id);
+
+/* Writes why there is no such feature. Returns false. */
+__attribute__((format(printf, 3, 4))) bool cuda_refuse(char *why, size_t len, const char *format, ...);
 
 /* CUDA's name of a pool attribute, and whether CUDA keeps it as an int instead of 64 bits. False if this toolkit has no such attribute. */
 bool cuda_pool_attribute(enum gpu_pool_attribute attribute, enum cudaMemPoolAttr *name, bool *is_int);

@@ -69,20 +69,14 @@ bool cuda_can_map(int device, char *why, size_t len)
 {
     const struct cuda_driver *driver = mapping_driver();
     size_t granularity = 0;
-    if (!driver) {
-        snprintf(why, len, "the driver has no calls for it");
-        return false;
-    }
-    if (!has(driver, ATTRIBUTE_MAPPING, device)) {
-        snprintf(why, len, "the device does not support virtual memory management");
-        return false;
-    }
+    if (!driver)
+        return cuda_refuse(why, len, "the driver has no calls for it");
+    if (!has(driver, ATTRIBUTE_MAPPING, device))
+        return cuda_refuse(why, len, "the device does not support virtual memory management");
     struct cuda_page_props props = props_of(driver, device);
     int code = driver->page_granularity(&granularity, &props, GRANULARITY_MINIMUM);
-    if (code || granularity == 0 || GPU_PAGE_UNIT % granularity) {
-        snprintf(why, len, "the device maps memory in pieces of %zu bytes, and not in those of 2 MiB", granularity);
-        return false;
-    }
+    if (code || granularity == 0 || GPU_PAGE_UNIT % granularity)
+        return cuda_refuse(why, len, "the device maps memory in pieces of %zu bytes, and not in those of 2 MiB", granularity);
     return true;
 }
 

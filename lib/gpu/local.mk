@@ -12,7 +12,6 @@ lib_gpu_libgpu_la_LIBADD =
 if HAVE_CUDA
 lib_gpu_libgpu_la_SOURCES += \
 	%reldir%/cuda.c \
-	%reldir%/cuda.h \
 	%reldir%/cuda_delay.c \
 	%reldir%/cuda_driver.c \
 	%reldir%/cuda_features.c \

@@ -4,6 +4,7 @@
 #include "config.h"
 #endif
 
+#include "lib/gpu/clock.h"
 #include "lib/gpu/gpu_tables.h"
 #include "lib/gpu/sim_machine.h"
 
@@ -345,7 +346,7 @@ static bool supports(int device, enum gpu_feature feature, char *why, size_t len
 static uint64_t now(void)
 {
     lock();
-    uint64_t time = sim_machine_is_named() ? sim_clock() : sim.now;
+    uint64_t time = sim_machine_is_named() ? gpu_clock_now() : sim.now;
     unlock();
     return time;
 }

@@ -324,7 +324,6 @@ void sim_thread_notify(void);
 void sim_wait_until(uint64_t time);
 /* Without the lock: lets so much time pass. */
 void sim_sleep(uint64_t nanoseconds);
-uint64_t sim_clock(void);
 
 /* sim_stream.c ------------------------------------------------------------------------------------------------------------------------- */
 
@@ -348,8 +347,8 @@ int sim_event_find(gpu_event event);
 uint64_t sim_event_due(const struct sim_event *event, bool wait);
 /* Puts a new record in place of the shared event's last one. */
 int sim_event_record_shared(struct sim_event *event, struct sim_stream *stream);
-/* This process has destroyed it, and it is not on sim.events any more. */
-void sim_event_leave(const struct sim_event *event);
+/* This process has destroyed the shared event of that number: it is a user of it no more, unless sim.events still has one. */
+void sim_event_leave(int number);
 /* The pool goes: those that share it are told. */
 void sim_pool_leave(const struct sim_pool *pool);
 

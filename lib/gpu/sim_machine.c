@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -137,10 +138,20 @@ static void path_of(const char *name, char *path, size_t len)
     snprintf(path, len, "/dev/shm/weir-sim-%lu-%s", (unsigned long)geteuid(), name);
 }
 
-static int refuse(const struct sim_settings *settings, const char *text, char *why, size_t len)
+__attribute__((format(printf, 4, 5))) static int refuse(const struct sim_settings *settings, char *why, size_t len, const char *format, ...)
 {
+    char text[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
     snprintf(why, len, "simulator setting 'name=%s': %s", settings->name, text);
     return -1;
+}
+
+static int refuse_other_build(const struct sim_settings *settings, char *why, size_t len)
+{
+    return refuse(settings, why, len, "another build of Weir runs a machine of that name: choose another name");
 }
 
 /* Whether nobody but this user (and root) can hold a lock of the file: whoever can open it could make all others wait for ever. */
@@ -191,15 +202,13 @@ static int make(struct sim_machine *shared, const struct sim_settings *settings)
 /* Whether the machine in the file is of this build and has these settings. */
 static int check(const struct sim_machine *shared, const struct sim_settings *settings, char *why, size_t len)
 {
-    char text[160];
     if (shared->layout != sizeof(*shared))
-        return refuse(settings, "another build of Weir runs a machine of that name: choose another name", why, len);
+        return refuse_other_build(settings, why, len);
     const char *key = sim_settings_difference(&shared->settings, settings);
     if (!key)
         return 0;
-    snprintf(text, sizeof(text), "that machine runs in another process with another %s=: write the same settings in every process, "
-             "or choose another name", key);
-    return refuse(settings, text, why, len);
+    return refuse(settings, why, len, "that machine runs in another process with another %s=: write the same settings in every process, "
+                  "or choose another name", key);
 }
 
 /* The machine of a file whose flock is held: the one that processes live in, or a new one. */
@@ -209,7 +218,7 @@ static struct sim_machine *enter(int fd, const struct sim_settings *settings, ch
     bool runs = is_anybody_alive(fd);
     bool is_whole = fstat(fd, &status) == 0 && status.st_size == (off_t)sizeof(struct sim_machine);
     if (runs && !is_whole) {
-        refuse(settings, "another build of Weir runs a machine of that name: choose another name", why, len);
+        refuse_other_build(settings, why, len);
         return NULL;
     }
     /* With all its pages, which would else be missed when they are touched. */
@@ -218,10 +227,8 @@ static struct sim_machine *enter(int fd, const struct sim_settings *settings, ch
         code = posix_fallocate(fd, 0, (off_t)sizeof(struct sim_machine));
     struct sim_machine *shared = code ? NULL : map(fd);
     if (!shared) {
-        char text[160];
-        snprintf(text, sizeof(text), "its file cannot have %zu KiB of /dev/shm: %s: make room there", sizeof(struct sim_machine) >> 10,
-                 strerror(code ? code : errno));
-        refuse(settings, text, why, len);
+        refuse(settings, why, len, "its file cannot have %zu KiB of /dev/shm: %s: make room there", sizeof(struct sim_machine) >> 10,
+               strerror(code ? code : errno));
         return NULL;
     }
     snprintf(why, len, "the simulator found no host memory to start");
@@ -250,7 +257,7 @@ static int join(int fd, const struct sim_settings *settings, char *why, size_t l
     int self = take_slot(fd);
     if (self < 0) {
         munmap(shared, sizeof(*shared));
-        return refuse(settings, "64 processes are there already, the most there can be", why, len);
+        return refuse(settings, why, len, "64 processes are there already, the most there can be");
     }
     machine.shared = shared;
     machine.fd = fd;
@@ -279,16 +286,13 @@ static int open_own(const struct sim_settings *settings, char *why, size_t len)
 
 int sim_machine_open(const struct sim_settings *settings, char *why, size_t len)
 {
-    char text[160];
     if (!*settings->name)
         return open_own(settings, why, len);
     path_of(settings->name, machine.path, sizeof(machine.path));
     int fd = open_file(machine.path, O_CREAT);
-    if (fd < 0) {
-        snprintf(text, sizeof(text), errno == EPERM ? "%s is not this user's alone (mode 0600): remove it, or choose another name"
-                                                    : "%s cannot be opened: %s", machine.path, strerror(errno));
-        return refuse(settings, text, why, len);
-    }
+    if (fd < 0)
+        return refuse(settings, why, len, errno == EPERM ? "%s is not this user's alone (mode 0600): remove it, or choose another name"
+                                                         : "%s cannot be opened: %s", machine.path, strerror(errno));
     int code = join(fd, settings, why, len);
     flock(fd, LOCK_UN);
     if (code)

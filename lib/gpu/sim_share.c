@@ -99,8 +99,7 @@ int sim_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void 
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* This process is a user of the event no more, unless it still has one of that number. */
-static void leave_event(int number)
+void sim_event_leave(int number)
 {
     for (const struct sim_event *event = sim.events; event; event = event->next)
         if (event->shared == number)
@@ -112,7 +111,7 @@ static int add_event(int device, int number, gpu_event *handle)
 {
     int code = sim_event_create(device, handle);
     if (code)
-        leave_event(number);
+        sim_event_leave(number);
     else
         (*handle)->shared = number;
     return code;
@@ -137,11 +136,6 @@ int sim_event_open_shared(int device, const struct gpu_shared_event *shared, gpu
     memcpy(&wanted, shared->bytes, sizeof(wanted));
     int code = sim_ledger_event_open(device, &wanted, &number);
     return code ? code : add_event(device, number, handle);
-}
-
-void sim_event_leave(const struct sim_event *event)
-{
-    leave_event(event->shared);
 }
 
 int sim_event_record_shared(struct sim_event *event, struct sim_stream *stream)

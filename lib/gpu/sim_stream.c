@@ -290,7 +290,7 @@ int sim_event_destroy(gpu_event event)
     *place = event->next;
     waits_clear(&event->waits);
     if (event->shared >= 0)
-        sim_event_leave(event);
+        sim_event_leave(event->shared);
     event->next = sim.spare_events;
     sim.spare_events = event;
     return 0;

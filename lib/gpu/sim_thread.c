@@ -21,16 +21,11 @@
 
 /* Guarded by sim.lock. */
 static struct {
-    bool runs, stop;
+    bool runs;
     pthread_t thread;
     uint64_t asleep_until; /* it looks again then by itself */
     pthread_cond_t progress; /* the clock of a waiting call may have come */
 } ticker;
-
-uint64_t sim_clock(void)
-{
-    return gpu_clock_now();
-}
 
 void sim_catch_up(void)
 {
@@ -38,7 +33,7 @@ void sim_catch_up(void)
         return;
     if (sim_gates_settle())
         pthread_cond_broadcast(&ticker.progress);
-    sim_advance_to(sim_clock());
+    sim_advance_to(gpu_clock_now());
 }
 
 /* The thread --------------------------------------------------------------------------------------------------------------------------- */
@@ -67,7 +62,7 @@ static void *run(void *data)
 {
     uint32_t *word = data;
     pthread_mutex_lock(&sim.lock);
-    while (!ticker.stop) {
+    while (ticker.runs) {
         uint32_t seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
         sim_catch_up();
         sim_pools_sweep();
@@ -92,7 +87,7 @@ int sim_thread_start(void)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&ticker.progress, &attributes);
     pthread_condattr_destroy(&attributes);
-    sim.now = sim_clock();
+    sim.now = gpu_clock_now();
     /* Signals are the application's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
@@ -110,13 +105,11 @@ void sim_thread_stop(void)
     if (!ticker.runs)
         return;
     ticker.runs = false;
-    ticker.stop = true;
     pthread_cond_broadcast(&ticker.progress);
     pthread_mutex_unlock(&sim.lock);
     sim_machine_wake(sim_machine_self());
     pthread_join(ticker.thread, NULL);
     pthread_mutex_lock(&sim.lock);
-    ticker.stop = false;
 }
 
 void sim_thread_after_fork(void)
@@ -167,7 +160,7 @@ void sim_wait_until(uint64_t time)
 
 void sim_sleep(uint64_t nanoseconds)
 {
-    struct timespec end = gpu_clock_timespec(sim_time_add(sim_clock(), nanoseconds));
+    struct timespec end = gpu_clock_timespec(sim_time_add(gpu_clock_now(), nanoseconds));
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
         continue;
 }
