@@ -84,11 +84,8 @@ static int run(const struct command_call *call)
         json_object(&json, NULL);
         json_array(&json, "files");
     }
-    for (int i = 0; i < call->count; i++) {
-        int status = check_file(call->operands[i], as_json ? &json : NULL);
-        if (status > worst)
-            worst = status;
-    }
+    for (int i = 0; i < call->count; i++)
+        worst = worse_exit(worst, check_file(call->operands[i], as_json ? &json : NULL));
     if (as_json) {
         json_end(&json);
         json_uint(&json, "status", (uint64_t)worst);

@@ -202,8 +202,7 @@ static int run(const struct command_call *call)
     for (size_t i = 0; i < sockets.count; i++) {
         weir_status status = sockets.items[i].status;
         bool is_nobody = status == WEIR_GONE || status == WEIR_NOT_FOUND;
-        int code = status == WEIR_OK ? EXIT_GOOD : is_nobody ? EXIT_FAILED : EXIT_TROUBLE;
-        worst = code > worst ? code : worst;
+        worst = worse_exit(worst, status == WEIR_OK ? EXIT_GOOD : is_nobody ? EXIT_FAILED : EXIT_TROUBLE);
     }
     if (call->options[OPT_JSON].given)
         print_json(&sockets, worst);

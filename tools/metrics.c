@@ -336,8 +336,7 @@ static int run(const struct command_call *call)
         status = replace(&processes, call->options[OPT_OUTPUT].text);
     else
         write_all(&processes, stdout);
-    if (processes_exit(&processes) > status)
-        status = processes_exit(&processes);
+    status = worse_exit(status, processes_exit(&processes));
     processes_complain("metrics", &processes);
     processes_free(&processes);
     return status;

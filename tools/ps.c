@@ -195,8 +195,7 @@ static int run(const struct command_call *call)
         return EXIT_TROUBLE;
     }
     int status = processes_find("ps", call->count, call->operands, processes_timeout(&call->options[OPT_TIMEOUT]), &processes);
-    if (processes_exit(&processes) > status)
-        status = processes_exit(&processes);
+    status = worse_exit(status, processes_exit(&processes));
     if (call->options[OPT_LIST].given)
         (strcmp(call->options[OPT_LIST].text, "pids") == 0 ? list_pids : list_pools)(&processes);
     else if (call->options[OPT_JSON].given)

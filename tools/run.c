@@ -78,36 +78,32 @@ static int check_policy(const char *operand)
     return EXIT_GOOD;
 }
 
-/* Has every Python process find the package, and run its sitecustomize.py at its start. */
-static int set_python(void)
+/* What the variable names, else `otherwise`; NULL, after a complaint: `below` that there is nothing to be read. */
+static char *find_installed(const char *name, const char *otherwise, const char *below, const char *what)
 {
-    const char *named = variable("WEIR_PYTHON_DIR");
-    char *directory = absolute(named ? named : WEIR_PYTHON_DIR);
-    char *script = join("%s/run/sitecustomize.py", directory);
-    int status = EXIT_GOOD;
-    if (access(script, R_OK)) {
-        complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set WEIR_PYTHON_DIR to the directory that has the "
-                 "Python package 'weir'", script, strerror(errno));
-        status = EXIT_TROUBLE;
-    } else {
-        const char *path = variable("PYTHONPATH");
-        set_variable("PYTHONPATH", join("%s/run:%s%s%s", directory, directory, path ? ":" : "", path ? path : ""));
+    char *path = absolute(variable(name) ? variable(name) : otherwise), *file = join("%s%s", path, below);
+    if (access(file, R_OK)) {
+        complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set %s to the %s", file, strerror(errno), name, what);
+        free(path);
+        path = NULL;
     }
-    free(script);
-    free(directory);
-    return status;
+    free(file);
+    return path;
 }
 
-static int set_library(void)
+/* Has every Python process find the package, and run its sitecustomize.py at its start; and the package the library. */
+static int set_python(void)
 {
-    const char *named = variable("WEIR_TORCH_LIBRARY");
-    char *library = absolute(named ? named : WEIR_LIBDIR "/libweir-torch.so");
-    if (access(library, R_OK)) {
-        complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set WEIR_TORCH_LIBRARY to the path of "
-                 "libweir-torch.so", library, strerror(errno));
-        free(library);
+    const char *former = variable("PYTHONPATH");
+    char *directory = find_installed("WEIR_PYTHON_DIR", WEIR_PYTHON_DIR, "/run/sitecustomize.py",
+                                     "directory that has the Python package 'weir'");
+    if (!directory)
         return EXIT_TROUBLE;
-    }
+    set_variable("PYTHONPATH", join("%s/run:%s%s%s", directory, directory, former ? ":" : "", former ? former : ""));
+    free(directory);
+    char *library = find_installed("WEIR_TORCH_LIBRARY", WEIR_LIBDIR "/libweir-torch.so", "", "path of libweir-torch.so");
+    if (!library)
+        return EXIT_TROUBLE;
     set_variable("WEIR_TORCH_LIBRARY", library);
     return EXIT_GOOD;
 }
@@ -117,8 +113,6 @@ static int run(const struct command_call *call)
     int status = check_policy(call->options[OPT_POLICY].text);
     if (status == EXIT_GOOD)
         status = set_python();
-    if (status == EXIT_GOOD)
-        status = set_library();
     if (status != EXIT_GOOD)
         return status;
     set_variable("WEIR_TORCH_PATCH", join("%d", !call->options[OPT_NO_PATCH].given));

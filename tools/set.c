@@ -31,11 +31,9 @@ static bool join(const struct command_call *call, char text[WIRE_TEXT_SIZE])
 static int run(const struct command_call *call)
 {
     struct wire_message question = {.type = WIRE_SET};
-    char done[WIRE_TEXT_SIZE + 8];
     if (!join(call, question.u.set.text))
         return EXIT_TROUBLE;
-    snprintf(done, sizeof done, "%s", question.u.set.text);
-    return change_process("set", call, &question, done);
+    return change_process("set", call, &question, question.u.set.text);
 }
 
 const struct command command_set = {

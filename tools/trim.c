@@ -125,8 +125,7 @@ static int judge(const struct processes *processes, const struct command_call *c
         if (!is_meant(&processes->items[i], call))
             continue;
         meant++;
-        if (process_exit(&processes->items[i]) > status)
-            status = process_exit(&processes->items[i]);
+        status = worse_exit(status, process_exit(&processes->items[i]));
     }
     if (processes->count > 0 && meant == 0 && call->options[OPT_POOL].given) {
         complain("trim: no process has a pool '%s'; 'weir ps' shows which there are", call->options[OPT_POOL].text);

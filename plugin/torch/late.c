@@ -65,6 +65,17 @@ static struct torch_note *take_waiting(struct torch_stream *stream, const struct
     return taken;
 }
 
+/* Takes the first of a list that waits no more; NULL: it is empty. */
+static struct torch_note *pop(struct torch_note **notes)
+{
+    struct torch_note *note = *notes;
+    if (!note)
+        return NULL;
+    *notes = note->next;
+    count_waiting(note, -1);
+    return note;
+}
+
 /* What becomes of it ------------------------------------------------------------------------------------------------------------------- */
 
 /* The block that no stream can take. If there is no host memory for that, it is late until there is. */
@@ -235,13 +246,10 @@ void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct 
 void torch_late_retry(struct torch_device *device)
 {
     weir__spin_lock(&device->late_lock);
-    struct torch_note *notes = device->late;
+    struct torch_note *notes = device->late, *note;
     device->late = NULL;
     weir__spin_unlock(&device->late_lock);
-    while (notes) {
-        struct torch_note *note = notes;
-        notes = note->next;
-        count_waiting(note, -1);
+    while ((note = pop(&notes))) {
         atomic_fetch_sub(&device->late_count, 1);
         conclude(note, try_free(note));
         atomic_fetch_sub(&torch_busy, 1);
@@ -250,28 +258,20 @@ void torch_late_retry(struct torch_device *device)
 
 void torch_late_named(struct torch_stream *stream, struct torch_device *device, uint64_t id)
 {
-    struct torch_note *notes = take_waiting(stream, NULL);
-    while (notes) {
-        struct torch_note *note = notes;
-        notes = note->next;
-        count_waiting(note, -1);
-        if (note->device == device && note->has_id && note->id == id)
-            conclude(note, outcome_of((weir_free)(device->w, note->ptr, stream->handle)));
-        else
-            orphan(note);
-    }
+    struct torch_note *notes = take_waiting(stream, NULL), *note;
+    while ((note = pop(&notes)))
+        conclude(note, note->device == device && note->has_id && note->id == id
+                           ? outcome_of((weir_free)(device->w, note->ptr, stream->handle))
+                           : LOST);
 }
 
 uint64_t torch_late_orphan(struct torch_device *device)
 {
     uint64_t bytes = 0;
     for (struct torch_stream *stream = torch_stream_next(NULL); stream; stream = torch_stream_next(stream)) {
-        struct torch_note *notes = take_waiting(stream, device);
-        while (notes) {
-            struct torch_note *note = notes;
-            notes = note->next;
+        struct torch_note *notes = take_waiting(stream, device), *note;
+        while ((note = pop(&notes))) {
             bytes += note->size;
-            count_waiting(note, -1);
             orphan(note);
         }
     }

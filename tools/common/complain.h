@@ -18,6 +18,11 @@ enum {
     EXIT_TROUBLE = 2, /* no answer: wrong usage, a file that cannot be read, output that cannot be written */
 };
 
+static inline int worse_exit(int one, int other)
+{
+    return one > other ? one : other;
+}
+
 /* "weir: " and the message on stderr, with a newline. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -246,15 +246,12 @@ static void wait_step(struct try_run *run, const struct try_pool *pool)
                  SIZE_TEXT(pool->largest), SIZE_TEXT(capacity));
         return;
     }
-    struct try_stream a, b;
-    if (!open_stream(run, pool, &a)) {
-        conclude(step, TRY_UNRESCUED, "Its streams could not be opened.");
-        return;
-    }
-    if (open_stream(run, pool, &b)) {
+    struct try_stream a = {0}, b = {0};
+    if (open_stream(run, pool, &a) && open_stream(run, pool, &b))
         play_wait(run, step, capacity, &a, &b);
-        try_stream_close(run, &b);
-    }
+    else
+        conclude(step, TRY_UNRESCUED, "Its streams could not be opened.");
+    try_stream_close(run, &b);
     try_stream_close(run, &a);
 }
 
