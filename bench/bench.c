@@ -71,17 +71,11 @@ double bench_max(const struct bench_series *series)
 
 struct bench_figure *bench_figure_new(struct bench_report *report, const char *section, const char *name)
 {
-    if (report->count == report->room) {
-        size_t room = report->room ? 2 * report->room : 64;
-        struct bench_figure **figures = realloc(report->figures, room * sizeof(struct bench_figure *));
-        if (!figures)
-            bench_die(__FILE__, __LINE__, name, "out of memory");
-        report->figures = figures;
-        report->room = room;
-    }
     struct bench_figure *figure = calloc(1, sizeof(*figure));
-    if (!figure)
+    struct bench_figure **figures = realloc(report->figures, (report->count + 1) * sizeof(struct bench_figure *));
+    if (!figure || !figures)
         bench_die(__FILE__, __LINE__, name, "out of memory");
+    report->figures = figures;
     report->figures[report->count++] = figure;
     figure->section = section;
     figure->unit = "ns";

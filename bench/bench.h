@@ -48,7 +48,7 @@ struct bench_policy {
 
 /* Every figure so far, in order. Owns them. Zero-initialise before use. */
 struct bench_report {
-    size_t count, room;
+    size_t count;
     struct bench_figure **figures;
     size_t policy_count;
     struct bench_policy *policies;

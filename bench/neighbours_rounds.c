@@ -7,8 +7,6 @@
 
 #include "bench/neighbours.h"
 
-#include <string.h>
-
 #define WORKERS 2
 #define PARTS 13
 static const unsigned parts[2] = {9, 4};
@@ -59,47 +57,35 @@ static void start(struct rounds *rounds, bool raw)
     drop(rounds); /* until they are there */
 }
 
-static void measure_weir(struct bench *bench, struct rounds *rounds)
+static void measure(struct bench *bench, struct rounds *rounds, bool raw)
 {
-    struct bench_series time = {.name = "weir, a round"};
+    struct bench_series time = {.name = raw ? "raw, a round" : "weir, a round"};
+    size_t round = 0;
     unsigned failed = 0;
     char name[96];
-    start(rounds, false);
-    for (size_t i = 0; i < bench->rounds; i++) {
+    start(rounds, raw);
+    /* Of raw pools it is only asked when they fail first. */
+    while (round < bench->rounds && !(raw && failed)) {
         uint64_t begin = bench_now();
         failed += one_round(rounds);
-        if (i < BENCH_SAMPLES_MAX)
+        if (round++ < BENCH_SAMPLES_MAX)
             bench_add(&time, (double)(bench_now() - begin));
     }
     worker_end(rounds->workers, WORKERS);
+    if (raw) {
+        neighbours_show(bench, "the same with raw pools: first round that fails (0: none)", &time, 1, failed ? (double)round : 0, "th",
+                        BENCH_SHOWN, 0);
+        return;
+    }
     snprintf(name, sizeof(name), "%zu rounds of two workers, %u <-> %u blocks of %llu MiB", bench->rounds, parts[1], parts[0],
              (unsigned long long)(rounds->part / MIB));
     neighbours_show(bench, name, &time, 1, failed, "failures", BENCH_AT_MOST, 0);
 }
 
-static void measure_raw(struct bench *bench, struct rounds *rounds)
-{
-    struct bench_series time = {.name = "raw, a round"};
-    size_t round = 0, failed_in = 0;
-    start(rounds, true);
-    while (!failed_in && round < bench->rounds) {
-        uint64_t begin = bench_now();
-        round++;
-        if (one_round(rounds))
-            failed_in = round;
-        if (round <= BENCH_SAMPLES_MAX)
-            bench_add(&time, (double)(bench_now() - begin));
-    }
-    worker_end(rounds->workers, WORKERS);
-    neighbours_show(bench, "the same with raw pools: first round that fails (0: none)", &time, 1, (double)failed_in, "th", BENCH_SHOWN,
-                    0);
-}
-
 void neighbours_rounds(struct bench *bench)
 {
-    struct rounds rounds;
-    memset(&rounds, 0, sizeof(rounds));
+    struct rounds rounds = {.raw = false};
     rounds.part = shared_big_size(bench->memory, 130 * GIB, 92) / PARTS / NEIGHBOURS_STEP * NEIGHBOURS_STEP;
-    measure_raw(bench, &rounds);
-    measure_weir(bench, &rounds);
+    measure(bench, &rounds, true);
+    measure(bench, &rounds, false);
 }

@@ -95,12 +95,10 @@ static void take_down(struct sharing *sharing)
 
 /* First imports ------------------------------------------------------------------------------------------------------------------------ */
 
-struct firsts {
-    struct bench_series connect, cold, first, pool, block, event;
-};
+enum { CONNECT, COLD, FIRST, POOL, BLOCK, EVENT, FIRSTS };
 
 /* Each time on a new connection, so that nothing is known. */
-static void measure_firsts(const struct sharing *sharing, struct firsts *firsts)
+static void measure_firsts(const struct sharing *sharing, struct bench_series firsts[FIRSTS])
 {
     struct worker_order raw = {.task = CONSUMER_RAW_FIRST};
     struct gpu_shared_event handle;
@@ -116,42 +114,40 @@ static void measure_firsts(const struct sharing *sharing, struct firsts *firsts)
         struct worker_answer imported = worker_ask(&sharing->consumers[0], &raw, sharing->raw_pool_fd);
         if (i == 0) /* to warm up */
             continue;
-        bench_add(&firsts->connect, connected.values[0]);
-        bench_add(&firsts->cold, connected.values[1]);
-        bench_add(&firsts->first, leased.values[0]);
-        bench_add(&firsts->pool, imported.values[0]);
-        bench_add(&firsts->block, imported.values[1]);
-        bench_add(&firsts->event, imported.values[2]);
+        const double times[FIRSTS] = {connected.values[0], connected.values[1], leased.values[0],
+                                      imported.values[0],  imported.values[1],  imported.values[2]};
+        for (size_t k = 0; k < FIRSTS; k++)
+            bench_add(&firsts[k], times[k]);
     }
     BENCH_GPU(sharing->gpu, event_destroy(ready));
 }
 
 static void show_firsts(struct sharing *sharing)
 {
-    struct firsts firsts = {.connect = {.name = "weir"},
-                            .cold = {.name = "weir"},
-                            .first = {.name = "weir"},
-                            .pool = {.name = "raw import of the pool"},
-                            .block = {.name = "raw import of the block"},
-                            .event = {.name = "raw opening of an event"}};
+    struct bench_series firsts[FIRSTS] = {[CONNECT] = {.name = "weir"},
+                                          [COLD] = {.name = "weir"},
+                                          [FIRST] = {.name = "weir"},
+                                          [POOL] = {.name = "raw import of the pool"},
+                                          [BLOCK] = {.name = "raw import of the block"},
+                                          [EVENT] = {.name = "raw opening of an event"}};
     char name[96], size[32];
-    measure_firsts(sharing, &firsts);
+    measure_firsts(sharing, firsts);
     bench_size_name(sharing->block, size);
     snprintf(name, sizeof(name), "first import of a %s block: name to lease", size);
     struct bench_report *report = &sharing->bench->report;
-    struct bench_figure *figure = bench_figure_of(report, "share", name, &firsts.first, &firsts.block, &firsts.event);
-    bench_show_ratio(figure, &firsts.first, &firsts.block, BENCH_AT_MOST, 1.5);
+    struct bench_figure *figure = bench_figure_of(report, "share", name, &firsts[FIRST], &firsts[BLOCK], &firsts[EVENT]);
+    bench_show_ratio(figure, &firsts[FIRST], &firsts[BLOCK], BENCH_AT_MOST, 1.5);
 
     /* Without an event nobody knows when the block may be read: whoever imports by hand opens one too. */
     snprintf(name, sizeof(name), "first import of a %s block, beside import and event", size);
     struct bench_series both = {.name = "raw import of the block and opening of an event"};
-    for (size_t i = 0; i < firsts.block.count; i++)
-        bench_add(&both, firsts.block.values[i] + firsts.event.values[i]);
-    bench_show_beside(report, "share", name, &firsts.first, &both);
+    for (size_t i = 0; i < firsts[BLOCK].count; i++)
+        bench_add(&both, firsts[BLOCK].values[i] + firsts[EVENT].values[i]);
+    bench_show_beside(report, "share", name, &firsts[FIRST], &both);
 
     snprintf(name, sizeof(name), "first lease at all of a %s block: three events", size);
-    bench_show_beside(report, "share", name, &firsts.cold, &firsts.block);
-    bench_show_beside(report, "share", "connecting, with the import of the pool", &firsts.connect, &firsts.pool);
+    bench_show_beside(report, "share", name, &firsts[COLD], &firsts[BLOCK]);
+    bench_show_beside(report, "share", "connecting, with the import of the pool", &firsts[CONNECT], &firsts[POOL]);
 }
 
 /* One way ------------------------------------------------------------------------------------------------------------------------------ */

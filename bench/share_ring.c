@@ -165,66 +165,48 @@ static void measure(const struct rings *rings, const struct row *row, struct ben
     }
 }
 
-static struct bench_figure *new_figure(const struct rings *rings, const struct row *row, const char *what, const struct bench_series *ours,
-                                       const struct bench_series *raw)
-{
-    char name[96], size[32];
-    snprintf(name, sizeof(name), "ring of %u x %s, %s, %u consumer%s", depths[row->depth], bench_size_name(rings->sharing->block, size),
-             what, row->consumers, row->consumers == 1 ? "" : "s");
-    struct bench_figure *figure = bench_figure_of(&rings->sharing->bench->report, "share", name, ours, raw);
-    figure->unit = "frames/s";
-    return figure;
-}
-
-/* What is asked of frames that nobody touches: frames a second, a part of what is done by hand, or nothing. */
-struct asked {
-    double frames, part;
+/* With a few slots the GPU's switches between processes set the pace, by hand too, so a part of that is asked. */
+static const struct asked {
+    unsigned consumers;
+    size_t depth;        /* an index */
+    bool is_touched;     /* frames are written and read */
+    double frames, part; /* a second, or a part of what is done by hand; both 0: nothing is asked */
+} asked_rows[] = {
+    {1, 0, false, .part = 0.9}, {2, 0, false, .part = 0}, {4, 0, false, .part = 0.85},
+    {1, 1, false, .frames = 20000}, {2, 1, false, .part = 0}, {4, 1, false, .frames = 8000},
+    {1, 0, true, .part = 0.9}, {4, 0, true, .part = 0},
+    {1, 1, true, .part = 0.9}, {4, 1, true, .part = 0},
 };
 
-static void show_untouched(const struct rings *rings, size_t depth, unsigned consumers, struct asked asked)
+static void show_row(const struct rings *rings, const struct asked *asked)
 {
-    struct row row = {.consumers = consumers, .depth = depth, .frames = rings->sharing->bench->quick ? FRAMES_QUICK : FRAMES};
+    struct bench *bench = rings->sharing->bench;
+    struct row row = {.consumers = asked->consumers, .depth = asked->depth, .frames = bench->quick ? FRAMES_QUICK : FRAMES};
     struct bench_series ours = {.name = "weir"}, raw = {.name = "raw"};
+    char name[96], size[32];
+    if (asked->is_touched) {
+        row.frames /= 4;
+        row.bytes = rings->sharing->block;
+    }
     measure(rings, &row, &ours, &raw);
-    struct bench_figure *figure = new_figure(rings, &row, "untouched", &ours, &raw);
-    if (asked.frames > 0)
-        bench_show(figure, bench_median(&ours), "frames/s", BENCH_AT_LEAST, asked.frames);
+    snprintf(name, sizeof(name), "ring of %u x %s, %s, %u consumer%s", depths[row.depth], bench_size_name(rings->sharing->block, size),
+             asked->is_touched ? "written and read" : "untouched", row.consumers, row.consumers == 1 ? "" : "s");
+    struct bench_figure *figure = bench_figure_of(&bench->report, "share", name, &ours, &raw);
+    figure->unit = "frames/s";
+    if (asked->frames > 0)
+        bench_show(figure, bench_median(&ours), "frames/s", BENCH_AT_LEAST, asked->frames);
     else
-        bench_show_ratio(figure, &ours, &raw, asked.part > 0 ? BENCH_AT_LEAST : BENCH_SHOWN, asked.part);
-}
-
-static void show_touched(const struct rings *rings, size_t depth, unsigned consumers, enum bench_bound bound)
-{
-    struct row row = {.consumers = consumers, .depth = depth, .bytes = rings->sharing->block};
-    struct bench_series ours = {.name = "weir"}, raw = {.name = "raw"};
-    row.frames = (rings->sharing->bench->quick ? FRAMES_QUICK : FRAMES) / 4;
-    measure(rings, &row, &ours, &raw);
-    struct bench_figure *figure = new_figure(rings, &row, "written and read", &ours, &raw);
-    bench_show_ratio(figure, &ours, &raw, bound, 0.9);
+        bench_show_ratio(figure, &ours, &raw, asked->part > 0 ? BENCH_AT_LEAST : BENCH_SHOWN, asked->part);
 }
 
 void sharing_rings(struct sharing *sharing)
 {
-    static const struct {
-        unsigned consumers;
-        struct asked asked[DEPTHS];
-    } untouched[] = {
-        {1, {{.part = 0.9}, {.frames = 20000}}},
-        {2, {{.part = 0}, {.part = 0}}},
-        {4, {{.part = 0.85}, {.frames = 8000}}},
-    };
     struct rings rings = {.sharing = sharing};
     connect_all(sharing);
     make_slots(sharing);
     open_rings(&rings);
-    /* With a few slots the GPU's switches between processes set the pace, by hand too, so a part of that is asked. */
-    for (size_t d = 0; d < DEPTHS; d++)
-        for (size_t i = 0; i < COUNT_OF(untouched); i++)
-            show_untouched(&rings, d, untouched[i].consumers, untouched[i].asked[d]);
-    for (size_t d = 0; d < DEPTHS; d++) {
-        show_touched(&rings, d, 1, BENCH_AT_LEAST);
-        show_touched(&rings, d, SHARING_CONSUMERS, BENCH_SHOWN);
-    }
+    for (size_t i = 0; i < COUNT_OF(asked_rows); i++)
+        show_row(&rings, &asked_rows[i]);
     for (size_t d = 0; d < DEPTHS; d++)
         weir_ring_close(rings.ring[d]);
 }
