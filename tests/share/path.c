@@ -16,27 +16,46 @@
 
 /* Paths -------------------------------------------------------------------------------------------------------------------------------- */
 
+enum { CONNECT = 0, LISTEN = 1, OTHERS = 2 }; /* whose path it is, and whether others are let in */
+
+static weir_status try_to_find(const char *socket, unsigned whose, weir_error *error, char found[SHARE_PATH_SIZE])
+{
+    *error = (weir_error)WEIR_ERROR_INIT;
+    return share_path(socket, whose & LISTEN, whose & OTHERS, error, found);
+}
+
+/* Good until the next call. */
+static const char *find(const char *socket, unsigned whose)
+{
+    static char found[SHARE_PATH_SIZE];
+    weir_error error;
+    ck_assert_msg(try_to_find(socket, whose, &error, found) == WEIR_OK, "%s", error.text);
+    return found;
+}
+
+static void expect_none(const char *socket, unsigned whose, weir_status status, const char *first, const char *second)
+{
+    char found[SHARE_PATH_SIZE] = "untouched";
+    weir_error error;
+    expect(try_to_find(socket, whose, &error, found), status, &error, first, second);
+    ck_assert_str_eq(found, "untouched");
+}
+
 START_TEST(absolute_path_is_taken_as_it_is)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
-    for (int listen = 0; listen < 2; listen++) {
-        ck_assert_msg(share_path(path, listen, false, &error, found) == WEIR_OK, "%s", error.text);
-        ck_assert_str_eq(found, path);
-    }
+    ck_assert_str_eq(find(path, LISTEN), path);
+    ck_assert_str_eq(find(path, CONNECT), path);
 }
 END_TEST
 
 START_TEST(name_lies_in_the_runtime_directory_which_is_made_for_the_user_alone)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE], expected[128];
+    char expected[128];
     struct stat info;
     setenv("XDG_RUNTIME_DIR", directory, 1);
     umask(0);
-    ck_assert_msg(share_path("frames", true, false, &error, found) == WEIR_OK, "%s", error.text);
     snprintf(expected, sizeof expected, "%s/weir/share/frames", directory);
-    ck_assert_str_eq(found, expected);
+    ck_assert_str_eq(find("frames", LISTEN), expected);
     snprintf(expected, sizeof expected, "%s/weir/share", directory);
     ck_assert_int_eq(stat(expected, &info), 0);
     ck_assert_uint_eq(info.st_mode & 07777, 0700);
@@ -45,20 +64,17 @@ END_TEST
 
 START_TEST(runtime_directory_that_exists_already_is_used)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
     setenv("XDG_RUNTIME_DIR", directory, 1);
-    for (int i = 0; i < 2; i++)
-        ck_assert_msg(share_path("frames", true, false, &error, found) == WEIR_OK, "%s", error.text);
+    find("frames", LISTEN);
+    find("frames", LISTEN);
 }
 END_TEST
 
 START_TEST(connecting_makes_no_directory)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE], made[128];
+    char made[128];
     setenv("XDG_RUNTIME_DIR", directory, 1);
-    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
+    find("frames", CONNECT);
     snprintf(made, sizeof made, "%s/weir", directory);
     ck_assert_int_ne(access(made, F_OK), 0);
 }
@@ -66,16 +82,11 @@ END_TEST
 
 START_TEST(who_connects_finds_the_users_own_socket_first_and_the_systems_else)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char made[SHARE_PATH_SIZE], found[SHARE_PATH_SIZE];
     setenv("XDG_RUNTIME_DIR", directory, 1);
-    ck_assert_int_eq(share_path("frames", true, false, &error, made), WEIR_OK);
-    struct share_listener listener = listen_at(made);
-    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
-    ck_assert_str_eq(found, made);
+    struct share_listener listener = listen_at(find("frames", LISTEN));
+    ck_assert_str_eq(find("frames", CONNECT), listener.path);
     unsetenv("XDG_RUNTIME_DIR");
-    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
-    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+    ck_assert_str_eq(find("frames", CONNECT), SHARE_SYSTEM_DIRECTORY "/frames");
     share_listener_close(&listener);
 }
 END_TEST
@@ -89,90 +100,68 @@ static bool hide_run(void)
 
 START_TEST(users_own_path_is_named_where_no_socket_is_there)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char made[SHARE_PATH_SIZE], found[SHARE_PATH_SIZE];
+    char made[SHARE_PATH_SIZE];
     setenv("XDG_RUNTIME_DIR", directory, 1);
-    ck_assert_int_eq(share_path("frames", true, false, &error, made), WEIR_OK);
-    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
-    ck_assert_str_eq(found, made);
+    strcpy(made, find("frames", LISTEN));
+    ck_assert_str_eq(find("frames", CONNECT), made);
 }
 END_TEST
 
 START_TEST(relative_runtime_directory_is_ignored)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
     setenv("XDG_RUNTIME_DIR", "run", 1);
-    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
-    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+    ck_assert_str_eq(find("frames", CONNECT), SHARE_SYSTEM_DIRECTORY "/frames");
 }
 END_TEST
 
 START_TEST(name_without_any_directory_is_refused_with_the_remedy)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE] = "untouched";
-    if (!hide_run())
-        return;
-    expect(share_path("frames", true, false, &error, found), WEIR_INVALID, &error, "XDG_RUNTIME_DIR", SHARE_SYSTEM_DIRECTORY);
-    ck_assert_str_eq(found, "untouched");
+    if (hide_run())
+        expect_none("frames", LISTEN, WEIR_INVALID, "XDG_RUNTIME_DIR", SHARE_SYSTEM_DIRECTORY);
 }
 END_TEST
 
 START_TEST(others_are_let_in_through_the_systems_directory)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
     if (!hide_run())
         return;
     setenv("XDG_RUNTIME_DIR", directory, 1);
-    expect(share_path("frames", true, true, &error, found), WEIR_INVALID, &error, SHARE_SYSTEM_DIRECTORY, "0711");
+    expect_none("frames", LISTEN | OTHERS, WEIR_INVALID, SHARE_SYSTEM_DIRECTORY, "0711");
     ck_assert_int_eq(system("mkdir -p -m 0711 " SHARE_SYSTEM_DIRECTORY), 0);
-    error = (weir_error)WEIR_ERROR_INIT;
-    ck_assert_msg(share_path("frames", true, true, &error, found) == WEIR_OK, "%s", error.text);
-    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
+    ck_assert_str_eq(find("frames", LISTEN | OTHERS), SHARE_SYSTEM_DIRECTORY "/frames");
 }
 END_TEST
 
 START_TEST(what_is_no_name_is_refused)
 {
     static const char *const names[] = { "", ".", "..", "../frames", "a/b", "frames/" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        weir_error error = WEIR_ERROR_INIT;
-        char found[SHARE_PATH_SIZE];
-        expect(share_path(names[i], false, false, &error, found), WEIR_INVALID, &error, names[i], "absolute path");
-    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        expect_none(names[i], CONNECT, WEIR_INVALID, names[i], "absolute path");
 }
 END_TEST
 
 START_TEST(path_that_is_too_long_is_refused)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE], long_path[200] = "/";
+    char long_path[200] = "/";
     struct share_listener listener;
     int fd;
     memset(long_path + 1, 'x', SHARE_PATH_SIZE);
-    expect(share_path(long_path, true, false, &error, found), WEIR_INVALID, &error, "xxx", "shorter");
+    expect_none(long_path, LISTEN, WEIR_INVALID, "xxx", "shorter");
     ck_assert_int_eq(share_listen(long_path, 0600, NULL, &listener), WEIR_INVALID);
     ck_assert_int_eq(connect_within(long_path, 0, NULL, &fd), WEIR_INVALID);
-    error = (weir_error)WEIR_ERROR_INIT;
     setenv("XDG_RUNTIME_DIR", directory, 1);
-    expect(share_path(long_path + 2, true, false, &error, found), WEIR_INVALID, &error, "xxx", "shorter");
-    error = (weir_error)WEIR_ERROR_INIT;
-    expect(share_path(long_path + 2, false, false, &error, found), WEIR_INVALID, &error, "xxx", "shorter");
+    expect_none(long_path + 2, LISTEN, WEIR_INVALID, "xxx", "shorter");
+    expect_none(long_path + 2, CONNECT, WEIR_INVALID, "xxx", "shorter");
 }
 END_TEST
 
 START_TEST(longest_path_that_fits_is_listened_to)
 {
     char longest[SHARE_PATH_SIZE];
-    weir_error error = WEIR_ERROR_INIT;
     snprintf(longest, sizeof longest, "%s/", directory);
     memset(longest + strlen(longest), 'x', sizeof longest - strlen(longest) - 1);
     longest[sizeof longest - 1] = '\0';
-    char found[SHARE_PATH_SIZE];
-    ck_assert_msg(share_path(longest, true, false, &error, found) == WEIR_OK, "%s", error.text);
-    struct share_listener listener = listen_at(longest);
+    struct share_listener listener = listen_at(find(longest, LISTEN));
     close(connect_to(longest));
     share_listener_close(&listener);
 }
@@ -180,10 +169,9 @@ END_TEST
 
 START_TEST(missing_directory_is_refused)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE], missing[128];
+    char missing[128];
     snprintf(missing, sizeof missing, "%s/missing/frames", directory);
-    expect(share_path(missing, true, false, &error, found), WEIR_INVALID, &error, "missing", "make it");
+    expect_none(missing, LISTEN, WEIR_INVALID, "missing", "make it");
 }
 END_TEST
 
@@ -191,30 +179,24 @@ START_TEST(directory_that_others_may_write_to_is_refused)
 {
     static const mode_t modes[] = { 0777, 0770, 0722 };
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        weir_error error = WEIR_ERROR_INIT;
-        char found[SHARE_PATH_SIZE];
         ck_assert_int_eq(chmod(directory, modes[i]), 0);
-        expect(share_path(path, true, false, &error, found), WEIR_REFUSED, &error, directory, "chmod");
+        expect_none(path, LISTEN, WEIR_REFUSED, directory, "chmod");
     }
 }
 END_TEST
 
 START_TEST(sticky_directory_is_safe_enough)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
     ck_assert_int_eq(chmod(directory, 01777), 0);
-    ck_assert_msg(share_path(path, true, false, &error, found) == WEIR_OK, "%s", error.text);
+    find(path, LISTEN);
 }
 END_TEST
 
 START_TEST(directory_of_another_user_is_refused)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
     if (chown(directory, OTHER_USER, (gid_t)-1) != 0)
         return;
-    expect(share_path(path, true, false, &error, found), WEIR_REFUSED, &error, directory, "54321");
+    expect_none(path, LISTEN, WEIR_REFUSED, directory, "54321");
     ck_assert_int_eq(chown(directory, geteuid(), (gid_t)-1), 0);
 }
 END_TEST
@@ -233,20 +215,15 @@ static const struct {
 
 START_TEST(directories_that_are_not_the_users_alone_are_refused_on_both_sides)
 {
-    char found[SHARE_PATH_SIZE], command[PATH_MAX];
-    setenv("XDG_RUNTIME_DIR", directory, 1);
-    ck_assert_int_eq(share_path("frames", true, false, NULL, found), WEIR_OK);
-    struct share_listener listener = listen_at(found);
-    snprintf(command, sizeof command, "cd %s && %s", directory, traps[_i].command);
-    if (strstr(command, "chown") && geteuid() != 0) {
-        share_listener_close(&listener);
+    char command[PATH_MAX];
+    if (strstr(traps[_i].command, "chown") && geteuid() != 0)
         return;
-    }
+    setenv("XDG_RUNTIME_DIR", directory, 1);
+    struct share_listener listener = listen_at(find("frames", LISTEN));
+    snprintf(command, sizeof command, "cd %s && %s", directory, traps[_i].command);
     ck_assert_int_eq(system(command), 0);
-    for (int listen = 0; listen < 2; listen++) {
-        weir_error error = WEIR_ERROR_INIT;
-        expect(share_path("frames", listen, false, &error, found), WEIR_REFUSED, &error, directory, traps[_i].problem);
-    }
+    expect_none("frames", LISTEN, WEIR_REFUSED, directory, traps[_i].problem);
+    expect_none("frames", CONNECT, WEIR_REFUSED, directory, traps[_i].problem);
     share_listener_close(&listener);
 }
 END_TEST
@@ -254,14 +231,11 @@ END_TEST
 /* By its specification it belongs to the user. */
 START_TEST(runtime_directory_of_another_user_is_ignored)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    char found[SHARE_PATH_SIZE];
     setenv("XDG_RUNTIME_DIR", directory, 1);
     if (!hide_run() || chown(directory, OTHER_USER, (gid_t)-1) != 0)
         return;
-    ck_assert_int_eq(share_path("frames", false, false, &error, found), WEIR_OK);
-    ck_assert_str_eq(found, SHARE_SYSTEM_DIRECTORY "/frames");
-    ck_assert_int_eq(share_path("frames", true, false, &error, found), WEIR_INVALID);
+    ck_assert_str_eq(find("frames", CONNECT), SHARE_SYSTEM_DIRECTORY "/frames");
+    expect_none("frames", LISTEN, WEIR_INVALID, "XDG_RUNTIME_DIR", "frames");
     ck_assert_int_eq(chown(directory, geteuid(), (gid_t)-1), 0);
 }
 END_TEST

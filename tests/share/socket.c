@@ -18,6 +18,16 @@
 
 /* Listening ---------------------------------------------------------------------------------------------------------------------------- */
 
+static void expect_no_listener(const char *at, weir_status wanted, const char *first, const char *second)
+{
+    struct share_listener listener = { .fd = -5 };
+    weir_error error = WEIR_ERROR_INIT;
+    int fds = suite_count_fds();
+    expect(share_listen(at, 0600, &error, &listener), wanted, &error, first, second);
+    ck_assert_int_eq(listener.fd, -5);
+    ck_assert_int_eq(suite_count_fds(), fds);
+}
+
 START_TEST(socket_has_the_mode_asked_for_whatever_the_umask)
 {
     struct share_listener listener;
@@ -43,12 +53,8 @@ END_TEST
 
 START_TEST(second_listener_of_one_process_is_busy)
 {
-    struct share_listener first = listen_at(path), second = { .fd = -5 };
-    weir_error error = WEIR_ERROR_INIT;
-    int fds = suite_count_fds();
-    expect(share_listen(path, 0600, &error, &second), WEIR_BUSY, &error, path, "another share.socket");
-    ck_assert_int_eq(second.fd, -5);
-    ck_assert_int_eq(suite_count_fds(), fds);
+    struct share_listener first = listen_at(path);
+    expect_no_listener(path, WEIR_BUSY, path, "another share.socket");
     close(connect_to(path));
     share_listener_close(&first);
 }
@@ -75,18 +81,16 @@ static const int types[] = { SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM };
 START_TEST(socket_of_any_living_process_is_not_replaced)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
-    struct share_listener listener;
-    weir_error error = WEIR_ERROR_INIT;
     int daemon = socket(AF_UNIX, types[_i] | SOCK_CLOEXEC, 0), client = socket(AF_UNIX, types[_i] | SOCK_CLOEXEC, 0);
     memcpy(address.sun_path, path, strlen(path) + 1);
     ck_assert_int_eq(bind(daemon, (struct sockaddr *)&address, sizeof address), 0);
     if (types[_i] != SOCK_DGRAM)
         ck_assert_int_eq(listen(daemon, 1), 0);
-    expect(share_listen(path, 0600, &error, &listener), WEIR_BUSY, &error, path, "another share.socket");
+    expect_no_listener(path, WEIR_BUSY, path, "another share.socket");
     ck_assert_int_eq(connect(client, (struct sockaddr *)&address, sizeof address), 0);
     close(client);
     close(daemon);
-    listener = listen_at(path);
+    struct share_listener listener = listen_at(path);
     share_listener_close(&listener);
 }
 END_TEST
@@ -100,10 +104,9 @@ static void remove_lock_file(void)
 
 START_TEST(listener_whose_lock_file_was_deleted_keeps_its_place)
 {
-    struct share_listener first = listen_at(path), second;
-    weir_error error = WEIR_ERROR_INIT;
+    struct share_listener first = listen_at(path);
     remove_lock_file();
-    expect(share_listen(path, 0600, &error, &second), WEIR_BUSY, &error, path, "another share.socket");
+    expect_no_listener(path, WEIR_BUSY, path, "another share.socket");
     close(connect_to(path));
     share_listener_close(&first);
 }
@@ -117,8 +120,7 @@ START_TEST(closing_removes_nothing_of_who_came_after)
     second = listen_at(path);
     share_listener_close(&first);
     close(connect_to(path));
-    weir_error error = WEIR_ERROR_INIT;
-    expect(share_listen(path, 0600, &error, &first), WEIR_BUSY, &error, path, "another export");
+    expect_no_listener(path, WEIR_BUSY, path, "another export");
     share_listener_close(&second);
 }
 END_TEST
@@ -175,36 +177,30 @@ END_TEST
 
 START_TEST(file_that_is_no_socket_is_not_removed)
 {
-    struct share_listener listener;
-    weir_error error = WEIR_ERROR_INIT;
     int fd = open(path, O_CREAT | O_WRONLY, 0600);
     ck_assert_int_ge(fd, 0);
     close(fd);
-    expect(share_listen(path, 0600, &error, &listener), WEIR_INVALID, &error, path, "not a socket");
+    expect_no_listener(path, WEIR_INVALID, path, "not a socket");
     ck_assert_int_eq(access(path, F_OK), 0);
 }
 END_TEST
 
 START_TEST(lock_file_is_not_followed_where_it_is_a_link)
 {
-    struct share_listener listener;
-    weir_error error = WEIR_ERROR_INIT;
     char lock[128], target[128];
     snprintf(lock, sizeof lock, "%s.lock", path);
     snprintf(target, sizeof target, "%s/target", directory);
     ck_assert_int_eq(symlink(target, lock), 0);
-    expect(share_listen(path, 0600, &error, &listener), WEIR_REFUSED, &error, lock, "directory");
+    expect_no_listener(path, WEIR_REFUSED, lock, "directory");
     ck_assert_int_ne(access(target, F_OK), 0);
 }
 END_TEST
 
 START_TEST(listening_in_a_missing_directory_fails_cleanly)
 {
-    struct share_listener listener;
-    weir_error error = WEIR_ERROR_INIT;
     char missing[128];
     snprintf(missing, sizeof missing, "%s/missing/frames", directory);
-    expect(share_listen(missing, 0600, &error, &listener), WEIR_INVALID, &error, missing, "No such file");
+    expect_no_listener(missing, WEIR_INVALID, missing, "No such file");
 }
 END_TEST
 
