@@ -6,19 +6,15 @@
 #include "share/control/control.h"
 #include "share/control/neighbours.h"
 
-static weir_status open_ties(weir *w, weir_error *error)
-{
-    w->neighbours = share_neighbours_rescue;
-    return w->is_controlled ? share_control_open(w, error) : WEIR_OK;
-}
-
 weir_status weir__open_on(const weir_options *options, int device, weir_error *error, weir **w)
 {
     weir *opened = NULL;
     weir_status status = weir__open(options, device, error, w ? &opened : NULL);
     if (status != WEIR_OK || !opened)
         return status;
-    status = open_ties(opened, error);
+    opened->neighbours = share_neighbours_rescue;
+    if (opened->is_controlled)
+        status = share_control_open(opened, error);
     if (status == WEIR_OK)
         *w = opened;
     else

@@ -22,9 +22,7 @@ void share_news_add(struct share_news *news, weir_log_level level, const char *f
 void share_news_tell(struct share_news *news, pthread_mutex_t *lock, weir *w)
 {
     pthread_mutex_lock(lock);
-    struct share_news told = { .count = news->count };
-    for (unsigned n = 0; n < news->count; n++)
-        told.lines[n] = news->lines[n];
+    struct share_news told = *news;
     news->count = 0;
     pthread_mutex_unlock(lock);
     for (unsigned n = 0; n < told.count; n++)

@@ -239,35 +239,26 @@ void share_asker_stop(struct share_asker *asker)
 
 /* The policy --------------------------------------------------------------------------------------------------------------------------- */
 
-static void answer_changed(struct share_asker *asker, uint32_t request, weir_status status, const weir_error *error, const char *how)
+static void answer_change(struct share_asker *asker, const struct wire_message *question)
 {
+    weir *w = asker->control->w;
+    weir_error error = WEIR_ERROR_INIT;
+    bool is_set = question->type == WIRE_SET;
+    const char *how = is_set ? question->u.set.text : "read again";
+    weir_status status = is_set ? weir__policy_set(w, question->u.set.text, &error) : weir__policy_again(w, &error);
     if (status != WEIR_OK) {
-        deny(asker, request, status, error->text);
+        deny(asker, question->request, status, error.text);
         return;
     }
-    weir__log_about(asker->control->w, weir__log_words(how), WEIR_LOG_INFO, "process %d had the policy changed: %s", asker->pid, how);
-    ready(asker, request);
-}
-
-static void answer_set(struct share_asker *asker, const struct wire_message *question)
-{
-    weir_error error = WEIR_ERROR_INIT;
-    weir_status status = weir__policy_set(asker->control->w, question->u.set.text, &error);
-    answer_changed(asker, question->request, status, &error, question->u.set.text);
-}
-
-static void answer_reload(struct share_asker *asker, const struct wire_message *question)
-{
-    weir_error error = WEIR_ERROR_INIT;
-    weir_status status = weir__policy_again(asker->control->w, &error);
-    answer_changed(asker, question->request, status, &error, "read again");
+    weir__log_about(w, weir__log_words(how), WEIR_LOG_INFO, "process %d had the policy changed: %s", asker->pid, how);
+    ready(asker, question->request);
 }
 
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
     [WIRE_STATS] = answer_stats, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
-    [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_set,     [WIRE_RELOAD] = answer_reload,
+    [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)

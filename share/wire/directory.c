@@ -22,25 +22,21 @@
 
 /* Places: directories above those of sockets ------------------------------------------------------------------------------------------- */
 
-/* false: too long for a socket to lie there. */
-static bool make_place(const char *base, const char *name, char place[SHARE_PATH_SIZE])
+/* What it is called in a runtime directory. false: too long for a socket to lie there. */
+static bool make_place(const char *base, char place[SHARE_PATH_SIZE])
 {
-    return share_join(place, base, name) && strlen(place) + sizeof "/control" - 1 + SOCKET_NAME_MAX < SHARE_PATH_SIZE;
+    return share_join(place, base, "weir") && strlen(place) + sizeof "/control" - 1 + SOCKET_NAME_MAX < SHARE_PATH_SIZE;
 }
 
 /* What a user's directory in /run/user or /tmp is called: these names are short. */
 static void runtime_place(uid_t uid, char place[SHARE_PATH_SIZE])
 {
-    char base[sizeof RUNTIME_BASE + 16];
-    snprintf(base, sizeof base, RUNTIME_BASE "/%u", (unsigned)uid);
-    make_place(base, "weir", place);
+    snprintf(place, SHARE_PATH_SIZE, RUNTIME_BASE "/%u/weir", (unsigned)uid);
 }
 
 static void temporary_place(uid_t uid, char place[SHARE_PATH_SIZE])
 {
-    char name[sizeof TEMPORARY_PREFIX + 16];
-    snprintf(name, sizeof name, TEMPORARY_PREFIX "%u", (unsigned)uid);
-    make_place(TEMPORARY_BASE, name, place);
+    snprintf(place, SHARE_PATH_SIZE, TEMPORARY_BASE "/" TEMPORARY_PREFIX "%u", (unsigned)uid);
 }
 
 /* $WEIR_CONTROL_DIR, which stands for all other places; NULL: it is not set. */
@@ -59,11 +55,9 @@ static const char *variable(void)
 /* This process's. false: too long. */
 static bool own_place(char place[SHARE_PATH_SIZE])
 {
-    const char *only = only_place(), *runtime = share_runtime_directory();
-    if (only)
-        return make_place(only, "weir", place);
-    if (runtime)
-        return make_place(runtime, "weir", place);
+    const char *base = only_place() ? only_place() : share_runtime_directory();
+    if (base)
+        return make_place(base, place);
     temporary_place(geteuid(), place);
     return true;
 }
@@ -241,7 +235,7 @@ void share_export_sockets(char (**paths)[SHARE_PATH_SIZE], size_t *count)
     char place[SHARE_PATH_SIZE];
     bool fits = true;
     if (runtime)
-        fits = make_place(runtime, "weir", place);
+        fits = make_place(runtime, place);
     else
         runtime_place(geteuid(), place);
     if (fits)

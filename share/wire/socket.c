@@ -131,17 +131,19 @@ static void forbid_descriptors(int fd)
 }
 
 /* Nobody can connect before listen(), so that the mode is right by then, whatever the process's umask. */
-static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *error, int *listening, struct stat *info)
+static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener)
 {
     struct sockaddr_un address;
+    struct stat info;
     is_address(path, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return weir__fail(error, share_errno_status(errno), "no socket for %s: %s", path, WEIR__WHY(errno, "allow the process UNIX sockets"));
     forbid_descriptors(fd);
     bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
-    if (is_bound && chmod(path, mode) == 0 && lstat(path, info) == 0 && listen(fd, BACKLOG) == 0) {
-        *listening = fd;
+    if (is_bound && chmod(path, mode) == 0 && lstat(path, &info) == 0 && listen(fd, BACKLOG) == 0) {
+        *listener = (struct share_listener){ .fd = fd, .device = info.st_dev, .inode = info.st_ino };
+        memcpy(listener->path, path, strlen(path) + 1);
         return WEIR_OK;
     }
     int code = errno;
@@ -171,25 +173,20 @@ weir_status share_listen(const char *path, mode_t mode, weir_error *error, struc
 {
     if (strlen(path) >= sizeof listener->path)
         return share_fail_long(error, path);
-    int fd = -1, lock_fd = -1;
-    struct stat info = { 0 };
+    int lock_fd = -1;
     weir_status status = take_lock(path, error, &lock_fd);
     if (status != WEIR_OK)
         return status;
     status = remove_stale(path, error);
     if (status == WEIR_OK)
-        status = bind_and_listen(path, mode, error, &fd, &info);
-    if (status != WEIR_OK) {
+        status = bind_and_listen(path, mode, error, listener);
+    if (status == WEIR_OK) {
+        listener->lock_fd = lock_fd;
+    } else {
         remove_lock(path, lock_fd);
         close(lock_fd);
-        return status;
     }
-    listener->fd = fd;
-    listener->lock_fd = lock_fd;
-    listener->device = info.st_dev;
-    listener->inode = info.st_ino;
-    memcpy(listener->path, path, strlen(path) + 1);
-    return WEIR_OK;
+    return status;
 }
 
 void share_listener_close(struct share_listener *listener)
