@@ -11,14 +11,6 @@
 
 /* Making and freeing: CUDA is called here, so no lock is held ---------------------------------------------------------------------------- */
 
-static int export_to_others(weir_export *e, struct share_block *block)
-{
-    int code = e->gpu->block_export(block->ptr, &block->handle);
-    if (code == GPU_SUCCESS)
-        code = e->gpu->event_create_shared(e->device, &block->ready, &block->ready_handle);
-    return code;
-}
-
 weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct share_block **out)
 {
     size_t bytes;
@@ -33,7 +25,9 @@ weir_status share_block_new(weir_export *e, void *ptr, weir_error *error, struct
     block->ptr = ptr;
     block->bytes = bytes;
     enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
-    int code = export_to_others(e, block);
+    int code = e->gpu->block_export(ptr, &block->handle);
+    if (code == GPU_SUCCESS)
+        code = e->gpu->event_create_shared(e->device, &block->ready, &block->ready_handle);
     weir__relaxed_end(e->gpu, mode);
     if (code != GPU_SUCCESS) {
         weir__block_return(e->pool, ptr);

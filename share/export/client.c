@@ -284,14 +284,6 @@ void share_client_forget(struct share_client *client)
     share_serve_stir(client->e);
 }
 
-void share_client_died(struct share_client *client)
-{
-    pthread_mutex_lock(&client->e->lock);
-    if (client->state != SHARE_CLIENT_GONE)
-        share_client_forget(client);
-    pthread_mutex_unlock(&client->e->lock);
-}
-
 /* Who holds nothing: its connection has said no HELLO yet, or is an observer's. Importers are counted by the policy. */
 static bool is_guest(const struct share_client *client)
 {

@@ -109,7 +109,6 @@ void share_clients_destroy_gone(weir_export *e);
 void share_clients_destroy(weir_export *e);
 
 /* With `serving`, without the lock. */
-void share_client_died(struct share_client *client);
 /* Ends the leases whose release has come to pass. everything: each is asked, however many there are. */
 void share_clients_poll(weir_export *e, bool everything);
 

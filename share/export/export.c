@@ -161,28 +161,6 @@ static weir_status start_serving(weir_export *e, weir_error *error)
     return WEIR_OK; /* the last that can fail, so that no failure has a job to remove */
 }
 
-static weir_status prepare_pool(weir_export *e, weir_error *error)
-{
-    int code = weir__pool_export(e->pool, &e->pool_fd);
-    if (code == GPU_SUCCESS)
-        code = e->gpu->stream_create(e->device, &e->stream);
-    if (code == GPU_SUCCESS)
-        return WEIR_OK;
-    return weir__fail_gpu(error, e->gpu, code, "exporting pool '%s'", e->pool->name);
-}
-
-static weir_status init(weir_export *e, const struct entry_copy *entry, weir_error *error)
-{
-    enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
-    weir_status status = prepare_pool(e, error);
-    weir__relaxed_end(e->gpu, mode);
-    if (status == WEIR_OK)
-        status = listen_at(e, entry, error);
-    if (status == WEIR_OK)
-        status = start_serving(e, error);
-    return status;
-}
-
 /* CUDA does not give a pool up while frees of it are pending, and nobody could wait for those on a stream that is gone. They wait for what
    their publishers had under way, which need not end: then the stream stays. */
 static void end_stream(weir_export *e)
@@ -243,7 +221,15 @@ static weir_status open_export(weir_export *e, struct entry_copy *entry, weir_er
     if (!put_in_force(e, entry, false))
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to export pool '%s'", e->pool->name);
     share_forked_hold();
-    weir_status status = init(e, entry, error);
+    enum gpu_capture_mode mode = weir__relaxed_begin(e->gpu);
+    int code = weir__pool_export(e->pool, &e->pool_fd);
+    if (code == GPU_SUCCESS)
+        code = e->gpu->stream_create(e->device, &e->stream);
+    weir__relaxed_end(e->gpu, mode);
+    weir_status status = code == GPU_SUCCESS ? listen_at(e, entry, error)
+                                             : weir__fail_gpu(error, e->gpu, code, "exporting pool '%s'", e->pool->name);
+    if (status == WEIR_OK)
+        status = start_serving(e, error);
     if (status == WEIR_OK)
         share_forked_add(&e->forked, close_in_child);
     else

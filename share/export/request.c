@@ -37,28 +37,6 @@ static enum share_io done(struct share_client *client, uint32_t request)
     return share_client_answer(client, &message, -1);
 }
 
-/* Who may connect ------------------------------------------------------------------------------------------------------------------------ */
-
-/* The importer that the process is already; evicted ones count, since they may still have the pool. */
-static bool is_importer(const weir_export *e, const struct share_client *asking)
-{
-    for (const struct share_client *client = e->clients; client; client = client->next) {
-        struct pollfd death = { .fd = client->process.pidfd, .events = POLLIN };
-        bool counts = client->has_pool || client->state == SHARE_CLIENT_HELD;
-        if (client != asking && client->process.pid == asking->process.pid && counts && poll(&death, 1, 0) == 0)
-            return true;
-    }
-    return false;
-}
-
-static uint64_t count_importers(const weir_export *e)
-{
-    uint64_t count = 0;
-    for (const struct share_client *client = e->clients; client; client = client->next)
-        count += client->has_pool || client->state == SHARE_CLIENT_HELD;
-    return count;
-}
-
 enum share_io share_request_welcome(struct share_client *client)
 {
     weir_export *e = client->e;
@@ -76,29 +54,38 @@ enum share_io share_request_welcome(struct share_client *client)
 
 /* The requests, one function each; with the lock ----------------------------------------------------------------------------------------- */
 
-static weir_status check_importer(const struct share_client *client, weir_error *error)
+/* How many importers there are, and whether the process is one already; evicted ones count, since they may still have the pool. */
+static unsigned count_importers(const weir_export *e, const struct share_process *process, bool *is_one)
 {
-    const weir_export *e = client->e;
-    if (e->is_closing)
-        return weir__fail(error, WEIR_GONE, "pool '%s' is shared no more", e->pool->name);
-    if (client->process.pid == getpid())
-        return weir__fail(error, WEIR_INVALID, "this process exports the pool itself: use the blocks at their own addresses");
-    if (is_importer(e, client))
-        return weir__fail(error, WEIR_BUSY,
-                          "process %d imports this pool already, or was evicted: one import for each process, as a block must "
-                          "not be imported twice",
-                          (int)client->process.pid);
-    if (count_importers(e) >= e->max_importers)
-        return weir__fail(error, WEIR_REFUSED, "as many importers as are allowed, %llu, are there already: raise pools.%s.share.max_importers",
-                          (unsigned long long)e->max_importers, e->pool->name);
-    return WEIR_OK;
+    unsigned count = 0;
+    *is_one = false;
+    for (const struct share_client *client = e->clients; client; client = client->next) {
+        struct pollfd death = { .fd = client->process.pidfd, .events = POLLIN };
+        if (!client->has_pool && client->state != SHARE_CLIENT_HELD)
+            continue;
+        count++;
+        *is_one = *is_one || (client->process.pid == process->pid && poll(&death, 1, 0) == 0);
+    }
+    return count;
 }
 
-static weir_status check_observer(const struct share_client *client, weir_error *error)
+static void check_importer(const struct share_client *client, weir_error *error)
 {
-    if (client->process.uid == 0 || client->process.uid == geteuid())
-        return WEIR_OK;
-    return weir__fail(error, WEIR_REFUSED, "only root and the exporter's user may look, and evict");
+    const weir_export *e = client->e;
+    bool is_one;
+    unsigned count = count_importers(e, &client->process, &is_one);
+    if (e->is_closing)
+        weir__fail(error, WEIR_GONE, "pool '%s' is shared no more", e->pool->name);
+    else if (client->process.pid == getpid())
+        weir__fail(error, WEIR_INVALID, "this process exports the pool itself: use the blocks at their own addresses");
+    else if (is_one)
+        weir__fail(error, WEIR_BUSY,
+                   "process %d imports this pool already, or was evicted: one import for each process, as a block must not be imported "
+                   "twice",
+                   (int)client->process.pid);
+    else if (count >= e->max_importers)
+        weir__fail(error, WEIR_REFUSED, "as many importers as are allowed, %llu, are there already: raise pools.%s.share.max_importers",
+                   (unsigned long long)e->max_importers, e->pool->name);
 }
 
 static enum share_io hello(struct share_client *client, const struct wire_message *message)
@@ -106,7 +93,11 @@ static enum share_io hello(struct share_client *client, const struct wire_messag
     bool is_observer = message->u.hello.role == WIRE_ROLE_OBSERVER;
     weir_error error = WEIR_ERROR_INIT;
     snprintf(client->name, sizeof client->name, "%s", message->u.hello.name);
-    if ((is_observer ? check_observer(client, &error) : check_importer(client, &error)) != WEIR_OK) {
+    if (!is_observer)
+        check_importer(client, &error);
+    else if (client->process.uid != 0 && client->process.uid != geteuid())
+        weir__fail(&error, WEIR_REFUSED, "only root and the exporter's user may look, and evict");
+    if (error.status != WEIR_OK) {
         client->said_farewell = true; /* the connection is closed behind the answer */
         return refuse(client, message->request, error.status, "%s", error.text);
     }

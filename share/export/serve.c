@@ -97,10 +97,14 @@ static bool serve_round(weir_export *e)
     int count = epoll_wait(e->epoll_fd, events, EVENTS_MAX, 0);
     for (int i = 0; i < count; i++) {
         const struct share_watch *watch = events[i].data.ptr;
-        if (watch->is_death)
-            share_client_died(watch->client);
-        else
+        if (!watch->is_death) {
             serve_client(watch->client, events[i].events);
+            continue;
+        }
+        pthread_mutex_lock(&e->lock);
+        if (watch->client->state != SHARE_CLIENT_GONE)
+            share_client_forget(watch->client);
+        pthread_mutex_unlock(&e->lock);
     }
     return count > 0;
 }
