@@ -15,11 +15,7 @@
 enum { OPT_GPU, OPT_JSON };
 
 static const struct command_option options[] = {
-    [OPT_GPU] = {.name = "gpu",
-                 .kind = OPTION_TEXT,
-                 .placeholder = "cuda|sim",
-                 .choices = "cuda|sim",
-                 .help = "ask CUDA or the simulator (default: $WEIR_GPU, else cuda)"},
+    [OPT_GPU] = {"gpu", 0, OPTION_TEXT, "cuda|sim", "ask CUDA or the simulator (default: $WEIR_GPU, else cuda)", 0, 0},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     {0},
 };

@@ -16,11 +16,7 @@ enum { OPT_JSON, OPT_LIST, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
-    [OPT_LIST] = {.name = "list",
-                  .kind = OPTION_TEXT,
-                  .placeholder = "pids|pools",
-                  .choices = "pids|pools",
-                  .help = "print only these, each on a line of its own"},
+    [OPT_LIST] = {.name = "list", .kind = OPTION_TEXT, .placeholder = "pids|pools", .help = "print only these, each on a line of its own"},
     [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
     {0},
 };

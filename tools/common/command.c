@@ -84,9 +84,9 @@ static bool read_value(const struct command *command, const struct command_optio
     if (option->kind == OPTION_FLAG)
         return true;
     if (option->kind == OPTION_TEXT) {
-        if (!option->choices || is_choice(option->choices, text))
+        if (!strchr(option->placeholder, '|') || is_choice(option->placeholder, text))
             return true;
-        complain("%s: --%s=%s: write one of %s", command->name, option->name, text, option->choices);
+        complain("%s: --%s=%s: write one of %s", command->name, option->name, text, option->placeholder);
         return false;
     }
     char *end;

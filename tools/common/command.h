@@ -23,10 +23,9 @@ struct command_option {
     const char *name; /* without the dashes; NULL ends a list */
     char letter;      /* the short form, or 0 */
     enum option_kind kind;
-    const char *placeholder; /* "SECONDS"; NULL for a flag */
-    const char *choices;     /* of a text: "cuda|sim"; NULL: anything */
-    double low, high;        /* of a number, both inclusive */
+    const char *placeholder; /* "SECONDS"; of a text that is one of some: "cuda|sim"; NULL for a flag */
     const char *help;
+    double low, high; /* of a number, both inclusive */
 };
 
 /* What the command line said of one option. */

@@ -52,11 +52,7 @@ static void live_keys(const char *table, enum policy_scope scope)
 /* What may stand as the argument of an option: its choices, or else the word that stands for it in the help. */
 static void option_argument(const struct command_option *option)
 {
-    if (!option->choices) {
-        printf("%s", option->placeholder);
-        return;
-    }
-    for (const char *at = option->choices; *at; at++)
+    for (const char *at = option->placeholder; *at; at++)
         putchar(*at == '|' ? ' ' : *at);
 }
 

@@ -17,13 +17,7 @@
 enum { OPT_INTERVAL, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
-    [OPT_INTERVAL] = {.name = "interval",
-                      .letter = 'i',
-                      .kind = OPTION_SECONDS,
-                      .placeholder = "SECONDS",
-                      .low = 0.1,
-                      .high = 3600,
-                      .help = "from one look at the processes to the next (default: 1)"},
+    [OPT_INTERVAL] = {"interval", 'i', OPTION_SECONDS, "SECONDS", "from one look at the processes to the next (default: 1)", 0.1, 3600},
     [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
     {0},
 };
