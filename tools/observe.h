@@ -55,10 +55,7 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
 
 /* The option --timeout of both subcommands, and what it means in milliseconds; 5 s if it is not given. */
 #define OBSERVE_TIMEOUT_OPTION                                                                                                             \
-    {                                                                                                                                      \
-        .name = "timeout", .kind = OPTION_SECONDS, .placeholder = "SECONDS", .low = 0.01, .high = 3600,                                    \
-        .help = "how long to wait for all exporters together (default: 5)"                                                                 \
-    }
+    {"timeout", 0, OPTION_SECONDS, "SECONDS", "how long to wait for all exporters together (default: 5)", 0.01, 3600}
 unsigned observe_timeout(const struct option_value *option);
 /* Says on stderr what could not be looked into. */
 void observe_complain_unlisted(const char *subcommand, const struct observed_sockets *sockets);

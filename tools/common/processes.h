@@ -96,11 +96,7 @@ void process_json(struct json *json, const struct process *process);
 void processes_json(const struct processes *processes, void (*more)(struct json *json, const struct process *process), int status);
 
 /* The option --timeout of the subcommands that ask processes, and what it means; 1 s if it is not given. */
-#define PROCESSES_TIMEOUT_OPTION                                                                                                           \
-    {                                                                                                                                      \
-        .name = "timeout", .kind = OPTION_SECONDS, .placeholder = "SECONDS", .low = 0.01, .high = 3600,                                    \
-        .help = "how long to wait for the processes (default: 1)"                                                                          \
-    }
+#define PROCESSES_TIMEOUT_OPTION {"timeout", 0, OPTION_SECONDS, "SECONDS", "how long to wait for the processes (default: 1)", 0.01, 3600}
 unsigned processes_timeout(const struct option_value *option);
 
 #endif

@@ -26,26 +26,28 @@ static void roff(const char *text)
     putchar('\n');
 }
 
+/* A sentence that begins with the names of units. */
+static void man_units(const char *before, const struct policy_unit *units, const char *behind)
+{
+    char text[1024];
+    size_t len = (size_t)snprintf(text, sizeof(text), "%s", before);
+    for (size_t i = 0; units[i].name; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s %s", i ? "," : "", units[i].name);
+    snprintf(text + len, sizeof(text) - len, "%s", behind);
+    roff(text);
+}
+
 /* How numbers, times and the rest are written, from the units that the parser knows. */
 static void man_values(void)
 {
-    char text[1024];
-    size_t len = (size_t)snprintf(text, sizeof(text), "Sizes are bytes, or a number with one of the units");
-    for (size_t i = 0; policy_size_units[i].name; i++)
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s %s", i ? "," : "", policy_size_units[i].name);
-    snprintf(text + len, sizeof(text) - len,
-             " directly behind it. A decimal fraction as in 1.5GiB is good where it comes to whole bytes. "
-             "Shares of the device's memory are a number from 0 to 100, with two decimals at most, and %%.");
     printf(".Ss Values\n");
-    roff(text);
-    len = (size_t)snprintf(text, sizeof(text), "Times always have a unit:");
-    for (size_t i = 0; policy_time_units[i].name; i++)
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s %s", i ? "," : "", policy_time_units[i].name);
-    snprintf(text + len, sizeof(text) - len,
-             " for milliseconds, seconds and minutes. Booleans are true and false, and nothing else. Names, words and UUIDs may stand in "
-             "quotes; numbers, sizes, times and booleans may not, as quotes make them text.");
+    man_units("Sizes are bytes, or a number with one of the units", policy_size_units,
+              " directly behind it. A decimal fraction as in 1.5GiB is good where it comes to whole bytes. "
+              "Shares of the device's memory are a number from 0 to 100, with two decimals at most, and %.");
     printf(".Pp\n");
-    roff(text);
+    man_units("Times always have a unit:", policy_time_units,
+              " for milliseconds, seconds and minutes. Booleans are true and false, and nothing else. Names, words and UUIDs may stand in "
+              "quotes; numbers, sizes, times and booleans may not, as quotes make them text.");
 }
 
 static void man_key(const char *before, const struct policy_key *key)
