@@ -8,8 +8,23 @@ include_HEADERS += %reldir%/weir.h
 ##   recover/  what is done for a request that found no memory: the ladder
 ##   release/  memory that goes back although nobody here asks for it: the keeper, giving to neighbours; does not know recover/
 ##   here      open, close, reload, figures: ties the rooms together
-##   pool/arena/  memory that Weir maps itself; includes none of the others, and none of them includes it yet
+##   pool/arena/  memory that Weir maps itself; includes none of the others, and only pool/ includes it
 ##
+## Pure, so that tests and fuzzers have it without the rest.
+noinst_LTLIBRARIES += lib/pool/arena/libarena.la
+lib_pool_arena_libarena_la_SOURCES = \
+	%reldir%/pool/arena/arena.c \
+	%reldir%/pool/arena/arena.h \
+	%reldir%/pool/arena/bin.c \
+	%reldir%/pool/arena/bin.h \
+	%reldir%/pool/arena/extent.c \
+	%reldir%/pool/arena/extent.h \
+	%reldir%/pool/arena/page.c \
+	%reldir%/pool/arena/page.h \
+	%reldir%/pool/arena/queue.c \
+	%reldir%/pool/arena/queue.h \
+	%reldir%/pool/arena/valid.c
+
 ## Everything but the version map, so that tests and the command reach hidden symbols.
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
@@ -54,6 +69,13 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/left.h \
 	%reldir%/pool/log.c \
 	%reldir%/pool/log.h \
+	%reldir%/pool/mapped.c \
+	%reldir%/pool/mapped.h \
+	%reldir%/pool/mapped_closed.c \
+	%reldir%/pool/mapped_closed.h \
+	%reldir%/pool/mapped_malloc.c \
+	%reldir%/pool/mapped_stream.c \
+	%reldir%/pool/mapped_stream.h \
 	%reldir%/pool/pending.c \
 	%reldir%/pool/pending.h \
 	%reldir%/pool/pool.c \
@@ -108,22 +130,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats.c \
 	%reldir%/weir.c \
 	%reldir%/weir.h
-lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la
-
-## Not in what is installed, as no pool uses it yet.
-noinst_LTLIBRARIES += lib/pool/arena/libarena.la
-lib_pool_arena_libarena_la_SOURCES = \
-	%reldir%/pool/arena/arena.c \
-	%reldir%/pool/arena/arena.h \
-	%reldir%/pool/arena/bin.c \
-	%reldir%/pool/arena/bin.h \
-	%reldir%/pool/arena/extent.c \
-	%reldir%/pool/arena/extent.h \
-	%reldir%/pool/arena/page.c \
-	%reldir%/pool/arena/page.h \
-	%reldir%/pool/arena/queue.c \
-	%reldir%/pool/arena/queue.h \
-	%reldir%/pool/arena/valid.c
+lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la
 
 ## The same with share/ and the map: what is installed.
 lib_LTLIBRARIES += lib/libweir.la

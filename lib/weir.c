@@ -22,6 +22,7 @@
 #include "lib/open.h"
 #include "lib/pool/current.h"
 #include "lib/pool/left.h"
+#include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 #include "lib/pool/settings.h"
 #include "lib/recover/callbacks.h"
@@ -237,6 +238,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         if (status == WEIR_OK)
             weir__quiet_join(opened);
         weir__retired_sweep(opened->gpu);
+        weir__mapped_sweep();
     }
     if (status == WEIR_OK)
         status = open_pools(opened, error);
@@ -272,9 +274,10 @@ static void close_pool(weir_pool *pool)
     if (blocks) {
         char text[WEIR__BYTES_LEN];
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
-                        "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with cudaFreeAsync", pool->name,
+                        "pool '%s' on device %d is closed with %llu live block%s (%s): free what is live with %s", pool->name,
                         pool->device->index, (unsigned long long)blocks, weir__plural(blocks),
-                        weir__bytes(text, weir__pool_held(pool).live));
+                        weir__bytes(text, weir__pool_held(pool).live),
+                        pool->native.mapped ? "weir_free(NULL, ptr, stream), as it is an arena" : "cudaFreeAsync");
     }
     uint64_t cached = weir__pool_held(pool).cached;
     if (cached) {
@@ -291,6 +294,7 @@ static void close_pools(weir *w)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__retired_sweep(w->gpu);
+    weir__mapped_sweep();
     for (size_t d = 0; d < w->device_count; d++)
         weir__orphans_release(&w->devices[d]);
     /* Twice: there is no later flush for what a call that failed once left behind. */
@@ -302,6 +306,8 @@ static void close_pools(weir *w)
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
             weir_stream_close(w->devices[d].streams);
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__orphans_cover(&w->devices[d], true);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].pools)
             close_pool(w->devices[d].pools);

@@ -167,7 +167,8 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * Waits for pending frees on the open streams, since CUDA crashes where a pool is destroyed before they are complete (measured). A pool
  * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
  * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), and the memory of their
- * pool returns with the last of them.
+ * pool returns with the last of them; those of an arena with weir_free(NULL, ptr, stream), and their memory returns at the next weir_open(),
+ * weir_close() or weir_free() of that kind that finds the last of these frees complete.
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.
@@ -200,11 +201,13 @@ WEIR_API WEIR_CHECK weir_status weir_reload(weir *w, const char *policy_file, we
 WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream);
 
 /*
- * cudaFreeAsync. ptr: a block of this weir, or NULL, which does nothing. stream: any stream of any device (0 as in weir_malloc, of the
- * block's device). Stream order: the caller has ordered every use of the block before this point of `stream`. An opened stream may keep the
- * block in its cache (see Streams) instead of giving it to CUDA.
+ * cudaFreeAsync. w: the block's weir; NULL for a block of an arena whose weir is closed. ptr: a block, or NULL, which does nothing.
+ * stream: any stream of any device (0 as in weir_malloc, of the block's device). Stream order: the caller has ordered every use of the
+ * block before this point of `stream`. An opened stream may keep the block in its cache (see Streams) instead of giving it to CUDA. Blocks
+ * of an arena (backing: arena) go back to that. Only this function and weir_stream_free() can free them: CUDA does not know them.
  * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
- * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
+ * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_INVALID (w is NULL, and no closed arena has the
+ * block), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 
@@ -268,8 +271,9 @@ WEIR_API void weir_stream_close(weir_stream *s);
 WEIR_API WEIR_CHECK weir_status weir_stream_malloc(weir_stream *s, void **ptr, size_t size);
 WEIR_API weir_status weir_stream_free(weir_stream *s, void *ptr);
 
-/* cudaStreamSynchronize: waits for all work of the stream. WEIR_CAPTURING if it captures (and the capture goes on). WEIR_INVALID if it is
-   being closed, WEIR_CUDA_ERROR, WEIR_FORKED. */
+/* cudaStreamSynchronize: waits for all work of the stream. What pools keep beyond their release_threshold goes back then; arenas know only
+   of this function, not of CUDA's. WEIR_CAPTURING if it captures (and the capture goes on). WEIR_INVALID if it is being closed,
+   WEIR_CUDA_ERROR, WEIR_FORKED. */
 WEIR_API weir_status weir_stream_synchronize(weir_stream *s, weir_error *error);
 
 /* The CUDA stream, its device and its pool (borrowed until the stream is closed). NULL or -1 for NULL. */
@@ -290,7 +294,8 @@ WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, si
 
 /*
  * Empties the caches of the pool's streams, then does cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves
- * at least `keep` bytes to both together. CUDA gives back whole steps of 32 MiB in which nothing is live.
+ * at least `keep` bytes to both together. CUDA gives back whole steps of 32 MiB in which nothing is live; an arena gives back pages of
+ * 2 to 64 MiB, and waits up to 1 ms for every stream.
  * Only memory whose free CUDA has seen complete can go back. For the streams whose caches held blocks, Weir waits up to 1 ms in all, which
  * is enough for streams without other work. A stream that captures keeps its cache. For cached blocks of a stream that is gone it waits
  * until the device's work is done. For all other frees the caller synchronises first (measured: without that nothing goes back).
@@ -307,7 +312,7 @@ WEIR_API weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *
 WEIR_API WEIR_CHECK weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error);
 
 /* CUDA's handle of the pool, and of its small twin (NULL without one). Borrowed: never destroy them. The handle of a shared pool changes
-   each time that the pool is made anew (share.retire_after). */
+   each time that the pool is made anew (share.retire_after). That of an arena has only what streams allocate while they capture. */
 WEIR_API weir_cuda_pool weir_pool_handle(const weir_pool *pool);
 WEIR_API weir_cuda_pool weir_pool_small_handle(const weir_pool *pool);
 WEIR_API const char *weir_pool_name(const weir_pool *pool);
@@ -333,7 +338,8 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
 /*
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
  * slack is the difference between the size classes of live blocks and what was asked for (less than 12.5 % above 4 KiB; up to 4 KiB classes
- * are multiples of 512 bytes), and all that others hold in a pool that Weir shares with them (backing: default, current).
+ * are multiples of 512 bytes), and all that others hold in a pool that Weir shares with them (backing: default, current). An arena counts
+ * in steps of 512 bytes.
  */
 typedef struct weir_pool_stats {
     const char *name;

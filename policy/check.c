@@ -67,6 +67,21 @@ static void check_share(const struct policy_pool *pool, struct policy_report *re
              "is one socket for a pool on each of several devices; let devices name exactly one, as in devices: [0]");
 }
 
+/* What CUDA shares and hands out by itself is its own pools' memory. */
+static void check_arena(const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->backing != POLICY_BACKING_ARENA)
+        return;
+    if (pool->ipc != POLICY_IPC_NONE)
+        fail(report, pool, "ipc", "does not go with backing: arena, as only pools of CUDA's can be exported; write backing: new, or remove ipc");
+    if (pool->current)
+        fail(report, pool, "current",
+             "does not go with backing: arena, as cudaMallocAsync knows only pools of CUDA's; write backing: new, or current: false");
+    if (pool->location.kind != POLICY_LOCATION_DEVICE)
+        fail(report, pool, "location",
+             "does not go with backing: arena, which is device memory; write backing: new, or location: device");
+}
+
 /* The driver's own pool is what it is. */
 static void check_backing(const struct policy_pool *pool, struct policy_report *report)
 {
@@ -257,6 +272,7 @@ void policy_check(const struct policy *policy, struct policy_report *report)
         check_ipc(pool, report);
         check_needs(pool, report);
         check_share(pool, report);
+        check_arena(pool, report);
         check_backing(pool, report);
         check_location(pool, report);
         check_cap(pool, report);

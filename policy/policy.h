@@ -50,7 +50,7 @@ struct policy_devices {
     struct policy_device *items;
 };
 
-enum policy_backing { POLICY_BACKING_NEW, POLICY_BACKING_DEFAULT };
+enum policy_backing { POLICY_BACKING_NEW, POLICY_BACKING_DEFAULT, POLICY_BACKING_ARENA, POLICY_BACKING_AUTO };
 enum policy_ipc { POLICY_IPC_NONE, POLICY_IPC_POSIX_FD };
 enum policy_capture { POLICY_CAPTURE_CALLER, POLICY_CAPTURE_RELAXED };
 enum policy_location_kind { POLICY_LOCATION_DEVICE, POLICY_LOCATION_HOST, POLICY_LOCATION_HOST_NUMA };

@@ -15,7 +15,7 @@ static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void 
         return WEIR_OK;
     if (!weir__stream_enter(s))
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
-    weir_status status = weir__serve(s->pool, ptr, size, &(struct weir__raw){ .handle = s->handle }, s);
+    weir_status status = weir__serve(s->pool, ptr, size, &(struct weir__raw){ .handle = s->handle, .is_open = true }, s);
     weir__stream_leave(s);
     return status;
 }

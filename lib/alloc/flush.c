@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/flush.h"
 
+#include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/waits.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
-#include "lib/pool/retired.h"
 
 #define BATCH 64                         /* streams that are pinned at a time */
 #define SETTLE (UINT64_C(1000) * 1000)   /* nanoseconds that idle streams may take to come to their last frees */
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
 
-uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct weir__entry *entries)
+uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__entry *entries)
 {
     weir *w = device->w;
     uint64_t bytes = 0;
@@ -23,11 +23,8 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct
         entries = entry->next;
         /* CUDA may give the address to another thread as soon as it has it. */
         weir__blocks_remove(&w->blocks, entry, false, &block);
-        int code = w->gpu->free_async(block.ptr, handle);
-        if (code == GPU_SUCCESS) {
+        if (weir__return_block(&block, device->index, handle, opened) == GPU_SUCCESS) {
             bytes += weir__class_given(block.class, block.size);
-            if (block.pool->kind.is_exportable)
-                weir__retired_note(block.pool->native.retired, w->gpu, device->index, handle);
             weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
             weir__pool_left(block.pool);
             weir__pool_release(block.pool);
@@ -54,7 +51,7 @@ void weir__flush_end(struct weir__device *device, bool any)
 
 uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
 {
-    uint64_t bytes = weir__flush_list(stream->device, stream->handle, entries);
+    uint64_t bytes = weir__flush_list(stream->device, stream->handle, stream, entries);
     atomic_fetch_add_explicit(&stream->freed, bytes, memory_order_relaxed);
     return bytes;
 }

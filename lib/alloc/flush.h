@@ -29,8 +29,9 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
    the deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */
 uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool seen, uint64_t deadline);
 
-/* Frees each entry of the list on the stream, of that device. What CUDA refuses becomes an orphan. Returns the bytes that went. */
-uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, struct weir__entry *entries);
+/* Frees each entry of the list on the stream, of that device; opened: if it is one. What is refused becomes an orphan. Returns the bytes
+   that went. */
+uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__entry *entries);
 
 /* Makes orphans of what is in the cache of a stream that may not be touched any more. */
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach);

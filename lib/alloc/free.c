@@ -5,14 +5,33 @@
 #include "lib/alloc/orphans.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
+#include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 
-/* Gives a block to CUDA, on a stream of that device. A pool is not destroyed before its frees are complete, of which CUDA's figures do not
-   tell where the pool is exportable. */
-int weir__return_block(weir_pool *pool, void *ptr, int device, gpu_stream stream)
+static __attribute__((noinline)) int return_to_arena(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened)
 {
+    const weir_pool *pool = block->pool;
+    struct weir__mapped_user user;
+    enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
+    int code = GPU_SUCCESS;
+    /* A capture cannot free what is older than it. Any other stream is asked for its id, or gets an event, which tells as well. */
+    if (opened && atomic_load_explicit(&pool->cache.capture_check, memory_order_relaxed))
+        code = pool->w->gpu->stream_capture_status(stream, &capture);
+    if (capture != GPU_CAPTURE_STATUS_NONE)
+        return GPU_CAPTURE_UNSUPPORTED;
+    if (code == GPU_SUCCESS)
+        code = weir__stream_user(&pool->w->devices[device], stream, opened, 0, &user);
+    return code == GPU_SUCCESS ? weir__mapped_free(pool->native.mapped, block->extent, &user) : code;
+}
+
+/* A pool is not destroyed before its frees are complete, of which CUDA's figures do not tell where the pool is exportable. */
+int weir__return_block(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened)
+{
+    weir_pool *pool = block->pool;
     const struct gpu *gpu = pool->w->gpu;
-    int code = gpu->free_async(ptr, stream);
+    if (pool->native.mapped)
+        return return_to_arena(block, device, stream, opened);
+    int code = gpu->free_async(block->ptr, stream);
     if (code == GPU_SUCCESS && pool->kind.is_exportable) {
         enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
         weir__retired_note(pool->native.retired, gpu, device, stream);
@@ -43,10 +62,10 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
     }
 }
 
-void weir__return_unknown(weir_pool *pool, void *block, gpu_stream stream)
+void weir__return_unknown(const struct weir__block *block, gpu_stream stream)
 {
     for (int tries = 0, code = GPU_UNKNOWN; tries < 2 && code != GPU_SUCCESS; tries++)
-        code = weir__return_block(pool, block, pool->device->index, stream);
+        code = weir__return_block(block, block->pool->device->index, stream, NULL);
 }
 
 /* Makes a block live again whose free failed. */
@@ -80,7 +99,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     int device = opened ? opened->device->index : pool->device->index;
     int former = weir__device_begin(w, device, stream);
     enum gpu_capture_mode mode = weir__plain_begin(w);
-    int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(pool, block->ptr, device, stream);
+    int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(block, device, stream, opened);
     if (code == GPU_SUCCESS) {
         weir__pool_count_free(block);
         if (!block->graph) {
@@ -139,15 +158,26 @@ weir_status weir__free(weir *w, void *ptr, gpu_stream stream, weir_stream *opene
     return give_back(w, &block, stream, opened);
 }
 
+/* A block of an arena that has outlived its weir. */
+static weir_status free_closed(void *ptr, gpu_stream stream)
+{
+    const struct gpu *gpu;
+    int code;
+    if (!weir__mapped_closed_free(ptr, stream, &gpu, &code))
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID,
+                          "weir_free: w is NULL, and %p is no block of an arena whose weir is closed: name the weir that it is from", ptr);
+    if (code == GPU_SUCCESS)
+        return WEIR_OK;
+    return weir__fail_gpu(weir__last_error_reset(), gpu, code, "free of the block %p of a closed arena, which stays live", ptr);
+}
+
 weir_status(weir_free)(weir *w, void *ptr, weir_cuda_stream stream)
 {
     if (weir__is_forked())
         return weir__check_fork(weir__last_error_reset());
     if (!ptr)
         return WEIR_OK;
-    if (!w)
-        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_free: w must not be NULL");
-    return weir__free(w, ptr, stream, NULL);
+    return w ? weir__free(w, ptr, stream, NULL) : free_closed(ptr, stream);
 }
 
 weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)

@@ -5,6 +5,7 @@
 #include "lib/alloc/stream.h"
 #include "lib/base/class.h"
 #include "lib/base/valid.h"
+#include "lib/pool/mapped.h"
 #include "lib/pool/retired.h"
 
 struct cached {
@@ -66,7 +67,9 @@ int weir__pool_reset_peaks(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     atomic_store(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
     atomic_store(&pool->figures.live_high, pool->kind.is_exact ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
-    if (!gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
+    if (pool->native.mapped)
+        weir__mapped_reset_high(pool->native.mapped);
+    if (pool->native.mapped || !gpu->supports(pool->device->index, GPU_FEATURE_POOL_USAGE, NULL, 0))
         return GPU_SUCCESS;
     weir__pool_handle_begin(pool);
     int code = gpu->pool_set(pool->native.handle, GPU_POOL_RESERVED_HIGH, 0);
@@ -88,6 +91,8 @@ bool weir__pool_has_pending_frees(weir_pool *pool)
     const struct gpu *gpu = pool->w->gpu;
     if (weir__pool_live_blocks(pool) || pool->kind.is_default)
         return false;
+    if (pool->native.mapped && weir__mapped_figures(pool->native.mapped).pending)
+        return true;
     weir__pool_handle_begin(pool);
     bool is_complete =
         pool->kind.is_exportable ? weir__retired_is_free(pool->native.retired, gpu) : weir__retired_is_complete(gpu, pool->native.handle);

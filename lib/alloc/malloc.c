@@ -108,7 +108,7 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
     enum weir__add added = weir__blocks_add(&pool->w->blocks, block);
     if (added == WEIR__ADD_DONE || (added == WEIR__ADD_STALE && replace(pool->w, block)))
         return WEIR_OK;
-    weir__return_unknown(pool, block->ptr, stream);
+    weir__return_unknown(block, stream);
     weir__pool_count_free(block);
     weir__pool_release(pool);
     return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s",
@@ -146,7 +146,7 @@ static weir_status scrub(const struct weir__block *block, gpu_stream stream)
     int code = gpu->set_async(block->ptr, 0, block->size, stream);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
-    weir__return_unknown(pool, block->ptr, stream);
+    weir__return_unknown(block, stream);
     weir__pool_count_free(block);
     weir__pool_left(pool);
     return weir__fail_gpu(weir__last_error_reset(), gpu, code, "clearing %s of pool '%s' on device %d for share.scrub",
@@ -186,6 +186,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     choose_size(request, block, opened);
     enum gpu_capture_mode mode = weir__plain_begin(w);
     status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
+    block->extent = request->extent;
     if (status == WEIR_OK && !block->graph && request->got < request->rounded)
         forget_class(block);
     if (status == WEIR_OK && !block->graph && atomic_load_explicit(&block->pool->settings.scrub, memory_order_relaxed))
@@ -218,7 +219,8 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct w
     /* CUDA gives multiples of this, and sets only what was asked for (measured): nothing is to stay behind the end. */
     if (atomic_load_explicit(&pool->settings.scrub, memory_order_relaxed) && size <= SIZE_MAX - BLOCK_STEP)
         size = (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
-    struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle };
+    struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle, .id = raw->id };
+    request.opened = raw->is_open ? opened : NULL;
     struct weir__block block = { .size = size, .pool = pool };
     int former = weir__device_begin(pool->w, pool->device->index, raw->handle);
     weir_status status = serve(&request, &block, raw, opened);

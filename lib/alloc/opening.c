@@ -5,8 +5,45 @@
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/orphans.h"
+#include "lib/alloc/quiet.h"
 #include "lib/alloc/stream.h"
 #include "lib/pool/pending.h"
+
+/* Arenas --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Calls `use` for each arena of the weir: blocks of any may have been freed on the stream. */
+static void visit_arenas(weir *w, uint64_t name, void (*use)(struct weir__mapped *mapped, uint64_t name))
+{
+    for (size_t d = 0; d < w->device_count && w->has_arenas; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            if (pool->native.mapped)
+                use(pool->native.mapped, name);
+}
+
+/* What is idle above the threshold goes back, as CUDA's pools have it where a stream is synchronised. */
+static void trim_to_threshold(struct weir__device *device)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        uint64_t threshold = atomic_load(&pool->settings.release_threshold);
+        if (!pool->native.mapped)
+            continue;
+        weir__mapped_look(pool->native.mapped);
+        if (weir__pool_figure(pool, GPU_POOL_RESERVED) > threshold)
+            weir__mapped_trim(pool->native.mapped, threshold, 0);
+    }
+    weir__relaxed_end(device->w->gpu, mode);
+}
+
+/* So that what the stream freed is known to be complete afterwards. */
+static void before_synchronize(const weir_stream *s)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
+    visit_arenas(s->w, s->name, weir__mapped_cover);
+    weir__relaxed_end(s->w->gpu, mode);
+}
+
+/* Opening -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* The pool for streams of this policy name: the entry's, a new private one, or the default pool. Called with w->config held. */
 static weir_status choose_pool(struct weir__device *device, const char *name, weir_error *error, weir_pool **pool)
@@ -72,6 +109,7 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
 /* A stream that was destroyed without having been closed: its handle has become another one, of any device. Nothing touches it any more. */
 static void abandon_former(weir *w, gpu_stream handle)
 {
+    uint64_t name = 0;
     for (size_t d = 0; d < w->device_count; d++) {
         struct weir__device *device = &w->devices[d];
         pthread_rwlock_rdlock(&device->lock);
@@ -79,14 +117,18 @@ static void abandon_former(weir *w, gpu_stream handle)
             if (former->handle == handle && !atomic_exchange(&former->is_gone, true)) {
                 weir__cache_close(former);
                 weir__flush_abandoned(former, WEIR__REACH_DEVICE);
+                name = former->name;
             }
         pthread_rwlock_unlock(&device->lock);
     }
+    if (name)
+        visit_arenas(w, name, weir__mapped_stream_gone);
 }
 
 static weir_status open_stream(struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
                                weir_stream **s)
 {
+    static _Atomic uint64_t names;
     weir *w = device->w;
     uint64_t id;
     int code = weir__stream_id(device, handle, &id);
@@ -112,6 +154,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     if (status == WEIR_OK) {
         stream->handle = handle;
         stream->is_own = is_own;
+        stream->name = device->has_stream_ids ? id : ~atomic_fetch_add(&names, 1);
         atomic_store(&stream->is_gone, false);
         /* Not from 0: somebody may still tell of the stream that was here before. */
         atomic_store(&stream->completed, atomic_load(&stream->freed));
@@ -223,6 +266,7 @@ void weir_stream_close(weir_stream *s)
         leave_word(s);
     weir__stream_unlist(s);
     wait_for_users(s);
+    visit_arenas(s->w, s->name, is_gone ? weir__mapped_stream_gone : weir__mapped_stream_closed);
     if (s->is_own && !is_gone) {
         synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
@@ -250,7 +294,11 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
         return weir__fail(error, WEIR_INVALID, "weir_stream_synchronize: s must not be NULL");
     if (!weir__stream_enter(s))
         return weir__stream_closed(error, "weir_stream_synchronize");
+    if (s->w->has_arenas)
+        before_synchronize(s);
     weir_status status = synchronize(s, error);
+    if (status == WEIR_OK && s->w->has_arenas)
+        trim_to_threshold(s->device);
     weir__stream_leave(s);
     return status;
 }

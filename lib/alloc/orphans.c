@@ -237,7 +237,7 @@ static uint64_t give_back(struct weir__device *device, struct weir__entry *entri
         weir__orphans_add_list(device, entries, WEIR__REACH_DEVICE);
         return 0;
     }
-    uint64_t bytes = weir__flush_list(device, stream, entries);
+    uint64_t bytes = weir__flush_list(device, stream, NULL, entries);
     gpu_event event;
     /* Else whoever waits for frees next lets CUDA see these. */
     if (gpu->stream_synchronize(stream) != GPU_SUCCESS && weir__event_behind(gpu, device->index, stream, &event))
@@ -281,8 +281,21 @@ static uint64_t begin(struct weir__device *device, enum weir__reach reach, bool 
     return give_back(device, done);
 }
 
+void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
+{
+    const struct gpu *gpu = device->w->gpu;
+    if (!device->w->has_arenas || !(device->has_device_events || may_synchronise))
+        return;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (pool->native.mapped && weir__mapped_has_lost(pool->native.mapped) && weir__quiet_begin(gpu)) {
+            weir__mapped_cover_lost(pool->native.mapped, device->has_device_events);
+            weir__quiet_end();
+        }
+}
+
 uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline)
 {
+    weir__orphans_cover(device, deadline == WEIR__NO_DEADLINE);
     uint64_t pause = 0, bytes = begin(device, WEIR__REACH_DEVICE, deadline == WEIR__NO_DEADLINE);
     bool left;
     bytes += begin(device, WEIR__REACH_PROCESS, deadline == WEIR__NO_DEADLINE);

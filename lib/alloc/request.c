@@ -2,7 +2,9 @@
 #include "lib/alloc/request.h"
 
 #include "lib/alloc/free.h"
+#include "lib/alloc/stream.h"
 #include "lib/pool/figures.h"
+#include "lib/pool/mapped.h"
 #include "lib/pool/settings.h"
 
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
@@ -27,6 +29,8 @@ static bool has_idle(const weir_pool *pool, uint64_t size)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t used = 0, reserved = 0;
+    if (pool->native.mapped)
+        return weir__pool_idle(pool) >= size;
     return gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
            gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS && reserved > used && reserved - used >= size;
 }
@@ -100,33 +104,85 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
         gpu->stream_destroy(aside->stream);
 }
 
-/* Asks CUDA for a block within the cap. */
-static int ask_cuda(struct weir__request *request, struct weir__growing *growing, size_t size, bool small, void **ptr)
+static __attribute__((noinline)) int ask_arena(struct weir__request *request, size_t size, void **block)
+{
+    struct weir__mapped_user user;
+    int code = weir__stream_user(request->pool->device, request->stream, request->opened, request->id, &user);
+    if (code == GPU_SUCCESS)
+        code = weir__mapped_malloc(request->pool->native.mapped, size, &user, &request->extent, &request->at_cap);
+    if (code == GPU_SUCCESS)
+        *block = (void *)(uintptr_t)request->extent->address;
+    return code;
+}
+
+/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can. true: something went back to the
+   device. */
+static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
+{
+    struct weir__device *device = request->pool->device;
+    uint64_t all = 0;
+    if (!device->w->has_arenas)
+        return false;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        bool helps = pool != request->pool && (pool->native.mapped || request->pool->native.mapped) && !pool->kind.is_host && all < bytes;
+        uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
+        if (reserved && weir__pool_trim(pool, reserved > wanted ? reserved - wanted : 0, &released) == GPU_SUCCESS)
+            all += released;
+    }
+    return all;
+}
+
+/* Asks the arena, or CUDA. */
+static inline int ask_once(struct weir__request *request, size_t size, bool small, gpu_stream stream, void **block)
 {
     weir_pool *pool = request->pool;
-    const struct gpu *gpu = pool->w->gpu;
+    if (pool->native.mapped)
+        return ask_arena(request, size, block);
+    int code = pool->w->gpu->malloc_async(block, size, small ? pool->native.small : pool->native.handle, stream);
+    request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
+    return code;
+}
+
+/* CUDA may take long to refuse a request, so after the deadline it is asked for no second size, and no second pool. */
+static inline bool is_in_time(const struct weir__request *request)
+{
+    return !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
+}
+
+static __attribute__((noinline)) int return_it(const struct weir__request *request, void *block, gpu_stream stream)
+{
+    struct weir__block it = {.pool = request->pool, .ptr = block, .extent = request->extent};
+    return weir__return_block(&it, request->pool->device->index, stream, NULL);
+}
+
+/* Asks for a block within the cap. */
+static int ask(struct weir__request *request, struct weir__growing *growing, size_t size, bool small, void **ptr)
+{
+    weir_pool *pool = request->pool;
     gpu_stream stream;
     void *block;
     request->at_cap = !choose_stream(request, growing, &stream);
     if (request->at_cap)
         return GPU_OUT_OF_MEMORY;
-    int code = gpu->malloc_async(&block, size, small ? pool->native.small : pool->native.handle, stream);
+    int code = ask_once(request, size, small, stream, &block);
+    if (code == GPU_OUT_OF_MEMORY && !request->at_cap && !pool->kind.is_host && is_in_time(request) && take_from_others(request, size))
+        code = ask_once(request, size, small, stream, &block);
     if (code != GPU_SUCCESS) {
-        request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
         /* What the device had left may have stayed with the pool. */
         if (code == GPU_OUT_OF_MEMORY)
             weir__growth_is_within(growing, NULL);
         return code;
     }
     /* A block that cannot be given back is better served above the cap than lost. */
-    if (!weir__growth_is_within(growing, block) && weir__return_block(pool, block, pool->device->index, stream) == GPU_SUCCESS) {
+    if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
         request->left += weir__growth_undo(growing, block, stream);
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }
     code = hand_over(request, stream);
     if (code != GPU_SUCCESS) {
-        weir__return_unknown(pool, block, stream);
+        for (int tries = 0; tries < 2 && return_it(request, block, stream) != GPU_SUCCESS; tries++)
+            continue;
         return code;
     }
     weir__pool_count_malloc(pool, size, request->asked);
@@ -146,7 +202,7 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
     request->at_cap = answer != WEIR__GROWTH_GO;
     if (answer == WEIR__GROWTH_GO) {
         request->was_asked = true;
-        request->code = ask_cuda(request, &growing, size, small, ptr);
+        request->code = ask(request, &growing, size, small, ptr);
         weir__growth_end(&growing);
     } else {
         request->is_crowded = answer != WEIR__GROWTH_FULL;
@@ -154,11 +210,9 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
     return request->code == GPU_SUCCESS;
 }
 
-/* CUDA may take long to refuse a request, so after the deadline it is asked for no second size, and no second pool. */
 static inline bool may_go_on(const struct weir__request *request)
 {
-    return request->code == GPU_OUT_OF_MEMORY &&
-           !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
+    return request->code == GPU_OUT_OF_MEMORY && is_in_time(request);
 }
 
 /* The size of the class first, which a cache can keep; then what was asked for, which may fit where that does not. */

@@ -22,11 +22,14 @@ struct weir__request {
     size_t asked;      /* bytes */
     size_t rounded;    /* those of the size class, if a cache may keep the block later; else the same */
     gpu_stream stream; /* not capturing */
+    uint64_t id;       /* of the stream; 0: it was not asked for */
+    const weir_stream *opened; /* the caller has it, within a call; else NULL */
     struct weir__aside aside;
     uint64_t waited;   /* nanoseconds that the first attempt had to wait for others */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
     uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */
+    struct weir__extent *extent; /* what an arena gave */
     int code;          /* CUDA's, of the last attempt */
     bool small;        /* for the small twin, if there is room */
     bool insist;       /* CUDA is to be asked even where that seems vain */

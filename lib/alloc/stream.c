@@ -40,6 +40,17 @@ int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id
     return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
 }
 
+int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir_stream *opened, uint64_t id,
+                      struct weir__mapped_user *user)
+{
+    *user = (struct weir__mapped_user){.handle = handle, .device = device->index, .id = id, .is_open = opened};
+    if (opened) {
+        user->device = opened->device->index;
+        user->id = opened->name;
+    }
+    return user->id ? GPU_SUCCESS : weir__stream_id(device, handle, &user->id);
+}
+
 /* The opened stream of that handle. Only where its id cannot be asked for: a handle proves little. */
 static weir_stream *find_handle(struct weir__device *device, gpu_stream handle)
 {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "lib/alloc/cache.h"
+#include "lib/pool/mapped.h"
 #include "lib/pool/weir_internal.h"
 
 #define WEIR__GRANT_SPENT UINT64_MAX
@@ -24,7 +25,8 @@ struct weir_stream {
     weir *w;
     struct weir__device *device;
     gpu_stream handle;
-    uint64_t id; /* with device->has_stream_ids */
+    uint64_t id;   /* with device->has_stream_ids */
+    uint64_t name; /* the same, or where the driver has no ids a number of Weir's own; never 0. Fixed after open */
     bool is_own; /* made by weir_stream_create() */
     /* Its handle has become another stream, which was opened too: it was destroyed without having been closed. Then its cache is shut, and
        nobody finds it in the list who would use its handle. */
@@ -42,6 +44,7 @@ struct weir_stream {
 struct weir__raw {
     gpu_stream handle;
     bool is_known; /* it does not capture, and this is its id */
+    bool is_open;  /* it was named by its weir_stream, which the call keeps open */
     uint64_t id;
 };
 
@@ -62,6 +65,11 @@ weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *ra
  */
 bool weir__stream_enter(weir_stream *stream);
 void weir__stream_leave(weir_stream *stream);
+
+/* The stream as arenas know it. opened: if the caller has it, pinned or within a call; id: of any other, if it is known, else 0: CUDA is
+   asked, where the driver has ids. Returns its code: GPU_CAPTURE_UNSUPPORTED where that would be asked of a stream that captures. */
+int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir_stream *opened, uint64_t id,
+                      struct weir__mapped_user *user);
 
 /* Whether a stream of the device captures, or cannot say. */
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);

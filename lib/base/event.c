@@ -6,8 +6,7 @@
 #define POLL_FIRST (UINT64_C(20) * 1000)     /* nanoseconds between polls of an event: from 20 µs, doubling */
 #define POLL_LONGEST (UINT64_C(1000) * 1000) /* up to 1 ms */
 
-/* Whether it was recorded, and no capture has caught it. */
-static bool record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event)
+int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event)
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
     int former = weir__current_begin(gpu, device, stream);
@@ -15,12 +14,12 @@ static bool record(const struct gpu *gpu, int device, gpu_stream stream, gpu_eve
     if (code == GPU_SUCCESS)
         code = gpu->stream_capture_status(stream, &capture);
     weir__current_end(gpu, former);
-    return code == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE;
+    return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
 }
 
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event)
 {
-    if (record(gpu, device, stream, *event))
+    if (weir__event_record(gpu, device, stream, *event) == GPU_SUCCESS)
         return true;
     gpu->event_destroy(*event);
     *event = NULL;

@@ -204,7 +204,7 @@ struct gpu {
 
     /* All need GPU_FEATURE_MAPPING. Those on pages wait for no kernel, and succeed beside another thread's capture, whatever the mode of
        the calling one. A page that is mapped is nobody else's, used or not: not even a request that fails otherwise gets it. Both were
-       measured. Nothing above the waist calls them yet. */
+       measured. */
 
     /* Addresses, for one device's pages; nothing is there yet. GPU_OUT_OF_MEMORY where the process may not have so many. */
     int (*range_reserve)(int device, uint64_t size, void **range);

@@ -114,6 +114,7 @@ static void write_entry(struct weir__entry *entry, const struct weir__block *blo
     atomic_store_explicit(&entry->ptr, block->ptr, memory_order_relaxed);
     atomic_store_explicit(&entry->guard, block->guard, memory_order_relaxed);
     entry->size = block->size;
+    entry->extent = block->extent;
     entry->pool = block->pool;
     entry->class = block->class;
     entry->graph = block->graph;
@@ -127,6 +128,7 @@ static struct weir__block read_entry(const struct weir__entry *entry)
         .ptr = atomic_load_explicit(&entry->ptr, memory_order_relaxed),
         .guard = atomic_load_explicit(&entry->guard, memory_order_relaxed),
         .size = entry->size,
+        .extent = entry->extent,
         .pool = entry->pool,
         .class = entry->class,
         .graph = entry->graph,

@@ -28,6 +28,7 @@ struct weir__block {
     void *ptr;
     uint64_t size; /* bytes asked for */
     weir_pool *pool;
+    struct weir__extent *extent; /* of an arena's block (mapped.h); else NULL */
     weir__bias *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
     uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
     bool graph;        /* allocated during a capture: the memory belongs to the graph, not to the pool */
@@ -40,11 +41,14 @@ struct weir__entry {
     weir_pool *pool;
     struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
     uint64_t stamp;           /* a cache's: later blocks have higher ones */
+    struct weir__extent *extent;
     uint8_t class;
     bool graph;
     bool is_lent; /* its user cannot free it now. Guarded by the shard's lock, and never of a block with a guard */
     atomic_bool live;
 } __attribute__((aligned(64))); /* a cache line: threads share none of each other's blocks */
+
+_Static_assert(sizeof(struct weir__entry) == 64, "one cache line for an entry");
 
 /* The slots of a shard: open addressing, linear probing, never full. */
 struct weir__slots {

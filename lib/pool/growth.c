@@ -192,7 +192,8 @@ enum weir__growth_answer weir__growth_begin(struct weir__growing *growing, weir_
     if (!growing->max_size)
         return WEIR__GROWTH_GO;
     growing->size = bytes;
-    if (pool->native.small || growing->max_size != pool->native.max)
+    /* An arena keeps to the cap by itself. */
+    if (!pool->native.mapped && (pool->native.small || growing->max_size != pool->native.max))
         watch(growing);
     weir__spin_lock(&pool->growth.room_lock);
     enum weir__growth_answer answer = claim(growing);

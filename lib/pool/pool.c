@@ -7,6 +7,7 @@
 #include "lib/base/format.h"
 #include "lib/pool/current.h"
 #include "lib/pool/left.h"
+#include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 #include "lib/pool/settings.h"
 #include "lib/pool/weir_internal.h"
@@ -31,6 +32,8 @@ static weir_status check_features(const weir_pool *pool, const struct policy *po
         status = require(pool, policy_pool_place(policy, entry, "location"), GPU_FEATURE_POOL_HOST_NUMA, error);
     if (status == WEIR_OK && entry->ipc == POLICY_IPC_POSIX_FD)
         status = require(pool, policy_pool_place(policy, entry, "ipc"), GPU_FEATURE_POOL_POSIX_FD, error);
+    if (status == WEIR_OK && entry->backing == POLICY_BACKING_ARENA)
+        status = require(pool, policy_pool_place(policy, entry, "backing"), GPU_FEATURE_MAPPING, error);
     return status;
 }
 
@@ -69,6 +72,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         .numa_node = entry->location.node,
         .posix_fd = pool->kind.is_exportable,
     };
+    bool is_arena = weir__pool_wants_arena(pool->device, entry);
     int code = GPU_SUCCESS;
     if (pool->kind.is_default) {
         code = gpu->pool_get_default(spec.device, &pool->native.handle);
@@ -77,25 +81,26 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         if (code != GPU_SUCCESS)
             pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
-        /* With a twin the cap is that of both together, which only Weir can watch. */
-        if (pool->settings.max_size && !pool->kind.small_below && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+        /* With a twin the cap is that of both together, which only Weir can watch. What captures get of an arena's pool is beside the cap. */
+        if (pool->settings.max_size && !pool->kind.small_below && !is_arena && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
             spec.max_size = pool->native.max = pool->settings.max_size;
         code = gpu->pool_create(&spec, &pool->native.handle);
     }
     if (code == GPU_SUCCESS && pool->kind.small_below)
         code = gpu->pool_create(&spec, &pool->native.small);
+    if (code == GPU_SUCCESS && is_arena)
+        code = weir__mapped_create(gpu, spec.device, pool->device->info.memory, &pool->native.mapped);
+    if (is_arena && !pool->w->has_arenas)
+        pool->w->has_arenas = true;
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     return weir__fail_gpu(error, gpu, code, "%s: pool '%s' on device %d cannot be created",
                           policy_pool_place(policy, entry, "").path, pool->name, spec.device);
 }
 
-/* Grows the pool by taking initial_size bytes and giving them back, on a stream of its own. */
-static weir_status grow(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+/* Grows CUDA's pool by taking so many bytes and giving them back, on a stream of its own. */
+static int fill(const weir_pool *pool, uint64_t bytes)
 {
-    uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->info.memory);
-    if (bytes == 0)
-        return WEIR_OK;
     const struct gpu *gpu = pool->w->gpu;
     gpu_stream stream;
     void *ptr;
@@ -111,6 +116,17 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
             code = gpu->stream_synchronize(stream);
         gpu->stream_destroy(stream);
     }
+    return code;
+}
+
+/* To initial_size. */
+static weir_status grow(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->info.memory);
+    if (bytes == 0)
+        return WEIR_OK;
+    int code = pool->native.mapped ? weir__mapped_fill(pool->native.mapped, bytes) : fill(pool, bytes);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
@@ -121,6 +137,14 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     if (is_first)
         error->cuda_code = code;
     return weir__status_of(code);
+}
+
+bool weir__pool_wants_arena(const struct weir__device *device, const struct policy_pool *entry)
+{
+    if (entry->backing == POLICY_BACKING_ARENA)
+        return true;
+    return entry->backing == POLICY_BACKING_AUTO && entry->ipc == POLICY_IPC_NONE && entry->location.kind == POLICY_LOCATION_DEVICE &&
+           !entry->current && device->w->gpu->supports(device->index, GPU_FEATURE_MAPPING, NULL, 0);
 }
 
 static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
@@ -149,7 +173,8 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->kind.is_default = entry->backing == POLICY_BACKING_DEFAULT;
     pool->kind.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
     pool->kind.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
-    pool->kind.small_below = pool->kind.is_exportable ? 0 : entry->small_below;
+    /* An arena keeps small requests apart by itself. */
+    pool->kind.small_below = pool->kind.is_exportable || weir__pool_wants_arena(device, entry) ? 0 : entry->small_below;
     pool->kind.max_block = pool->kind.is_exportable ? entry->ipc_max_block : UINT64_MAX;
     pool->settings.max_size = policy_size_bytes(entry->max_size, device->info.memory);
     atomic_init(&pool->use.references, 1);
@@ -210,6 +235,8 @@ void weir__pool_free(weir_pool *pool, bool is_live)
         weir__settings_withdraw(pool);
     if (pool->kind.is_default && pool->native.handle)
         weir__settings_restore(pool);
+    if (pool->native.mapped)
+        weir__mapped_close(pool->native.mapped);
     destroy_handles(pool);
     weir__relaxed_end(gpu, mode);
     pthread_rwlock_destroy(&pool->native.exchange);
@@ -233,6 +260,9 @@ static void park(weir_pool *pool)
             weir__settings_write_threshold(pool, 0);
     }
     pthread_mutex_unlock(&pool->lock);
+    /* The program's synchronises are nothing to an arena. */
+    if (is_left && pool->native.mapped)
+        weir__mapped_trim(pool->native.mapped, 0, 0);
     weir__relaxed_end(pool->w->gpu, mode);
     if (is_left)
         weir__pool_left(pool);
@@ -271,8 +301,20 @@ weir_pool *weir__pool_reuse(struct weir__device *device, const struct policy *po
 
 /* Trimming and looking ---------------------------------------------------------------------------------------------------------------- */
 
+static uint64_t read_mapped(struct weir__mapped *mapped, enum gpu_pool_attribute attribute)
+{
+    struct weir__arena_figures figures = weir__mapped_figures(mapped);
+    if (attribute == GPU_POOL_USED)
+        return figures.live;
+    return attribute == GPU_POOL_RESERVED ? figures.mapped : weir__mapped_high(mapped);
+}
+
 int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value)
 {
+    if (pool->native.mapped) {
+        *value = read_mapped(pool->native.mapped, attribute);
+        return GPU_SUCCESS;
+    }
     const struct gpu *gpu = pool->w->gpu;
     uint64_t main = 0, small = 0;
     weir__pool_handle_begin(pool);
@@ -318,7 +360,9 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     pthread_mutex_lock(&pool->lock);
     uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
     int code = GPU_SUCCESS;
-    if (pool->sharing.was_lent) {
+    if (pool->native.mapped) {
+        weir__mapped_trim(pool->native.mapped, keep, WEIR__MAPPED_PATIENCE);
+    } else if (pool->sharing.was_lent) {
         /* The device would get nothing, and the pool could not use it again (measured): it goes back when the pool is made anew. */
     } else if (pool->native.small) {
         /* The pool gives first; the twin, which serves the most requests, only what is still above `keep`. */

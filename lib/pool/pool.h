@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin.
+ * pool.h - one policy entry on one device: a CUDA pool, or two when small requests are kept apart in a small twin; or an arena (mapped.h).
  *
  * Owned by its device, from its creation to weir_close(). A private pool whose stream is closed and whose last block is freed (counted in
  * `references`) is parked and serves the next private stream of its entry: destroying it there and then crashes CUDA (retired.h).
@@ -20,6 +20,7 @@
 #include "policy/policy.h"
 
 struct weir__device;
+struct weir__mapped;
 struct weir__retired;
 
 #define WEIR__GROWTH_STEP POLICY_GROWTH_STEP
@@ -51,6 +52,7 @@ struct weir_pool {
     struct {
         gpu_pool handle;
         gpu_pool small;      /* the twin, or NULL */
+        struct weir__mapped *mapped; /* its memory, with an arena; NULL: CUDA's pool has that. The handle then serves captures alone */
         uint64_t max;        /* the maxSize that the driver enforces on handle; 0: none */
         pthread_rwlock_t exchange;
         struct weir__retired *retired; /* room for it in the list of pools that cannot be destroyed yet */
@@ -158,6 +160,9 @@ static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool);
 
+/* Whether the entry's pool on the device is an arena: it says so, or says auto, and neither it nor the device needs a pool of CUDA's. */
+bool weir__pool_wants_arena(const struct weir__device *device, const struct policy_pool *entry);
+
 /* Restores what Weir changed and destroys what it made. is_live: blocks of it live on. */
 void weir__pool_free(weir_pool *pool, bool is_live);
 
@@ -185,7 +190,7 @@ bool weir__pool_is_stuck(const weir_pool *pool);
 /* weir_pool_trim() without its checks of arguments. */
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released);
 
-/* CUDA's figure of pool and twin together; 0 where the driver has no such figures. */
+/* CUDA's figure of pool and twin together, or the arena's; 0 where the driver has no such figures. */
 int weir__pool_read(const weir_pool *pool, enum gpu_pool_attribute attribute, uint64_t *value);
 /* The same for whoever can do without: 0 also where the call fails. */
 uint64_t weir__pool_figure(const weir_pool *pool, enum gpu_pool_attribute attribute);

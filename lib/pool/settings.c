@@ -4,6 +4,7 @@
 #include "lib/base/class.h"
 #include "lib/base/format.h"
 #include "lib/pool/left.h"
+#include "lib/pool/mapped.h"
 
 #define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
 
@@ -57,6 +58,11 @@ static int write_both(weir_pool *pool, uint64_t rest, uint64_t share)
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
 {
     const struct gpu *gpu = pool->w->gpu;
+    if (pool->native.mapped) {
+        /* The pool for captures keeps nothing. */
+        atomic_store(&pool->settings.release_threshold, threshold);
+        return GPU_SUCCESS;
+    }
     if (pool->sharing.was_lent)
         threshold = UINT64_MAX;
     uint64_t share = threshold, rest = threshold;
@@ -131,15 +137,38 @@ static int set_access(const struct gpu *gpu, gpu_pool handle, int peer, enum gpu
     return code;
 }
 
-/* Pool and twin alike. Called with pool->lock held, or by whoever alone knows the pool. */
+/* Tells the arena who has access, with this peer or without. */
+static int set_mapped_peer(const weir_pool *pool, int peer, bool grant)
+{
+    int devices[GPU_PAGE_DEVICES_MAX];
+    size_t count = 0;
+    for (size_t d = 0; d < pool->w->device_count; d++) {
+        if (!((int)d == peer ? grant : pool->settings.peers[d]))
+            continue;
+        if (count == GPU_PAGE_DEVICES_MAX)
+            return GPU_NOT_SUPPORTED;
+        devices[count++] = (int)d;
+    }
+    return weir__mapped_set_peers(pool->native.mapped, devices, count);
+}
+
+/* The second handle, or the arena. */
+static int set_other_access(const weir_pool *pool, int peer, enum gpu_access access)
+{
+    if (pool->native.mapped)
+        return set_mapped_peer(pool, peer, access != GPU_ACCESS_NONE);
+    return pool->native.small ? set_access(pool->w->gpu, pool->native.small, peer, access) : GPU_SUCCESS;
+}
+
+/* Pool, twin and arena alike. Called with pool->lock held, or by whoever alone knows the pool. */
 static int set_peer(weir_pool *pool, int peer, bool grant)
 {
     if (pool->settings.peers[peer] == grant)
         return GPU_SUCCESS;
     enum gpu_access access = grant ? GPU_ACCESS_READ_WRITE : GPU_ACCESS_NONE;
     int code = set_access(pool->w->gpu, pool->native.handle, peer, access);
-    if (code == GPU_SUCCESS && pool->native.small) {
-        code = set_access(pool->w->gpu, pool->native.small, peer, access);
+    if (code == GPU_SUCCESS) {
+        code = set_other_access(pool, peer, access);
         if (code != GPU_SUCCESS)
             set_access(pool->w->gpu, pool->native.handle, peer, grant ? GPU_ACCESS_NONE : GPU_ACCESS_READ_WRITE);
     }
@@ -221,6 +250,8 @@ static void apply_cap(weir_pool *pool)
     if (atomic_load(&pool->settings.max_size) != max_size)
         weir__growth_forget_room(&pool->growth);
     atomic_store(&pool->settings.max_size, max_size);
+    if (pool->native.mapped)
+        atomic_store(&pool->native.mapped->max_size, max_size);
 }
 
 void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)
@@ -283,6 +314,8 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
         { GPU_POOL_REUSE_INTERNAL_DEPENDENCIES, entry->reuse_internal_dependencies },
     };
     int code = GPU_SUCCESS;
+    if (pool->native.mapped)
+        atomic_store(&pool->native.mapped->waits, entry->reuse_internal_dependencies);
     for (size_t i = 0; i < sizeof reuse / sizeof reuse[0] && code == GPU_SUCCESS; i++) {
         code = set_attribute(pool, pool->native.handle, reuse[i].attribute, reuse[i].value);
         if (code == GPU_SUCCESS && pool->native.small)

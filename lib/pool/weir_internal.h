@@ -48,7 +48,8 @@ struct weir {
     bool refuses_graphs;   /* requests on a stream that captures fail, as the plug-in has other memory for these. Fixed as `relaxed` is */
     size_t device_count;
     struct weir__device *devices;
-    int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each. Fixed after open */
+    bool has_arenas; /* some pool is one. Fixed after open, as the next */
+    int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
     weir *next_joined; /* quiet.c's */

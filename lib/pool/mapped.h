@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mapped.h - the memory of a pool with `backing: arena`: an arena (arena.h) with what makes it safe on streams and threads. Its functions
+ * are those of CUDA's pools: allocating and freeing in the order of a stream, trimming, figures.
+ *
+ * What a stream freed serves that stream at once, and others once an event of Weir's own behind the free was seen complete, or once their
+ * stream was made to wait for it. A stream that is open is kept in mind, and its event is recorded when others could use what it freed.
+ * Any other stream may be gone later, so its event is recorded at the free. A stream has two events at most: one that is looked at, and one
+ * behind all later frees, which is recorded anew.
+ *
+ * Owned by its pool, from its creation until it is closed (mapped_closed.h). Three locks, taken in this order and none of them while a CUDA call on a
+ * stream waits for the GPU: `growing`, of who maps or unmaps; `events`, held over the calls that record and ask events; `lock`, a spin lock
+ * that is a leaf and guards extents and the list of streams. The driver's calls on pages are made without `lock`.
+ */
+#ifndef WEIR_LIB_MAPPED_H
+#define WEIR_LIB_MAPPED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "lib/base/spin.h"
+#include "lib/gpu/gpu.h"
+#include "lib/pool/arena/arena.h"
+
+#define WEIR__MAPPED_BUCKETS 64
+#define WEIR__MAPPED_PATIENCE (UINT64_C(1000) * 1000) /* nanoseconds that idle streams may take to come to their last frees */
+
+/* A stream as a call names it, for which it is alive and does not capture. */
+struct weir__mapped_user {
+    gpu_stream handle;
+    int device;   /* of the stream */
+    uint64_t id;  /* that no other stream of the process ever has; 0: nobody knows, and it is like no other */
+    bool is_open; /* it stays alive until weir__mapped_stream_closed() */
+};
+
+struct weir__mapped {
+    const struct gpu *gpu;
+    int device;
+    void *range;
+    uint64_t range_bytes;
+    _Atomic uint64_t max_size; /* bytes that may be mapped; 0: no bound */
+    atomic_bool waits;         /* a stream may be made to wait for another one's free */
+
+    pthread_mutex_t growing;
+    int devices[GPU_PAGE_DEVICES_MAX]; /* that have access: its own first. Guarded by growing, like the next */
+    size_t device_count;
+
+    pthread_mutex_t events;
+
+    weir__spin lock; /* guards the rest */
+    struct weir__arena arena;
+    uint64_t mapped_high;
+    struct weir__mapped_stream *streams[WEIR__MAPPED_BUCKETS]; /* by id */
+    struct weir__mapped *next_closed; /* mapped_closed.h's, and guarded by its lock */
+};
+
+/* Reserves addresses, and maps nothing. Returns the waist's code; GPU_OUT_OF_MEMORY also where the host has no memory. memory: bytes of the
+   device. */
+int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, struct weir__mapped **mapped);
+
+/* Waits for all frees that have an event. Call it in relaxed capture mode. */
+void weir__mapped_wait(struct weir__mapped *mapped);
+/* Unmaps everything and ends it, if nothing is live and all frees were seen complete. Whoever calls it alone knows it. Call it in relaxed
+   capture mode. */
+bool weir__mapped_destroy(struct weir__mapped *mapped);
+
+/* Serves so many bytes. GPU_OUT_OF_MEMORY: nothing that may serve the stream fits, and no more can be mapped: *at_cap says whether that is
+   for max_size. */
+int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
+                        bool *at_cap);
+/* Returns the waist's code where no event could be put behind the free; nothing was done then. */
+int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user);
+/* Makes so many bytes idle. */
+int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes);
+
+/* No call on the stream is under way, and none follows. It is alive, and its last frees get an event. */
+void weir__mapped_stream_closed(struct weir__mapped *mapped, uint64_t id);
+/* The stream was destroyed while it was open: nobody may touch its handle any more. */
+void weir__mapped_stream_gone(struct weir__mapped *mapped, uint64_t id);
+/* Whether streams that are gone or closed have freed something without an event behind it, */
+bool weir__mapped_has_lost(struct weir__mapped *mapped);
+/* and for those: an event behind all work of the stream's device, or if it has no such events, waiting for that. Called in relaxed capture
+   mode while nothing captures. */
+void weir__mapped_cover_lost(struct weir__mapped *mapped, bool has_device_events);
+/* Puts an event behind what an open stream freed. Call it in relaxed capture mode. */
+void weir__mapped_cover(struct weir__mapped *mapped, uint64_t id);
+/* The same of all open streams. */
+void weir__mapped_cover_all(struct weir__mapped *mapped);
+
+/* Asks each event once. Call it in relaxed capture mode, as the next two. Returns whether one of them is not complete. */
+bool weir__mapped_look(struct weir__mapped *mapped);
+/* Unmaps what is complete and idle until `keep` bytes are mapped. patience: nanoseconds that idle streams may take to come to their last
+   frees. Returns the bytes. */
+uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t patience);
+/* These devices, beside its own, have access to what is mapped from now on, and to what is mapped already. A device that is left out keeps
+   its access to the latter. After a failure the former ones have it. */
+int weir__mapped_set_peers(struct weir__mapped *mapped, const int *devices, size_t count);
+
+struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);
+uint64_t weir__mapped_high(struct weir__mapped *mapped);
+void weir__mapped_reset_high(struct weir__mapped *mapped);
+
+#endif

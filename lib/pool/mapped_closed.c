@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/mapped_closed.h"
+
+#include "lib/base/context.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weir__mapped *first; /* guarded by lock */
+
+bool weir__mapped_close(struct weir__mapped *mapped)
+{
+    weir__mapped_wait(mapped);
+    if (weir__mapped_destroy(mapped))
+        return false;
+    weir__mapped_trim(mapped, 0, 0);
+    pthread_mutex_lock(&lock);
+    mapped->next_closed = first;
+    first = mapped;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+/* Called with the lock. */
+static void sweep(void)
+{
+    for (struct weir__mapped **link = &first, *mapped; (mapped = *link);) {
+        struct weir__mapped *next = mapped->next_closed;
+        weir__mapped_look(mapped);
+        if (weir__mapped_destroy(mapped))
+            *link = next;
+        else
+            link = &mapped->next_closed;
+    }
+}
+
+void weir__mapped_sweep(void)
+{
+    pthread_mutex_lock(&lock);
+    sweep();
+    pthread_mutex_unlock(&lock);
+}
+
+/* The live extent at that address. Slow, as there is no table of blocks any more. */
+static struct weir__extent *find_live(const struct weir__mapped *mapped, uint64_t address)
+{
+    bool is_small = address >= mapped->arena.small.extents.base;
+    struct weir__extent *extent = (is_small ? &mapped->arena.small : &mapped->arena.large)->extents.first;
+    while (extent && extent->address < address)
+        extent = extent->after;
+    return extent && extent->address == address && extent->state == WEIR__EXTENT_LIVE ? extent : NULL;
+}
+
+bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code)
+{
+    uint64_t address = (uintptr_t)ptr;
+    struct weir__extent *extent = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct weir__mapped *mapped = first; mapped && !extent; mapped = mapped->next_closed) {
+        uint64_t base = (uintptr_t)mapped->range;
+        if (address < base || address - base >= mapped->range_bytes)
+            continue;
+        extent = find_live(mapped, address);
+        *gpu = mapped->gpu;
+        if (extent)
+            *code = weir__mapped_free(mapped, extent, &(struct weir__mapped_user){.handle = stream, .device = mapped->device});
+    }
+    if (extent) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(*gpu);
+        sweep();
+        weir__relaxed_end(*gpu, mode);
+    }
+    pthread_mutex_unlock(&lock);
+    return extent;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mapped_closed.h - arenas that outlive their pool, since blocks of them are live, or a free was never seen complete: CUDA cannot free
+ * what Weir has mapped.
+ *
+ * Process-wide. The list's lock is held over the calls that look at events and unmap, and comes before those of the arenas.
+ */
+#ifndef WEIR_LIB_MAPPED_CLOSED_H
+#define WEIR_LIB_MAPPED_CLOSED_H
+
+#include "lib/pool/mapped.h"
+
+/*
+ * After weir__mapped_stream_closed() of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a
+ * free that can never be seen complete, what is mapped lives on until the last block is freed, or for good. Returns whether it does. Takes
+ * `mapped`. Call it in relaxed capture mode.
+ */
+bool weir__mapped_close(struct weir__mapped *mapped);
+
+/* Frees such a block, on a stream that is alive. false: there is none at that address. *code is that waist's. */
+bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code);
+
+/* Unmaps what has come free. Call it in relaxed capture mode. */
+void weir__mapped_sweep(void);
+
+#endif

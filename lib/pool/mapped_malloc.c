@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* mapped_malloc.c - how an arena serves a request: from what is free for its stream, by mapping more, or by making the stream wait. */
+#include "lib/base/context.h"
+#include "lib/pool/mapped_stream.h"
+
+/* What is mapped and may serve the stream. Called with mapped->lock. */
+static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint64_t bytes)
+{
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
+    return weir__arena_take(&mapped->arena, stream ? &stream->freed : NULL, bytes);
+}
+
+static struct weir__extent *try_take(struct weir__mapped *mapped, uint64_t id, uint64_t bytes)
+{
+    weir__spin_lock(&mapped->lock);
+    struct weir__extent *extent = take(mapped, id, bytes);
+    weir__spin_unlock(&mapped->lock);
+    return extent;
+}
+
+/* Maps what the request lacks. Returns a code of the waist, WEIR__MAPPED_AT_CAP, or one of page.h. */
+static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent)
+{
+    pthread_mutex_lock(&mapped->growing);
+    weir__spin_lock(&mapped->lock);
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
+    if (stream)
+        stream->users++;
+    int code = weir__arena_grow(&mapped->arena, stream ? &stream->freed : NULL, bytes, extent);
+    if (weir__mapped_bytes(mapped) > mapped->mapped_high)
+        mapped->mapped_high = weir__mapped_bytes(mapped);
+    if (stream)
+        stream->users--;
+    weir__spin_unlock(&mapped->lock);
+    pthread_mutex_unlock(&mapped->growing);
+    return code;
+}
+
+/* Another stream's frees, to be waited for. */
+struct lender {
+    struct weir__mapped *mapped;
+    struct weir__mapped_stream *own, *best;
+    uint64_t bytes, below; /* pending on `best`; those with as much as `below` were asked already */
+};
+
+static bool is_most(struct weir__mapped_stream *stream, void *data)
+{
+    struct lender *lender = data;
+    weir__spin_lock(&lender->mapped->lock);
+    uint64_t bytes = weir__mapped_stream_pending(stream);
+    weir__spin_unlock(&lender->mapped->lock);
+    if (stream != lender->own && bytes > lender->bytes && bytes < lender->below) {
+        lender->best = stream;
+        lender->bytes = bytes;
+    }
+    return true;
+}
+
+/* Makes one stream wait for what another has freed, which is its own then. */
+static void wait_for_lender(struct weir__mapped *mapped, struct weir__mapped_stream *own, struct weir__mapped_stream *lender)
+{
+    const struct gpu *gpu = mapped->gpu;
+    const struct weir__mapped_mark *mark = weir__mapped_stream_cover(mapped, lender, false);
+    if (!mark)
+        return;
+    int former = weir__current_begin(gpu, own->device, own->handle);
+    int code = gpu->stream_wait_event(own->handle, mark->event);
+    weir__current_end(gpu, former);
+    if (code != GPU_SUCCESS)
+        return;
+    weir__spin_lock(&mapped->lock);
+    weir__arena_pass_on(&mapped->arena, &lender->freed, mark->covers, &own->freed, ++own->sequence);
+    weir__spin_unlock(&mapped->lock);
+}
+
+/* Whether all that is free here, on whichever streams, would be enough with so many bytes more. */
+static bool may_be_enough(struct weir__mapped *mapped, uint64_t bytes, uint64_t room)
+{
+    struct weir__arena_figures figures = weir__mapped_figures(mapped);
+    uint64_t idle = figures.complete + figures.pending;
+    return figures.pending && (idle >= bytes || room >= bytes - idle);
+}
+
+/* Makes the requester's stream wait for other streams' frees, the largest first, until the request fits in them. */
+static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user)
+{
+    struct lender lender = {.mapped = mapped, .below = UINT64_MAX};
+    struct weir__extent *extent = NULL;
+    pthread_mutex_lock(&mapped->events);
+    lender.own = weir__mapped_stream_of(mapped, user);
+    while (lender.own && !extent) {
+        lender.best = NULL;
+        lender.bytes = 0;
+        weir__mapped_streams_visit(mapped, is_most, &lender);
+        if (!lender.best)
+            break;
+        lender.below = lender.bytes;
+        wait_for_lender(mapped, lender.own, lender.best);
+        weir__spin_lock(&mapped->lock);
+        extent = weir__arena_take(&mapped->arena, &lender.own->freed, bytes);
+        weir__spin_unlock(&mapped->lock);
+    }
+    if (lender.own) {
+        /* A stream that is not open may be gone later. */
+        if (!user->is_open)
+            weir__mapped_stream_cover(mapped, lender.own, true);
+        weir__mapped_stream_drop(mapped, lender.own);
+    }
+    pthread_mutex_unlock(&mapped->events);
+    return extent;
+}
+
+/* Bytes that may still be mapped. */
+static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
+{
+    uint64_t room = 0, total, max_size = atomic_load(&mapped->max_size);
+    struct weir__arena_figures figures = weir__mapped_figures(mapped);
+    if (at_cap)
+        return max_size > figures.mapped ? max_size - figures.mapped : 0;
+    return mapped->gpu->device_memory(mapped->device, &room, &total) == GPU_SUCCESS ? room : UINT64_MAX;
+}
+
+/* Where nothing that is known to be free fits. */
+static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent)
+{
+    weir__mapped_look(mapped);
+    if ((*extent = try_take(mapped, user->id, bytes)))
+        return GPU_SUCCESS;
+    int code = grow(mapped, user->id, bytes, extent);
+    if (code == GPU_SUCCESS)
+        return code;
+    if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__MAPPED_AT_CAP))) {
+        *extent = borrow(mapped, bytes, user);
+        return *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent);
+    }
+    /* For who waits: an event is behind everything from now on. */
+    weir__mapped_cover_all(mapped);
+    return code;
+}
+
+/* As the waist says it: neither the host's memory nor addresses are there, or no more may be mapped. */
+static int code_of(int code)
+{
+    return code < 0 || code == WEIR__MAPPED_AT_CAP ? GPU_OUT_OF_MEMORY : code;
+}
+
+int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
+                        bool *at_cap)
+{
+    const struct gpu *gpu = mapped->gpu;
+    *at_cap = false;
+    if ((*extent = try_take(mapped, user->id, bytes)))
+        return GPU_SUCCESS;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    int code = serve_slowly(mapped, bytes, user, extent);
+    weir__relaxed_end(gpu, mode);
+    *at_cap = code == WEIR__MAPPED_AT_CAP;
+    return code_of(code);
+}
+
+int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes)
+{
+    struct weir__extent *extent;
+    int code = grow(mapped, 0, bytes, &extent);
+    if (code != GPU_SUCCESS)
+        return code_of(code);
+    weir__spin_lock(&mapped->lock);
+    weir__arena_give(&mapped->arena, extent, NULL, 0);
+    weir__spin_unlock(&mapped->lock);
+    return GPU_SUCCESS;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/pool/mapped_stream.h"
+
+#include <stdlib.h>
+
+#include "lib/base/context.h"
+#include "lib/base/event.h"
+
+static size_t bucket_of(uint64_t id)
+{
+    return (size_t)(id * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+}
+
+_Static_assert(WEIR__MAPPED_BUCKETS == 64, "bucket_of() takes six bits of the hash");
+
+struct weir__mapped_stream *weir__mapped_stream_find(const struct weir__mapped *mapped, uint64_t id)
+{
+    struct weir__mapped_stream *stream = id ? mapped->streams[bucket_of(id)] : NULL;
+    while (stream && stream->id != id)
+        stream = stream->next;
+    return stream;
+}
+
+struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, const struct weir__mapped_user *user)
+{
+    /* The list changes only under mapped->events. */
+    struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, user->id);
+    bool is_new = !stream;
+    if (is_new && !(stream = calloc(1, sizeof *stream)))
+        return NULL;
+    if (is_new)
+        stream->device = weir__event_device(mapped->gpu, user->device, user->handle);
+    stream->handle = user->handle;
+    weir__spin_lock(&mapped->lock);
+    stream->is_open = stream->is_open || user->is_open;
+    if (is_new) {
+        stream->id = user->id;
+        stream->next = mapped->streams[bucket_of(user->id)];
+        mapped->streams[bucket_of(user->id)] = stream;
+    }
+    weir__spin_unlock(&mapped->lock);
+    return stream;
+}
+
+void weir__mapped_stream_close(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
+{
+    weir__spin_lock(&mapped->lock);
+    stream->is_open = false;
+    weir__spin_unlock(&mapped->lock);
+    weir__mapped_stream_drop(mapped, stream);
+}
+
+void weir__mapped_stream_drop(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
+{
+    struct weir__mapped_stream **link = &mapped->streams[bucket_of(stream->id)];
+    weir__spin_lock(&mapped->lock);
+    bool is_done = !stream->is_open && !stream->users && !stream->freed.small.oldest && !stream->freed.large.oldest;
+    while (is_done && *link != stream)
+        link = &(*link)->next;
+    if (is_done)
+        *link = stream->next;
+    weir__spin_unlock(&mapped->lock);
+    if (!is_done)
+        return;
+    if (stream->first.event)
+        mapped->gpu->event_destroy(stream->first.event);
+    if (stream->later.event)
+        mapped->gpu->event_destroy(stream->later.event);
+    if (stream->spare)
+        mapped->gpu->event_destroy(stream->spare);
+    free(stream);
+}
+
+int weir__mapped_stream_record(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
+{
+    const struct gpu *gpu = mapped->gpu;
+    int code = stream->spare ? GPU_SUCCESS : gpu->event_create(stream->device, &stream->spare);
+    if (code != GPU_SUCCESS) {
+        stream->spare = NULL;
+        return code;
+    }
+    code = weir__event_record(gpu, stream->device, stream->handle, stream->spare);
+    if (code != GPU_SUCCESS) {
+        gpu->event_destroy(stream->spare);
+        stream->spare = NULL;
+    }
+    return code;
+}
+
+void weir__mapped_stream_mark(struct weir__mapped_stream *stream, uint64_t sequence)
+{
+    struct weir__mapped_mark *mark = stream->first.covers ? &stream->later : &stream->first;
+    gpu_event unused = mark->event;
+    *mark = (struct weir__mapped_mark){.event = stream->spare, .covers = sequence};
+    stream->spare = unused;
+}
+
+static const struct weir__mapped_mark *last_mark(const struct weir__mapped_stream *stream)
+{
+    const struct weir__mapped_mark *last = stream->later.covers ? &stream->later : &stream->first;
+    return last->covers ? last : NULL;
+}
+
+const struct weir__mapped_mark *weir__mapped_stream_cover(struct weir__mapped *mapped, struct weir__mapped_stream *stream, bool is_alive)
+{
+    const struct weir__mapped_mark *last = last_mark(stream);
+    weir__spin_lock(&mapped->lock);
+    uint64_t sequence = stream->sequence;
+    bool is_needed = weir__mapped_stream_pending(stream) && (!last || last->covers < sequence);
+    stream->uncovered = 0;
+    weir__spin_unlock(&mapped->lock);
+    if (is_needed && (is_alive || stream->is_open) && weir__mapped_stream_record(mapped, stream) == GPU_SUCCESS)
+        weir__mapped_stream_mark(stream, sequence);
+    return last_mark(stream);
+}
+
+void weir__mapped_stream_complete(struct weir__mapped *mapped, struct weir__mapped_stream *stream, uint64_t sequence)
+{
+    weir__spin_lock(&mapped->lock);
+    weir__arena_complete(&mapped->arena, &stream->freed, sequence);
+    weir__spin_unlock(&mapped->lock);
+}
+
+bool weir__mapped_stream_is_lost(struct weir__mapped *mapped, const struct weir__mapped_stream *stream)
+{
+    const struct weir__mapped_mark *last = last_mark(stream);
+    weir__spin_lock(&mapped->lock);
+    bool is_lost = !stream->is_open && weir__mapped_stream_pending(stream) && (!last || last->covers < stream->sequence);
+    weir__spin_unlock(&mapped->lock);
+    return is_lost;
+}
+
+bool weir__mapped_stream_look(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
+{
+    while (stream->first.covers && weir__event_look(mapped->gpu, stream->first.event) == WEIR__EVENT_COMPLETE) {
+        weir__mapped_stream_complete(mapped, stream, stream->first.covers);
+        struct weir__mapped_mark unused = {.event = stream->first.event};
+        stream->first = stream->later;
+        stream->later = unused;
+    }
+    return stream->first.covers;
+}
+
+void weir__mapped_streams_visit(struct weir__mapped *mapped, bool (*use)(struct weir__mapped_stream *stream, void *data), void *data)
+{
+    for (size_t i = 0; i < WEIR__MAPPED_BUCKETS; i++)
+        for (struct weir__mapped_stream *stream = mapped->streams[i], *next; stream; stream = next) {
+            next = stream->next;
+            if (!use(stream, data))
+                return;
+        }
+}
