@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 #include "tests/api/fixture.h"
 #include "tests/support/fail_malloc.h"
@@ -18,28 +19,35 @@
 #define BLOCKS_MAX 32
 #define BUSY 3000000 /* nanoseconds of a kernel that recovery has to wait for */
 
-static const char policy[] = "weir: 1\n"
+/* Where the pool that does the most has its memory from, and what else goes with that. */
+static const char *const backings[] = { "current: true", "backing: arena" };
+#define BACKINGS 2
+
+/* Both in two parts, with that in between. */
+static const char *const policy[] = { "weir: 1\n"
                              "defaults: { pool: main }\n"
                              "pools:\n"
-                             "  main: { initial_size: 64MiB, release_threshold: 128MiB, peer_access: all, current: true }\n"
+                             "  main: { ",
+    ", initial_size: 64MiB, release_threshold: 128MiB, peer_access: all }\n"
                              "  capped: { max_size: 64MiB, devices: [0], cache: { per_stream: 8KiB, per_device: 8KiB, largest: 4KiB } }\n"
                              "  driver: { backing: default, devices: [1], release_threshold: 32MiB }\n"
                              "  shared: { ipc: posix_fd, devices: [0], }\n"
                              "streams:\n"
                              "  own: { pool: capped, private: true }\n"
-                             "  to_driver: { pool: driver }\n";
+                             "  to_driver: { pool: driver }\n" };
 
-static const char policy_later[] = "weir: 1\n"
+static const char *const policy_later[] = { "weir: 1\n"
                                    "defaults: { pool: main }\n"
                                    "pools:\n"
-                                   "  main: { initial_size: 64MiB, release_threshold: 64MiB, peer_access: none, current: true,\n"
+                                   "  main: { ",
+    ", initial_size: 64MiB, release_threshold: 64MiB, peer_access: none,\n"
                                    "          cache: { per_stream: 16KiB, per_device: 64KiB, largest: 16KiB } }\n"
                                    "  capped: { max_size: 64MiB, devices: [0], reuse: { opportunistic: false }, cache: off }\n"
                                    "  driver: { backing: default, devices: [1], release_threshold: 96MiB }\n"
                                    "  shared: { ipc: posix_fd, devices: [0], }\n"
                                    "streams:\n"
                                    "  own: { pool: capped, private: true }\n"
-                                   "  to_driver: { pool: driver }\n";
+                                   "  to_driver: { pool: driver }\n" };
 
 static char policy_path[64], later_path[64];
 
@@ -379,6 +387,7 @@ static void check_machine(void)
     for (int device = 0; device < 2; device++)
         ck_assert_int_eq(gpu->device_synchronize(device), GPU_SUCCESS);
     weir__retired_sweep(gpu);
+    weir__mapped_sweep();
     sim_census(&census);
     ck_assert_uint_eq(census.blocks, 0);
     ck_assert_uint_le(census.pools, may_leave("pool_destroy"));
@@ -411,17 +420,17 @@ static void begin_run(const char *operation, int code)
     ck_assert_int_eq(fixture_gpu()->get_current_device(&device), GPU_SUCCESS); /* the simulator knows this thread now */
 }
 
-static void write_policies(void)
+static void write_policies(const char *backing)
 {
     const struct {
         char *path;
-        const char *text;
+        const char *const *text;
     } files[] = { { policy_path, policy }, { later_path, policy_later } };
     for (size_t i = 0; i < 2; i++) {
         snprintf(files[i].path, sizeof policy_path, "/tmp/weir-failures-XXXXXX");
         int fd = mkstemp(files[i].path);
         ck_assert_int_ge(fd, 0);
-        ck_assert_int_eq(write(fd, files[i].text, strlen(files[i].text)), (ssize_t)strlen(files[i].text));
+        ck_assert_int_gt(dprintf(fd, "%s%s%s", files[i].text[0], backing, files[i].text[1]), 0);
         close(fd);
     }
 }
@@ -437,6 +446,7 @@ static void remove_policies(void)
 START_TEST(scenario_succeeds_where_nothing_fails)
 {
     int fds = suite_count_fds();
+    write_policies(backings[_i]);
     begin_run(NULL, 0);
     scenario();
     ck_assert_uint_eq(now.failures, 0);
@@ -447,14 +457,56 @@ START_TEST(scenario_succeeds_where_nothing_fails)
 }
 END_TEST
 
-static const char *const operations[] = {
-    "device_count", "device_info", "can_access_peer", "device_memory", "device_is_used", "get_current_device", "set_current_device",
-    "pool_create", "pool_destroy", "pool_get_default", "pool_get_current", "pool_set_current", "pool_get", "pool_set",
-    "pool_set_access", "pool_get_access", "pool_trim", "malloc_async", "free_async", "stream_create", "stream_destroy",
-    "stream_synchronize", "stream_id", "stream_capture_status", "event_create", "event_destroy", "event_record", "event_query",
-    "event_record_device", "event_synchronize", "stream_device", "exchange_capture_mode",
+#define ONLY_CUDA 1 /* in which backings, a bit for each, the scenario calls an operation */
+#define ONLY_ARENA 2
+#define BOTH 3
+
+static const struct {
+    const char *name;
+    unsigned backings;
+} operations[] = {
+    { "device_count", BOTH },
+    { "device_info", BOTH },
+    { "can_access_peer", BOTH },
+    { "device_memory", BOTH },
+    { "device_is_used", BOTH },
+    { "get_current_device", BOTH },
+    { "set_current_device", BOTH },
+    { "pool_create", BOTH },
+    { "pool_destroy", BOTH },
+    { "pool_get_default", BOTH },
+    { "pool_get_current", ONLY_CUDA },
+    { "pool_set_current", ONLY_CUDA },
+    { "pool_get", BOTH },
+    { "pool_set", BOTH },
+    { "pool_set_access", BOTH },
+    { "pool_get_access", BOTH },
+    { "pool_trim", BOTH },
+    { "malloc_async", BOTH },
+    { "free_async", BOTH },
+    { "stream_create", BOTH },
+    { "stream_destroy", BOTH },
+    { "stream_synchronize", BOTH },
+    { "stream_id", BOTH },
+    { "stream_capture_status", BOTH },
+    { "stream_wait_event", ONLY_ARENA },
+    { "event_create", BOTH },
+    { "event_destroy", BOTH },
+    { "event_record", BOTH },
+    { "event_query", BOTH },
+    { "event_record_device", BOTH },
+    { "event_synchronize", BOTH },
+    { "stream_device", BOTH },
+    { "exchange_capture_mode", BOTH },
+    { "range_reserve", ONLY_ARENA },
+    { "range_free", ONLY_ARENA },
+    { "page_create", ONLY_ARENA },
+    { "page_release", ONLY_ARENA },
+    { "page_map", ONLY_ARENA },
+    { "page_unmap", ONLY_ARENA },
+    { "page_set_access", ONLY_ARENA },
 };
-#define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
+#define SWEEPS ((int)(sizeof operations / sizeof operations[0]) * BACKINGS)
 
 static void sweep_gpu(const char *operation, int code)
 {
@@ -476,15 +528,24 @@ static void sweep_gpu(const char *operation, int code)
     }
 }
 
+/* Test number i of all operations in all backings. */
+static void sweep(int i, int code)
+{
+    int backing = i % BACKINGS;
+    write_policies(backings[backing]);
+    if (operations[i / BACKINGS].backings >> backing & 1)
+        sweep_gpu(operations[i / BACKINGS].name, code);
+}
+
 START_TEST(gpu_call_that_fails_leaves_no_trace)
 {
-    sweep_gpu(operations[_i], GPU_UNKNOWN);
+    sweep(_i, GPU_UNKNOWN);
 }
 END_TEST
 
 START_TEST(gpu_call_without_memory_leaves_no_trace)
 {
-    sweep_gpu(operations[_i], GPU_OUT_OF_MEMORY);
+    sweep(_i, GPU_OUT_OF_MEMORY);
 }
 END_TEST
 
@@ -492,6 +553,7 @@ START_TEST(allocation_that_fails_leaves_no_trace)
 {
     if (!fail_malloc_works())
         return; /* a sanitizer or valgrind has the allocator to itself */
+    write_policies(backings[_i]);
     int fds = suite_count_fds();
     begin_run(NULL, 0);
     scenario();
@@ -520,10 +582,10 @@ int main(void)
 {
     Suite *suite = suite_create("failures");
     TCase *tcase = suite_case(suite, "sweeps", 300);
-    tcase_add_checked_fixture(tcase, write_policies, remove_policies);
-    suite_add(tcase, scenario_succeeds_where_nothing_fails);
-    tcase_add_loop_test(tcase, gpu_call_that_fails_leaves_no_trace, 0, OPERATIONS);
-    tcase_add_loop_test(tcase, gpu_call_without_memory_leaves_no_trace, 0, OPERATIONS);
-    suite_add(tcase, allocation_that_fails_leaves_no_trace);
+    tcase_add_checked_fixture(tcase, NULL, remove_policies);
+    tcase_add_loop_test(tcase, scenario_succeeds_where_nothing_fails, 0, BACKINGS);
+    tcase_add_loop_test(tcase, gpu_call_that_fails_leaves_no_trace, 0, SWEEPS);
+    tcase_add_loop_test(tcase, gpu_call_without_memory_leaves_no_trace, 0, SWEEPS);
+    tcase_add_loop_test(tcase, allocation_that_fails_leaves_no_trace, 0, BACKINGS);
     return suite_run(suite);
 }

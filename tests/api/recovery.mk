@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
-## Running out, capture, threads and peers. All run on a GPU too.
-api_recovery_programs = tests/api/recovery tests/api/give tests/api/capture tests/api/threads tests/api/peers
+## Arenas, running out, capture, threads and peers. All run on a GPU too.
+api_recovery_programs = tests/api/arena tests/api/recovery tests/api/give tests/api/capture tests/api/threads tests/api/peers
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -9,6 +9,10 @@ tests_api_recovery_SOURCES = %reldir%/recovery.c %reldir%/recovery.h %reldir%/re
 	%reldir%/recovery_deadline.c %reldir%/recovery_growth.c %reldir%/recovery_sim.c %reldir%/scene.c %reldir%/scene.h
 tests_api_recovery_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_recovery_LDADD = share/libshare.la tests/support/libsuite.la
+
+tests_api_arena_SOURCES = %reldir%/arena.c %reldir%/scene.c %reldir%/scene.h
+tests_api_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_arena_LDADD = share/libshare.la tests/support/libsuite.la
 
 tests_api_give_SOURCES = %reldir%/give.c %reldir%/scene.c %reldir%/scene.h
 tests_api_give_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

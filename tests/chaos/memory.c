@@ -64,6 +64,7 @@ static struct plan make_plan(struct chaos_random *random, bool is_virtual)
         plan.deadlines[i] = is_virtual ? (20 + random_below(random, 400)) * MILLISECOND : 20000 * MILLISECOND;
     for (size_t i = 0; i < (plan.reloads ? POLICIES : 1); i++)
         plan.deadline = plan.deadlines[i] > plan.deadline ? plan.deadlines[i] : plan.deadline;
+    plan.arenas = (unsigned)random_below(random, 1U << NAMES);
     return plan;
 }
 
@@ -91,6 +92,8 @@ static void write_policy(const struct plan *plan, struct chaos_random *random, s
                caches[random_below(random, 4)], (unsigned long long)(plan->deadlines[which] / MILLISECOND));
         if (plan->devices > 1)
             append(text, ", peer_access: all");
+        if (plan->arenas >> i & 1)
+            append(text, ", backing: arena");
         if (!plan->has_twin)
             append(text, ", small_below: 0");
         if (plan->caps[i])
@@ -102,9 +105,9 @@ static void write_policy(const struct plan *plan, struct chaos_random *random, s
 static void describe(const struct plan *plan)
 {
     snprintf(chaos_plan, sizeof chaos_plan,
-             "devices %d, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
+             "devices %d, arenas %u, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
              "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u",
-             plan->devices, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
+             plan->devices, plan->arenas, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
              plan->exact_peaks, plan->keeper, plan->reloads, plan->lanes, plan->operations, plan->rounds, plan->fill,
              (double)plan->deadline / 1e6, (double)plan->longest_delay / 1e6, plan->crowd, plan->slow_refusals, plan->fault_once_in);
 }
@@ -421,7 +424,9 @@ static void set_up_model(void)
     for (size_t name = 0; name <= NAMES; name++)
         for (int device = 0; device < DEVICES_MAX; device++)
             program.model->pools[memory_pool_number(name, device)] =
-                (struct model_pool){ .cap = name == FOREIGN ? 0 : program.plan.caps[name], .device = device };
+                (struct model_pool){ .cap = name == FOREIGN ? 0 : program.plan.caps[name],
+                                     .device = device,
+                                     .is_arena = name != FOREIGN && program.plan.arenas >> name & 1 };
 }
 
 void chaos_memory(uint64_t seed, bool is_virtual)

@@ -33,6 +33,7 @@ struct plan {
     int devices;
     uint64_t memory, caps[NAMES]; /* 0: no cap */
     bool has_twin, is_whole, exact_peaks, keeper, reloads;
+    unsigned arenas; /* a bit for each pool that is one */
     unsigned lanes, operations, rounds;
     unsigned fill;     /* per cent of the bound that all lanes together keep at most */
     uint64_t deadline, longest_delay; /* nanoseconds */

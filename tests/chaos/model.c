@@ -104,8 +104,10 @@ static uint64_t in_whole_steps(uint64_t size)
 }
 
 /* What a block keeps from being used by others. */
-static uint64_t weight(const struct model *model, uint64_t size)
+static uint64_t weight(const struct model *model, size_t pool, uint64_t size)
 {
+    if (model->pools[pool].is_arena)
+        return size + 2 * MODEL_PAGE;
     return model->is_whole ? size : in_whole_steps(size) + MODEL_STEP;
 }
 
@@ -134,7 +136,7 @@ static uint64_t most(const struct model *model, const struct question *question)
         uint64_t end = atomic_load(&block->due) > question->patience ? LIVE : atomic_load(&block->end);
         if (!block->begin || !is_asked_for(model, question, block) || block->begin > question->end || end < question->begin)
             continue;
-        uint64_t bytes = question->by_weight ? weight(model, block->size) : block->size;
+        uint64_t bytes = question->by_weight ? weight(model, block->pool, block->size) : block->size;
         changes[count++] = (struct change){ .at = block->begin, .bytes = (int64_t)bytes };
         if (end <= question->end)
             changes[count++] = (struct change){ .at = end, .bytes = -(int64_t)bytes };

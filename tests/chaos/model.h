@@ -8,7 +8,8 @@
  * request together were above the cap of the pool, or above the memory of the device. What it calls wrong is wrong for certain.
  *
  * Where all sizes are whole steps of a pool's growth (32 MiB; `is_whole`), blocks lie on whole steps, and the bounds are exact. Else a
- * block can keep one step more than its size from being used, which each is taken to do.
+ * block can keep one step more than its size from being used, which each is taken to do. In an arena it can keep the rest of the pages that
+ * it begins and ends on.
  *
  * Lies in memory that processes share. Any thread and process may record at any time; judging wants all of them to be quiet.
  */
@@ -21,6 +22,7 @@
 #include <stdint.h>
 
 #define MODEL_STEP (UINT64_C(32) << 20)
+#define MODEL_PAGE (UINT64_C(64) << 20) /* the largest of an arena */
 #define MODEL_POOLS_MAX 16
 #define MODEL_BLOCKS_MAX 65536
 #define MODEL_REFUSALS_MAX 16384
@@ -29,6 +31,7 @@
 struct model_pool {
     uint64_t cap; /* 0: none */
     int device;
+    bool is_arena;
     uint64_t peak; /* the most that can have been live at any time so far */
     uint64_t refusals;
 };
