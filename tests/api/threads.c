@@ -101,6 +101,8 @@ static weir_stream *some_stream(struct worker *worker)
 static uint64_t some_size(struct worker *worker)
 {
     uint64_t kind = next_random(worker, 100);
+    if (kind < 50) /* one size that comes again and again, so that caches have what is asked for */
+        return 4096;
     if (kind < 60)
         return 1 + next_random(worker, 256 * 1024);
     if (kind < 90)
