@@ -83,6 +83,7 @@ void scene_end(void)
 {
     for (size_t i = 0; i < stream_count; i++)
         scene.gpu->stream_synchronize(streams[i]);
+    scene.gpu->device_synchronize(0); /* else closing polls through whatever time of the simulator's is left, a millisecond at a time */
     scene_close();
     while (stream_count)
         scene_drop_stream(streams[0]);

@@ -219,11 +219,13 @@ START_TEST(unknown_pool_is_told_with_those_that_there_are)
 }
 END_TEST
 
+#define PENDING UINT64_C(10000000000)
+
 /* A give that waits for a kernel. Time stands still on the simulator, so that it waits until it is too late. */
 static void *leave_pending(void)
 {
     void *ptr = fixture_malloc(scene.stream, MIB(128));
-    ck_assert_int_eq(fixture_gpu()->delay((gpu_stream)weir_stream_handle(scene.stream), UINT64_C(3600000000000)), GPU_SUCCESS);
+    ck_assert_int_eq(fixture_gpu()->delay((gpu_stream)weir_stream_handle(scene.stream), PENDING), GPU_SUCCESS);
     ck_assert_int_eq(weir_stream_free(scene.stream, ptr), WEIR_OK);
     return ptr;
 }
@@ -252,7 +254,7 @@ START_TEST(others_are_answered_while_memory_is_given)
     while (asks_received() == 0)
         scene_nap();
     scene_expect_no_harm();
-    sim_advance(UINT64_C(3600000000000));
+    sim_advance(PENDING);
     ck_assert_uint_eq(hear_a(WIRE_GAVE, fd).u.gave.bytes, MIB(96));
     close(fd);
 }
@@ -267,7 +269,7 @@ START_TEST(several_are_given_to_at_once)
         say(fds[i] = scene_connect(), &question);
     while (asks_received() < 4)
         scene_nap();
-    sim_advance(UINT64_C(3600000000000));
+    sim_advance(PENDING);
     uint64_t given = 0;
     for (unsigned i = 0; i < 4; i++) {
         given += hear_a(WIRE_GAVE, fds[i]).u.gave.bytes;
@@ -291,7 +293,7 @@ START_TEST(second_give_on_one_connection_is_denied_and_other_questions_are_not)
     ck_assert_uint_eq(message.request, 2);
     ck_assert_uint_eq(message.u.refused.status, WEIR_BUSY);
     ck_assert_uint_eq(hear_a(WIRE_OFFERED, fd).request, 3);
-    sim_advance(UINT64_C(3600000000000));
+    sim_advance(PENDING);
     ck_assert_uint_eq(hear_a(WIRE_GAVE, fd).request, 1);
     close(fd);
 }

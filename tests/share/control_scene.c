@@ -41,6 +41,7 @@ static void remove_runtime(void)
 
 void scene_close(void)
 {
+    fixture_gpu()->device_synchronize(0); /* else closing polls through whatever time of the simulator's is left, a millisecond at a time */
     weir_close(scene.w);
     fixture_expect_empty();
     remove_runtime();
