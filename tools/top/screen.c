@@ -46,13 +46,11 @@ static void take_size(struct top_view *view)
 /* Signals that would leave the terminal as it is wait to be read like keys. */
 static bool take_signals(void)
 {
+    static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGQUIT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGWINCH);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaddset(&set, numbers[i]);
     if (sigprocmask(SIG_BLOCK, &set, NULL) == 0)
         signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0)

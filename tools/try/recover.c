@@ -83,13 +83,14 @@ static void read_rescues(struct try_run *run, int device, uint64_t rescues[WEIR_
     weir_stats_free(stats);
 }
 
-/* The request that each step is about: notes how long it took and what rescued it. *ptr is NULL if nothing did. */
-static bool request(struct try_run *run, struct try_step *step, const struct try_stream *stream, void **ptr)
+/* The request that each step is about: notes how long it took and what rescued it, if anything did, and frees what it got. */
+static void request(struct try_run *run, struct try_step *step, const struct try_stream *stream)
 {
+    void *ptr;
     uint64_t before[WEIR_RUNG_COUNT], after[WEIR_RUNG_COUNT];
     read_rescues(run, step->pool->device, before);
     uint64_t start = run->gpu->now();
-    weir_status status = try_malloc(step->pool, stream, ptr, step->bytes);
+    weir_status status = try_malloc(step->pool, stream, &ptr, step->bytes);
     step->nanoseconds = run->gpu->now() - start;
     read_rescues(run, step->pool->device, after);
     for (int rung = 0; rung < WEIR_RUNG_COUNT; rung++)
@@ -97,38 +98,32 @@ static bool request(struct try_run *run, struct try_step *step, const struct try
             step->rung = rung;
     if (status == WEIR_OK) {
         step->outcome = step->rung < 0 ? TRY_SERVED : TRY_RESCUED;
-        return true;
+        try_free(run, stream, ptr);
+        return;
     }
     weir_error error = WEIR_ERROR_INIT;
     weir_last_error(&error);
-    *ptr = NULL;
     step->outcome = TRY_UNRESCUED;
     step->report = must(strdup(error.text));
-    return false;
 }
 
 /* The rest of the sentence about a rung that has helped, for "Weir …". */
-static const char *rung_deed(int rung)
-{
-    static const char *const deeds[WEIR_RUNG_COUNT] = {
-        [WEIR_RUNG_FLUSH] = "returned cached blocks",
-        [WEIR_RUNG_WAIT] = "waited for the pending free",
-        [WEIR_RUNG_TRIM] = "trimmed idle memory from its pools",
-        [WEIR_RUNG_CALLBACKS] = "had the application's callback free the reserve",
-        [WEIR_RUNG_NEIGHBOURS] = "had other processes give what they did not use",
-    };
-    return deeds[rung];
-}
+static const char *const rung_deeds[WEIR_RUNG_COUNT] = {
+    [WEIR_RUNG_FLUSH] = "returned cached blocks",
+    [WEIR_RUNG_WAIT] = "waited for the pending free",
+    [WEIR_RUNG_TRIM] = "trimmed idle memory from its pools",
+    [WEIR_RUNG_CALLBACKS] = "had the application's callback free the reserve",
+    [WEIR_RUNG_NEIGHBOURS] = "had other processes give what they did not use",
+};
 
 /* Puts steps and deadline of the pool into words, for what to change. */
-static const char *ladder_text(const struct try_pool *pool, char *text, size_t len)
+static void ladder_text(const struct try_pool *pool, char *text, size_t len)
 {
     size_t used = (size_t)snprintf(text, len, "[");
     for (size_t i = 0; i < pool->policy->on_oom_steps.count && used < len; i++)
         used += (size_t)snprintf(text + used, len - used, "%s%s", i ? ", " : "", policy_step_name(pool->policy->on_oom_steps.items[i]));
     if (used < len)
         snprintf(text + used, len - used, "], deadline %s", TIME_TEXT(pool->policy->on_oom_deadline));
-    return text;
 }
 
 /* Says what became of the request. scene: what was prepared for it; deed: what the driver did if it needed no help, for "CUDA …". */
@@ -139,7 +134,7 @@ static void describe(struct try_run *run, struct try_step *step, const char *sce
     ladder_text(step->pool, ladder, sizeof(ladder));
     if (step->outcome == TRY_RESCUED) {
         conclude(step, TRY_RESCUED, "A request for %s failed %s. Weir %s, and served it after %s (rung: %s).", size, scene,
-                 rung_deed(step->rung), time, try_rung_name(step->rung));
+                 rung_deeds[step->rung], time, try_rung_name(step->rung));
     } else if (step->outcome == TRY_SERVED) {
         conclude(step, TRY_SERVED, "A request for %s was made %s. CUDA %s. That took %s and no rung.", size, scene, deed, time);
     } else {
@@ -199,8 +194,7 @@ static void play_wait(struct try_run *run, struct try_step *step, uint64_t capac
         break_off(run, step, "the kernel or the free behind it failed", code ? gpu->code_text(code) : weir_status_text(status));
         return;
     }
-    if (request(run, step, b, &ptr))
-        try_free(run, b, ptr);
+    request(run, step, b);
     snprintf(scene, sizeof(scene), "while as much was about to be freed on another stream, behind a kernel that runs for %s",
              TIME_TEXT(kernel));
     describe(run, step, scene, "served it by itself: it made the requesting stream wait for the free",
@@ -317,7 +311,6 @@ static void play_callbacks(struct try_run *run, struct try_step *step, uint64_t 
     weir_error error = WEIR_ERROR_INIT;
     unsigned id;
     char scene[160];
-    void *ptr;
     if (!open_stream(run, step->pool, &stream)) {
         conclude(step, TRY_UNRESCUED, "Its stream could not be opened.");
         return;
@@ -328,8 +321,7 @@ static void play_callbacks(struct try_run *run, struct try_step *step, uint64_t 
     } else if (weir_oom_add(run->weir, on_oom, &reserve, &error, &id) != WEIR_OK) {
         break_off(run, step, "the callback could not be registered", error.text);
     } else {
-        if (request(run, step, &stream, &ptr))
-            try_free(run, &stream, ptr);
+        request(run, step, &stream);
         if (weir_oom_remove(run->weir, id, &error) != WEIR_OK)
             try_fail(run, "the callback could not be removed: %s", error.text);
         snprintf(scene, sizeof(scene), "while the application held %s in reserve", SIZE_TEXT(reserve.bytes));
