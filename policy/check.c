@@ -196,50 +196,33 @@ static bool overlap(const struct policy_devices *a, const struct policy_devices 
     return false;
 }
 
-static bool is_current(const struct policy_pool *pool)
+static bool are_current(const struct policy_pool *a, const struct policy_pool *b)
 {
-    return pool->current;
+    return a->current && b->current && overlap(&a->devices, &b->devices);
 }
 
-static bool is_default(const struct policy_pool *pool)
+static bool are_default(const struct policy_pool *a, const struct policy_pool *b)
 {
-    return pool->backing == POLICY_BACKING_DEFAULT;
+    return a->backing == POLICY_BACKING_DEFAULT && b->backing == POLICY_BACKING_DEFAULT && overlap(&a->devices, &b->devices);
 }
 
-/* Reports each pool that wants what an earlier one of the same device has, and a device has only one of. */
-static void check_exclusive(const struct policy *policy, struct policy_report *report, bool (*wants)(const struct policy_pool *),
-                            const char *key, const char *what, const char *remedy)
+static bool have_same_socket(const struct policy_pool *a, const struct policy_pool *b)
+{
+    return a->share_socket && b->share_socket && strcmp(a->share_socket, b->share_socket) == 0;
+}
+
+/* Reports each pool that wants what an earlier one has, and only one can have. before, after: the message around that one's name. */
+static void check_exclusive(const struct policy *policy, struct policy_report *report,
+                            bool (*clash)(const struct policy_pool *, const struct policy_pool *), const char *key, const char *before,
+                            const char *after)
 {
     for (size_t i = 1; i < policy->pool_count; i++) {
-        const struct policy_pool *pool = &policy->pools[i];
-        if (!wants(pool))
-            continue;
-        for (size_t j = 0; j < i; j++) {
-            const struct policy_pool *other = &policy->pools[j];
-            if (!wants(other) || !overlap(&pool->devices, &other->devices))
-                continue;
-            const struct policy_origin *origin = pool_origin(pool, key);
-            policy_report_add(report, origin->mark, origin->path,
-                              "pool '%s' is %s of one of these devices already, and a device has only one; %s",
-                              policy_quote(other->name).text, what, remedy);
-            break;
-        }
-    }
-}
-
-static void check_sockets(const struct policy *policy, struct policy_report *report)
-{
-    for (size_t i = 1; i < policy->pool_count; i++) {
-        const char *socket = policy->pools[i].share_socket;
-        for (size_t j = 0; socket && j < i; j++) {
-            const char *other = policy->pools[j].share_socket;
-            if (!other || strcmp(socket, other) != 0)
-                continue;
-            const struct policy_origin *origin = pool_origin(&policy->pools[i], "share.socket");
-            policy_report_add(report, origin->mark, origin->path, "is the socket of pool '%s' already; write another name here or there",
-                              policy_quote(policy->pools[j].name).text);
-            break;
-        }
+        const struct policy_origin *origin = pool_origin(&policy->pools[i], key);
+        size_t j = 0;
+        while (j < i && !clash(&policy->pools[i], &policy->pools[j]))
+            j++;
+        if (j < i)
+            policy_report_add(report, origin->mark, origin->path, "%s%s%s", before, policy_quote(policy->pools[j].name).text, after);
     }
 }
 
@@ -248,7 +231,7 @@ static void check_streams(const struct policy *policy, struct policy_report *rep
     for (size_t i = 0; i < policy->stream_count; i++) {
         const struct policy_stream *stream = &policy->streams[i];
         const struct policy_origin *origin = policy_origin_of(POLICY_SCOPE_STREAM, stream->origins, "private");
-        if (stream->own_pool && is_default(&policy->pools[stream->pool]))
+        if (stream->own_pool && policy->pools[stream->pool].backing == POLICY_BACKING_DEFAULT)
             policy_report_add(
                 report, origin->mark, origin->path,
                 "does not go with pool '%s': its backing is the driver's pool, which cannot belong to one stream; name a pool "
@@ -280,8 +263,11 @@ void policy_check(const struct policy *policy, struct policy_report *report)
         check_cache(pool, report);
         check_peers(pool, report);
     }
-    check_exclusive(policy, report, is_current, "current", "the current pool", "write current: false here or there");
-    check_exclusive(policy, report, is_default, "backing", "the default pool", "write backing: new here or there");
-    check_sockets(policy, report);
+    check_exclusive(policy, report, are_current, "current", "pool '",
+                    "' is the current pool of one of these devices already, and a device has only one; write current: false here or there");
+    check_exclusive(policy, report, are_default, "backing", "pool '",
+                    "' is the default pool of one of these devices already, and a device has only one; write backing: new here or there");
+    check_exclusive(policy, report, have_same_socket, "share.socket", "is the socket of pool '",
+                    "' already; write another name here or there");
     check_streams(policy, report);
 }

@@ -127,30 +127,13 @@ static char *copy_scalar(struct reader *reader, const yaml_event_t *event, const
     return copy;
 }
 
-/* What a policy may not use, though YAML has it. */
+/* What a policy may not use, though YAML has it. The start of a list or mapping begins as a scalar does: with the anchor and the tag. */
 static void check_properties(struct reader *reader, const yaml_event_t *event, const struct policy_node *node)
 {
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    switch (event->type) {
-    case YAML_SCALAR_EVENT:
-        anchor = event->data.scalar.anchor;
-        tag = event->data.scalar.tag;
-        break;
-    case YAML_SEQUENCE_START_EVENT:
-        anchor = event->data.sequence_start.anchor;
-        tag = event->data.sequence_start.tag;
-        break;
-    case YAML_MAPPING_START_EVENT:
-        anchor = event->data.mapping_start.anchor;
-        tag = event->data.mapping_start.tag;
-        break;
-    default:
-        break;
-    }
-    if (anchor)
+    if (event->data.scalar.anchor)
         policy_node_report(reader->tree->report, mark_of(reader, event->start_mark), node,
                            "anchors (&name) are refused; take it out, and write a value out wherever it is needed");
-    if (tag)
+    if (event->data.scalar.tag)
         policy_node_report(reader->tree->report, mark_of(reader, event->start_mark), node,
                            "tags (!name) are refused; take it out, each key knows its type");
 }
@@ -380,40 +363,40 @@ static void check_end(struct reader *reader)
     yaml_event_delete(&event);
 }
 
-static bool begin(struct reader *reader, const char *text, size_t len)
+/* Reads a text whose root will stand below that parent. NULL: there is nothing that could be read. */
+static struct policy_node *read_text(struct reader *reader, const char *text, size_t len, struct policy_node *parent, char *name)
 {
+    struct policy_node *root = NULL;
+    if (!check_bytes(reader, text, len)) {
+        reader->tree->cut = true;
+        return NULL;
+    }
     if (!yaml_parser_initialize(&reader->parser)) {
         reader->tree->report->no_memory = true;
-        return false;
+        return NULL;
     }
     yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader->parser, (const unsigned char *)text, len);
-    return true;
+    yaml_event_t event;
+    if (find_root(reader, &event)) {
+        root = new_node(reader, parent);
+        if (root)
+            root->name = name;
+        if (root && read_node(reader, &event, root))
+            check_end(reader);
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&reader->parser);
+    return root;
 }
 
 void policy_tree_read(struct policy_tree *tree, const char *text, size_t len, const char *file)
 {
     struct reader reader = {.tree = tree, .file = file};
-    tree->root = NULL;
+    bool marked = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0; /* a byte order mark, which some editors write */
+    size_t skip = marked ? 3 : 0;
     tree->cut = false;
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, which some editors write */
-        text += 3;
-        len -= 3;
-    }
-    if (!check_bytes(&reader, text, len)) {
-        tree->cut = true;
-        return;
-    }
-    if (!begin(&reader, text, len))
-        return;
-    yaml_event_t event;
-    if (find_root(&reader, &event)) {
-        tree->root = new_node(&reader, NULL);
-        if (tree->root && read_node(&reader, &event, tree->root))
-            check_end(&reader);
-        yaml_event_delete(&event);
-    }
-    yaml_parser_delete(&reader.parser);
+    tree->root = read_text(&reader, text + skip, len - skip, NULL, NULL);
 }
 
 bool policy_tree_read_value(struct policy_tree *tree, const char *text, size_t len, struct policy_node *node)
@@ -430,20 +413,10 @@ bool policy_tree_read_value(struct policy_tree *tree, const char *text, size_t l
     list[0] = '[';
     memcpy(list + 1, text, len);
     memcpy(list + 1 + len, "\n]", 3);
-    if (!check_bytes(&reader, list, len + 3) || !begin(&reader, list, len + 3))
-        return false;
-    yaml_event_t event;
-    struct policy_node *holder = new_node(&reader, node->parent);
-    if (holder && find_root(&reader, &event)) {
-        holder->name = node->name;
-        if (read_node(&reader, &event, holder))
-            check_end(&reader);
-        yaml_event_delete(&event);
-    }
-    yaml_parser_delete(&reader.parser);
-    struct policy_node *item = holder ? holder->first : NULL;
+    const struct policy_node *holder = read_text(&reader, list, len + 3, node->parent, node->name);
     if (own.cut || tree->report->no_memory)
         return false;
+    const struct policy_node *item = holder ? holder->first : NULL;
     if (!item || item->next) {
         if (tree->report->errors->count == errors)
             policy_node_report(tree->report, node->mark, node,
