@@ -13,7 +13,7 @@
 
 struct policy_arena {
     struct policy_arena_block *blocks;
-    bool exhausted; /* an allocation failed once; stays */
+    bool exhausted; /* an allocation failed once, here or in what works for the arena's owner; stays */
 };
 
 /* Zeroed memory for count objects of size bytes each; NULL if there is none, or if count * size overflows. */

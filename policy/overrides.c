@@ -90,10 +90,8 @@ static struct policy_node *new_entry(const struct overrides *overrides, struct p
 {
     struct policy_node *entry = policy_arena_alloc(overrides->tree->arena, 1, sizeof(*entry));
     char *copy = policy_arena_text(overrides->tree->arena, name, len);
-    if (!entry || !copy) {
-        overrides->tree->report->no_memory = true;
+    if (!entry || !copy)
         return NULL;
-    }
     *entry = (struct policy_node){.mark = mark, .name_mark = mark, .name = copy, .parent = parent};
     return entry;
 }
@@ -228,7 +226,7 @@ void policy_apply_overrides(struct policy_tree *tree, const char *label, const c
         struct assignment assignment;
         if (next_assignment(&overrides, &assignment))
             apply(&overrides, &assignment);
-        if (!*overrides.at || tree->report->no_memory)
+        if (!*overrides.at || tree->arena->exhausted)
             return;
         advance(&overrides); /* the comma */
     }

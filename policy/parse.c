@@ -313,9 +313,9 @@ static void read_root(struct parse *parse)
 /* The policy of the tree, with these assignments on top of it (NULL: none). */
 static void parse_tree(struct parse *parse, const char *label, const char *assignments)
 {
-    if (assignments && !parse->report.no_memory)
+    if (assignments && !parse->box->arena.exhausted)
         policy_apply_overrides(&parse->tree, label, assignments);
-    if (!parse->report.no_memory) {
+    if (!parse->box->arena.exhausted) {
         parse->reading = (struct policy_reading){&parse->box->arena, &parse->report, &parse->box->policy, parse->tree.cut};
         read_root(parse);
     }

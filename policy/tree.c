@@ -91,7 +91,7 @@ static bool next_event(struct reader *reader, yaml_event_t *event)
     const yaml_parser_t *parser = &reader->parser;
     reader->tree->cut = true;
     if (parser->error == YAML_MEMORY_ERROR) {
-        reader->tree->report->no_memory = true;
+        reader->tree->arena->exhausted = true;
         return false;
     }
     struct policy_mark mark = mark_of(reader, parser->problem_mark);
@@ -104,9 +104,7 @@ static bool next_event(struct reader *reader, yaml_event_t *event)
 static struct policy_node *new_node(struct reader *reader, struct policy_node *parent)
 {
     struct policy_node *node = policy_arena_alloc(reader->tree->arena, 1, sizeof(*node));
-    if (!node)
-        reader->tree->report->no_memory = true;
-    else
+    if (node)
         node->parent = parent;
     return node;
 }
@@ -121,10 +119,7 @@ static char *copy_scalar(struct reader *reader, const yaml_event_t *event, const
                            "holds a NUL character, which no name or value may; take \\0 out");
         return NULL;
     }
-    char *copy = policy_arena_text(reader->tree->arena, text, len);
-    if (!copy)
-        reader->tree->report->no_memory = true;
-    return copy;
+    return policy_arena_text(reader->tree->arena, text, len);
 }
 
 /* What a policy may not use, though YAML has it. The start of a list or mapping begins as a scalar does: with the anchor and the tag. */
@@ -195,7 +190,7 @@ static bool read_name(struct reader *reader, const yaml_event_t *event, struct p
         entry->name = copy_scalar(reader, event, entry);
         *named = entry->name;
         check_properties(reader, event, entry);
-        return !reader->tree->report->no_memory;
+        return !reader->tree->arena->exhausted;
     case YAML_ALIAS_EVENT:
         policy_node_report(reader->tree->report, mark, entry, "aliases (*name) are refused; write the key out");
         return true;
@@ -216,7 +211,7 @@ static void add_entry(struct reader *reader, struct policy_node *mapping, struct
 {
     struct policy_node **first = tsearch(entry, names, by_name);
     if (!first)
-        reader->tree->report->no_memory = true;
+        reader->tree->arena->exhausted = true;
     else if (*first == entry)
         policy_node_append(mapping, entry);
     else
@@ -275,7 +270,7 @@ static bool read_node(struct reader *reader, const yaml_event_t *start, struct p
         node->plain = start->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         node->text = copy_scalar(reader, start, node);
         node->kind = node->text ? POLICY_NODE_SCALAR : POLICY_NODE_REFUSED;
-        return !reader->tree->report->no_memory;
+        return !reader->tree->arena->exhausted;
     }
     if (reader->depth == POLICY_DEPTH_MAX) {
         policy_node_report(reader->tree->report, node->mark, node, "is nested deeper than %d levels; no key needs that", POLICY_DEPTH_MAX);
@@ -372,7 +367,7 @@ static struct policy_node *read_text(struct reader *reader, const char *text, si
         return NULL;
     }
     if (!yaml_parser_initialize(&reader->parser)) {
-        reader->tree->report->no_memory = true;
+        reader->tree->arena->exhausted = true;
         return NULL;
     }
     yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
@@ -405,16 +400,14 @@ bool policy_tree_read_value(struct policy_tree *tree, const char *text, size_t l
     struct reader reader = {.tree = &own, .file = node->mark.file, .fixed = node};
     size_t errors = tree->report->errors->count;
     char *list = policy_arena_alloc(tree->arena, len + 4, 1);
-    if (!list) {
-        tree->report->no_memory = true;
+    if (!list)
         return false;
-    }
     /* The line end keeps a comment in the value from hiding the bracket. */
     list[0] = '[';
     memcpy(list + 1, text, len);
     memcpy(list + 1 + len, "\n]", 3);
     const struct policy_node *holder = read_text(&reader, list, len + 3, node->parent, node->name);
-    if (own.cut || tree->report->no_memory)
+    if (own.cut || tree->arena->exhausted)
         return false;
     const struct policy_node *item = holder ? holder->first : NULL;
     if (!item || item->next) {

@@ -23,8 +23,11 @@ static _Thread_local char start_error[256];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 
+static void init_process(void);
+
 static void lock(void)
 {
+    pthread_once(&once, init_process);
     pthread_mutex_lock(&sim.lock);
 }
 
@@ -64,7 +67,7 @@ static void forget_thread(void *data)
 /* At exit, or when the library is unloaded: the thread must not outlive the code. Without a name there is nothing to leave. */
 __attribute__((destructor)) static void leave_machine(void)
 {
-    lock();
+    pthread_mutex_lock(&sim.lock);
     if (sim_machine_is_named()) {
         sim.gone = true;
         sim_thread_stop();
@@ -134,7 +137,6 @@ static int start_machine(const struct sim_settings *settings)
 {
     clear_machine();
     sim.settings = *settings;
-    memcpy(sim.faults, settings->faults, sizeof(sim.faults));
     if (sim_machine_open(settings, start_error, sizeof(start_error)))
         return GPU_INVALID_VALUE;
     snprintf(start_error, sizeof(start_error),
@@ -172,7 +174,6 @@ const char *sim_environment_error(void)
     static _Thread_local char text[384];
     struct sim_settings settings;
     char why[256];
-    pthread_once(&once, init_process);
     lock();
     bool bad = !sim.ready && (sim_settings_parse(secure_getenv("WEIR_SIM"), &settings, why, sizeof(why)) ||
                               sim_machine_check(&settings, why, sizeof(why)));
@@ -186,7 +187,6 @@ const char *sim_environment_error(void)
 int sim_configure(const char *settings_text, char *why, size_t len)
 {
     struct sim_settings settings;
-    pthread_once(&once, init_process);
     if (sim_settings_parse(settings_text, &settings, why, len))
         return -1;
     lock();
@@ -225,15 +225,14 @@ static int take_fault(struct sim_fault *fault)
 /* Both are asked, so that both count the call. */
 static int injected(enum sim_operation operation)
 {
-    int own = take_fault(&sim.faults[operation]);
-    int any = take_fault(&sim.faults[SIM_OP_COUNT]);
+    int own = take_fault(&sim.settings.faults[operation]);
+    int any = take_fault(&sim.settings.faults[SIM_OP_COUNT]);
     return own ? own : any;
 }
 
 /* Takes the lock, which sim_leave() drops, also if the operation must not run because this returns an error. */
 static int sim_enter(enum sim_operation operation)
 {
-    pthread_once(&once, init_process);
     lock();
     int code = start_if_needed();
     if (code)
@@ -268,10 +267,9 @@ void sim_fail(const char *operation, unsigned nth, int code)
     int index = sim_operation_find(operation);
     if (index < 0)
         return;
-    pthread_once(&once, init_process);
     lock();
     if (!start_if_needed())
-        sim.faults[index] = (struct sim_fault){ nth, code };
+        sim.settings.faults[index] = (struct sim_fault){ nth, code };
     unlock();
 }
 
@@ -333,7 +331,6 @@ SIM_OPERATIONS(SIM_OPERATION_DEFINE)
 
 static bool supports(int device, enum gpu_feature feature, char *why, size_t len)
 {
-    pthread_once(&once, init_process);
     lock();
     bool started = !start_if_needed();
     bool yes = started && sim_supports(device, feature, why, len);

@@ -75,7 +75,7 @@ struct sim_settings {
     uint64_t pools, posix_fd, mig, os_managed, mapping; /* 0 or 1 */
     char name[SIM_NAME_SIZE];      /* of the machine; "": it is this process's own */
     bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
-    struct sim_fault faults[SIM_OP_COUNT + 1];      /* the last is for any operation */
+    struct sim_fault faults[SIM_OP_COUNT + 1];      /* to come; the last is for any operation */
 };
 
 /* Pure. Returns 0, or -1 and writes into why what is wrong and what to write; *settings is then unspecified. */
@@ -247,7 +247,6 @@ struct sim {
     bool forked; /* this process is such a child */
     bool gone;   /* the process exits, and has left its named machine */
     struct sim_settings settings;
-    struct sim_fault faults[SIM_OP_COUNT + 1];
     uint64_t calls[SIM_OP_COUNT];
     uint64_t now, last_id, sequence;
     int sticky; /* the error that has killed the process's work on its devices, or 0 */
