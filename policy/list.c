@@ -11,7 +11,8 @@
 /* What the items of a list are. */
 struct kind {
     size_t size;
-    const char *before, *after; /* around an item that is listed twice */
+    const char *before, *after; /* around an item in errors */
+    const char *order;          /* the one that items must have; NULL: any */
     bool (*read)(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *item);
     int (*compare)(const void *left, const void *right);
 };
@@ -24,7 +25,8 @@ static size_t count_items(const struct policy_node *node)
     return count;
 }
 
-/* Reads the items of a list, of which no two may be the same, into memory of the arena. False: reported, or no memory. */
+/* Reads the items of a list, of which no two may be the same, into memory of the arena. False: reported, or no memory. An item that stands
+   behind a later one is left out, so that the others are judged without it. */
 static bool read_items(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node,
                        const struct kind *kind, void *items, size_t *count)
 {
@@ -41,6 +43,8 @@ static bool read_items(const struct policy_reading *reading, const struct policy
         if (same < end)
             good =
                 policy_fail(reading, item, "%s%s%s is listed twice; remove one", kind->before, policy_quote(item->text).text, kind->after);
+        else if (kind->order && end > first && kind->compare(end - kind->size, end) > 0)
+            good = policy_fail(reading, item, "%s%s%s is out of order; %s", kind->before, item->text, kind->after, kind->order);
         else
             end += kind->size;
     }
@@ -115,7 +119,7 @@ static int by_device(const void *left, const void *right)
 static bool read_device_list(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node,
                              struct policy_devices *devices)
 {
-    static const struct kind kind = {sizeof(struct policy_device), "device ", "", read_device, by_device};
+    static const struct kind kind = {sizeof(struct policy_device), "device ", "", NULL, read_device, by_device};
     struct policy_devices list = {0};
     size_t count = count_items(node);
     if (count > POLICY_DEVICES_MAX || (count == 0 && !(key->accepts & POLICY_ACCEPTS_NONE)))
@@ -179,26 +183,18 @@ const char *policy_step_name(enum policy_step step)
     return (unsigned)step < POLICY_STEP_COUNT ? step_names[step] : "unknown";
 }
 
-/* The step of that name; POLICY_STEP_COUNT if there is none. */
-static enum policy_step find_step(const char *name)
-{
-    enum policy_step step = 0;
-    while (step < POLICY_STEP_COUNT && strcmp(name, step_names[step]) != 0)
-        step++;
-    return step;
-}
-
 static bool read_step(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *item)
 {
     if (!policy_is_text(reading, key, node))
         return false;
-    enum policy_step *step = item;
-    *step = find_step(node->text);
-    if (*step < POLICY_STEP_COUNT)
-        return true;
     struct policy_guess guess = policy_guess_begin(node->text);
-    for (unsigned i = 0; i < POLICY_STEP_COUNT; i++)
-        policy_guess_try(&guess, step_names[i]);
+    for (enum policy_step step = 0; step < POLICY_STEP_COUNT; step++) {
+        if (strcmp(node->text, step_names[step]) == 0) {
+            *(enum policy_step *)item = step;
+            return true;
+        }
+        policy_guess_try(&guess, step_names[step]);
+    }
     return policy_fail(reading, node, "'%s' is not a step; the steps are flush, wait, trim, callbacks, neighbours%s",
                        policy_quote(node->text).text, policy_guess_text(&guess).text);
 }
@@ -208,34 +204,15 @@ static int by_step(const void *left, const void *right)
     return (int)*(const enum policy_step *)left - (int)*(const enum policy_step *)right;
 }
 
-/* Reports each step that stands behind a later one. */
-static bool is_in_order(const struct policy_reading *reading, const struct policy_node *list)
-{
-    bool good = true, seen[POLICY_STEP_COUNT] = {false};
-    enum policy_step last = 0;
-    for (const struct policy_node *item = list->first; item; item = item->next) {
-        enum policy_step step = item->kind == POLICY_NODE_SCALAR ? find_step(item->text) : POLICY_STEP_COUNT;
-        if (step == POLICY_STEP_COUNT || seen[step])
-            continue;
-        if (step < last)
-            good = policy_fail(reading, item, "step %s is out of order; the order is always flush, wait, trim, callbacks, neighbours",
-                               step_names[step]);
-        else
-            last = step;
-        seen[step] = true;
-    }
-    return good;
-}
-
 static bool read_steps(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
-    static const struct kind kind = {sizeof(enum policy_step), "step ", "", read_step, by_step};
+    static const struct kind kind = {sizeof(enum policy_step), "step ", "", "the order is always flush, wait, trim, callbacks, neighbours",
+                                     read_step, by_step};
     enum policy_step *items;
     struct policy_steps steps = {0};
     if (node->kind != POLICY_NODE_LIST)
         return policy_fail_kind(reading, key, node);
-    bool good = read_items(reading, key, node, &kind, &items, &steps.count);
-    if (!is_in_order(reading, node) || !good)
+    if (!read_items(reading, key, node, &kind, &items, &steps.count))
         return false;
     memcpy(steps.items, items, steps.count * sizeof(items[0]));
     *(struct policy_steps *)value = steps;
@@ -279,7 +256,7 @@ static int by_name(const void *left, const void *right)
 
 static bool read_names(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
-    static const struct kind kind = {sizeof(char *), "'", "'", read_name, by_name};
+    static const struct kind kind = {sizeof(char *), "'", "'", NULL, read_name, by_name};
     struct policy_names names = {0};
     if (node->kind != POLICY_NODE_LIST)
         return policy_fail_kind(reading, key, node);

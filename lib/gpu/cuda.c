@@ -86,7 +86,7 @@ void cuda_leave_device(int device, int former)
         (void)cudaSetDevice(former);
 }
 
-static int device_count(int *count)
+int cuda_device_count(int *count)
 {
     int found;
     return CUDA_SET(cudaGetDeviceCount(&found), count, found);
@@ -103,7 +103,7 @@ static void read_uuid(int device, const struct cudaDeviceProp *properties, unsig
         memcpy(uuid, precise, sizeof(precise));
 }
 
-static int device_info(int device, struct gpu_device_info *info)
+int cuda_device_info(int device, struct gpu_device_info *info)
 {
     struct cudaDeviceProp properties;
     cudaError_t code = cudaGetDeviceProperties(&properties, device);
@@ -125,14 +125,14 @@ static int device_info(int device, struct gpu_device_info *info)
     return GPU_SUCCESS;
 }
 
-static int can_access_peer(int device, int peer, bool *can)
+int cuda_can_access_peer(int device, int peer, bool *can)
 {
     /* CUDA names the device that does the accessing first. */
     int answer;
     return CUDA_SET(cudaDeviceCanAccessPeer(&answer, peer, device), can, answer != 0);
 }
 
-static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
+int cuda_device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     size_t free_size = 0, total_size = 0;
     int code = CUDA_ON_DEVICE(device, cudaMemGetInfo(&free_size, &total_size));
@@ -143,23 +143,23 @@ static int device_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes
     return code;
 }
 
-static int device_synchronize(int device)
+int cuda_device_synchronize(int device)
 {
     return CUDA_ON_DEVICE(device, cudaDeviceSynchronize());
 }
 
-static int get_current_device(int *device)
+int cuda_get_current_device(int *device)
 {
     int current;
     return CUDA_SET(cudaGetDevice(&current), device, current);
 }
 
-static int set_current_device(int device)
+int cuda_set_current_device(int device)
 {
     return cuda_done(cudaSetDevice(device));
 }
 
-static int device_is_used(int device, bool *used)
+int cuda_device_is_used(int device, bool *used)
 {
     const struct cuda_driver *driver = cuda_driver();
     int handle, active = 0;
@@ -176,23 +176,23 @@ static int device_is_used(int device, bool *used)
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
-static int stream_create(int device, gpu_stream *stream)
+int cuda_stream_create(int device, gpu_stream *stream)
 {
     gpu_stream created;
     return CUDA_SET(CUDA_ON_DEVICE(device, cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking)), stream, created);
 }
 
-static int stream_destroy(gpu_stream stream)
+int cuda_stream_destroy(gpu_stream stream)
 {
     return cuda_done(cudaStreamDestroy(stream));
 }
 
-static int stream_synchronize(gpu_stream stream)
+int cuda_stream_synchronize(gpu_stream stream)
 {
     return cuda_done(cudaStreamSynchronize(stream));
 }
 
-static int stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
+int cuda_stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
 {
     /* Asked once for every request, hence of the driver; its numbers are the runtime's. */
     const struct cuda_driver *driver = cuda_driver();
@@ -221,7 +221,7 @@ static int find_device(const struct cuda_driver *driver, int wanted, int *device
     return code ? code : GPU_INVALID_DEVICE;
 }
 
-static int stream_device(gpu_stream stream, int *device)
+int cuda_stream_device(gpu_stream stream, int *device)
 {
     const struct cuda_driver *driver = cuda_driver();
     void *context = NULL;
@@ -237,14 +237,14 @@ static int stream_device(gpu_stream stream, int *device)
     return code ? code : find_device(driver, handle, device);
 }
 
-static int stream_wait_event(gpu_stream stream, gpu_event event)
+int cuda_stream_wait_event(gpu_stream stream, gpu_event event)
 {
     return cuda_done(cudaStreamWaitEvent(stream, event, 0));
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
 
-static int event_create(int device, gpu_event *event)
+int cuda_event_create(int device, gpu_event *event)
 {
     gpu_event created;
     return CUDA_SET(CUDA_ON_DEVICE(device, cudaEventCreateWithFlags(&created, cudaEventDisableTiming)), event, created);
@@ -258,7 +258,7 @@ static cudaError_t create_shared(gpu_event *event, cudaIpcEventHandle_t *handle)
     return code;
 }
 
-static int event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
+int cuda_event_create_shared(int device, gpu_event *event, struct gpu_shared_event *shared)
 {
     gpu_event created = NULL;
     cudaIpcEventHandle_t handle = { 0 };
@@ -270,7 +270,7 @@ static int event_create_shared(int device, gpu_event *event, struct gpu_shared_e
     return code;
 }
 
-static int event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
+int cuda_event_open_shared(int device, const struct gpu_shared_event *shared, gpu_event *event)
 {
     gpu_event opened;
     cudaIpcEventHandle_t handle;
@@ -278,17 +278,17 @@ static int event_open_shared(int device, const struct gpu_shared_event *shared, 
     return CUDA_SET(CUDA_ON_DEVICE(device, cudaIpcOpenEventHandle(&opened, handle)), event, opened);
 }
 
-static int event_destroy(gpu_event event)
+int cuda_event_destroy(gpu_event event)
 {
     return cuda_done(cudaEventDestroy(event));
 }
 
-static int event_record(gpu_event event, gpu_stream stream)
+int cuda_event_record(gpu_event event, gpu_stream stream)
 {
     return cuda_done(cudaEventRecord(event, stream));
 }
 
-static int event_record_device(gpu_event event, int device)
+int cuda_event_record_device(gpu_event event, int device)
 {
     const struct cuda_driver *driver = cuda_driver();
     void *context = NULL;
@@ -305,31 +305,31 @@ static int event_record_device(gpu_event event, int device)
     return cuda_done(code);
 }
 
-static int event_query(gpu_event event)
+int cuda_event_query(gpu_event event)
 {
     /* Some runtimes keep "not ready" as the last error, though it is the answer to the question. */
     return cuda_done(cudaEventQuery(event));
 }
 
-static int event_synchronize(gpu_event event)
+int cuda_event_synchronize(gpu_event event)
 {
     return cuda_done(cudaEventSynchronize(event));
 }
 
 /* Capture ------------------------------------------------------------------------------------------------------------------------------ */
 
-static int exchange_capture_mode(enum gpu_capture_mode *mode)
+int cuda_exchange_capture_mode(enum gpu_capture_mode *mode)
 {
     enum cudaStreamCaptureMode exchanged = (enum cudaStreamCaptureMode)*mode;
     return CUDA_SET(cudaThreadExchangeStreamCaptureMode(&exchanged), mode, (enum gpu_capture_mode)exchanged);
 }
 
-static int capture_begin(gpu_stream stream, enum gpu_capture_mode mode)
+int cuda_capture_begin(gpu_stream stream, enum gpu_capture_mode mode)
 {
     return cuda_done(cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)mode));
 }
 
-static int capture_end(gpu_stream stream, size_t *nodes)
+int cuda_capture_end(gpu_stream stream, size_t *nodes)
 {
     cudaGraph_t graph = NULL;
     cudaError_t code = cudaStreamEndCapture(stream, &graph);
@@ -362,61 +362,10 @@ static void pause_for(uint64_t nanoseconds)
 
 const struct gpu gpu_cuda = {
     .name = "cuda",
-    .device_count = device_count,
-    .versions = cuda_versions,
-    .device_info = device_info,
-    .supports = cuda_supports,
-    .can_access_peer = can_access_peer,
-    .device_memory = device_memory,
-    .device_synchronize = device_synchronize,
-    .get_current_device = get_current_device,
-    .set_current_device = set_current_device,
-    .device_is_used = device_is_used,
-    .pool_create = cuda_pool_create,
-    .pool_destroy = cuda_pool_destroy,
-    .pool_get_default = cuda_pool_get_default,
-    .pool_get_current = cuda_pool_get_current,
-    .pool_set_current = cuda_pool_set_current,
-    .pool_get = cuda_pool_get,
-    .pool_set = cuda_pool_set,
-    .pool_set_access = cuda_pool_set_access,
-    .pool_get_access = cuda_pool_get_access,
-    .pool_trim = cuda_pool_trim,
-    .pool_export = cuda_pool_export,
-    .pool_import = cuda_pool_import,
-    .malloc_async = cuda_malloc_async,
-    .free_async = cuda_free_async,
-    .block_export = cuda_block_export,
-    .block_import = cuda_block_import,
-    .copy_async = cuda_copy_async,
-    .set_async = cuda_set_async,
-    .range_reserve = cuda_range_reserve,
-    .range_free = cuda_range_free,
-    .page_create = cuda_page_create,
-    .page_release = cuda_page_release,
-    .page_map = cuda_page_map,
-    .page_unmap = cuda_page_unmap,
-    .page_set_access = cuda_page_set_access,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_synchronize = stream_synchronize,
-    .stream_id = cuda_stream_id,
-    .stream_capture_status = stream_capture_status,
-    .stream_capture_id = cuda_stream_capture_id,
-    .stream_device = stream_device,
-    .stream_wait_event = stream_wait_event,
-    .delay = cuda_delay,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_record_device = event_record_device,
-    .event_query = event_query,
-    .event_synchronize = event_synchronize,
-    .event_create_shared = event_create_shared,
-    .event_open_shared = event_open_shared,
-    .exchange_capture_mode = exchange_capture_mode,
-    .capture_begin = capture_begin,
-    .capture_end = capture_end,
+#define CUDA_OPERATION_ENTRY(name, check, parameters, arguments) .name = cuda_##name,
+    GPU_OPERATIONS(CUDA_OPERATION_ENTRY)
+#undef CUDA_OPERATION_ENTRY
+        .supports = cuda_supports,
     .now = gpu_clock_now,
     .pause = pause_for,
     .remedy = remedy,

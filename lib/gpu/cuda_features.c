@@ -247,7 +247,7 @@ static bool may_share(int device, char *why, size_t len)
     if (access("/dev/dxg", F_OK) == 0)
         return cuda_refuse(why, len, "not under WSL2: its driver does not share pools between processes");
     struct gpu_device_info info;
-    int code = gpu_cuda.device_info(device, &info);
+    int code = cuda_device_info(device, &info);
     if (code)
         return cuda_refuse(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
     if (info.mig)
@@ -261,7 +261,7 @@ static bool may_share(int device, char *why, size_t len)
 static bool may_map(int device, char *why, size_t len)
 {
     struct gpu_device_info info;
-    int code = gpu_cuda.device_info(device, &info);
+    int code = cuda_device_info(device, &info);
     if (code)
         return cuda_refuse(why, len, "cudaGetDeviceProperties says: %s", cudaGetErrorString((cudaError_t)code));
     return !is_virtual_name(info.name) || cuda_refuse(why, len, "not on a virtual GPU (%s)", info.name);

@@ -18,13 +18,15 @@
 
 #include <cuda_runtime_api.h>
 
+/* The operations of struct gpu. */
+#define CUDA_OPERATION_DECLARE(name, check, parameters, arguments) int cuda_##name parameters;
+GPU_OPERATIONS(CUDA_OPERATION_DECLARE)
+#undef CUDA_OPERATION_DECLARE
+
 /* Features (cuda_features.c): the one place that knows which toolkit has what ---------------------------------------------------------- */
 
-/* The operations versions, supports, stream_id and stream_capture_id of struct gpu. */
-int cuda_versions(int *driver, int *runtime);
+/* The operation that is no other's: it cannot fail. */
 bool cuda_supports(int device, enum gpu_feature feature, char *why, size_t len);
-int cuda_stream_id(gpu_stream stream, uint64_t *id);
-int cuda_stream_capture_id(gpu_stream stream, uint64_t *id);
 
 /* Writes why there is no such feature. Returns false. */
 __attribute__((format(printf, 3, 4))) bool cuda_refuse(char *why, size_t len, const char *format, ...);
@@ -87,43 +89,10 @@ static inline const struct cuda_driver *cuda_driver(void)
     return driver ? driver : cuda_driver_load();
 }
 
-/* Delay (cuda_delay.c) ----------------------------------------------------------------------------------------------------------------- */
-
-/* The operation delay of struct gpu. */
-int cuda_delay(gpu_stream stream, uint64_t nanoseconds);
-
-/* Pools (cuda_pool.c): the operations of struct gpu ------------------------------------------------------------------------------------ */
-
-int cuda_pool_create(const struct gpu_pool_spec *spec, gpu_pool *pool);
-int cuda_pool_destroy(gpu_pool pool);
-int cuda_pool_get_default(int device, gpu_pool *pool);
-int cuda_pool_get_current(int device, gpu_pool *pool);
-int cuda_pool_set_current(int device, gpu_pool pool);
-int cuda_pool_get(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t *value);
-int cuda_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t value);
-int cuda_pool_set_access(gpu_pool pool, int device, enum gpu_access access);
-int cuda_pool_get_access(gpu_pool pool, int device, enum gpu_access *access);
-int cuda_pool_trim(gpu_pool pool, uint64_t keep);
-int cuda_pool_export(gpu_pool pool, int *fd);
-int cuda_pool_import(int device, int fd, gpu_pool *pool);
-int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream);
-int cuda_free_async(void *ptr, gpu_stream stream);
-int cuda_block_export(void *ptr, struct gpu_shared_block *shared);
-int cuda_block_import(gpu_pool pool, const struct gpu_shared_block *shared, void **ptr);
-int cuda_copy_async(void *dst, const void *src, size_t size, gpu_stream stream);
-int cuda_set_async(void *dst, int byte, size_t size, gpu_stream stream);
-
-/* Ranges and pages (cuda_map.c): the operations of struct gpu -------------------------------------------------------------------------- */
+/* Ranges and pages (cuda_map.c) -------------------------------------------------------------------------------------------------------- */
 
 /* Whether driver and device can; else why not. */
 bool cuda_can_map(int device, char *why, size_t len);
-int cuda_range_reserve(int device, uint64_t size, void **range);
-int cuda_range_free(void *range, uint64_t size);
-int cuda_page_create(int device, uint64_t size, gpu_page *page);
-int cuda_page_release(gpu_page page);
-int cuda_page_map(void *address, uint64_t size, gpu_page page);
-int cuda_page_unmap(void *address, uint64_t size);
-int cuda_page_set_access(void *address, uint64_t size, const int *devices, size_t count);
 
 /* Errors and devices (cuda.c) ---------------------------------------------------------------------------------------------------------- */
 

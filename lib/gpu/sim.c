@@ -203,7 +203,7 @@ int sim_configure(const char *settings_text, char *why, size_t len)
 
 static const char *const operation_names[SIM_OP_COUNT] = {
 #define SIM_OPERATION_NAME(name, check, parameters, arguments) #name,
-    SIM_OPERATIONS(SIM_OPERATION_NAME)
+    GPU_OPERATIONS(SIM_OPERATION_NAME)
 #undef SIM_OPERATION_NAME
 };
 
@@ -326,7 +326,7 @@ void sim_census(struct sim_census *census)
             code = check;                                                                                                                  \
         return sim_leave(code ? code : sim_##name arguments);                                                                              \
     }
-SIM_OPERATIONS(SIM_OPERATION_DEFINE)
+GPU_OPERATIONS(SIM_OPERATION_DEFINE)
 #undef SIM_OPERATION_DEFINE
 
 static bool supports(int device, enum gpu_feature feature, char *why, size_t len)
@@ -351,7 +351,7 @@ static uint64_t now(void)
 const struct gpu gpu_sim = {
     .name = "sim",
 #define SIM_OPERATION_ENTRY(name, check, parameters, arguments) .name = enter_##name,
-    SIM_OPERATIONS(SIM_OPERATION_ENTRY)
+    GPU_OPERATIONS(SIM_OPERATION_ENTRY)
 #undef SIM_OPERATION_ENTRY
         .supports = supports,
     .now = now,

@@ -27,9 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/gpu/gpu.h"
+#include "lib/gpu/gpu_tables.h"
 #include "lib/gpu/sim.h"
-#include "lib/gpu/sim_operations.h"
 
 #define SIM_DEVICES_MAX 16
 #define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
@@ -57,6 +56,13 @@ enum sim_code {
 #define sim_stream CUstream_st
 #define sim_event CUevent_st
 #define sim_pool CUmemPoolHandle_st
+
+enum sim_operation {
+#define SIM_OPERATION_ENUM(name, check, parameters, arguments) SIM_OP_##name,
+    GPU_OPERATIONS(SIM_OPERATION_ENUM)
+#undef SIM_OPERATION_ENUM
+        SIM_OP_COUNT
+};
 
 /* The nth call from now fails with code; nth 0: none. */
 struct sim_fault {
@@ -450,7 +456,7 @@ void sim_map_clear(void);
 const char *sim_code_name(int code);
 const char *sim_code_text(int code);
 
-SIM_OPERATIONS(SIM_OPERATION_DECLARE)
+GPU_OPERATIONS(SIM_OPERATION_DECLARE)
 #undef SIM_OPERATION_DECLARE
 
 #endif

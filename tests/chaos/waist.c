@@ -99,7 +99,7 @@ static int leave(enum sim_operation operation, int code)
         int code = before(SIM_OP_##name);                                                                                                  \
         return leave(SIM_OP_##name, code ? code : gpu_sim.name arguments);                                                                 \
     }
-SIM_OPERATIONS(WAIST_DEFINE)
+GPU_OPERATIONS(WAIST_DEFINE)
 #undef WAIST_DEFINE
 
 /* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
@@ -168,7 +168,7 @@ const struct gpu *waist_gpu(void)
     if (!atomic_load(&is_made)) { /* first by the only thread */
         table = gpu_sim;
 #define WAIST_ENTRY(name, check, parameters, arguments) table.name = waist_##name;
-        SIM_OPERATIONS(WAIST_ENTRY)
+        GPU_OPERATIONS(WAIST_ENTRY)
 #undef WAIST_ENTRY
         table.stream_synchronize = wait_for_stream;
         table.device_synchronize = wait_for_device;
