@@ -16,6 +16,12 @@ uint64_t share_deadline(unsigned timeout_ms)
     return weir__service_now() + timeout_ms * GPU_MILLISECOND;
 }
 
+struct timespec share_time_left(uint64_t deadline)
+{
+    uint64_t now = weir__service_now();
+    return gpu_clock_timespec(deadline > now ? deadline - now : 0);
+}
+
 uint64_t share_spin_time(void)
 {
     cpu_set_t cpus;

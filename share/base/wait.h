@@ -11,6 +11,8 @@
 
 /* So many milliseconds from now. */
 uint64_t share_deadline(unsigned timeout_ms);
+/* How long it is until then, for ppoll(). */
+struct timespec share_time_left(uint64_t deadline);
 
 /* Nanoseconds for which a thread that waits for another process looks again and again before it sleeps, which takes longer than what is
    mostly waited for. 0 where this thread has but one CPU. */

@@ -70,8 +70,8 @@ weir_status share_block_record(weir_export *e, struct share_block *block, gpu_st
 
 /* What the user sends along -------------------------------------------------------------------------------------------------------------- */
 
-weir_status share_check_publication(const struct share_block *block, const char *function, size_t size, const void *metadata,
-                                    size_t metadata_size, weir_error *error)
+weir_status share_block_write(weir_export *e, struct share_block *block, size_t size, const void *metadata, size_t metadata_size,
+                              gpu_stream stream, const char *function, weir_error *error)
 {
     if (size > block->bytes)
         return weir__fail(error, WEIR_INVALID, "%s: %zu bytes of a block of %zu: publish at most what it has", function, size,
@@ -81,15 +81,14 @@ weir_status share_check_publication(const struct share_block *block, const char 
                           WEIR_METADATA_MAX);
     if (metadata_size && !metadata)
         return weir__fail(error, WEIR_INVALID, "%s: metadata is NULL, but metadata_size %zu", function, metadata_size);
-    return WEIR_OK;
-}
-
-void share_block_describe(struct share_block *block, size_t size, const void *metadata, size_t metadata_size)
-{
+    weir_status status = share_block_record(e, block, stream, function, error);
+    if (status != WEIR_OK)
+        return status;
     block->size = size ? size : block->bytes;
     block->metadata_size = (uint32_t)metadata_size;
     if (metadata_size)
         memcpy(block->metadata, metadata, metadata_size);
+    return WEIR_OK;
 }
 
 /* Published, withdrawn, gone: with the lock ---------------------------------------------------------------------------------------------- */

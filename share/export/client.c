@@ -153,13 +153,10 @@ void share_client_catch_up(struct share_client *client)
     grant_waits(client);
     for (struct share_reader *reader = client->readers; reader; reader = next) {
         next = reader->next;
-        struct wire_message message = { .type = WIRE_ENDED, .u.ended.ring = reader->number };
-        if (reader->is_ended) {
-            if (share_client_send(client, &message, -1) == SHARE_DONE)
-                share_reader_leave(client, reader);
-            continue;
-        }
-        share_ring_feed(reader);
+        if (reader->is_ended)
+            share_reader_end(reader);
+        else
+            share_ring_feed(reader);
     }
     for (struct share_mapping *mapping = client->mappings; mapping; mapping = mapping->next_of_client)
         if (mapping->block->is_withdrawn && !mapping->leases && !mapping->is_told)
@@ -250,6 +247,15 @@ void share_clients_poll(weir_export *e, bool everything)
 }
 
 /* Connections ---------------------------------------------------------------------------------------------------------------------------- */
+
+void share_reader_end(struct share_reader *reader)
+{
+    struct wire_message message = { .type = WIRE_ENDED, .u.ended.ring = reader->number };
+    share_ring_leave(reader);
+    reader->is_ended = share_client_send(reader->client, &message, -1) != SHARE_DONE;
+    if (!reader->is_ended)
+        share_reader_leave(reader->client, reader);
+}
 
 void share_reader_leave(struct share_client *client, struct share_reader *reader)
 {

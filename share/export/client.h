@@ -138,6 +138,8 @@ void share_client_flush(struct share_client *client);
 void share_wait_end(struct share_client *client, struct share_wait *wait);
 void share_mapping_end(struct share_client *client, struct share_mapping *mapping);
 void share_reader_leave(struct share_client *client, struct share_reader *reader);
+/* Its ring has ended for it: it leaves as soon as it is told. */
+void share_reader_end(struct share_reader *reader);
 bool share_client_is_hung(const struct share_client *client);
 /* Adds up what it holds. */
 void share_client_count(const struct share_client *client, unsigned *leases, unsigned *mappings);

@@ -28,16 +28,15 @@ static bool has_visitor(const weir_export *e)
     return (count > 0 && events[0].data.ptr) || (count > 1 && events[1].data.ptr);
 }
 
-static void free_dead_blocks(weir_export *e)
+/* Those of a list, which begins at `first`, with their memory. */
+static void free_blocks(weir_export *e, struct share_block **first)
 {
-    for (;;) {
-        pthread_mutex_lock(&e->lock);
-        struct share_block *block = e->dead;
-        if (block)
-            e->dead = block->next;
-        pthread_mutex_unlock(&e->lock);
-        if (!block)
-            return;
+    pthread_mutex_lock(&e->lock);
+    struct share_block *block = *first;
+    *first = NULL;
+    pthread_mutex_unlock(&e->lock);
+    for (struct share_block *next; block; block = next) {
+        next = block->next;
         share_block_free(e, block, true);
     }
 }
@@ -56,7 +55,7 @@ static uint64_t run(struct weir__job *job)
     pthread_mutex_lock(&e->lock);
     share_rings_wind_up(e, false);
     pthread_mutex_unlock(&e->lock);
-    free_dead_blocks(e);
+    free_blocks(e, &e->dead);
     due = weir__service_earlier(due, share_retire_look(e, now));
     share_clients_destroy_gone(e);
     weir__relaxed_end(e->gpu, mode);
@@ -340,7 +339,7 @@ static struct share_block *end(weir_export *e, unsigned timeout_ms)
     share_forked_remove(&e->forked);
     close_descriptors(e);
     share_forked_release();
-    free_dead_blocks(e);
+    free_blocks(e, &e->dead);
     weir__relaxed_end(e->gpu, mode);
     return mapped;
 }
@@ -348,11 +347,7 @@ static struct share_block *end(weir_export *e, unsigned timeout_ms)
 static void close_remains(struct weir__attached *attached)
 {
     weir_export *e = (weir_export *)((char *)attached - offsetof(weir_export, attached));
-    while (e->blocks) {
-        struct share_block *block = e->blocks;
-        e->blocks = block->next;
-        share_block_free(e, block, true);
-    }
+    free_blocks(e, &e->blocks);
     destroy(e);
 }
 
@@ -409,13 +404,9 @@ weir_status(weir_export_publish)(weir_export *e, const char *name, void *ptr, si
     if (status != WEIR_OK)
         return status;
     snprintf(block->name, sizeof block->name, "%s", name);
-    status = share_check_publication(block, "weir_export_publish", size, metadata, metadata_size, error);
+    status = share_block_write(e, block, size, metadata, metadata_size, stream, "weir_export_publish", error);
     if (status == WEIR_OK)
-        status = share_block_record(e, block, stream, "weir_export_publish", error);
-    if (status == WEIR_OK) {
-        share_block_describe(block, size, metadata, metadata_size);
         status = list_block(e, block, error);
-    }
     if (status != WEIR_OK)
         share_block_free(e, block, false);
     return status;

@@ -131,10 +131,9 @@ void share_block_free(weir_export *e, struct share_block *block, bool memory);
 /* Records the block's event behind the stream. */
 weir_status share_block_record(weir_export *e, struct share_block *block, gpu_stream stream, const char *what, weir_error *error);
 
-/* Checks what the user sends along. */
-weir_status share_check_publication(const struct share_block *block, const char *function, size_t size, const void *metadata,
-                                    size_t metadata_size, weir_error *error);
-void share_block_describe(struct share_block *block, size_t size, const void *metadata, size_t metadata_size);
+/* The same, and so many bytes of it, with what the user sends along, are what is published. */
+weir_status share_block_write(weir_export *e, struct share_block *block, size_t size, const void *metadata, size_t metadata_size,
+                              gpu_stream stream, const char *function, weir_error *error);
 
 /* Waking (serve.c), with the lock: who waits looks again at what it waits for. */
 void share_serve_stir(weir_export *e);

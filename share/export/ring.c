@@ -239,15 +239,6 @@ static bool is_awaiting(const struct share_reader *reader)
     return false;
 }
 
-static void tell_end(struct share_reader *reader)
-{
-    struct wire_message message = { .type = WIRE_ENDED, .u.ended.ring = reader->number };
-    share_ring_leave(reader);
-    reader->is_ended = share_client_send(reader->client, &message, -1) != SHARE_DONE;
-    if (!reader->is_ended)
-        share_reader_leave(reader->client, reader);
-}
-
 /* Slots that nobody needs are withdrawn, readers that have got every frame are told, and the ring goes with the last of them. With the
  * lock. */
 static void wind_up(weir_ring *ring, bool at_once)
@@ -255,7 +246,7 @@ static void wind_up(weir_ring *ring, bool at_once)
     bool has_readers = false;
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (ring->readers[i] && (at_once || !is_awaiting(ring->readers[i])))
-            tell_end(ring->readers[i]);
+            share_reader_end(ring->readers[i]);
         else
             has_readers = has_readers || ring->readers[i];
     for (unsigned i = 0; i < ring->depth; i++)

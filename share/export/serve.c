@@ -198,9 +198,8 @@ void share_serve_stir(weir_export *e)
 static void sleep_until(weir_export *e, uint64_t until)
 {
     struct pollfd ready[] = { { .fd = e->epoll_fd, .events = POLLIN }, { .fd = e->wake_fd, .events = POLLIN } };
-    uint64_t now = weir__service_now(), left = until > now ? until - now : 0;
-    const struct timespec limit = gpu_clock_timespec(left);
-    int slack = left < POLL_LONGEST ? prctl(PR_GET_TIMERSLACK) : -1;
+    const struct timespec limit = share_time_left(until);
+    int slack = until < weir__service_now() + POLL_LONGEST ? prctl(PR_GET_TIMERSLACK) : -1;
     if (slack > 0)
         prctl(PR_SET_TIMERSLACK, TIMER_SLACK);
     ppoll(ready, 2, &limit, NULL);

@@ -142,15 +142,7 @@ weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stre
     return WEIR_OK;
 }
 
-/* The slot that the user took, or NULL. Its state is the user's to change, so no lock is needed to look at it. */
-static struct share_block *taken_slot(const weir_ring *ring, const void *ptr)
-{
-    for (unsigned i = 0; i < ring->depth; i++)
-        if (ring->slots[i]->ptr == ptr)
-            return ring->slots[i]->slot == SHARE_SLOT_TAKEN ? ring->slots[i] : NULL;
-    return NULL;
-}
-
+/* The slot at that address, which the user took. */
 static weir_status check_taken(weir_ring *ring, const void *ptr, const char *function, weir_error *error, struct share_block **slot)
 {
     if (weir__check_fork(error) != WEIR_OK)
@@ -158,7 +150,9 @@ static weir_status check_taken(weir_ring *ring, const void *ptr, const char *fun
     if (!ring || !ptr)
         return weir__fail(error, WEIR_INVALID, "%s: ring and ptr must not be NULL", function);
     pthread_mutex_lock(&ring->e->lock);
-    *slot = taken_slot(ring, ptr);
+    for (unsigned i = 0; i < ring->depth; i++)
+        if (ring->slots[i]->ptr == ptr && ring->slots[i]->slot == SHARE_SLOT_TAKEN)
+            *slot = ring->slots[i];
     pthread_mutex_unlock(&ring->e->lock);
     if (!*slot)
         return weir__fail(error, WEIR_INVALID, "%s: %p is no slot of ring '%s' that was taken: use what weir_ring_take() gave", function,
@@ -185,12 +179,9 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
     weir_status status = check_taken(ring, ptr, "weir_ring_push", error, &slot);
     if (!slot)
         return status;
-    status = share_check_publication(slot, "weir_ring_push", size, metadata, metadata_size, error);
-    if (status == WEIR_OK)
-        status = share_block_record(ring->e, slot, stream, "weir_ring_push", error);
+    status = share_block_write(ring->e, slot, size, metadata, metadata_size, stream, "weir_ring_push", error);
     if (status != WEIR_OK)
         return status;
-    share_block_describe(slot, size, metadata, metadata_size);
     pthread_mutex_lock(&ring->e->lock);
     queue(ring, slot);
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)

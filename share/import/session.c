@@ -17,12 +17,6 @@
 
 #define DRAIN_MAX 2048 /* messages in one go, so that no exporter keeps a thread for ever */
 
-static int milliseconds_until(uint64_t deadline)
-{
-    uint64_t now = weir__service_now();
-    return deadline > now ? (int)((deadline - now + GPU_MILLISECOND - 1) / GPU_MILLISECOND) : 0;
-}
-
 /* Messages, with the lock ---------------------------------------------------------------------------------------------------------------- */
 
 enum share_io share_session_send(struct share_session *session, const struct wire_message *message)
@@ -146,8 +140,9 @@ static void poll_until(struct pollfd *fds, nfds_t count, uint64_t awake, uint64_
     int ready = 0;
     while ((ready = poll(fds, count, 0)) == 0 && weir__service_now() < weir__service_earlier(awake, deadline))
         sched_yield(); /* the exporter may want this very CPU */
+    const struct timespec left = share_time_left(deadline);
     if (ready == 0)
-        poll(fds, count, milliseconds_until(deadline));
+        ppoll(fds, count, &left, NULL);
 }
 
 /* Waits for the socket, for all who wait. The lock is let go meanwhile. */
@@ -357,30 +352,27 @@ static void give_back(weir_import *i, uint64_t deadline)
     }
 }
 
-static weir_status refuse_for_leases(const weir_import *i, weir_error *error)
-{
-    return weir__fail(error, WEIR_GONE, "import '%s': the connection has ended, and leases of it are still in use: release them first",
-                      i->socket);
-}
-
 weir_status share_session_ensure(weir_import *i, uint64_t deadline, weir_error *error)
 {
     pthread_mutex_lock(&i->lock);
     while (i->is_connecting)
         pthread_cond_wait(&i->changed, &i->lock);
-    bool is_connected = i->session && !i->session->farewell;
-    bool is_barred = !is_connected && has_old_leases(i);
-    i->is_connecting = !is_connected && !is_barred;
+    bool is_connected = i->session && !i->session->farewell, is_barred = !is_connected && has_old_leases(i);
+    i->is_connecting = !is_connected;
     pthread_mutex_unlock(&i->lock);
-    if (is_barred)
-        return refuse_for_leases(i, error);
     if (is_connected)
         return WEIR_OK;
-    give_back(i, deadline);
-    pthread_mutex_lock(&i->lock);
-    is_barred = has_old_leases(i); /* who still waited for what is to end may have got one meanwhile */
-    pthread_mutex_unlock(&i->lock);
-    weir_status status = is_barred ? refuse_for_leases(i, error) : connect_anew(i, deadline, error);
+    if (!is_barred) {
+        give_back(i, deadline);
+        pthread_mutex_lock(&i->lock);
+        is_barred = has_old_leases(i); /* who still waited for what is to end may have got one meanwhile */
+        pthread_mutex_unlock(&i->lock);
+    }
+    weir_status status = is_barred ? weir__fail(error, WEIR_GONE,
+                                                "import '%s': the connection has ended, and leases of it are still in use: release them "
+                                                "first",
+                                                i->socket)
+                                   : connect_anew(i, deadline, error);
     pthread_mutex_lock(&i->lock);
     i->is_connecting = false;
     pthread_cond_broadcast(&i->changed);

@@ -239,13 +239,12 @@ static bool connect_all(struct share_query *queries, size_t count)
 /* polled: room for each. */
 static void wait_for_answers(struct share_query *queries, size_t count, struct pollfd *polled, uint64_t deadline, bool knock_again)
 {
-    uint64_t now = weir__service_now(), left = now < deadline ? deadline - now : 0;
-    if (knock_again && left > KNOCK_AGAIN)
-        left = KNOCK_AGAIN;
+    if (knock_again)
+        deadline = weir__service_earlier(deadline, weir__service_now() + KNOCK_AGAIN);
+    const struct timespec left = share_time_left(deadline);
     for (size_t i = 0; i < count; i++)
         polled[i] = (struct pollfd){ .fd = queries[i].is_over ? -1 : queries[i].fd, .events = POLLIN };
-    const struct timespec timeout = gpu_clock_timespec(left);
-    if (ppoll(polled, count, &timeout, NULL) <= 0)
+    if (ppoll(polled, count, &left, NULL) <= 0)
         return;
     for (size_t i = 0; i < count; i++)
         if (polled[i].revents)
