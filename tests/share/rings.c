@@ -10,11 +10,9 @@
 
 START_TEST(frames_arrive_in_order_as_they_were_written)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 4, "block");
-    struct player *reader = enter_reader("reader", 2);
+    enter_both(4, "block", 2);
     for (unsigned number = 1; number <= 12; number++) {
-        push(exporter, number);
+        push(number);
         read_next(reader, number);
     }
     stage_until(exporter, " blocks=4 leases=0 ", "info");
@@ -23,14 +21,12 @@ END_TEST
 
 START_TEST(frame_has_its_own_size_and_metadata)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "block");
-    struct player *reader = enter_reader("reader", 1);
+    enter_both(2, "block", 1);
     stage_say(exporter, "take r slot 100 0 s; fill slot 7 s; push r slot s t=1.5");
     const char *answer = stage_say(reader, "next q l 20000 s");
     ck_assert_ptr_nonnull(strstr(answer, " size=100 sequence=1 metadata=t=1.5"));
     stage_say(reader, "check l 7 s; release l s");
-    push(exporter, 2);
+    push(2);
     answer = stage_say(reader, "next q l 20000 s");
     ck_assert_ptr_nonnull(strstr(answer, " size=262144 sequence=2 metadata="));
     ck_assert_str_eq(strstr(answer, "metadata="), "metadata=");
@@ -39,25 +35,24 @@ END_TEST
 
 START_TEST(reader_begins_with_the_next_frame)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 4, "block");
-    push(exporter, 1);
-    push(exporter, 2);
-    struct player *reader = enter_reader("reader", 2);
-    push(exporter, 3);
+    enter_exporter(4, "block");
+    push(1);
+    push(2);
+    reader = enter_reader("reader", 2);
+    push(3);
     read_next(reader, 3);
 }
 END_TEST
 
 START_TEST(each_of_seven_readers_gets_every_frame)
 {
-    struct player *exporter = stage_exporter("exporter", NULL), *readers[7];
-    open_ring(exporter, 4, "block");
+    struct player *readers[7];
+    enter_exporter(4, "block");
     for (int i = 0; i < 7; i++)
         readers[i] = enter_reader("reader", (unsigned)i % 3 + 1);
     ck_assert_uint_eq(stage_number(stage_say(exporter, "readers r"), "readers"), 7);
     for (unsigned number = 1; number <= 9; number++) {
-        push(exporter, number);
+        push(number);
         for (int i = 0; i < 7; i++)
             read_next(readers[i], number);
     }
@@ -67,20 +62,17 @@ END_TEST
 
 START_TEST(frames_that_nobody_reads_are_free_at_once)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "fail");
+    enter_exporter(2, "fail");
     for (unsigned number = 1; number <= 5; number++)
-        push(exporter, number);
+        push(number);
 }
 END_TEST
 
 START_TEST(slot_that_is_dropped_is_no_frame)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "fail");
-    struct player *reader = enter_reader("reader", 1);
+    enter_both(2, "fail", 1);
     stage_say(exporter, "take r slot %d 0 s; fill slot 9 s; drop r slot s", SLOT);
-    push(exporter, 1);
+    push(1);
     read_next(reader, 1);
 }
 END_TEST
@@ -89,11 +81,9 @@ END_TEST
 
 START_TEST(next_does_not_wait_for_the_producer_but_the_stream_does)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "block");
-    struct player *reader = enter_reader("reader", 1);
+    enter_both(2, "block", 1);
     stage_say(exporter, "delay %u s", stage_long());
-    push(exporter, 1);
+    push(1);
     stage_say(exporter, "mark written s");
     stage_say(reader, "next q l 20000 s");
     ck_assert_uint_eq(stage_number(stage_say(exporter, "reached written"), "reached"), 0);
@@ -104,14 +94,12 @@ END_TEST
 
 START_TEST(slot_is_not_written_again_before_the_consumer_s_stream_came_to_the_release)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "block");
-    struct player *reader = enter_reader("reader", 1);
+    enter_both(2, "block", 1);
     stage_say(reader, "malloc own %d s", SLOT);
-    push(exporter, 1);
+    push(1);
     stage_say(reader, "next q l 20000 s; delay %u s; copy l own s; mark read s; release l s", stage_long() / 2);
-    push(exporter, 2);
-    push(exporter, 3);
+    push(2);
+    push(3);
     ck_assert_uint_eq(stage_number(stage_say(reader, "reached read"), "reached"), 1);
     stage_say(exporter, "synchronize s");
     stage_say(reader, "check own 1 s");
@@ -124,11 +112,9 @@ END_TEST
 
 START_TEST(block_waits_until_the_oldest_frame_is_released)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "block");
-    struct player *reader = enter_reader("reader", 1);
-    push(exporter, 1);
-    push(exporter, 2);
+    enter_both(2, "block", 1);
+    push(1);
+    push(2);
     stage_say(reader, "next q l 20000 s");
     stage_tell(exporter, "take r slot %d 20000 s", SLOT);
     stage_say(reader, "check l 1 s; release l s");
@@ -140,11 +126,9 @@ END_TEST
 
 START_TEST(block_without_a_time_out_says_so_and_loses_nothing)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "block");
-    struct player *reader = enter_reader("reader", 1);
-    push(exporter, 1);
-    push(exporter, 2);
+    enter_both(2, "block", 1);
+    push(1);
+    push(2);
     stage_refuses(exporter, "WEIR_TIMEOUT", "take r slot %d 0 s", SLOT);
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
     read_next(reader, 1);
@@ -154,14 +138,13 @@ END_TEST
 
 START_TEST(reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 3, "block");
+    enter_exporter(3, "block");
     struct player *fast = enter_reader("fast", 1), *slow = enter_reader("slow", 1);
-    push(exporter, 1);
+    push(1);
     take_next(slow, 1);
     read_next(fast, 1);
     for (unsigned number = 2; number <= 3; number++) {
-        push(exporter, number);
+        push(number);
         read_next(fast, number);
     }
     stage_say(exporter, "take r slot %d 30 s", SLOT);
@@ -169,12 +152,12 @@ START_TEST(reader_that_keeps_a_producer_waiting_is_hung_until_it_takes_up_again)
     stage_say(exporter, "fill slot 4 s; push r slot s");
     read_next(fast, 4);
     for (unsigned number = 5; number <= 9; number++) {
-        push(exporter, number);
+        push(number);
         read_next(fast, number);
     }
     stage_say(slow, "check l 1 s; release l s");
     stage_until(exporter, " hung=0 ", "info");
-    push(exporter, 10);
+    push(10);
     read_next(fast, 10);
     read_next(slow, 10);
 }
@@ -182,26 +165,25 @@ END_TEST
 
 START_TEST(stopped_reader_of_a_full_ring_does_not_stop_the_others)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 4, "block");
+    enter_exporter(4, "block");
     struct player *fast = enter_reader("fast", 1), *stopped = enter_reader("stopped", 0);
     stage_signal(stopped, SIGSTOP);
     for (unsigned number = 1; number <= 4; number++) {
-        push(exporter, number);
+        push(number);
         read_next(fast, number);
     }
     stage_until(exporter, " leases=3 ", "info"); /* the stopped one's: nobody else is waited for */
     stage_say(exporter, "take r slot %d 30 s; drop r slot s", SLOT);
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=1 "));
     for (unsigned number = 5; number <= 20; number++) {
-        push(exporter, number);
+        push(number);
         read_next(fast, number);
     }
     stage_signal(stopped, SIGCONT);
     for (unsigned number = 1; number <= 3; number++)
         read_next(stopped, number);
     stage_until(exporter, " hung=0 ", "info");
-    push(exporter, 21);
+    push(21);
     read_next(stopped, 21);
     read_next(fast, 21);
 }
@@ -209,13 +191,11 @@ END_TEST
 
 START_TEST(drop_oldest_takes_what_nobody_leases_and_nothing_else)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 3, "drop_oldest");
-    struct player *reader = enter_reader("reader", 1);
-    push(exporter, 1);
+    enter_both(3, "drop_oldest", 1);
+    push(1);
     take_next(reader, 1);
     for (unsigned number = 2; number <= 8; number++)
-        push(exporter, number);
+        push(number);
     stage_say(exporter, "synchronize s");
     stage_say(reader, "check l 1 s; release l s");
     read_next(reader, 7);
@@ -225,14 +205,14 @@ END_TEST
 
 START_TEST(ring_of_which_all_slots_are_leased_is_busy)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 3, "drop_oldest");
-    struct player *holder = enter_reader("holder", 2), *reader = enter_reader("reader", 1);
-    push(exporter, 1);
+    enter_exporter(3, "drop_oldest");
+    struct player *holder = enter_reader("holder", 2);
+    reader = enter_reader("reader", 1);
+    push(1);
     read_next(reader, 1);
-    push(exporter, 2);
+    push(2);
     read_next(reader, 2);
-    push(exporter, 3);
+    push(3);
     take_next(reader, 3);
     stage_say(holder, "next q a 20000 s; next q b 20000 s");
     stage_refuses(exporter, "WEIR_BUSY", "take r slot %d 0 s", SLOT);
@@ -244,11 +224,9 @@ END_TEST
 
 START_TEST(fail_says_that_the_ring_is_full)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "fail");
-    struct player *reader = enter_reader("reader", 1);
-    push(exporter, 1);
-    push(exporter, 2);
+    enter_both(2, "fail", 1);
+    push(1);
+    push(2);
     stage_refuses(exporter, "WEIR_BUSY", "take r slot %d 1000 s", SLOT);
     read_next(reader, 1);
     stage_until(exporter, "ok", "take r slot %d 0 s", SLOT);
@@ -259,8 +237,7 @@ END_TEST
 
 START_TEST(slots_that_are_all_taken_are_busy)
 {
-    struct player *exporter = stage_exporter("exporter", NULL);
-    open_ring(exporter, 2, "drop_oldest");
+    enter_exporter(2, "drop_oldest");
     stage_say(exporter, "take r a %d 0 s; take r b %d 0 s", SLOT, SLOT);
     stage_refuses(exporter, "WEIR_BUSY", "take r c %d 0 s", SLOT);
     stage_say(exporter, "push r a s; drop r b s");
