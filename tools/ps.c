@@ -104,27 +104,24 @@ static void list_pids(const struct processes *processes)
         puts(process_name(&processes->items[i], &(struct text){{0}}));
 }
 
-static bool has_pool(const struct process *process, size_t pools, const char *name)
+/* Whether the name of a pool is that of an earlier one as well. */
+static bool is_listed(const struct processes *processes, size_t nth, size_t pool)
 {
-    for (size_t i = 0; i < pools; i++)
-        if (strcmp(process->pools[i].name, name) == 0)
-            return true;
+    const char *name = processes->items[nth].pools[pool].name;
+    for (size_t i = 0; i <= nth; i++)
+        for (size_t j = 0; j < (i < nth ? processes->items[i].pool_count : pool); j++)
+            if (strcmp(processes->items[i].pools[j].name, name) == 0)
+                return true;
     return false;
 }
 
 /* Each name once, however many pools have it. */
 static void list_pools(const struct processes *processes)
 {
-    for (size_t i = 0; i < processes->count; i++) {
-        const struct process *process = &processes->items[i];
-        for (size_t j = 0; j < process->pool_count; j++) {
-            bool is_known = has_pool(process, j, process->pools[j].name);
-            for (size_t k = 0; k < i && !is_known; k++)
-                is_known = has_pool(&processes->items[k], processes->items[k].pool_count, process->pools[j].name);
-            if (!is_known)
-                puts(process->pools[j].name);
-        }
-    }
+    for (size_t i = 0; i < processes->count; i++)
+        for (size_t j = 0; j < processes->items[i].pool_count; j++)
+            if (!is_listed(processes, i, j))
+                puts(processes->items[i].pools[j].name);
 }
 
 /* As JSON ------------------------------------------------------------------------------------------------------------------------------ */
