@@ -57,14 +57,12 @@ static const char *remedy(void)
 
 static const char *code_name(int code)
 {
-    const char *name = cudaGetErrorName((cudaError_t)code);
-    return name ? name : "cudaErrorUnknown";
+    return cudaGetErrorName((cudaError_t)code);
 }
 
 static const char *code_text(int code)
 {
-    const char *text = cudaGetErrorString((cudaError_t)code);
-    return text ? text : "unknown error";
+    return cudaGetErrorString((cudaError_t)code);
 }
 
 /* Devices ------------------------------------------------------------------------------------------------------------------------------ */

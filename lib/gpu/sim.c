@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .map = { .fd = -1 } };
+struct sim sim = { .lock = PTHREAD_MUTEX_INITIALIZER, .machine = { .fd = -1 }, .map = { .fd = -1 } };
 _Thread_local struct sim_thread *sim_self;
 
 /* Of the settings, when the machine did not start. */

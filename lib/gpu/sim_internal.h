@@ -240,6 +240,14 @@ struct sim_gate {
     uint64_t made_at; /* it is no earlier than that */
 };
 
+/* This process on its machine (sim_machine.h). */
+struct sim_membership {
+    struct sim_machine *shared;
+    int fd;   /* of the file; its OFD lock is the process's sign of life. -1: the machine is this process's own */
+    int self; /* slot */
+    char path[64];
+};
+
 /* A call that waits for a time, which may be one that nobody knows yet. On the stack of its thread. */
 struct sim_sleeper {
     struct sim_sleeper *next;
@@ -253,6 +261,7 @@ struct sim {
     bool forked; /* this process is such a child */
     bool gone;   /* the process exits, and has left its named machine */
     struct sim_settings settings;
+    struct sim_membership machine;
     uint64_t calls[SIM_OP_COUNT];
     uint64_t now, last_id, sequence;
     int sticky; /* the error that has killed the process's work on its devices, or 0 */

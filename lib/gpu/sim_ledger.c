@@ -19,7 +19,7 @@ static uint64_t bit(int process)
 
 static uint64_t own_bit(void)
 {
-    return bit(sim_machine_self());
+    return bit(sim.machine.self);
 }
 
 /* Writes the word that makes what was written before reachable, or what is written after unreachable: no write moves to its other side. */
@@ -102,7 +102,7 @@ bool sim_ledger_charge(const struct sim_pool *pool, uint64_t held)
         return true;
     struct sim_machine *machine = sim_machine_lock();
     uint64_t *place = pool->shared >= 0 ? &machine->pools[pool->shared].held :
-                                          &machine->processes[sim_machine_self()].held[pool->device];
+                                          &machine->processes[sim.machine.self].held[pool->device];
     bool fits = held <= pool->held || free_bytes(machine, pool->device) >= held - pool->held;
     if (fits)
         *place += held - pool->held;
@@ -124,7 +124,7 @@ static bool identify(int fd, uint64_t *device_number, uint64_t *inode)
 
 bool sim_ledger_pool_add(struct sim_pool *pool)
 {
-    struct sim_machine_pool made = { .device = pool->device, .owner = sim_machine_self() };
+    struct sim_machine_pool made = { .device = pool->device, .owner = sim.machine.self };
     if (!identify(pool->fd, &made.device_number, &made.inode))
         return false;
     struct sim_machine *machine = sim_machine_lock();
@@ -217,7 +217,7 @@ int sim_ledger_event_add(int device, struct sim_event_handle *handle)
     }
     if (event >= 0) {
         struct sim_machine_event *made = &machine->events[event];
-        *made = (struct sim_machine_event){ .device = device, .maker = sim_machine_self(), .fence = -1, .serial = ++machine->last_serial };
+        *made = (struct sim_machine_event){ .device = device, .maker = sim.machine.self, .fence = -1, .serial = ++machine->last_serial };
         commit(&made->users, own_bit());
         *handle = (struct sim_event_handle){ machine->id, made->serial, (uint64_t)event };
     }
@@ -229,7 +229,7 @@ static int open_event(struct sim_machine_event *event, int device, uint64_t seri
 {
     if (!event->users || event->serial != serial || event->device != device)
         return GPU_INVALID_HANDLE;
-    if (event->maker == sim_machine_self())
+    if (event->maker == sim.machine.self)
         return SIM_NO_CONTEXT;
     event->users |= own_bit();
     return 0;
@@ -280,7 +280,7 @@ int sim_ledger_event_record(int event)
     }
     if (fence >= 0) {
         struct sim_machine_event *shared = &machine->events[event];
-        machine->fences[fence] = (struct sim_fence){ .recorder = sim_machine_self() };
+        machine->fences[fence] = (struct sim_fence){ .recorder = sim.machine.self };
         commit(&machine->fences[fence].holders, own_bit());
         int former = shared->fence;
         shared->fence = fence;
@@ -298,7 +298,7 @@ int sim_ledger_event_fence(int event, bool hold, bool *own)
     int number = machine->events[event].fence;
     if (number >= 0) {
         struct sim_fence *fence = &machine->fences[number];
-        *own = fence->recorder == sim_machine_self();
+        *own = fence->recorder == sim.machine.self;
         if (fence->done)
             number = -1;
         else if (hold && !*own)

@@ -25,22 +25,9 @@
 #define YIELDS 16    /* tries to take the lock before a nap */
 #define NAP_NS 50000 /* its owner may have been put to sleep */
 
-/* Of this process; guarded by sim.lock. */
-static struct {
-    struct sim_machine *shared;
-    int fd;   /* of the file; its OFD lock is the process's sign of life. -1: the machine is this process's own */
-    int self; /* slot */
-    char path[64];
-} machine = { .fd = -1 };
-
 bool sim_machine_is_named(void)
 {
-    return machine.shared && machine.fd >= 0;
-}
-
-int sim_machine_self(void)
-{
-    return machine.self;
+    return sim.machine.shared && sim.machine.fd >= 0;
 }
 
 /* The lock ----------------------------------------------------------------------------------------------------------------------------- */
@@ -73,27 +60,22 @@ static int take_lock(pthread_mutex_t *lock)
 
 struct sim_machine *sim_machine_lock(void)
 {
-    if (take_lock(&machine.shared->lock) == EOWNERDEAD) {
-        sim_ledger_recover(machine.shared);
-        pthread_mutex_consistent(&machine.shared->lock);
+    if (take_lock(&sim.machine.shared->lock) == EOWNERDEAD) {
+        sim_ledger_recover(sim.machine.shared);
+        pthread_mutex_consistent(&sim.machine.shared->lock);
     }
-    return machine.shared;
+    return sim.machine.shared;
 }
 
 void sim_machine_unlock(void)
 {
-    pthread_mutex_unlock(&machine.shared->lock);
-}
-
-uint32_t *sim_machine_wake_word(void)
-{
-    return &machine.shared->processes[machine.self].wake;
+    pthread_mutex_unlock(&sim.machine.shared->lock);
 }
 
 void sim_machine_wake(int process)
 {
-    uint32_t *word = &machine.shared->processes[process].wake;
-    if (machine.fd < 0)
+    uint32_t *word = &sim.machine.shared->processes[process].wake;
+    if (sim.machine.fd < 0)
         return;
     __atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -121,12 +103,12 @@ static bool is_anybody_alive(int fd)
 
 void sim_machine_reap(struct sim_machine *shared)
 {
-    if (machine.fd < 0)
+    if (sim.machine.fd < 0)
         return;
     for (int process = 0; process < SIM_PROCESSES_MAX; process++) {
-        if (!shared->processes[process].used || process == machine.self)
+        if (!shared->processes[process].used || process == sim.machine.self)
             continue;
-        if (!is_locked(machine.fd, slot_lock(process)))
+        if (!is_locked(sim.machine.fd, slot_lock(process)))
             sim_ledger_forget(shared, process);
     }
 }
@@ -259,9 +241,9 @@ static int join(int fd, const struct sim_settings *settings, char *why, size_t l
         munmap(shared, sizeof(*shared));
         return refuse(settings, why, len, "64 processes are there already, the most there can be");
     }
-    machine.shared = shared;
-    machine.fd = fd;
-    machine.self = self;
+    sim.machine.shared = shared;
+    sim.machine.fd = fd;
+    sim.machine.self = self;
     sim_machine_lock();
     sim_ledger_forget(shared, self); /* what a dead one left in the slot */
     shared->processes[self].used = true;
@@ -278,9 +260,9 @@ static int open_own(const struct sim_settings *settings, char *why, size_t len)
         snprintf(why, len, "the simulator found no host memory to start");
         return -1;
     }
-    machine.shared = shared;
-    machine.shared->processes[0].used = true;
-    machine.self = 0;
+    sim.machine.shared = shared;
+    sim.machine.shared->processes[0].used = true;
+    sim.machine.self = 0;
     return 0;
 }
 
@@ -288,11 +270,11 @@ int sim_machine_open(const struct sim_settings *settings, char *why, size_t len)
 {
     if (!*settings->name)
         return open_own(settings, why, len);
-    path_of(settings->name, machine.path, sizeof(machine.path));
-    int fd = open_file(machine.path, O_CREAT);
+    path_of(settings->name, sim.machine.path, sizeof(sim.machine.path));
+    int fd = open_file(sim.machine.path, O_CREAT);
     if (fd < 0)
         return refuse(settings, why, len, errno == EPERM ? "%s is not this user's alone (mode 0600): remove it, or choose another name"
-                                                         : "%s cannot be opened: %s", machine.path, strerror(errno));
+                                                         : "%s cannot be opened: %s", sim.machine.path, strerror(errno));
     int code = join(fd, settings, why, len);
     flock(fd, LOCK_UN);
     if (code)
@@ -302,7 +284,7 @@ int sim_machine_open(const struct sim_settings *settings, char *why, size_t len)
 
 int sim_machine_check(const struct sim_settings *settings, char *why, size_t len)
 {
-    char path[sizeof(machine.path)];
+    char path[sizeof(sim.machine.path)];
     int code = 0;
     if (!*settings->name)
         return 0;
@@ -325,39 +307,39 @@ int sim_machine_check(const struct sim_settings *settings, char *why, size_t len
 /* The lock of the slot goes last: without it the process counts as dead. */
 static void leave_file(void)
 {
-    struct flock unlock = slot_lock(machine.self);
+    struct flock unlock = slot_lock(sim.machine.self);
     unlock.l_type = F_UNLCK;
     sim_machine_lock();
-    sim_ledger_forget(machine.shared, machine.self);
+    sim_ledger_forget(sim.machine.shared, sim.machine.self);
     sim_machine_unlock();
-    flock(machine.fd, LOCK_EX);
-    fcntl(machine.fd, F_OFD_SETLK, &unlock);
-    if (!is_anybody_alive(machine.fd))
-        unlink(machine.path);
-    close(machine.fd);
-    machine.fd = -1;
+    flock(sim.machine.fd, LOCK_EX);
+    fcntl(sim.machine.fd, F_OFD_SETLK, &unlock);
+    if (!is_anybody_alive(sim.machine.fd))
+        unlink(sim.machine.path);
+    close(sim.machine.fd);
+    sim.machine.fd = -1;
 }
 
 void sim_machine_close(void)
 {
-    if (!machine.shared)
+    if (!sim.machine.shared)
         return;
-    if (machine.fd >= 0)
+    if (sim.machine.fd >= 0)
         leave_file();
-    munmap(machine.shared, sizeof(*machine.shared));
-    machine.shared = NULL;
+    munmap(sim.machine.shared, sizeof(*sim.machine.shared));
+    sim.machine.shared = NULL;
 }
 
 /* In place of the shared memory, so that whatever is still done to it, nobody sees it. Zeros are a free mutex and empty tables. */
 static void replace_by_own(void)
 {
     /* If there are not even pages for this, there is nothing better to do either. */
-    (void)mmap(machine.shared, sizeof(*machine.shared), PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)mmap(sim.machine.shared, sizeof(*sim.machine.shared), PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 void sim_machine_leave(void)
 {
-    if (machine.fd < 0)
+    if (sim.machine.fd < 0)
         return;
     leave_file();
     replace_by_own();
@@ -365,9 +347,9 @@ void sim_machine_leave(void)
 
 void sim_machine_after_fork(void)
 {
-    if (machine.fd < 0)
+    if (sim.machine.fd < 0)
         return;
-    close(machine.fd);
-    machine.fd = -1;
+    close(sim.machine.fd);
+    sim.machine.fd = -1;
     replace_by_own();
 }

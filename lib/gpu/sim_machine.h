@@ -87,11 +87,8 @@ void sim_machine_after_fork(void);
 
 /* Whether it is shared with other processes: then time is that of CLOCK_MONOTONIC. */
 bool sim_machine_is_named(void);
-/* The process's own futex (see struct sim_machine_process). */
-uint32_t *sim_machine_wake_word(void);
 /* Tells the simulator's thread of the process in this slot to look. */
 void sim_machine_wake(int process);
-int sim_machine_self(void);
 
 /* sim_ledger.c: memory, events, fences ------------------------------------------------------------------------------------------------- */
 

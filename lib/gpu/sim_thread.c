@@ -91,7 +91,7 @@ int sim_thread_start(void)
     /* Signals are the application's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &former);
-    int code = pthread_create(&ticker.thread, NULL, run, sim_machine_wake_word());
+    int code = pthread_create(&ticker.thread, NULL, run, &sim.machine.shared->processes[sim.machine.self].wake);
     pthread_sigmask(SIG_SETMASK, &former, NULL);
     if (code)
         return GPU_OUT_OF_MEMORY;
@@ -107,7 +107,7 @@ void sim_thread_stop(void)
     ticker.runs = false;
     pthread_cond_broadcast(&ticker.progress);
     pthread_mutex_unlock(&sim.lock);
-    sim_machine_wake(sim_machine_self());
+    sim_machine_wake(sim.machine.self);
     pthread_join(ticker.thread, NULL);
     pthread_mutex_lock(&sim.lock);
 }
@@ -125,7 +125,7 @@ void sim_thread_notify(void)
     if (sim.actions && sim.actions->due <= sim.now)
         sim_advance_to(sim.now);
     if (next_look() < ticker.asleep_until)
-        sim_machine_wake(sim_machine_self());
+        sim_machine_wake(sim.machine.self);
 }
 
 /* Waiting ------------------------------------------------------------------------------------------------------------------------------ */
