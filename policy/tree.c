@@ -13,6 +13,7 @@ struct reader {
     struct policy_tree *tree;
     yaml_parser_t parser;
     const char *file;
+    const unsigned char *text;
     const struct policy_node *fixed; /* every place is this node's, if there is one */
     unsigned depth;
 };
@@ -83,6 +84,28 @@ static struct policy_mark mark_of(const struct reader *reader, yaml_mark_t mark)
     return (struct policy_mark){reader->file, (unsigned)mark.line + 1, (unsigned)mark.column + 1};
 }
 
+/* Reports a byte that libyaml refuses, of which it tells only the offset. What stands before it is valid UTF-8. */
+static void report_byte(struct reader *reader)
+{
+    const yaml_parser_t *parser = &reader->parser;
+    const unsigned char *byte = reader->text, *refused = byte + parser->problem_offset;
+    yaml_mark_t mark = {0, 0, 0};
+    for (;;) {
+        size_t character = *byte < 0x80 ? 1 : *byte < 0xe0 ? 2 : *byte < 0xf0 ? 3 : 4;
+        if ((size_t)(refused - byte) < character)
+            break;
+        bool line_end = *byte == '\n' || (*byte == '\r' && byte[1] != '\n');
+        mark.line += line_end;
+        mark.column = line_end ? 0 : mark.column + 1;
+        byte += character;
+    }
+    bool is_character = strncmp(parser->problem, "control", strlen("control")) == 0;
+    policy_report_add(reader->tree->report, mark_of(reader, mark), "", "byte 0x%02x is %s; save the file as UTF-8 text", *byte,
+                      !is_character ? "not valid UTF-8"
+                      : *byte == 0  ? "a NUL"
+                                    : "a control character");
+}
+
 /* False at the end of what can be read: a syntax error, which is reported, or no memory. */
 static bool next_event(struct reader *reader, yaml_event_t *event)
 {
@@ -92,6 +115,10 @@ static bool next_event(struct reader *reader, yaml_event_t *event)
     reader->tree->cut = true;
     if (parser->error == YAML_MEMORY_ERROR) {
         reader->tree->arena->exhausted = true;
+        return false;
+    }
+    if (parser->error == YAML_READER_ERROR) {
+        report_byte(reader);
         return false;
     }
     struct policy_mark mark = mark_of(reader, parser->problem_mark);
@@ -282,49 +309,7 @@ static bool read_node(struct reader *reader, const yaml_event_t *start, struct p
     return good;
 }
 
-/* Bytes -------------------------------------------------------------------------------------------------------------------------------- */
-
-/* The length of the UTF-8 character at text, 0 if it is none. Overlong forms and surrogates are none. */
-static size_t character_len(const unsigned char *text, size_t len)
-{
-    unsigned char first = text[0];
-    size_t need = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
-    if (need == 0 || need > len)
-        return 0;
-    for (size_t i = 1; i < need; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    if ((first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) || (first == 0xf0 && text[1] < 0x90) ||
-        (first == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return need;
-}
-
-/* Reports the first byte that no policy may hold, with its place, which libyaml would not tell. */
-static bool check_bytes(struct reader *reader, const char *text, size_t len)
-{
-    yaml_mark_t mark = {0, 0, 0};
-    for (size_t at = 0; at < len;) {
-        const unsigned char *byte = (const unsigned char *)text + at;
-        size_t character = character_len(byte, len - at);
-        bool control = character == 1 && ((*byte < 0x20 && *byte != '\t' && *byte != '\n' && *byte != '\r') || *byte == 0x7f);
-        bool control_2 = character == 2 && byte[0] == 0xc2 && byte[1] < 0xa0 && byte[1] != 0x85;
-        bool no_character = character == 3 && byte[0] == 0xef && byte[1] == 0xbf && byte[2] >= 0xbe;
-        if (character == 0 || control || control_2 || no_character) {
-            policy_report_add(reader->tree->report, mark_of(reader, mark), "", "byte 0x%02x is %s; save the file as UTF-8 text", *byte,
-                              character == 0 ? "not valid UTF-8"
-                              : *byte == 0   ? "a NUL"
-                                             : "a control character");
-            return false;
-        }
-        bool line_end = *byte == '\n' || (*byte == '\r' && !(at + 1 < len && byte[1] == '\n'));
-        mark.line += line_end;
-        mark.column = line_end ? 0 : mark.column + 1;
-        at += character;
-    }
-    return true;
-}
+/* Texts -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Passes the events in front of the first node. False: there is no node, or an error. */
 static bool find_root(struct reader *reader, yaml_event_t *event)
@@ -362,16 +347,13 @@ static void check_end(struct reader *reader)
 static struct policy_node *read_text(struct reader *reader, const char *text, size_t len, struct policy_node *parent, char *name)
 {
     struct policy_node *root = NULL;
-    if (!check_bytes(reader, text, len)) {
-        reader->tree->cut = true;
-        return NULL;
-    }
     if (!yaml_parser_initialize(&reader->parser)) {
         reader->tree->arena->exhausted = true;
         return NULL;
     }
     yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader->parser, (const unsigned char *)text, len);
+    reader->text = (const unsigned char *)text;
+    yaml_parser_set_input_string(&reader->parser, reader->text, len);
     yaml_event_t event;
     if (find_root(reader, &event)) {
         root = new_node(reader, parent);
