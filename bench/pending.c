@@ -29,7 +29,7 @@ static const struct pending_case {
 
 struct pending {
     const struct bench *bench;
-    cudaStream_t a, b;           /* freed on a, wanted on b */
+    cudaStream_t a, b;           /* freed on a, wanted on b; of both sides */
     cudaMemPool_t freed, wanted; /* raw pools */
     weir *w;
     weir_pool *weir_freed, *weir_wanted;
@@ -124,26 +124,21 @@ static cudaMemPool_t pending_pool(bool internal_dependencies)
 
 static void pending_one(struct bench *bench, const struct pending_case *one)
 {
-    struct pending pending = {.bench = bench, .a = shared_stream(), .b = shared_stream()};
+    struct side side = side_weir(bench, "pending", one->policy, 2);
+    struct pending pending = {.bench = bench, .a = side.streams[0], .b = side.streams[1], .w = side.w};
     pending.freed = pending_pool(!one->same_pool);
     pending.wanted = one->same_pool ? pending.freed : pending_pool(true);
-    pending.w = shared_weir_for(bench, "pending", one->policy);
     shared_check(weir_pool_get(pending.w, "freed", 0, NULL, &pending.weir_freed), "weir_pool_get");
     shared_check(weir_pool_get(pending.w, one->same_pool ? "freed" : "wanted", 0, NULL, &pending.weir_wanted), "weir_pool_get");
     pending.size = shared_big_size(bench->memory, 120 * GIB, 85);
-    weir_stream *a = shared_open_stream(pending.w, pending.a, NULL), *b = shared_open_stream(pending.w, pending.b, NULL);
     /* The first delay compiles the kernel. */
     shared_delay(bench, pending.a, 1000);
     BENCH_CUDA(cudaStreamSynchronize(pending.a));
     measure_pending(bench, &pending, one->name);
-    weir_stream_close(a);
-    weir_stream_close(b);
-    weir_close(pending.w);
     if (pending.wanted != pending.freed)
         shared_destroy_raw(pending.wanted);
     shared_destroy_raw(pending.freed);
-    BENCH_CUDA(cudaStreamDestroy(pending.a));
-    BENCH_CUDA(cudaStreamDestroy(pending.b));
+    side_close(&side);
 }
 
 void section_pending(struct bench *bench)
