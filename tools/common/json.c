@@ -8,25 +8,19 @@
 /* The length of the UTF-8 sequence at text, or 0 if there is no valid one. */
 static size_t utf8_len(const unsigned char *text)
 {
-    /* The least second byte that is not an overlong form, and the greatest that is neither a surrogate nor above U+10FFFF. */
-    unsigned char low = 0x80, high = 0xBF;
-    size_t len;
-    if (text[0] < 0x80)
-        return 1;
-    if (text[0] >= 0xC2 && text[0] <= 0xDF) {
-        len = 2;
-    } else if (text[0] >= 0xE0 && text[0] <= 0xEF) {
-        len = 3;
-        low = text[0] == 0xE0 ? 0xA0 : low;
-        high = text[0] == 0xED ? 0x9F : high;
-    } else if (text[0] >= 0xF0 && text[0] <= 0xF4) {
-        len = 4;
-        low = text[0] == 0xF0 ? 0x90 : low;
-        high = text[0] == 0xF4 ? 0x8F : high;
-    } else {
-        return 0;
-    }
-    if (text[1] < low || text[1] > high)
+    /* First bytes, second bytes and length, as in the Unicode standard's table of well-formed sequences. */
+    static const struct {
+        unsigned char first, last, low, high, len;
+    } forms[] = {
+        {0x00, 0x7F, 0x00, 0xFF, 1}, {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
+        {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
+        {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+    };
+    size_t form = 0, count = sizeof(forms) / sizeof(forms[0]);
+    while (form < count && (text[0] < forms[form].first || text[0] > forms[form].last))
+        form++;
+    size_t len = form < count ? forms[form].len : 0;
+    if (len > 1 && (text[1] < forms[form].low || text[1] > forms[form].high))
         return 0;
     for (size_t i = 2; i < len; i++)
         if (text[i] < 0x80 || text[i] > 0xBF)
