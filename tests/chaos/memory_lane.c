@@ -104,6 +104,14 @@ static uint64_t undone(const struct lane *lane)
     return bytes;
 }
 
+/* CUDA takes what is idle in its pools for each other, but not for pages, and Weir knows nothing of this pool: the most that it can have. */
+static uint64_t foreign_idle(const struct lane *lane)
+{
+    uint64_t reserved = 0;
+    lane->program->gpu->pool_get(lane->program->foreign[lane->device], GPU_POOL_RESERVED_HIGH, &reserved);
+    return reserved;
+}
+
 static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t began)
 {
     const struct plan *plan = &lane->program->plan;
@@ -111,6 +119,8 @@ static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t b
     for (size_t i = 1; i < POLICIES && plan->reloads; i++)
         shortest = plan->deadlines[i] < shortest ? plan->deadlines[i] : shortest;
     uint64_t still = undone(lane);
+    if (lane->program->model->pools[refusal->pool].is_arena)
+        refusal->out_of_reach = foreign_idle(lane);
     refusal->undone = still > refusal->undone ? still : refusal->undone;
     refusal->end = model_tick(lane->program->model);
     refusal->patience = began + shortest - shortest / 4;

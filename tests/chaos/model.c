@@ -173,7 +173,8 @@ static bool is_right(const struct model *model, const struct model_refusal *refu
     verdict->most_in_pool = most(model, &question);
     question.device = pool->device;
     verdict->most_on_device = most(model, &question);
-    return (pool->cap && verdict->most_in_pool + need > pool->cap) || verdict->most_on_device + refusal->undone + need > model->memory;
+    return (pool->cap && verdict->most_in_pool + need > pool->cap) ||
+           verdict->most_on_device + refusal->undone + refusal->out_of_reach + need > model->memory;
 }
 
 struct model_verdict model_judge(struct model *model)

@@ -51,6 +51,7 @@ struct model_refusal {
     uint64_t patience; /* memory that comes free by then could have been waited for */
     size_t pool;
     uint64_t undone; /* bytes on the device that went back since they were above a cap, and were not there at the begin or the end */
+    uint64_t out_of_reach; /* bytes on the device that the pool cannot get, though nobody uses them */
     bool is_doubtful; /* it cannot be judged */
     char report[900];
 };
