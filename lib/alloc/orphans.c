@@ -241,7 +241,7 @@ static uint64_t give_back(struct weir__device *device, struct weir__entry *entri
     gpu_event event;
     /* Else whoever waits for frees next lets CUDA see these. */
     if (gpu->stream_synchronize(stream) != GPU_SUCCESS && weir__event_behind(gpu, device->index, stream, &event))
-        weir__pending_add(&device->pending, gpu, event, bytes);
+        weir__pending_add(&device->pending, gpu, weir__pending_name(), event, bytes);
     gpu->stream_destroy(stream);
     return bytes;
 }

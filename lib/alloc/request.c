@@ -79,6 +79,8 @@ static bool choose_stream(struct weir__request *request, const struct weir__grow
     if (!request->deadline || !growing->is_risky)
         return true;
     int code = aside->stream ? GPU_SUCCESS : gpu->stream_create(pool->device->index, &aside->stream);
+    if (code == GPU_SUCCESS && !aside->name)
+        aside->name = weir__pending_name();
     if (code == GPU_SUCCESS && !aside->event)
         code = gpu->event_create(pool->device->index, &aside->event);
     if (code == GPU_SUCCESS)
@@ -175,7 +177,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     }
     /* A block that cannot be given back is better served above the cap than lost. */
     if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
-        request->left += weir__growth_undo(growing, block, stream);
+        request->left += weir__growth_undo(growing, block, stream, stream == request->aside.stream ? request->aside.name : weir__pending_name());
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }

@@ -13,6 +13,7 @@
 struct weir__aside {
     gpu_stream stream;
     gpu_event event;
+    uintptr_t name; /* of the stream, with it (weir__pending_name()) */
 };
 void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu);
 

@@ -242,7 +242,7 @@ static bool make_event(const weir_pool *pool, gpu_stream stream, gpu_event *even
     return is_made;
 }
 
-uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream)
+uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream, uintptr_t name)
 {
     weir_pool *pool = growing->pool;
     struct weir__growth *growth = &pool->growth;
@@ -256,7 +256,7 @@ uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu
         if (is_back)
             gpu->event_destroy(event);
         else if (growth->undone)
-            weir__pending_add(&pool->device->pending, gpu, event, growing->size);
+            weir__pending_add(&pool->device->pending, gpu, name, event, growing->size);
         else
             set_undone(growth, event, block, growing->size, growth->is_ragged ? growing->own : growing->most);
     }

@@ -79,7 +79,7 @@ uint64_t weir__growth_undone(struct weir__growth *growth);
 /* After CUDA was asked, and gave the block (NULL: it gave none): gives back idle memory down to the cap, as the driver does at a cap of its
    own. false: the pool is still above it, and the block must go back. */
 bool weir__growth_is_within(struct weir__growing *growing, const void *block);
-/* It was freed on that stream. Returns the bytes that are on their way back there; 0: all are back. */
-uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream);
+/* It was freed on that stream. name: as of weir__pending_add(). Returns the bytes that are on their way back there; 0: all are back. */
+uint64_t weir__growth_undo(struct weir__growing *growing, const void *block, gpu_stream stream, uintptr_t name);
 
 #endif

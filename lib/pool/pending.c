@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/pending.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "lib/base/context.h"
@@ -167,7 +168,7 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
     bool is_other = is_made && entry->bytes && entry->id != id;
     if (is_other) {
         entry->stream = NULL; /* as in weir__pending_add() */
-        entry->whose = (uintptr_t)entry->event;
+        entry->whose = weir__pending_name();
     }
     if (is_made && (entry->users || is_other))
         entry = take_over(pending, stream, whose);
@@ -187,16 +188,21 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         gpu->event_destroy(unused);
 }
 
-void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu_event event, uint64_t bytes)
+uintptr_t weir__pending_name(void)
+{
+    static _Atomic uintptr_t last = (uintptr_t)1 << 32; /* beyond the numbers of devices, which owner_of() gives */
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
+void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, uintptr_t name, gpu_event event, uint64_t bytes)
 {
     gpu_event unused = event;
     weir__spin_lock(&pending->lock);
-    /* No stream has this name, so that no later note records the event anew. */
-    struct weir__pending_entry *entry = take_over(pending, NULL, (uintptr_t)event);
+    struct weir__pending_entry *entry = find_or_take_over(pending, NULL, name);
     if (entry) {
         unused = entry->event;
         entry->event = event;
-        entry->bytes = bytes;
+        entry->bytes = entry->bytes > bytes ? entry->bytes : bytes;
     }
     weir__spin_unlock(&pending->lock);
     if (unused)

@@ -57,8 +57,11 @@ uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_strea
 /* Puts an event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
-/* Notes so many bytes that were freed before an event, which is the table's from then on. For a stream that is about to go. */
-void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, gpu_event event, uint64_t bytes);
+/* A name that no stream has, and no other caller gets. */
+uintptr_t weir__pending_name(void);
+/* Notes so many bytes that were freed before an event, which is the table's from then on. For a stream of Weir's own that will be gone, by
+   its name: a later event takes the place of an earlier one, which it stands for as well. */
+void weir__pending_add(struct weir__pending *pending, const struct gpu *gpu, uintptr_t name, gpu_event event, uint64_t bytes);
 
 /* Claims the entry with the most bytes, which *bytes gets, that is not in `seen` (a bit for each entry), whoever else waits for it; NULL
    when there is none left. Of what it returns only the event may be read. */

@@ -302,6 +302,29 @@ START_TEST(several_threads_may_look_at_one_free_that_is_noted)
 }
 END_TEST
 
+/* Else a request that recovers again and again would oust what others freed. */
+START_TEST(notes_of_one_stream_of_weirs_own_take_one_place)
+{
+    static struct weir__pending pending;
+    uintptr_t own = weir__pending_name(), other = weir__pending_name();
+    uint64_t seen = 0, bytes, sum = 0;
+    unsigned count = 0;
+    weir__pending_init(&pending, GIB, true);
+    for (unsigned i = 0; i < 4 * WEIR__PENDING_MAX; i++) {
+        gpu_event event;
+        ck_assert_int_eq(scene.gpu->event_create(0, &event), GPU_SUCCESS);
+        weir__pending_add(&pending, scene.gpu, i ? own : other, event, i ? 2 * MIB : MIB);
+    }
+    while (weir__pending_claim(&pending, &seen, &bytes)) {
+        count++;
+        sum += bytes;
+    }
+    ck_assert_uint_eq(count, 2);
+    ck_assert_uint_eq(sum, 3 * MIB);
+    weir__pending_destroy(&pending, scene.gpu);
+}
+END_TEST
+
 void add_growth_cases(Suite *suite)
 {
     const int rows = sizeof watched / sizeof *watched;
@@ -320,5 +343,5 @@ void add_growth_cases(Suite *suite)
     tcase_add_loop_test(tcase, growth_that_is_undone_takes_no_room_from_others_where_recovery_has_no_steps, 0, rows);
     tcase_add_loop_test(tcase, one_request_at_a_time_takes_the_pool_above_its_cap_where_recovery_gets_no_stream, 0, rows);
     tcase_add_loop_test(tcase, growth_whose_event_fails_once_takes_no_room_from_others, 0, rows);
-    suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted);
+    suite_add(tcase, several_threads_may_look_at_one_free_that_is_noted, notes_of_one_stream_of_weirs_own_take_one_place);
 }
