@@ -27,9 +27,8 @@ static uint64_t take_over(weir_import *i)
 {
     uint64_t due = WEIR__SERVICE_NEVER;
     pthread_mutex_lock(&i->lock);
-    bool was_pumped = i->pumps != i->seen;
-    i->seen = i->pumps;
-    i->is_handed_over = was_pumped && !i->is_pumping; /* who pumps hands over when it is done */
+    i->is_handed_over = i->was_pumped && !i->is_pumping; /* who pumps hands over when it is done */
+    i->was_pumped = false;
     if (i->session)
         share_session_flush(i->session);
     if (i->is_handed_over) {

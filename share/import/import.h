@@ -142,8 +142,7 @@ struct weir_import {
     bool is_connecting;
     bool is_watched;  /* by the service thread */
     bool is_handed_over; /* the service thread will look whether anybody still waits */
-    uint64_t pumps;      /* how often somebody waited */
-    uint64_t seen;       /* the service thread's: the same at its last look */
+    bool was_pumped; /* since the service thread's last look */
 };
 
 /* Sessions (session.c). */

@@ -152,8 +152,7 @@ static void pump(struct share_session *session, uint64_t deadline)
     short events = share_outbox_is_empty(&session->outbox) ? POLLIN : POLLIN | POLLOUT;
     struct pollfd ready[] = { { .fd = session->fd, .events = events }, { .fd = i->wake_fd, .events = POLLIN } };
     i->is_watched = false;
-    i->is_pumping = true;
-    i->pumps++;
+    i->is_pumping = i->was_pumped = true;
     share_session_watch(session);
     pthread_mutex_unlock(&i->lock);
     poll_until(ready, 2, weir__service_now() + i->spin, deadline);
