@@ -51,7 +51,9 @@ weir_status actor_gpu(int code, const char *what)
 
 unsigned long long actor_number(const char *word)
 {
-    return word ? strtoull(word, NULL, 0) : 0;
+    char *unit;
+    unsigned long long number = word ? strtoull(word, &unit, 0) : 0;
+    return number << (!word ? 0 : unit[0] == 'K' ? 10 : unit[0] == 'M' ? 20 : 0);
 }
 
 static void print_answer(weir_status status)

@@ -57,7 +57,7 @@ __attribute__((format(printf, 1, 2))) void actor_say(const char *format, ...);
 __attribute__((format(printf, 2, 3))) weir_status actor_fail(weir_status status, const char *format, ...);
 /* WEIR_OK, or fails the command for the GPU's code. */
 weir_status actor_gpu(int code, const char *what);
-/* The number that a word is; 0 for NULL. */
+/* The number that a word is, as in 7, 512B or 4MiB; 0 for NULL. */
 unsigned long long actor_number(const char *word);
 
 /* Names: NULL if there is none. Giving NULL forgets the name. */

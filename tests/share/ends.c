@@ -8,8 +8,6 @@
 #include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
-#define MIB 1048576
-
 /* A block from one to the other, as at the beginning of the world. */
 static void hand_over(struct player *exporter, struct player *importer)
 {
@@ -51,11 +49,11 @@ END_TEST
 START_TEST(reader_that_is_killed_is_waited_for_no_more)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(exporter, "ring r 1MiB 2 block s");
     stage_say(importer, "reader i q r 1");
     for (int i = 0; i < 2; i++)
-        stage_say(exporter, "take r slot %d 1000 s; push r slot s", MIB);
-    stage_tell(exporter, "take r slot %d 60000 s", MIB);
+        stage_say(exporter, "take r slot 1MiB 1000 s; push r slot s");
+    stage_tell(exporter, "take r slot 1MiB 60000 s");
     stage_signal(importer, SIGKILL);
     stage_hear(exporter);
     stage_say(exporter, "push r slot s");
@@ -116,14 +114,14 @@ END_TEST
 START_TEST(importer_that_hangs_can_be_evicted)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(exporter, "ring r 1MiB 2 block s");
     stage_say(importer, "reader i q r 1");
     stage_signal(importer, SIGSTOP);
     for (int i = 0; i < 2; i++)
-        stage_say(exporter, "take r slot %d 1000 s; push r slot s", MIB);
+        stage_say(exporter, "take r slot 1MiB 1000 s; push r slot s");
     stage_say(exporter, "evict %d", (int)stage_pid(importer));
     stage_until(exporter, " importers=1 hung=0 evicted=1 ", "info");
-    stage_say(exporter, "take r slot %d 60000 s; push r slot s", MIB);
+    stage_say(exporter, "take r slot 1MiB 60000 s; push r slot s");
     stage_signal(importer, SIGKILL);
     stage_until(exporter, " importers=0 hung=0 evicted=0 blocks=2 leases=0 mappings=0", "info");
 }
@@ -159,17 +157,17 @@ END_TEST
 START_TEST(reader_of_a_killed_exporter_reads_the_next_one_s_ring)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(exporter, "ring r 1MiB 2 block s");
     stage_say(importer, "reader i q r 1");
     stage_tell(importer, "next q l 60000 s");
     stage_signal(exporter, SIGKILL);
     stage_hears(importer, "WEIR_GONE");
     exporter = stage_exporter("next", NULL);
     stage_refuses(importer, "WEIR_NOT_FOUND", "next q l 0 s");
-    stage_say(exporter, "ring r %d 2 block s", MIB);
+    stage_say(exporter, "ring r 1MiB 2 block s");
     stage_tell(importer, "next q l 60000 s");
     stage_until(exporter, " readers=1", "readers r");
-    stage_say(exporter, "take r slot %d 0 s; fill slot 5 s; push r slot s", MIB);
+    stage_say(exporter, "take r slot 1MiB 0 s; fill slot 5 s; push r slot s");
     stage_hear(importer);
     stage_say(importer, "check l 5 s; release l s");
 }
@@ -286,7 +284,7 @@ START_TEST(export_that_is_closed_is_gone_and_its_blocks_are_read_on)
     stage_say(importer, "acquire i a l 0 s; acquire i b m 0 s; release m s");
     stage_say(exporter, "export_close 50");
     stage_refuses(importer, "WEIR_GONE", "acquire i b m 0 s");
-    stage_say(exporter, "malloc x %d s; fill x 9 s; synchronize s", MIB);
+    stage_say(exporter, "malloc x 1MiB s; fill x 9 s; synchronize s");
     stage_say(importer, "check l 3 s; release l s");
 }
 END_TEST
@@ -330,12 +328,12 @@ END_TEST
 START_TEST(weir_that_is_closed_with_everything_open_leaves_nothing)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s; ring r %d 4 block s", MIB);
+    stage_say(exporter, "share a 3 s; ring r 1MiB 4 block s");
     stage_say(importer, "reader i q r 2; acquire i a l 0 s");
     for (int i = 0; i < 3; i++)
-        stage_say(exporter, "take r slot %d 0 s; push r slot s", MIB);
+        stage_say(exporter, "take r slot 1MiB 0 s; push r slot s");
     stage_say(importer, "next q m 20000 s");
-    stage_say(exporter, "take r slot %d 0 s", MIB);
+    stage_say(exporter, "take r slot 1MiB 0 s");
     /* stage_close() closes all, and looks. */
 }
 END_TEST
@@ -355,7 +353,7 @@ END_TEST
 START_TEST(child_of_an_exporter_can_do_nothing_and_keeps_nothing_open)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s; malloc b %d s; ring r %d 2 block s", MIB, MIB);
+    stage_say(exporter, "share a 3 s; malloc b 1MiB s; ring r 1MiB 2 block s");
     stage_refuses(exporter, "WEIR_FORKED", "in_child publish b b s");
     stage_refuses(exporter, "WEIR_FORKED", "in_child withdraw a");
     stage_refuses(exporter, "WEIR_FORKED", "in_child take r slot 1 0 s");
@@ -374,7 +372,7 @@ END_TEST
 START_TEST(child_of_an_importer_can_do_nothing_and_keeps_nothing_leased)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s; ring r %d 2 block s", MIB);
+    stage_say(exporter, "share a 3 s; ring r 1MiB 2 block s");
     stage_say(importer, "reader i q r 1; acquire i a l 0 s");
     stage_refuses(importer, "WEIR_FORKED", "in_child acquire i a m 0 s");
     stage_refuses(importer, "WEIR_FORKED", "in_child release l s");

@@ -12,27 +12,25 @@
 
 #include "tests/share/stage.h"
 
-#define SIZE 65536
-
 static struct player *exporter, *importer;
 
 static void play(void)
 {
-    stage_try(exporter, "malloc a %d s", SIZE);
+    stage_try(exporter, "malloc a 64KiB s");
     stage_try(exporter, "publish a a s");
     stage_try(importer, "import i frames");
     stage_try(importer, "acquire i a l 0 s");
     stage_try(importer, "acquire i a m 0 s");
-    stage_try(exporter, "ring r %d 3 drop_oldest s", SIZE);
+    stage_try(exporter, "ring r 64KiB 3 drop_oldest s");
     stage_try(importer, "reader i q r 2");
     for (int frame = 0; frame < 2; frame++) {
-        stage_try(exporter, "take r slot %d 0 s", SIZE);
+        stage_try(exporter, "take r slot 64KiB 0 s");
         stage_try(exporter, "push r slot s");
         stage_try(exporter, "drop r slot s"); /* if it could not be pushed */
         stage_try(importer, "next q f 200 s");
         stage_try(importer, "release f s");
     }
-    stage_try(exporter, "take r slot %d 0 s", SIZE);
+    stage_try(exporter, "take r slot 64KiB 0 s");
     stage_try(exporter, "drop r slot s");
     stage_try(importer, "release l s");
     stage_try(exporter, "withdraw a");
@@ -57,7 +55,7 @@ static void clear(void)
 
 static void work(void)
 {
-    stage_say(exporter, "share again 6 s %d", SIZE);
+    stage_say(exporter, "share again 6 s 64KiB");
     stage_try(importer, "import i frames"); /* unless it did before */
     stage_say(importer, "acquire i again l 0 s; check l 6 s; release l s");
     stage_say(exporter, "withdraw again");

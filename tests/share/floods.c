@@ -107,7 +107,7 @@ END_TEST
 START_TEST(reader_that_reads_no_message_stops_no_ring)
 {
     struct wire_message subscribe = { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 0, "r" } };
-    stage_say(exporter, "ring r %d 4 drop_oldest s", SIZE);
+    stage_say(exporter, "ring r 64KiB 4 drop_oldest s");
     int fd = connect_as(WIRE_ROLE_IMPORTER);
     say(fd, &subscribe);
     stage_until(exporter, " readers=1", "readers r");
@@ -115,7 +115,7 @@ START_TEST(reader_that_reads_no_message_stops_no_ring)
     for (unsigned frame = 1; frame <= 100; frame++) {
         char held[32];
         snprintf(held, sizeof held, " leases=%u ", frame < 3 ? frame : 3); /* the stranger's, which are all that it may have */
-        stage_say(exporter, "take r slot %d 0 s; fill slot %u s; push r slot s", SIZE, frame);
+        stage_say(exporter, "take r slot 64KiB 0 s; fill slot %u s; push r slot s", frame);
         stage_say(friend, "next q f 20000 s; check f %u s; release f s", frame);
         stage_until(exporter, held, "info");
     }
@@ -141,7 +141,7 @@ static int connect_and_clog(void)
 START_TEST(block_that_is_withdrawn_before_there_is_room_to_say_so_is_not_found)
 {
     struct wire_message message = { 0 }, acquire = { .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "b" };
-    stage_say(exporter, "malloc b %d s; publish b b s; forget b", SIZE);
+    stage_say(exporter, "malloc b 64KiB s; publish b b s; forget b");
     int fd = connect_and_clog();
     say(fd, &acquire);
     serve_friend(); /* asks later, so the exporter has seen the stranger's question by now */

@@ -6,7 +6,6 @@
 
 #include "tests/share/stage.h"
 
-#define SIZE 65536
 #define FRAMES 1500
 #define CYCLES 10000
 #define EVENTS 32    /* by which a process may have more, behind frees that it will look at some time */
@@ -49,7 +48,7 @@ START_TEST(ten_thousand_leases_leave_nothing_on_either_side)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     struct figures before[2];
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 64KiB");
     for (int round = 0; round < 2; round++) {
         stage_say(importer, "cycles i a %d s", round ? CYCLES - CYCLES / 10 : CYCLES / 10);
         stage_until(exporter, " leases=0 mappings=1", "info");
@@ -71,7 +70,7 @@ START_TEST(many_publications_leave_nothing_on_either_side)
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     struct figures before[2];
     for (unsigned number = 1; number <= 600; number++) {
-        stage_say(exporter, "share a %u s %d", number, SIZE);
+        stage_say(exporter, "share a %u s 64KiB", number);
         stage_say(importer, "cycles i a 2 s");
         stage_say(exporter, "withdraw a");
         if (number % 10 == 0) /* who unmaps may be behind */
@@ -93,7 +92,7 @@ START_TEST(many_imports_leave_nothing_on_either_side)
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *importer = stage_guest("importer");
     struct figures before[2];
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 64KiB");
     for (unsigned round = 1; round <= 200; round++) {
         stage_say(importer, "import i frames; cycles i a 2 s; import_close i");
         if (round == 20) {
@@ -112,10 +111,10 @@ START_TEST(many_readers_of_one_ring_after_the_other_leave_nothing)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     struct figures before[2];
-    stage_say(exporter, "ring r %d 4 drop_oldest s", SIZE);
+    stage_say(exporter, "ring r 64KiB 4 drop_oldest s");
     for (unsigned round = 1; round <= 200; round++) {
         stage_say(importer, "reader i q r 2");
-        stage_say(exporter, "write r 1 3 %d s", SIZE);
+        stage_say(exporter, "write r 1 3 64KiB s");
         stage_say(importer, "next q l 20000 s; release l s; reader_close q");
         if (round == 20) {
             stage_until(exporter, " leases=0 ", "info");
@@ -133,7 +132,7 @@ END_TEST
 
 static void open_ring(struct player *exporter, struct player **readers, unsigned count, const char *overflow)
 {
-    stage_say(exporter, "ring r %d 4 %s s", SIZE, overflow);
+    stage_say(exporter, "ring r 64KiB 4 %s s", overflow);
     for (unsigned i = 0; i < count; i++) {
         readers[i] = stage_importer("reader");
         stage_say(readers[i], "reader i q r %u", i % 4);
@@ -145,7 +144,7 @@ START_TEST(every_frame_reaches_every_reader_while_all_run)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
     open_ring(exporter, readers, 4, "block");
-    stage_say(exporter, "write r 1 %d %d s; ring_close r", FRAMES, SIZE);
+    stage_say(exporter, "write r 1 %d 64KiB s; ring_close r", FRAMES);
     for (int i = 0; i < 4; i++) {
         const char *answer = stage_hear(readers[i]);
         ck_assert_uint_eq(stage_number(answer, "frames"), FRAMES);
@@ -159,7 +158,7 @@ START_TEST(frames_that_are_dropped_leave_gaps_and_no_others_are_seen)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[3];
     open_ring(exporter, readers, 3, "drop_oldest");
-    stage_say(exporter, "write r 1 %d %d s; ring_close r", FRAMES, SIZE);
+    stage_say(exporter, "write r 1 %d 64KiB s; ring_close r", FRAMES);
     for (int i = 0; i < 3; i++) {
         const char *answer = stage_hear(readers[i]);
         ck_assert_uint_eq(stage_number(answer, "last"), FRAMES);
@@ -172,8 +171,8 @@ START_TEST(reader_that_is_killed_in_full_flow_takes_no_frame_from_the_others)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *readers[4];
     open_ring(exporter, readers, 4, "block");
-    stage_say(exporter, "write r 1 50 %d s", SIZE);
-    stage_tell(exporter, "write r 51 %d %d s", FRAMES - 50, SIZE);
+    stage_say(exporter, "write r 1 50 64KiB s");
+    stage_tell(exporter, "write r 51 %d 64KiB s", FRAMES - 50);
     stage_signal(readers[1], SIGKILL);
     stage_signal(readers[2], SIGKILL);
     stage_hear(exporter);
@@ -187,12 +186,12 @@ END_TEST
 START_TEST(exporter_that_is_killed_in_full_flow_leaves_whole_frames_and_no_hanging_reader)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader;
-    stage_say(exporter, "ring r %d 4 block s", SIZE);
+    stage_say(exporter, "ring r 64KiB 4 block s");
     reader = stage_guest("reader");
     stage_say(reader, "import i frames 0 1; reader i q r 2");
     stage_tell(reader, "follow q 60000 s");
-    stage_say(exporter, "write r 1 100 %d s", SIZE);
-    stage_tell(exporter, "write r 101 1000000 %d s", SIZE);
+    stage_say(exporter, "write r 1 100 64KiB s");
+    stage_tell(exporter, "write r 101 1000000 64KiB s");
     stage_signal(exporter, SIGKILL);
     ck_assert_uint_ge(stage_number(stage_hear(reader), "frames"), 90);
 }
@@ -203,7 +202,7 @@ END_TEST
 START_TEST(threads_of_an_importer_share_its_connection)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 64KiB");
     ck_assert_uint_eq(stage_number(stage_say(importer, "acquirers i a 6 300"), "served"), 4 * 300);
     stage_until(exporter, " leases=0 mappings=1", "info");
 }
@@ -232,7 +231,7 @@ START_TEST(pool_is_made_anew_under_threads_that_come_and_go)
         stage_hear(importer);
         stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     }
-    stage_say(exporter, "share a 3 s %d; withdraw a", SIZE);
+    stage_say(exporter, "share a 3 s 64KiB; withdraw a");
     ck_assert_uint_ge(stage_number(stage_until(exporter, " importers=0 ", "info"), "epoch"), 2);
 }
 END_TEST
@@ -243,11 +242,11 @@ START_TEST(frame_that_is_put_back_wakes_who_waits_for_one)
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 5000 1");
-    stage_say(exporter, "ring r %d 3 block s", SIZE);
+    stage_say(exporter, "ring r 64KiB 3 block s");
     stage_say(importer, "reader i q r 2");
     stage_tell(importer, "readers_of q 600");
     stage_say(exporter, "delay 10000 s"); /* longer than an import's time for an answer, which is how long a frame is waited for */
-    stage_say(exporter, "write r 1 1 %d s", SIZE);
+    stage_say(exporter, "write r 1 1 64KiB s");
     ck_assert_uint_eq(stage_number(stage_hear(importer), "served"), 1);
 }
 END_TEST
@@ -257,13 +256,13 @@ START_TEST(all_threads_hear_that_the_exporter_was_killed)
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 0 1");
-    stage_say(exporter, "share a 3 s %d; synchronize s", SIZE);
+    stage_say(exporter, "share a 3 s 64KiB; synchronize s");
     stage_tell(importer, "acquirers i a 6 1000000");
     stage_until(exporter, " mappings=1", "info");
     stage_signal(exporter, SIGKILL);
     stage_hears(importer, "WEIR_GONE");
     exporter = stage_exporter("next", NULL);
-    stage_say(exporter, "share a 4 s %d", SIZE);
+    stage_say(exporter, "share a 4 s 64KiB");
     stage_say(importer, "acquirers i a 6 20");
 }
 END_TEST
@@ -277,14 +276,14 @@ START_TEST(process_in_the_middle_hands_on_what_it_has_not_yet_got)
 {
     struct player *camera = stage_exporter("camera", NULL);
     struct player *filter = stage_enter((struct role){ .name = "filter", .policy = middle_policy });
-    stage_say(camera, "ring r %d 4 block s", SIZE);
-    stage_say(filter, "export out; ring r %d 4 block s; import i frames; reader i q r 2", SIZE);
+    stage_say(camera, "ring r 64KiB 4 block s");
+    stage_say(filter, "export out; ring r 64KiB 4 block s; import i frames; reader i q r 2");
     struct player *screen = stage_guest("screen");
     stage_say(screen, "import i second; reader i q r 2");
     stage_say(camera, "delay %u s; mark delayed s", stage_long());
     for (unsigned number = 1; number <= 20; number++) {
-        stage_say(camera, "write r %u 1 %d s", number, SIZE);
-        stage_say(filter, "next q in 20000 s; take r out %d 20000 s; copy in out s; release in s; push r out s", SIZE);
+        stage_say(camera, "write r %u 1 64KiB s", number);
+        stage_say(filter, "next q in 20000 s; take r out 64KiB 20000 s; copy in out s; release in s; push r out s");
         stage_say(screen, "next q l 20000 s");
         if (number == 1)
             ck_assert_uint_eq(stage_number(stage_say(camera, "reached delayed"), "reached"), 0);
@@ -300,8 +299,8 @@ START_TEST(two_processes_import_from_each_other)
     stage_say(one, "import i second");
     stage_say(other, "import i frames");
     for (unsigned number = 1; number <= 20; number++) {
-        stage_say(one, "share a %u s %d", number, SIZE);
-        stage_say(other, "share b %u s %d", number + 1, SIZE);
+        stage_say(one, "share a %u s 64KiB", number);
+        stage_say(other, "share b %u s 64KiB", number + 1);
         stage_say(one, "acquire i b l 0 s");
         stage_say(other, "acquire i a l 0 s");
         stage_say(one, "check l %u s", number + 1);

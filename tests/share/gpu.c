@@ -72,13 +72,13 @@ static void wait_until_back(uint64_t before)
 /* The next frame of the ring r, with contents of that number. */
 static void push(struct player *exporter, unsigned number)
 {
-    stage_say(exporter, "take r f %llu 20000 s; fill f %u s; push r f s", (unsigned long long)(4 * MIB), number);
+    stage_say(exporter, "take r f 4MiB 20000 s; fill f %u s; push r f s", number);
 }
 
 START_TEST(frames_are_read_as_they_were_written)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *a = stage_importer("a"), *b = stage_importer("b");
-    stage_say(exporter, "ring r %llu 3 block s", (unsigned long long)(4 * MIB));
+    stage_say(exporter, "ring r 4MiB 3 block s");
     stage_say(a, "reader i r r 1");
     stage_say(b, "reader i r r 2");
     for (unsigned i = 0; i < 12; i++) {
@@ -96,7 +96,7 @@ END_TEST
 START_TEST(stream_of_the_importer_waits_for_that_of_the_exporter_and_no_host_does)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc a %llu s; fill a 1 s", (unsigned long long)(4 * MIB));
+    stage_say(exporter, "malloc a 4MiB s; fill a 1 s");
     stage_say(exporter, "delay 1 s"); /* the first one takes its time */
     stage_say(exporter, "synchronize s; delay %d s; fill a 2 s; publish a a s; forget a", LONG_MS);
     stage_say(importer, "acquire i a l 20000 s; mark m s");
@@ -108,8 +108,8 @@ END_TEST
 START_TEST(slot_is_not_written_before_the_stream_of_its_reader_has_come_to_the_release)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "ring r %llu 2 block s", (unsigned long long)(4 * MIB));
-    stage_say(importer, "reader i r r 1; malloc copy %llu s; delay 1 s; synchronize s", (unsigned long long)(4 * MIB));
+    stage_say(exporter, "ring r 4MiB 2 block s");
+    stage_say(importer, "reader i r r 1; malloc copy 4MiB s; delay 1 s; synchronize s");
     push(exporter, 0);
     stage_say(importer, "next r l 20000 s; delay 500 s; copy l copy s; release l s");
     /* The second of these goes into the slot of the first frame. */
@@ -152,7 +152,7 @@ START_TEST(name_that_was_withdrawn_and_published_again_has_the_new_contents)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     for (unsigned i = 0; i < 4; i++) {
-        stage_say(exporter, "malloc b %llu s; fill b %u s; publish a b s; forget b", (unsigned long long)(2 * MIB), i);
+        stage_say(exporter, "malloc b 2MiB s; fill b %u s; publish a b s; forget b", i);
         stage_say(importer, "acquire i a l 20000 s; check l %u s; release l s", i);
         stage_say(exporter, "withdraw a");
         stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
@@ -167,7 +167,7 @@ START_TEST(block_above_ipc_max_block_is_refused_when_it_is_allocated)
     struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = capped });
     const char *why = stage_refuses(exporter, "WEIR_INVALID", "malloc a %llu s", (unsigned long long)(64 * MIB + 1));
     ck_assert_msg(strstr(why, "pools.frames.ipc_max_block") != NULL, "%s", why);
-    stage_say(exporter, "malloc a %llu s", (unsigned long long)(64 * MIB));
+    stage_say(exporter, "malloc a 64MiB s");
 }
 END_TEST
 
@@ -176,10 +176,8 @@ START_TEST(largest_block_that_may_be_shared_is_imported)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_refuses(exporter, "WEIR_INVALID", "malloc a %llu s", (unsigned long long)(5248 * MIB + 1));
-    stage_say(exporter, "malloc a %llu s; malloc head %llu s; fill head 9 s", (unsigned long long)(5248 * MIB), (unsigned long long)MIB);
-    stage_say(exporter, "copy head a s; publish a a s; forget a");
-    stage_say(importer, "malloc head %llu s; acquire i a l 0 s; copy l head s; check head 9 s; free head s", (unsigned long long)MIB);
-    stage_say(importer, "release l s");
+    stage_say(exporter, "malloc a 5248MiB s; malloc head 1MiB s; fill head 9 s; copy head a s; publish a a s; forget a");
+    stage_say(importer, "malloc head 1MiB s; acquire i a l 0 s; copy l head s; check head 9 s; free head s; release l s");
 }
 END_TEST
 
@@ -236,7 +234,7 @@ END_TEST
 START_TEST(slot_of_a_killed_importer_returns_although_its_release_never_completes)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *killed = stage_importer("killed"), *other = stage_importer("other");
-    stage_say(exporter, "ring r %llu 2 block s", (unsigned long long)(4 * MIB));
+    stage_say(exporter, "ring r 4MiB 2 block s");
     stage_say(killed, "reader i r r 1; delay 1 s; synchronize s");
     push(exporter, 1);
     stage_say(killed, "next r l 20000 s; delay %d s; release l s", 2 * LONG_MS);
@@ -269,13 +267,12 @@ START_TEST(importer_whose_host_waits_survives_an_exporter_that_is_killed_at_work
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *importer = stage_guest("importer");
     stage_say(importer, "import i frames 0 1");
-    stage_say(exporter, "delay 1 s; synchronize s; malloc a %llu s; delay 10000 s; fill a 2 s", (unsigned long long)(4 * MIB));
-    stage_say(exporter, "publish a a s; forget a");
+    stage_say(exporter, "delay 1 s; synchronize s; malloc a 4MiB s; delay 10000 s; fill a 2 s; publish a a s; forget a");
     stage_tell(importer, "acquire i a l 60000 s");
     stage_until(exporter, " leases=1 ", "info");
     stage_signal(exporter, SIGKILL);
     stage_hears(importer, "WEIR_GONE");
-    stage_say(importer, "malloc own %llu s; fill own 5 s; check own 5 s; free own s", (unsigned long long)MIB);
+    stage_say(importer, "malloc own 1MiB s; fill own 5 s; check own 5 s; free own s");
 }
 END_TEST
 

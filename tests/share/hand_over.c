@@ -6,8 +6,6 @@
 
 #include "tests/share/stage.h"
 
-#define MIB 1048576
-
 /* Data and order ----------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(block_of_a_name_is_read_as_it_was_written)
@@ -46,7 +44,7 @@ START_TEST(block_is_not_freed_before_the_consumer_s_stream_came_to_the_release)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
     stage_say(exporter, "share a 3 s");
-    stage_say(importer, "malloc own %d s; acquire i a l 0 s; delay %u s; copy l own s; mark read s; release l s", MIB, stage_long() / 2);
+    stage_say(importer, "malloc own 1MiB s; acquire i a l 0 s; delay %u s; copy l own s; mark read s; release l s", stage_long() / 2);
     stage_say(exporter, "withdraw a");
     stage_until(exporter, " blocks=0 leases=0 mappings=0", "info");
     ck_assert_uint_eq(stage_number(stage_say(importer, "reached read"), "reached"), 1);
@@ -58,7 +56,7 @@ END_TEST
 START_TEST(metadata_and_size_are_known_before_the_use)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc a %d s; fill a 5 s; publish a a s 70000 1920x1080", MIB);
+    stage_say(exporter, "malloc a 1MiB s; fill a 5 s; publish a a s 70000 1920x1080");
     const char *answer = stage_say(importer, "acquire i a l 0 s");
     ck_assert_ptr_nonnull(strstr(answer, " size=70000 sequence=0 metadata=1920x1080"));
     ck_assert_ptr_nonnull(strstr(stage_say(importer, "check l 5 s"), " bytes=70000"));
@@ -82,9 +80,9 @@ END_TEST
 START_TEST(stream_that_captures_is_refused_and_goes_on_capturing)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s; malloc b %d s; ring r %d 2 block s", MIB, MIB);
+    stage_say(exporter, "share a 3 s; malloc b 1MiB s; ring r 1MiB 2 block s");
     stage_say(importer, "reader i q r 1");
-    stage_say(exporter, "take r x %d 0 s; take r y %d 0 s; push r x s", MIB, MIB);
+    stage_say(exporter, "take r x 1MiB 0 s; take r y 1MiB 0 s; push r x s");
     stage_say(importer, "acquire i a l 0 s");
     stage_say(exporter, "capture s");
     stage_say(importer, "capture s");
@@ -234,12 +232,12 @@ END_TEST
 START_TEST(published_block_is_not_its_user_s_to_free_or_to_publish_again)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "malloc a %d s; malloc b %d s; publish a a s", MIB, MIB);
+    stage_say(exporter, "malloc a 1MiB s; malloc b 1MiB s; publish a a s");
     stage_refuses(exporter, "WEIR_BUSY", "free a s");
     stage_refuses(exporter, "WEIR_BUSY", "publish other a s");
     stage_refuses(exporter, "WEIR_BUSY", "publish a b s");
     stage_refuses(exporter, "WEIR_INVALID", "publish no/name b s");
-    stage_refuses(exporter, "WEIR_INVALID", "publish b b s %d", MIB + 1);
+    stage_refuses(exporter, "WEIR_INVALID", "publish b b s 1048577");
     stage_say(exporter, "free b s; forget a");
 }
 END_TEST
@@ -250,7 +248,7 @@ START_TEST(metadata_beyond_its_limit_is_refused_and_at_the_limit_arrives)
     char metadata[258];
     memset(metadata, 'x', 257);
     metadata[257] = '\0';
-    stage_say(exporter, "malloc a %d s", MIB);
+    stage_say(exporter, "malloc a 1MiB s");
     stage_refuses(exporter, "WEIR_INVALID", "publish a a s 0 %s", metadata);
     metadata[256] = '\0';
     stage_say(exporter, "publish a a s 0 %s", metadata);
@@ -265,9 +263,9 @@ START_TEST(block_above_ipc_max_block_is_refused_when_it_is_allocated)
         .name = "exporter",
         .policy = "weir: 1\npools:\n  frames: { devices: [0], ipc: posix_fd, ipc_max_block: 2MiB, share: { socket: frames } }\n" });
     stage_say(exporter, "export frames");
-    const char *text = stage_refuses(exporter, "WEIR_INVALID", "malloc a %d s", 3 * MIB);
+    const char *text = stage_refuses(exporter, "WEIR_INVALID", "malloc a 3MiB s");
     ck_assert_ptr_nonnull(strstr(text, "ipc_max_block"));
-    stage_refuses(exporter, "WEIR_INVALID", "ring r %d 4 block s", 3 * MIB);
+    stage_refuses(exporter, "WEIR_INVALID", "ring r 3MiB 4 block s");
     stage_say(exporter, "share a 1 s");
 }
 END_TEST

@@ -14,7 +14,6 @@
 #include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
-#define SLOT 512     /* bytes */
 #define BURST 450    /* releases: a socket holds fewer than 300 */
 #define ATTEMPTS 20  /* a machine that is too slow to be quick once in so many is none */
 
@@ -44,15 +43,15 @@ static void release_frames(struct player *reader, unsigned first, unsigned count
 START_TEST(releases_that_no_socket_holds_reach_an_exporter_that_was_stopped)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 512 block s", SLOT);
+    stage_say(exporter, "ring r 512B 512 block s");
     stage_say(reader, "reader i q r 500");
-    stage_say(exporter, "write r 1 %d %d s", BURST, SLOT);
+    stage_say(exporter, "write r 1 %d 512 s", BURST);
     take_frames(reader, 1, BURST);
     stage_signal(exporter, SIGSTOP);
     release_frames(reader, 1, BURST);
     stage_signal(exporter, SIGCONT);
     stage_until(exporter, " hung=0 evicted=0 blocks=512 leases=0 ", "info");
-    stage_say(exporter, "write r %d %d %d s", BURST + 1, BURST, SLOT);
+    stage_say(exporter, "write r %d %d 512 s", BURST + 1, BURST);
     take_frames(reader, BURST + 1, BURST);
     release_frames(reader, BURST + 1, BURST);
 }
@@ -61,9 +60,9 @@ END_TEST
 START_TEST(requests_behind_releases_that_no_socket_holds_are_answered)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 512 block s; share a 1 s %d", SLOT, SLOT);
+    stage_say(exporter, "ring r 512B 512 block s; share a 1 s 512");
     stage_say(reader, "reader i q r 500");
-    stage_say(exporter, "write r 1 %d %d s", BURST, SLOT);
+    stage_say(exporter, "write r 1 %d 512 s", BURST);
     take_frames(reader, 1, BURST);
     stage_signal(exporter, SIGSTOP);
     release_frames(reader, 1, BURST);
@@ -79,9 +78,9 @@ END_TEST
 START_TEST(import_that_is_closed_behind_releases_that_no_socket_holds_leaves_in_good_order)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 512 block s", SLOT);
+    stage_say(exporter, "ring r 512B 512 block s");
     stage_say(reader, "reader i q r 500");
-    stage_say(exporter, "write r 1 %d %d s", BURST, SLOT);
+    stage_say(exporter, "write r 1 %d 512 s", BURST);
     take_frames(reader, 1, BURST);
     stage_signal(exporter, SIGSTOP);
     release_frames(reader, 1, BURST);
@@ -115,7 +114,7 @@ START_TEST(leave_that_a_stopped_exporter_does_not_hear_keeps_nobody_waiting)
 {
     struct player *camera = stage_exporter("camera", NULL);
     struct player *middle = stage_enter((struct role){ .name = "middle", .policy = middle_policy });
-    stage_say(middle, "export out; malloc b %d s; publish b b s; forget b", SLOT);
+    stage_say(middle, "export out; malloc b 512 s; publish b b s; forget b");
     struct player *reader = stage_guest("reader");
     stage_say(reader, "import i second");
     uint64_t waited = UINT64_MAX;
@@ -130,9 +129,9 @@ END_TEST
 /* The reader has released its frame, and the service thread has not heard of it. */
 static void release_unheard(struct player *exporter, struct player *reader, const char *overflow, unsigned pushed)
 {
-    stage_say(exporter, "ring r %d 3 %s s", SLOT, overflow);
+    stage_say(exporter, "ring r 512B 3 %s s", overflow);
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 %u %d s", pushed, SLOT);
+    stage_say(exporter, "write r 1 %u 512 s", pushed);
     take_frames(reader, 1, 1);
     stage_say(exporter, "hold_service 1");
     release_frames(reader, 1, 1);
@@ -142,7 +141,7 @@ START_TEST(reader_that_released_is_heard_though_the_service_thread_is_late)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     release_unheard(exporter, reader, "block", 3);
-    stage_say(exporter, "take r slot %d 20 s", SLOT); /* however short it waits */
+    stage_say(exporter, "take r slot 512 20 s"); /* however short it waits */
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
     stage_say(exporter, "fill slot 4 s; push r slot s");
     take_frames(reader, 2, 1);
@@ -159,7 +158,7 @@ START_TEST(no_frame_is_dropped_where_a_slot_was_released)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     release_unheard(exporter, reader, "drop_oldest", 3);
-    stage_say(exporter, "write r 4 1 %d s; hold_service 0", SLOT);
+    stage_say(exporter, "write r 4 1 512 s; hold_service 0");
     for (unsigned number = 2; number <= 4; number++) {
         take_frames(reader, number, 1);
         release_frames(reader, number, 1);
@@ -171,17 +170,17 @@ START_TEST(ring_is_not_full_of_what_was_released)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     release_unheard(exporter, reader, "fail", 3);
-    stage_say(exporter, "take r slot %d 0 s; drop r slot s; hold_service 0", SLOT);
+    stage_say(exporter, "take r slot 512 0 s; drop r slot s; hold_service 0");
 }
 END_TEST
 
 START_TEST(producer_that_waits_serves_readers_by_itself)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(exporter, "ring r 512B 3 block s");
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 3 %d s; hold_service 1", SLOT);
-    stage_tell(exporter, "write r 4 40 %d s", SLOT);
+    stage_say(exporter, "write r 1 3 512 s; hold_service 1");
+    stage_tell(exporter, "write r 4 40 512 s");
     for (unsigned number = 1; number <= 40; number++) {
         take_frames(reader, number, 1);
         release_frames(reader, number, 1);
@@ -197,14 +196,14 @@ START_TEST(reader_is_heard_while_leases_are_made_for_another)
     struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
     stage_say(exporter, "breakable; export frames");
     struct player *reader = stage_importer("reader"), *other = stage_importer("other");
-    stage_say(exporter, "ring r %d 3 block s; ring large %d 512 block s", SLOT, SLOT);
+    stage_say(exporter, "ring r 512B 3 block s; ring large 512B 512 block s");
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 3 %d s; hold_events 1", SLOT);
+    stage_say(exporter, "write r 1 3 512 s; hold_events 1");
     stage_tell(other, "reader i q large 0");
     for (unsigned number = 1; number <= 20; number++) {
         take_frames(reader, number, 1);
         release_frames(reader, number, 1);
-        stage_say(exporter, "write r %u 1 %d s", number + 3, SLOT);
+        stage_say(exporter, "write r %u 1 512 s", number + 3);
     }
     ck_assert(!stage_has_answer(other));
     stage_say(exporter, "hold_events 0");
@@ -217,18 +216,18 @@ END_TEST
 START_TEST(reader_is_heard_while_leases_are_made_for_itself)
 {
     struct player *exporter = stage_enter((struct role){ .name = "exporter", .policy = stage_exporter_policy(NULL) });
-    stage_say(exporter, "breakable; export frames; ring r %d 3 block s; share a 1 s %d", SLOT, SLOT);
+    stage_say(exporter, "breakable; export frames; ring r 512B 3 block s; share a 1 s 512");
     int fd = stage_connect();
     say(fd, &(struct wire_message){ .type = WIRE_HELLO, .request = 1, .u.hello.role = WIRE_ROLE_IMPORTER });
     hear_a(WIRE_WELCOME, fd);
     say(fd, &(struct wire_message){ .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 1, "r" } });
     hear_a(WIRE_SUBSCRIBED, fd);
-    stage_say(exporter, "write r 1 3 %d s", SLOT);
+    stage_say(exporter, "write r 1 3 512 s");
     uint32_t lease = hear_a(WIRE_LEASE, fd).u.lease.lease;
     stage_say(exporter, "hold_events 1");
     say(fd, &(struct wire_message){ .type = WIRE_ACQUIRE, .request = 3, .u.acquire.name = "a" });
     say(fd, &(struct wire_message){ .type = WIRE_RELEASE, .u.release = { lease, WIRE_HOW_DONE } });
-    stage_say(exporter, "take r slot %d 20 s; drop r slot s; hold_events 0", SLOT);
+    stage_say(exporter, "take r slot 512 20 s; drop r slot s; hold_events 0");
     ck_assert_uint_eq(hear_a(WIRE_LEASE, fd).u.lease.sequence, 2);
     ck_assert_uint_eq(hear_a(WIRE_LEASE, fd).request, 3);
     say(fd, &(struct wire_message){ .type = WIRE_GOODBYE });
@@ -258,14 +257,14 @@ END_TEST
 START_TEST(producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 2 block s; ring other %d 2 block s", SLOT, SLOT);
+    stage_say(exporter, "ring r 512B 2 block s; ring other 512B 2 block s");
     stage_say(reader, "reader i q r 0");
-    stage_say(exporter, "write r 1 2 %d s", SLOT);
+    stage_say(exporter, "write r 1 2 512 s");
     take_frames(reader, 1, 1);
     stage_say(exporter, "take_late r s");
     stage_say(reader, "delay 300 s");
     release_frames(reader, 1, 1);
-    stage_say(exporter, "take other slot %d 0 s; taken; drop other slot s", SLOT);
+    stage_say(exporter, "take other slot 512 0 s; taken; drop other slot s");
     take_frames(reader, 2, 1);
     release_frames(reader, 2, 1);
 }
@@ -275,11 +274,11 @@ END_TEST
 START_TEST(release_that_a_push_has_read_ends_though_nobody_takes_a_slot_again)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 2 block s", SLOT);
+    stage_say(exporter, "ring r 512B 2 block s");
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 1 %d s", SLOT);
+    stage_say(exporter, "write r 1 1 512 s");
     take_frames(reader, 1, 1);
-    stage_say(exporter, "take r slot %d 0 s", SLOT);
+    stage_say(exporter, "take r slot 512 0 s");
     stage_importer("other"); /* whom the service thread has let in: it serves again */
     stage_say(exporter, "hold_service 1");
     stage_say(reader, "delay 300 s");
@@ -303,7 +302,7 @@ START_TEST(readers_lose_nothing_to_an_exporter_that_is_late)
     unsigned written = 0;
     struct player *camera = stage_exporter("camera", NULL), *readers[3];
     struct player *middle = stage_enter((struct role){ .name = "middle", .policy = middle_policy }), *guest;
-    stage_say(middle, "export out; ring r 4096 4 block s; ring large 512 1024 block s");
+    stage_say(middle, "export out; ring r 4096 4 block s; ring large 512B 1024 block s");
     for (int i = 0; i < 3; i++) {
         readers[i] = stage_guest("reader");
         stage_say(readers[i], "import i second; reader i q r %d", i);
@@ -336,10 +335,10 @@ END_TEST
 START_TEST(release_whose_event_cannot_be_recorded_ends_the_lease_all_the_same)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
-    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(exporter, "ring r 512B 3 block s");
     stage_say(reader, "reader i q r 1");
     for (unsigned number = 1; number <= 8; number++) {
-        stage_say(exporter, "write r %u 1 %d s", number, SLOT);
+        stage_say(exporter, "write r %u 1 512 s", number);
         take_frames(reader, number, 1);
         stage_say(reader, "fail_call event_record %u", number % 2 + 1); /* our own event, or the exporter's */
         release_frames(reader, number, 1);
@@ -353,9 +352,9 @@ START_TEST(lease_that_cannot_be_released_is_there_to_be_released_again)
     struct player *exporter = stage_exporter("exporter", NULL);
     struct player *reader = stage_guest("reader");
     stage_say(reader, "breakable; import i frames");
-    stage_say(exporter, "ring r %d 3 block s", SLOT);
+    stage_say(exporter, "ring r 512B 3 block s");
     stage_say(reader, "reader i q r 1");
-    stage_say(exporter, "write r 1 2 %d s", SLOT);
+    stage_say(exporter, "write r 1 2 512 s");
     take_frames(reader, 1, 1);
     stage_say(reader, "broken 1");
     stage_refuses(reader, "WEIR_CUDA_ERROR", "release l1 s");

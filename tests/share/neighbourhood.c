@@ -35,12 +35,12 @@ struct player *enter_in_a_hurry(const char *name)
 
 void take(struct player *player, const char *block, unsigned mib)
 {
-    stage_say(player, "malloc %s %llu s", block, (unsigned long long)(mib * MIB));
+    stage_say(player, "malloc %s %uMiB s", block, mib);
 }
 
 void take_in_the_end(struct player *player, const char *block, unsigned mib)
 {
-    stage_until(player, "ok", "malloc %s %llu s", block, (unsigned long long)(mib * MIB));
+    stage_until(player, "ok", "malloc %s %uMiB s", block, mib);
 }
 
 void idle(struct player *player, unsigned mib)
@@ -58,7 +58,7 @@ struct player *enter_idle(const char *name, unsigned mib)
 
 const char *run_out(struct player *player, unsigned mib)
 {
-    return stage_refuses(player, "WEIR_OUT_OF_MEMORY", "malloc none %llu s", (unsigned long long)(mib * MIB));
+    return stage_refuses(player, "WEIR_OUT_OF_MEMORY", "malloc none %uMiB s", mib);
 }
 
 void check_pool_holds(struct player *player, const char *pool, unsigned mib)

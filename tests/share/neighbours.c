@@ -143,7 +143,7 @@ END_TEST
 START_TEST(every_pool_of_a_neighbour_counts)
 {
     struct player *holder = enter_idle("holder", 256), *asker = enter("asker");
-    stage_say(holder, "pool_malloc q x %llu s; free x s; synchronize s", (unsigned long long)(512 * MIB));
+    stage_say(holder, "pool_malloc q x 512MiB s; free x s; synchronize s");
     take(asker, "a", 896);
     check_rescued(asker, 1, 640);
     unsigned long long left = stage_number(stage_say(holder, "pool p"), "reserved");
@@ -339,7 +339,7 @@ static const char *const captures[] = { "capture", "capture_globally" };
 START_TEST(pool_of_a_stream_that_captures_is_left_alone)
 {
     struct player *holder = enter_idle("holder", 256), *asker = enter("asker");
-    stage_say(holder, "pool_malloc q x %llu s; free x s; synchronize s; %s s", (unsigned long long)(256 * MIB), captures[_i]);
+    stage_say(holder, "pool_malloc q x 256MiB s; free x s; synchronize s; %s s", captures[_i]);
     take(asker, "a", 640);
     run_out(asker, 384);
     stage_say(holder, "capture_end s");

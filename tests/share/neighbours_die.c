@@ -9,7 +9,6 @@
 
 #include "tests/share/stage.h"
 
-#define MIB UINT64_C(1048576)
 #define POLICY "weir: 1\ncontrol: true\npools:\n  p: { devices: [0], on_oom: { deadline: 100s } }\n"
 
 #define POINTS 3 /* of whoever is asked, at the least: it hears the question, and is before and behind its answer */
@@ -27,12 +26,12 @@ static struct player *enter(const char *name, enum victim who, enum victim victi
 /* Idle before it can be killed: points are messages, and there is none yet. */
 static void idle(struct player *player, unsigned mib)
 {
-    stage_say(player, "malloc idle %llu s; free idle s; synchronize s", (unsigned long long)(mib * MIB));
+    stage_say(player, "malloc idle %uMiB s; free idle s; synchronize s", mib);
 }
 
 static const char *ask(unsigned mib)
 {
-    return stage_try(players[ASKER], "malloc a %llu s", (unsigned long long)(mib * MIB));
+    return stage_try(players[ASKER], "malloc a %uMiB s", mib);
 }
 
 /* Plays -------------------------------------------------------------------------------------------------------------------------------- */
@@ -49,7 +48,7 @@ static void play_two_rescues(void)
 
 static void play_in_vain(void)
 {
-    stage_try(players[LARGEST], "malloc live %llu s", (unsigned long long)(512 * MIB));
+    stage_try(players[LARGEST], "malloc live 512MiB s");
     ask(768);
     ask(640);
 }
@@ -60,7 +59,7 @@ static void play_one_after_another(void)
         ask(512);
         stage_try(players[ASKER], "free a s");
         stage_try(players[ASKER], "synchronize s");
-        stage_try(players[LARGEST], "malloc more %llu s", (unsigned long long)(448 * MIB));
+        stage_try(players[LARGEST], "malloc more 448MiB s");
         stage_try(players[LARGEST], "free more s");
         stage_try(players[LARGEST], "synchronize s");
     }
@@ -91,12 +90,12 @@ static void go_on(void)
         stage_try(players[i], "free live s");
         stage_say(players[i], "synchronize s");
     }
-    stage_until(fresh, "ok", "malloc a %llu s", (unsigned long long)(1024 * MIB));
+    stage_until(fresh, "ok", "malloc a 1024MiB s");
     stage_say(fresh, "free a s; synchronize s");
     for (int i = 0; i < 3; i++) {
         if (stage_is_dead(players[i]))
             continue;
-        stage_until(players[i], "ok", "malloc a %llu s", (unsigned long long)(1024 * MIB));
+        stage_until(players[i], "ok", "malloc a 1024MiB s");
         stage_say(players[i], "free a s; synchronize s");
     }
 }

@@ -19,8 +19,8 @@
 static unsigned ask_mutually(struct player *a, struct player *b, unsigned mib)
 {
     unsigned served = 0;
-    stage_tell(a, "malloc more %llu s", (unsigned long long)(mib * MIB));
-    stage_tell(b, "malloc more %llu s", (unsigned long long)(mib * MIB));
+    stage_tell(a, "malloc more %uMiB s", mib);
+    stage_tell(b, "malloc more %uMiB s", mib);
     struct player *const both[] = { a, b };
     for (int i = 0; i < 2; i++) {
         const char *answer = stage_listen(both[i]);
@@ -65,7 +65,7 @@ START_TEST(many_who_ask_each_other_at_once_are_all_answered)
         players[i] = enter_idle("player", 160);
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < 6; i++)
-            stage_tell(players[i], "malloc more %llu s", (unsigned long long)(320 * MIB));
+            stage_tell(players[i], "malloc more 320MiB s");
         for (int i = 0; i < 6; i++) {
             const char *answer = stage_listen(players[i]);
             ck_assert_msg(answer && (strncmp(answer, "ok", 2) == 0 || strncmp(answer, "fail WEIR_OUT_OF_MEMORY ", 24) == 0), "%s",
@@ -97,7 +97,7 @@ START_TEST(neighbour_that_offers_and_then_hangs_costs_its_share_and_another_resc
     struct player *holder = stage_enter((struct role){ .name = "holder", .policy = "weir: 1\npools:\n  p: { devices: [0] }\n" });
     take(holder, "live", 192);
     stage_say(hung, "stop_at_give"); /* behind its OFFERED, which is needed */
-    stage_tell(asker, "malloc a %llu s", (unsigned long long)(512 * MIB));
+    stage_tell(asker, "malloc a 512MiB s");
     stage_await_stop(hung);
     stage_leave(holder); /* now the other one has enough */
     stage_hear(asker);
@@ -112,7 +112,7 @@ START_TEST(neighbour_that_offers_enough_and_then_hangs_leaves_time_for_a_slow_on
     struct player *hung = enter_idle("hung", 512), *slow = enter_idle("slow", 512), *asker = enter_in_a_hurry("asker");
     stage_signal(slow, SIGSTOP);
     stage_say(hung, "stop_at_give");
-    stage_tell(asker, "malloc a %llu s", (unsigned long long)(384 * MIB));
+    stage_tell(asker, "malloc a 384MiB s");
     stage_await_stop(hung);
     stage_signal(slow, SIGCONT);
     stage_hear(asker);
@@ -183,7 +183,7 @@ START_TEST(who_asks_in_vain_a_thousand_times_sends_few_messages_and_harms_nobody
 {
     struct player *holder = enter("holder"), *asker = enter("asker");
     take(holder, "live", 768);
-    unsigned long long sent = stage_number(stage_say(asker, "starve %d %llu s", ASKS, (unsigned long long)(512 * MIB)), "messages");
+    unsigned long long sent = stage_number(stage_say(asker, "starve %d 512MiB s", ASKS), "messages");
     ck_assert_uint_lt(sent, 4 * ASKS); /* a question and its answer, and more once a second */
     check_asked(holder, 0, 0);
     take(asker, "a", 256);
@@ -205,7 +205,7 @@ START_TEST(neighbour_whose_gifts_help_nobody_is_seldom_asked)
         stage_say(holder, "free large%d s", i);
     stage_say(holder, "synchronize s");
     check_holds(holder, 512);
-    stage_say(asker, "starve %d %llu s", ASKS, (unsigned long long)(640 * MIB));
+    stage_say(asker, "starve %d 640MiB s", ASKS);
     ck_assert_uint_lt(stage_number(stage_say(holder, "asks"), "received"), ASKS / 4);
     check_holds(holder, 512);
 }

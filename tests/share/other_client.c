@@ -8,8 +8,6 @@
 
 #include "tests/share/stage.h"
 
-#define SIZE 65536
-
 static FILE *start(const char *arguments)
 {
     char command[1024];
@@ -39,7 +37,7 @@ static void end(FILE *client)
 static struct player *publish(void)
 {
     struct player *exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "malloc a %d s; publish a a s 1000 hello; forget a", SIZE);
+    stage_say(exporter, "malloc a 64KiB s; publish a a s 1000 hello; forget a");
     return exporter;
 }
 
@@ -56,10 +54,10 @@ END_TEST
 START_TEST(it_reads_a_ring)
 {
     struct player *exporter = publish();
-    stage_say(exporter, "ring r %d 3 block s", SIZE);
+    stage_say(exporter, "ring r 64KiB 3 block s");
     FILE *client = start("read r 10 --leases 2 --wait 20");
     stage_until(exporter, " readers=1", "readers r");
-    stage_say(exporter, "write r 1 10 %d s", SIZE);
+    stage_say(exporter, "write r 1 10 64KiB s");
     for (unsigned frame = 1; frame <= 10; frame++) {
         char sequence[32];
         snprintf(sequence, sizeof sequence, "\"sequence\": %u,", frame);
@@ -97,7 +95,7 @@ END_TEST
 START_TEST(it_lets_go_of_a_pool_that_is_retired)
 {
     struct player *exporter = stage_exporter("exporter", ", retire_after: 10ms");
-    stage_say(exporter, "ring r %d 2 block s", SIZE);
+    stage_say(exporter, "ring r 64KiB 2 block s");
     FILE *client = start("read r 1 --leases 1 --wait 20");
     stage_until(exporter, " readers=1", "readers r");
     stage_say(exporter, "ring_close r");

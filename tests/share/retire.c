@@ -13,7 +13,7 @@
 /* A block from one to the other, and withdrawn. */
 static void hand_over(struct player *exporter, struct player *importer, unsigned number)
 {
-    stage_say(exporter, "share a %u s %d", number, SIZE);
+    stage_say(exporter, "share a %u s 32MiB", number);
     stage_say(importer, "acquire i a l 0 s; check l %u s; release l s", number);
     stage_say(exporter, "withdraw a");
 }
@@ -27,7 +27,7 @@ START_TEST(empty_pool_is_made_anew_and_gives_its_memory_back)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
     unsigned long long before = free_memory(importer);
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 32MiB");
     stage_say(importer, "acquire i a l 0 s");
     ck_assert_uint_le(free_memory(importer) + SIZE, before);
     stage_say(importer, "release l s");
@@ -45,7 +45,7 @@ START_TEST(importers_come_back_by_themselves_in_every_epoch)
         importers[i] = stage_importer("importer");
     unsigned long long before = free_memory(exporter);
     for (unsigned round = 1; round <= 6; round++) {
-        stage_say(exporter, "share a %u s %d", round, SIZE);
+        stage_say(exporter, "share a %u s 32MiB", round);
         for (int i = 0; i < 3; i++)
             stage_say(importers[i], "acquire i a l 0 s; check l %u s; release l s", round);
         stage_say(exporter, "withdraw a");
@@ -60,7 +60,7 @@ START_TEST(pool_that_nobody_ever_imported_is_made_anew_too)
 {
     struct player *exporter = stage_exporter("exporter", SOON);
     unsigned long long before = free_memory(exporter);
-    stage_say(exporter, "share a 3 s %d; withdraw a", SIZE);
+    stage_say(exporter, "share a 3 s 32MiB; withdraw a");
     stage_until(exporter, " epoch=2 ", "info");
     ck_assert_uint_eq(free_memory(exporter), before);
 }
@@ -75,7 +75,7 @@ START_TEST(patient_importer_asks_again_in_the_next_epoch)
     hand_over(exporter, importer, 3);
     stage_tell(importer, "acquire i b l 600000 s");
     stage_until(exporter, " epoch=2 importers=1 ", "info");
-    stage_say(exporter, "share b 4 s %d", SIZE);
+    stage_say(exporter, "share b 4 s 32MiB");
     stage_hear(importer);
     stage_say(importer, "check l 4 s; release l s");
 }
@@ -98,7 +98,7 @@ END_TEST
 START_TEST(lease_keeps_its_pool)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 32MiB");
     stage_say(importer, "acquire i a l 0 s");
     stage_say(exporter, "withdraw a");
     hand_over(exporter, stage_importer("another"), 4);
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(block_that_is_not_shared_keeps_its_pool)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
-    stage_say(exporter, "malloc own %d s; fill own 9 s", SIZE);
+    stage_say(exporter, "malloc own 32MiB s; fill own 9 s");
     hand_over(exporter, importer, 3);
     hand_over(exporter, importer, 4);
     stage_say(exporter, "check own 9 s");
@@ -127,9 +127,9 @@ START_TEST(ring_that_was_closed_is_made_anew_and_its_readers_find_the_next)
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
     for (unsigned round = 1; round <= 3; round++) {
         char epoch[32];
-        stage_say(exporter, "ring r %d 2 block s", SIZE);
+        stage_say(exporter, "ring r 32MiB 2 block s");
         stage_say(importer, "reader i q r 1");
-        stage_say(exporter, "take r slot %d 0 s; fill slot %u s; push r slot s", SIZE, round);
+        stage_say(exporter, "take r slot 32MiB 0 s; fill slot %u s; push r slot s", round);
         stage_say(importer, "next q l 20000 s; check l %u s; release l s", round);
         stage_say(exporter, "ring_close r");
         stage_until(importer, "fail WEIR_GONE", "next q l 100 s");
@@ -143,7 +143,7 @@ END_TEST
 /* As hand_over(), and the importer stops when it hears that it is asked for the pool. */
 static void hand_over_and_stop(struct player *exporter, struct player *importer)
 {
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 32MiB");
     stage_say(importer, "acquire i a l 0 s; check l 3 s; release l s");
     stage_until(exporter, " leases=0 mappings=1", "info");
     stage_say(importer, "stop_at 4"); /* WITHDRAW; UNMAPPED, before and behind it; RETIRE */
@@ -179,7 +179,7 @@ END_TEST
 START_TEST(evicted_importer_that_is_dead_keeps_nothing)
 {
     struct player *exporter = stage_exporter("exporter", SOON), *importer = stage_importer("importer");
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 32MiB");
     stage_say(importer, "acquire i a l 0 s");
     stage_say(exporter, "evict %d; withdraw a", (int)stage_pid(importer));
     stage_until(exporter, " epoch=1 importers=1 hung=0 evicted=1 blocks=1 ", "info");

@@ -13,7 +13,7 @@ static void set_up(void)
 {
     stage_open();
     exporter = stage_exporter("exporter", NULL);
-    stage_say(exporter, "share a 3 s %d", SIZE);
+    stage_say(exporter, "share a 3 s 64KiB");
     friend = stage_importer("friend");
 }
 

@@ -11,8 +11,6 @@
 #include "tests/share/connect.h"
 #include "tests/share/stage.h"
 
-#define SIZE 65536
-
 extern struct player *exporter, *friend;
 
 /* A test case around each of whose tests the friend is served, and everybody else is gone at the end. */

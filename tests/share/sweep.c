@@ -13,8 +13,6 @@
 
 #include "tests/share/stage.h"
 
-#define SIZE 1048576
-
 /* The cast of one play. Any of the two may be dead at any time. */
 static struct player *exporter, *importer, *victim;
 
@@ -33,7 +31,7 @@ static void await(struct player *player, const char *wanted, const char *line)
 
 static void publish(const char *name, unsigned number)
 {
-    stage_try(exporter, "malloc %s %d s", name, SIZE);
+    stage_try(exporter, "malloc %s 1MiB s", name);
     stage_try(exporter, "fill %s %u s", name, number);
     stage_try(exporter, "publish %s %s s", name, name);
     stage_try(exporter, "forget %s", name);
@@ -88,16 +86,16 @@ static void play_withdrawing(void)
 
 static void play_ring(void)
 {
-    stage_try(exporter, "ring r %d 3 block s", SIZE);
+    stage_try(exporter, "ring r 1MiB 3 block s");
     import();
     stage_try(importer, "reader i q r 2");
     for (unsigned frame = 1; frame <= 4; frame++) {
-        stage_try(exporter, "take r slot %d 1000 s", SIZE);
+        stage_try(exporter, "take r slot 1MiB 1000 s");
         stage_try(exporter, "push r slot s");
         stage_try(importer, "next q l 1000 s");
         stage_try(importer, "release l s");
     }
-    stage_try(exporter, "take r slot %d 1000 s", SIZE);
+    stage_try(exporter, "take r slot 1MiB 1000 s");
     stage_try(exporter, "push r slot s");
     stage_try(importer, "reader_close q");
     stage_try(importer, "reader i q r 1");
@@ -138,7 +136,7 @@ static void play_closing_the_import(void)
 static void play_closing_the_export(void)
 {
     publish("a", 3);
-    stage_try(exporter, "ring r %d 3 block s", SIZE);
+    stage_try(exporter, "ring r 1MiB 3 block s");
     import();
     stage_try(importer, "reader i q r 1");
     stage_try(importer, "acquire i a l 0 s");
@@ -182,7 +180,7 @@ static const struct scenario {
 /* The two, both alive, do what they are for. */
 static void work(struct player *from, struct player *to)
 {
-    stage_say(from, "share again 6 s %d", SIZE);
+    stage_say(from, "share again 6 s 1MiB");
     const char *answer = stage_try(to, "acquire i again again 0 s");
     if (!answer || strncmp(answer, "ok", 2) != 0) {
         stage_try(to, "import i frames 5000 1"); /* it has none yet, or closed it */
