@@ -511,7 +511,7 @@ static const struct {
 static void sweep_gpu(const char *operation, int code)
 {
     int fds = suite_count_fds();
-    for (unsigned nth = 1;; nth++) {
+    for (unsigned nth = 1;; nth += suite_lone_stride()) {
         begin_run(operation, code);
         uint64_t before = sim_calls(operation);
         sim_fail(operation, nth, code);

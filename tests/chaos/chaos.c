@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "tests/chaos/company.h"
+#include "tests/support/suite.h"
 
 struct chaos_figures *chaos_figures;
 char chaos_plan[1024];
@@ -139,7 +140,7 @@ static bool run_found_ones(void)
 {
     bool good = true;
     options.programs = 1;
-    for (size_t i = 0; i < sizeof found / sizeof found[0] && good; i++) {
+    for (size_t i = 0; i < sizeof found / sizeof found[0] && good; i += suite_lone_stride()) {
         options.seed = found[i];
         good = run_programs();
     }
@@ -150,7 +151,7 @@ static int run_as_test(void)
 {
     printf("1..4\n");
     options.seed = 1;
-    options.programs = getenv("WEIR_TEST_NIGHTLY") ? 40 : 20;
+    options.programs = (getenv("WEIR_TEST_NIGHTLY") ? 40 : 20) / suite_lone_stride();
     bool good = run_programs();
     uint64_t trace = atomic_load(&chaos_figures->trace);
     say(1, good, "random programs on the virtual clock find nothing");

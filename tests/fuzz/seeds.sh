@@ -9,9 +9,12 @@ run() {
     number=$1 name=$2 program=$top_builddir/tests/fuzz/$3
     shift 3
     failed=
-    for file; do
-        "$program" "$file" >&2 || failed="$failed $file"
-    done
+    "$program" "$@" >&2 || {
+        failed=' together, and of them alone:'
+        for file; do
+            "$program" "$file" >&2 || failed="$failed $file"
+        done
+    }
     if [ -z "$failed" ] && [ "$#" -gt 10 ]; then
         echo "ok $number - $name # $# files"
     else

@@ -231,7 +231,7 @@ static void *administer(void *data)
 static uint64_t count_of_allocations(void)
 {
     const char *text = getenv("WEIR_STRESS_COUNT");
-    uint64_t count = text ? strtoull(text, NULL, 10) : scene_is_sim() ? 100000 : 10000000;
+    uint64_t count = text ? strtoull(text, NULL, 10) : scene_is_sim() ? suite_rounds(100000, 100000) : 10000000;
     ck_assert_msg(count >= LANES, "WEIR_STRESS_COUNT=%s: write a number of at least %d", text, LANES);
     return count;
 }

@@ -81,7 +81,13 @@ int suite_run(Suite *suite)
 #define FEATURE(name) 0
 #endif
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || FEATURE(address_sanitizer) || FEATURE(thread_sanitizer)
+#if defined(__SANITIZE_THREAD__) || FEATURE(thread_sanitizer)
+#define WATCHES_THREADS 1
+#else
+#define WATCHES_THREADS 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || FEATURE(address_sanitizer) || WATCHES_THREADS
 #define SANITIZED 1
 #else
 #define SANITIZED 0
@@ -97,6 +103,11 @@ unsigned suite_rounds(unsigned daily, unsigned nightly)
 unsigned suite_stride(void)
 {
     return SANITIZED && !getenv("WEIR_TEST_NIGHTLY") ? 3 : 1;
+}
+
+unsigned suite_lone_stride(void)
+{
+    return WATCHES_THREADS && !getenv("WEIR_TEST_NIGHTLY") ? 4 : 1;
 }
 
 int suite_skip(const char *reason)

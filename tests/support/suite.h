@@ -31,6 +31,10 @@ unsigned suite_rounds(unsigned daily, unsigned nightly);
 /* The step from one point of a sweep to the next, which runs processes for each: 1, but 3 under a sanitizer by day. */
 unsigned suite_stride(void);
 
+/* The same for what only one thread at a time does: 1, but 4 under the thread sanitizer by day, which sees no more there than the other
+   runs of the suite. */
+unsigned suite_lone_stride(void);
+
 /* The number of open file descriptors of this process. */
 int suite_count_fds(void);
 
