@@ -107,7 +107,9 @@ unsigned suite_stride(void)
 
 unsigned suite_lone_stride(void)
 {
-    return WATCHES_THREADS && !getenv("WEIR_TEST_NIGHTLY") ? 4 : 1;
+    if (getenv("WEIR_TEST_NIGHTLY"))
+        return 1;
+    return WATCHES_THREADS ? 4 : getenv("WEIR_TEST_SLOW") ? 3 : 1;
 }
 
 int suite_skip(const char *reason)

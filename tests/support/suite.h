@@ -31,8 +31,8 @@ unsigned suite_rounds(unsigned daily, unsigned nightly);
 /* The step from one point of a sweep to the next, which runs processes for each: 1, but 3 under a sanitizer by day. */
 unsigned suite_stride(void);
 
-/* The same for what only one thread at a time does: 1, but 4 under the thread sanitizer by day, which sees no more there than the other
-   runs of the suite. */
+/* The same for what only one thread at a time does: 1, but by day 4 under the thread sanitizer, which sees no more there than the other
+   runs of the suite, and 3 under valgrind ($WEIR_TEST_SLOW), where each point takes long. */
 unsigned suite_lone_stride(void);
 
 /* The number of open file descriptors of this process. */
