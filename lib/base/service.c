@@ -80,17 +80,6 @@ static bool run_one(void)
     return true;
 }
 
-/* How long ppoll() may sleep; NULL: for ever. */
-static const struct timespec *time_until(uint64_t due, struct timespec *limit)
-{
-    uint64_t now = weir__service_now();
-    uint64_t left = due > now ? due - now : 0;
-    if (due == WEIR__SERVICE_NEVER)
-        return NULL;
-    *limit = gpu_clock_timespec(left);
-    return limit;
-}
-
 /* Fills `polled`. Returns how many descriptors there are. */
 static size_t gather(void)
 {
@@ -123,14 +112,14 @@ static void sleep_until_due(void)
     for (const struct weir__job *job = service.jobs; job; job = job->next)
         if (job->due < due)
             due = job->due;
-    struct timespec limit;
-    const struct timespec *left = time_until(due, &limit);
-    bool sleeps = !left || left->tv_sec || left->tv_nsec;
+    uint64_t now = weir__service_now();
+    bool sleeps = due > now;
+    const struct timespec left = gpu_clock_timespec(sleeps ? due - now : 0);
     uint64_t changes = service.changes;
     size_t count = gather();
     service.wakes_at = sleeps ? due : 0;
     pthread_mutex_unlock(&service.lock);
-    int ready = ppoll(service.polled, count, left, NULL);
+    int ready = ppoll(service.polled, count, due == WEIR__SERVICE_NEVER ? NULL : &left, NULL);
     pthread_mutex_lock(&service.lock);
     /* Whoever ended the sleep has set wakes_at to 0. The eventfd is emptied under the lock, and even if poll() saw nothing of it: a wake-up
        that came a moment later must not end the next sleep. */

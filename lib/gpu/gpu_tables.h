@@ -38,7 +38,7 @@ const char *sim_environment_error(void);
       (pool, device, access))                                                                                                              \
     X(pool_get_access, sim_pool_find(pool) ?: sim_device_find(device), (gpu_pool pool, int device, enum gpu_access *access),               \
       (pool, device, access))                                                                                                              \
-    X(pool_trim, sim_pool_find_own(pool), (gpu_pool pool, uint64_t keep), (pool, keep))                                                    \
+    X(pool_trim, sim_pool_find_own(pool) ?: sim_capture_check_unsafe(), (gpu_pool pool, uint64_t keep), (pool, keep))                      \
     X(pool_export, sim_pool_find_own(pool), (gpu_pool pool, int *fd), (pool, fd))                                                          \
     X(pool_import, sim_device_find(device), (int device, int fd, gpu_pool *pool), (device, fd, pool))                                      \
     X(malloc_async, sim_pool_find_own(pool) ?: sim_work_begin(&stream), (void **ptr, size_t size, gpu_pool pool, gpu_stream stream),       \

@@ -203,8 +203,8 @@ int sim_capture_malloc(struct sim_capture *capture, size_t size, void **ptr)
     if (!block)
         return GPU_OUT_OF_MEMORY;
     block->size = size;
-    block->address = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (block->address == MAP_FAILED) {
+    block->address = sim_map_nothing(NULL, size);
+    if (!block->address) {
         free(block);
         return GPU_OUT_OF_MEMORY;
     }

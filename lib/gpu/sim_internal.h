@@ -428,9 +428,7 @@ void sim_memory_export(struct sim_pool *pool, struct sim_segment *segment);
 uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want);
 /* A synchronise was seen: frees of stream `id` up to `sequence` (id 0: all of the device's streams) are observed. */
 void sim_memory_observe(uint64_t id, uint64_t sequence, int device);
-/* Whether all frees of the pool have ended. */
-bool sim_memory_is_quiet(const struct sim_pool *pool);
-/* When they will have. */
+/* When all frees of the pool have ended. */
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool);
 /* The pool whose address range has ptr, or NULL: host memory, or that of a page (sim_map_has). */
 struct sim_pool *sim_memory_pool(const void *ptr);
@@ -456,6 +454,8 @@ void sim_pools_clear(void);
 
 /* Whether the address is in a range, mapped or not. */
 bool sim_map_has(const void *ptr);
+/* Addresses that nobody can access, with nothing behind them: these, or for NULL any. NULL if the process gets none. */
+void *sim_map_nothing(void *address, uint64_t size);
 /* Whether the device has access to each byte, the first of which is in a range. */
 bool sim_map_can_touch(int device, const void *ptr, size_t size);
 void sim_map_count(size_t *ranges, size_t *pages);

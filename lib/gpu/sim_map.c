@@ -119,10 +119,11 @@ void sim_map_count(size_t *ranges, size_t *pages)
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Accessible to nobody, and nothing behind it. */
-static bool map_nothing(unsigned char *address, uint64_t size)
+void *sim_map_nothing(void *address, uint64_t size)
 {
-    return mmap(address, size, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (address ? MAP_FIXED : 0);
+    void *mapped = mmap(address, size, PROT_NONE, flags, -1, 0);
+    return mapped == MAP_FAILED ? NULL : mapped;
 }
 
 /* What the device lacks for pages, as if they were a pool. */
@@ -201,9 +202,8 @@ int sim_range_reserve(int device, uint64_t size, void **range)
     struct sim_address_range *made = calloc(1, sizeof(*made));
     /* A unit more, of which a part goes back, so that it begins at a multiple. */
     uint64_t span = size + GPU_PAGE_UNIT;
-    unsigned char *found =
-        made && span > size ? mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : MAP_FAILED;
-    if (found == MAP_FAILED) {
+    unsigned char *found = made && span > size ? sim_map_nothing(NULL, span) : NULL;
+    if (!found) {
         free(made);
         return GPU_OUT_OF_MEMORY;
     }
@@ -291,7 +291,7 @@ int sim_page_unmap(void *address, uint64_t size)
     if (!is_made_of_pages(address, size))
         return GPU_INVALID_VALUE;
     sim_advance_by(UNMAP_NS);
-    if (!map_nothing(address, size))
+    if (!sim_map_nothing(address, size))
         return GPU_OUT_OF_MEMORY;
     for (struct sim_page *page = mapped_in(sim.map.pages, address, size), *next; page; page = next) {
         next = mapped_in(page->next, address, size);

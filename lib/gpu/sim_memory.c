@@ -249,8 +249,3 @@ uint64_t sim_memory_quiet_at(const struct sim_pool *pool)
                 time = segment->done_at;
     return time;
 }
-
-bool sim_memory_is_quiet(const struct sim_pool *pool)
-{
-    return sim_memory_quiet_at(pool) <= sim.now;
-}

@@ -83,26 +83,17 @@ struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment 
  * Accessible only where there is memory, so that a stray access of the host is caught, and leak checkers do not read gigabytes of holes.
  * Pages exist once they are touched, and go when the range becomes inaccessible.
  */
-static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size, int protection)
+static bool map(const struct sim_pool *pool, uint64_t begin, uint64_t size)
 {
     int flags = MAP_FIXED | MAP_NORESERVE | (pool->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
-    return mmap(pool->base + begin, size, protection, flags, pool->fd, pool->fd < 0 ? 0 : (off_t)begin) != MAP_FAILED;
-}
-
-/* What is not mapped of an imported pool. */
-static bool map_nothing(const struct sim_pool *pool, uint64_t begin, uint64_t size)
-{
-    int flags = MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS;
-    return mmap(pool->base + begin, size, PROT_NONE, flags, -1, 0) != MAP_FAILED;
+    return mmap(pool->base + begin, size, PROT_READ | PROT_WRITE, flags, pool->fd, pool->fd < 0 ? 0 : (off_t)begin) != MAP_FAILED;
 }
 
 static int open_range(struct sim_pool *pool, uint64_t span)
 {
     struct sim_segment *segment = calloc(1, sizeof(*segment));
-    void *base = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!segment || base == MAP_FAILED) {
-        if (base != MAP_FAILED)
-            munmap(base, span);
+    void *base = segment ? sim_map_nothing(NULL, span) : NULL;
+    if (!base) {
         free(segment);
         return GPU_OUT_OF_MEMORY;
     }
@@ -204,13 +195,9 @@ static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint
     }
     segment->state = SIM_SEGMENT_ABSENT;
     give_memory(pool, end - begin);
-    if (pool->imported) {
-        map_nothing(pool, begin, end - begin);
-    } else {
-        if (pool->fd >= 0)
-            fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
-        map(pool, begin, end - begin, PROT_NONE);
-    }
+    if (pool->fd >= 0 && !pool->imported)
+        fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
+    sim_map_nothing(pool->base + begin, end - begin);
     sim_segment_merge(pool, segment);
     return true;
 }
@@ -306,7 +293,7 @@ static int fill_gap(struct sim_pool *pool, uint64_t bytes)
     if (!gap)
         return GPU_OUT_OF_MEMORY;
     /* Another process may have taken the memory since the room was looked at. */
-    if (!map(pool, gap->offset, bytes, PROT_READ | PROT_WRITE) || !sim_range_take(pool, bytes)) {
+    if (!map(pool, gap->offset, bytes) || !sim_range_take(pool, bytes)) {
         sim_segment_merge(pool, gap);
         return GPU_OUT_OF_MEMORY;
     }
