@@ -30,6 +30,7 @@ struct torch_graph_figures {
     uint64_t chunk_bytes, chunk_bytes_low; /* the lowest, and the highest below, since the peaks were reset */
     uint64_t live_bytes, live_bytes_high;
     uint64_t chunk_count, chunk_mallocs, mallocs; /* chunks there are, and chunks and parts that were taken, ever */
+    uint64_t live_count;                          /* of parts; torch_reserve_figures() fills it in */
 };
 
 struct torch_device {

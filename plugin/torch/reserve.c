@@ -426,6 +426,7 @@ struct torch_graph_figures torch_reserve_figures(struct torch_device *device)
 {
     pthread_mutex_lock(&device->reserve_lock);
     struct torch_graph_figures figures = device->graphs;
+    figures.live_count = atomic_load(&device->graph_live);
     pthread_mutex_unlock(&device->reserve_lock);
     return figures;
 }

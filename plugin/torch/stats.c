@@ -52,7 +52,6 @@ static void add_pools(const struct torch_device *device, const weir_stats *taken
 static void add_reserves(struct torch_device *device, weir_torch_stats *stats, uint64_t high)
 {
     struct torch_graph_figures graphs = torch_reserve_figures(device);
-    uint64_t live = atomic_load(&device->graph_live);
     uint64_t waiting = atomic_load(&device->waiting_bytes), waiting_count = atomic_load(&device->waiting_count);
     stats->active = less(stats->allocated, graphs.chunk_bytes) + graphs.live_bytes;
     stats->allocated = less(stats->active, waiting);
@@ -60,7 +59,7 @@ static void add_reserves(struct torch_device *device, weir_torch_stats *stats, u
     stats->allocated_high = larger(less(high, graphs.chunk_bytes_low) + graphs.live_bytes_high, stats->allocated);
     stats->graph_reserved = graphs.chunk_bytes;
     stats->graph_live = graphs.live_bytes;
-    stats->blocks = less(stats->blocks, graphs.chunk_count + waiting_count) + live;
+    stats->blocks = less(stats->blocks, graphs.chunk_count + waiting_count) + graphs.live_count;
     stats->mallocs = larger(less(stats->mallocs, graphs.chunk_mallocs) + graphs.mallocs, stats->blocks);
     stats->frees = stats->mallocs - stats->blocks;
 }
