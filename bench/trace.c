@@ -3,13 +3,23 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define HEADING "op,id,bytes\n"
 
+extern char **environ;
+
 /* Files -------------------------------------------------------------------------------------------------------------------------------- */
+
+struct input {
+    FILE *stream;
+    pid_t child; /* zstd; 0: none */
+};
 
 static bool ends_in(const char *text, const char *end)
 {
@@ -17,20 +27,48 @@ static bool ends_in(const char *text, const char *end)
     return len >= end_len && strcmp(text + len - end_len, end) == 0;
 }
 
-/* NULL, with errno: it cannot be opened. */
-static FILE *open_input(const char *path, bool is_packed)
+/* Returns 0 or an error number. */
+static int unpack(const char *path, struct input *input)
 {
-    if (!is_packed)
-        return fopen(path, "re");
-    /* The shell gets the path as it is, whatever is in it. */
-    return setenv("WEIR_BENCH_TRACE", path, 1) == 0 ? popen("exec zstd -dcq -- \"$WEIR_BENCH_TRACE\"", "re") : NULL;
+    char *const words[] = {(char *)"zstd", (char *)"-dcq", (char *)"--", (char *)path, NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2];
+    if (pipe(ends))
+        return errno;
+    int code = posix_spawn_file_actions_init(&actions);
+    if (!code) {
+        code = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+        if (!code)
+            code = posix_spawn_file_actions_addclose(&actions, ends[0]);
+        if (!code)
+            code = posix_spawnp(&input->child, words[0], &actions, NULL, words, environ);
+        posix_spawn_file_actions_destroy(&actions);
+    }
+    close(ends[1]);
+    input->stream = code ? NULL : fdopen(ends[0], "r");
+    if (!input->stream)
+        close(ends[0]);
+    return code;
+}
+
+static int open_input(const char *path, struct input *input)
+{
+    *input = (struct input){.stream = NULL};
+    if (ends_in(path, ".zst"))
+        return unpack(path, input);
+    input->stream = fopen(path, "re");
+    return input->stream ? 0 : errno;
 }
 
 /* Whether all of it could be read. */
-static bool close_input(FILE *input, bool is_packed)
+static bool close_input(struct input *input)
 {
-    bool is_good = !ferror(input);
-    return (is_packed ? pclose(input) : fclose(input)) == 0 && is_good;
+    int status = 0;
+    bool is_good = !ferror(input->stream);
+    fclose(input->stream);
+    if (input->child && waitpid(input->child, &status, 0) < 0)
+        return false;
+    return is_good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* Lines -------------------------------------------------------------------------------------------------------------------------------- */
@@ -96,21 +134,21 @@ static const char *read_steps(FILE *stream, struct trace *trace)
 
 bool trace_read(struct trace *trace, const char *path, char *why, size_t len)
 {
-    bool is_packed = ends_in(path, ".zst");
-    FILE *input = open_input(path, is_packed);
+    struct input input;
     memset(trace, 0, sizeof(*trace));
-    if (!input) {
-        snprintf(why, len, "%s: cannot be opened: %s", path, strerror(errno));
+    int code = open_input(path, &input);
+    if (code) {
+        snprintf(why, len, "%s: cannot be opened: %s", path, strerror(code));
         return false;
     }
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     snprintf(trace->name, sizeof(trace->name), "%.*s", (int)strcspn(name, "."), name);
-    const char *wrong = read_steps(input, trace);
-    bool is_whole = close_input(input, is_packed);
+    const char *wrong = read_steps(input.stream, trace);
+    bool is_whole = close_input(&input);
     if (wrong)
         snprintf(why, len, "%s: line %zu %s", path, trace->step_count + 2, wrong);
     else if (!is_whole)
-        snprintf(why, len, "%s: cannot be read to its end%s", path, is_packed ? " by zstd, which must be installed" : "");
+        snprintf(why, len, "%s: cannot be read to its end%s", path, ends_in(path, ".zst") ? " by zstd, which must be installed" : "");
     if (!wrong && is_whole)
         return true;
     trace_clear(trace);
