@@ -40,6 +40,15 @@ static void release_frames(struct player *reader, unsigned first, unsigned count
         stage_say(reader, "release l%u s", number);
 }
 
+/* One after the other. */
+static void read_frames(struct player *reader, unsigned first, unsigned count)
+{
+    for (unsigned number = first; number < first + count; number++) {
+        take_frames(reader, number, 1);
+        release_frames(reader, number, 1);
+    }
+}
+
 START_TEST(releases_that_no_socket_holds_reach_an_exporter_that_was_stopped)
 {
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
@@ -144,13 +153,9 @@ START_TEST(reader_that_released_is_heard_though_the_service_thread_is_late)
     stage_say(exporter, "take r slot 512 20 s"); /* however short it waits */
     ck_assert_ptr_nonnull(strstr(stage_say(exporter, "info"), " hung=0 "));
     stage_say(exporter, "fill slot 4 s; push r slot s");
-    take_frames(reader, 2, 1);
-    release_frames(reader, 2, 1);
+    read_frames(reader, 2, 1);
     stage_say(exporter, "hold_service 0");
-    for (unsigned number = 3; number <= 4; number++) {
-        take_frames(reader, number, 1);
-        release_frames(reader, number, 1);
-    }
+    read_frames(reader, 3, 2);
 }
 END_TEST
 
@@ -159,10 +164,7 @@ START_TEST(no_frame_is_dropped_where_a_slot_was_released)
     struct player *exporter = stage_exporter("exporter", NULL), *reader = stage_importer("reader");
     release_unheard(exporter, reader, "drop_oldest", 3);
     stage_say(exporter, "write r 4 1 512 s; hold_service 0");
-    for (unsigned number = 2; number <= 4; number++) {
-        take_frames(reader, number, 1);
-        release_frames(reader, number, 1);
-    }
+    read_frames(reader, 2, 3);
 }
 END_TEST
 
@@ -181,10 +183,7 @@ START_TEST(producer_that_waits_serves_readers_by_itself)
     stage_say(reader, "reader i q r 1");
     stage_say(exporter, "write r 1 3 512 s; hold_service 1");
     stage_tell(exporter, "write r 4 40 512 s");
-    for (unsigned number = 1; number <= 40; number++) {
-        take_frames(reader, number, 1);
-        release_frames(reader, number, 1);
-    }
+    read_frames(reader, 1, 40);
     stage_hear(exporter);
     stage_say(exporter, "hold_service 0");
 }
@@ -201,8 +200,7 @@ START_TEST(reader_is_heard_while_leases_are_made_for_another)
     stage_say(exporter, "write r 1 3 512 s; hold_events 1");
     stage_tell(other, "reader i q large 0");
     for (unsigned number = 1; number <= 20; number++) {
-        take_frames(reader, number, 1);
-        release_frames(reader, number, 1);
+        read_frames(reader, number, 1);
         stage_say(exporter, "write r %u 1 512 s", number + 3);
     }
     ck_assert(!stage_has_answer(other));
@@ -265,8 +263,7 @@ START_TEST(producer_that_sleeps_gets_the_slot_whose_release_another_one_heard_of
     stage_say(reader, "delay 300 s");
     release_frames(reader, 1, 1);
     stage_say(exporter, "take other slot 512 0 s; taken; drop other slot s");
-    take_frames(reader, 2, 1);
-    release_frames(reader, 2, 1);
+    read_frames(reader, 2, 1);
 }
 END_TEST
 
@@ -360,8 +357,7 @@ START_TEST(lease_that_cannot_be_released_is_there_to_be_released_again)
     stage_refuses(reader, "WEIR_CUDA_ERROR", "release l1 s");
     stage_say(reader, "broken 0; check l1 1 s");
     release_frames(reader, 1, 1);
-    take_frames(reader, 2, 1);
-    release_frames(reader, 2, 1);
+    read_frames(reader, 2, 1);
 }
 END_TEST
 

@@ -314,66 +314,50 @@ static bool is_allowed(const struct share_process *process, const struct policy_
     return has;
 }
 
-/* Policies own their names, so those of the struct are not constant. */
-static bool allows_user(const struct share_process *process, const char *name)
+/* Whether the policy that names that user, or that group, lets the process in. Policies own their names, so those of the struct are not
+   constant. */
+static bool allows(const char *user, const char *group, const struct share_process *process)
 {
     char copy[64], *item = copy;
-    snprintf(copy, sizeof copy, "%s", name);
-    return is_allowed(process, &(struct policy_names){ 1, &item }, &nobody);
+    const struct policy_names one = { 1, &item };
+    snprintf(copy, sizeof copy, "%s", user ? user : group ? group : "");
+    return is_allowed(process, user ? &one : &nobody, group ? &one : &nobody);
 }
 
-static bool allows_group(const struct share_process *process, const char *name)
+static const struct {
+    const char *who;
+    uid_t uid;
+    gid_t gid;
+    const char *user, *group; /* what the policy names */
+    bool is_in;
+} visitors[] = {
+    { "root", 0, 0, NULL, NULL, true },
+    { "another user where nobody is named", OTHER_USER, OTHER_GROUP, NULL, NULL, false },
+    { "another user than is named", OTHER_USER, OTHER_GROUP, "54320", NULL, false },
+    { "another group than is named", OTHER_USER, OTHER_GROUP, NULL, "54320", false },
+    { "a user that is named by its number", OTHER_USER, OTHER_GROUP, "54321", NULL, true },
+    { "a user whose number is named as a group's", OTHER_USER, OTHER_GROUP, NULL, "54321", false },
+    { "a user that is named", 1, OTHER_GROUP, "daemon", NULL, true },
+    { "a user where another is named", 1, OTHER_GROUP, "bin", NULL, false },
+    { "a user where a name is that nobody has", OTHER_USER, OTHER_GROUP, "no-such-user", NULL, false },
+    { "a group where a name is that none has", OTHER_USER, OTHER_GROUP, NULL, "no-such-group", false },
+    { "a user where a number is that nobody can have", OTHER_USER, OTHER_GROUP, "99999999999999999999999", NULL, false },
+    { "a group that is named by its number", OTHER_USER, 1, NULL, "1", true },
+    { "a group that is named", OTHER_USER, 1, NULL, "daemon", true },
+    { "a group where another is named", OTHER_USER, 1, NULL, "2", false },
+};
+
+START_TEST(who_is_named_is_allowed_and_nobody_else_but_root)
 {
-    char copy[64], *item = copy;
-    snprintf(copy, sizeof copy, "%s", name);
-    return is_allowed(process, &nobody, &(struct policy_names){ 1, &item });
+    const struct share_process process = { .uid = visitors[_i].uid, .gid = visitors[_i].gid };
+    ck_assert_msg(allows(visitors[_i].user, visitors[_i].group, &process) == visitors[_i].is_in, "%s", visitors[_i].who);
 }
+END_TEST
 
 START_TEST(own_user_is_allowed)
 {
     struct share_process process = { .uid = geteuid(), .gid = OTHER_GROUP };
     ck_assert(is_allowed(&process, &nobody, &nobody));
-}
-END_TEST
-
-START_TEST(root_is_allowed)
-{
-    struct share_process process = { .uid = 0 };
-    ck_assert(is_allowed(&process, &nobody, &nobody));
-}
-END_TEST
-
-START_TEST(another_user_is_not_allowed)
-{
-    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
-    ck_assert(!is_allowed(&process, &nobody, &nobody));
-    ck_assert(!allows_user(&process, "54320"));
-    ck_assert(!allows_group(&process, "54320"));
-}
-END_TEST
-
-START_TEST(user_is_allowed_by_number)
-{
-    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
-    ck_assert(allows_user(&process, "54321"));
-    ck_assert(!allows_group(&process, "54321"));
-}
-END_TEST
-
-START_TEST(user_is_allowed_by_name)
-{
-    struct share_process process = { .uid = 1, .gid = OTHER_GROUP };
-    ck_assert(allows_user(&process, "daemon"));
-    ck_assert(!allows_user(&process, "bin"));
-}
-END_TEST
-
-START_TEST(name_that_nobody_has_allows_nobody)
-{
-    struct share_process process = { .uid = OTHER_USER, .gid = OTHER_GROUP };
-    ck_assert(!allows_user(&process, "no-such-user"));
-    ck_assert(!allows_group(&process, "no-such-group"));
-    ck_assert(!allows_user(&process, "99999999999999999999999"));
 }
 END_TEST
 
@@ -396,21 +380,12 @@ START_TEST(name_that_is_known_is_not_looked_up_again)
 }
 END_TEST
 
-START_TEST(group_is_allowed_by_number_and_by_name)
-{
-    struct share_process process = { .uid = OTHER_USER, .gid = 1 };
-    ck_assert(allows_group(&process, "1"));
-    ck_assert(allows_group(&process, "daemon"));
-    ck_assert(!allows_group(&process, "2"));
-}
-END_TEST
-
 START_TEST(supplementary_group_is_allowed)
 {
     gid_t groups[] = { OTHER_GROUP, THIRD_GROUP };
     struct share_process process = { .uid = OTHER_USER, .gid = 1, .groups = groups, .group_count = 2 };
-    ck_assert(allows_group(&process, "54323"));
-    ck_assert(!allows_group(&process, "54324"));
+    ck_assert(allows(NULL, "54323", &process));
+    ck_assert(!allows(NULL, "54324", &process));
 }
 END_TEST
 
@@ -444,7 +419,7 @@ START_TEST(groups_are_those_that_the_process_had_when_it_connected)
     ck_assert_uint_eq(process.uid, OTHER_USER);
     ck_assert_uint_eq(process.gid, OTHER_GROUP);
     ck_assert_uint_eq(process.group_count, 2);
-    ck_assert(allows_group(&process, "54323"));
+    ck_assert(allows(NULL, "54323", &process));
     ck_assert(!is_allowed(&process, &nobody, &nobody));
     share_process_close(&process);
     end_child(child);
@@ -463,8 +438,8 @@ int main(void)
               process_of_a_namespace_that_cannot_be_seen_is_refused, what_is_no_unix_socket_is_refused,
               groups_are_those_that_the_process_had_when_it_connected);
     TCase *allowed = suite_case(suite, "who is allowed", 0);
-    suite_add(allowed, own_user_is_allowed, root_is_allowed, another_user_is_not_allowed, user_is_allowed_by_number,
-              user_is_allowed_by_name, name_that_is_known_is_not_looked_up_again, name_that_nobody_has_allows_nobody,
-              group_is_allowed_by_number_and_by_name, supplementary_group_is_allowed, any_name_of_a_list_allows);
+    tcase_add_loop_test(allowed, who_is_named_is_allowed_and_nobody_else_but_root, 0, sizeof visitors / sizeof visitors[0]);
+    suite_add(allowed, own_user_is_allowed, name_that_is_known_is_not_looked_up_again, supplementary_group_is_allowed,
+              any_name_of_a_list_allows);
     return suite_run(suite);
 }
