@@ -4,6 +4,7 @@
  *
  *   weir-count PAIRS checked|unchecked      cached, with cache: { capture_check: true } or false
  *   weir-count PAIRS uncached|capped        which go to CUDA, the latter below a cap that Weir watches
+ *   weir-count PAIRS arena                  of 8 MiB, which an arena serves
  *
  * What two runs differ in is what the additional pairs cost: start, policy and the first allocation are in both.
  * Exit status: 0, 2 if something failed, 77 if this build says nothing about the instructions of a real one.
@@ -16,16 +17,16 @@
 #include "lib/gpu/sim.h"
 #include "lib/weir.h"
 
-#define SIZE (64 * 1024)
-
 static const struct mode {
     const char *name, *policy;
-    bool is_cached;
+    bool is_cudas; /* they are calls of CUDA */
+    size_t size;   /* bytes */
 } modes[] = {
-    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", true},
-    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", true},
-    {"uncached", "weir: 1\npools: { p: { cache: off } }\n", false},
-    {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", false},
+    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", false, 64 * 1024},
+    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024},
+    {"uncached", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024},
+    {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 64 * 1024},
+    {"arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 8 << 20},
 };
 
 /* Why the instructions of this build do not count, or NULL. */
@@ -48,19 +49,19 @@ static const char *odd_build(void)
 #endif
 }
 
-static weir_status run_pairs(weir_stream *s, unsigned long pairs)
+static weir_status run_pairs(weir_stream *s, size_t size, unsigned long pairs)
 {
     weir_status status = WEIR_OK;
     for (unsigned long i = 0; i < pairs && status == WEIR_OK; i++) {
         void *block;
-        status = weir_stream_malloc(s, &block, SIZE);
+        status = weir_stream_malloc(s, &block, size);
         if (status == WEIR_OK)
             status = weir_stream_free(s, block);
     }
     return status;
 }
 
-/* The pairs are only worth counting if they come from where they should: the cache, or CUDA. */
+/* The pairs are only worth counting if they come from where they should: CUDA, or the cache or arena. */
 static int measure(const struct mode *mode, unsigned long pairs)
 {
     weir_options options = WEIR_OPTIONS_INIT;
@@ -73,15 +74,15 @@ static int measure(const struct mode *mode, unsigned long pairs)
     if (!status)
         status = weir_stream_create(w, 0, NULL, &error, &s);
     if (!status)
-        status = run_pairs(s, 1);
+        status = run_pairs(s, mode->size, 1);
     uint64_t before = sim_calls("malloc_async");
     if (!status)
-        status = run_pairs(s, pairs);
-    bool is_right = sim_calls("malloc_async") - before == (mode->is_cached ? 0 : pairs);
+        status = run_pairs(s, mode->size, pairs);
+    bool is_right = sim_calls("malloc_async") - before == (mode->is_cudas ? pairs : 0);
     if (status)
         fprintf(stderr, "weir-count: %s\n", error.status ? error.text : weir_status_text(status));
     else if (!is_right)
-        fprintf(stderr, "weir-count: the pairs were%s served by the cache\n", mode->is_cached ? " not" : "");
+        fprintf(stderr, "weir-count: the pairs were%s served by CUDA\n", mode->is_cudas ? " not" : "");
     int result = status || !is_right ? 2 : 0;
     weir_stream_close(s);
     weir_close(w);
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
             mode = &modes[i];
     }
     if (!mode || !end || end == argv[1] || *end) {
-        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped; for example weir-count 10000 checked\n", stderr);
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena; for example weir-count 10000 checked\n", stderr);
         return 2;
     }
     if (odd) {

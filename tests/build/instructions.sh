@@ -12,6 +12,8 @@ bound_unchecked=150
 bound_checked=307
 bound_uncached=1080
 bound_capped=1190
+# For one that an arena serves.
+bound_arena=1700
 
 short=10000 long=20000
 count=$top_builddir/bench/weir-count
@@ -49,5 +51,7 @@ grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "pair_that_goes_to_cuda_takes_no_more_instructions" pair uncached $bound_uncached
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "pair_below_a_watched_cap_takes_no_more_instructions" pair capped $bound_capped
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+check "pair_on_an_arena_takes_no_more_instructions" pair arena $bound_arena
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 done_testing
