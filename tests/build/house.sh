@@ -25,19 +25,19 @@ calls_nothing() {
 }
 
 has_license() {
-    for file in $(git ls-files 2>/dev/null || find . '(' -name _build -o -path './build*' ')' -prune -o '(' -name '*.[ch]' -o -name '*.mk' ')' -print); do
-        case $file in
-        *.c | *.h | *.mk | *.m4 | *.sh | *.py | *.ac | *.am | *.map)
-            [ ! -f "$file" ] || head -n 2 "$file" | grep -q 'SPDX-License-Identifier: MIT' || echo "$file" ;;
-        esac
-    done >"$tap_dir/found"
+    { git ls-files 2>/dev/null || find . '(' -name _build -o -path './build*' ')' -prune -o '(' -name '*.[ch]' -o -name '*.mk' ')' -print; } |
+        grep -E '\.(c|h|mk|m4|sh|py|ac|am|map)$' | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
+        xargs awk 'BEGIN { for (i = 1; i < ARGC; i++) lacks[ARGV[i]] = 1 }
+            FNR <= 2 && /SPDX-License-Identifier: MIT/ { delete lacks[FILENAME] }
+            FNR == 2 { nextfile }
+            END { for (file in lacks) print file }' >"$tap_dir/found"
     is_empty "$tap_dir/found"
 }
 
 # The one public header is as long as what it has to say.
 is_short() {
-    { find policy lib tools bench -name '*.[ch]' ! -path lib/weir.h -exec awk 'END { if (NR > 500) print FILENAME ": " NR " lines" }' {} \;
-      find share plugin examples tests -name '*.[ch]' -exec awk 'END { if (NR > 1000) print FILENAME ": " NR " lines" }' {} \; ; } >"$tap_dir/found"
+    { find policy lib tools bench -name '*.[ch]' ! -path lib/weir.h -exec awk 'FNR == 501 { print FILENAME ": above 500 lines" }' {} +
+      find share plugin examples tests -name '*.[ch]' -exec awk 'FNR == 1001 { print FILENAME ": above 1,000 lines" }' {} + ; } >"$tap_dir/found"
     is_empty "$tap_dir/found"
 }
 
