@@ -131,10 +131,11 @@ static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struc
         return code;
     if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__MAPPED_AT_CAP))) {
         *extent = borrow(mapped, bytes, user);
-        return *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent);
+        code = *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent);
     }
-    /* For who waits: an event is behind everything from now on. */
-    weir__mapped_cover_all(mapped);
+    /* For who waits: an event is behind everything from now on, what was borrowed in vain included. */
+    if (code != GPU_SUCCESS)
+        weir__mapped_cover_all(mapped);
     return code;
 }
 
