@@ -9,9 +9,14 @@
 int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event)
 {
     enum gpu_capture_status capture = GPU_CAPTURE_STATUS_NONE;
-    int former = weir__current_begin(gpu, device, stream);
-    int code = gpu->event_record(event, stream);
+    int former = weir__current_begin(gpu, device, stream), code = GPU_SUCCESS;
+    /* The legacy stream never captures, but a record on it spoils the capture of a blocking stream, which the question does not. */
+    bool is_legacy = !stream || stream == GPU_STREAM_LEGACY;
+    if (is_legacy)
+        code = gpu->stream_capture_status(stream, &capture);
     if (code == GPU_SUCCESS)
+        code = gpu->event_record(event, stream);
+    if (code == GPU_SUCCESS && !is_legacy)
         code = gpu->stream_capture_status(stream, &capture);
     weir__current_end(gpu, former);
     return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
