@@ -4,7 +4,7 @@
 #include "lib/alloc/free.h"
 #include "lib/alloc/stream.h"
 #include "lib/pool/figures.h"
-#include "lib/pool/mapped.h"
+#include "lib/pool/mapped_closed.h"
 #include "lib/pool/settings.h"
 
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
@@ -117,14 +117,14 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     return code;
 }
 
-/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can. true: something went back to the
-   device. */
+/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of a weir that is closed.
+   true: something went back to the device. */
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
-    uint64_t all = 0;
+    uint64_t all = weir__mapped_sweep();
     if (!device->w->has_arenas)
-        return false;
+        return all;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         bool helps = pool != request->pool && (pool->native.mapped || request->pool->native.mapped) && !pool->kind.is_host && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;

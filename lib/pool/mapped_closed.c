@@ -19,24 +19,30 @@ bool weir__mapped_close(struct weir__mapped *mapped)
     return true;
 }
 
-/* Called with the lock. */
-static void sweep(void)
+/* Called with the lock. Returns the bytes. */
+static uint64_t sweep(void)
 {
+    uint64_t released = 0;
     for (struct weir__mapped **link = &first, *mapped; (mapped = *link);) {
+        const struct gpu *gpu = mapped->gpu;
         struct weir__mapped *next = mapped->next_closed;
-        weir__mapped_look(mapped);
+        enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+        released += weir__mapped_trim(mapped, 0, 0);
         if (weir__mapped_destroy(mapped))
             *link = next;
         else
             link = &mapped->next_closed;
+        weir__relaxed_end(gpu, mode);
     }
+    return released;
 }
 
-void weir__mapped_sweep(void)
+uint64_t weir__mapped_sweep(void)
 {
     pthread_mutex_lock(&lock);
-    sweep();
+    uint64_t released = sweep();
     pthread_mutex_unlock(&lock);
+    return released;
 }
 
 /* The live extent at that address. Slow, as there is no table of blocks any more. */
@@ -63,11 +69,8 @@ bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **g
         if (extent)
             *code = weir__mapped_free(mapped, extent, &(struct weir__mapped_user){.handle = stream, .device = mapped->device});
     }
-    if (extent) {
-        enum gpu_capture_mode mode = weir__relaxed_begin(*gpu);
+    if (extent)
         sweep();
-        weir__relaxed_end(*gpu, mode);
-    }
     pthread_mutex_unlock(&lock);
     return extent;
 }

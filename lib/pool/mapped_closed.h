@@ -12,7 +12,7 @@
 
 /*
  * After weir__mapped_stream_closed() of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a
- * free that can never be seen complete, what is mapped lives on until the last block is freed, or for good. Returns whether it does. Takes
+ * free that can never be seen complete, the arena lives on until the last block is freed, or for good. Returns whether it does. Takes
  * `mapped`. Call it in relaxed capture mode.
  */
 bool weir__mapped_close(struct weir__mapped *mapped);
@@ -20,7 +20,7 @@ bool weir__mapped_close(struct weir__mapped *mapped);
 /* Frees such a block, on a stream that is alive. false: there is none at that address. *code is that waist's. */
 bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code);
 
-/* Unmaps what has come free. Call it in relaxed capture mode. */
-void weir__mapped_sweep(void);
+/* Unmaps what has come free. Returns the bytes. */
+uint64_t weir__mapped_sweep(void);
 
 #endif
