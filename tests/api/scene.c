@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/scene.h"
 
+#include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 
 #include <stdio.h>
@@ -92,9 +93,11 @@ void scene_end(void)
     struct sim_census census;
     scene.gpu->device_synchronize(0); /* pools closed with frees pending can be destroyed now */
     weir__retired_sweep(scene.gpu);
+    weir__mapped_sweep();
     sim_census(&census);
-    ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events,
-                  "left behind: %zu blocks, %zu pools, %zu streams, %zu events", census.blocks, census.pools, census.streams, census.events);
+    ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.ranges && !census.pages,
+                  "left behind: %zu blocks, %zu pools, %zu streams, %zu events, %zu ranges, %zu pages", census.blocks, census.pools,
+                  census.streams, census.events, census.ranges, census.pages);
 }
 
 static void count_line(void *data, weir_log_level level, const char *line)

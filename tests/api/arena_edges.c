@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* arena_edges.c - pools with `backing: arena` beside captures, other weirs, other devices and drivers without ids of streams. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/pool/mapped_closed.h"
+#include "tests/api/scene.h"
+
+#define PAGE (2 * MIB)
+#define LONG 300 /* milliseconds of a kernel */
+
+#define ARENA "backing: arena, cache: off"
+static const char keeps[] = "weir: 1\npools: { main: { " ARENA ", release_threshold: all } }\n";
+
+static uint64_t free_memory(void)
+{
+    uint64_t bytes, total;
+    ck_assert_int_eq(scene.gpu->device_memory(0, &bytes, &total), GPU_SUCCESS);
+    return bytes;
+}
+
+START_TEST(fragments_that_streams_freed_are_joined_once_they_are_complete)
+{
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 72MiB, on_oom: { steps: [wait], deadline: 5s } } }\n");
+    weir_stream *first = scene_create(NULL), *second = scene_create(NULL), *other = scene_create(NULL);
+    void *a = scene_malloc(first, 32 * MIB), *x = scene_malloc(first, 4 * MIB), *b = scene_malloc(second, 32 * MIB),
+         *y = scene_malloc(second, 4 * MIB);
+    scene_delay(weir_stream_handle(first), LONG);
+    scene_delay(weir_stream_handle(second), LONG);
+    scene_free(first, a);
+    scene_free(second, b);
+    void *both = scene_malloc(other, 64 * MIB);
+    scene_free(other, both);
+    scene_free(first, x);
+    scene_free(second, y);
+}
+END_TEST
+
+START_TEST(opening_a_weir_leaves_a_capture_whole)
+{
+    size_t nodes;
+    scene_open(keeps);
+    gpu_stream stream = scene_stream(0), other = scene_stream(0);
+    void *ptr = scene_malloc_on(stream, 8 * MIB);
+    scene_close();
+    scene_delay(stream, LONG);
+    scene_ok(weir_free(NULL, ptr, stream), "a free after the close");
+    ck_assert_int_eq(scene.gpu->capture_begin(other, GPU_CAPTURE_MODE_GLOBAL), GPU_SUCCESS);
+    scene_open(keeps);
+    ck_assert_int_eq(scene.gpu->capture_end(other, &nodes), GPU_SUCCESS);
+}
+END_TEST
+
+START_TEST(free_after_the_close_on_a_capturing_stream_is_refused)
+{
+    size_t nodes;
+    scene_open(keeps);
+    gpu_stream stream = scene_stream(0);
+    void *ptr = scene_malloc_on(stream, 8 * MIB);
+    scene_close();
+    ck_assert_int_eq(scene.gpu->capture_begin(stream, GPU_CAPTURE_MODE_GLOBAL), GPU_SUCCESS);
+    ck_assert_int_eq(weir_free(NULL, ptr, stream), WEIR_CAPTURING);
+    ck_assert_int_eq(scene.gpu->capture_end(stream, &nodes), GPU_SUCCESS);
+    scene_ok(weir_free(NULL, ptr, stream), "a free after the close");
+}
+END_TEST
+
+START_TEST(looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole)
+{
+    size_t nodes;
+    weir_stream *legacy;
+    scene_open(keeps);
+    scene_ok(weir_stream_open(scene.w, 0, GPU_STREAM_LEGACY, NULL, NULL, &legacy), "opening");
+    scene_free(legacy, scene_malloc(legacy, 8 * MIB));
+    ck_assert_int_eq(scene.gpu->capture_begin(GPU_STREAM_PER_THREAD, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "a trim");
+    ck_assert_int_eq(scene.gpu->capture_end(GPU_STREAM_PER_THREAD, &nodes), GPU_SUCCESS);
+    weir_stream_close(legacy);
+}
+END_TEST
+
+START_TEST(closed_arena_gives_back_what_no_live_block_lies_on)
+{
+    scene_open(keeps);
+    gpu_stream stream = scene_stream(0);
+    void *large = scene_malloc_on(stream, 64 * MIB), *small = scene_malloc_on(stream, 1000);
+    scene_close();
+    uint64_t before = free_memory();
+    scene_ok(weir_free(NULL, large, stream), "a free after the close");
+    scene_sync(stream);
+    weir__mapped_sweep();
+    ck_assert_uint_ge(free_memory(), before + 64 * MIB);
+    scene_ok(weir_free(NULL, small, stream), "a free after the close");
+}
+END_TEST
+
+/* Whether its free is complete before the request. */
+START_TEST(memory_of_a_closed_arena_serves_another_weir)
+{
+    static const char policy[] = "weir: 1\npools: { main: { " ARENA ", release_threshold: all, on_oom: { deadline: 1s } } }\n";
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *w;
+    scene_open(policy);
+    options.policy_text = policy;
+    scene_ok(weir_open(&options, NULL, &w), "opening");
+    gpu_stream stream = scene_stream(0);
+    uint64_t most = scene_share(80);
+    void *ptr = NULL;
+    scene_ok(weir_malloc(w, &ptr, most, 0, stream), "a request");
+    weir_close(w);
+    scene_delay(stream, LONG);
+    scene_ok(weir_free(NULL, ptr, stream), "a free after the close");
+    if (_i)
+        scene_sync(stream);
+    ptr = scene_malloc_on(stream, most);
+    scene_free_on(stream, ptr);
+    scene_sync(stream);
+}
+END_TEST
+
+static const uint64_t impossible[] = { UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - PAGE, UINT64_C(1) << 63 };
+
+START_TEST(size_that_no_sum_may_go_beyond_is_refused)
+{
+    void *ptr;
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, impossible[_i]), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 0);
+}
+END_TEST
+
+/* The driver says of no two streams whether they are one. */
+START_TEST(without_ids_of_streams_frees_serve_whom_they_may)
+{
+    scene_simulate("memory=2GiB,driver=11.8");
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    gpu_stream raw = scene_stream(0);
+    struct sim_census census;
+    for (int i = 0; i < 100; i++) {
+        scene_free_on(raw, scene_malloc_on(raw, 16 * MIB));
+        scene_free_on(weir_stream_handle(s), scene_malloc(s, 16 * MIB));
+        scene_free(s, scene_malloc(s, 64 * MIB));
+    }
+    sim_census(&census);
+    ck_assert_uint_lt(census.events, 20);
+}
+END_TEST
+
+/* Legacy streams have one name on all devices. */
+START_TEST(legacy_streams_of_two_devices_are_told_apart)
+{
+    weir_pool *pools[2];
+    weir_stream *legacy[2];
+    scene_simulate("devices=2,memory=2GiB");
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 64MiB, peer_access: all, on_oom: { steps: [] } } }\n");
+    for (int d = 0; d < 2; d++) {
+        scene_ok(weir_pool_get(scene.w, NULL, d, NULL, &pools[d]), "a pool");
+        scene_ok(weir_stream_open(scene.w, d, GPU_STREAM_LEGACY, NULL, NULL, &legacy[d]), "opening");
+    }
+    for (int i = 0; i < 8; i++) {
+        ck_assert_int_eq(scene.gpu->set_current_device(i & 1), GPU_SUCCESS);
+        weir_pool *pool = pools[i >> 1 & 1];
+        weir_stream *s = legacy[i >> 2];
+        scene_free(s, scene_pool_malloc(pool, 64 * MIB, GPU_STREAM_LEGACY));
+        scene_free_on(GPU_STREAM_LEGACY, scene_pool_malloc(pool, 63 * MIB, GPU_STREAM_PER_THREAD));
+        scene_free_on(GPU_STREAM_PER_THREAD, scene_pool_malloc(pool, 62 * MIB, GPU_STREAM_LEGACY));
+    }
+    for (int d = 0; d < 2; d++)
+        weir_stream_close(legacy[d]);
+    ck_assert_int_eq(scene.gpu->set_current_device(0), GPU_SUCCESS);
+}
+END_TEST
+
+int main(void)
+{
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
+    Suite *suite = suite_create("arena_edges");
+    TCase *tcase = suite_case(suite, "arena_edges", 60);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    suite_add(tcase, fragments_that_streams_freed_are_joined_once_they_are_complete, opening_a_weir_leaves_a_capture_whole,
+              free_after_the_close_on_a_capturing_stream_is_refused, looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole);
+    suite_add(tcase, closed_arena_gives_back_what_no_live_block_lies_on);
+    tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
+    tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
+    if (scene_is_sim())
+        suite_add(tcase, without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart);
+    return suite_run(suite);
+}
