@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * stress.c - no two owners share a byte: ten million allocations on sixteen streams, a thread each, from two pools, with frees on other
- * streams, while another thread trims and the keeper runs.
+ * streams, while another thread trims and the keeper runs. Once with CUDA's pools and once with arenas.
  *
  * Every live block is claimed in a map of memory (ownership.h). Into each eighth block the device writes a mark on the stream that got it,
  * and checks it on the stream that frees it, right before the free (marks.h). A block that goes to another stream is ordered by an event.
@@ -25,11 +25,19 @@
 #define SPARE 128 /* events that a lane keeps for later */
 #define MARKED 8  /* each so many blocks has a mark */
 
-static const char policy[] = "weir: 1\nkeeper: true\ndefaults: { pool: main }\n"
-                             "pools:\n"
-                             "  main: { cache: { per_stream: 8MiB, per_device: 96MiB, idle: 20ms } }\n"
-                             "  side: { small_below: 0, cache: { per_stream: 4MiB, capture_check: false, idle: 20ms } }\n"
-                             "streams: { side: { pool: side } }\n";
+static const char *const policies[] = {
+    "weir: 1\nkeeper: true\ndefaults: { pool: main }\n"
+    "pools:\n"
+    "  main: { cache: { per_stream: 8MiB, per_device: 96MiB, idle: 20ms } }\n"
+    "  side: { small_below: 0, cache: { per_stream: 4MiB, capture_check: false, idle: 20ms } }\n"
+    "streams: { side: { pool: side } }\n",
+    "weir: 1\nkeeper: true\ndefaults: { pool: main }\n"
+    "pools:\n"
+    "  main: { backing: arena, cache: off, release_threshold: 256MiB }\n"
+    "  side: { backing: arena, cache: { per_stream: 4MiB, capture_check: false, idle: 20ms } }\n"
+    "streams: { side: { pool: side } }\n",
+};
+#define POLICIES ((int)(sizeof policies / sizeof *policies))
 
 struct block {
     void *ptr;
@@ -293,7 +301,7 @@ START_TEST(no_two_owners_share_a_byte)
     pthread_barrier_t filled;
     struct timespec start;
     uint64_t count = count_of_allocations();
-    scene_open(policy);
+    scene_open(policies[_i]);
     administrator.pools[0] = scene.pool;
     scene_ok(weir_pool_get(scene.w, "side", 0, NULL, &administrator.pools[1]), "weir_pool_get");
     gpu_stream stream = scene_stream(0);
@@ -320,7 +328,7 @@ END_TEST
 
 START_TEST(mark_that_was_overwritten_is_found)
 {
-    scene_open(policy);
+    scene_open(policies[0]);
     weir_stream *s = scene_create(NULL);
     gpu_stream stream = weir_stream_handle(s);
     ck_assert_int_eq(marks_open(scene.gpu, stream, 8), GPU_SUCCESS);
@@ -360,6 +368,6 @@ int main(void)
     tcase_add_checked_fixture(stress, scene_begin, scene_end);
     tcase_add_checked_fixture(means, scene_begin, scene_end);
     suite_add(means, mark_that_was_overwritten_is_found, overlapping_claims_are_found);
-    suite_add(stress, no_two_owners_share_a_byte);
+    tcase_add_loop_test(stress, no_two_owners_share_a_byte, 0, POLICIES);
     return suite_run(suite);
 }
