@@ -20,6 +20,7 @@
 
 #define LANES_MAX 6
 #define KEPT_MAX 48
+#define SPARE_MAX 4
 #define CROWD_MAX 96
 #define WITNESSES 8192 /* copies that a round can make of blocks' ends, on each device */
 #define POLICIES 3     /* that are reloaded in turn; the first is opened */
@@ -88,7 +89,8 @@ struct program {
     weir_stream *crowd[CROWD_MAX];
     int policies[POLICIES]; /* descriptors of their texts */
     pthread_mutex_t lock;   /* of what follows */
-    struct block passed[16], spare[4]; /* from lane to lane; for the callback */
+    struct block passed[16]; /* from lane to lane */
+    struct block spare[SPARE_MAX + LANES_MAX]; /* for the callback; each lane may put one back that it could not free */
     size_t passed_count, spare_count;
     atomic_uint marks;
     struct lane lanes[LANES_MAX];

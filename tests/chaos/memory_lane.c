@@ -257,7 +257,7 @@ static void spare(struct lane *lane)
     struct block block = take_kept(lane);
     lane->bytes -= block.size;
     pthread_mutex_lock(&program->lock);
-    bool has_room = program->spare_count < sizeof program->spare / sizeof *program->spare && can_go_anywhere(&block);
+    bool has_room = program->spare_count < SPARE_MAX && can_go_anywhere(&block);
     if (has_room)
         program->spare[program->spare_count++] = block;
     pthread_mutex_unlock(&program->lock);
