@@ -5,16 +5,14 @@ check_PROGRAMS += $(api_cache_programs)
 TESTS += $(api_cache_programs)
 gpu_bundle_programs += $(api_cache_programs)
 
-tests_api_cache_SOURCES = %reldir%/cache.c %reldir%/cache.h %reldir%/cache_bounds.c %reldir%/cache_flush.c %reldir%/cache_sim.c \
-	%reldir%/scene.c %reldir%/scene.h
+tests_api_cache_SOURCES = %reldir%/cache.c %reldir%/cache.h %reldir%/cache_bounds.c %reldir%/cache_flush.c %reldir%/cache_sim.c
 tests_api_cache_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_cache_LDADD = share/libshare.la tests/support/libsuite.la
+tests_api_cache_LDADD = tests/api/libscene.la
 
-tests_api_keeper_SOURCES = %reldir%/keeper.c %reldir%/scene.c %reldir%/scene.h
+tests_api_keeper_SOURCES = %reldir%/keeper.c
 tests_api_keeper_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_keeper_LDADD = share/libshare.la tests/support/libsuite.la
+tests_api_keeper_LDADD = tests/api/libscene.la
 
-tests_api_cache_threads_SOURCES = %reldir%/cache_threads.c %reldir%/scene.c %reldir%/scene.h tests/support/ownership.c \
-	tests/support/ownership.h
+tests_api_cache_threads_SOURCES = %reldir%/cache_threads.c tests/support/ownership.c tests/support/ownership.h
 tests_api_cache_threads_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_cache_threads_LDADD = share/libshare.la tests/support/libsuite.la
+tests_api_cache_threads_LDADD = tests/api/libscene.la

@@ -21,10 +21,9 @@ tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
 check_PROGRAMS += tests/gpu/stress
 TESTS += tests/gpu/stress
 gpu_bundle_programs += tests/gpu/stress
-tests_gpu_stress_SOURCES = %reldir%/stress.c %reldir%/marks.c %reldir%/marks.h tests/support/ownership.c tests/support/ownership.h \
-	tests/api/scene.c tests/api/scene.h
+tests_gpu_stress_SOURCES = %reldir%/stress.c %reldir%/marks.c %reldir%/marks.h tests/support/ownership.c tests/support/ownership.h
 tests_gpu_stress_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_gpu_stress_LDADD = share/libshare.la tests/support/libsuite.la
+tests_gpu_stress_LDADD = tests/api/libscene.la
 
 ## PyTorch on Weir, for a machine that has both a GPU and torch: part of the GPU bundle alone.
 torch_test_files = \
