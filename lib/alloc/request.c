@@ -128,7 +128,9 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         bool helps = pool != request->pool && (pool->native.mapped || request->pool->native.mapped) && !pool->kind.is_host && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
-        if (reserved && weir__pool_trim(pool, reserved > wanted ? reserved - wanted : 0, &released) == GPU_SUCCESS)
+        /* Whole steps stay, as CUDA lets go of no part of one. */
+        uint64_t keep = reserved > wanted ? (reserved - wanted) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP : 0;
+        if (reserved && weir__pool_trim(pool, keep, &released) == GPU_SUCCESS)
             all += released;
     }
     return all;
