@@ -76,6 +76,9 @@ void weir__orphans_release(struct weir__device *device)
     prepend(&orphans->fresh[WEIR__REACH_DEVICE], orphans->fresh[WEIR__REACH_CAPTURE]);
     orphans->fresh[WEIR__REACH_CAPTURE] = NULL;
     weir__spin_unlock(&orphans->lock);
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (pool->native.mapped)
+            weir__mapped_captures_over(pool->native.mapped);
 }
 
 static uint64_t sum_of(const struct weir__entry *entries, const weir_pool *pool)

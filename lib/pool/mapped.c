@@ -204,12 +204,22 @@ int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, 
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
 
+static bool captures(const struct gpu *gpu, const struct weir__mapped_stream *stream)
+{
+    enum gpu_capture_status capture;
+    int former = weir__current_begin(gpu, stream->device, stream->handle);
+    int code = gpu->stream_capture_status(stream->handle, &capture);
+    weir__current_end(gpu, former);
+    return code != GPU_SUCCESS || capture != GPU_CAPTURE_STATUS_NONE;
+}
+
 void weir__mapped_stream_closed(struct weir__mapped *mapped, uint64_t id)
 {
     pthread_mutex_lock(&mapped->events);
     struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
     if (stream) {
         weir__mapped_stream_cover(mapped, stream, true);
+        stream->may_capture = captures(mapped->gpu, stream);
         weir__mapped_stream_close(mapped, stream);
     }
     pthread_mutex_unlock(&mapped->events);
@@ -221,6 +231,20 @@ void weir__mapped_stream_gone(struct weir__mapped *mapped, uint64_t id)
     struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
     if (stream)
         weir__mapped_stream_close(mapped, stream);
+    pthread_mutex_unlock(&mapped->events);
+}
+
+static bool end_capture(struct weir__mapped_stream *stream, void *data)
+{
+    (void)data;
+    stream->may_capture = false;
+    return true;
+}
+
+void weir__mapped_captures_over(struct weir__mapped *mapped)
+{
+    pthread_mutex_lock(&mapped->events);
+    weir__mapped_streams_visit(mapped, end_capture, NULL);
     pthread_mutex_unlock(&mapped->events);
 }
 
@@ -245,7 +269,6 @@ bool weir__mapped_has_lost(struct weir__mapped *mapped)
     pthread_mutex_unlock(&mapped->events);
     return lost.any;
 }
-
 
 static bool cover_lost(struct weir__mapped_stream *stream, void *data)
 {

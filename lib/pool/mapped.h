@@ -8,9 +8,10 @@
  * Any other stream may be gone later, so its event is recorded at the free. A stream has two events at most: one that is looked at, and one
  * behind all later frees, which is recorded anew.
  *
- * Owned by its pool, from its creation until it is closed (mapped_closed.h). Three locks, taken in this order and none of them while a CUDA call on a
- * stream waits for the GPU: `growing`, of who maps or unmaps; `events`, held over the calls that record and ask events; `lock`, a spin lock
- * that is a leaf and guards extents and the list of streams. The driver's calls on pages are made without `lock`.
+ * Owned by its pool, from its creation until it is closed (mapped_closed.h). Three locks, and the GPU is waited for under none of them but
+ * in weir__mapped_wait(): `growing`, of who maps or unmaps; `events`, held over the calls that record and ask events; `lock`, a spin lock
+ * that guards extents and the list of streams. Of the first two nobody takes one under the other, and `lock` is a leaf under both. The
+ * driver's calls on pages are made without `lock`.
  */
 #ifndef WEIR_LIB_MAPPED_H
 #define WEIR_LIB_MAPPED_H
@@ -77,11 +78,14 @@ int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes);
 void weir__mapped_stream_closed(struct weir__mapped *mapped, uint64_t id);
 /* The stream was destroyed while it was open: nobody may touch its handle any more. */
 void weir__mapped_stream_gone(struct weir__mapped *mapped, uint64_t id);
-/* Whether streams that are gone or closed have freed something without an event behind it, */
+/* Whether streams that are gone or closed have freed something without an event behind it, but for those that captured when they were
+   closed, */
 bool weir__mapped_has_lost(struct weir__mapped *mapped);
 /* and for those: an event behind all work of the stream's device, or if it has no such events, waiting for that. Called in relaxed capture
    mode while nothing captures. */
 void weir__mapped_cover_lost(struct weir__mapped *mapped, bool has_device_events);
+/* Those that captured when they were closed are as the others: nothing captures any more. */
+void weir__mapped_captures_over(struct weir__mapped *mapped);
 /* Puts an event behind what an open stream freed. Call it in relaxed capture mode. */
 void weir__mapped_cover(struct weir__mapped *mapped, uint64_t id);
 /* The same of all open streams. */

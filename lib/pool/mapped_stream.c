@@ -31,6 +31,7 @@ struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, 
     if (is_new)
         stream->device = weir__event_device(mapped->gpu, user->device, user->handle);
     stream->handle = user->handle;
+    stream->may_capture = false;
     weir__spin_lock(&mapped->lock);
     stream->is_open = stream->is_open || user->is_open;
     if (is_new) {
@@ -125,7 +126,8 @@ bool weir__mapped_stream_is_lost(struct weir__mapped *mapped, const struct weir_
 {
     const struct weir__mapped_mark *last = last_mark(stream);
     weir__spin_lock(&mapped->lock);
-    bool is_lost = !stream->is_open && weir__mapped_stream_pending(stream) && (!last || last->covers < stream->sequence);
+    bool is_lost = !stream->is_open && !stream->may_capture && weir__mapped_stream_pending(stream) &&
+                   (!last || last->covers < stream->sequence);
     weir__spin_unlock(&mapped->lock);
     return is_lost;
 }

@@ -30,6 +30,7 @@ struct weir__mapped_stream {
     int device;  /* of the stream */
     uint64_t id; /* 0: no other call is on the stream of this one */
     bool is_open;   /* changed under mapped->lock too */
+    bool may_capture; /* it captured when it was closed: nobody can ask it whether it still does */
     unsigned users; /* threads that have it in their hands without mapped->events. Guarded by mapped->lock, as are the next three */
     struct weir__arena_stream freed;
     uint64_t sequence;  /* of its last free */
@@ -63,7 +64,7 @@ const struct weir__mapped_mark *weir__mapped_stream_cover(struct weir__mapped *m
 
 /* Its frees up to the sequence are complete. */
 void weir__mapped_stream_complete(struct weir__mapped *mapped, struct weir__mapped_stream *stream, uint64_t sequence);
-/* Whether the stream is not open, and something that it freed has no event. */
+/* Whether the stream is not open nor may capture, and something that it freed has no event. */
 bool weir__mapped_stream_is_lost(struct weir__mapped *mapped, const struct weir__mapped_stream *stream);
 /* Asks the stream's events. Returns whether one of them is not complete. */
 bool weir__mapped_stream_look(struct weir__mapped *mapped, struct weir__mapped_stream *stream);

@@ -235,8 +235,11 @@ void weir__pool_free(weir_pool *pool, bool is_live)
         weir__settings_withdraw(pool);
     if (pool->kind.is_default && pool->native.handle)
         weir__settings_restore(pool);
-    if (pool->native.mapped)
-        weir__mapped_close(pool->native.mapped);
+    if (pool->native.mapped && weir__mapped_close(pool->native.mapped) && !is_live && !pool->kind.is_silent)
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
+                        "pool '%s' on device %d is closed, and what was freed in it was never seen complete: its memory stays mapped; end "
+                        "captures before weir_close()",
+                        pool->name, pool->device->index);
     destroy_handles(pool);
     weir__relaxed_end(gpu, mode);
     pthread_rwlock_destroy(&pool->native.exchange);

@@ -21,7 +21,8 @@ static uint64_t free_memory(void)
 
 START_TEST(fragments_that_streams_freed_are_joined_once_they_are_complete)
 {
-    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 72MiB, on_oom: { steps: [wait], deadline: 5s } } }\n");
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 72MiB,"
+               " on_oom: { steps: [wait], deadline: 5s } } }\n");
     weir_stream *first = scene_create(NULL), *second = scene_create(NULL), *other = scene_create(NULL);
     void *a = scene_malloc(first, 32 * MIB), *x = scene_malloc(first, 4 * MIB), *b = scene_malloc(second, 32 * MIB),
          *y = scene_malloc(second, 4 * MIB);
@@ -65,6 +66,28 @@ START_TEST(free_after_the_close_on_a_capturing_stream_is_refused)
 }
 END_TEST
 
+/* Nobody can ask the stream any more: what it freed waits for weir_close(), as nothing captures then. */
+START_TEST(trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole)
+{
+    size_t nodes;
+    weir_stream *s;
+    scene_open(keeps);
+    gpu_stream stream = scene_stream(0);
+    scene_ok(weir_stream_open(scene.w, 0, stream, NULL, NULL, &s), "opening");
+    scene_free(s, scene_malloc(s, 8 * MIB));
+    ck_assert_int_eq(scene.gpu->capture_begin(stream, GPU_CAPTURE_MODE_GLOBAL), GPU_SUCCESS);
+    weir_stream_close(s);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "a trim");
+    ck_assert_int_eq(scene.gpu->capture_end(stream, &nodes), GPU_SUCCESS);
+    if (_i) {
+        scene_free_on(stream, scene_malloc_on(stream, PAGE));
+        scene_sync(stream);
+        scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "a trim");
+        ck_assert_uint_eq(scene_pool_stats("main").reserved, 0);
+    }
+}
+END_TEST
+
 START_TEST(looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole)
 {
     size_t nodes;
@@ -91,6 +114,22 @@ START_TEST(closed_arena_gives_back_what_no_live_block_lies_on)
     weir__mapped_sweep();
     ck_assert_uint_ge(free_memory(), before + 64 * MIB);
     scene_ok(weir_free(NULL, small, stream), "a free after the close");
+}
+END_TEST
+
+/* What goes back is whole steps: of the one that the request needs a part of, nothing may stay. */
+START_TEST(last_step_of_another_pool_serves_an_arena)
+{
+    weir_pool *other;
+    scene_open("weir: 1\ndefaults: { pool: main }\npools:\n"
+               "  main: { " ARENA ", release_threshold: all, on_oom: { steps: [] } }\n"
+               "  other: { cache: off, release_threshold: all, small_below: 0 }\n");
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "a pool");
+    weir_stream *s = scene_create(NULL);
+    uint64_t all = scene.memory / (32 * MIB) * (32 * MIB);
+    scene_free(s, scene_pool_malloc(other, all, weir_stream_handle(s)));
+    scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    scene_free(s, scene_malloc(s, all - PAGE));
 }
 END_TEST
 
@@ -154,7 +193,8 @@ START_TEST(legacy_streams_of_two_devices_are_told_apart)
     weir_pool *pools[2];
     weir_stream *legacy[2];
     scene_simulate("devices=2,memory=2GiB");
-    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 64MiB, peer_access: all, on_oom: { steps: [] } } }\n");
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 64MiB, peer_access: all,"
+               " on_oom: { steps: [] } } }\n");
     for (int d = 0; d < 2; d++) {
         scene_ok(weir_pool_get(scene.w, NULL, d, NULL, &pools[d]), "a pool");
         scene_ok(weir_stream_open(scene.w, d, GPU_STREAM_LEGACY, NULL, NULL, &legacy[d]), "opening");
@@ -183,10 +223,12 @@ int main(void)
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, fragments_that_streams_freed_are_joined_once_they_are_complete, opening_a_weir_leaves_a_capture_whole,
               free_after_the_close_on_a_capturing_stream_is_refused, looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole);
+    tcase_add_loop_test(tcase, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole, 0, 2);
     suite_add(tcase, closed_arena_gives_back_what_no_live_block_lies_on);
     tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
     if (scene_is_sim())
-        suite_add(tcase, without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart);
+        suite_add(tcase, last_step_of_another_pool_serves_an_arena, without_ids_of_streams_frees_serve_whom_they_may,
+                  legacy_streams_of_two_devices_are_told_apart);
     return suite_run(suite);
 }
