@@ -20,12 +20,14 @@ static void visit_arenas(weir *w, uint64_t name, void (*use)(struct weir__mapped
                 use(pool->native.mapped, name);
 }
 
-/* What is idle above the threshold goes back, as CUDA's pools have it where a stream is synchronised. */
+/* What is idle above the threshold, or the cap, goes back, as CUDA's pools have it where a stream is synchronised. */
 static void trim_to_threshold(struct weir__device *device)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        uint64_t threshold = atomic_load(&pool->settings.release_threshold);
+        uint64_t threshold = atomic_load(&pool->settings.release_threshold), max_size = atomic_load(&pool->settings.max_size);
+        if (max_size && max_size < threshold)
+            threshold = max_size;
         if (!pool->native.mapped)
             continue;
         weir__mapped_look(pool->native.mapped);

@@ -242,6 +242,18 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     return check_peers(pool, policy, entry, error);
 }
 
+/* The arena keeps to it from now on, and gives back what is idle above it. */
+static void cap_mapped(const weir_pool *pool, uint64_t max_size)
+{
+    struct weir__mapped *mapped = pool->native.mapped;
+    atomic_store(&mapped->max_size, max_size);
+    if (!max_size || weir__pool_figure(pool, GPU_POOL_RESERVED) <= max_size)
+        return;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    weir__mapped_trim(mapped, max_size, 0);
+    weir__relaxed_end(pool->w->gpu, mode);
+}
+
 /* Called with pool->lock held. */
 static void apply_cap(weir_pool *pool)
 {
@@ -251,7 +263,7 @@ static void apply_cap(weir_pool *pool)
         weir__growth_forget_room(&pool->growth);
     atomic_store(&pool->settings.max_size, max_size);
     if (pool->native.mapped)
-        atomic_store(&pool->native.mapped->max_size, max_size);
+        cap_mapped(pool, max_size);
 }
 
 void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)

@@ -133,6 +133,24 @@ START_TEST(last_step_of_another_pool_serves_an_arena)
 }
 END_TEST
 
+/* At once what is complete, at the next synchronise what is pending. */
+START_TEST(idle_memory_above_a_cap_that_was_lowered_goes_back)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 128 * MIB);
+    if (_i)
+        scene_delay(weir_stream_handle(s), LONG);
+    scene_free(s, ptr);
+    if (!_i)
+        scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    scene_reload("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 64MiB } }\n");
+    if (_i)
+        scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    ck_assert_uint_le(scene_pool_stats("main").reserved, 64 * MIB);
+}
+END_TEST
+
 /* Whether its free is complete before the request. */
 START_TEST(memory_of_a_closed_arena_serves_another_weir)
 {
@@ -224,6 +242,7 @@ int main(void)
     suite_add(tcase, fragments_that_streams_freed_are_joined_once_they_are_complete, opening_a_weir_leaves_a_capture_whole,
               free_after_the_close_on_a_capturing_stream_is_refused, looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole);
     tcase_add_loop_test(tcase, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole, 0, 2);
+    tcase_add_loop_test(tcase, idle_memory_above_a_cap_that_was_lowered_goes_back, 0, 2);
     suite_add(tcase, closed_arena_gives_back_what_no_live_block_lies_on);
     tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
