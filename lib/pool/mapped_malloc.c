@@ -40,8 +40,15 @@ static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct
 struct lender {
     struct weir__mapped *mapped;
     struct weir__mapped_stream *own, *best;
-    uint64_t bytes, below; /* pending on `best`; those with as much as `below` were asked already */
+    uint64_t bytes; /* pending on `best` */
 };
+
+static bool begin_to_lend(struct weir__mapped_stream *stream, void *data)
+{
+    (void)data;
+    stream->was_asked = false;
+    return true;
+}
 
 static bool is_most(struct weir__mapped_stream *stream, void *data)
 {
@@ -49,7 +56,7 @@ static bool is_most(struct weir__mapped_stream *stream, void *data)
     weir__spin_lock(&lender->mapped->lock);
     uint64_t bytes = weir__mapped_stream_pending(stream);
     weir__spin_unlock(&lender->mapped->lock);
-    if (stream != lender->own && bytes > lender->bytes && bytes < lender->below) {
+    if (stream != lender->own && !stream->was_asked && bytes > lender->bytes) {
         lender->best = stream;
         lender->bytes = bytes;
     }
@@ -61,6 +68,7 @@ static void wait_for_lender(struct weir__mapped *mapped, struct weir__mapped_str
 {
     const struct gpu *gpu = mapped->gpu;
     const struct weir__mapped_mark *mark = weir__mapped_stream_cover(mapped, lender, false);
+    lender->was_asked = true;
     if (!mark)
         return;
     int former = weir__current_begin(gpu, own->device, own->handle);
@@ -84,17 +92,17 @@ static bool may_be_enough(struct weir__mapped *mapped, uint64_t bytes, uint64_t 
 /* Makes the requester's stream wait for other streams' frees, the largest first, until the request fits in them. */
 static struct weir__extent *borrow(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user)
 {
-    struct lender lender = {.mapped = mapped, .below = UINT64_MAX};
+    struct lender lender = {.mapped = mapped};
     struct weir__extent *extent = NULL;
     pthread_mutex_lock(&mapped->events);
     lender.own = weir__mapped_stream_of(mapped, user);
+    weir__mapped_streams_visit(mapped, begin_to_lend, NULL);
     while (lender.own && !extent) {
         lender.best = NULL;
         lender.bytes = 0;
         weir__mapped_streams_visit(mapped, is_most, &lender);
         if (!lender.best)
             break;
-        lender.below = lender.bytes;
         wait_for_lender(mapped, lender.own, lender.best);
         weir__spin_lock(&mapped->lock);
         extent = weir__arena_take(&mapped->arena, &lender.own->freed, bytes);

@@ -35,10 +35,11 @@ struct weir__mapped_stream {
     struct weir__arena_stream freed;
     uint64_t sequence;  /* of its last free */
     uint64_t uncovered; /* bytes freed since an event was recorded last */
-    /* The one that is looked at, and one behind all later frees, in use only while the first is. The spare is recorded for the next: if that
-       fails, the others still say what they said. */
+    /* The one that is looked at, and one behind all later frees, in use only while the first is. The spare is recorded for the next: if
+       that fails, the others still say what they said. */
     struct weir__mapped_mark first, later;
     gpu_event spare;
+    bool was_asked; /* the request that borrows has asked it already */
 };
 
 static inline uint64_t weir__mapped_stream_pending(const struct weir__mapped_stream *stream)

@@ -220,7 +220,7 @@ END_TEST
 
 START_TEST(pieces_that_several_streams_freed_serve_one_request)
 {
-    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 128MiB } }\n");
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 128MiB, on_oom: { steps: [] } } }\n");
     weir_stream *streams[4], *other = scene_create(NULL);
     void *blocks[4];
     for (int i = 0; i < 4; i++) {
