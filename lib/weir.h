@@ -167,8 +167,8 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * Waits for pending frees on the open streams, since CUDA crashes where a pool is destroyed before they are complete (measured). A pool
  * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
  * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), and the memory of their
- * pool returns with the last of them; those of an arena with weir_free(NULL, ptr, stream), and their memory returns at the next weir_open(),
- * weir_close() or weir_free() of that kind that finds the last of these frees complete.
+ * pool returns with the last of them; those of an arena with weir_free(NULL, ptr, stream), and their memory returns at the next
+ * weir_open(), weir_close() or weir_free() of that kind that finds the last of these frees complete.
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.

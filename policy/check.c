@@ -73,7 +73,8 @@ static void check_arena(const struct policy_pool *pool, struct policy_report *re
     if (pool->backing != POLICY_BACKING_ARENA)
         return;
     if (pool->ipc != POLICY_IPC_NONE)
-        fail(report, pool, "ipc", "does not go with backing: arena, as only pools of CUDA's can be exported; write backing: new, or remove ipc");
+        fail(report, pool, "ipc",
+             "does not go with backing: arena, as only pools of CUDA's can be exported; write backing: new, or remove ipc");
     if (pool->current)
         fail(report, pool, "current",
              "does not go with backing: arena, as cudaMallocAsync knows only pools of CUDA's; write backing: new, or current: false");

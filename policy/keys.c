@@ -125,12 +125,13 @@ static const struct policy_key pool_keys[] = {
         .words = backing_words,
         .initial = "new",
         .write = "new, default, arena or auto",
-        .help = "Where the pool's memory comes from: new creates a pool of CUDA's, default configures the pool that the driver made for the "
-                "device. The driver's pool is one for each device, lives in device memory, can have no cap and cannot be exported, nor belong "
-                "to one stream. arena: Weir maps memory itself, page by page, and hands out exact sizes, for large blocks of changing "
-                "sizes. An arena lives in device memory, can be neither exported nor current, needs no small_below, and "
-                "what is idle in it serves nobody else before it is given back: let release_threshold leave room for libraries that call "
-                "CUDA themselves. auto: an arena where the device has virtual memory management and the pool is none of these, else new.",
+        .help = "Where the pool's memory comes from: new creates a pool of CUDA's, default configures the pool that the driver made for "
+                "the device. The driver's pool is one for each device, lives in device memory, can have no cap and cannot be exported, "
+                "nor belong to one stream. arena: Weir maps memory itself, page by page, and hands out exact sizes, for large blocks of "
+                "changing sizes. An arena lives in device memory, can be neither exported nor current, needs no small_below, and what "
+                "is idle in it serves nobody else before it is given back: let release_threshold leave room for libraries that call "
+                "CUDA themselves. auto: an arena where the device has virtual memory management and the pool is none of these, else "
+                "new.",
     },
     {
         POOL_KEY("current", BOOL, current),

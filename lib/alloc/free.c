@@ -8,7 +8,8 @@
 #include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 
-static __attribute__((noinline)) int return_to_arena(const struct weir__block *block, int device, gpu_stream stream, const weir_stream *opened)
+static __attribute__((noinline)) int return_to_arena(const struct weir__block *block, int device, gpu_stream stream,
+                                                     const weir_stream *opened)
 {
     const weir_pool *pool = block->pool;
     struct weir__mapped_user user;

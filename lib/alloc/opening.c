@@ -9,7 +9,7 @@
 #include "lib/alloc/stream.h"
 #include "lib/pool/pending.h"
 
-/* Arenas --------------------------------------------------------------------------------------------------------------------------------- */
+/* Arenas ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Calls `use` for each arena of the weir: blocks of any may have been freed on the stream. */
 static void visit_arenas(weir *w, uint64_t name, void (*use)(struct weir__mapped *mapped, uint64_t name))
@@ -45,7 +45,7 @@ static void before_synchronize(const weir_stream *s)
     weir__relaxed_end(s->w->gpu, mode);
 }
 
-/* Opening -------------------------------------------------------------------------------------------------------------------------------- */
+/* Opening ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* The pool for streams of this policy name: the entry's, a new private one, or the default pool. Called with w->config held. */
 static weir_status choose_pool(struct weir__device *device, const char *name, weir_error *error, weir_pool **pool)

@@ -179,7 +179,8 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     }
     /* A block that cannot be given back is better served above the cap than lost. */
     if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
-        request->left += weir__growth_undo(growing, block, stream, stream == request->aside.stream ? request->aside.name : weir__pending_name());
+        uintptr_t name = stream == request->aside.stream ? request->aside.name : weir__pending_name();
+        request->left += weir__growth_undo(growing, block, stream, name);
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }

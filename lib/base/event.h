@@ -21,8 +21,8 @@ bool weir__event_behind(const struct gpu *gpu, int device, gpu_stream stream, gp
    device. */
 bool weir__event_move(const struct gpu *gpu, int device, gpu_stream stream, gpu_event *event);
 
-/* Records an event behind all work of the stream. Returns CUDA's code, GPU_CAPTURE_UNSUPPORTED where the stream captures: then the event must
-   not be queried. */
+/* Records an event behind all work of the stream. Returns CUDA's code, GPU_CAPTURE_UNSUPPORTED where the stream captures: then the event
+   must not be queried. */
 int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu_event event);
 
 /* The device of a stream that the program named beside a block of `device`: it may be of another one. A fixed handle is of that device. */

@@ -371,8 +371,9 @@ static int give_access(const struct weir__mapped *mapped, const struct weir__pag
     int code = GPU_SUCCESS;
     for (uint64_t at = 0; at < pages->extents.bytes && code == GPU_SUCCESS;) {
         uint64_t bytes = pages->map[at / GPU_PAGE_UNIT].units * GPU_PAGE_UNIT;
+        void *page = (void *)(uintptr_t)(pages->extents.base + at);
         if (bytes)
-            code = mapped->gpu->page_set_access((void *)(uintptr_t)(pages->extents.base + at), bytes, mapped->devices, mapped->device_count);
+            code = mapped->gpu->page_set_access(page, bytes, mapped->devices, mapped->device_count);
         at += bytes ? bytes : GPU_PAGE_UNIT;
     }
     return code;
