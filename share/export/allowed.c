@@ -55,8 +55,10 @@ static bool is_known(const struct share_allowed *known, struct share_allowed_nam
 
 void share_allowed_find(struct share_allowed *allowed, const struct share_allowed *known)
 {
-    for (struct share_allowed_name *name = allowed->names; name < allowed->names + allowed->count; name++)
+    for (size_t i = 0; i < allowed->count; i++) {
+        struct share_allowed_name *name = &allowed->names[i];
         name->is_found = is_number(name->name, &name->id) || is_known(known, name) || look_up(name->name, name->is_group, &name->id);
+    }
 }
 
 /* There is room for the names. */
