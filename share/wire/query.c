@@ -287,6 +287,8 @@ void share_queries_run(struct share_query *queries, size_t count, uint64_t deadl
         if (!polled && !queries[i].is_over)
             fail(&queries[i], WEIR_NO_HOST_MEMORY, "%s cannot be asked: no host memory", queries[i].path);
     }
+    if (!polled)
+        return;
     /* Once at least, so that what is there already is heard however late it is. */
     do {
         bool is_left = connect_all(queries, count);
