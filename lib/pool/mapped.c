@@ -125,6 +125,13 @@ bool weir__mapped_destroy(struct weir__mapped *mapped)
     return true;
 }
 
+static void visit(struct weir__mapped *mapped, bool (*use)(struct weir__mapped_stream *stream, void *data), void *data)
+{
+    pthread_mutex_lock(&mapped->events);
+    weir__mapped_streams_visit(mapped, use, data);
+    pthread_mutex_unlock(&mapped->events);
+}
+
 static bool wait_for(struct weir__mapped_stream *stream, void *data)
 {
     struct weir__mapped *mapped = data;
@@ -135,9 +142,7 @@ static bool wait_for(struct weir__mapped_stream *stream, void *data)
 
 void weir__mapped_wait(struct weir__mapped *mapped)
 {
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, wait_for, mapped);
-    pthread_mutex_unlock(&mapped->events);
+    visit(mapped, wait_for, mapped);
 }
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */
@@ -243,9 +248,7 @@ static bool end_capture(struct weir__mapped_stream *stream, void *data)
 
 void weir__mapped_captures_over(struct weir__mapped *mapped)
 {
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, end_capture, NULL);
-    pthread_mutex_unlock(&mapped->events);
+    visit(mapped, end_capture, NULL);
 }
 
 /* The streams that are lost. */
@@ -264,9 +267,7 @@ static bool find_lost(struct weir__mapped_stream *stream, void *data)
 bool weir__mapped_has_lost(struct weir__mapped *mapped)
 {
     struct lost lost = {.mapped = mapped};
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, find_lost, &lost);
-    pthread_mutex_unlock(&mapped->events);
+    visit(mapped, find_lost, &lost);
     return lost.any;
 }
 
@@ -292,9 +293,7 @@ static bool cover_lost(struct weir__mapped_stream *stream, void *data)
 void weir__mapped_cover_lost(struct weir__mapped *mapped, bool has_device_events)
 {
     struct lost lost = {.mapped = mapped, .has_device_events = has_device_events};
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, cover_lost, &lost);
-    pthread_mutex_unlock(&mapped->events);
+    visit(mapped, cover_lost, &lost);
 }
 
 void weir__mapped_cover(struct weir__mapped *mapped, uint64_t id)
@@ -314,9 +313,7 @@ static bool cover(struct weir__mapped_stream *stream, void *data)
 
 void weir__mapped_cover_all(struct weir__mapped *mapped)
 {
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, cover, mapped);
-    pthread_mutex_unlock(&mapped->events);
+    visit(mapped, cover, mapped);
 }
 
 /* Giving back -------------------------------------------------------------------------------------------------------------------------- */
@@ -337,9 +334,7 @@ static bool look(struct weir__mapped_stream *stream, void *data)
 bool weir__mapped_look(struct weir__mapped *mapped)
 {
     struct look all = {.mapped = mapped};
-    pthread_mutex_lock(&mapped->events);
-    weir__mapped_streams_visit(mapped, look, &all);
-    pthread_mutex_unlock(&mapped->events);
+    visit(mapped, look, &all);
     return all.is_left;
 }
 
