@@ -153,10 +153,17 @@ static inline bool is_in_time(const struct weir__request *request)
     return !(request->deadline && request->was_asked && request->pool->w->gpu->now() > request->deadline);
 }
 
-static __attribute__((noinline)) int return_it(const struct weir__request *request, void *block, gpu_stream stream)
+/* What was given to the request, as those know it who take it back. */
+static struct weir__block block_of(const struct weir__request *request, void *ptr)
 {
-    struct weir__block it = {.pool = request->pool, .ptr = block, .extent = request->extent};
-    return weir__return_block(&it, request->pool->device->index, stream, NULL);
+    return (struct weir__block){.pool = request->pool, .ptr = ptr, .extent = request->extent};
+}
+
+/* Apart, as it is rare and the struct would cost each request. */
+static __attribute__((noinline)) int return_it(const struct weir__request *request, void *ptr, gpu_stream stream)
+{
+    struct weir__block given = block_of(request, ptr);
+    return weir__return_block(&given, request->pool->device->index, stream, NULL);
 }
 
 /* Asks for a block within the cap. */
@@ -186,8 +193,8 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     }
     code = hand_over(request, stream);
     if (code != GPU_SUCCESS) {
-        for (int tries = 0; tries < 2 && return_it(request, block, stream) != GPU_SUCCESS; tries++)
-            continue;
+        struct weir__block given = block_of(request, block);
+        weir__return_unknown(&given, stream);
         return code;
     }
     weir__pool_count_malloc(pool, size, request->asked);
