@@ -26,6 +26,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->device = pool->device->index;
     stats->is_private = pool->kind.is_private;
     stats->is_exportable = pool->kind.is_exportable;
+    stats->is_arena = pool->native.mapped != NULL;
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     struct weir__held held = weir__pool_held(pool);
     stats->frees = counts.frees + held.keeps;

@@ -150,6 +150,8 @@ static weir_status open_pools(weir *w, weir_error *error)
             if (!weir__device_is_in(&w->devices[d], &entry->devices) || (w->only_device >= 0 && w->only_device != (int)d))
                 continue;
             status = weir__pool_new(&w->devices[d], w->policy, entry, false, error, &pool);
+            if (status == WEIR_OK)
+                weir__pool_say_backing(pool);
             if (status == WEIR_OK && i == w->policy->default_pool)
                 w->devices[d].default_pool = pool;
         }

@@ -55,7 +55,7 @@ WEIR_API const char *weir_version(void);
     /* The device, the pool's max_size or the driver has no room, and recovery found none. Everything goes on as before; a later request
        may succeed. weir_last_error() has the report. */ \
     X(WEIR_OUT_OF_MEMORY, 1, "out of GPU memory") \
-    /* malloc() or a system call found no host memory. Everything goes on as before. */ \
+    /* malloc() or a system call found no host memory, or no addresses. Everything goes on as before. */ \
     X(WEIR_NO_HOST_MEMORY, 2, "out of host memory") \
     /* An argument is outside what the function documents, or its weir_stream is closed: a bug of the caller. Nothing was done. */ \
     X(WEIR_INVALID, 3, "invalid argument") \
@@ -347,6 +347,7 @@ typedef struct weir_pool_stats {
     int is_private;     /* belongs to one stream */
     int is_exportable;  /* blocks that code other than Weir's exported leave all figures once they are freed, although the device still
                            lacks them (measured). Those that Weir exported count as `idle` */
+    int is_arena;       /* Weir maps its memory (backing: arena, or auto where there can be one) */
     uint64_t live;      /* bytes asked for and not freed */
     uint64_t cached;    /* bytes of freed blocks that caches keep, in their size classes */
     uint64_t slack;

@@ -167,11 +167,13 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         weir__stream_list(stream);
     }
     pthread_mutex_unlock(&w->config);
-    if (status == WEIR_OK)
-        *s = stream;
-    else
+    if (status != WEIR_OK) {
         weir__stream_bury(stream);
-    return status;
+        return status;
+    }
+    weir__pool_say_backing(pool);
+    *s = stream;
+    return WEIR_OK;
 }
 
 weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, const char *name, weir_error *error, weir_stream **s)

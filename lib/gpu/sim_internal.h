@@ -79,6 +79,7 @@ struct sim_settings {
     uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
     uint64_t numa;           /* host NUMA nodes */
     uint64_t pools, posix_fd, mig, os_managed, mapping; /* 0 or 1 */
+    uint64_t addresses;      /* bytes of all ranges that pages are mapped into */
     char name[SIM_NAME_SIZE];      /* of the machine; "": it is this process's own */
     bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
     struct sim_fault faults[SIM_OP_COUNT + 1];      /* to come; the last is for any operation */

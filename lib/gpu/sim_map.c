@@ -108,6 +108,14 @@ bool sim_map_can_touch(int device, const void *ptr, size_t size)
     return covered == size;
 }
 
+static uint64_t addresses_left(void)
+{
+    uint64_t left = sim.settings.addresses;
+    for (const struct sim_address_range *range = sim.map.ranges; range; range = range->next)
+        left -= range->size;
+    return left;
+}
+
 void sim_map_count(size_t *ranges, size_t *pages)
 {
     *ranges = *pages = 0;
@@ -199,7 +207,7 @@ int sim_range_reserve(int device, uint64_t size, void **range)
     int code = check_device(device, size);
     if (code)
         return code;
-    struct sim_address_range *made = calloc(1, sizeof(*made));
+    struct sim_address_range *made = size <= addresses_left() ? calloc(1, sizeof(*made)) : NULL;
     /* A unit more, of which a part goes back, so that it begins at a multiple. */
     uint64_t span = size + GPU_PAGE_UNIT;
     unsigned char *found = made && span > size ? sim_map_nothing(NULL, span) : NULL;

@@ -87,6 +87,7 @@ static const struct setting {
     SETTING(mig, parse_yes_no, 0, 1, 0, "yes or no, as in mig=no"),
     SETTING(os_managed, parse_yes_no, 0, 1, 0, "yes or no, as in os_managed=no"),
     SETTING(mapping, parse_yes_no, 0, 1, 1, "yes or no, as in mapping=no"),
+    SETTING(addresses, parse_size, 0, GIB << 17, GIB << 17, "bytes up to 128TiB, as in addresses=64GiB"),
 #undef SETTING
 };
 
@@ -174,7 +175,7 @@ static const char *set_one(struct sim_settings *settings, const char *key, char 
         if (strcmp(key, others[i].key) == 0)
             return value && others[i].set(settings, value) ? NULL : others[i].help;
     return "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, mapping=, "
-           "name= and fail=, with commas between them";
+           "addresses=, name= and fail=, with commas between them";
 }
 
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len)

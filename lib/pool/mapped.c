@@ -9,8 +9,7 @@
 #include "lib/base/valid.h"
 #include "lib/pool/mapped_stream.h"
 
-#define RANGE_SHARE 4                     /* the range is so many times the device's memory, if the process may have it */
-#define COVER_STEP (UINT64_C(64) << 20)   /* bytes that an open stream frees before an event is recorded unasked */
+#define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */
 
 /* The driver's side: pages ------------------------------------------------------------------------------------------------------------- */
 
@@ -65,23 +64,22 @@ static const struct weir__page_driver driver = {create_page, map_page, unmap_pag
 
 /* Making and closing ------------------------------------------------------------------------------------------------------------------- */
 
-/* The range of four times the device's memory, or of a half of that, and so on. */
 static int reserve(struct weir__mapped *mapped, uint64_t memory)
 {
-    uint64_t unit = RANGE_SHARE * GPU_PAGE_UNIT, bytes = (memory + unit - 1) / unit * unit * RANGE_SHARE;
+    uint64_t unit = 4 * GPU_PAGE_UNIT, bytes = (memory + unit - 1) / unit * unit * WEIR__MAPPED_RANGE_SHARE;
     int code = GPU_OUT_OF_MEMORY;
-    for (; code != GPU_SUCCESS && bytes >= memory; bytes = bytes / 2 / unit * unit) {
+    for (; code == GPU_OUT_OF_MEMORY && bytes >= memory; bytes = bytes / 2 / unit * unit) {
         code = mapped->gpu->range_reserve(mapped->device, bytes, &mapped->range);
         mapped->range_bytes = bytes;
     }
-    return code;
+    return code == GPU_OUT_OF_MEMORY ? WEIR__PAGE_NO_ADDRESSES : code;
 }
 
 int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, struct weir__mapped **mapped)
 {
     struct weir__mapped *made = calloc(1, sizeof *made);
     if (!made)
-        return GPU_OUT_OF_MEMORY;
+        return WEIR__PAGE_NO_HOST_MEMORY;
     made->gpu = gpu;
     made->device = made->devices[0] = device;
     made->device_count = 1;
@@ -89,7 +87,7 @@ int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, stru
     if (code == GPU_SUCCESS && !weir__arena_init(&made->arena, (uintptr_t)made->range, made->range_bytes, &driver, made)) {
         weir__arena_clear(&made->arena);
         gpu->range_free(made->range, made->range_bytes);
-        code = GPU_OUT_OF_MEMORY;
+        code = WEIR__PAGE_NO_HOST_MEMORY;
     }
     if (code != GPU_SUCCESS) {
         free(made);

@@ -23,6 +23,7 @@
 #include "lib/gpu/gpu.h"
 #include "lib/pool/arena/arena.h"
 
+#define WEIR__MAPPED_RANGE_SHARE 4 /* the range is so many times the device's memory, or a half of that and so on, down to one time */
 #define WEIR__MAPPED_BUCKETS 64
 #define WEIR__MAPPED_PATIENCE (UINT64_C(1000) * 1000) /* nanoseconds that idle streams may take to come to their last frees */
 
@@ -55,8 +56,8 @@ struct weir__mapped {
     struct weir__mapped *next_closed; /* mapped_closed.h's, and guarded by its lock */
 };
 
-/* Reserves addresses, and maps nothing. Returns the waist's code; GPU_OUT_OF_MEMORY also where the host has no memory. memory: bytes of the
-   device. */
+/* Reserves addresses, and maps nothing. Returns the waist's code, WEIR__PAGE_NO_ADDRESSES where the process may not have so many, or
+   WEIR__PAGE_NO_HOST_MEMORY. memory: bytes of the device. */
 int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, struct weir__mapped **mapped);
 
 /* Waits for all frees that have an event. Call it in relaxed capture mode. */

@@ -58,6 +58,63 @@ static weir_status check_sizes(const weir_pool *pool, const struct policy *polic
     return WEIR_OK;
 }
 
+/* Whether the entry says arena, or says auto and needs no pool of CUDA's. */
+static bool wants_arena(const struct policy_pool *entry)
+{
+    return entry->backing == POLICY_BACKING_ARENA ||
+           (entry->backing == POLICY_BACKING_AUTO && entry->ipc == POLICY_IPC_NONE && entry->location.kind == POLICY_LOCATION_DEVICE &&
+            !entry->current);
+}
+
+static weir_status refuse_arena(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, int code,
+                                weir_error *error)
+{
+    char most[WEIR__BYTES_LEN], least[WEIR__BYTES_LEN];
+    uint64_t memory = pool->device->info.memory;
+    if (code == WEIR__PAGE_NO_ADDRESSES)
+        return weir__fail_at(error, WEIR_NO_HOST_MEMORY, policy_pool_place(policy, entry, "backing"),
+                             "there are no addresses for the arena of pool '%s' on device %d: %s were asked for, and less down to %s: "
+                             "allow the process more (ulimit -v), open fewer arenas, or write backing: auto",
+                             pool->name, pool->device->index, weir__bytes(most, memory * WEIR__MAPPED_RANGE_SHARE),
+                             weir__bytes(least, memory));
+    if (code == WEIR__PAGE_NO_HOST_MEMORY)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the arena of pool '%s'", pool->name);
+    return weir__fail_gpu(error, pool->w->gpu, code, "%s: the arena of pool '%s' on device %d cannot be created",
+                          policy_pool_place(policy, entry, "").path, pool->name, pool->device->index);
+}
+
+/* What says auto is a pool of CUDA's where there can be no arena. */
+static weir_status create_arena(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    int device = pool->device->index;
+    bool is_auto = entry->backing == POLICY_BACKING_AUTO;
+    if (!wants_arena(entry))
+        return WEIR_OK;
+    int code = is_auto && !gpu->supports(device, GPU_FEATURE_MAPPING, NULL, 0)
+                   ? GPU_NOT_SUPPORTED
+                   : weir__mapped_create(gpu, device, pool->device->info.memory, &pool->native.mapped);
+    if (!pool->kind.is_private)
+        pool->w->has_arenas = true;
+    if (code == GPU_SUCCESS)
+        pool->kind.small_below = 0; /* an arena keeps small requests apart by itself */
+    else if (!is_auto || (code > 0 && code != GPU_NOT_SUPPORTED))
+        return refuse_arena(pool, policy, entry, code, error);
+    else
+        atomic_init(&pool->why_no_arena, code == GPU_NOT_SUPPORTED         ? "the device has no virtual memory management"
+                                         : code == WEIR__PAGE_NO_ADDRESSES ? "the process has no addresses for an arena (ulimit -v)"
+                                                                           : "there is no host memory for an arena");
+    return WEIR_OK;
+}
+
+void weir__pool_say_backing(weir_pool *pool)
+{
+    const char *why = atomic_exchange(&pool->why_no_arena, NULL);
+    if (why)
+        weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "pool '%s' on device %d has backing: auto, and is a pool of CUDA's: %s",
+                        pool->name, pool->device->index, why);
+}
+
 static weir_status create_handles(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     static const enum gpu_location locations[] = {
@@ -72,7 +129,6 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         .numa_node = entry->location.node,
         .posix_fd = pool->kind.is_exportable,
     };
-    bool is_arena = weir__pool_wants_arena(pool->device, entry);
     int code = GPU_SUCCESS;
     if (pool->kind.is_default) {
         code = gpu->pool_get_default(spec.device, &pool->native.handle);
@@ -82,17 +138,13 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
             pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
         /* With a twin the cap is that of both together, which only Weir can watch. What captures get beside an arena has none. */
-        bool is_capped = pool->settings.max_size && !pool->kind.small_below && !is_arena;
+        bool is_capped = pool->settings.max_size && !pool->kind.small_below && !pool->native.mapped;
         if (is_capped && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
             spec.max_size = pool->native.max = pool->settings.max_size;
         code = gpu->pool_create(&spec, &pool->native.handle);
     }
     if (code == GPU_SUCCESS && pool->kind.small_below)
         code = gpu->pool_create(&spec, &pool->native.small);
-    if (code == GPU_SUCCESS && is_arena)
-        code = weir__mapped_create(gpu, spec.device, pool->device->info.memory, &pool->native.mapped);
-    if (is_arena && !pool->w->has_arenas)
-        pool->w->has_arenas = true;
     if (code == GPU_SUCCESS)
         return WEIR_OK;
     return weir__fail_gpu(error, gpu, code, "%s: pool '%s' on device %d cannot be created",
@@ -140,14 +192,6 @@ static weir_status grow(weir_pool *pool, const struct policy *policy, const stru
     return weir__status_of(code);
 }
 
-bool weir__pool_wants_arena(const struct weir__device *device, const struct policy_pool *entry)
-{
-    if (entry->backing == POLICY_BACKING_ARENA)
-        return true;
-    return entry->backing == POLICY_BACKING_AUTO && entry->ipc == POLICY_IPC_NONE && entry->location.kind == POLICY_LOCATION_DEVICE &&
-           !entry->current && device->w->gpu->supports(device->index, GPU_FEATURE_MAPPING, NULL, 0);
-}
-
 static weir_pool *pool_allocate(struct weir__device *device, const struct policy_pool *entry, bool is_private)
 {
     weir_pool *pool = aligned_alloc(_Alignof(weir_pool), sizeof *pool);
@@ -174,8 +218,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->kind.is_default = entry->backing == POLICY_BACKING_DEFAULT;
     pool->kind.is_host = entry->location.kind != POLICY_LOCATION_DEVICE;
     pool->kind.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
-    /* An arena keeps small requests apart by itself. */
-    pool->kind.small_below = pool->kind.is_exportable || weir__pool_wants_arena(device, entry) ? 0 : entry->small_below;
+    pool->kind.small_below = pool->kind.is_exportable ? 0 : entry->small_below;
     pool->kind.max_block = pool->kind.is_exportable ? entry->ipc_max_block : UINT64_MAX;
     pool->settings.max_size = policy_size_bytes(entry->max_size, device->info.memory);
     atomic_init(&pool->use.references, 1);
@@ -192,6 +235,8 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
     weir_status status = check_features(made, policy, entry, error);
     if (status == WEIR_OK)
         status = check_sizes(made, policy, entry, error);
+    if (status == WEIR_OK)
+        status = create_arena(made, policy, entry, error);
     if (status == WEIR_OK)
         status = weir__settings_check(made, policy, entry, error);
     if (status == WEIR_OK)

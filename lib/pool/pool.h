@@ -33,6 +33,7 @@ struct weir_pool {
     struct weir__device *device;
     weir_pool *next; /* device->pools; guarded by device->lock */
     char *name;
+    _Atomic(const char *) why_no_arena; /* with `backing: auto`, until it is logged. NULL: there is nothing to say */
 
     /* What it is. Fixed after creation. */
     struct {
@@ -160,8 +161,8 @@ static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool);
 
-/* Whether the entry's pool on the device is an arena: it says so, or says auto, and neither it nor the device needs a pool of CUDA's. */
-bool weir__pool_wants_arena(const struct weir__device *device, const struct policy_pool *entry);
+/* Logs once why a pool with `backing: auto` is no arena. Call it with no lock held. */
+void weir__pool_say_backing(weir_pool *pool);
 
 /* Restores what Weir changed and destroys what it made. is_live: blocks of it live on. */
 void weir__pool_free(weir_pool *pool, bool is_live);

@@ -104,6 +104,7 @@ static const struct {
     { "mig=", "yes or no" },
     { "os_managed=2", "yes or no" },
     { "mapping=2", "yes or no" },
+    { "addresses=129TiB", "128TiB" },
     { "peers=some", "peers=0-1" },
     { "peers=0", "peers=0-1" },
     { "peers=0-0", "peers=0-1" },

@@ -150,6 +150,19 @@ START_TEST(a_device_without_the_feature_refuses)
 }
 END_TEST
 
+START_TEST(ranges_beyond_the_addresses_of_the_process_are_refused)
+{
+    void *base, *other;
+    configure("addresses=4MiB");
+    ck_assert_int_eq(g->range_reserve(0, 3 * UNIT, &base), GPU_OUT_OF_MEMORY);
+    ck_assert_int_eq(g->range_reserve(0, 2 * UNIT, &base), 0);
+    ck_assert_int_eq(g->range_reserve(0, UNIT, &other), GPU_OUT_OF_MEMORY);
+    ck_assert_int_eq(g->range_free(base, 2 * UNIT), 0);
+    ck_assert_int_eq(g->range_reserve(0, 2 * UNIT, &base), 0);
+    ck_assert_int_eq(g->range_free(base, 2 * UNIT), 0);
+}
+END_TEST
+
 static const char *const calls[] = {"range_reserve", "page_create",  "page_map",  "page_set_access",
                                     "page_unmap",    "page_release", "range_free"};
 
@@ -188,7 +201,7 @@ void add_page_tests(Suite *suite)
     suite_add(pages, a_page_without_access_is_no_memory, access_ends_with_the_mapping, what_no_page_is_mapped_to_is_no_memory,
               work_that_comes_to_what_was_unmapped_meanwhile_ends_everything, a_device_that_does_not_reach_the_page_gets_no_access,
               a_range_with_pages_is_not_freed, a_page_is_released_once, a_page_outside_of_all_ranges_is_not_mapped,
-              ranges_and_pages_are_counted, a_device_without_the_feature_refuses);
+              ranges_and_pages_are_counted, a_device_without_the_feature_refuses, ranges_beyond_the_addresses_of_the_process_are_refused);
     tcase_add_loop_test(pages, sizes_that_cannot_be_are_refused, 0, (int)(sizeof(sizes) / sizeof(*sizes)));
     tcase_add_loop_test(pages, each_call_can_be_made_to_fail, 0, (int)(sizeof(calls) / sizeof(*calls)));
 }

@@ -42,6 +42,7 @@ static void json_pools(struct json *json, const struct try_run *run)
         json_uint(json, "device", (uint64_t)pool->device);
         json_bool(json, "private", pool->is_private);
         json_bool(json, "exportable", pool->is_exportable);
+        json_bool(json, "arena", pool->is_arena);
         json_members(json, pool, members, sizeof(members) / sizeof(members[0]));
         json_end(json);
     }
