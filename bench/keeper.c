@@ -10,6 +10,7 @@
 #define LARGE_BLOCKS 16 /* of 16 MiB: they pass the cache and become idle memory of the pool */
 #define LARGE_BLOCK (16 * MIB)
 #define IDLE 100 /* ms, as in the policy */
+#define STREAMS 4
 #define THRESHOLD (64 * MIB)
 
 static const char policy[] = "weir: 1\n"
@@ -27,7 +28,7 @@ static size_t size_of(size_t block)
 static void fill(const struct side *side)
 {
     void *blocks[BLOCKS];
-    for (size_t s = 0; s < SIDE_STREAMS_MAX; s++) {
+    for (size_t s = 0; s < STREAMS; s++) {
         for (size_t i = 0; i < BLOCKS; i++)
             blocks[i] = side_take(side, s, size_of(i));
         for (size_t i = 0; i < BLOCKS; i++)
@@ -75,7 +76,7 @@ static void measure(struct bench *bench, const struct side *ours, const struct s
 
 void section_keeper(struct bench *bench)
 {
-    struct side ours = side_weir(bench, "keeper", policy, SIDE_STREAMS_MAX), raw = side_raw(SIDE_STREAMS_MAX, THRESHOLD);
+    struct side ours = side_weir(bench, "keeper", policy, STREAMS), raw = side_raw(STREAMS, THRESHOLD);
     measure(bench, &ours, &raw);
     side_close(&ours);
     side_close(&raw);

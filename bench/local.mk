@@ -24,6 +24,8 @@ bench_weir_bench_SOURCES = \
 	%reldir%/consumer.c \
 	%reldir%/crowd.c \
 	%reldir%/crowd.h \
+	%reldir%/full.c \
+	%reldir%/grow.c \
 	%reldir%/handover.c \
 	%reldir%/keeper.c \
 	%reldir%/live.c \
@@ -38,7 +40,12 @@ bench_weir_bench_SOURCES = \
 	%reldir%/open.c \
 	%reldir%/pairs.c \
 	%reldir%/pending.c \
+	%reldir%/pinned.c \
 	%reldir%/random.c \
+	%reldir%/rival.c \
+	%reldir%/rival.h \
+	%reldir%/rmm.c \
+	%reldir%/rmm/rmm.h \
 	%reldir%/section.h \
 	%reldir%/share.c \
 	%reldir%/share_ring.c \
@@ -51,6 +58,10 @@ bench_weir_bench_SOURCES = \
 	%reldir%/worker.h
 bench_weir_bench_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -iquote $(top_srcdir)/lib
 bench_weir_bench_LDADD = bench/libbench.la plugin/torch/libtorch.la
+## RMM's side, built by hand where RMM is: bench/rmm/build.sh.
+bench_rmm_files = %reldir%/rmm/build.sh %reldir%/rmm/rmm.cpp %reldir%/rmm/rmm.h
+EXTRA_DIST += %reldir%/rmm/build.sh %reldir%/rmm/rmm.cpp
+gpu_bundle_files += $(bench_rmm_files)
 CLEANFILES += bench/weir-bench bench/libbench.la
 if HAVE_CUDA
 gpu_bundle_programs += bench/weir-bench

@@ -2,7 +2,8 @@
 /*
  * weir-bench: what Weir costs, saves and rescues on a GPU, beside the raw calls. Needs a CUDA device that nothing else uses meanwhile.
  *
- *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--json FILE] [SECTION...]
+ *   weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--rmm FILE] [--json FILE]
+ *              [SECTION...]
  *
  * Exit status: 0 if every figure keeps its bound, 1 if one misses it, 2 if a measurement could not be made.
  */
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "bench/arguments.h"
+#include "bench/rival.h"
 #include "bench/worker.h"
 
 /* In the order in which they run: the quick ones first, then the one that waits for kernels, then those that start processes, and
@@ -34,6 +36,12 @@ static const struct section {
     {"keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true},
     {"arena", section_arena, "an arena's own code, which needs no GPU: memory and time of --trace FILE, random blocks", false},
     {"random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator", true},
+    {"rmm-random", section_rmm_random, "the same with config/inference.yaml, on pools and arenas, beside RMM's (--rmm)", false},
+    {"rmm-pairs", section_rmm_pairs, "hot pairs of large blocks, of the same allocators", false},
+    {"rmm-threads", section_rmm_threads, "1 to 16 threads with 16 MiB on streams of their own, of the same allocators", false},
+    {"grow", section_grow, "a request that grows an empty pool by 1 GiB: idle, beside a kernel, with a peer", false},
+    {"full", section_full, "mixed sizes until 32 GiB are out: how much is live", false},
+    {"pinned", section_pinned, "what a trim leaves mapped between live blocks", false},
     {"small", section_small, "small blocks that pin large memory", true},
     {"pending", section_pending, "a request behind a pending free", true},
     {"share", section_share, "blocks from process to process: one way, first imports, rings; starts four processes", false},
@@ -51,13 +59,15 @@ static void list(FILE *file, const char *indent)
 
 static void usage(void)
 {
-    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE] [--json FILE] [SECTION...]\n"
+    printf("usage: weir-bench [--quick] [--repetitions N] [--row-seconds N] [--rounds N] [--trace FILE]\n"
+           "                  [--rmm FILE] [--json FILE] [SECTION...]\n"
            "Measures Weir beside the raw calls of CUDA on device 0. Example: weir-bench --json bench.json pairs threads\n"
            "  -q, --quick           fewer rows, shorter samples, %d repetitions\n"
            "  -r, --repetitions N   interleaved repetitions, %d to %d (%d); a row that takes long has fewer, but %d\n"
            "  -s, --row-seconds N   leave out rows of random that would take longer, as far as shorter ones tell\n"
            "  -n, --rounds N        rounds of the two workers of neighbours (%d)\n"
            "  -t, --trace FILE      a sequence of requests for arena, op,id,bytes, plain or .zst; may be given again\n"
+           "  -m, --rmm FILE        RMM's resources, as bench/rmm/build.sh builds them\n"
            "  -j, --json FILE       write every sample to FILE as well\n"
            "  -l, --list            list the sections\n"
            "sections (all):\n",
@@ -127,10 +137,12 @@ static void open_device(struct bench *bench)
 /* On the simulator, which is for trying out the measurements, only some can run. */
 static void check_sections(const struct bench *bench, const struct arguments *arguments)
 {
+    if (bench->rmm && strcmp(bench->gpu->name, "cuda") != 0)
+        bench_die(__FILE__, __LINE__, "--rmm", "RMM calls CUDA itself: unset WEIR_GPU");
     for (size_t i = 0; i < SECTION_COUNT; i++)
         if (arguments->wanted[i] && sections[i].calls_cuda && strcmp(bench->gpu->name, "cuda") != 0)
             bench_die(__FILE__, __LINE__, sections[i].name,
-                      "calls CUDA itself: unset WEIR_GPU, or name only arena, share, neighbours and torch");
+                      "calls CUDA itself: unset WEIR_GPU, or name sections that do not, such as grow, share and torch");
 }
 
 static void run_sections(struct bench *bench, const struct arguments *arguments)
@@ -163,6 +175,7 @@ int main(int argc, char **argv)
     bench.traces = arguments.traces;
     bench.trace_count = arguments.trace_count;
     uint64_t start = bench_now();
+    bench.rmm = rival_load(arguments.rmm);
     open_device(&bench);
     check_sections(&bench, &arguments);
     /* A file that cannot be written is better known before minutes of measuring than after them. */

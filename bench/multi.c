@@ -9,6 +9,7 @@
 #include "bench/section.h"
 
 #define KERNELS 4
+#define STREAMS 4
 #define CLOCKS 1000000
 #define BYTES 8
 /* A sample is a few milliseconds, and the figure is a ratio near 1: more samples make its median steady. */
@@ -75,7 +76,7 @@ static void measure(struct bench *bench, const struct multi *multi)
         bench_add(raw, time_raw(multi));
         bench_add(ours, time_weir(bench, multi));
     }
-    bool asked = multi->stream_count == SIDE_STREAMS_MAX && !multi->prewarm;
+    bool asked = multi->stream_count == STREAMS && !multi->prewarm;
     bench_show_ratio(figure, ours, raw, asked ? BENCH_AT_MOST : BENCH_SHOWN, NO_SLOWER);
 }
 
@@ -86,7 +87,7 @@ void section_multi(struct bench *bench)
     struct multi multi = {.bench = bench, .kernel_ns = CLOCKS * UINT64_C(1000000) / (uint64_t)khz};
     shared_policy(bench, "multi", policy);
     printf("multi    kernel: %d clocks at %d MHz, %llu ns\n", CLOCKS, khz / 1000, (unsigned long long)multi.kernel_ns);
-    for (multi.stream_count = 1; multi.stream_count <= SIDE_STREAMS_MAX; multi.stream_count *= 2) {
+    for (multi.stream_count = 1; multi.stream_count <= STREAMS; multi.stream_count *= 2) {
         for (int prewarm = 0; prewarm < 2; prewarm++) {
             multi.prewarm = prewarm;
             measure(bench, &multi);

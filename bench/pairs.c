@@ -16,7 +16,7 @@ enum which { OFF, SHIPPED, DEFAULT, UNCHECKED, LARGE, LARGE_UNCHECKED, WEIR_COUN
 
 static const char *const policies[WEIR_COUNT] = {
     [OFF] = "weir: 1\npools: { p: { devices: [0], cache: off } }\n",
-    [SHIPPED] = NULL, /* config/default.yaml */
+    [SHIPPED] = "config/default.yaml",
     [DEFAULT] = "weir: 1\npools: { p: { devices: [0] } }\n",
     [UNCHECKED] = "weir: 1\npools: { p: { devices: [0], cache: { capture_check: false } } }\n",
     [LARGE] = "weir: 1\npools: { p: { devices: [0], cache: { per_stream: 4GiB, per_device: 8GiB, largest: 1GiB } } }\n",

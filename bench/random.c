@@ -6,13 +6,9 @@
  * Three allocators whose pools and caches hold a working set each do not fit into one device where blocks are large: there each gives
  * everything back after its sample and warms up before the next.
  */
-#include "bench/section.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "bench/rival.h"
 
 #include "bench/arguments.h"
-#include "bench/sequence.h"
 
 #define SEED 73
 #define WARM_MAX (64 * MIB)           /* largest block with which all allocators stay warm side by side */
@@ -28,103 +24,35 @@ static const uint64_t largest[] = {MIB, 4 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * G
 
 enum { RAW, DEFAULT, LARGE, MALLOC, ALLOCATOR_COUNT };
 
-struct allocator {
-    const char *name;
-    struct side side;
-    bool is_malloc;  /* cudaMalloc(), where a pass takes as long as a hundred of the others: fewer of them, and none of long sequences */
-    size_t failures; /* in the present row */
-};
-
-/* false: no room. */
-static bool allocate(const struct allocator *allocator, void **block, size_t size)
-{
-    return allocator->is_malloc ? shared_is_room(cudaMalloc(block, size)) : side_try(&allocator->side, block, size);
-}
-
-static void release(const struct allocator *allocator, void *block)
-{
-    if (allocator->is_malloc)
-        BENCH_CUDA(cudaFree(block));
-    else
-        side_give(&allocator->side, 0, block);
-}
-
 /* Nothing is live. */
-static void empty(const struct allocator *allocator)
+static void empty(const struct rival *rival)
 {
-    if (allocator->is_malloc)
+    if (rival->is_malloc)
         return;
     /* The first trim frees what the cache holds. What goes back is what CUDA has seen complete: the second one's part. */
-    side_trim(&allocator->side);
-    side_wait(&allocator->side);
-    side_trim(&allocator->side);
+    side_trim(&rival->side);
+    side_wait(&rival->side);
+    side_trim(&rival->side);
 }
 
-/* Replaying ---------------------------------------------------------------------------------------------------------------------------- */
-
-struct row {
-    size_t count;
-    uint64_t largest;
-    struct sequence sequence;
-    void **blocks; /* one for each slot; all NULL between passes */
-};
-
-/* One pass. A failed allocation becomes a free: the next one of the sequence, ahead of its time. */
-static void replay(struct allocator *allocator, const struct row *row)
-{
-    const struct sequence *sequence = &row->sequence;
-    void **blocks = row->blocks;
-    for (size_t i = 0; i < sequence->step_count; i++) {
-        const struct sequence_step *step = &sequence->steps[i];
-        uint32_t slot = step->slot;
-        if (step->size && !allocate(allocator, &blocks[slot], (size_t)step->size)) {
-            allocator->failures++;
-            blocks[slot] = NULL;
-            size_t next = sequence_next_free(sequence, i, blocks);
-            if (next == sequence->step_count)
-                continue;
-            slot = sequence->steps[next].slot;
-        } else if (step->size || !blocks[slot]) {
-            continue;
-        }
-        release(allocator, blocks[slot]);
-        blocks[slot] = NULL;
-    }
-}
-
-/* A pass and, outside its time, the end of what it left live. */
-static uint64_t time_pass(struct allocator *allocator, const struct row *row)
-{
-    uint64_t start = bench_now();
-    replay(allocator, row);
-    uint64_t ns = bench_now() - start;
-    for (size_t i = 0; i < row->sequence.slot_count; i++) {
-        if (row->blocks[i])
-            release(allocator, row->blocks[i]);
-        row->blocks[i] = NULL;
-    }
-    side_wait(&allocator->side);
-    return ns;
-}
-
-static void sample(struct allocator *allocator, const struct row *row)
+static void sample(struct rival *rival, const struct rival_row *row)
 {
     bool tight = row->largest > WARM_MAX;
-    size_t passes = row->sequence.step_count <= SHORT_STEPS && !allocator->is_malloc ? SHORT_PASSES : 1;
+    size_t passes = row->sequence.step_count <= SHORT_STEPS && !rival->is_malloc ? SHORT_PASSES : 1;
     if (tight)
-        time_pass(allocator, row);
+        rival_pass(rival, row);
     uint64_t ns = 0;
     for (size_t i = 0; i < passes; i++)
-        ns += time_pass(allocator, row);
-    bench_add(&allocator->side.series, (double)ns / (double)(passes * row->sequence.step_count));
+        ns += rival_pass(rival, row);
+    bench_add(&rival->side.series, (double)ns / (double)(passes * row->sequence.step_count));
     if (tight)
-        empty(allocator);
+        empty(rival);
 }
 
 /* Rows --------------------------------------------------------------------------------------------------------------------------------- */
 
-static void report_ratio(struct bench *bench, const struct row *row, const char *what, const struct allocator *ours,
-                         const struct allocator *raw, bool is_speedup, enum bench_bound bound, double limit)
+static void report_ratio(struct bench *bench, const struct rival_row *row, const char *what, const struct rival *ours,
+                         const struct rival *raw, bool is_speedup, enum bench_bound bound, double limit)
 {
     char name[96], size[32], failures[48] = "";
     if (ours->failures + raw->failures)
@@ -137,12 +65,12 @@ static void report_ratio(struct bench *bench, const struct row *row, const char 
         bench_show_ratio(figure, &ours->side.series, &raw->side.series, bound, limit);
 }
 
-static bool takes_part(const struct allocator *allocator, const struct row *row)
+static bool takes_part(const struct rival *rival, const struct rival_row *row)
 {
-    return !allocator->is_malloc || row->sequence.step_count <= SHORT_STEPS;
+    return !rival->is_malloc || row->sequence.step_count <= SHORT_STEPS;
 }
 
-static void measure(struct bench *bench, struct allocator *allocators, const struct row *row)
+static void measure(struct bench *bench, struct rival *allocators, const struct rival_row *row)
 {
     const size_t fewest = ARGUMENTS_REPETITIONS_MIN;
     uint64_t start = bench_now();
@@ -151,7 +79,7 @@ static void measure(struct bench *bench, struct allocator *allocators, const str
         allocators[a].side.series.count = 0;
         allocators[a].side.series.name = allocators[a].name;
         if (takes_part(&allocators[a], row) && row->largest <= WARM_MAX)
-            time_pass(&allocators[a], row);
+            rival_pass(&allocators[a], row);
     }
     for (size_t i = 0; i < bench->repetitions && (i < fewest || bench_now() - start < ROW_TIME); i++) {
         for (size_t a = 0; a < ALLOCATOR_COUNT; a++) {
@@ -180,17 +108,12 @@ static bool is_too_long(const struct bench *bench, size_t count, uint64_t larges
 }
 
 /* Returns what a step of the raw calls took, in nanoseconds. */
-static double measure_row(struct bench *bench, struct allocator *allocators, size_t count, uint64_t largest_size)
+static double measure_row(struct bench *bench, struct rival *allocators, size_t count, uint64_t largest_size)
 {
-    struct row row = {.count = count, .largest = largest_size};
-    if (!sequence_record(&row.sequence, count, largest_size, SEED))
-        bench_die(__FILE__, __LINE__, "sequence_record", "out of memory");
-    row.blocks = calloc(row.sequence.slot_count, sizeof(void *));
-    if (!row.blocks)
-        bench_die(__FILE__, __LINE__, "calloc", "out of memory");
+    struct rival_row row;
+    rival_row_open(&row, count, largest_size, SEED);
     measure(bench, allocators, &row);
-    free(row.blocks);
-    sequence_clear(&row.sequence);
+    rival_row_close(&row);
     return bench_median(&allocators[RAW].side.series);
 }
 
@@ -206,10 +129,11 @@ static const char *large_policy(const struct bench *bench, char text[192])
 
 void section_random(struct bench *bench)
 {
-    struct allocator allocators[ALLOCATOR_COUNT] = {
+    struct rival allocators[ALLOCATOR_COUNT] = {
         [RAW] = {.name = "raw async"},
         [DEFAULT] = {.name = "weir"},
         [LARGE] = {.name = "weir, large cache"},
+        /* Fewer passes, and none of long sequences: one takes as long as a hundred of the others. */
         [MALLOC] = {.name = "raw cudaMalloc", .is_malloc = true},
     };
     double step_ns[COUNT_OF(largest)] = {0};

@@ -23,12 +23,13 @@
 struct bench {
     const struct gpu *gpu; /* the waist, for its delay kernel, and for sections that run on the simulator as well */
     size_t repetitions;
-    bool quick;         /* fewer rows and shorter samples */
-    size_t row_seconds; /* rows of `random` that would take longer are left out; 0: none is */
-    size_t rounds;      /* of the two workers of `neighbours` */
+    bool quick;                /* fewer rows and shorter samples */
+    size_t row_seconds;        /* rows of `random` that would take longer are left out; 0: none is */
+    size_t rounds;             /* of the two workers of `neighbours` */
     const char *const *traces; /* files for `arena` */
     size_t trace_count;
-    uint64_t memory;    /* bytes of the device that were free at the start */
+    const struct rmm_calls *rmm; /* what --rmm names; else NULL */
+    uint64_t memory;             /* bytes of the device that were free at the start */
     struct bench_report report;
 };
 
@@ -38,6 +39,12 @@ void section_pairs(struct bench *bench);
 void section_threads(struct bench *bench);
 void section_live(struct bench *bench);
 void section_random(struct bench *bench);
+void section_rmm_random(struct bench *bench);
+void section_rmm_pairs(struct bench *bench);
+void section_rmm_threads(struct bench *bench);
+void section_grow(struct bench *bench);
+void section_full(struct bench *bench);
+void section_pinned(struct bench *bench);
 void section_multi(struct bench *bench);
 void section_handover(struct bench *bench);
 void section_loop(struct bench *bench);
@@ -57,12 +64,15 @@ const struct gpu *shared_gpu(void);
 weir *shared_weir(const char *gpu, const char *policy);
 /* Says in the report and on standard output, once, that the section uses this policy. */
 void shared_policy(struct bench *bench, const char *section, const char *policy);
-/* Both. NULL: config/default.yaml as it is shipped, below $top_srcdir, or where weir-bench runs. */
+/*
+ * Both. A policy of one line is a shipped file, below $top_srcdir or where weir-bench runs, and, after a space, what $WEIR_CONF would
+ * say: "config/default.yaml pools.default.max_size=4GiB". One thread: the environment changes meanwhile.
+ */
 weir *shared_weir_for(struct bench *bench, const char *section, const char *policy);
-cudaMemPool_t shared_raw_pool(uint64_t release_threshold);
+gpu_pool shared_raw_pool(uint64_t release_threshold);
 /* Waits for the device first: CUDA may crash where a pool with frees pending is destroyed. */
-void shared_destroy_raw(cudaMemPool_t pool);
-cudaStream_t shared_stream(void);
+void shared_destroy_raw(gpu_pool pool);
+gpu_stream shared_stream(void);
 /* name: the policy's stream; NULL: none. */
 weir_stream *shared_open_stream(weir *w, cudaStream_t stream, const char *name);
 /* Ends the program with weir_last_error()'s report if status is not WEIR_OK. */
@@ -108,18 +118,21 @@ const char *shared_weir_text(weir_status status);
 
 /* Sides: one way to get memory, the raw calls' or Weir's. Each has streams of its own, so that none finds what another one freed. ------ */
 
-#define SIDE_STREAMS_MAX 4
+#define SIDE_STREAMS_MAX 16
 
 struct side {
+    const struct gpu *gpu;
     size_t stream_count;
-    cudaStream_t streams[SIDE_STREAMS_MAX];
-    cudaMemPool_t pool; /* raw; NULL: Weir's side */
+    gpu_stream streams[SIDE_STREAMS_MAX];
+    gpu_pool pool; /* raw; NULL: Weir's side */
     weir *w;
     weir_stream *opened[SIDE_STREAMS_MAX];
     struct bench_series series; /* "raw" or "weir" */
 };
 
 struct side side_raw(size_t stream_count, uint64_t release_threshold);
+/* max_size: of its pool; 0 is none. */
+struct side side_raw_capped(size_t stream_count, uint64_t release_threshold, uint64_t max_size);
 /* policy: as of shared_weir_for(). */
 struct side side_weir(struct bench *bench, const char *section, const char *policy, size_t stream_count);
 void side_close(struct side *side);
@@ -129,7 +142,7 @@ static inline void *side_take(const struct side *side, size_t nth, size_t size)
 {
     void *block;
     if (side->pool)
-        BENCH_CUDA(cudaMallocFromPoolAsync(&block, size, side->pool, side->streams[nth]));
+        BENCH_GPU(side->gpu, malloc_async(&block, size, side->pool, side->streams[nth]));
     else
         shared_check(weir_stream_malloc(side->opened[nth], &block, size), "weir_stream_malloc");
     return block;
@@ -137,7 +150,7 @@ static inline void *side_take(const struct side *side, size_t nth, size_t size)
 static inline void side_give(const struct side *side, size_t nth, void *block)
 {
     if (side->pool)
-        BENCH_CUDA(cudaFreeAsync(block, side->streams[nth]));
+        BENCH_GPU(side->gpu, free_async(block, side->streams[nth]));
     else
         shared_check(weir_stream_free(side->opened[nth], block), "weir_stream_free");
 }

@@ -46,39 +46,47 @@ weir *shared_weir_for(struct bench *bench, const char *section, const char *poli
     char path[PATH_MAX];
     weir_options options = WEIR_OPTIONS_INIT;
     options.gpu = bench->gpu->name;
-    options.policy_text = policy;
-    if (!policy) {
-        snprintf(path, sizeof(path), "%s/config/default.yaml", top ? top : ".");
-        options.policy_file = path;
+    shared_policy(bench, section, policy);
+    if (strchr(policy, '\n')) {
+        options.policy_text = policy;
+        return open_weir(&options);
     }
-    shared_policy(bench, section, policy ? policy : "config/default.yaml, as it is shipped");
-    return open_weir(&options);
+    size_t len = strcspn(policy, " ");
+    snprintf(path, sizeof(path), "%s/%.*s", top ? top : ".", (int)len, policy);
+    options.policy_file = path;
+    setenv("WEIR_CONF", policy[len] ? policy + len + 1 : "", 1);
+    weir *w = open_weir(&options);
+    unsetenv("WEIR_CONF");
+    return w;
 }
 
-cudaMemPool_t shared_raw_pool(uint64_t release_threshold)
+static gpu_pool capped_pool(uint64_t release_threshold, uint64_t max_size)
 {
-    struct cudaMemPoolProps props;
-    memset(&props, 0, sizeof(props));
-    props.allocType = cudaMemAllocationTypePinned;
-    props.handleTypes = cudaMemHandleTypeNone;
-    props.location.type = cudaMemLocationTypeDevice;
-    props.location.id = 0;
-    cudaMemPool_t pool;
-    BENCH_CUDA(cudaMemPoolCreate(&pool, &props));
-    BENCH_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &release_threshold));
+    const struct gpu *gpu = shared_gpu();
+    const struct gpu_pool_spec spec = {.device = 0, .location = GPU_LOCATION_DEVICE, .max_size = max_size};
+    gpu_pool pool;
+    BENCH_GPU(gpu, pool_create(&spec, &pool));
+    BENCH_GPU(gpu, pool_set(pool, GPU_POOL_RELEASE_THRESHOLD, release_threshold));
     return pool;
 }
 
-void shared_destroy_raw(cudaMemPool_t pool)
+gpu_pool shared_raw_pool(uint64_t release_threshold)
 {
-    BENCH_CUDA(cudaDeviceSynchronize());
-    BENCH_CUDA(cudaMemPoolDestroy(pool));
+    return capped_pool(release_threshold, 0);
 }
 
-cudaStream_t shared_stream(void)
+void shared_destroy_raw(gpu_pool pool)
 {
-    cudaStream_t stream;
-    BENCH_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    const struct gpu *gpu = shared_gpu();
+    BENCH_GPU(gpu, device_synchronize(0));
+    BENCH_GPU(gpu, pool_destroy(pool));
+}
+
+gpu_stream shared_stream(void)
+{
+    const struct gpu *gpu = shared_gpu();
+    gpu_stream stream;
+    BENCH_GPU(gpu, stream_create(0, &stream));
     return stream;
 }
 
@@ -145,7 +153,13 @@ size_t shared_big_size(uint64_t memory, uint64_t wanted, uint64_t hundredths)
 
 struct side side_raw(size_t stream_count, uint64_t release_threshold)
 {
-    struct side side = {.stream_count = stream_count, .pool = shared_raw_pool(release_threshold), .series = {.name = "raw"}};
+    return side_raw_capped(stream_count, release_threshold, 0);
+}
+
+struct side side_raw_capped(size_t stream_count, uint64_t release_threshold, uint64_t max_size)
+{
+    struct side side = {.gpu = shared_gpu(), .stream_count = stream_count, .series = {.name = "raw"}};
+    side.pool = capped_pool(release_threshold, max_size);
     for (size_t i = 0; i < stream_count; i++)
         side.streams[i] = shared_stream();
     return side;
@@ -153,7 +167,8 @@ struct side side_raw(size_t stream_count, uint64_t release_threshold)
 
 struct side side_weir(struct bench *bench, const char *section, const char *policy, size_t stream_count)
 {
-    struct side side = {.stream_count = stream_count, .w = shared_weir_for(bench, section, policy), .series = {.name = "weir"}};
+    struct side side = {.gpu = bench->gpu, .stream_count = stream_count, .series = {.name = "weir"}};
+    side.w = shared_weir_for(bench, section, policy);
     for (size_t i = 0; i < stream_count; i++) {
         side.streams[i] = shared_stream();
         side.opened[i] = shared_open_stream(side.w, side.streams[i], NULL);
@@ -169,13 +184,17 @@ void side_close(struct side *side)
     if (side->pool)
         shared_destroy_raw(side->pool);
     for (size_t i = 0; i < side->stream_count; i++)
-        BENCH_CUDA(cudaStreamDestroy(side->streams[i]));
+        BENCH_GPU(side->gpu, stream_destroy(side->streams[i]));
 }
 
 bool side_try(const struct side *side, void **block, size_t size)
 {
-    if (side->pool)
-        return shared_is_room(cudaMallocFromPoolAsync(block, size, side->pool, side->streams[0]));
+    if (side->pool) {
+        int code = side->gpu->malloc_async(block, size, side->pool, side->streams[0]);
+        if (code && code != GPU_OUT_OF_MEMORY)
+            bench_die(__FILE__, __LINE__, "malloc_async", side->gpu->code_text(code));
+        return code == GPU_SUCCESS;
+    }
     weir_status status = weir_stream_malloc(side->opened[0], block, size);
     if (status != WEIR_OUT_OF_MEMORY)
         shared_check(status, "weir_stream_malloc");
@@ -185,13 +204,13 @@ bool side_try(const struct side *side, void **block, size_t size)
 void side_wait(const struct side *side)
 {
     for (size_t i = 0; i < side->stream_count; i++)
-        BENCH_CUDA(cudaStreamSynchronize(side->streams[i]));
+        BENCH_GPU(side->gpu, stream_synchronize(side->streams[i]));
 }
 
 void side_trim(const struct side *side)
 {
     if (side->pool)
-        BENCH_CUDA(cudaMemPoolTrimTo(side->pool, 0));
+        BENCH_GPU(side->gpu, pool_trim(side->pool, 0));
     else
         shared_empty(weir_stream_pool(side->opened[0]));
 }
@@ -202,8 +221,8 @@ struct side_figures side_figures(const struct side *side)
     uint64_t used;
     weir_stats *stats;
     if (side->pool) {
-        BENCH_CUDA(cudaMemPoolGetAttribute(side->pool, cudaMemPoolAttrReservedMemCurrent, &sum.reserved));
-        BENCH_CUDA(cudaMemPoolGetAttribute(side->pool, cudaMemPoolAttrUsedMemCurrent, &used));
+        BENCH_GPU(side->gpu, pool_get(side->pool, GPU_POOL_RESERVED, &sum.reserved));
+        BENCH_GPU(side->gpu, pool_get(side->pool, GPU_POOL_USED, &used));
         sum.idle = sum.reserved - used;
         return sum;
     }

@@ -142,6 +142,15 @@ START_TEST(a_file_and_a_section_may_come_in_any_order)
 }
 END_TEST
 
+START_TEST(rmm_is_a_file)
+{
+    ck_assert(reads("--rmm", "librmm.so", NULL));
+    ck_assert_str_eq(seen.rmm, "librmm.so");
+    ck_assert(reads("live", NULL, NULL));
+    ck_assert_ptr_null(seen.rmm);
+}
+END_TEST
+
 START_TEST(list_and_help_are_seen)
 {
     ck_assert(reads("--list", NULL, NULL));
@@ -178,7 +187,7 @@ int main(void)
               rounds_are_taken_and_fewer_if_it_has_to_be_quick, row_seconds_are_taken_and_are_none_by_default,
               repetitions_in_range_are_taken);
     tcase_add_loop_test(all, other_repetitions_are_refused_with_the_range, 0, sizeof(bad_repetitions) / sizeof(bad_repetitions[0]));
-    suite_add(all, a_file_and_a_section_may_come_in_any_order, list_and_help_are_seen,
+    suite_add(all, a_file_and_a_section_may_come_in_any_order, rmm_is_a_file, list_and_help_are_seen,
               an_option_that_is_unknown_or_lacks_its_value_is_named, what_is_refused_leaves_the_output_alone);
     return suite_run(suite);
 }

@@ -22,9 +22,10 @@ TESTS += tests/bench/torch.sh
 EXTRA_DIST += tests/bench/torch_test.py
 
 ## The sections that need no GPU to run, only to mean something. weir-bench itself needs a toolkit to be built.
-dist_check_SCRIPTS += tests/bench/neighbours.sh tests/bench/share.sh
+dist_check_SCRIPTS += tests/bench/neighbours.sh tests/bench/rivals.sh tests/bench/share.sh
 if HAVE_CUDA
-TESTS += tests/bench/neighbours.sh tests/bench/share.sh
+TESTS += tests/bench/neighbours.sh tests/bench/rivals.sh tests/bench/share.sh
 tests/bench/neighbours.log: bench/weir-bench$(EXEEXT) tools/weir$(EXEEXT)
+tests/bench/rivals.log: bench/weir-bench$(EXEEXT)
 tests/bench/share.log: bench/weir-bench$(EXEEXT)
 endif
