@@ -103,7 +103,12 @@ static void release(void *data, uint64_t bytes, uint64_t handle)
     (void)handle;
 }
 
-static const struct weir__page_driver driver = {.create = create, .map = map, .unmap = unmap, .release = release};
+static bool is_shortage(int code)
+{
+    return code;
+}
+
+static const struct weir__page_driver driver = {create, map, unmap, release, is_shortage};
 
 /* The replay --------------------------------------------------------------------------------------------------------------------------- */
 

@@ -60,7 +60,12 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
     weir__spin_lock(&mapped->lock);
 }
 
-static const struct weir__page_driver driver = {create_page, map_page, unmap_page, release_page};
+static bool is_shortage(int code)
+{
+    return code == GPU_OUT_OF_MEMORY || code == WEIR__MAPPED_AT_CAP;
+}
+
+static const struct weir__page_driver driver = {create_page, map_page, unmap_page, release_page, is_shortage};
 
 /* Making and closing ------------------------------------------------------------------------------------------------------------------- */
 

@@ -312,6 +312,19 @@ START_TEST(a_page_too_large_to_be_moved_is_released_where_memory_is_out)
 }
 END_TEST
 
+START_TEST(an_error_other_than_out_of_memory_costs_no_idle_page)
+{
+    struct model *m = model_new(20);
+    put(m, get(m, ONE, 8 * MIB), NONE);
+    m->is_broken = true;
+    m->fail_in = 1;
+    ck_assert_ptr_null(model_allocate(m, ONE, 1000));
+    model_check(m);
+    ck_assert_uint_eq(mapped(m), 8 * MIB);
+    model_end(m);
+}
+END_TEST
+
 START_TEST(a_device_that_creates_no_large_pages_serves_in_smaller_ones)
 {
     struct model *m = model_new(20);
@@ -498,6 +511,7 @@ int main(void)
     tcase_add_test(pages, pages_with_pending_frees_are_neither_moved_nor_released);
     tcase_add_test(pages, pages_move_from_one_part_to_the_other);
     tcase_add_test(pages, a_page_too_large_to_be_moved_is_released_where_memory_is_out);
+    tcase_add_test(pages, an_error_other_than_out_of_memory_costs_no_idle_page);
     tcase_add_test(pages, a_device_that_creates_no_large_pages_serves_in_smaller_ones);
     tcase_add_test(pages, a_request_that_is_refused_leaves_the_device_what_it_had);
     tcase_add_test(pages, a_hole_is_filled_where_that_takes_the_fewest_pages);

@@ -70,11 +70,20 @@ static bool fails(void)
     return true;
 }
 
+#define SHORTAGE 2
+
+static bool is_shortage(int code)
+{
+    return code == SHORTAGE;
+}
+
 static int create(void *data, uint64_t bytes, uint64_t *handle)
 {
     require(data == &model && bytes > 0 && bytes % UNIT == 0, "a page of no units");
-    if (fails() || bytes > model.largest || model.created + bytes > model.capacity)
-        return 2;
+    if (fails())
+        return model.is_broken ? 5 : SHORTAGE;
+    if (bytes > model.largest || model.created + bytes > model.capacity)
+        return SHORTAGE;
     for (*handle = 1; *handle < PAGES && pages[*handle].bytes; ++*handle)
         ;
     require(*handle < PAGES, "more pages than there is memory");
@@ -122,7 +131,7 @@ static void release(void *data, uint64_t bytes, uint64_t handle)
     run_within();
 }
 
-static const struct weir__page_driver driver = {.create = create, .map = map, .unmap = unmap, .release = release};
+static const struct weir__page_driver driver = {create, map, unmap, release, is_shortage};
 
 /* Comparing ---------------------------------------------------------------------------------------------------------------------------- */
 

@@ -36,6 +36,7 @@ struct model {
     uint64_t created;   /* bytes that exist there */
     unsigned fail_in;   /* the device's call that fails, 1: the next; 0: none */
     unsigned fail_more; /* so many calls after that one fail as well */
+    bool is_broken;     /* what fails while a page is created does so for another reason than memory */
     bool failed;        /* one did in this step, or host memory did */
     bool interrupted;   /* other steps happened within this one */
     uint64_t served_count, refused_count, moved_count;

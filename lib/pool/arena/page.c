@@ -331,7 +331,7 @@ static int try_create(struct growth *growth, uint64_t address, uint64_t room, ui
     uint64_t least = smaller(smaller(growth->lack, growth->most), room), step = smaller(size_of_step(growth->pages), room);
     *bytes = step > least && step <= growth->most ? step : least;
     int code = create_page(growth->pages, address, *bytes);
-    while (code) {
+    while (code && growth->pages->driver->is_shortage(code)) {
         if (*bytes > least) {
             *bytes = least;
         } else if (!release_any(growth)) {

@@ -21,6 +21,7 @@ struct weir__page_driver {
     int (*map)(void *data, uint64_t address, uint64_t bytes, uint64_t handle);
     int (*unmap)(void *data, uint64_t address, uint64_t bytes);
     void (*release)(void *data, uint64_t bytes, uint64_t handle);
+    bool (*is_shortage)(int code); /* whether a call that failed with it could succeed with more memory, or for a smaller page */
 };
 
 #define WEIR__PAGE_NO_HOST_MEMORY (-1)
