@@ -30,9 +30,10 @@ static void trim_to_threshold(struct weir__device *device)
             threshold = max_size;
         if (!pool->native.mapped)
             continue;
-        weir__mapped_look(pool->native.mapped);
         if (weir__pool_figure(pool, GPU_POOL_RESERVED) > threshold)
-            weir__mapped_trim(pool->native.mapped, threshold, 0);
+            weir__mapped_trim(pool->native.mapped, threshold, 0); /* which looks at events itself */
+        else
+            weir__mapped_look(pool->native.mapped);
     }
     weir__relaxed_end(device->w->gpu, mode);
 }

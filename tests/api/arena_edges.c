@@ -151,6 +151,20 @@ START_TEST(idle_memory_above_a_cap_that_was_lowered_goes_back)
 }
 END_TEST
 
+START_TEST(synchronise_looks_once_at_what_is_pending)
+{
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: 0 } }\n");
+    weir_stream *s = scene_create(NULL), *other = scene_create(NULL);
+    void *ptr = scene_malloc(other, 8 * MIB);
+    scene_delay(weir_stream_handle(other), LONG);
+    scene_free(other, ptr);
+    scene_ok(weir_stream_synchronize(s, NULL), "a synchronise"); /* now the free has an event */
+    uint64_t before = sim_calls("event_query");
+    scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    ck_assert_uint_eq(sim_calls("event_query"), before + 1);
+}
+END_TEST
+
 /* Whether its free is complete before the request. */
 START_TEST(memory_of_a_closed_arena_serves_another_weir)
 {
@@ -247,7 +261,7 @@ int main(void)
     tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
     if (scene_is_sim())
-        suite_add(tcase, last_step_of_another_pool_serves_an_arena, without_ids_of_streams_frees_serve_whom_they_may,
-                  legacy_streams_of_two_devices_are_told_apart);
+        suite_add(tcase, synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
+                  without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart);
     return suite_run(suite);
 }
