@@ -76,7 +76,9 @@ bench_weir_count_LDADD = share/libshare.la
 bench_torch_files = \
 	%reldir%/torch/allocators.py \
 	%reldir%/torch/bench.py \
+	%reldir%/torch/counter.cpp \
 	%reldir%/torch/figures.py \
+	%reldir%/torch/models.py \
 	%reldir%/torch/plain.c \
 	%reldir%/torch/worker.py \
 	%reldir%/torch/workloads.py

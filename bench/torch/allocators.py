@@ -15,14 +15,17 @@ ASYNC = "async"  # torch's cudaMallocAsync backend
 PLAIN = "plain"  # plain.c: cudaMallocFromPoolAsync behind torch's pluggable allocator
 WEIR = "weir"  # weir.torch.enable(), without the shim
 SHIM = "shim"  # the same, with it
-NAMES = (NATIVE, ASYNC, PLAIN, WEIR, SHIM)
+EXPANDABLE = "expandable"  # torch's caching allocator with expandable segments
+ARENA = "arena"  # SHIM, with `backing: arena`
+USUAL = (NATIVE, ASYNC, PLAIN, WEIR, SHIM)
+NAMES = (*USUAL, EXPANDABLE, ARENA)
 
 # The policy that people start from; of a source tree or a GPU bundle.
 POLICY = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "config", "pytorch.yaml"
 )
 
-SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "WEIR_CONF")
 
 
 class Missing(Exception):
@@ -39,6 +42,10 @@ def environment(name: str, base: Optional[Dict[str, str]] = None) -> Dict[str, s
         variables.pop(setting, None)
     if name == ASYNC:
         variables[SETTINGS[0]] = "backend:cudaMallocAsync"
+    elif name == EXPANDABLE:
+        variables[SETTINGS[0]] = "expandable_segments:True"
+    elif name == ARENA:
+        variables["WEIR_CONF"] = "pools.tensors.backing=arena"
     return variables
 
 
@@ -49,8 +56,8 @@ def use(name: str, policy: Optional[str] = None, patch: bool = False) -> None:
     """
     if name == PLAIN:
         use_plain()
-    elif name in (WEIR, SHIM):
-        use_weir(name == SHIM, policy, patch)
+    elif name in (WEIR, SHIM, ARENA):
+        use_weir(name != WEIR, policy, patch)
     elif name not in NAMES:
         raise Missing(f"there is no allocator '{name}'; write one of: {', '.join(NAMES)}")
 
@@ -64,6 +71,20 @@ def use_weir(shim: bool, policy: Optional[str], patch: bool) -> None:
             f"the package weir cannot be imported ({error}): put the folder that holds it on PYTHONPATH"
         ) from error
     weir.torch.enable(policy, patch=patch, shim=shim)
+
+
+def build_counter(folder: str) -> str:
+    """Compiles counter.cpp, as an extension module in that folder."""
+    from weir.torch import _build
+
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counter.cpp")
+    target = os.path.join(folder, "weir_bench_counter.so")
+    made = subprocess.run(
+        _build._command(target, source), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if made.returncode != 0:
+        raise Missing(f"counter.cpp does not compile against this torch: {made.stdout.strip()[-2000:]}")
+    return target
 
 
 def use_plain() -> None:

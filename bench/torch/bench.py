@@ -3,11 +3,12 @@
 """bench.py - training steps under PyTorch with several allocators, a process for each, in ABBA order.
 
     bench.py [--quick] [--json FILE] [--workload NAME]... [--allocator NAME]... [--rounds N] [--policy FILE]
-             [--limit SECONDS]
+             [--limit SECONDS] [--real]
     bench.py --table FILE       prints the tables of what was measured before
 
 The processes of a workload live beside each other; one at a time works, and the others wait. Each round runs all of
 them, each other round in the reverse order; a figure is the median of the rounds, each the median of its steps.
+`--real` measures work whose sizes change instead, with torch's own allocators, Weir and Weir on arenas.
 Allocators: native, async (cudaMallocAsync), plain (a pluggable one over cudaMallocFromPoolAsync), weir and shim
 (without and with it, under --policy). About five minutes on an H200, two with --quick; a workload whose part of --limit
 is over has fewer rounds, five at least. Exits with 1 if there is something that could not be measured, with 0 whatever
@@ -34,6 +35,16 @@ LARGE = "large"
 # Steps of a round, and rounds. Where the host is the limit, rounds are short and many: what else the host does comes and
 # goes within seconds, and hits those that run next to each other alike.
 PLAN = {"resnet50-b32": (40, 8), "resnet50-b2": (20, 30), "transformer": (10, 60), "tensors": (50, 20)}
+# Of --real: steps that differ, the same ones in each round.
+REAL_PLAN = {
+    "generate-b1": (4, 5),
+    "generate-b16": (4, 5),
+    "lora": (12, 5),
+    "resnet50-sizes": (28, 5),
+    "resnet50-b2": (20, 15),
+    "transformer": (10, 20),
+}
+REAL_ALLOCATORS = ("native", "expandable", "async", "shim", "arena")
 QUICK_PLAN = {"resnet50-b32": (20, 6), "resnet50-b2": (20, 10), "transformer": (10, 16), "tensors": (20, 8)}
 FEWEST_ROUNDS = 5  # however little time there is
 # Steps before the first round: enough for libraries to have chosen their kernels and for caches to be filled.
@@ -129,6 +140,9 @@ class Process:
         if "second_ms" in message:
             self.row["second_ms"] = message["second_ms"]
         self.row["memory"] += message.get("grown", 0)
+        self.row["reserved"] = max(self.row.get("reserved", 0), message.get("reserved", 0))
+        if "counted" in message:
+            self.row["counted"] = message["counted"]
         if command == "round":
             self.row["rounds_ms"].append(message["times_ms"])
         return True
@@ -149,7 +163,9 @@ def environment(allocator: str) -> Dict[str, str]:
     return variables
 
 
-def run_workload(processes: List[Process], steps: int, rounds: int, until: float, deadline: float) -> None:
+def run_workload(
+    processes: List[Process], steps: int, rounds: int, until: float, deadline: float, counts: bool = False
+) -> None:
     """Warms each up and runs the rounds; after `until` only those that a figure cannot do without."""
     for process in processes:
         process.attempt("begin", WARM_UP, deadline)
@@ -159,15 +175,18 @@ def run_workload(processes: List[Process], steps: int, rounds: int, until: float
             break
         for name in order:
             by_name[name].attempt("round", steps, deadline)
+    for process in processes if counts else []:
+        process.attempt("count", steps, deadline)
 
 
 def measure(arguments: argparse.Namespace) -> List[figures.Row]:
     """Everything; what has failed has its error in its row."""
     deadline = time.monotonic() + arguments.limit
-    plan = QUICK_PLAN if arguments.quick else PLAN
-    names = arguments.workload or [*plan, LARGE]
+    plan = {**REAL_PLAN, **(QUICK_PLAN if arguments.quick else PLAN), **(REAL_PLAN if arguments.real else {})}
+    names = arguments.workload or (list(REAL_PLAN) if arguments.real else [*PLAN, LARGE])
+    usual = REAL_ALLOCATORS if arguments.real else allocators.USUAL
     started = {
-        name: [Process(name, allocator, arguments.policy) for allocator in arguments.allocator or allocators.NAMES]
+        name: [Process(name, allocator, arguments.policy) for allocator in arguments.allocator or usual]
         for name in names
     }
     try:
@@ -186,7 +205,7 @@ def measure(arguments: argparse.Namespace) -> List[figures.Row]:
                     process.end()
             else:
                 steps, rounds = plan[name]
-                run_workload(processes, steps, arguments.rounds or rounds, until, deadline)
+                run_workload(processes, steps, arguments.rounds or rounds, until, deadline, arguments.real)
             for process in processes:
                 process.end()
     finally:
@@ -219,10 +238,11 @@ def main() -> int:
     """Parses the arguments, measures, prints."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--real", action="store_true", help="work whose sizes change, with arenas too")
     parser.add_argument("--json", metavar="FILE", help="write every sample there")
     parser.add_argument("--table", metavar="FILE", help="print the tables of what --json wrote, and leave")
     parser.add_argument(
-        "--workload", action="append", choices=[*PLAN, LARGE], help="this one alone (may be given again)"
+        "--workload", action="append", choices=[*dict.fromkeys([*PLAN, *REAL_PLAN]), LARGE], help="this one alone (may be given again)"
     )
     parser.add_argument(
         "--allocator", action="append", choices=allocators.NAMES, help="with this one alone (may be given again)"
@@ -240,13 +260,17 @@ def main() -> int:
         if reason:
             print(f"1..0 # SKIP {reason}")
             return 0
-        rows = measure(arguments)
+        with tempfile.TemporaryDirectory(prefix="weir-counter-") as folder:
+            if arguments.real:
+                allocators.build_counter(folder)
+                os.environ["PYTHONPATH"] = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+            rows = measure(arguments)
         if arguments.json:
             with open(arguments.json, "w", encoding="utf-8") as file:
                 json.dump({"machine": machine(), "rows": rows}, file)
     print(figures.table(rows))
     print()
-    print(figures.asked_table(rows))
+    print(figures.memory_table(rows) if arguments.real else figures.asked_table(rows))
     return 1 if any(row["error"] for row in rows if not row["workload"] == LARGE) else 0
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 GIB = 1 << 30
+MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,23 @@ def table(rows: List[Row]) -> str:
                 f"{name} {step.median:9.3f} {spread:>17} {ratio_text(row, native):>9} "
                 f"{ratio_text(row, asynchronous):>9} {row['memory'] / GIB:7.3f} {memory:>9}"
             )
+    return "\n".join(lines)
+
+
+def memory_table(rows: List[Row]) -> str:
+    """A line for each process: the most that was reserved, what the device lacks at the end, the time in the allocator."""
+    lines = [f"{'workload':<14} {'allocator':<10} {'peak MiB':>9} {'device MiB':>10} {'calls/step':>10} {'ns/call':>8} {'% of step':>9}"]
+    for row in rows:
+        name = f"{row['workload']:<14} {row['allocator']:<10}"
+        if row.get("error"):
+            lines.append(f"{name} {row['error']}")
+            continue
+        text = f"{name} {row.get('reserved', 0) / MIB:9.0f} {row['memory'] / MIB:10.0f}"
+        counted = row.get("counted")
+        if counted:
+            calls, spent = counted["allocations"] + counted["frees"], counted["allocating_ns"] + counted["freeing_ns"]
+            text += f" {calls / counted['steps']:10.0f} {spent / max(calls, 1):8.0f} {spent / 1e4 / counted['ms']:9.2f}"
+        lines.append(text)
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 
     begin N    builds the workload, and runs N steps to warm up
     round N    runs N steps
+    count N    runs N steps behind counter.cpp, which stays: the last command; its folder is on PYTHONPATH
 
 Answers each with a line of JSON on standard output: the milliseconds of each step, by events of the device, and by how
 many bytes the memory in use on the device grew meanwhile, CUDA's bare context left out. The workload `large` takes 100
@@ -19,6 +20,7 @@ from typing import Any, Dict, List
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import allocators  # noqa: E402
+import models  # noqa: E402
 import torch  # noqa: E402
 import workloads  # noqa: E402
 
@@ -30,6 +32,14 @@ def in_use() -> int:
     torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
     return total - free
+
+
+def reserved() -> int:
+    """The most bytes that the allocator ever had from the device; 0: it does not say."""
+    try:
+        return int(torch.cuda.max_memory_reserved())
+    except RuntimeError:
+        return 0
 
 
 def measure(step: workloads.Step, count: int) -> List[float]:
@@ -79,7 +89,7 @@ class Worker:
         before = in_use()
         if self.workload == "large":
             return large()
-        self.step = workloads.WORKLOADS[self.workload]()
+        self.step = {**workloads.WORKLOADS, **models.WORKLOADS}[self.workload]()
         return {
             "times_ms": measure(self.step, count),
             "grown": in_use() - before,
@@ -89,7 +99,16 @@ class Worker:
     def round(self, count: int) -> Dict[str, Any]:
         """Every later one."""
         before = in_use()
-        return {"times_ms": measure(self.step, count), "grown": in_use() - before}
+        return {"times_ms": measure(self.step, count), "grown": in_use() - before, "reserved": reserved()}
+
+    def count(self, count: int) -> Dict[str, Any]:
+        """The last one."""
+        import weir_bench_counter
+
+        weir_bench_counter.install()
+        weir_bench_counter.take()
+        times = measure(self.step, count)
+        return {"counted": {**weir_bench_counter.take(), "steps": count, "ms": sum(times)}}
 
 
 def answer(message: Dict[str, Any]) -> None:
@@ -104,7 +123,7 @@ def main() -> int:
     for line in sys.stdin:
         command, count = line.split()
         try:
-            answer(worker.begin(int(count)) if command == "begin" else worker.round(int(count)))
+            answer({"begin": worker.begin, "round": worker.round, "count": worker.count}[command](int(count)))
         except Exception as error:  # which the table shows
             text = " ".join(str(error).split())
             answer({"error": f"{type(error).__name__}: {text[:300]}"})

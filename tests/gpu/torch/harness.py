@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench", "torch"))
 
 import allocators as allocators  # noqa: E402  (for those who import this module)
 
-NATIVE, ASYNC, PLAIN, WEIR, SHIM = allocators.NAMES
+NATIVE, ASYNC, PLAIN, WEIR, SHIM = allocators.USUAL
 OURS = (WEIR, SHIM)
 MIB = 1 << 20
 GIB = 1 << 30

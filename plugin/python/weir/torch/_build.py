@@ -119,8 +119,8 @@ def _cuda_includes() -> List[str]:
     return [name for name in found if name != "/usr/include"]
 
 
-def _command(target: str) -> List[str]:
-    """What compiles the shim."""
+def _command(target: str, source: str = os.path.join(_FOLDER, "shim.cpp")) -> List[str]:
+    """What compiles the shim, or another extension of torch."""
     import torch
     from torch.utils import cpp_extension
 
@@ -137,7 +137,7 @@ def _command(target: str) -> List[str]:
     command += getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()
     for name in cpp_extension.include_paths() + _cuda_includes() + [python]:
         command += ["-isystem", name]
-    command += [os.path.join(_FOLDER, "shim.cpp"), "-o", target]
+    command += [source, "-o", target]
     for name in cpp_extension.library_paths():
         command += ["-L" + name, "-Wl,-rpath," + name]
     return command + ["-l" + name for name in _LIBRARIES]
