@@ -207,7 +207,7 @@ WEIR_API WEIR_CHECK weir_status weir_malloc(weir *w, void **ptr, size_t size, in
  * of an arena (backing: arena) go back to that. Only this function and weir_stream_free() can free them: CUDA does not know them.
  * WEIR_NOT_A_BLOCK, WEIR_CAPTURING (a block from before the capture on a capturing stream, or beside another thread's capture; it stays
  * live), WEIR_BUSY (the block is published, see weir_export_publish()), WEIR_INVALID (w is NULL, and no closed arena has the
- * block), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
+ * block), WEIR_NO_HOST_MEMORY (of an arena's block, which stays live), WEIR_CUDA_ERROR (the block stays live), WEIR_FORKED.
  */
 WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 

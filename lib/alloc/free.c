@@ -87,6 +87,9 @@ static weir_status refuse_free(weir *w, const struct weir__block *block, gpu_str
             "the block %p is older than the capture of this stream, so the graph cannot free it: free it after the capture, or "
             "on another stream",
             block->ptr);
+    if (code == WEIR__PAGE_NO_HOST_MEMORY)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to free the block %p of pool '%s', which stays live", block->ptr,
+                          block->pool->name);
     return weir__fail_gpu(error, gpu, code, "free of the block %p of pool '%s', which stays live", block->ptr, block->pool->name);
 }
 
@@ -169,6 +172,9 @@ static weir_status free_closed(void *ptr, gpu_stream stream)
                           "weir_free: w is NULL, and %p is no block of an arena whose weir is closed: name the weir that it is from", ptr);
     if (code == GPU_SUCCESS)
         return WEIR_OK;
+    if (code == WEIR__PAGE_NO_HOST_MEMORY)
+        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY,
+                          "no host memory to free the block %p of a closed arena, which stays live", ptr);
     return weir__fail_gpu(weir__last_error_reset(), gpu, code, "free of the block %p of a closed arena, which stays live", ptr);
 }
 

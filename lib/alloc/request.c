@@ -111,7 +111,8 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     struct weir__mapped_user user;
     int code = weir__stream_user(request->pool->device, request->stream, request->opened, request->id, &user);
     if (code == GPU_SUCCESS)
-        code = weir__mapped_malloc(request->pool->native.mapped, size, &user, &request->extent, &request->at_cap);
+        code = weir__mapped_malloc(request->pool->native.mapped, size, &user, &request->extent, &request->lack);
+    request->at_cap = request->lack == WEIR__MAPPED_AT_CAP;
     if (code == GPU_SUCCESS)
         *block = (void *)(uintptr_t)request->extent->address;
     return code;
@@ -176,7 +177,8 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     if (request->at_cap)
         return GPU_OUT_OF_MEMORY;
     int code = ask_once(request, size, small, stream, &block);
-    if (code == GPU_OUT_OF_MEMORY && !request->at_cap && !pool->kind.is_host && is_in_time(request) && take_from_others(request, size))
+    if (code == GPU_OUT_OF_MEMORY && !request->at_cap && !request->lack && !pool->kind.is_host && is_in_time(request) &&
+        take_from_others(request, size))
         code = ask_once(request, size, small, stream, &block);
     if (code != GPU_SUCCESS) {
         /* What the device had left may have stayed with the pool. */
@@ -240,6 +242,7 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
     if (!request->untried)
         return try_size(request, request->asked, small, ptr);
     request->at_cap = false;
+    request->lack = 0;
     return false;
 }
 

@@ -32,6 +32,7 @@ struct weir__request {
     size_t got;        /* bytes that CUDA gave: one of the two sizes */
     struct weir__extent *extent; /* what an arena gave */
     int code;          /* CUDA's, of the last attempt */
+    int lack;          /* of an arena that has no room: what it lacks (weir__mapped_malloc()) */
     bool small;        /* for the small twin, if there is room */
     bool insist;       /* CUDA is to be asked even where that seems vain */
     bool untried;      /* at the last attempt it was not asked for that reason */

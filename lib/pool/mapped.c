@@ -183,7 +183,7 @@ static int free_behind_event(struct weir__mapped *mapped, struct weir__extent *e
 {
     struct weir__mapped_stream *stream = weir__mapped_stream_of(mapped, user);
     if (!stream)
-        return GPU_OUT_OF_MEMORY;
+        return WEIR__PAGE_NO_HOST_MEMORY;
     int code = stream->is_open ? GPU_SUCCESS : weir__mapped_stream_record(mapped, stream);
     if (code == GPU_SUCCESS) {
         weir__spin_lock(&mapped->lock);

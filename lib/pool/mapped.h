@@ -24,6 +24,7 @@
 #include "lib/pool/arena/arena.h"
 
 #define WEIR__MAPPED_RANGE_SHARE 4 /* the range is so many times the device's memory, or a half of that and so on, down to one time */
+#define WEIR__MAPPED_AT_CAP 0x10000 /* a code, none of CUDA's: max_size */
 #define WEIR__MAPPED_BUCKETS 64
 #define WEIR__MAPPED_PATIENCE (UINT64_C(1000) * 1000) /* nanoseconds that idle streams may take to come to their last frees */
 
@@ -66,11 +67,11 @@ void weir__mapped_wait(struct weir__mapped *mapped);
    capture mode. */
 bool weir__mapped_destroy(struct weir__mapped *mapped);
 
-/* Serves so many bytes. GPU_OUT_OF_MEMORY: nothing that may serve the stream fits, and no more can be mapped: *at_cap says whether that is
-   for max_size. */
+/* Serves so many bytes. GPU_OUT_OF_MEMORY: nothing that may serve the stream fits, and no more can be mapped. *lack: for which want, as
+   WEIR__MAPPED_AT_CAP, WEIR__PAGE_NO_ADDRESSES, WEIR__PAGE_NO_HOST_MEMORY; 0: of the device's memory. */
 int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
-                        bool *at_cap);
-/* Returns the waist's code where no event could be put behind the free; nothing was done then. */
+                        int *lack);
+/* Returns the waist's code, or WEIR__PAGE_NO_HOST_MEMORY, where no event could be put behind the free; nothing was done then. */
 int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user);
 /* Makes so many bytes idle. */
 int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes);

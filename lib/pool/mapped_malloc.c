@@ -154,16 +154,16 @@ static int code_of(int code)
 }
 
 int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
-                        bool *at_cap)
+                        int *lack)
 {
     const struct gpu *gpu = mapped->gpu;
-    *at_cap = false;
+    *lack = 0;
     if ((*extent = try_take(mapped, user->id, bytes)))
         return GPU_SUCCESS;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     int code = serve_slowly(mapped, bytes, user, extent);
     weir__relaxed_end(gpu, mode);
-    *at_cap = code == WEIR__MAPPED_AT_CAP;
+    *lack = code_of(code) == code ? 0 : code;
     return code_of(code);
 }
 

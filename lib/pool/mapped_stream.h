@@ -10,8 +10,6 @@
 
 #include "lib/pool/mapped.h"
 
-#define WEIR__MAPPED_AT_CAP 0x10000 /* a code, none of CUDA's: max_size */
-
 /* Bytes of all pages. Called with mapped->lock. */
 static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)
 {

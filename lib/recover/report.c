@@ -7,6 +7,7 @@
 
 #include "lib/alloc/held.h"
 #include "lib/base/format.h"
+#include "lib/pool/mapped.h"
 
 #define POOLS_MAX 16   /* pools that have a line of their own */
 #define REST_LINE 64   /* bytes of the line that sums up the others */
@@ -104,6 +105,16 @@ static void append_device(weir_error *error, const struct weir__device *device)
     append(error, 0, "\n  device %d: %s free of %s", device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
 }
 
+/* What the request did not find. */
+static const char *want_of(const struct weir__request *request, const struct gpu *gpu)
+{
+    if (request->at_cap)
+        return "its max_size is reached";
+    if (request->lack == WEIR__PAGE_NO_ADDRESSES)
+        return "its range has no gap of so many addresses, whatever memory there is: free the blocks between";
+    return request->lack ? "the host has no memory to keep track of it" : gpu->code_text(GPU_OUT_OF_MEMORY);
+}
+
 weir_status weir__report(const struct weir__report *report)
 {
     weir_error *error = weir__last_error_reset();
@@ -111,14 +122,14 @@ weir_status weir__report(const struct weir__report *report)
     const struct gpu *gpu = pool->w->gpu;
     char size[WEIR__BYTES_LEN];
     atomic_fetch_add_explicit(&pool->figures.failures, 1, memory_order_relaxed);
-    error->status = WEIR_OUT_OF_MEMORY;
+    error->status = report->request->lack == WEIR__PAGE_NO_HOST_MEMORY ? WEIR_NO_HOST_MEMORY : WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
     append(error, 0, "no %s for pool '%s' on device %d: %s (%s)", weir__bytes(size, report->request->asked), pool->name,
-           pool->device->index, report->request->at_cap ? "its max_size is reached" : gpu->code_text(GPU_OUT_OF_MEMORY),
+           pool->device->index, want_of(report->request, gpu),
            gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
     append_pools(error, pool);
     weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "%s", error->text);
-    return WEIR_OUT_OF_MEMORY;
+    return error->status;
 }

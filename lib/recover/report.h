@@ -19,7 +19,8 @@ struct weir__report {
     const char *why;  /* the ladder was not climbed to its end, and why; NULL: it was */
 };
 
-/* Writes it into the thread's last error and into the log, and counts the failure. Returns WEIR_OUT_OF_MEMORY. */
+/* Writes it into the thread's last error and into the log, and counts the failure. Returns WEIR_OUT_OF_MEMORY, or
+   WEIR_NO_HOST_MEMORY where that is what an arena lacked. */
 weir_status weir__report(const struct weir__report *report);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/api/scene.h"
+#include "tests/support/fail_malloc.h"
 
 #define PAGE (2 * MIB)
 #define MACHINE "memory=2GiB"
@@ -99,6 +100,48 @@ START_TEST(private_pool_without_addresses_says_so_too)
 }
 END_TEST
 
+/* Three quarters of the range are for large requests. */
+START_TEST(request_without_addresses_says_so_and_takes_nothing_from_others)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_pool *other;
+    void *ptr;
+    scene_simulate(MACHINE ",addresses=2GiB");
+    scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: { backing: arena, cache: off, on_oom: { steps: [] } },\n"
+               "  other: { cache: off, release_threshold: all, small_below: 0 } }\n");
+    scene_ok(weir_pool_get(scene.w, "other", 0, NULL, &other), "a pool");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_pool_malloc(other, 64 * MIB, weir_stream_handle(s)));
+    scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 1700 * MIB), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    ck_assert_msg(strstr(error.text, "addresses") != NULL, "%s", error.text);
+    ck_assert_uint_eq(scene_pool_stats("other").reserved, 64 * MIB);
+}
+END_TEST
+
+/* Whether the arena is closed. */
+START_TEST(free_without_host_memory_is_no_want_of_the_devices)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    if (!fail_malloc_works())
+        return;
+    scene_open("weir: 1\npools: { main: { backing: arena, cache: off } }\n");
+    gpu_stream stream = scene_stream(0);
+    void *ptr = scene_malloc_on(stream, PAGE);
+    if (_i)
+        scene_close();
+    fail_malloc_at(1);
+    weir_status status = weir_free(scene.w, ptr, stream);
+    fail_malloc_at(0);
+    ck_assert_int_eq(status, WEIR_NO_HOST_MEMORY);
+    weir_last_error(&error);
+    ck_assert_msg(strstr(error.text, "stays live") != NULL, "%s", error.text);
+    scene_ok(weir_free(scene.w, ptr, stream), "a free");
+    scene_sync(stream);
+}
+END_TEST
+
 int main(void)
 {
     if (!scene_is_sim())
@@ -109,6 +152,7 @@ int main(void)
     suite_add(tcase, process_with_few_addresses_gets_an_arena_of_a_smaller_range,
               arena_without_addresses_is_refused_by_name_with_the_remedy);
     tcase_add_loop_test(tcase, auto_without_an_arena_is_a_pool_of_cudas_and_says_so_once, 0, (int)(sizeof wants / sizeof *wants));
-    suite_add(tcase, private_pool_without_addresses_says_so_too);
+    suite_add(tcase, private_pool_without_addresses_says_so_too, request_without_addresses_says_so_and_takes_nothing_from_others);
+    tcase_add_loop_test(tcase, free_without_host_memory_is_no_want_of_the_devices, 0, 2);
     return suite_run(suite);
 }

@@ -25,7 +25,7 @@ tests_api_arena_edges_LDADD = tests/api/libscene.la
 
 tests_api_arena_limits_SOURCES = %reldir%/arena_limits.c
 tests_api_arena_limits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-tests_api_arena_limits_LDADD = tests/api/libscene.la
+tests_api_arena_limits_LDADD = tests/support/libfail.la tests/api/libscene.la
 
 tests_api_give_SOURCES = %reldir%/give.c
 tests_api_give_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
