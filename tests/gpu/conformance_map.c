@@ -179,6 +179,21 @@ START_TEST(idle_mapped_memory_is_nobody_elses)
 }
 END_TEST
 
+/* So Weir gives idle memory of its pools back before it creates a page. */
+START_TEST(a_page_does_not_get_idle_memory_of_a_pool)
+{
+    uint64_t size = percent_of_device(60);
+    gpu_page page;
+    set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
+    give(take(rig.pool, size, rig.a), rig.a);
+    ck_assert_gpu(g->stream_synchronize(rig.a));
+    ck_assert_gpu_code(g->page_create(0, size, &page), GPU_OUT_OF_MEMORY);
+    ck_assert_gpu(g->pool_trim(rig.pool, 0));
+    ck_assert_gpu(g->page_create(0, size, &page));
+    ck_assert_gpu(g->page_release(page));
+}
+END_TEST
+
 START_TEST(sizes_are_multiples_of_2_mib)
 {
     gpu_page page;
@@ -274,17 +289,26 @@ START_TEST(no_call_disturbs_a_capture_of_another_thread)
 }
 END_TEST
 
-START_TEST(a_peer_gets_access_in_the_same_call)
+START_TEST(all_peers_get_access_in_one_call)
 {
-    static const int both[] = {0, 1};
-    gpu_stream stream = make_stream(1);
+    int devices[GPU_PAGE_DEVICES_MAX] = {0}, count, found = 1;
+    bool can;
+    ck_assert_gpu(g->device_count(&count));
+    for (int device = 1; device < count && found < GPU_PAGE_DEVICES_MAX; device++) {
+        ck_assert_gpu(g->can_access_peer(0, device, &can));
+        if (can)
+            devices[found++] = device;
+    }
     reserve(1);
     gpu_page page = create(UNIT);
     ck_assert_gpu(g->page_map(range.base, UNIT, page));
-    ck_assert_gpu(g->page_set_access(range.base, UNIT, both, 2));
-    ck_assert_gpu(g->set_async(range.base, 9, UNIT, stream));
-    ck_assert_gpu(g->stream_synchronize(stream));
-    expect_filled(0, 9);
+    ck_assert_gpu(g->page_set_access(range.base, UNIT, devices, (size_t)found));
+    for (int i = 0; i < found; i++) {
+        gpu_stream stream = make_stream(devices[i]);
+        ck_assert_gpu(g->set_async(range.base, 9 + i, UNIT, stream));
+        ck_assert_gpu(g->stream_synchronize(stream));
+        expect_filled(0, 9 + i);
+    }
     unmap(0, UNIT);
     ck_assert_gpu(g->page_release(page));
     free_range();
@@ -302,6 +326,7 @@ void add_map_tests(Suite *suite, const struct probe *probe)
     add_if(map, probe, GPU_FEATURE_MAPPING, an_unmapped_page_takes_memory_until_it_is_released);
     add_if(map, probe, GPU_FEATURE_MAPPING, a_page_beyond_what_the_device_has_left_is_refused);
     add_if(map, probe, GPU_FEATURE_MAPPING, idle_mapped_memory_is_nobody_elses);
+    add_if(map, probe, GPU_FEATURE_MAPPING, a_page_does_not_get_idle_memory_of_a_pool);
     add_if(map, probe, GPU_FEATURE_MAPPING, sizes_are_multiples_of_2_mib);
     add_if(map, probe, GPU_FEATURE_MAPPING, a_page_is_mapped_as_a_whole);
     add_if(map, probe, GPU_FEATURE_MAPPING, nothing_is_mapped_over_a_page);
@@ -310,5 +335,5 @@ void add_map_tests(Suite *suite, const struct probe *probe)
     if (probe->supports[GPU_FEATURE_MAPPING])
         tcase_add_loop_test(map, no_call_disturbs_a_capture_of_another_thread, 0, 2);
     if (probe->peers)
-        add_if(map, probe, GPU_FEATURE_MAPPING, a_peer_gets_access_in_the_same_call);
+        add_if(map, probe, GPU_FEATURE_MAPPING, all_peers_get_access_in_one_call);
 }

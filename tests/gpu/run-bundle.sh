@@ -3,13 +3,16 @@
 #
 # run.sh of a GPU bundle (make gpu-bundle): runs the tests and measurements on this machine's GPU.
 #
-#   run.sh [STEP...]      tests share peers examples try figures torch sanitizer; without any: all, in this order
+#   run.sh [STEP...]      tests share peers examples try figures torch sanitizer; without any: all these, in this order
 #
 #   OUT=DIR               where everything raw goes (./results)
 #   SUITE_LIMIT=SECONDS   after which one suite is stopped and counts as failed (240; torch 540; sections of weir-bench have their own)
 #   BENCH_QUICK=1         figures: weir-bench --quick; torch-figures: bench/torch/bench.py --quick
 #   BENCH_ROW_SECONDS=N   figures: weir-bench --row-seconds=N (20)
 #   ONLY=PATTERN          only test programs whose path matches, as in ONLY='tests/gpu/*'; torch: cases that match, as in ONLY='*graph*'
+#   SECTIONS='NAME...'    rivals: these sections alone
+#   RMM=FOLDER            rivals: where RMM's wheels are unpacked (bench/rmm/build.sh); without it Weir stands beside CUDA's pool alone
+#   WORKLOADS='NAME...'   real: these workloads alone
 #   PYTHON=PROGRAM        torch: the Python that has torch (python3)
 #   TORCH_TEST_CUDA=FILE  torch-tests: the test/test_cuda.py of that torch, of which the cases of upstream.txt run as well
 #
@@ -19,6 +22,8 @@
 #   examples   the examples, as their own test runs them
 #   try        weir devices, weir try
 #   figures    weir-bench, section by section
+#   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
+#   real       bench/torch/bench.py --real, workload by workload, in about nine minutes
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
 #     torch-peers    those of its cases alone that take two devices; part of torch-tests
@@ -171,18 +176,60 @@ step_try() {
 # Each section of weir-bench, and the seconds after which it is stopped: far more than it should take.
 bench_sections=(pairs:60 threads:90 live:40 handover:40 multi:40 open:30 loop:40 keeper:40 random:200 small:60 pending:90 share:120 neighbours:150)
 
-step_figures() {
-    local entry section
+# And of those beside RMM.
+rival_sections=(rmm-pairs:60 rmm-threads:90 grow:60 full:90 pinned:90 rmm-random:240)
+
+# measure_sections VISIBLE OPTION... -- NAME:SECONDS...: section by section, as one that cannot be measured leaves the others alone.
+measure_sections() {
+    local visible=$1 options=() entry section
+    shift
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
     if [ ! -x bench/weir-bench ]; then
         row figures "none" - - -
         return
     fi
-    # Section by section: one that cannot be measured leaves the others alone.
-    for entry in "${bench_sections[@]}"; do
+    for entry; do
         section=${entry%:*}
-        CUDA_VISIBLE_DEVICES=${devices[0]} limit=${entry#*:} suite "bench-$section" \
-            bench/weir-bench ${BENCH_QUICK:+--quick} --row-seconds="${BENCH_ROW_SECONDS:-20}" --json "$out/bench-$section.json" "$section"
+        CUDA_VISIBLE_DEVICES=$visible limit=${entry#*:} suite "bench-$section" bench/weir-bench ${BENCH_QUICK:+--quick} \
+            --row-seconds="${BENCH_ROW_SECONDS:-20}" "${options[@]}" --json "$out/bench-$section.json" "$section"
         cat "$out/bench-$section.log"
+    done
+}
+
+step_figures() {
+    measure_sections "${devices[0]}" -- "${bench_sections[@]}"
+}
+
+step_rivals() {
+    local options=() chosen=() entry visible=${devices[0]}
+    # The peer of `grow`.
+    [ "${#devices[@]}" -lt 2 ] || visible+=,${devices[1]}
+    if [ -n "${RMM:-}" ]; then
+        suite rmm-build bench/rmm/build.sh "$RMM" "$out/libweir-rmm.so"
+        [ ! -e "$out/libweir-rmm.so" ] || options=(--rmm "$out/libweir-rmm.so")
+    fi
+    for entry in "${rival_sections[@]}"; do
+        case " ${SECTIONS:-${entry%:*}} " in *" ${entry%:*} "*) chosen+=("$entry") ;; esac
+    done
+    measure_sections "$visible" "${options[@]}" -- "${chosen[@]}"
+}
+
+# Workloads, and the seconds after which they have fewer rounds.
+real_workloads=(generate-b1:80 generate-b16:80 lora:130 resnet50-sizes:90 resnet50-b2:70 transformer:70)
+
+step_real() {
+    local entry name seconds
+    torch_ready real || return 0
+    for entry in "${real_workloads[@]}"; do
+        name=${entry%:*} seconds=${entry#*:}
+        case " ${WORKLOADS:-$name} " in *" $name "*) ;; *) continue ;; esac
+        CUDA_VISIBLE_DEVICES=${devices[0]} limit=$((seconds + 20)) suite "real-$name" \
+            "$python" bench/torch/bench.py --real --workload "$name" --limit "$seconds" --json "$out/real-$name.json"
+        cat "$out/real-$name.log"
     done
 }
 
@@ -282,10 +329,10 @@ fi
 [ $# -gt 0 ] || set -- tests share peers examples try figures torch sanitizer
 for step; do
     case $step in
-    tests | share | peers | examples | try | figures | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
+    tests | share | peers | examples | try | figures | rivals | real | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try figures torch torch-tests torch-peers" \
-            "torch-figures sanitizer" >&2
+        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try figures rivals real torch torch-tests" \
+            "torch-peers torch-figures sanitizer" >&2
         exit 2
         ;;
     esac
