@@ -9,6 +9,7 @@
 #include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/gpu/clock.h"
+#include "lib/pool/mapped.h"
 #include "lib/recover/callbacks.h"
 #include "lib/recover/climb.h"
 
@@ -159,13 +160,24 @@ static void count_waited(struct weir__climb *climb, uint64_t bytes, uint64_t mos
     *gave = *gave + bytes < most ? *gave + bytes : *gave < most ? most : *gave;
 }
 
+/* Whether a free in an arena that counts has an event that is not complete. Those of any size on streams that are not open have one. */
+static bool are_arenas_waited_for(const struct weir__climb *climb)
+{
+    const weir_pool *own = climb->request->pool;
+    bool is_left = false;
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
+        if (pool->native.mapped && (pool == own || !climb->request->at_cap))
+            is_left = weir__mapped_look(pool->native.mapped) || is_left;
+    return is_left;
+}
+
 static bool rung_wait(struct weir__climb *climb, void **ptr)
 {
     struct weir__wait waits[WEIR__WAITS_MAX];
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
     size_t left = collect(climb, waits);
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
-    bool any = false, rescued = false;
+    bool any = false, rescued = false, has_arenas = climb->device->w->has_arenas, in_arenas = has_arenas;
     qsort(waits, left, sizeof *waits, compare_waits);
     do {
         struct weir__seen seen = { .any = false };
@@ -176,7 +188,9 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
         if (pause)
             count_waited(climb, seen.bytes, idle);
         untried += seen.bytes + orphans;
-        any = any || seen.any || orphans;
+        bool were_in_arenas = in_arenas;
+        in_arenas = has_arenas && are_arenas_waited_for(climb);
+        any = any || seen.any || orphans || (were_in_arenas && !in_arenas);
         /* A failed attempt at a large size is dear, so there is none before enough came free, or before waits that promise nothing. Of what
            came free elsewhere, and of what was freed after these waits began, nothing is known here, so all is looked at anew, each time
            after as long again. */
@@ -187,7 +201,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             untried = 0;
             any = false;
         }
-    } while (!rescued && !weir__climb_is_over(climb) && (left || weir__orphans_are_due(climb->device)) &&
+    } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || weir__orphans_are_due(climb->device)) &&
              weir__event_pause(climb->gpu, &pause, climb->deadline));
     weir__waits_end(climb->device, waits, left);
     return rescued || (any && weir__climb_retry(climb, ptr));

@@ -151,6 +151,25 @@ START_TEST(idle_memory_above_a_cap_that_was_lowered_goes_back)
 }
 END_TEST
 
+/* None of them alone is worth a note of its own. */
+START_TEST(small_frees_on_a_stream_that_is_not_open_are_waited_for)
+{
+    enum { COUNT = 128 };
+    void *blocks[COUNT];
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 64MiB, " ALONE ","
+               " on_oom: { steps: [wait], deadline: 5s } } }\n");
+    gpu_stream raw = scene_stream(0);
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < COUNT; i++)
+        blocks[i] = scene_malloc_on(raw, MIB / 2);
+    scene_delay(raw, LONG);
+    for (int i = 0; i < COUNT; i++)
+        scene_free_on(raw, blocks[i]);
+    scene_free(s, scene_malloc(s, 32 * MIB));
+    scene_rescues(WEIR_RUNG_WAIT, 1, 1);
+}
+END_TEST
+
 START_TEST(synchronise_looks_once_at_what_is_pending)
 {
     scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: 0 } }\n");
@@ -257,7 +276,7 @@ int main(void)
               free_after_the_close_on_a_capturing_stream_is_refused, looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole);
     tcase_add_loop_test(tcase, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole, 0, 2);
     tcase_add_loop_test(tcase, idle_memory_above_a_cap_that_was_lowered_goes_back, 0, 2);
-    suite_add(tcase, closed_arena_gives_back_what_no_live_block_lies_on);
+    suite_add(tcase, closed_arena_gives_back_what_no_live_block_lies_on, small_frees_on_a_stream_that_is_not_open_are_waited_for);
     tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
     if (scene_is_sim())
