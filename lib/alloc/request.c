@@ -118,12 +118,14 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     return code;
 }
 
-/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of a weir that is closed.
+/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir.
    true: something went back to the device. */
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
     uint64_t all = weir__mapped_sweep();
+    if (all < bytes)
+        all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->native.mapped);
     if (!device->w->has_arenas)
         return all;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {

@@ -54,7 +54,7 @@ struct weir__mapped {
     struct weir__arena arena;
     uint64_t mapped_high;
     struct weir__mapped_stream *streams[WEIR__MAPPED_BUCKETS]; /* by id */
-    struct weir__mapped *next_closed; /* mapped_closed.h's, and guarded by its lock */
+    struct weir__mapped *next_listed; /* mapped_closed.h's, and guarded by its lock */
 };
 
 /* Reserves addresses, and maps nothing. Returns the waist's code, WEIR__PAGE_NO_ADDRESSES where the process may not have so many, or

@@ -2,18 +2,49 @@
 #include "lib/pool/mapped_closed.h"
 
 #include "lib/base/context.h"
+#include "policy/policy.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct weir__mapped *first; /* guarded by lock */
+static struct weir__mapped *first, *open; /* closed ones and open ones; guarded by lock */
+
+void weir__mapped_list(struct weir__mapped *mapped)
+{
+    pthread_mutex_lock(&lock);
+    mapped->next_listed = open;
+    open = mapped;
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__mapped *but)
+{
+    uint64_t taken = 0;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    pthread_mutex_lock(&lock);
+    for (struct weir__mapped *mapped = open; mapped && taken < bytes; mapped = mapped->next_listed) {
+        uint64_t now = weir__mapped_figures(mapped).mapped, wanted = bytes - taken;
+        if (now && mapped != but && mapped->gpu == gpu && mapped->device == device)
+            taken += weir__mapped_trim(mapped, now > wanted ? (now - wanted) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP : 0,
+                                       WEIR__MAPPED_PATIENCE);
+    }
+    pthread_mutex_unlock(&lock);
+    weir__relaxed_end(gpu, mode);
+    return taken;
+}
 
 bool weir__mapped_close(struct weir__mapped *mapped)
 {
+    struct weir__mapped **link = &open;
+    pthread_mutex_lock(&lock);
+    while (*link != mapped)
+        link = &(*link)->next_listed;
+    *link = mapped->next_listed;
+    pthread_mutex_unlock(&lock);
     weir__mapped_wait(mapped);
     if (weir__mapped_destroy(mapped))
         return false;
     weir__mapped_trim(mapped, 0, 0);
     pthread_mutex_lock(&lock);
-    mapped->next_closed = first;
+    mapped->next_listed = first;
     first = mapped;
     pthread_mutex_unlock(&lock);
     return true;
@@ -25,13 +56,13 @@ static uint64_t sweep(void)
     uint64_t released = 0;
     for (struct weir__mapped **link = &first, *mapped; (mapped = *link);) {
         const struct gpu *gpu = mapped->gpu;
-        struct weir__mapped *next = mapped->next_closed;
+        struct weir__mapped *next = mapped->next_listed;
         enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
         released += weir__mapped_trim(mapped, 0, 0);
         if (weir__mapped_destroy(mapped))
             *link = next;
         else
-            link = &mapped->next_closed;
+            link = &mapped->next_listed;
         weir__relaxed_end(gpu, mode);
     }
     return released;
@@ -60,7 +91,7 @@ bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **g
     uint64_t address = (uintptr_t)ptr;
     struct weir__extent *extent = NULL;
     pthread_mutex_lock(&lock);
-    for (struct weir__mapped *mapped = first; mapped && !extent; mapped = mapped->next_closed) {
+    for (struct weir__mapped *mapped = first; mapped && !extent; mapped = mapped->next_listed) {
         uint64_t base = (uintptr_t)mapped->range;
         if (address < base || address - base >= mapped->range_bytes)
             continue;

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mapped_closed.h - arenas that outlive their pool, since blocks of them are live, or a free was never seen complete: CUDA cannot free
- * what Weir has mapped.
+ * mapped_closed.h - all arenas of the process: those of open pools, as what is idle in them is nobody's but for Weir, and those that
+ * outlive their pool, since blocks of them are live, or a free was never seen complete: CUDA cannot free what Weir has mapped.
  *
- * Process-wide. The list's lock is held over the calls that look at events and unmap, and comes before those of the arenas.
+ * The lock of the lists is held over the calls that look at events and unmap, and comes before those of the arenas.
  */
 #ifndef WEIR_LIB_MAPPED_CLOSED_H
 #define WEIR_LIB_MAPPED_CLOSED_H
 
 #include "lib/pool/mapped.h"
+
+/* From now on others may take what is idle in it, until weir__mapped_close(). */
+void weir__mapped_list(struct weir__mapped *mapped);
+
+/* Has the open arenas of the device, whosever they are, `but` this one (NULL: all), give so many bytes of what is idle, in whole growth
+   steps. Returns the bytes that they gave. */
+uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, const struct weir__mapped *but);
 
 /*
  * After weir__mapped_stream_closed() of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a

@@ -96,14 +96,16 @@ static weir_status create_arena(weir_pool *pool, const struct policy *policy, co
                    : weir__mapped_create(gpu, device, pool->device->info.memory, &pool->native.mapped);
     if (!pool->kind.is_private)
         pool->w->has_arenas = true;
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS) {
         pool->kind.small_below = 0; /* an arena keeps small requests apart by itself */
-    else if (!is_auto || (code > 0 && code != GPU_NOT_SUPPORTED))
+        weir__mapped_list(pool->native.mapped);
+    } else if (!is_auto || (code > 0 && code != GPU_NOT_SUPPORTED)) {
         return refuse_arena(pool, policy, entry, code, error);
-    else
+    } else {
         atomic_init(&pool->why_no_arena, code == GPU_NOT_SUPPORTED         ? "the device has no virtual memory management"
                                          : code == WEIR__PAGE_NO_ADDRESSES ? "the process has no addresses for an arena (ulimit -v)"
                                                                            : "there is no host memory for an arena");
+    }
     return WEIR_OK;
 }
 

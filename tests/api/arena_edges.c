@@ -208,6 +208,35 @@ START_TEST(memory_of_a_closed_arena_serves_another_weir)
 }
 END_TEST
 
+/* Of an arena of one weir, to an arena and to a pool of CUDA's of another. */
+START_TEST(idle_memory_of_an_open_arena_serves_another_weir)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *w;
+    weir_stats *stats;
+    scene_open(_i ? "weir: 1\npools: { main: { cache: off, small_below: 0, on_oom: { deadline: 1s } } }\n"
+                  : "weir: 1\npools: { main: { " ARENA ", on_oom: { deadline: 1s } } }\n");
+    options.policy_text = keeps;
+    scene_ok(weir_open(&options, NULL, &w), "opening");
+    gpu_stream stream = scene_stream(0);
+    uint64_t most = scene_share(80);
+    void *ptr = NULL, *live = NULL;
+    scene_ok(weir_malloc(w, &live, PAGE, 0, stream), "a request");
+    scene_ok(weir_malloc(w, &ptr, most, 0, stream), "a request");
+    scene_ok(weir_free(w, ptr, stream), "a free");
+    scene_sync(stream);
+    ptr = scene_malloc_on(stream, most);
+    scene_ok(weir_stats_take(w, NULL, &stats), "a snapshot");
+    ck_assert_uint_ge(weir_stats_pool(stats, 0)->reserved, PAGE);
+    ck_assert_uint_lt(weir_stats_pool(stats, 0)->reserved, most);
+    weir_stats_free(stats);
+    scene_free_on(stream, ptr);
+    scene_ok(weir_free(w, live, stream), "a free");
+    weir_close(w);
+    scene_sync(stream);
+}
+END_TEST
+
 static const uint64_t impossible[] = { UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - PAGE, UINT64_C(1) << 63 };
 
 START_TEST(size_that_no_sum_may_go_beyond_is_refused)
@@ -278,6 +307,7 @@ int main(void)
     tcase_add_loop_test(tcase, idle_memory_above_a_cap_that_was_lowered_goes_back, 0, 2);
     suite_add(tcase, closed_arena_gives_back_what_no_live_block_lies_on, small_frees_on_a_stream_that_is_not_open_are_waited_for);
     tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
+    tcase_add_loop_test(tcase, idle_memory_of_an_open_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
     if (scene_is_sim())
         suite_add(tcase, synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
