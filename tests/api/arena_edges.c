@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* arena_edges.c - pools with `backing: arena` beside captures, other weirs, other devices and drivers without ids of streams. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -237,6 +238,66 @@ START_TEST(idle_memory_of_an_open_arena_serves_another_weir)
 }
 END_TEST
 
+/* A wait cannot be undone: what was waited for is the stream's then, and it does not wait for it again. */
+START_TEST(request_that_borrows_in_vain_does_not_do_so_twice)
+{
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { " ARENA ", release_threshold: all, max_size: 72MiB, on_oom: { steps: [] } } }\n");
+    weir_stream *s = scene_create(NULL), *other = scene_create(NULL);
+    void *a = scene_malloc(s, 32 * MIB), *x = scene_malloc(s, 4 * MIB), *b = scene_malloc(s, 32 * MIB), *y = scene_malloc(s, 4 * MIB);
+    scene_delay(weir_stream_handle(s), LONG);
+    scene_free(s, a);
+    scene_free(s, b);
+    ck_assert_int_eq(weir_stream_malloc(other, &ptr, 60 * MIB), WEIR_OUT_OF_MEMORY);
+    uint64_t waits = sim_calls("stream_wait_event");
+    ck_assert_uint_eq(waits, 1);
+    ck_assert_int_eq(weir_stream_malloc(other, &ptr, 60 * MIB), WEIR_OUT_OF_MEMORY);
+    scene_free(other, scene_malloc(other, 32 * MIB));
+    ck_assert_uint_eq(sim_calls("stream_wait_event"), waits);
+    scene_free(s, x);
+    scene_free(s, y);
+}
+END_TEST
+
+#define ROUNDS 40
+
+/* One of two that open and close weirs, and want more than there is for both. What is refused is refused for that reason alone. */
+static void *open_and_close(void *data)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    gpu_stream stream = data;
+    options.policy_text = "weir: 1\npools: { main: { " ARENA ", release_threshold: all, on_oom: { deadline: 1ms } } }\n";
+    for (int i = 0; i < ROUNDS; i++) {
+        weir *w;
+        void *large = NULL, *small = NULL;
+        scene_ok(weir_open(&options, NULL, &w), "opening");
+        weir_status status = weir_malloc(w, &large, scene_share(60), 0, stream);
+        ck_assert(status == WEIR_OK || status == WEIR_OUT_OF_MEMORY);
+        bool is_small = weir_malloc(w, &small, 1000, 0, stream) == WEIR_OK;
+        if (status == WEIR_OK)
+            scene_ok(weir_free(w, large, stream), "a free");
+        if (i % 2 && is_small)
+            scene_ok(weir_free(w, small, stream), "a free");
+        scene_sync(stream);
+        weir_close(w);
+        if (i % 2 == 0 && is_small)
+            scene_ok(weir_free(NULL, small, stream), "a free after the close");
+    }
+    return NULL;
+}
+
+START_TEST(weirs_may_be_closed_while_others_take_what_they_have_idle)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, open_and_close, scene_stream(0)), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    scene.gpu->device_synchronize(0);
+    weir__mapped_sweep();
+}
+END_TEST
+
 static const uint64_t impossible[] = { UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - PAGE, UINT64_C(1) << 63 };
 
 START_TEST(size_that_no_sum_may_go_beyond_is_refused)
@@ -309,8 +370,10 @@ int main(void)
     tcase_add_loop_test(tcase, memory_of_a_closed_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, idle_memory_of_an_open_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
+    suite_add(tcase, weirs_may_be_closed_while_others_take_what_they_have_idle);
     if (scene_is_sim())
-        suite_add(tcase, synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
+        suite_add(tcase, request_that_borrows_in_vain_does_not_do_so_twice,
+                  synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
                   without_ids_of_streams_frees_serve_whom_they_may, legacy_streams_of_two_devices_are_told_apart);
     return suite_run(suite);
 }
