@@ -38,6 +38,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/neighbours_costs.c \
 	%reldir%/neighbours_rounds.c \
 	%reldir%/open.c \
+	%reldir%/pages.c \
 	%reldir%/pairs.c \
 	%reldir%/pending.c \
 	%reldir%/pinned.c \

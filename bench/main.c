@@ -40,6 +40,7 @@ static const struct section {
     {"rmm-pairs", section_rmm_pairs, "hot pairs of large blocks, of the same allocators", false},
     {"rmm-threads", section_rmm_threads, "1 to 16 threads with 16 MiB on streams of their own, of the same allocators", false},
     {"grow", section_grow, "a request that grows an empty pool by 1 GiB: idle, beside a kernel, with a peer", false},
+    {"pages", section_pages, "what creating, mapping and unmapping pages costs, beside 0 and 120 GiB", false},
     {"full", section_full, "mixed sizes until 32 GiB are out: how much is live", false},
     {"pinned", section_pinned, "what a trim leaves mapped between live blocks", false},
     {"small", section_small, "small blocks that pin large memory", true},

@@ -27,6 +27,7 @@ tests_gpu_stress_LDADD = tests/api/libscene.la
 
 ## PyTorch on Weir, for a machine that has both a GPU and torch: part of the GPU bundle alone.
 torch_test_files = \
+	%reldir%/torch/cases_arenas.py \
 	%reldir%/torch/cases_graphs.py \
 	%reldir%/torch/cases_memory.py \
 	%reldir%/torch/cases_processes.py \
