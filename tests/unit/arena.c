@@ -485,6 +485,60 @@ START_TEST(random_programs_agree_with_the_model)
 }
 END_TEST
 
+/* Pages that are only numbers, of the smallest size. */
+static int create_number(void *data, uint64_t bytes, uint64_t *handle)
+{
+    (void)data;
+    *handle = bytes;
+    return bytes == WEIR__PAGE_UNIT ? 0 : 1;
+}
+
+static int map_number(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    (void)data;
+    (void)address;
+    return bytes == handle ? 0 : 1;
+}
+
+static int unmap_number(void *data, uint64_t address, uint64_t bytes)
+{
+    (void)data;
+    (void)address;
+    (void)bytes;
+    return 0;
+}
+
+static void release_number(void *data, uint64_t bytes, uint64_t handle)
+{
+    (void)data;
+    (void)bytes;
+    (void)handle;
+}
+
+static bool is_any(int code)
+{
+    return code;
+}
+
+START_TEST(a_growth_beside_ten_thousand_holes_looks_at_few)
+{
+    enum { BLOCKS = 20000 };
+    static const struct weir__page_driver numbers = {create_number, map_number, unmap_number, release_number, is_any};
+    static struct weir__extent *blocks[BLOCKS], *block;
+    struct weir__arena arena;
+    ck_assert(weir__arena_init(&arena, MODEL_BASE, 4 * BLOCKS * WEIR__PAGE_UNIT, &numbers, NULL));
+    for (int i = 0; i < BLOCKS; i++)
+        ck_assert_int_eq(weir__arena_grow(&arena, NULL, WEIR__PAGE_UNIT, &blocks[i]), 0);
+    for (int i = 0; i < BLOCKS; i += 2)
+        weir__arena_give(&arena, blocks[i], NULL, 0);
+    weir__arena_trim(&arena, UINT64_MAX);
+    uint64_t before = arena.large.looked_count;
+    ck_assert_int_eq(weir__arena_grow(&arena, NULL, 2 * WEIR__PAGE_UNIT, &block), 0);
+    ck_assert_uint_lt(arena.large.looked_count - before, 1000);
+    weir__arena_clear(&arena);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("arena");
@@ -520,6 +574,7 @@ int main(void)
     tcase_add_test(pages, neighbours_freed_while_a_page_is_moved_are_not_moved_with_it);
     tcase_add_loop_test(bounds, what_the_range_cannot_hold_is_refused, 0, (int)(sizeof(impossible) / sizeof(impossible[0])));
     tcase_add_test(bounds, what_the_device_cannot_hold_is_refused_and_nothing_is_lost);
+    tcase_add_test(bounds, a_growth_beside_ten_thousand_holes_looks_at_few);
     tcase_add_test(bounds, a_whole_range_is_one_block);
     tcase_add_loop_test(random, random_programs_agree_with_the_model, 0, 4);
     return suite_run(suite);

@@ -6,6 +6,8 @@
 
 #include "lib/pool/arena/bin.h"
 
+#define HOLES_MOST 256 /* traces of real programs have fewer */
+
 static uint64_t round_up(uint64_t bytes)
 {
     return (bytes + WEIR__PAGE_UNIT - 1) & -WEIR__PAGE_UNIT;
@@ -237,12 +239,16 @@ static void look_at_hole(const struct weir__extents *extents, struct weir__exten
         *best = place;
 }
 
-static struct place find_place(struct weir__extents *extents, const struct weir__extent_stream *stream, uint64_t bytes)
+/* Looks at more than HOLES_MOST holes only while there is no place at all: others wait for the lock meanwhile. */
+static struct place find_place(struct weir__pages *pages, const struct weir__extent_stream *stream, uint64_t bytes)
 {
+    struct weir__extents *extents = &pages->extents;
     struct place best = {.first = NULL};
+    unsigned looked = 0;
     look_at_hole(extents, &extents->end, stream, bytes, &best);
-    for (struct weir__extent *hole = extents->holes; hole; hole = hole->later)
+    for (struct weir__extent *hole = extents->holes; hole && (!best.first || looked < HOLES_MOST); hole = hole->later, looked++)
         look_at_hole(extents, hole, stream, bytes, &best);
+    pages->looked_count += looked;
     return best;
 }
 
@@ -400,7 +406,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         return 0;
     }
     bytes = weir__extent_round(bytes);
-    struct place place = find_place(extents, stream, bytes);
+    struct place place = find_place(pages, stream, bytes);
     if (!place.first)
         return WEIR__PAGE_NO_ADDRESSES;
     struct growth growth = {
