@@ -33,7 +33,13 @@ def language_model(layers: int, width: int, heads: int, kv_heads: int) -> Any:
         vocab_size=32000,
         max_position_embeddings=4096,
     )
-    return LlamaForCausalLM(config).to(device=DEVICE, dtype=torch.bfloat16)
+    # Made where it is used: a billion numbers take the host a quarter of a minute.
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device(DEVICE):
+            return LlamaForCausalLM(config)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def generation_step(batch: int, words: int = 128, layers: int = 12, width: int = 768, heads: int = 12) -> Step:

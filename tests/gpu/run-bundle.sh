@@ -23,7 +23,7 @@
 #   try        weir devices, weir try
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
-#   real       bench/torch/bench.py --real, workload by workload, in about nine minutes
+#   real       bench/torch/bench.py --real, workload by workload, in about ten minutes
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
 #     torch-peers    those of its cases alone that take two devices; part of torch-tests
@@ -224,10 +224,11 @@ real_workloads=(generate-b1:80 generate-b16:80 lora:130 resnet50-sizes:90 resnet
 step_real() {
     local entry name seconds
     torch_ready real || return 0
+    # Beside its seconds each compiles the counter.
     for entry in "${real_workloads[@]}"; do
         name=${entry%:*} seconds=${entry#*:}
         case " ${WORKLOADS:-$name} " in *" $name "*) ;; *) continue ;; esac
-        CUDA_VISIBLE_DEVICES=${devices[0]} limit=$((seconds + 20)) suite "real-$name" \
+        CUDA_VISIBLE_DEVICES=${devices[0]} limit=$((seconds + 45)) suite "real-$name" \
             "$python" bench/torch/bench.py --real --workload "$name" --limit "$seconds" --json "$out/real-$name.json"
         cat "$out/real-$name.log"
     done
