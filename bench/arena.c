@@ -48,7 +48,10 @@ static void report_memory(struct bench *bench, const struct trace *trace, const 
     time_replay(trace, streams, &result);
     bench_add(&mapped, (double)result.mapped_peak);
     bench_add(&live, (double)result.live_peak);
-    if (streams)
+    if (streams && streams->recent)
+        snprintf(name, sizeof(name), "%s, %u streams keep recent blocks, %.0f %% of large ones hit", trace->name, (unsigned)streams->count,
+                 result.large ? 100.0 * (double)result.hits / (double)result.large : 0);
+    else if (streams)
         snprintf(name, sizeof(name), "%s, %u streams, %u waits, frees complete %u later", trace->name, (unsigned)streams->count,
                  (unsigned)result.waits, (unsigned)streams->delay);
     else
@@ -66,6 +69,8 @@ static void replay_file(struct bench *bench, const char *path)
     if (!trace_read(&trace, path, why, sizeof(why)))
         bench_die(__FILE__, __LINE__, "--trace", why);
     report_memory(bench, &trace, NULL);
+    report_memory(bench, &trace, &(struct replay_streams){.count = 1, .recent = true});
+    report_memory(bench, &trace, &(struct replay_streams){.count = 4, .delay = delays[COUNT_OF(delays) - 1], .recent = true});
     for (size_t i = 0; i < COUNT_OF(delays); i++)
         report_memory(bench, &trace, &(struct replay_streams){.count = 4, .delay = delays[i]});
     report_memory(bench, &trace, &(struct replay_streams){.count = 4, .delay = delays[COUNT_OF(delays) - 1], .waits = true});

@@ -27,6 +27,7 @@ static const struct mode {
     {"uncached", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024},
     {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 64 * 1024},
     {"arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 8 << 20},
+    {"recent", "weir: 1\npools: { p: { backing: arena, release_threshold: all } }\n", false, 8 << 20},
 };
 
 /* Why the instructions of this build do not count, or NULL. */
@@ -100,7 +101,7 @@ int main(int argc, char **argv)
             mode = &modes[i];
     }
     if (!mode || !end || end == argv[1] || *end) {
-        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena; for example weir-count 10000 checked\n", stderr);
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena|recent; for example weir-count 10000 checked\n", stderr);
         return 2;
     }
     if (odd) {

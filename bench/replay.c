@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/alloc/recent.h"
 #include "lib/pool/arena/arena.h"
 
 #define BASE (UINT64_C(1) << 40)
@@ -116,9 +117,42 @@ struct run {
     struct weir__arena arena;
     struct table table;
     uint64_t *addresses; /* of the blocks, by id */
+    struct weir__entry *entries; /* what is kept of them, by id */
     struct replay_result result;
     struct weir__arena_stream streams[REPLAY_STREAMS_MAX];
+    struct weir__recent recent[REPLAY_STREAMS_MAX];
 };
+
+/* What the streams keep ----------------------------------------------------------------------------------------------------------------- */
+
+static void give_up(struct run *run, size_t stream, uint64_t before, size_t now)
+{
+    struct weir__entry *entry = weir__recent_drain(&run->recent[stream], before);
+    for (; entry; entry = entry->next)
+        weir__arena_give(&run->arena, entry->extent, &run->streams[stream], now);
+}
+
+static void keep(struct run *run, size_t stream, const struct trace_step *step, struct weir__extent *extent, size_t now)
+{
+    struct weir__recent *recent = &run->recent[stream];
+    struct weir__entry *entry = &run->entries[step->id];
+    uint64_t taken = run->arena.small.extents.live_bytes + run->arena.large.extents.live_bytes;
+    while (weir__recent_is_full(recent, step->bytes, taken))
+        give_up(run, stream, recent->entries[0]->stamp + 1, now);
+    *entry = (struct weir__entry){.size = step->bytes, .stamp = now, .extent = extent};
+    weir__recent_add(recent, entry);
+}
+
+/* The extent of a block that is kept for exactly so many bytes; NULL: there is none. */
+static struct weir__extent *take_kept(struct run *run, size_t stream, uint64_t bytes)
+{
+    struct weir__entry *entry = weir__recent_find(&run->recent[stream], bytes);
+    if (!entry)
+        return NULL;
+    weir__recent_remove(&run->recent[stream], entry);
+    run->result.hits++;
+    return entry->extent;
+}
 
 /* Whether any of the streams had something for this one to wait for. */
 static bool wait_for_others(struct run *run, struct weir__arena_stream *stream, size_t now)
@@ -134,11 +168,29 @@ static bool wait_for_others(struct run *run, struct weir__arena_stream *stream, 
     return run->result.waits > before;
 }
 
-static bool serve(struct run *run, const struct trace_step *step, struct weir__arena_stream *stream, bool waits, size_t now)
+/* From what is mapped, for which all streams give up what they keep if need be. */
+static struct weir__extent *take(struct run *run, const struct trace_step *step, struct weir__arena_stream *stream,
+                                 const struct replay_streams *streams, size_t now)
 {
-    struct weir__extent *extent = weir__arena_take(&run->arena, stream, step->bytes);
-    if (!extent && waits && wait_for_others(run, stream, now))
+    bool recent = streams && streams->recent;
+    struct weir__extent *extent = recent ? take_kept(run, step->id % streams->count, step->bytes) : NULL;
+    if (!extent)
         extent = weir__arena_take(&run->arena, stream, step->bytes);
+    if (!extent && recent) {
+        for (size_t i = 0; i < streams->count; i++)
+            give_up(run, i, UINT64_MAX, now);
+        extent = weir__arena_take(&run->arena, stream, step->bytes);
+    }
+    if (!extent && streams && streams->waits && wait_for_others(run, stream, now))
+        extent = weir__arena_take(&run->arena, stream, step->bytes);
+    return extent;
+}
+
+static bool serve(struct run *run, const struct trace_step *step, struct weir__arena_stream *stream, const struct replay_streams *streams,
+                  size_t now)
+{
+    struct weir__extent *extent = take(run, step, stream, streams, now);
+    run->result.large += step->bytes >= WEIR__ARENA_LARGE;
     if (!extent) {
         if (weir__arena_grow(&run->arena, stream, step->bytes, &extent))
             return false;
@@ -160,10 +212,16 @@ static bool run_steps(struct run *run, const struct trace *trace, const struct r
         struct weir__arena_stream *stream = streams ? &run->streams[step->id % streams->count] : NULL;
         for (size_t s = 0; streams && i >= streams->delay && s < streams->count; s++)
             weir__arena_complete(&run->arena, &run->streams[s], i - streams->delay);
-        if (step->is_free)
-            weir__arena_give(&run->arena, remove_from_table(&run->table, run->addresses[step->id]), stream, i + 1);
-        else if (!serve(run, step, stream, streams && streams->waits, i))
-            return false;
+        if (!step->is_free) {
+            if (!serve(run, step, stream, streams, i))
+                return false;
+            continue;
+        }
+        struct weir__extent *extent = remove_from_table(&run->table, run->addresses[step->id]);
+        if (streams && streams->recent && step->bytes >= WEIR__ARENA_LARGE)
+            keep(run, step->id % streams->count, step, extent, i + 1);
+        else
+            weir__arena_give(&run->arena, extent, stream, i + 1);
     }
     return true;
 }
@@ -174,13 +232,16 @@ bool replay(const struct trace *trace, const struct replay_streams *streams, str
     if (!run)
         return false;
     run->addresses = calloc(trace->block_count + 1, sizeof(*run->addresses));
-    bool is_done = weir__arena_init(&run->arena, BASE, RANGE, &driver, NULL) && run->addresses && run_steps(run, trace, streams);
+    run->entries = calloc(trace->block_count + 1, sizeof(*run->entries));
+    bool is_done = weir__arena_init(&run->arena, BASE, RANGE, &driver, NULL) && run->addresses && run->entries &&
+                   run_steps(run, trace, streams);
     *result = run->result;
     result->created = run->arena.small.created_count + run->arena.large.created_count;
     result->moved = run->arena.small.moved_count + run->arena.large.moved_count;
     weir__arena_clear(&run->arena);
     free(run->table.slots);
     free(run->addresses);
+    free(run->entries);
     free(run);
     return is_done;
 }

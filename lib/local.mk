@@ -106,6 +106,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/alloc/orphans.h \
 	%reldir%/alloc/quiet.c \
 	%reldir%/alloc/quiet.h \
+	%reldir%/alloc/recent.c \
+	%reldir%/alloc/recent.h \
 	%reldir%/alloc/request.c \
 	%reldir%/alloc/request.h \
 	%reldir%/alloc/stream.c \

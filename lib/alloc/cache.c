@@ -75,17 +75,27 @@ static void count_live(weir_stream *stream, int64_t bytes)
     }
 }
 
+/* The block that would serve the request; NULL: there is none. */
+static struct weir__entry *find(const weir_stream *stream, unsigned class, size_t size)
+{
+    const struct weir__cache *cache = &stream->cache;
+    return weir__pool_caches(stream->pool, class) ? cache->classes[class].first : weir__recent_find(&cache->recent, size);
+}
+
 static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr)
 {
     struct weir__cache *cache = &stream->cache;
-    struct weir__entry *entry = cache->classes[class].first;
+    struct weir__entry *entry = find(stream, class, size);
     if (!entry) {
         weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
         return WEIR__CACHE_MISS;
     }
     if (ask && is_barred(stream))
         return WEIR__CACHE_MISS;
-    weir__cache_take(cache, entry, class);
+    if (entry->class == WEIR__CLASS_NONE)
+        weir__recent_remove(&cache->recent, entry);
+    else
+        weir__cache_take(cache, entry, class);
     cache->hits++;
     count_live(stream, (int64_t)size);
     entry->size = size;
@@ -103,16 +113,39 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
     return answer;
 }
 
+/* As cache_put(), where the oldest recent blocks make room. */
+static void put_recent(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims)
+{
+    struct weir__cache *cache = &stream->cache;
+    uint64_t taken = atomic_load_explicit(&stream->pool->figures.taken, memory_order_relaxed);
+    while (weir__recent_is_full(&cache->recent, entry->size, taken)) {
+        struct weir__entry *oldest = cache->recent.entries[0];
+        if (!*victims)
+            weir__flush_begin(stream->device);
+        weir__recent_remove(&cache->recent, oldest);
+        oldest->next = *victims;
+        *victims = oldest;
+    }
+    entry->stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    atomic_store_explicit(&cache->keeps, entry->stamp + 1, memory_order_relaxed);
+    weir__recent_add(&cache->recent, entry);
+}
+
 static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
                                     bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
-    if (entry->pool != stream->pool || !weir__pool_caches(entry->pool, entry->class) || (ask && is_barred(stream)) ||
-        !make_room(stream, entry, victims, refused))
+    bool is_recent = entry->class == WEIR__CLASS_NONE;
+    if (entry->pool != stream->pool || !weir__pool_keeps(entry->pool, entry->class) || (ask && is_barred(stream)) ||
+        (!is_recent && !make_room(stream, entry, victims, refused)))
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);
     atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
-    weir__cache_put(cache, entry, entry->class);
+    if (is_recent) {
+        put_recent(stream, entry, victims);
+    } else {
+        weir__cache_put(cache, entry, entry->class);
+    }
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
     if (*wake)
         weir__cache_set_state(cache, WEIR__CACHE_OPEN);
@@ -152,7 +185,7 @@ bool weir__cache_is_valid(const weir_stream *stream)
             bytes += weir__class_bytes[i];
         }
     }
-    return bytes == cache->bytes && cache->granted >= bytes;
+    return bytes == cache->bytes && cache->granted >= bytes && weir__recent_is_valid(&cache->recent);
 }
 #endif
 
@@ -175,7 +208,7 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *drained = NULL, **end = &drained;
     weir__bias_visit(&cache->lock);
-    bool may = cache->bytes && !(ask && is_barred(stream));
+    bool may = (cache->bytes || weir__recent_count(&cache->recent)) && !(ask && is_barred(stream));
     for (unsigned i = 1; i < WEIR__CLASS_COUNT && may; i++) {
         uint64_t bytes = 0;
         *end = cut(&cache->classes[i].first, before, &bytes);
@@ -183,8 +216,25 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
         while (*end)
             end = &(*end)->next;
     }
+    if (may)
+        *end = weir__recent_drain(&cache->recent, before);
     weir__grant_return(stream->pool, cache, cache->bytes);
     WEIR__MUST(weir__cache_is_valid(stream));
+    weir__bias_unlock(&cache->lock);
+    return drained;
+}
+
+struct weir__entry *weir__cache_drain_recent(weir_stream *stream, bool is_own)
+{
+    struct weir__cache *cache = &stream->cache;
+    struct weir__entry *drained = NULL;
+    /* A visitor would cost the stream its bias. */
+    if (is_own)
+        weir__bias_lock(&cache->lock);
+    else
+        weir__bias_visit(&cache->lock);
+    if (weir__recent_count(&cache->recent) && !is_barred(stream))
+        drained = weir__recent_drain(&cache->recent, UINT64_MAX);
     weir__bias_unlock(&cache->lock);
     return drained;
 }
@@ -237,7 +287,7 @@ bool weir__cache_forget(struct weir__entry *entry, const void *ptr)
 bool weir__cache_holds(weir_stream *stream)
 {
     weir__bias_visit(&stream->cache.lock);
-    bool holds = stream->cache.bytes || stream->cache.granted;
+    bool holds = stream->cache.bytes || stream->cache.granted || weir__recent_count(&stream->cache.recent);
     weir__bias_unlock(&stream->cache.lock);
     return holds;
 }

@@ -4,7 +4,8 @@
  *
  * Owned by its stream. A block that was freed on the stream may be used again by work behind that point of the stream, so no event and no
  * wait is needed. It holds blocks of the stream's own pool only, a list for each size class: the last block to come is the first to go.
- * Where there is no room, the class that has gone longest without a new block gives one up.
+ * Where there is no room, the class that has gone longest without a new block gives one up. What is too large for the classes of an arena's
+ * pool is in `recent`.
  *
  * `lock` guards everything here and is a leaf. It is biased to the thread that uses the stream (bias.h), and only while the cache is
  * open; who looks at the cache for another reason, such as the keeper, is a visitor. It is not held over CUDA calls, with one exception:
@@ -14,6 +15,7 @@
 #ifndef WEIR_LIB_CACHE_H
 #define WEIR_LIB_CACHE_H
 
+#include "lib/alloc/recent.h"
 #include "lib/base/class.h"
 #include "lib/pool/weir_internal.h"
 
@@ -38,6 +40,7 @@ struct weir__cache {
         struct weir__entry *first;
         uint64_t stamp; /* of the last that came */
     } classes[WEIR__CLASS_COUNT];
+    struct weir__recent recent; /* beyond `bytes` and `granted` */
 } WEIR__BIAS_ALIGNED;
 
 enum weir__cache_answer {
@@ -69,6 +72,9 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
  */
 enum weir__cache_answer weir__cache_give_way(weir_stream *stream, uint64_t bytes, unsigned blocks, struct weir__entry **entries,
                                              uint64_t *released);
+
+/* Takes out the recent blocks, unless the stream captures: a list by `next`. is_own: the caller uses the stream. */
+struct weir__entry *weir__cache_drain_recent(weir_stream *stream, bool is_own);
 
 /* CUDA has given the address again, although the entry, of a block that was freed, is in a cache: the program has freed it with
    cudaFreeAsync() a second time. Takes it out; false: it is in no cache. */

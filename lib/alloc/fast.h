@@ -94,8 +94,9 @@ WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entr
         return false;
     size_t class = entry->class;
     int64_t live = cache->live - (int64_t)entry->size;
-    /* A reload may have switched the cache off, and have emptied it for good, before the lock was taken. */
-    if (class > weir__fast_classes(pool, check) || cache->bytes + weir__class_bytes[class] > cache->granted ||
+    /* A block without a class is one of the recent ones. A reload may have switched the cache off, and have emptied it for good, before the
+       lock was taken. */
+    if (class - 1 >= weir__fast_classes(pool, check) || cache->bytes + weir__class_bytes[class] > cache->granted ||
         weir__cache_is_far(pool, live) || (check && weir__stream_captures(stream)))
         return false;
     atomic_store_explicit(&entry->live, false, memory_order_relaxed);

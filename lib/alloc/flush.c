@@ -76,6 +76,35 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     return bytes;
 }
 
+bool weir__flush_recent(weir_stream *stream, bool is_own)
+{
+    if (!weir__recent_count(&stream->cache.recent))
+        return false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(stream->w->gpu);
+    weir__flush_begin(stream->device);
+    struct weir__entry *entries = weir__cache_drain_recent(stream, is_own);
+    if (entries)
+        weir__flush_taken(stream, entries);
+    weir__flush_end(stream->device, entries);
+    weir__relaxed_end(stream->w->gpu, mode);
+    return entries;
+}
+
+bool weir__flush_recent_of_others(weir_pool *pool, const weir_stream *own)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX;
+    size_t count;
+    bool any = false;
+    while ((count = weir__streams_pin_next(pool->device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            if (streams[i] != own && streams[i]->pool == pool)
+                any = weir__flush_recent(streams[i], false) || any;
+            weir__stream_unpin(streams[i]);
+        }
+    return any;
+}
+
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)
 {
     struct weir__entry *entries = weir__cache_drain(stream, UINT64_MAX, false);

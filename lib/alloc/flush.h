@@ -24,6 +24,11 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
    capture mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
+/* Gives back the recent blocks of an arena (recent.h): those of a stream that the caller has pinned or entered, which is_own if it is the
+   one that the caller's call is on; or of all streams of the pool but that one. Return whether there were any. In any capture mode. */
+bool weir__flush_recent(weir_stream *stream, bool is_own);
+bool weir__flush_recent_of_others(weir_pool *pool, const weir_stream *own);
+
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
    `deadline`, by gpu->now(). seen: waits up to a millisecond for the streams that gave something, all together, and no longer than to
    the deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */

@@ -30,7 +30,7 @@ static struct cached add_up(struct weir__device *device, const weir_pool *pool)
             continue;
         weir__bias_visit(&cache->lock);
         WEIR__MUST(weir__cache_is_valid(stream));
-        sum.bytes += cache->bytes;
+        sum.bytes += cache->bytes + cache->recent.bytes;
         sum.hits += cache->hits;
         sum.keeps += cache->keeps;
         sum.live += cache->live;

@@ -117,7 +117,7 @@ static weir_status enter(const struct weir__block *block, gpu_stream stream)
 
 /* Serving ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What CUDA is asked for: the bytes of a size class, if a cache may keep the block later. */
+/* What is asked for: the bytes of a size class, if a cache may keep the block later by that. */
 static void choose_size(struct weir__request *request, struct weir__block *block, weir_stream *opened)
 {
     const weir_pool *pool = request->pool;
@@ -127,6 +127,8 @@ static void choose_size(struct weir__request *request, struct weir__block *block
         block->class = (uint8_t)class;
         block->guard = &opened->cache.lock;
         request->rounded = weir__class_bytes[class];
+    } else if (opened && !block->graph && weir__pool_keeps(pool, WEIR__CLASS_NONE)) {
+        block->guard = &opened->cache.lock;
     }
     request->small = request->asked < pool->kind.small_below;
 }

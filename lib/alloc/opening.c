@@ -20,27 +20,33 @@ static void visit_arenas(weir *w, uint64_t name, void (*use)(struct weir__mapped
                 use(pool->native.mapped, name);
 }
 
+/* What an arena may keep over a synchronise. */
+static uint64_t threshold_of(weir_pool *pool)
+{
+    uint64_t threshold = atomic_load(&pool->settings.release_threshold), max_size = atomic_load(&pool->settings.max_size);
+    return max_size && max_size < threshold ? max_size : threshold;
+}
+
 /* What is idle above the threshold, or the cap, goes back, as CUDA's pools have it where a stream is synchronised. */
 static void trim_to_threshold(struct weir__device *device)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        uint64_t threshold = atomic_load(&pool->settings.release_threshold), max_size = atomic_load(&pool->settings.max_size);
-        if (max_size && max_size < threshold)
-            threshold = max_size;
         if (!pool->native.mapped)
             continue;
-        if (weir__pool_figure(pool, GPU_POOL_RESERVED) > threshold)
-            weir__mapped_trim(pool->native.mapped, threshold, 0); /* which looks at events itself */
+        if (weir__pool_figure(pool, GPU_POOL_RESERVED) > threshold_of(pool))
+            weir__mapped_trim(pool->native.mapped, threshold_of(pool), 0); /* which looks at events itself */
         else
             weir__mapped_look(pool->native.mapped);
     }
     weir__relaxed_end(device->w->gpu, mode);
 }
 
-/* So that what the stream freed is known to be complete afterwards. */
-static void before_synchronize(const weir_stream *s)
+/* So that what the stream freed is known to be complete afterwards, and can go back. */
+static void before_synchronize(weir_stream *s)
 {
+    if (s->pool->native.mapped && weir__pool_figure(s->pool, GPU_POOL_RESERVED) > threshold_of(s->pool))
+        weir__flush_recent(s, true);
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
     visit_arenas(s->w, s->name, weir__mapped_cover);
     weir__relaxed_end(s->w->gpu, mode);

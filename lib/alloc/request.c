@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/request.h"
 
+#include "lib/alloc/flush.h"
 #include "lib/alloc/free.h"
 #include "lib/alloc/stream.h"
 #include "lib/pool/figures.h"
@@ -106,12 +107,33 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
         gpu->stream_destroy(aside->stream);
 }
 
+/* Before the arena maps more, or the pool is at its cap, streams give up the recent blocks that they keep: first the request's own.
+   Those of others serve it once events behind them are seen complete. */
+static __attribute__((noinline)) bool give_up_recent(const struct weir__request *request)
+{
+    if (request->opened && weir__flush_recent(request->opened, true))
+        return true;
+    if (!weir__flush_recent_of_others(request->pool, request->opened))
+        return false;
+    enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
+    weir__mapped_cover_all(request->pool->native.mapped);
+    weir__relaxed_end(request->pool->w->gpu, mode);
+    return true;
+}
+
 static __attribute__((noinline)) int ask_arena(struct weir__request *request, size_t size, void **block)
 {
+    struct weir__mapped *mapped = request->pool->native.mapped;
     struct weir__mapped_user user;
     int code = weir__stream_user(request->pool->device, request->stream, request->opened, request->id, &user);
-    if (code == GPU_SUCCESS)
-        code = weir__mapped_malloc(request->pool->native.mapped, size, &user, &request->extent, &request->lack);
+    if (code != GPU_SUCCESS)
+        return code;
+    request->lack = 0;
+    request->extent = weir__mapped_take(mapped, size, user.id);
+    for (int tries = 0; tries < 2 && !request->extent && give_up_recent(request); tries++)
+        request->extent = weir__mapped_take(mapped, size, user.id);
+    if (!request->extent)
+        code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack);
     request->at_cap = request->lack == WEIR__MAPPED_AT_CAP;
     if (code == GPU_SUCCESS)
         *block = (void *)(uintptr_t)request->extent->address;
@@ -213,6 +235,8 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
 {
     struct weir__growing growing;
     enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
+    for (int tries = 0; tries < 2 && answer == WEIR__GROWTH_FULL && request->pool->native.mapped && give_up_recent(request); tries++)
+        answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
     request->got = size;
     request->code = GPU_OUT_OF_MEMORY;
     request->at_cap = answer != WEIR__GROWTH_GO;

@@ -24,7 +24,7 @@ struct weir__request {
     size_t rounded;    /* those of the size class, if a cache may keep the block later; else the same */
     gpu_stream stream; /* not capturing */
     uint64_t id;       /* of the stream; 0: it was not asked for */
-    const weir_stream *opened; /* the caller has it, within a call; else NULL */
+    weir_stream *opened;       /* the caller has it, within a call; else NULL */
     struct weir__aside aside;
     uint64_t waited;   /* nanoseconds that the first attempt had to wait for others */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */

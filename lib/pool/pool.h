@@ -157,6 +157,13 @@ static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
     return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
 }
 
+/* Whether caches keep blocks of that class; of none: what an arena serves that is larger than its classes (recent.h). */
+static inline bool weir__pool_keeps(const weir_pool *pool, unsigned class)
+{
+    unsigned classes = atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
+    return class ? class <= classes : classes && pool->native.mapped;
+}
+
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool);

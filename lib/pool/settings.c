@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/settings.h"
 
+#include <limits.h>
+
 #include "lib/base/class.h"
 #include "lib/base/format.h"
 #include "lib/pool/left.h"
@@ -294,8 +296,8 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
-    unsigned former = atomic_load(&pool->device->cache_classes);
-    while (classes > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, classes))
+    unsigned former = atomic_load(&pool->device->cache_classes), most = classes && pool->native.mapped ? UINT_MAX : classes;
+    while (most > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, most))
         continue;
 }
 

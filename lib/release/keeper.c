@@ -38,7 +38,7 @@ static bool is_left(weir_stream *stream)
 {
     struct weir__cache *cache = &stream->cache;
     weir__bias_visit(&cache->lock);
-    bool left = cache->bytes;
+    bool left = cache->bytes || weir__recent_count(&cache->recent);
     if (!left && weir__cache_state(cache) == WEIR__CACHE_OPEN)
         weir__cache_set_state(cache, WEIR__CACHE_UNSEEN);
     weir__bias_unlock(&cache->lock);

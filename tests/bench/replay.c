@@ -74,12 +74,23 @@ START_TEST(streams_whose_frees_are_complete_at_once_are_as_one)
 }
 END_TEST
 
+/* Large blocks of a size that comes back are served without a search, and the arena maps hardly more. */
+START_TEST(blocks_that_streams_keep_come_back_and_cost_little)
+{
+    const struct replay_streams one = {.count = 1, .recent = true};
+    struct replay_result result = replay_file("tuning", &one);
+    ck_assert_uint_gt(result.hits, result.large / 3);
+    ck_assert_uint_le(result.mapped_peak, 3260 * MIB * 21 / 20);
+    ck_assert_uint_le(replay_file("generation", &one).mapped_peak, 473 * MIB);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("replay");
     TCase *replays = suite_case(suite, "replays", 0);
     suite_add(replays, generation_maps_a_fiftieth_more_than_lives, tuning_moves_pages_to_where_they_are_missing,
               late_completion_costs_one_stream_little, late_completion_costs_four_streams_more,
-              streams_that_wait_for_each_other_need_as_little_as_one, streams_whose_frees_are_complete_at_once_are_as_one);
+              streams_that_wait_for_each_other_need_as_little_as_one, streams_whose_frees_are_complete_at_once_are_as_one, blocks_that_streams_keep_come_back_and_cost_little);
     return suite_run(suite);
 }

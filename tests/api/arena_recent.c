@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* arena_recent.c - the last large blocks that a stream freed in an arena: whom they serve, and who gets them back when. */
+#include <stdio.h>
+
+#include "tests/api/scene.h"
+
+#define LARGE (4 * MIB)
+#define MANY 4 /* that a stream keeps at most */
+
+static const char keeps[] = "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n";
+
+static uint64_t cached(void)
+{
+    return scene_pool_stats("main").cached;
+}
+
+/* Blocks of LARGE each, and one that stays, so that they are a small part of what the pool has. */
+static void *keep_some(weir_stream *s, int count, void **blocks)
+{
+    void *anchor = scene_malloc(s, 32 * MANY * LARGE);
+    for (int i = 0; i < count; i++)
+        blocks[i] = scene_malloc(s, LARGE);
+    for (int i = 0; i < count; i++)
+        scene_free(s, blocks[i]);
+    return anchor;
+}
+
+START_TEST(request_of_the_same_size_gets_the_last_such_block)
+{
+    void *blocks[3];
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *anchor = keep_some(s, 3, blocks);
+    uint64_t hits = scene_pool_stats("main").cache_hits;
+    ck_assert_uint_eq(cached(), 3 * LARGE);
+    for (int i = 2; i >= 0; i--)
+        ck_assert_ptr_eq(scene_malloc(s, LARGE), blocks[i]);
+    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, hits + 3);
+    ck_assert_uint_eq(cached(), 0);
+    for (int i = 0; i < 3; i++)
+        scene_free(s, blocks[i]);
+    scene_free(s, anchor);
+}
+END_TEST
+
+START_TEST(request_by_raw_handle_is_served_too)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, LARGE);
+    scene_free_on(weir_stream_handle(s), ptr);
+    ck_assert_uint_eq(cached(), LARGE);
+    ck_assert_ptr_eq(scene_malloc_on(weir_stream_handle(s), LARGE), ptr);
+    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, 1);
+    scene_free_on(weir_stream_handle(s), ptr);
+}
+END_TEST
+
+START_TEST(request_of_another_size_leaves_them)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *anchor = scene_malloc(s, 32 * MANY * LARGE), *ptr = scene_malloc(s, LARGE), *spare = scene_malloc(s, 2 * LARGE);
+    scene_free(s, ptr);
+    scene_free(s, spare);
+    ck_assert_uint_eq(cached(), 3 * LARGE);
+    void *other = scene_malloc(s, LARGE - 1);
+    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, 0);
+    scene_free(s, other);
+    scene_free(s, anchor);
+}
+END_TEST
+
+START_TEST(oldest_makes_room)
+{
+    void *blocks[MANY + 1];
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *anchor = keep_some(s, MANY + 1, blocks);
+    ck_assert_uint_eq(cached(), MANY * LARGE);
+    for (int i = MANY; i > 0; i--)
+        ck_assert_ptr_eq(scene_malloc(s, LARGE), blocks[i]);
+    for (int i = MANY; i > 0; i--)
+        scene_free(s, blocks[i]);
+    scene_free(s, anchor);
+}
+END_TEST
+
+START_TEST(several_are_a_small_part_of_what_is_live)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *first = scene_malloc(s, 64 * MIB), *second = scene_malloc(s, 64 * MIB);
+    scene_free(s, first);
+    ck_assert_uint_eq(cached(), 64 * MIB);
+    scene_free(s, second);
+    ck_assert_uint_eq(cached(), 64 * MIB);
+    ck_assert_ptr_eq(scene_malloc(s, 64 * MIB), second);
+    scene_free(s, second);
+}
+END_TEST
+
+/* What comes next needs what the stream keeps, on whichever stream that is. */
+static const struct {
+    const char *label, *policy;
+    bool is_other;
+} growths[] = {
+    { "its own", "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n", false },
+    { "another stream's", "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n", true },
+    { "its own at the cap", "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n",
+      false },
+    { "another stream's at the cap",
+      "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n", true },
+};
+
+START_TEST(they_serve_what_the_arena_would_grow_for)
+{
+    scene_open(growths[_i].policy);
+    weir_stream *s = scene_create(NULL), *needy = growths[_i].is_other ? scene_create(NULL) : s;
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    ck_assert_uint_eq(cached(), 64 * MIB);
+    scene_sync(weir_stream_handle(s));
+    void *ptr = scene_malloc(needy, 48 * MIB);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 64 * MIB);
+    scene_free(needy, ptr);
+}
+END_TEST
+
+static const struct {
+    const char *label, *policy;
+    uint64_t kept; /* after a synchronise */
+} thresholds[] = {
+    { "threshold 0", "weir: 1\npools: { main: { backing: arena, release_threshold: 0 } }\n", 0 },
+    { "a threshold that covers it", "weir: 1\npools: { main: { backing: arena, release_threshold: 64MiB } }\n", 64 * MIB },
+    { "a threshold below it", "weir: 1\npools: { main: { backing: arena, release_threshold: 32MiB } }\n", 32 * MIB },
+};
+
+START_TEST(synchronise_gives_back_what_the_threshold_does_not_cover)
+{
+    scene_open(thresholds[_i].policy);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    scene_ok(weir_stream_synchronize(s, NULL), "a synchronise");
+    ck_assert_uint_le(scene_pool_stats("main").reserved, thresholds[_i].kept);
+}
+END_TEST
+
+START_TEST(trim_gives_all_back)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 64 * MIB));
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "a trim");
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 0);
+}
+END_TEST
+
+START_TEST(without_caches_nothing_is_kept)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, LARGE));
+    ck_assert_uint_eq(cached(), LARGE);
+    scene_reload("weir: 1\npools: { main: { backing: arena, release_threshold: all, cache: off } }\n");
+    ck_assert_uint_eq(cached(), 0);
+    scene_free(s, scene_malloc(s, LARGE));
+    ck_assert_uint_eq(cached(), 0);
+}
+END_TEST
+
+START_TEST(closing_the_stream_gives_them_back)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, LARGE));
+    weir_stream_close(s);
+    ck_assert_uint_eq(cached(), 0);
+}
+END_TEST
+
+START_TEST(capturing_stream_neither_gets_nor_keeps_one)
+{
+    size_t nodes;
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    void *anchor = scene_malloc(s, 32 * MANY * LARGE), *older = scene_malloc(s, LARGE), *kept = scene_malloc(s, LARGE), *node;
+    scene_free(s, kept);
+    ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(s), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    node = scene_malloc(s, LARGE);
+    ck_assert_ptr_ne(node, kept);
+    ck_assert_int_eq(weir_stream_free(s, older), WEIR_CAPTURING);
+    scene_free(s, node);
+    ck_assert_int_eq(scene.gpu->capture_end(weir_stream_handle(s), &nodes), GPU_SUCCESS);
+    ck_assert_uint_eq(cached(), LARGE);
+    scene_free(s, older);
+    scene_free(s, anchor);
+}
+END_TEST
+
+int main(void)
+{
+    const char *why_not = scene_why_not();
+    if (why_not)
+        return suite_skip(why_not);
+    Suite *suite = suite_create("arena_recent");
+    TCase *tcase = suite_case(suite, "arena_recent", 60);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    suite_add(tcase, request_of_the_same_size_gets_the_last_such_block, request_by_raw_handle_is_served_too,
+              request_of_another_size_leaves_them, oldest_makes_room, several_are_a_small_part_of_what_is_live, trim_gives_all_back,
+              without_caches_nothing_is_kept, closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
+    tcase_add_loop_test(tcase, they_serve_what_the_arena_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
+    tcase_add_loop_test(tcase, synchronise_gives_back_what_the_threshold_does_not_cover, 0, (int)(sizeof thresholds / sizeof *thresholds));
+    return suite_run(suite);
+}
