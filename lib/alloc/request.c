@@ -129,9 +129,9 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     if (code != GPU_SUCCESS)
         return code;
     request->lack = 0;
-    request->extent = weir__mapped_take(mapped, size, user.id);
+    request->extent = weir__mapped_serve(mapped, size, user.id);
     for (int tries = 0; tries < 2 && !request->extent && give_up_recent(request); tries++)
-        request->extent = weir__mapped_take(mapped, size, user.id);
+        request->extent = weir__mapped_serve(mapped, size, user.id);
     if (!request->extent)
         code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack);
     request->at_cap = request->lack == WEIR__MAPPED_AT_CAP;

@@ -10,7 +10,7 @@ static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint6
     return weir__arena_take(&mapped->arena, stream ? &stream->freed : NULL, bytes);
 }
 
-struct weir__extent *weir__mapped_take(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
+struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
 {
     weir__spin_lock(&mapped->lock);
     struct weir__extent *extent = take(mapped, id, bytes);
@@ -132,7 +132,7 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
 static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent)
 {
     weir__mapped_look(mapped);
-    if ((*extent = weir__mapped_take(mapped, bytes, user->id)))
+    if ((*extent = weir__mapped_serve(mapped, bytes, user->id)))
         return GPU_SUCCESS;
     int code = grow(mapped, user->id, bytes, extent);
     if (code == GPU_SUCCESS)

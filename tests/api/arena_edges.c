@@ -38,6 +38,26 @@ START_TEST(fragments_that_streams_freed_are_joined_once_they_are_complete)
 }
 END_TEST
 
+/* Their pages are theirs alone, and not a piece of a step that larger ones share. */
+START_TEST(blocks_between_larger_ones_pin_their_own_pages_alone)
+{
+    enum { PAIRS = 40 };
+    void *large[PAIRS], *lasting[PAIRS];
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < PAIRS; i++) {
+        large[i] = scene_malloc(s, 24 * MIB);
+        lasting[i] = scene_malloc(s, 4 * MIB);
+    }
+    for (int i = 0; i < PAIRS; i++)
+        scene_free(s, large[i]);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "a trim");
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, PAIRS * 4 * MIB);
+    for (int i = 0; i < PAIRS; i++)
+        scene_free(s, lasting[i]);
+}
+END_TEST
+
 START_TEST(opening_a_weir_leaves_a_capture_whole)
 {
     size_t nodes;
@@ -362,7 +382,8 @@ int main(void)
     Suite *suite = suite_create("arena_edges");
     TCase *tcase = suite_case(suite, "arena_edges", 60);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
-    suite_add(tcase, fragments_that_streams_freed_are_joined_once_they_are_complete, opening_a_weir_leaves_a_capture_whole,
+    suite_add(tcase, blocks_between_larger_ones_pin_their_own_pages_alone,
+              fragments_that_streams_freed_are_joined_once_they_are_complete, opening_a_weir_leaves_a_capture_whole,
               free_after_the_close_on_a_capturing_stream_is_refused, looking_for_memory_leaves_a_capture_of_a_blocking_stream_whole);
     tcase_add_loop_test(tcase, trim_after_the_close_of_a_capturing_stream_leaves_its_capture_whole, 0, 2);
     tcase_add_loop_test(tcase, idle_memory_above_a_cap_that_was_lowered_goes_back, 0, 2);

@@ -107,8 +107,8 @@ static const struct {
 } growths[] = {
     { "its own", "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n", false },
     { "another stream's", "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n", true },
-    { "its own at the cap", "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n",
-      false },
+    { "its own at the cap",
+      "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n", false },
     { "another stream's at the cap",
       "weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB, on_oom: { steps: [] } } }\n", true },
 };

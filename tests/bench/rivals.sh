@@ -25,5 +25,6 @@ for figure in '64 KiB, a hot pair, weir, arena' '1 GiB, a hot pair, weir"' 'by 1
 done
 check "no_figure_is_without_samples" sh -c "test -s '$json' && ! grep -q '\"values\": \[\]' '$json'"
 check "an_arena_keeps_little_beside_small_blocks" grep -q 'x 64 KiB live between 24 MiB, after a trim, weir, arena.*"reached": true' "$json"
+check "an_arena_keeps_little_beside_blocks_between_larger_ones" grep -q 'x 4 MiB live between 24 MiB, after a trim, weir, arena.*"reached": true' "$json"
 check "a_library_that_is_not_there_is_named" refuses_rmm
 done_testing

@@ -260,6 +260,7 @@ struct growth {
     struct weir__extent *first, *last;
     uint64_t end;  /* the address behind the request; `last` goes beyond it where a larger page than it needs would fit */
     uint64_t lack; /* bytes of it that have no page yet */
+    uint64_t step; /* bytes of the smallest new page where there is memory enough; 0: what is lacking */
     uint64_t most; /* bytes of a new page: less than pages may have once larger ones could not be created */
     bool moves;    /* false: a page could not be moved */
 };
@@ -331,10 +332,10 @@ static uint64_t size_of_step(const struct weir__pages *pages)
     return step > WEIR__PAGE_UNIT ? step : WEIR__PAGE_UNIT;
 }
 
-/* Creates a page here, the larger one of a step if that can be had. */
+/* Creates a page here, of a step at least if that can be had. */
 static int try_create(struct growth *growth, uint64_t address, uint64_t room, uint64_t *bytes)
 {
-    uint64_t least = smaller(smaller(growth->lack, growth->most), room), step = smaller(size_of_step(growth->pages), room);
+    uint64_t least = smaller(smaller(growth->lack, growth->most), room), step = smaller(growth->step, room);
     *bytes = step > least && step <= growth->most ? step : least;
     int code = create_page(growth->pages, address, *bytes);
     while (code && growth->pages->driver->is_shortage(code)) {
@@ -411,6 +412,8 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         return WEIR__PAGE_NO_ADDRESSES;
     struct growth growth = {
         .pages = pages, .end = place.first->address + bytes, .lack = place.lack, .most = pages->sizes->most, .moves = true};
+    if (bytes < pages->sizes->alone)
+        growth.step = size_of_step(pages);
     hold_place(&growth, place.first);
     int code = 0;
     for (struct weir__extent *piece = growth.first; !code && piece->address < growth.end; piece = piece->after)

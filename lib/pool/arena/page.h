@@ -38,7 +38,8 @@ struct weir__page {
 struct weir__page_sizes {
     unsigned least, shift; /* as in struct weir__extents */
     uint64_t most;         /* bytes of the largest page */
-    uint64_t step;         /* bytes: 1/64 of what is mapped is the smallest growth, but no more than this */
+    uint64_t step;         /* bytes: 1/64 of what is mapped is the smallest growth, but no more than this, */
+    uint64_t alone;        /* and but for requests of so many bytes: theirs go back with them, whatever lives beside them */
 };
 
 struct weir__pages {
