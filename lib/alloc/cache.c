@@ -11,11 +11,13 @@
 #include "lib/pool/left.h"
 
 #define SURPLUS (UINT64_C(2) << 20) /* bytes granted that a cache may keep beyond what it holds */
+#define WINDOW 4096                 /* frees into a cache after which a class without one of them is stale */
+#define STALE 2                     /* blocks of such a class that go at a time */
 
 /* The bounds --------------------------------------------------------------------------------------------------------------------------- */
 
-/* Takes a block of the class, of the first so many, that has gone longest without a new one; NULL: there is none. */
-static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
+/* The class, of the first so many, that has blocks and has gone longest without a new one; NULL: there is none. */
+static struct weir__class_list *find_oldest(struct weir__cache *cache, unsigned classes)
 {
     struct weir__class_list *oldest = NULL;
     for (unsigned i = 1; i <= classes && cache->bytes; i++) {
@@ -23,14 +25,30 @@ static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned class
         if (class->first && (!oldest || class->stamp < oldest->stamp))
             oldest = class;
     }
+    return oldest;
+}
+
+/* Takes a block of that class. */
+static struct weir__entry *take_oldest(struct weir__cache *cache, unsigned classes)
+{
+    struct weir__class_list *oldest = find_oldest(cache, classes);
     struct weir__entry *entry = oldest ? oldest->first : NULL;
     if (entry)
         weir__cache_take(cache, entry, entry->class);
     return entry;
 }
 
-/* Makes others give way until the entry fits; *victims gets them, a list by `next`, and a flush begins with the first. *refused is set if
-   other streams have the room. false: there is none. */
+/* Adds a block to those that go to CUDA: a list by `next`, and a flush begins with the first. */
+static void push_victim(weir_stream *stream, struct weir__entry *entry, struct weir__entry **victims)
+{
+    if (!*victims)
+        weir__flush_begin(stream->device);
+    entry->next = *victims;
+    *victims = entry;
+}
+
+/* Makes others give way until the entry fits; *victims gets them. *refused is set if other streams have the room. false: there is
+   none. */
 static bool make_room(weir_stream *stream, const struct weir__entry *entry, struct weir__entry **victims, bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
@@ -44,10 +62,7 @@ static bool make_room(weir_stream *stream, const struct weir__entry *entry, stru
         struct weir__entry *oldest = take_oldest(cache, classes);
         if (!oldest)
             return false;
-        if (!*victims)
-            weir__flush_begin(stream->device);
-        oldest->next = *victims;
-        *victims = oldest;
+        push_victim(stream, oldest, victims);
     }
     return true;
 }
@@ -82,11 +97,32 @@ static struct weir__entry *find(const weir_stream *stream, unsigned class, size_
     return weir__pool_caches(stream->pool, class) ? cache->classes[class].first : weir__recent_find(&cache->recent, size);
 }
 
-static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr)
+/*
+ * The cache has no block of a class, so CUDA is about to be asked for one. Classes that had no new block during the last WINDOW frees give
+ * up STALE blocks first, the oldest class before others. Sizes that grow from step to step, as in a KV cache, leave such classes behind, and
+ * nothing else would take them before the cache is full. *victims: as of make_room().
+ */
+static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victims)
+{
+    struct weir__cache *cache = &stream->cache;
+    uint64_t keeps = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    unsigned classes = atomic_load_explicit(&stream->pool->cache.classes, memory_order_relaxed);
+    for (unsigned i = 0; i < STALE && keeps >= cache->stale_at; i++) {
+        const struct weir__class_list *oldest = find_oldest(cache, classes);
+        cache->stale_at = (oldest ? oldest->stamp : keeps) + WINDOW;
+        if (keeps < cache->stale_at || (ask && is_barred(stream)))
+            return;
+        push_victim(stream, take_oldest(cache, classes), victims);
+    }
+}
+
+static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr,
+                                     struct weir__entry **victims)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *entry = find(stream, class, size);
     if (!entry) {
+        drop_stale(stream, ask, victims);
         weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
         return WEIR__CACHE_MISS;
     }
@@ -107,9 +143,13 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,
                                           void **ptr)
 {
+    struct weir__entry *victims = NULL;
     weir__bias_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, !id, class, size, ptr) : WEIR__CACHE_CLOSED;
+    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, !id, class, size, ptr, &victims) : WEIR__CACHE_CLOSED;
+    stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
+    if (victims)
+        weir__flush_victims(stream, victims);
     return answer;
 }
 
@@ -120,11 +160,8 @@ static void put_recent(weir_stream *stream, struct weir__entry *entry, struct we
     uint64_t taken = atomic_load_explicit(&stream->pool->figures.taken, memory_order_relaxed);
     while (weir__recent_is_full(&cache->recent, entry->size, taken)) {
         struct weir__entry *oldest = cache->recent.entries[0];
-        if (!*victims)
-            weir__flush_begin(stream->device);
         weir__recent_remove(&cache->recent, oldest);
-        oldest->next = *victims;
-        *victims = oldest;
+        push_victim(stream, oldest, victims);
     }
     entry->stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
     atomic_store_explicit(&cache->keeps, entry->stamp + 1, memory_order_relaxed);
@@ -309,7 +346,7 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
     cache->hits = 0;
     atomic_store_explicit(&cache->keeps, 0, memory_order_relaxed);
     memset(cache->marks, 0, sizeof cache->marks);
-    cache->marked = 0;
+    cache->marked = cache->stale_at = 0;
     cache->live = 0;
     weir__cache_set_state(cache, weir__keeper_is_on(stream->w) ? WEIR__CACHE_UNSEEN : WEIR__CACHE_OPEN);
     weir__bias_unlock(&cache->lock);

@@ -4,8 +4,8 @@
  *
  * Owned by its stream. A block that was freed on the stream may be used again by work behind that point of the stream, so no event and no
  * wait is needed. It holds blocks of the stream's own pool only, a list for each size class: the last block to come is the first to go.
- * Where there is no room, the class that has gone longest without a new block gives one up. What is too large for the classes of an arena's
- * pool is in `recent`.
+ * Where there is no room, the class that has gone longest without a new block gives one up; so it does at a miss, if that is long ago.
+ * What is too large for the classes of an arena's pool is in `recent`.
  *
  * `lock` guards everything here and is a leaf. It is biased to the thread that uses the stream (bias.h), and only while the cache is
  * open; who looks at the cache for another reason, such as the keeper, is a visitor. It is not held over CUDA calls, with one exception:
@@ -36,6 +36,7 @@ struct weir__cache {
     unsigned calls;        /* in progress, that use the stream's handle beyond the lock; see weir__stream_enter() */
     uint64_t marks[WEIR__KEEPER_LOOKS]; /* the keeper's: `keeps` at its last looks, the latest first */
     uint64_t marked;                   /* when it last looked */
+    uint64_t stale_at;                 /* below so many `keeps` no class is stale: see drop_stale() */
     struct weir__class_list {
         struct weir__entry *first;
         uint64_t stamp; /* of the last that came */
@@ -50,8 +51,9 @@ enum weir__cache_answer {
 };
 
 /*
- * Serves a request of that class from the stream's cache. id: the stream that was meant, since one that weir__stream_find() found may be
- * closed, and another one in its place, at any moment; that it does not capture was asked there. NULL: it is this stream, which is asked.
+ * Serves a request of that class from the stream's cache; where it has none, blocks that nobody asks for any more may go to CUDA.
+ * id: the stream that was meant, since one that weir__stream_find() found may be closed, and another one in its place, at any moment; that it
+ * does not capture was asked there. NULL: it is this stream, which is asked.
  * pool: the one that must serve; NULL: whichever the stream has.
  */
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,

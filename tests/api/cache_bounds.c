@@ -271,6 +271,73 @@ START_TEST(block_that_made_room_is_cudas_again)
 }
 END_TEST
 
+/* Classes that nobody asks for any more ------------------------------------------------------------------------------------------------- */
+
+#define WINDOW 4096 /* frees after which a class that had none of them is stale */
+
+static void pass_time(weir_stream *s, unsigned frees)
+{
+    for (unsigned i = 0; i < frees; i++)
+        cache_fill(s, 512);
+}
+
+START_TEST(stale_class_gives_up_two_blocks_at_each_miss)
+{
+    void *ptrs[2];
+    cache_open("on");
+    weir_stream *s = scene_create(NULL);
+    cache_fill_many(s, 64 * KIB, 4);
+    pass_time(s, WINDOW - 2);
+    ptrs[0] = scene_malloc(s, 128 * KIB);
+    ck_assert_uint_eq(cache_bytes("main"), 4 * 64 * KIB + 512);
+    scene_free(s, ptrs[0]);
+    for (unsigned i = 0; i < 2; i++)
+        ptrs[i] = scene_malloc(s, (256 + i) * KIB);
+    ck_assert_uint_eq(cache_bytes("main"), 128 * KIB + 512);
+    ck_assert_uint_eq(scene_pool_stats("main").used, cache_bytes("main") + (256 + 288) * KIB);
+    for (unsigned i = 0; i < 2; i++)
+        scene_free(s, ptrs[i]);
+}
+END_TEST
+
+START_TEST(stale_class_is_left_alone_while_its_stream_captures)
+{
+    cache_open("on");
+    weir_stream *s = scene_create(NULL);
+    cache_fill_many(s, 64 * KIB, 4);
+    pass_time(s, WINDOW);
+    cache_begin_capture(weir_stream_handle(s));
+    void *node = scene_malloc(s, 128 * KIB);
+    scene_free(s, node);
+    ck_assert_uint_eq(cache_end_capture(weir_stream_handle(s)), 2);
+    ck_assert_uint_eq(cache_bytes("main"), 4 * 64 * KIB + 512);
+}
+END_TEST
+
+/* As a KV cache grows: each step asks for a larger block before it frees the one that it replaces, for each of 24 tensors. */
+START_TEST(sizes_that_grow_leave_little_behind)
+{
+    void *ptrs[24] = { NULL };
+    uint64_t most = 0;
+    cache_open("{ per_stream: 128MiB }");
+    weir_stream *s = scene_create(NULL);
+    for (unsigned step = 0; step < 200; step++) {
+        for (unsigned i = 0; i < 24; i++) {
+            void *larger = scene_malloc(s, 64 * KIB + step * 1536);
+            if (ptrs[i])
+                scene_free(s, ptrs[i]);
+            ptrs[i] = larger;
+        }
+        pass_time(s, 64);
+        most = cache_bytes("main") > most ? cache_bytes("main") : most;
+    }
+    ck_assert_uint_le(most, 32 * MIB);
+    ck_assert_uint_ge(cache_hits("main"), 200 * (24 + 64) * 95 / 100);
+    for (unsigned i = 0; i < 24; i++)
+        scene_free(s, ptrs[i]);
+}
+END_TEST
+
 START_TEST(pool_that_is_no_streams_has_nothing_cached)
 {
     cache_open("on");
@@ -296,5 +363,7 @@ void add_bounds_cases(Suite *suite)
               stream_gets_all_that_idle_ones_have_bit_by_bit);
     tcase_add_loop_test(tcase, streams_that_work_in_turns_do_not_rob_each_other, 0, 4);
     suite_add(tcase, nothing_is_taken_from_a_stream_that_captures, class_without_a_new_block_for_longest_makes_room,
-              class_that_had_a_new_block_since_is_spared, block_that_made_room_is_cudas_again, pool_that_is_no_streams_has_nothing_cached);
+              class_that_had_a_new_block_since_is_spared, block_that_made_room_is_cudas_again,
+              stale_class_gives_up_two_blocks_at_each_miss, stale_class_is_left_alone_while_its_stream_captures,
+              sizes_that_grow_leave_little_behind, pool_that_is_no_streams_has_nothing_cached);
 }
