@@ -6,7 +6,9 @@
 
 #include "lib/pool/arena/bin.h"
 
-#define HOLES_MOST 256 /* traces of real programs have fewer */
+/* What a growth looks at under the lock that others wait for; recorded programs have fewer of either. */
+#define HOLES_MOST 256
+#define EXTENTS_MOST 256
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -138,6 +140,7 @@ struct search {
     struct source best;
     struct weir__pages *pages; /* where it looks */
     uint64_t room, wanted;     /* bytes: no larger one, and rather one of no more than is wanted */
+    size_t left;               /* free extents that it may still look at */
 };
 
 /* The largest that is no more than wanted, else the smallest. */
@@ -167,19 +170,21 @@ static bool look_at_extent(struct weir__extent *extent, void *data)
             search->best = (struct source){.pages = search->pages, .extent = extent, .address = at, .bytes = bytes};
         at += bytes - into;
     }
-    return search->best.bytes != search->wanted;
+    return search->best.bytes != search->wanted && --search->left;
 }
 
-/* One of the range itself, or else of the other. */
-static struct source find_source(struct weir__pages *pages, uint64_t room, uint64_t wanted)
+/* One of the range itself, or else of the other, of so many free extents at most. */
+static struct source find_source(struct weir__pages *pages, uint64_t room, uint64_t wanted, size_t most)
 {
-    struct search search = {.room = room, .wanted = smaller(wanted, room)};
-    for (search.pages = pages; search.pages && !search.best.extent; search.pages = search.pages == pages ? pages->other : NULL) {
+    struct search search = {.room = room, .wanted = smaller(wanted, room), .left = most};
+    for (search.pages = pages; search.pages && !search.best.extent && search.left;
+         search.pages = search.pages == pages ? pages->other : NULL) {
         struct weir__extents *extents = &search.pages->extents;
         struct weir__extent *last = extents->end.before;
         if (weir__bin_visit(&extents->complete, weir__bin_of(extents, WEIR__PAGE_UNIT), look_at_extent, &search) && is_complete(last))
             look_at_extent(last, &search);
     }
+    pages->looked_count += most - search.left;
     return search.best;
 }
 
@@ -306,10 +311,10 @@ static void put_place(struct growth *growth)
     }
 }
 
-/* Moves a page here, if there is one. Returns its bytes, or 0. */
+/* Moves a page here, if one is soon found. Returns its bytes, or 0. */
 static uint64_t try_move(struct growth *growth, uint64_t address, uint64_t room)
 {
-    struct source source = find_source(growth->pages, smaller(room, growth->pages->sizes->most), growth->lack);
+    struct source source = find_source(growth->pages, smaller(room, growth->pages->sizes->most), growth->lack, EXTENTS_MOST);
     if (!source.extent || !weir__extents_reserve(&source.pages->extents, 2))
         return 0;
     if (!move_page(growth->pages, &source, address))
@@ -321,7 +326,7 @@ static uint64_t try_move(struct growth *growth, uint64_t address, uint64_t room)
 /* Releases a complete page that cannot be moved, as it is too large, or as that failed. */
 static bool release_any(struct growth *growth)
 {
-    struct source source = find_source(growth->pages, UINT64_MAX, growth->lack);
+    struct source source = find_source(growth->pages, UINT64_MAX, growth->lack, SIZE_MAX);
     return source.extent && release_page(source.pages, source.extent, source.address, &source.extent);
 }
 

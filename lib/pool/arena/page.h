@@ -51,7 +51,7 @@ struct weir__pages {
     void *data;
     uint64_t mapped_bytes;                               /* of all pages: live, complete, pending, and held meanwhile */
     uint64_t created_count, moved_count, released_count; /* pages, since the beginning */
-    uint64_t looked_count;                               /* holes that were looked at, since then */
+    uint64_t looked_count;                               /* holes and free extents that were looked at, since then */
 };
 
 /* Nothing is mapped. base > 0, bytes: multiples of the unit. false: no host memory; clear it also then. */
