@@ -3,6 +3,7 @@
 
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
+#include "lib/alloc/quiet.h"
 #include "lib/alloc/waits.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
@@ -90,19 +91,30 @@ bool weir__flush_recent(weir_stream *stream, bool is_own)
     return entries;
 }
 
-bool weir__flush_recent_of_others(weir_pool *pool, const weir_stream *own)
+bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own)
 {
     weir_stream *streams[BATCH];
     uint64_t below = UINT64_MAX;
     size_t count;
     bool any = false;
-    while ((count = weir__streams_pin_next(pool->device, &below, streams, BATCH)))
+    while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))
         for (size_t i = 0; i < count; i++) {
-            if (streams[i] != own && streams[i]->pool == pool)
-                any = weir__flush_recent(streams[i], false) || any;
+            if (!pool || streams[i]->pool == pool)
+                any = weir__flush_recent(streams[i], streams[i] == own) || any;
             weir__stream_unpin(streams[i]);
         }
     return any;
+}
+
+static void flush_recent_of_weir(struct weir__device *device)
+{
+    weir__flush_recent_of(device, NULL, NULL);
+}
+
+void weir__flush_recent_everywhere(struct weir__device *device, const weir_stream *own)
+{
+    weir__flush_recent_of(device, NULL, own);
+    weir__quiet_visit(device->w->gpu, device->index, flush_recent_of_weir);
 }
 
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)

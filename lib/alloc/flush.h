@@ -25,9 +25,12 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
 /* Gives back the recent blocks of an arena (recent.h): those of a stream that the caller has pinned or entered, which is_own if it is the
-   one that the caller's call is on; or of all streams of the pool but that one. Return whether there were any. In any capture mode. */
+   one that the caller's call is on; or of all streams of the device (pool: only those of that pool's). Return whether there were any. In
+   any capture mode. */
 bool weir__flush_recent(weir_stream *stream, bool is_own);
-bool weir__flush_recent_of_others(weir_pool *pool, const weir_stream *own);
+bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own);
+/* Those of all streams of the device that this or any other weir of the process has open. */
+void weir__flush_recent_everywhere(struct weir__device *device, const weir_stream *own);
 
 /* Gives back all that the caches of the device's streams hold (pool: only those of that pool's streams), but begins with no stream after
    `deadline`, by gpu->now(). seen: waits up to a millisecond for the streams that gave something, all together, and no longer than to

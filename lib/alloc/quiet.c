@@ -4,8 +4,10 @@
 #include <pthread.h>
 
 #include "lib/alloc/stream.h"
+#include "lib/base/event.h"
 
-#define BATCH 64 /* streams that are pinned at a time */
+#define BATCH 64                       /* streams that are pinned at a time */
+#define MOMENT (UINT64_C(1000) * 1000) /* nanoseconds that a visit may wait to begin */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Guarded by lock. */
@@ -77,5 +79,19 @@ bool weir__quiet_begin(const struct gpu *gpu)
 
 void weir__quiet_end(void)
 {
+    pthread_mutex_unlock(&lock);
+}
+
+void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device))
+{
+    uint64_t deadline = gpu->now() + MOMENT, pause = 0;
+    bool has_lock = pthread_mutex_trylock(&lock) == 0;
+    while (!has_lock && weir__event_pause(gpu, &pause, deadline))
+        has_lock = pthread_mutex_trylock(&lock) == 0;
+    if (!has_lock)
+        return;
+    for (weir *w = weirs; w; w = w->next_joined)
+        if (w->gpu == gpu && (size_t)device < w->device_count)
+            use(&w->devices[device]);
     pthread_mutex_unlock(&lock);
 }

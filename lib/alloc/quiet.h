@@ -21,6 +21,10 @@ void weir__quiet_leave(weir *w);
 bool weir__quiet_begin(const struct gpu *gpu);
 void weir__quiet_end(void);
 
+/* Calls `use` for that device of each open weir, unless the lock is taken for more than a moment: requests do so, under locks that come
+   later in the order. */
+void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device));
+
 /* Captures on streams that no weir was told of: while there are any, nothing is done that looks at a whole device, which would destroy them
    (quiet.h). A begin waits for the end of what it is too late for. */
 void weir__captures_begin(void);

@@ -36,6 +36,17 @@ static bool has_idle(const weir_pool *pool, uint64_t size)
            gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS && reserved > used && reserved - used >= size;
 }
 
+/* Whether all that the device has free and this weir has idle is less; what its streams keep of arenas is as good as idle. */
+static __attribute__((noinline)) bool is_lacking(const struct weir__request *request, uint64_t size)
+{
+    const weir_pool *pool = request->pool;
+    struct weir__device *device = pool->device;
+    bool lacks = !has_idle(pool, size) && weir__device_obtainable(device) < size;
+    if (lacks && device->w->has_arenas && weir__flush_recent_of(device, NULL, request->opened))
+        lacks = !has_idle(pool, size) && weir__device_obtainable(device) < size;
+    return lacks;
+}
+
 /*
  * Whether CUDA would be asked for so many bytes in vain: for a part of the device that is worth a look, where all that the device has free
  * and this weir's pools have idle is less. Measured, such an attempt takes up to 0.36 s, and a pool with a release threshold keeps what the
@@ -51,7 +62,7 @@ static inline bool is_vain(const struct weir__request *request, uint64_t size)
     uint64_t max_size = atomic_load_explicit(&pool->settings.max_size, memory_order_relaxed);
     if (pool->native.max || (max_size && atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) + size > max_size))
         return false;
-    return !has_idle(pool, size) && weir__device_obtainable(pool->device) < size;
+    return is_lacking(request, size);
 }
 
 /* Asking CUDA -------------------------------------------------------------------------------------------------------------------------- */
@@ -113,7 +124,7 @@ static __attribute__((noinline)) bool give_up_recent(const struct weir__request 
 {
     if (request->opened && weir__flush_recent(request->opened, true))
         return true;
-    if (!weir__flush_recent_of_others(request->pool, request->opened))
+    if (!weir__flush_recent_of(request->pool->device, request->pool, request->opened))
         return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(request->pool->w->gpu);
     weir__mapped_cover_all(request->pool->native.mapped);
@@ -140,11 +151,12 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     return code;
 }
 
-/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir.
-   true: something went back to the device. */
+/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. What streams
+   keep of arenas is as good as idle. true: something went back to the device. */
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
+    weir__flush_recent_everywhere(device, request->opened);
     uint64_t all = weir__mapped_sweep();
     if (all < bytes)
         all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->native.mapped);

@@ -197,6 +197,53 @@ START_TEST(capturing_stream_neither_gets_nor_keeps_one)
 }
 END_TEST
 
+/* Who needs what a stream keeps, of all that the device has. The ladder does not run within the same weir, and need not within another. */
+static const struct {
+    const char *label, *policy, *needy; /* NULL: the stream itself, or with another weir one of that */
+    bool is_same_weir;
+} wants[] = {
+    { "the same stream", "weir: 1\npools: { main: { backing: arena, release_threshold: all, on_oom: { steps: [] } } }\n", NULL, true },
+    { "another arena",
+      "weir: 1\npools: { main: { backing: arena, release_threshold: all }, second: { backing: arena, on_oom: { steps: [] } } }\n"
+      "defaults: { pool: main }\nstreams: { needy: { pool: second } }\n",
+      "needy", true },
+    { "a pool of CUDA's",
+      "weir: 1\npools: { main: { backing: arena, release_threshold: all }, second: { small_below: 0, on_oom: { steps: [] } } }\n"
+      "defaults: { pool: main }\nstreams: { needy: { pool: second } }\n",
+      "needy", true },
+    { "another weir", "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n", NULL, false },
+    { "another weir, without steps", "weir: 1\npools: { main: { backing: arena, release_threshold: all, on_oom: { steps: [] } } }\n", NULL,
+      false },
+};
+
+START_TEST(they_serve_whoever_needs_the_device)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *w = NULL;
+    weir_stream *needy;
+    void *ptr;
+    scene_open(wants[_i].policy);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, scene_share(80)));
+    ck_assert_uint_eq(cached(), scene_share(80));
+    scene_sync(weir_stream_handle(s));
+    options.policy_text = wants[_i].policy;
+    if (!wants[_i].is_same_weir)
+        scene_ok(weir_open(&options, NULL, &w), "opening");
+    if (wants[_i].needy || w)
+        scene_ok(weir_stream_create(w ? w : scene.w, 0, wants[_i].needy, NULL, &needy), "a stream");
+    else
+        needy = s;
+    scene_ok(weir_stream_malloc(needy, &ptr, scene_share(75)), "a request");
+    if (!w)
+        scene_rescues(WEIR_RUNG_FLUSH, 0, 0);
+    scene_free(needy, ptr);
+    if (needy != s)
+        weir_stream_close(needy);
+    weir_close(w);
+}
+END_TEST
+
 int main(void)
 {
     const char *why_not = scene_why_not();
@@ -210,5 +257,6 @@ int main(void)
               without_caches_nothing_is_kept, closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
     tcase_add_loop_test(tcase, they_serve_what_the_arena_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
     tcase_add_loop_test(tcase, synchronise_gives_back_what_the_threshold_does_not_cover, 0, (int)(sizeof thresholds / sizeof *thresholds));
+    tcase_add_loop_test(tcase, they_serve_whoever_needs_the_device, 0, (int)(sizeof wants / sizeof *wants));
     return suite_run(suite);
 }
