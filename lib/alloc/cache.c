@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/alloc/cache.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "lib/alloc/fast.h"
@@ -168,12 +169,18 @@ static void put_recent(weir_stream *stream, struct weir__entry *entry, struct we
     weir__recent_add(&cache->recent, entry);
 }
 
+/* Whether the cache may have the block now: a reload may have changed that since it was allocated. */
+static bool is_kept(const struct weir__entry *entry)
+{
+    return entry->class == WEIR__CLASS_NONE ? weir__pool_keeps(entry->pool, UINT_MAX) : weir__pool_caches(entry->pool, entry->class);
+}
+
 static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
                                     bool *refused)
 {
     struct weir__cache *cache = &stream->cache;
     bool is_recent = entry->class == WEIR__CLASS_NONE;
-    if (entry->pool != stream->pool || !weir__pool_keeps(entry->pool, entry->class) || (ask && is_barred(stream)) ||
+    if (entry->pool != stream->pool || !is_kept(entry) || (ask && is_barred(stream)) ||
         (!is_recent && !make_room(stream, entry, victims, refused)))
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);

@@ -11,8 +11,7 @@ static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void 
         return weir__check_fork(weir__last_error_reset());
     if (!s || !ptr)
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
-    if ((weir__pool_caches(s->pool, class) || weir__recent_count(&s->cache.recent)) &&
-        weir__cache_serve(s, NULL, NULL, class, size, ptr) == WEIR__CACHE_DONE)
+    if (weir__pool_keeps(s->pool, class) && weir__cache_serve(s, NULL, NULL, class, size, ptr) == WEIR__CACHE_DONE)
         return WEIR_OK;
     if (!weir__stream_enter(s))
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");

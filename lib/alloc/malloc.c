@@ -123,12 +123,12 @@ static void choose_size(struct weir__request *request, struct weir__block *block
     const weir_pool *pool = request->pool;
     unsigned class = weir__class_of(request->asked);
     request->rounded = request->asked;
-    if (opened && !block->graph && weir__pool_caches(pool, class)) {
-        block->class = (uint8_t)class;
+    if (opened && !block->graph && weir__pool_keeps(pool, class)) {
         block->guard = &opened->cache.lock;
-        request->rounded = weir__class_bytes[class];
-    } else if (opened && !block->graph && weir__pool_keeps(pool, WEIR__CLASS_NONE)) {
-        block->guard = &opened->cache.lock;
+        if (weir__pool_caches(pool, class)) {
+            block->class = (uint8_t)class;
+            request->rounded = weir__class_bytes[class];
+        }
     }
     request->small = request->asked < pool->kind.small_below;
 }

@@ -98,6 +98,7 @@ struct weir_pool {
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
         _Atomic unsigned plain_classes; /* the same where no capture has to be asked for; else 0 */
+        _Atomic unsigned kept;          /* the same, but UINT_MAX where larger blocks are kept by their exact size (recent.h) */
         _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told */
         _Atomic uint64_t per_stream, per_device;
         _Atomic uint64_t idle; /* nanoseconds */
@@ -157,11 +158,10 @@ static inline bool weir__pool_caches(const weir_pool *pool, unsigned class)
     return class <= atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
 }
 
-/* Whether caches keep blocks of that class; of none: what an arena serves that is larger than its classes (recent.h). */
+/* Whether a cache may have a block for a request of that size class: by the class, or of exactly its size. */
 static inline bool weir__pool_keeps(const weir_pool *pool, unsigned class)
 {
-    unsigned classes = atomic_load_explicit(&pool->cache.classes, memory_order_relaxed);
-    return class ? class <= classes : classes && pool->native.mapped;
+    return class <= atomic_load_explicit(&pool->cache.kept, memory_order_relaxed);
 }
 
 /* Creates the entry's pool on the device, configures it and grows it to initial_size. Places errors at the entry's keys. */

@@ -296,8 +296,9 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
     atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
-    unsigned former = atomic_load(&pool->device->cache_classes), most = classes && pool->native.mapped ? UINT_MAX : classes;
-    while (most > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, most))
+    unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->native.mapped ? UINT_MAX : classes;
+    atomic_store(&pool->cache.kept, kept);
+    while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))
         continue;
 }
 

@@ -10,7 +10,7 @@
 #include "tests/api/scene.h"
 
 /* Who waits for another request does so by the real clock. */
-#define PATIENT "on_oom: { deadline: 100s }"
+#define PATIENT "on_oom: { deadline: 600s }" /* of the simulator's time, which goes on while a loaded machine lets no thread run */
 
 static const char *const policies[] = {
     "weir: 1\npools: { main: { max_size: 7GiB, small_below: 0, cache: off, " PATIENT " } }\n",

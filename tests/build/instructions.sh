@@ -12,7 +12,7 @@ bound_unchecked=150
 bound_checked=307
 bound_uncached=1080
 bound_capped=1190
-# For one that an arena serves, and for one that it need not, as the stream keeps its recent blocks: 1,590 and 664 were measured.
+# For one that an arena serves, and for one that it need not, as the stream keeps its recent blocks: 1,586 and 681 were measured.
 bound_arena=1700
 bound_recent=720
 

@@ -2,7 +2,8 @@
 #include "lib/pool/arena/arena.h"
 
 /* Small requests get pages of the smallest size, and bins so narrow that nearly all of a bin fits a request of it. */
-static const struct weir__page_sizes small_sizes = {.least = 9, .shift = 4, .most = WEIR__PAGE_UNIT, .step = WEIR__PAGE_UNIT, .alone = UINT64_MAX};
+static const struct weir__page_sizes small_sizes = {
+    .least = 9, .shift = 4, .most = WEIR__PAGE_UNIT, .step = WEIR__PAGE_UNIT, .alone = UINT64_MAX};
 static const struct weir__page_sizes large_sizes = {
     .least = 20, .shift = 0, .most = UINT64_C(64) << 20, .step = UINT64_C(32) << 20, .alone = UINT64_C(4) << 20};
 
