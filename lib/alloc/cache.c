@@ -100,8 +100,8 @@ static struct weir__entry *find(const weir_stream *stream, unsigned class, size_
 
 /*
  * The cache has no block of a class, so CUDA is about to be asked for one. Classes that had no new block during the last WINDOW frees give
- * up STALE blocks first, the oldest class before others. Sizes that grow from step to step, as in a KV cache, leave such classes behind, and
- * nothing else would take them before the cache is full. *victims: as of make_room().
+ * up STALE blocks first, the oldest class before others. Sizes that grow from step to step, as in a KV cache, leave such classes behind,
+ * and nothing else would take them before the cache is full. *victims: as of make_room().
  */
 static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victims)
 {
@@ -164,8 +164,7 @@ static void put_recent(weir_stream *stream, struct weir__entry *entry, struct we
         weir__recent_remove(&cache->recent, oldest);
         push_victim(stream, oldest, victims);
     }
-    entry->stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
-    atomic_store_explicit(&cache->keeps, entry->stamp + 1, memory_order_relaxed);
+    entry->stamp = weir__cache_stamp(cache);
     weir__recent_add(&cache->recent, entry);
 }
 
@@ -185,11 +184,10 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
         return WEIR__CACHE_MISS;
     count_live(stream, -(int64_t)entry->size);
     atomic_store_explicit(&entry->guard, &cache->lock, memory_order_relaxed);
-    if (is_recent) {
+    if (is_recent)
         put_recent(stream, entry, victims);
-    } else {
+    else
         weir__cache_put(cache, entry, entry->class);
-    }
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
     if (*wake)
         weir__cache_set_state(cache, WEIR__CACHE_OPEN);

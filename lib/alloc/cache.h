@@ -52,8 +52,8 @@ enum weir__cache_answer {
 
 /*
  * Serves a request of that class from the stream's cache; where it has none, blocks that nobody asks for any more may go to CUDA.
- * id: the stream that was meant, since one that weir__stream_find() found may be closed, and another one in its place, at any moment; that it
- * does not capture was asked there. NULL: it is this stream, which is asked.
+ * id: the stream that was meant, since one that weir__stream_find() found may be closed, and another one in its place, at any moment; that
+ * it does not capture was asked there. NULL: it is this stream, which is asked.
  * pool: the one that must serve; NULL: whichever the stream has.
  */
 enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *id, const weir_pool *pool, unsigned class, size_t size,

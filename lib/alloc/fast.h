@@ -13,14 +13,19 @@
 
 #define WEIR__INLINE static inline __attribute__((always_inline)) /* a compiler alone would share code between the kinds */
 
-/* Called with the cache's lock, as is weir__cache_take(). */
+/* The stamp of a block that enters the cache. Called with its lock, as are the next two. */
+WEIR__INLINE uint64_t weir__cache_stamp(struct weir__cache *cache)
+{
+    uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    atomic_store_explicit(&cache->keeps, stamp + 1, memory_order_relaxed);
+    return stamp;
+}
+
 WEIR__INLINE void weir__cache_put(struct weir__cache *cache, struct weir__entry *entry, size_t class)
 {
     struct weir__class_list *list = &cache->classes[class];
     entry->next = list->first;
-    uint64_t stamp = atomic_load_explicit(&cache->keeps, memory_order_relaxed);
-    entry->stamp = list->stamp = stamp;
-    atomic_store_explicit(&cache->keeps, stamp + 1, memory_order_relaxed);
+    entry->stamp = list->stamp = weir__cache_stamp(cache);
     list->first = entry;
     cache->bytes += weir__class_bytes[class];
 }

@@ -151,8 +151,8 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     return code;
 }
 
-/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. What streams
-   keep of arenas is as good as idle. true: something went back to the device. */
+/* CUDA takes what is idle in its pools for any other of them. For an arena, and from one, only Weir can, be it of another weir. What
+   streams keep of arenas is as good as idle. true: something went back to the device. */
 static __attribute__((noinline)) bool take_from_others(const struct weir__request *request, uint64_t bytes)
 {
     struct weir__device *device = request->pool->device;
@@ -160,10 +160,10 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     uint64_t all = weir__mapped_sweep();
     if (all < bytes)
         all += weir__mapped_take(device->w->gpu, device->index, bytes - all, request->pool->native.mapped);
-    if (!device->w->has_arenas)
+    if (!device->w->has_arenas || !request->pool->native.mapped)
         return all;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
-        bool helps = pool != request->pool && (pool->native.mapped || request->pool->native.mapped) && !pool->kind.is_host && all < bytes;
+        bool helps = !pool->native.mapped && !pool->kind.is_host && all < bytes;
         uint64_t reserved = helps ? weir__pool_figure(pool, GPU_POOL_RESERVED) : 0, wanted = bytes - all, released = 0;
         /* Whole steps stay, as CUDA lets go of no part of one. */
         uint64_t keep = reserved > wanted ? (reserved - wanted) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP : 0;
