@@ -9,11 +9,12 @@ weirdoc_DATA = \
 	doc/installed/protocol.md \
 	doc/installed/pytorch.md \
 	doc/installed/several-processes.md \
-	doc/installed/thread-safety.md
+	doc/installed/thread-safety.md \
+	doc/installed/trace.md
 dist_weirdoc_DATA = %reldir%/house.svg
 doc_DATA += doc/installed/README.md
 documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/protocol.md doc/pytorch.md doc/several-processes.md \
-	doc/thread-safety.md
+	doc/thread-safety.md doc/trace.md
 EXTRA_DIST += $(documents)
 CLEANFILES += $(weirdoc_DATA) doc/installed/README.md
 
