@@ -496,6 +496,12 @@ typedef struct weir_export_info {
     uint64_t blocks;    /* published ones, slots of rings, and withdrawn ones that somebody still maps */
     uint64_t leases;    /* that have not ended; also released ones whose stream has not come to the release */
     uint64_t mappings;
+    /* Since 0.2, of the whole time since weir_export_open(), whoever has left and whatever was closed since. */
+    uint64_t pushed, bytes, dropped, refused, hangs; /* of all rings together, as in weir_ring_info */
+    uint64_t leases_given; /* of frames, and of blocks with names */
+    uint64_t evictions;    /* importers that were evicted, also those that died of themselves */
+    uint64_t lag;          /* of the ring whose slowest reader is furthest behind, now */
+    uint64_t lag_high;     /* the highest it was, of any ring */
 } weir_export_info;
 
 /* WEIR_INVALID (size), WEIR_FORKED. */
@@ -555,6 +561,30 @@ WEIR_API weir_status weir_ring_drop(weir_ring *ring, void *ptr, weir_cuda_stream
 
 /* How many readers the ring has now, with the hung ones. */
 WEIR_API unsigned weir_ring_readers(weir_ring *ring);
+
+typedef struct weir_ring_info {
+    size_t size; /* in: sizeof(weir_ring_info) */
+    size_t slot_size;
+    unsigned depth;
+    weir_overflow overflow;
+    unsigned taken;   /* slots that were taken, and neither pushed nor given back */
+    unsigned queued;  /* slots whose frame a reader is still to get or to release; the others, beside the taken ones, are free */
+    unsigned readers; /* with the hung ones */
+    unsigned hung;
+    /* Since weir_ring_open(), whoever has left since. */
+    uint64_t pushed;       /* frames */
+    uint64_t bytes;        /* of these frames, as far as readers were to use them */
+    uint64_t dropped;      /* frames that WEIR_OVERFLOW_DROP_OLDEST dropped before every reader had got them */
+    uint64_t refused;      /* calls of weir_ring_take() that found no slot: WEIR_BUSY, WEIR_TIMEOUT */
+    uint64_t hangs;        /* times that a reader became hung; it misses what is queued then, which is not counted in `dropped` */
+    uint64_t leases_given; /* frames times the readers that got them */
+    uint64_t lag;          /* frames that the slowest reader is behind: pushed since the last one that it released, or since it came */
+    uint64_t lag_high;     /* the highest it was */
+} weir_ring_info;
+
+/* What is in the ring now, and what went through it. Costs a lock that producers take as well: for every second, not for every frame.
+   WEIR_INVALID (size), WEIR_FORKED. */
+WEIR_API weir_status weir_ring_get_info(weir_ring *ring, weir_ring_info *info);
 
 /* Importing */
 

@@ -38,6 +38,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/export/allowed.h \
 	%reldir%/export/block.c \
 	%reldir%/export/census.c \
+	%reldir%/export/figures.c \
+	%reldir%/export/figures.h \
 	%reldir%/export/client.c \
 	%reldir%/export/client.h \
 	%reldir%/export/export.c \

@@ -99,6 +99,7 @@ enum share_io share_client_grant(struct share_client *client, struct share_block
     }
     mapping->leases++;
     block->leases++;
+    (block->ring ? &block->ring->figures : &client->e->figures)->leases_given++;
     *lease = (struct share_lease){ .state = SHARE_LEASE_HELD, .is_told = true, .mapping = mapping, .reader = lease->reader,
                                    .since = weir__service_now(), .sequence = block->sequence, .event = lease->event, .handle = lease->handle };
     return SHARE_DONE;
@@ -265,8 +266,15 @@ void share_reader_leave(struct share_client *client, struct share_reader *reader
     free(reader);
 }
 
+/* Once, whether the end of its connection or of its process is seen first. */
+static void count_eviction(const struct share_client *client)
+{
+    client->e->evictions += client->has_pool && !client->said_farewell && client->state != SHARE_CLIENT_EVICTED;
+}
+
 void share_client_evict(struct share_client *client)
 {
+    count_eviction(client);
     share_connection_close(&client->connection);
     while (client->readers)
         share_reader_leave(client, client->readers);
@@ -280,6 +288,7 @@ void share_client_evict(struct share_client *client)
 
 void share_client_forget(struct share_client *client)
 {
+    count_eviction(client);
     client->has_pool = false;
     share_client_evict(client);
     for (unsigned i = 0; i < client->lease_count; i++)

@@ -53,6 +53,7 @@ struct share_reader {
     unsigned index;  /* among the ring's readers */
     unsigned limit;  /* frames that it gets without releasing one */
     unsigned leases; /* not released */
+    uint64_t released; /* the last frame that it released; before that the last that it came too late for */
     unsigned assigned; /* leases that it has for them; those beyond the limit can be taken back */
     bool is_hung;
     bool is_ended; /* ENDED is to be sent */

@@ -12,7 +12,6 @@
 
 #include "lib/base/event.h"
 #include "lib/base/format.h"
-#include "lib/base/sized.h"
 #include "share/base/wait.h"
 #include "share/export/request.h"
 #include "share/export/ring.h"
@@ -437,34 +436,4 @@ weir_status weir_export_evict(weir_export *e, int pid, weir_error *error)
     pthread_mutex_unlock(&e->lock);
     return found ? WEIR_OK
                  : weir__fail(error, WEIR_NOT_FOUND, "weir_export_evict: process %d is no importer of pool '%s'", pid, e->pool->name);
-}
-
-static void count_client(const struct share_client *client, weir_export_info *info)
-{
-    unsigned leases = 0, mappings = 0;
-    share_client_count(client, &leases, &mappings);
-    info->importers++;
-    info->leases += leases;
-    info->mappings += mappings;
-    info->hung += client->connection.fd >= 0 && share_client_is_hung(client);
-    info->evicted += client->connection.fd < 0;
-}
-
-weir_status weir_export_get_info(weir_export *e, weir_export_info *info)
-{
-    if (weir__is_forked())
-        return WEIR_FORKED;
-    if (!e || !info || weir__sized_check(info, "weir_export_info", NULL) != WEIR_OK)
-        return WEIR_INVALID;
-    weir_export_info sum = { .size = sizeof sum };
-    pthread_mutex_lock(&e->lock);
-    sum.epoch = e->epoch;
-    for (const struct share_block *block = e->blocks; block; block = block->next)
-        sum.blocks++;
-    for (const struct share_client *client = e->clients; client; client = client->next)
-        if (client->has_pool)
-            count_client(client, &sum);
-    pthread_mutex_unlock(&e->lock);
-    weir__sized_write(info, &sum, sizeof sum);
-    return WEIR_OK;
 }

@@ -19,6 +19,7 @@
 #include "lib/pool/settings.h"
 #include "share/base/news.h"
 #include "share/export/allowed.h"
+#include "share/export/figures.h"
 #include "share/wire/server.h"
 
 #define SHARE_READERS_MAX 64 /* of a ring: a bit for each */
@@ -101,6 +102,8 @@ struct weir_export {
     struct share_block *blocks;
     struct share_block *dead; /* nobody maps them: the service thread frees them */
     weir_ring *rings;
+    struct share_figures figures;
+    uint64_t evictions;
     struct share_client *clients;
     uint64_t waits_since; /* nanoseconds: the last news of a release, while some are to come to pass; else 0 */
     /* Who serves (serve.c). */

@@ -93,11 +93,13 @@ void share_leases_unassign(struct share_client *client, const struct share_reade
 }
 
 /* The reader has released one of its frames: it may get the next. */
-static void give_room(const struct share_client *client, struct share_reader *reader)
+static void give_room(const struct share_client *client, struct share_reader *reader, uint64_t sequence)
 {
     if (!reader)
         return;
     reader->leases--;
+    if (reader->released < sequence)
+        reader->released = sequence;
     if (client->state == SHARE_CLIENT_IMPORTER)
         share_ring_feed(reader);
 }
@@ -107,7 +109,7 @@ void share_lease_await(struct share_client *client, struct share_lease *lease)
     WEIR__APPEND(client->releasing, lease, later);
     lease->state = SHARE_LEASE_RELEASING;
     client->e->waits_since = 0; /* that is news */
-    give_room(client, lease->reader);
+    give_room(client, lease->reader, lease->sequence);
 }
 
 void share_lease_end(struct share_client *client, struct share_lease *lease)
@@ -122,7 +124,7 @@ void share_lease_end(struct share_client *client, struct share_lease *lease)
     block->leases--;
     share_block_released(client->e, block);
     if (!was_released)
-        give_room(client, reader);
+        give_room(client, reader, lease->sequence);
     else if (reader && client->state == SHARE_CLIENT_IMPORTER)
         share_ring_feed(reader);
 }

@@ -29,6 +29,7 @@ bool share_ring_join(weir_ring *ring, struct share_reader *reader)
             ring->readers[i] = reader;
             reader->ring = ring;
             reader->index = i;
+            reader->released = ring->sequence;
             return true;
         }
     return false;
@@ -53,6 +54,15 @@ void share_ring_leave(struct share_reader *reader)
     if (reader->ring->is_closed)
         weir__service_wake(&reader->ring->e->job, 0);
     reader->ring = NULL;
+}
+
+uint64_t share_ring_lag(const weir_ring *ring)
+{
+    uint64_t lag = 0;
+    for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
+        if (ring->readers[i] && ring->sequence - ring->readers[i]->released > lag)
+            lag = ring->sequence - ring->readers[i]->released;
+    return lag;
 }
 
 /* One of its lease numbers that it does not use. */
@@ -225,6 +235,7 @@ static void end_ring(weir_ring *ring)
 {
     weir_export *e = ring->e;
     WEIR__UNLINK(e->rings, ring, next);
+    share_figures_add(&e->figures, &ring->figures);
     for (unsigned i = 0; i < ring->depth; i++)
         if (ring->slots[i])
             share_block_withdraw(e, ring->slots[i]);

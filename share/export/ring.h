@@ -19,6 +19,7 @@ struct weir_ring {
     weir_overflow overflow;
     bool is_closed; /* the application has done with it: it goes once every reader has got what is queued */
     uint64_t sequence;          /* of the last frame */
+    struct share_figures figures;
     struct share_block *oldest; /* queued frames, a list by `later` */
     struct share_block **latest;
     struct share_reader *readers[SHARE_READERS_MAX];
@@ -32,6 +33,8 @@ bool share_ring_join(weir_ring *ring, struct share_reader *reader);
 void share_ring_leave(struct share_reader *reader);
 /* Goes on with the rings that are closed; at_once: ends all, whatever is queued. */
 void share_rings_wind_up(weir_export *e, bool at_once);
+/* How many frames the slowest reader is behind. */
+uint64_t share_ring_lag(const weir_ring *ring);
 /* Gives the reader what it may lease. */
 void share_ring_feed(struct share_reader *reader);
 /* The reader waits for nothing that is queued. */

@@ -27,6 +27,7 @@ static struct share_block *drop_oldest(weir_ring *ring)
     if (slot) {
         share_ring_unqueue(ring, slot);
         slot->slot = SHARE_SLOT_FREE;
+        ring->figures.dropped++;
     }
     return slot;
 }
@@ -60,6 +61,7 @@ static void declare_hung(weir_ring *ring)
         if (slow & UINT64_C(1) << i) {
             struct share_reader *reader = ring->readers[i];
             reader->is_hung = true;
+            ring->figures.hangs++;
             share_news_add(&ring->e->news, WEIR_LOG_WARNING,
                            "ring '%s': process %d (%s) keeps the producer waiting: it is not waited for until it says something",
                            ring->name, (int)reader->client->process.pid, reader->client->name);
@@ -104,6 +106,7 @@ static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error 
         *slot = wait_for_slot(ring, share_deadline(timeout_ms));
     if (*slot)
         return WEIR_OK;
+    ring->figures.refused++;
     if (ring->overflow == WEIR_OVERFLOW_BLOCK)
         return weir__fail(error, WEIR_TIMEOUT, "ring '%s': no slot of %u became free within %u ms: give readers more time, the ring more "
                                                "depth, or let it drop frames", ring->name, ring->depth, timeout_ms);
@@ -170,6 +173,11 @@ static void queue(weir_ring *ring, struct share_block *slot)
     for (unsigned i = 0; i < SHARE_READERS_MAX; i++)
         if (ring->readers[i] && !ring->readers[i]->is_hung)
             slot->awaited |= UINT64_C(1) << i;
+    ring->figures.pushed++;
+    ring->figures.bytes += slot->size;
+    uint64_t lag = share_ring_lag(ring);
+    if (ring->figures.lag_high < lag)
+        ring->figures.lag_high = lag;
 }
 
 weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size, weir_cuda_stream stream,

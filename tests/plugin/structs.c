@@ -85,6 +85,18 @@ static weir_status call_info(void *info, weir_error *error)
     return weir_export_get_info(scene.e, info);
 }
 
+static weir_status call_ring_info(void *info, weir_error *error)
+{
+    weir_ring_options options = { .size = sizeof options, .slot_size = 4096, .depth = 2 };
+    weir_ring *ring;
+    weir_status status = weir_ring_open(scene.e, "ring", &options, NULL, error, &ring);
+    if (status != WEIR_OK)
+        return status;
+    status = weir_ring_get_info(ring, info);
+    weir_ring_close(ring);
+    return status;
+}
+
 static weir_status call_torch(void *stats, weir_error *error)
 {
     return weir_torch_stats_take(0, error, stats);
@@ -94,6 +106,7 @@ static const weir_options open_options = { .size = sizeof open_options };
 static const weir_import_options import_options = { .size = sizeof import_options };
 static const weir_ring_options ring_options = { .size = sizeof ring_options, .slot_size = 4096, .depth = 2 };
 static const weir_export_info export_info = { .size = sizeof export_info };
+static const weir_ring_info ring_info = { .size = sizeof ring_info };
 static const weir_torch_stats torch_stats = { .size = sizeof torch_stats };
 
 /* Each public struct with a size. `first`: where the first member begins that an older one lacks. */
@@ -114,6 +127,8 @@ static const struct row {
     { "weir_ring_options", call_ring, &ring_options, sizeof ring_options, offsetof(weir_ring_options, depth), false, WEIR_OK,
       WEIR_INVALID },
     { "weir_export_info", call_info, &export_info, sizeof export_info, offsetof(weir_export_info, importers), true, WEIR_OK, WEIR_OK },
+    { "weir_export_info", call_info, &export_info, sizeof export_info, offsetof(weir_export_info, pushed), true, WEIR_OK, WEIR_OK },
+    { "weir_ring_info", call_ring_info, &ring_info, sizeof ring_info, offsetof(weir_ring_info, pushed), true, WEIR_OK, WEIR_OK },
     { "weir_torch_stats", call_torch, &torch_stats, sizeof torch_stats, offsetof(weir_torch_stats, memory_free), true, WEIR_OK, WEIR_OK },
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))

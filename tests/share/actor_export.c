@@ -76,6 +76,30 @@ static weir_status info(void)
     return status;
 }
 
+#define SAY(info, name) actor_say(" " #name "=%llu", (unsigned long long)(info).name)
+#define SAY_FIGURES(info)                                                                                                                  \
+    (SAY(info, pushed), SAY(info, bytes), SAY(info, dropped), SAY(info, refused), SAY(info, hangs), SAY(info, leases_given),              \
+     SAY(info, lag), SAY(info, lag_high))
+
+static weir_status figures(void)
+{
+    weir_export_info got = { .size = sizeof got };
+    weir_status status = weir_export_get_info(actor.e, &got);
+    SAY_FIGURES(got);
+    SAY(got, evictions);
+    return status;
+}
+
+static weir_status ring_figures(void)
+{
+    weir_ring_info got = { .size = sizeof got };
+    weir_status status = weir_ring_get_info(actor.thing, &got);
+    SAY_FIGURES(got);
+    actor_say(" depth=%u overflow=%d taken=%u queued=%u readers=%u hung=%u slot_size=%zu", got.depth, (int)got.overflow, got.taken,
+              got.queued, got.readers, got.hung, got.slot_size);
+    return status;
+}
+
 static weir_status export_close(void)
 {
     weir_export_close(actor.e, (unsigned)actor_number(actor.words[1]));
@@ -198,10 +222,12 @@ const struct command actor_export_commands[] = {
     { "withdraw", "NAME", withdraw },
     { "evict", "PID", evict },
     { "info", ": who has what", info },
+    { "figures", ": what went through all rings", figures },
     { "trim", "POOL", trim },
     { "ring", "NAME SLOT-BYTES DEPTH block|drop_oldest|fail STREAM", ring_open },
     { "ring_close", "RING", ring_close },
     { "readers", "RING", readers },
+    { "ring_figures", "RING", ring_figures },
     { "take", "RING SLOT BYTES TIMEOUT STREAM: a slot, of which so many bytes will be used", take },
     { "push", "RING SLOT STREAM [METADATA]", push },
     { "drop", "RING SLOT STREAM", drop },

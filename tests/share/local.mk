@@ -75,6 +75,7 @@ tests_share_libstage_la_LIBADD = share/libshare.la tests/support/libsuite.la
 share_stage_tests = \
 	tests/share/ends \
 	tests/share/faults \
+	tests/share/figures \
 	tests/share/floods \
 	tests/share/flow \
 	tests/share/hand_over \
@@ -125,6 +126,9 @@ tests_share_ring_ends_LDADD = tests/share/libstage.la
 tests_share_rings_SOURCES = tests/share/rings.c tests/share/ring_scene.c tests/share/ring_scene.h
 tests_share_rings_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_rings_LDADD = tests/share/libstage.la
+tests_share_figures_SOURCES = tests/share/figures.c tests/share/ring_scene.c tests/share/ring_scene.h
+tests_share_figures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_figures_LDADD = tests/share/libstage.la
 tests_share_floods_SOURCES = tests/share/floods.c tests/share/stranger_scene.c tests/share/stranger_scene.h
 tests_share_floods_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_floods_LDADD = tests/share/libstage.la
