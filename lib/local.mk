@@ -3,6 +3,7 @@ include_HEADERS += %reldir%/weir.h
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
+##   record/   what the recorder keeps: stacks, modules
 ##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
 ##   alloc/    how a request is served: streams, caches, asking CUDA, giving blocks back
 ##   recover/  what is done for a request that found no memory: the ladder
@@ -53,6 +54,12 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/spin.h \
 	%reldir%/base/valid.c \
 	%reldir%/base/valid.h \
+	%reldir%/record/modules.c \
+	%reldir%/record/modules.h \
+	%reldir%/record/stack.c \
+	%reldir%/record/stack.h \
+	%reldir%/record/unwind.c \
+	%reldir%/record/unwind.h \
 	%reldir%/pool/asking.c \
 	%reldir%/pool/asking.h \
 	%reldir%/pool/blocks.c \

@@ -97,3 +97,18 @@ tests_unit_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_arena_LDADD = tests/unit/libarenamodel.la tests/support/libsuite.la
 tests_unit_arena_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_arena_failures_LDADD = tests/unit/libarenamodel.la tests/support/libsuite.la tests/support/libfail.la
+
+## What the recorder keeps of stacks. The module is libweir's stand-in: a shared object with the unwinder in it.
+check_LTLIBRARIES += tests/unit/libunwindmodule.la
+tests_unit_libunwindmodule_la_SOURCES = %reldir%/unwind_module.c %reldir%/unwind_module.h lib/record/unwind.c lib/record/unwind.h
+tests_unit_libunwindmodule_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version -rpath /nowhere
+
+check_PROGRAMS += tests/unit/modules tests/unit/stacks tests/unit/unwind
+TESTS += tests/unit/modules tests/unit/stacks tests/unit/unwind
+tests_unit_modules_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_modules_LDFLAGS = $(AM_LDFLAGS) -Wl,--build-id=0x0123456789abcdef00ff
+tests_unit_modules_LDADD = tests/support/libsuite.la tests/support/libfail.la lib/libcore.la
+tests_unit_stacks_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_stacks_LDADD = tests/support/libsuite.la lib/libcore.la
+tests_unit_unwind_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -fno-omit-frame-pointer
+tests_unit_unwind_LDADD = tests/unit/libunwindmodule.la tests/support/libsuite.la lib/libcore.la

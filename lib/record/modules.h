@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * modules.h - the code that the process has loaded: what turns a return address into a place of a file, once the process is gone.
+ *
+ * A list is its owner's, one thread at a time. It is read from what the loader keeps in memory: no file is opened. The C library's loader
+ * lock is taken meanwhile, so callers hold none of Weir's.
+ */
+#ifndef WEIR_RECORD_MODULES_H
+#define WEIR_RECORD_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR__BUILD_ID_MAX 64 /* bytes; a longer one counts as none */
+
+/* A piece of code of a program or shared object. One may have several. */
+struct weir__module {
+    uintptr_t start;
+    uint64_t length;                           /* bytes */
+    uint64_t offset;                           /* of its first byte in the file */
+    char build_id[2 * WEIR__BUILD_ID_MAX + 1]; /* in hexadecimal, or "" */
+    const char *path;                          /* as the loader knows it; the list's */
+};
+
+/* All of them at one moment. Zero-initialise before use. */
+struct weir__modules {
+    size_t count;
+    struct weir__module *list;
+    char *paths;                         /* what the modules' paths point into */
+    unsigned long long loaded, unloaded; /* objects since the process began */
+};
+
+/* Reads the list anew if objects were loaded or unloaded since. False: it is as it was, which is also so where there is no memory. */
+bool weir__modules_read(struct weir__modules *modules);
+void weir__modules_clear(struct weir__modules *modules);
+
+#endif

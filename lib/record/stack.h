@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stack.h - a table of stacks, each of which it keeps once and knows by a number, with the frames of interpreters that they name.
+ *
+ * An element of a stack is a return address times two, or the number of an interpreter's frame times two plus one. Numbers begin at 1; 0 is
+ * no stack, or no frame. What is in the table stays as it is and where it is until the table is destroyed, by its owner, once nobody uses
+ * it.
+ *
+ * Looking a stack up takes no lock; adding one takes `lock`, a spin lock under which nothing is called. Memory is reserved at the start,
+ * bounded, and used as the table grows. Where it is full, stacks have number 0 and are counted.
+ */
+#ifndef WEIR_RECORD_STACK_H
+#define WEIR_RECORD_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/record/unwind.h"
+
+#define WEIR__STACK_MAX WEIR__UNWIND_MAX /* elements; the outermost of more are left out */
+#define WEIR__STACKS_BYTES ((size_t)64 << 20)
+#define WEIR__STACKS_COUNT (UINT32_C(1) << 20)
+#define WEIR__FRAME_FUNCTION_MAX 255 /* bytes; of longer names the end is left out */
+#define WEIR__FRAME_FILE_MAX 511     /* of longer paths the beginning is left out */
+
+struct weir__stacks;
+
+/* One frame of an interpreter. */
+struct weir__frame {
+    const char *function, *file; /* the table's */
+    uint32_t line;
+};
+
+static inline uint64_t weir__stack_address(uintptr_t pc)
+{
+    return (uint64_t)pc << 1;
+}
+
+static inline uint64_t weir__stack_frame(uint32_t frame)
+{
+    return (uint64_t)frame << 1 | 1;
+}
+
+/*
+ * For up to `count` stacks in `bytes`, and for a quarter of each frames of interpreters: WEIR__STACKS_COUNT and WEIR__STACKS_BYTES as a
+ * rule, at most. Where the address space has no room, it is less. NULL: there is no memory.
+ */
+struct weir__stacks *weir__stacks_new(size_t bytes, uint32_t count);
+void weir__stacks_destroy(struct weir__stacks *stacks);
+
+/* The number of the stack with these elements, which is added if it is new. 0: it has none, or the table is full. */
+uint32_t weir__stacks_add(struct weir__stacks *stacks, const uint64_t *elements, unsigned count);
+/* The number of the calling thread's stack; the caller holds no lock. 0 also within another call of it. */
+uint32_t weir__stacks_here(struct weir__stacks *stacks);
+/* The number of the frame with that function, file and line. NULL is "". */
+uint32_t weir__stacks_frame(struct weir__stacks *stacks, const char *function, const char *file, uint32_t line);
+
+/* False: there is no such number. */
+bool weir__stacks_get(const struct weir__stacks *stacks, uint32_t id, const uint64_t **elements, unsigned *count);
+bool weir__stacks_get_frame(const struct weir__stacks *stacks, uint32_t id, struct weir__frame *frame);
+
+/* The highest number of a stack, and of a frame: they are all there from 1 to that. */
+uint32_t weir__stacks_count(const struct weir__stacks *stacks);
+uint32_t weir__stacks_frame_count(const struct weir__stacks *stacks);
+/* How often a stack, or a frame, got no number because the table is full. */
+uint64_t weir__stacks_lost(const struct weir__stacks *stacks);
+
+/* What the table goes by to find a stack. */
+uint32_t weir__stacks_hash(const uint64_t *elements, unsigned count);
+
+#endif
