@@ -50,6 +50,26 @@ tools_libtools_la_SOURCES = \
 	%reldir%/top/model.h \
 	%reldir%/top/view.c \
 	%reldir%/top/view.h \
+	%reldir%/trace/bytes.h \
+	%reldir%/trace/crc.c \
+	%reldir%/trace/crc.h \
+	%reldir%/trace/define.c \
+	%reldir%/trace/define.h \
+	%reldir%/trace/event.h \
+	%reldir%/trace/map.c \
+	%reldir%/trace/map.h \
+	%reldir%/trace/merge.c \
+	%reldir%/trace/merge.h \
+	%reldir%/trace/model.c \
+	%reldir%/trace/model.h \
+	%reldir%/trace/orders.c \
+	%reldir%/trace/orders.h \
+	%reldir%/trace/reader.c \
+	%reldir%/trace/reader.h \
+	%reldir%/trace/record.c \
+	%reldir%/trace/record.h \
+	%reldir%/trace/rmm.c \
+	%reldir%/trace/rmm.h \
 	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \
@@ -57,9 +77,9 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try/try.c \
 	%reldir%/try/try.h \
 	%reldir%/try/work.c
-tools_libtools_la_LIBADD = share/libshare.la
+tools_libtools_la_LIBADD = share/libshare.la $(ZSTD_LIBS)
 ## Where `weir run` finds what it puts into Python.
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
 if HAVE_NCURSES

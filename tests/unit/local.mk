@@ -112,3 +112,14 @@ tests_unit_stacks_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_stacks_LDADD = tests/support/libsuite.la lib/libcore.la
 tests_unit_unwind_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS) -fno-omit-frame-pointer
 tests_unit_unwind_LDADD = tests/unit/libunwindmodule.la tests/support/libsuite.la lib/libcore.la
+
+## Small traces, written from doc/trace.md, and what the readers of `weir trace` make of them.
+check_LTLIBRARIES += tests/unit/libtracedata.la
+tests_unit_libtracedata_la_SOURCES = %reldir%/trace_data.c %reldir%/trace_data.h
+tests_unit_libtracedata_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS)
+tests_unit_libtracedata_la_LIBADD = $(ZSTD_LIBS)
+
+check_PROGRAMS += tests/unit/trace_reader
+TESTS += tests/unit/trace_reader
+tests_unit_trace_reader_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_trace_reader_LDADD = tests/unit/libtracedata.la tests/support/libsuite.la tools/libtools.la

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * merge.h - a trace that is open: what its header says, and its events in one order, over all threads.
+ *
+ * The opener owns it; one thread. trace_play() may be called as often as wanted, and gives the same events each time: a reader that wants
+ * to know what led to a moment plays the trace once to find it, and once more up to it. A trace is a `.weir` file or a log of RMM (rmm.h).
+ *
+ *     static bool look(void *context, const struct trace_event *event) { … return true; }
+ *     if (trace_open(&trace, path) && trace_play(&trace, look, &mine)) …
+ *     trace_close(&trace);
+ */
+#ifndef WEIR_TRACE_MERGE_H
+#define WEIR_TRACE_MERGE_H
+
+#include "tools/trace/define.h"
+#include "tools/trace/event.h"
+#include "tools/trace/reader.h"
+
+/* What the header says. Texts are NULL and numbers 0 where it does not. */
+struct trace_header {
+    const char *weir, *program, *rank, *reason, *level, *policy;
+    uint64_t pid;
+    uint64_t started_real; /* nanoseconds since 1970 of the moment that times count from */
+    uint64_t driver;
+    bool has_stacks;
+};
+
+struct trace_thread; /* the blocks of a thread */
+struct trace_orders; /* which numbers there are, to know which one comes next */
+
+struct trace {
+    const char *path; /* the caller's */
+    struct trace_header header;
+    struct trace_losses losses;
+    bool is_rmm;
+    uint64_t events, kinds[TRACE_KIND_COUNT]; /* in all, and of each kind */
+    uint64_t first, last;                     /* times of the earliest and the latest event */
+    size_t thread_count;
+    char error[TRACE_ERROR_LEN]; /* why a function failed */
+    /* The rest is of merge.c and rmm.c. */
+    struct trace_reader reader;
+    struct trace_definitions definitions;
+    struct trace_thread *threads;
+    size_t *next_blocks; /* of each block: the next one of its thread */
+    struct trace_orders *orders;
+    struct trace_log *log; /* of RMM */
+};
+
+/* Opens a file and looks through it once. false, with the error: it cannot be read at all. What is lost of it is no error: `losses` says
+ * so. */
+bool trace_open(struct trace *trace, const char *path);
+/* The same of an open descriptor, which is the trace's from now on; path: what errors call it. */
+bool trace_open_fd(struct trace *trace, int fd, const char *path);
+/* Also after trace_open() failed. */
+void trace_close(struct trace *trace);
+
+/* Is called for each event, which is valid until it returns; false ends the play. */
+typedef bool trace_event_fn(void *context, const struct trace_event *event);
+
+/*
+ * Plays the trace, from its beginning to its end, or until `look` returns false. Events of a thread come in its order; serve and keep come
+ * in the order of their stream, all others in that of the weir; what is left open goes by time. So times may step back a little. false,
+ * with the error: the file changed, or needs too much memory.
+ */
+bool trace_play(struct trace *trace, trace_event_fn *look, void *context);
+
+/* The value of a key of the header; NULL without it. */
+const char *trace_value(const struct trace *trace, const char *key);
+
+#endif
