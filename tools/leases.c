@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* leases.c - `weir leases`: who holds what of the pools that are shared here, and for how long. */
+/* leases.c - `weir leases`: who holds what of the pools that are shared here, for how long, and what went through their rings. */
 #include "tools/common/command.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
@@ -31,6 +31,11 @@ static const char *const hold_names[] = {
     [WIRE_HOLD_LEASED] = "leased",
     [WIRE_HOLD_RELEASING] = "releasing",
     [WIRE_HOLD_MAPPED] = "mapped",
+};
+static const char *const overflow_names[] = {
+    [WEIR_OVERFLOW_BLOCK] = "block",
+    [WEIR_OVERFLOW_DROP_OLDEST] = "drop_oldest",
+    [WEIR_OVERFLOW_FAIL] = "fail",
 };
 
 /* In words ------------------------------------------------------------------------------------------------------------------------------- */
@@ -67,12 +72,31 @@ static void add_hold(struct table *table, const observed_hold *hold)
               hold->hold == WIRE_HOLD_MAPPED ? "-" : duration_text(&held, hold->held_ms));
 }
 
-static void print_export(const char *socket, const struct observed_export *seen)
+static void print_counts(const observed_counts *counts)
+{
+    printf("  since it was opened: %s frames pushed, %s dropped, %s takes refused, %s times hung, %s leases given, %s importers evicted\n",
+           COUNT_TEXT(counts->pushed), COUNT_TEXT(counts->dropped), COUNT_TEXT(counts->refused), COUNT_TEXT(counts->hangs),
+           COUNT_TEXT(counts->leases_given), COUNT_TEXT(counts->evictions));
+}
+
+static void print_rings(const struct observed_export *seen)
+{
+    struct table table = TABLE_INIT("llrrrrrrrrrrrr");
+    table_row(&table, "RING", "OVERFLOW", "SLOTS", "SIZE", "QUEUED", "READERS", "HUNG", "PUSHED", "DROPPED", "REFUSED", "HANGS", "LEASES",
+              "LAG", "HIGHEST");
+    for (size_t i = 0; i < seen->ring_count; i++) {
+        const observed_ring *ring = &seen->rings[i];
+        table_row(&table, ring->name, overflow_names[ring->overflow], COUNT_TEXT(ring->depth), SIZE_TEXT(ring->slot_size),
+                  COUNT_TEXT(ring->queued), COUNT_TEXT(ring->readers), COUNT_TEXT(ring->hung), COUNT_TEXT(ring->pushed),
+                  COUNT_TEXT(ring->dropped), COUNT_TEXT(ring->refused), COUNT_TEXT(ring->hangs), COUNT_TEXT(ring->leases_given),
+                  COUNT_TEXT(ring->lag), COUNT_TEXT(ring->lag_high));
+    }
+    table_print(&table, stdout);
+}
+
+static void print_importers(const struct observed_export *seen)
 {
     struct table table = TABLE_INIT("rlllrlrlr");
-    style_text(stdout, STYLE_STRONG, socket);
-    printf(": pool '%s' of process %d, epoch %llu, %s\n", seen->told.pool, seen->told.pid, (unsigned long long)seen->told.epoch,
-           seen->told.uuid);
     if (seen->count == 0) {
         puts("  nobody imports it");
         return;
@@ -86,6 +110,18 @@ static void print_export(const char *socket, const struct observed_export *seen)
         }
     }
     table_print(&table, stdout);
+}
+
+static void print_export(const char *socket, const struct observed_export *seen)
+{
+    style_text(stdout, STYLE_STRONG, socket);
+    printf(": pool '%s' of process %d, epoch %llu, %s\n", seen->told.pool, seen->told.pid, (unsigned long long)seen->told.epoch,
+           seen->told.uuid);
+    if (seen->is_counted)
+        print_counts(&seen->counts);
+    print_importers(seen);
+    if (seen->ring_count > 0)
+        print_rings(seen);
 }
 
 static void print_answers(const struct observed_sockets *sockets)
@@ -147,6 +183,36 @@ static void json_importer(struct json *json, const struct observed_importer *imp
     json_end(json);
 }
 
+static void json_counts(struct json *json, const struct observed_export *seen)
+{
+#define MEMBER(name) JSON_MEMBER(observed_counts, name),
+    static const struct json_member members[] = {WIRE_FLOW_FIGURES(MEMBER) MEMBER(evictions)};
+#undef MEMBER
+    if (!seen->is_counted) {
+        json_null(json, "counts");
+        return;
+    }
+    json_object(json, "counts");
+    json_members(json, &seen->counts, members, sizeof members / sizeof members[0]);
+    json_end(json);
+}
+
+static void json_rings(struct json *json, const struct observed_export *seen)
+{
+#define MEMBER(name) JSON_MEMBER(observed_ring, name),
+    static const struct json_member members[] = {WIRE_RING_FIGURES(MEMBER)};
+#undef MEMBER
+    json_array(json, "rings");
+    for (size_t i = 0; i < seen->ring_count; i++) {
+        json_object(json, NULL);
+        json_string(json, "name", seen->rings[i].name);
+        json_string(json, "overflow", overflow_names[seen->rings[i].overflow]);
+        json_members(json, &seen->rings[i], members, sizeof members / sizeof members[0]);
+        json_end(json);
+    }
+    json_end(json);
+}
+
 static void json_answer(struct json *json, const struct observed_socket *answer)
 {
     const struct observed_export *seen = &answer->seen;
@@ -162,6 +228,8 @@ static void json_answer(struct json *json, const struct observed_socket *answer)
     json_uint(json, "pid", (uint64_t)seen->told.pid);
     json_uint(json, "epoch", seen->told.epoch);
     json_string(json, "uuid", seen->told.uuid);
+    json_counts(json, seen);
+    json_rings(json, seen);
     json_array(json, "importers");
     for (size_t i = 0; i < seen->count; i++)
         json_importer(json, &seen->importers[i]);
@@ -219,9 +287,12 @@ const struct command command_leases = {
     .operands_max = INT_MAX,
     .details =
         "Asks the exporters that listen at each SOCKET (a name or a path, as the policy's share.socket), or without any at all sockets\n"
-        "in $XDG_RUNTIME_DIR/weir/share (root: /run/user/*/weir/share too) and " SHARE_SYSTEM_DIRECTORY ", who imports their pools. STATE is connected, hung (a\n"
-        "producer waited for it in vain) or evicted (its connection has ended; its blocks stay out of use until it is dead). HOLD is leased,\n"
-        "releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7 of a ring.\n"
+        "in $XDG_RUNTIME_DIR/weir/share (root: /run/user/*/weir/share too) and " SHARE_SYSTEM_DIRECTORY
+        ", who imports their pools. STATE\n"
+        "is connected, hung (a producer waited for it in vain) or evicted (its connection has ended; its blocks stay out of use until it\n"
+        "is dead). HOLD is leased, releasing (released, but its GPU work has not come so far) or mapped (not leased); NAME #7 is frame 7\n"
+        "of a ring. Of each ring there is what went through it: LEASES were given, the slowest reader is LAG frames behind now and was\n"
+        "HIGHEST at most.\n"
         "Only root and the exporter's own user may ask.\n"
         "Exit status: 0 all answered, 1 nobody listens at a socket, 2 an exporter refuses or does not answer (this wins over 1).",
     .example = "  weir leases\n"

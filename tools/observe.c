@@ -63,8 +63,17 @@ bool observe_sockets(const char *subcommand, int count, char *const *operands, s
     return true;
 }
 
+static void forget_counts(struct observed_export *seen)
+{
+    free(seen->rings);
+    seen->rings = NULL;
+    seen->ring_count = seen->ring_room = 0;
+    seen->is_counted = false;
+}
+
 static void forget(struct observed_export *seen)
 {
+    forget_counts(seen);
     for (size_t i = 0; i < seen->count; i++)
         free(seen->importers[i].holds);
     free(seen->importers);
@@ -79,7 +88,7 @@ void observe_sockets_free(struct observed_sockets *sockets)
     *sockets = (struct observed_sockets){0};
 }
 
-/* Who holds what ------------------------------------------------------------------------------------------------------------------------- */
+/* What they say -------------------------------------------------------------------------------------------------------------------------- */
 
 static void add_importer(struct observed_export *seen, const struct wire_message *message)
 {
@@ -93,40 +102,97 @@ static void add_hold(struct observed_importer *importer, const struct wire_messa
     importer->holds[importer->hold_count++] = message->u.holds;
 }
 
+static bool add_counts(struct observed_export *seen, const struct wire_message *message)
+{
+    if (seen->is_counted)
+        return false;
+    seen->is_counted = true;
+    seen->counts = message->u.export;
+    return true;
+}
+
+static bool add_ring(struct observed_export *seen, const struct wire_message *message)
+{
+    for (size_t i = 0; i < seen->ring_count; i++)
+        if (strcmp(seen->rings[i].name, message->u.ring.name) == 0)
+            return false;
+    seen->rings = must_grow(seen->rings, seen->ring_count, &seen->ring_room, sizeof seen->rings[0]);
+    seen->rings[seen->ring_count++] = message->u.ring;
+    return seen->is_counted;
+}
+
+static void begin(struct observed_export *seen, const struct wire_message *welcome, bool is_count)
+{
+    if (is_count)
+        forget_counts(seen);
+    else
+        forget(seen);
+    seen->told = welcome->u.welcome;
+}
+
 static bool take(struct share_query *query, const struct wire_message *message)
 {
-    struct observed_export *seen = query->data;
+    struct observed_export *seen = &((struct observed_socket *)query->data)->seen;
     struct observed_importer *latest = seen->count ? &seen->importers[seen->count - 1] : NULL;
     if (message->type == WIRE_WELCOME) {
-        forget(seen);
-        seen->told = message->u.welcome;
+        begin(seen, message, query->question.type == WIRE_COUNT);
     } else if (message->type == WIRE_IMPORTER) {
         add_importer(seen, message);
     } else if (message->type == WIRE_HOLDS) {
         if (!latest || message->u.holds.pid != latest->told.pid)
             return false;
         add_hold(latest, message);
+    } else if (message->type == WIRE_EXPORT) {
+        return add_counts(seen, message);
+    } else if (message->type == WIRE_RING) {
+        return add_ring(seen, message);
     }
     return true;
 }
 
 /* Asking --------------------------------------------------------------------------------------------------------------------------------- */
 
-void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms)
+static bool is_asked(const struct observed_socket *socket, bool is_more)
+{
+    return !is_more || socket->status == WEIR_OK;
+}
+
+static void end(const struct share_query *query, bool is_more)
+{
+    struct observed_socket *socket = query->data;
+    if (query->status != WEIR_OK)
+        forget_counts(&socket->seen);
+    if (is_more)
+        return;
+    socket->status = query->status;
+    memcpy(socket->text, query->text, sizeof socket->text);
+}
+
+/* is_more: those that have answered; what becomes of this question does not change their status. */
+static void ask(struct observed_sockets *sockets, const struct wire_message *question, uint64_t deadline, bool is_more)
 {
     struct share_query *queries = must(calloc(sockets->count + 1, sizeof *queries));
+    size_t count = 0;
     for (size_t i = 0; i < sockets->count; i++)
-        queries[i] = (struct share_query){
-            .path = sockets->items[i].path, .question = *question, .role = WIRE_ROLE_OBSERVER, .take = take, .data = &sockets->items[i].seen};
-    share_queries_run(queries, sockets->count, weir__service_now() + timeout_ms * GPU_MILLISECOND);
-    for (size_t i = 0; i < sockets->count; i++) {
-        sockets->items[i].status = queries[i].status;
-        memcpy(sockets->items[i].text, queries[i].text, sizeof sockets->items[i].text);
-    }
+        if (is_asked(&sockets->items[i], is_more))
+            queries[count++] = (struct share_query){
+                .path = sockets->items[i].path, .question = *question, .role = WIRE_ROLE_OBSERVER, .take = take, .data = &sockets->items[i]};
+    share_queries_run(queries, count, deadline);
+    for (size_t i = 0; i < count; i++)
+        end(&queries[i], is_more);
     free(queries);
 }
 
-/* What both subcommands do --------------------------------------------------------------------------------------------------------------- */
+void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms)
+{
+    static const struct wire_message count = {.type = WIRE_COUNT};
+    uint64_t deadline = weir__service_now() + timeout_ms * GPU_MILLISECOND;
+    ask(sockets, question, deadline, false);
+    if (question->type == WIRE_LIST)
+        ask(sockets, &count, deadline, true);
+}
+
+/* What all subcommands do --------------------------------------------------------------------------------------------------------------- */
 
 unsigned observe_timeout(const struct option_value *option)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * observe.h - what exports tell who looks at them: who holds what of their pools; and evicting who holds it.
+ * observe.h - what exports tell who looks at them: who holds what of their pools, and what went through them; and evicting who holds it.
  *
  * One connection to each, as an observer, all at once: nothing is imported, and no GPU is needed. Main thread only.
  */
@@ -15,8 +15,10 @@
 #include "share/wire/query.h"
 #include "tools/common/command.h"
 
-/* As in the messages HOLDS, IMPORTER and WELCOME. A hold is one lease of an importer, or one block that it maps without a lease. */
+/* As in the messages of these names, IMPORTER and WELCOME. A hold is one lease of an importer, or one block that it maps without a lease. */
 typedef __typeof__(((struct wire_message *)NULL)->u.holds) observed_hold;
+typedef __typeof__(((struct wire_message *)NULL)->u.export) observed_counts;
+typedef __typeof__(((struct wire_message *)NULL)->u.ring) observed_ring;
 
 struct observed_importer {
     __typeof__(((struct wire_message *)NULL)->u.importer) told;
@@ -28,6 +30,10 @@ struct observed_export {
     __typeof__(((struct wire_message *)NULL)->u.welcome) told;
     size_t count, room;
     struct observed_importer *importers;
+    bool is_counted; /* else what follows is not known: the exporter is of an earlier Weir */
+    observed_counts counts;
+    size_t ring_count, ring_room;
+    observed_ring *rings; /* no two of one name */
 };
 
 /* One socket to be asked, and what was answered there. */
@@ -50,7 +56,8 @@ struct observed_sockets {
 bool observe_sockets(const char *subcommand, int count, char *const *operands, struct observed_sockets *sockets);
 void observe_sockets_free(struct observed_sockets *sockets);
 
-/* Asks all exports at once: LIST, who holds what; or EVICT, which leaves `importers` empty. All together takes timeout_ms at most. */
+/* Asks all exports at once: LIST, who holds what, and what went through those that answer; COUNT, only that; or EVICT. All together takes
+   timeout_ms at most. */
 void observe_ask(struct observed_sockets *sockets, const struct wire_message *question, unsigned timeout_ms);
 
 /* The option --timeout of both subcommands, and what it means in milliseconds; 5 s if it is not given. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* census.c - who holds what of an export, as messages for an observer. */
+/* census.c - who holds what of an export, and what went through it, as messages for an observer. */
 #include "config.h"
 
 #include <stdio.h>
 
 #include "share/export/ring.h"
-
 
 static uint16_t state_of(const struct share_client *client)
 {
@@ -53,16 +52,58 @@ static void add_holds(struct share_outbox *outbox, const struct share_client *cl
             add_hold(outbox, mapping, NULL, request, now);
 }
 
-bool share_census_take(struct share_client *observer, uint32_t request)
+static void add_clients(struct share_outbox *outbox, const weir_export *e, uint32_t request)
 {
-    struct wire_message end = { .type = WIRE_DONE, .request = request };
-    struct share_outbox outbox = { 0 };
     uint64_t now = weir__service_now();
-    for (const struct share_client *client = observer->e->clients; client; client = client->next)
+    for (const struct share_client *client = e->clients; client; client = client->next)
         if (client->has_pool) {
-            add_client(&outbox, client, request, now);
-            add_holds(&outbox, client, request, now);
+            add_client(outbox, client, request, now);
+            add_holds(outbox, client, request, now);
         }
+}
+
+static void add_export(struct share_outbox *outbox, const weir_export *e, uint32_t request)
+{
+    struct wire_message message = { .type = WIRE_EXPORT, .request = request };
+    weir_export_info info;
+    share_export_figures(e, &info);
+#define COPY(name) message.u.export.name = info.name;
+    WIRE_EXPORT_FIGURES(COPY)
+#undef COPY
+    share_outbox_add(outbox, &message);
+}
+
+static void add_ring(struct share_outbox *outbox, const weir_ring *ring, uint32_t request)
+{
+    struct wire_message message = { .type = WIRE_RING, .request = request };
+    weir_ring_info info;
+    share_ring_figures(ring, &info);
+    message.u.ring.ring = ring->id;
+    message.u.ring.overflow = info.overflow;
+    snprintf(message.u.ring.name, sizeof message.u.ring.name, "%s", ring->name);
+#define COPY(name) message.u.ring.name = info.name;
+    WIRE_RING_FIGURES(COPY)
+#undef COPY
+    share_outbox_add(outbox, &message);
+}
+
+/* Rings that are closed count in the export alone: another one may have their name. */
+static void add_figures(struct share_outbox *outbox, const weir_export *e, uint32_t request)
+{
+    add_export(outbox, e, request);
+    for (const weir_ring *ring = e->rings; ring; ring = ring->next)
+        if (!ring->is_closed)
+            add_ring(outbox, ring, request);
+}
+
+bool share_census_take(struct share_client *observer, const struct wire_message *question)
+{
+    struct wire_message end = { .type = WIRE_DONE, .request = question->request };
+    struct share_outbox outbox = { 0 };
+    if (question->type == WIRE_COUNT)
+        add_figures(&outbox, observer->e, question->request);
+    else
+        add_clients(&outbox, observer->e, question->request);
     share_outbox_add(&outbox, &end);
     bool is_whole = !outbox.is_short;
     if (is_whole)

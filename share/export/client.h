@@ -163,7 +163,7 @@ unsigned share_reader_leases(const weir_ring *ring, unsigned limit);
 void share_lease_await(struct share_client *client, struct share_lease *lease);
 void share_lease_end(struct share_client *client, struct share_lease *lease);
 
-/* Listing (census.c): fills the outbox of an observer. false: no host memory. */
-bool share_census_take(struct share_client *observer, uint32_t request);
+/* Listing and counting (census.c): fills the outbox of an observer. false: no host memory. */
+bool share_census_take(struct share_client *observer, const struct wire_message *question);
 
 #endif

@@ -276,7 +276,7 @@ static enum share_io cancel(struct share_client *client, const struct wire_messa
 
 static enum share_io list(struct share_client *client, const struct wire_message *message)
 {
-    if (client->connection.outbox.len || !share_census_take(client, message->request))
+    if (client->connection.outbox.len || !share_census_take(client, message))
         return SHARE_BROKEN;
     share_client_flush(client);
     return SHARE_DONE;
@@ -307,6 +307,7 @@ static const struct {
     [WIRE_CANCEL] = { IN(SHARE_CLIENT_IMPORTER), cancel },
     [WIRE_GOODBYE] = { IN(SHARE_CLIENT_HELD) | IN(SHARE_CLIENT_IMPORTER) | IN(SHARE_CLIENT_OBSERVER), goodbye },
     [WIRE_LIST] = { IN(SHARE_CLIENT_OBSERVER), list },
+    [WIRE_COUNT] = { IN(SHARE_CLIENT_OBSERVER), list },
     [WIRE_EVICT] = { IN(SHARE_CLIENT_OBSERVER), evict },
 };
 

@@ -87,6 +87,7 @@ static enum wire_type final_of(enum wire_type question)
     case WIRE_HELLO:
         return WIRE_WELCOME;
     case WIRE_LIST:
+    case WIRE_COUNT:
     case WIRE_EVICT:
         return WIRE_DONE;
     default:
@@ -97,7 +98,8 @@ static enum wire_type final_of(enum wire_type question)
 static bool is_part_of(enum wire_type question, enum wire_type answer)
 {
     return (question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL)) ||
-           (question == WIRE_LIST && (answer == WIRE_IMPORTER || answer == WIRE_HOLDS));
+           (question == WIRE_LIST && (answer == WIRE_IMPORTER || answer == WIRE_HOLDS)) ||
+           (question == WIRE_COUNT && (answer == WIRE_EXPORT || answer == WIRE_RING));
 }
 
 static void send_question(struct share_query *query, const struct wire_message *question);

@@ -53,6 +53,8 @@
     X(LIST, 10, none, importer, some) \
     /* An observer's: evict the importers of this process. Answered by DONE or REFUSED. */ \
     X(EVICT, 11, evict, importer, some) \
+    /* An observer's: what went through the export and its rings. Answered by EXPORT and RING messages, then DONE. */ \
+    X(COUNT, 12, none, importer, some) \
     /* The connection stands. To an importer the pool's file descriptor comes with it. */ \
     X(WELCOME, 32, welcome, exporter, some) \
     /* A request is refused, or, with request 0, the connection: it ends. */ \
@@ -69,6 +71,8 @@
     X(DONE, 39, none, exporter, some) \
     X(IMPORTER, 40, importer, exporter, some) \
     X(HOLDS, 41, holds, exporter, some) \
+    X(EXPORT, 42, export, exporter, some) \
+    X(RING, 43, ring, exporter, some) \
     /* All figures. Answered by PROCESS, one DEVICE for each device with pools, one POOL for each pool, and READY. */ \
     X(STATS, 64, none, controller, some) \
     /* How much could be given on this device? Answered by OFFERED. */ \
@@ -131,6 +135,13 @@ enum wire_hold {
     X(cached) X(slack) X(idle) X(reserved) X(live_high) X(reserved_high) X(max_size) X(release_threshold) X(keep) X(live_blocks)           \
         X(graph_blocks) X(mallocs) X(frees) X(failures) X(cache_hits)
 
+/* The figures of an export and of a ring, in the order of the messages; as in weir_export_info and weir_ring_info. */
+#define WIRE_FLOW_FIGURES(X) X(pushed) X(bytes) X(dropped) X(refused) X(hangs) X(leases_given) X(lag) X(lag_high)
+#define WIRE_EXPORT_FIGURES(X)                                                                                                             \
+    X(importers) X(hung) X(evicted) X(blocks) X(leases) X(mappings) X(evictions) WIRE_FLOW_FIGURES(X)
+#define WIRE_RING_FIGURES(X) X(slot_size) X(depth) X(taken) X(queued) X(readers) X(hung) WIRE_FLOW_FIGURES(X)
+#define WIRE_FIGURE(name) uint64_t name;
+
 struct wire_message {
     enum wire_type type;
     uint32_t request; /* chosen by who asks, not 0, and given back in the answer; 0: not an answer */
@@ -181,6 +192,13 @@ struct wire_message {
             uint64_t block, size, held_ms;
             char name[WIRE_NAME_SIZE]; /* of the block or the ring */
         } holds;
+        struct { WIRE_EXPORT_FIGURES(WIRE_FIGURE) } export;
+        struct {
+            uint32_t ring;     /* its number, as in HOLDS */
+            uint32_t overflow; /* a weir_overflow */
+            WIRE_RING_FIGURES(WIRE_FIGURE)
+            char name[WIRE_NAME_SIZE];
+        } ring;
         struct { char uuid[WIRE_UUID_SIZE]; } offer;
         struct {
             uint64_t bytes;       /* as many as are missing */
@@ -212,14 +230,13 @@ struct wire_message {
             uint32_t device; /* index */
             uint32_t flags;
             char name[WIRE_NAME_SIZE];
-#define WIRE_FIGURE(name) uint64_t name;
             WIRE_POOL_FIGURES(WIRE_FIGURE)
-#undef WIRE_FIGURE
         } pool;
         struct { uint64_t bytes; } offered; /* at most: what is reserved and not live, less what is to be kept */
         struct { uint64_t bytes, took_us; } gave;
     } u;
 };
+#undef WIRE_FIGURE
 
 /* Writes the message; returns its bytes, at most WIRE_SIZE_MAX. The message must be a valid one: what wire_decode() would return, though
    what lies behind the NUL of a string does not matter. 0: there is no such type. */

@@ -319,6 +319,13 @@ class Client:
                 found[-1][1].append(fields)
         return found
 
+    def count(self):
+        """(EXPORT's fields, [RING's fields, ...])"""
+        answer = self.answer(self.ask_begin("COUNT"), ("EXPORT", "RING"), time.monotonic() + self.timeout, last="DONE")
+        found = list(answer)
+        require([name for name, _ in found] == ["EXPORT"] + ["RING"] * (len(found) - 1), "no EXPORT, or not at the beginning")
+        return found[0][1], [fields for _, fields in found[1:]]
+
     def evict(self, pid):
         self.ask("EVICT", "DONE", pid=pid)
 

@@ -10,10 +10,10 @@ import sys
 
 import client as wire
 import client_wire
-from client_server import (ACQUIRE, ACQUIRE_WAIT, CANCEL, DENIED, DEVICE, ENDED, EVICT, FOLDER, GOODBYE, HELLO, HELLO_OBSERVER, HOLDS,
-                           IMPORTER, LEASE, LEASE_AGAIN, LIST, LISTED, NOT_FOUND, OFFER, OFFERED, POOL, PROCESS, READY, RELEASE,
-                           RELEASE_EVENT, RETIRE, RETIRED, STATS, SUBSCRIBE, SUBSCRIBED, Server, TIMED_OUT, UNMAPPED, UNSUBSCRIBE,
-                           UNSUBSCRIBED, WELCOME, WITHDRAW, changed, frame, packet, says, with_length)
+from client_server import (ACQUIRE, ACQUIRE_WAIT, CANCEL, COUNT, DENIED, DEVICE, ENDED, EVICT, EXPORT, FOLDER, GOODBYE, HELLO,
+                           HELLO_OBSERVER, HOLDS, IMPORTER, LEASE, LEASE_AGAIN, LIST, LISTED, NOT_FOUND, OFFER, OFFERED, POOL, PROCESS,
+                           READY, RELEASE, RELEASE_EVENT, RETIRE, RETIRED, RING, STATS, SUBSCRIBE, SUBSCRIBED, Server, TIMED_OUT,
+                           UNMAPPED, UNSUBSCRIBE, UNSUBSCRIBED, WELCOME, WITHDRAW, changed, frame, packet, says, with_length)
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import tap
@@ -179,6 +179,21 @@ def observer_gets_who_holds_what():
 
 
 @fact
+def observer_gets_what_went_through():
+    with Server(HELLO_OBSERVER, says(WELCOME), COUNT, says(EXPORT), says(RING), says(LISTED), None) as server:
+        with wire.Client(server.path, wire.OBSERVER) as observer:
+            whole, (ring,) = observer.count()
+    assert (whole["importers"], whole["hung"], whole["pushed"] & 0xff) == (1, 2, 11)
+    assert (ring["name"], ring["overflow"], ring["slot_size"], ring["depth"], ring["pushed"] & 0xff) == ("camera", 2, 4096, 3, 12)
+
+
+@fact
+def observer_of_an_exporter_that_cannot_count_reads_the_end():
+    with Server(HELLO_OBSERVER, says(WELCOME), COUNT) as server, wire.Client(server.path, wire.OBSERVER) as observer:
+        expect(wire.Ended, observer.count)
+
+
+@fact
 def observer_evicts():
     script = (HELLO_OBSERVER, says(WELCOME), EVICT, says(LISTED), None)
     with Server(*script) as server, wire.Client(server.path, wire.OBSERVER) as observer:
@@ -233,7 +248,7 @@ def eviction_is_told():
 WRONG = [
     ("another magic", changed(WITHDRAW, 0, "58"), "no message"),
     ("a client's type", RETIRED, "sent RETIRED"),
-    ("an unknown type", changed(WITHDRAW, 6, "2a"), "type 42"),
+    ("an unknown type", changed(WITHDRAW, 6, "2c"), "type 44"),
     ("a length of its own", changed(WITHDRAW, 8, "09"), "says 9 bytes"),
     ("a long packet", with_length(WITHDRAW, WITHDRAW[16:] + bytes(1)), "too long"),
     ("a short packet", with_length(WITHDRAW, WITHDRAW[16:20]), "too short"),

@@ -15,6 +15,8 @@ HOLDS = {1: "leased", 2: "releasing", 3: "mapped"}
 NAME_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
 U32, U64, PID = (1 << 32) - 1, (1 << 64) - 1, (1 << 31) - 1
 
+FLOW = ("pushed", "bytes", "dropped", "refused", "hangs", "leases_given", "lag", "lag_high")
+
 # Each type: number, who sends it, its request number, its fields. A field is (name, format, lowest, highest): the format is struct's, or
 # 'name', 'name?' (may be empty), 'uuid' and 'text', or 'zero2' and 'zero4' for reserved bytes.
 LAYOUTS = {
@@ -29,6 +31,7 @@ LAYOUTS = {
     "GOODBYE": (9, "client", "zero", []),
     "LIST": (10, "client", "some", []),
     "EVICT": (11, "client", "some", [("pid", "i", 1, PID)]),
+    "COUNT": (12, "client", "some", []),
     "WELCOME": (32, "exporter", "some", [("epoch", "Q", 1, U64), ("pid", "i", 1, PID), ("pool", "name"), ("uuid", "uuid")]),
     "REFUSED": (33, "exporter", "any", [("status", "I", 1, 17), ("text", "text")]),
     "LEASE": (34, "exporter", "any", [
@@ -47,6 +50,10 @@ LAYOUTS = {
     "HOLDS": (41, "exporter", "some", [
         ("pid", "i", 1, PID), ("hold", "H", 1, 3), ("", "zero2"), ("ring", "I", 0, U32), ("", "zero4"), ("sequence", "Q", 0, U64),
         ("block", "Q", 1, U64), ("size", "Q", 1, U64), ("held_ms", "Q", 0, U64), ("name", "name")]),
+    "EXPORT": (42, "exporter", "some", [(name, "Q", 0, U64) for name in (
+        "importers", "hung", "evicted", "blocks", "leases", "mappings", "evictions") + FLOW]),
+    "RING": (43, "exporter", "some", [("ring", "I", 1, U32), ("overflow", "I", 0, 2)] + [(name, "Q", 0, U64) for name in (
+        "slot_size", "depth", "taken", "queued", "readers", "hung") + FLOW] + [("name", "name")]),
     "STATS": (64, "controller", "some", []),
     "OFFER": (65, "controller", "some", [("uuid", "uuid")]),
     "PROCESS": (96, "process", "some", [

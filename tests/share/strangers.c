@@ -107,6 +107,7 @@ static const struct wire_message out_of_turn[] = {
     { .type = WIRE_ACQUIRE, .request = 2, .u.acquire = { 0, "a" } },
     { .type = WIRE_SUBSCRIBE, .request = 2, .u.subscribe = { 1, "a" } },
     { .type = WIRE_LIST, .request = 2 },
+    { .type = WIRE_COUNT, .request = 2 },
     { .type = WIRE_GOODBYE },
     { .type = WIRE_RELEASE, .u.release = { 0, WIRE_HOW_DONE } },
     { .type = WIRE_DONE, .request = 2 },
@@ -123,6 +124,7 @@ END_TEST
 static const struct wire_message not_an_importer_s[] = {
     { .type = WIRE_HELLO, .request = 2, .u.hello = { WIRE_ROLE_IMPORTER, "" } },
     { .type = WIRE_LIST, .request = 2 },
+    { .type = WIRE_COUNT, .request = 2 },
     { .type = WIRE_EVICT, .request = 2, .u.evict.pid = 1 },
     { .type = WIRE_RELEASE, .u.release = { 0, WIRE_HOW_DONE } },
     { .type = WIRE_RELEASE, .u.release = { WIRE_LEASES_MAX - 1, WIRE_HOW_EVENT } },
@@ -186,6 +188,33 @@ START_TEST(observer_sees_who_holds_what_and_gets_no_pool)
     hear_a(WIRE_DONE, fd);
     leave(fd);
     stage_say(friend, "release l s");
+}
+END_TEST
+
+START_TEST(observer_sees_what_went_through_the_export_and_its_rings)
+{
+    struct wire_message message, count = { .type = WIRE_COUNT, .request = 2 };
+    stage_say(exporter, "ring r 4KiB 2 fail s; take r slot 100 0 s; push r slot s; ring closed 4KiB 2 fail s; ring_close closed");
+    stage_say(friend, "acquire i a l 0 s; release l s");
+    int fd = connect_as(WIRE_ROLE_OBSERVER);
+    for (count.request = 2; count.request < 4; count.request++) {
+        say(fd, &count);
+        message = hear_a(WIRE_EXPORT, fd);
+        ck_assert_uint_eq(message.request, count.request);
+        ck_assert_uint_eq(message.u.export.importers, 1);
+        ck_assert_uint_eq(message.u.export.pushed, 1);
+        ck_assert_uint_eq(message.u.export.bytes, 100);
+        ck_assert_uint_eq(message.u.export.leases_given, 1);
+        message = hear_a(WIRE_RING, fd);
+        ck_assert_str_eq(message.u.ring.name, "r");
+        ck_assert_uint_eq(message.u.ring.overflow, WEIR_OVERFLOW_FAIL);
+        ck_assert_uint_eq(message.u.ring.depth, 2);
+        ck_assert_uint_eq(message.u.ring.slot_size, 4096);
+        ck_assert_uint_eq(message.u.ring.pushed, 1);
+        ck_assert_uint_eq(message.u.ring.leases_given, 0);
+        hear_a(WIRE_DONE, fd);
+    }
+    leave(fd);
 }
 END_TEST
 
@@ -357,7 +386,8 @@ int main(void)
                         sizeof not_an_importer_s / sizeof not_an_importer_s[0]);
     suite_add(turns, lease_that_is_released_twice_is_a_reason_to_be_cut_off);
     TCase *observers = stranger_case(suite, "observers");
-    suite_add(observers, observer_sees_who_holds_what_and_gets_no_pool, observer_evicts);
+    suite_add(observers, observer_sees_who_holds_what_and_gets_no_pool, observer_sees_what_went_through_the_export_and_its_rings,
+              observer_evicts);
     TCase *users = stage_case(suite, "users");
     if (geteuid() == 0) {
         suite_add(users, other_users_are_let_in_only_if_the_policy_names_them, members_of_a_group_are_let_in_only_if_the_policy_names_it,

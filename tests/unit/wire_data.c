@@ -23,6 +23,7 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_GOODBYE, 0, {{0}}}, 16, {HEADER(9, 0, 0)}},
     {{WIRE_LIST, 10, {{0}}}, 16, {HEADER(10, 0, 10)}},
     {{WIRE_EVICT, 11, {.evict = {INT32_MAX}}}, 20, {HEADER(11, 4, 11), [16] = 0xff, 0xff, 0xff, 0x7f}},
+    {{WIRE_COUNT, 12, {{0}}}, 16, {HEADER(12, 0, 12)}},
     {{WIRE_WELCOME, 1, {.welcome = {1, 1234, "frames", "GPU-01"}}},
      140,
      {HEADER(32, 124, 1), [16] = 1, [24] = 0xd2, 4, [28] = 'f', 'r', 'a', 'm', 'e', 's', [92] = 'G', 'P', 'U', '-', '0', '1'}},
@@ -87,6 +88,14 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_HOLDS, 10, {.holds = {77, WIRE_HOLD_MAPPED, 1, 0, 3, 4, 5, "ring"}}},
      128,
      {HEADER(41, 112, 10), [16] = 77, [20] = 3, [24] = 1, [40] = 3, [48] = 4, [56] = 5, [64] = 'r', 'i', 'n', 'g'}},
+    {{WIRE_EXPORT, 12, {.export = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}},
+     136,
+     {HEADER(42, 120, 12), [16] = 1, [24] = 2, [32] = 3, [40] = 4, [48] = 5, [56] = 6, [64] = 7, [72] = 8, [80] = 9,
+      [88] = 10, [96] = 11, [104] = 12, [112] = 13, [120] = 14, [128] = 15}},
+    {{WIRE_RING, 12, {.ring = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "ring"}}},
+     200,
+     {HEADER(43, 184, 12), [16] = 1, [20] = 2, [24] = 3, [32] = 4, [40] = 5, [48] = 6, [56] = 7, [64] = 8, [72] = 9, [80] = 10,
+      [88] = 11, [96] = 12, [104] = 13, [112] = 14, [120] = 15, [128] = 16, [136] = 'r', 'i', 'n', 'g'}},
     {{WIRE_STATS, 64, {{0}}}, 16, {HEADER(64, 0, 64)}},
     {{WIRE_OFFER, 65, {.offer = {"GPU-01"}}}, 64, {HEADER(65, 48, 65), [16] = 'G', 'P', 'U', '-', '0', '1'}},
     {{WIRE_GIVE, 66, {.give = {UINT64_C(1) << 32, 600000, "GPU-01"}}},
@@ -281,6 +290,14 @@ static void random_pool(uint64_t *seed, struct wire_message *message)
     random_numbers(seed, &message->u.pool.live, 16);
 }
 
+static void random_ring(uint64_t *seed, struct wire_message *message)
+{
+    message->u.ring.ring = (uint32_t)between(seed, 1, UINT32_MAX);
+    message->u.ring.overflow = (uint32_t)between(seed, 0, 2);
+    random_numbers(seed, &message->u.ring.slot_size, 14);
+    random_name(seed, 1, message->u.ring.name, WIRE_NAME_SIZE);
+}
+
 void wire_random(uint64_t *seed, struct wire_message *message)
 {
     memset(message, 0, sizeof(*message));
@@ -339,6 +356,12 @@ void wire_random(uint64_t *seed, struct wire_message *message)
     case WIRE_HOLDS:
         random_holds(seed, message);
         break;
+    case WIRE_EXPORT:
+        random_numbers(seed, &message->u.export.importers, 15);
+        break;
+    case WIRE_RING:
+        random_ring(seed, message);
+        break;
     case WIRE_OFFER:
         random_name(seed, 1, message->u.offer.uuid, WIRE_UUID_SIZE);
         break;
@@ -369,6 +392,7 @@ void wire_random(uint64_t *seed, struct wire_message *message)
     case WIRE_CANCEL:
     case WIRE_GOODBYE:
     case WIRE_LIST:
+    case WIRE_COUNT:
     case WIRE_DONE:
     case WIRE_STATS:
     case WIRE_RELOAD:
