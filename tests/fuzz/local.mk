@@ -1,18 +1,20 @@
 ## SPDX-License-Identifier: MIT
 
 ## Without libFuzzer: the seeds through the same entry. (The script is not called corpus.sh, as make would build `corpus` from it.)
-check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/policy_corpus tests/fuzz/wire_corpus
+check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/policy_corpus tests/fuzz/trace_corpus tests/fuzz/wire_corpus
 tests_fuzz_arena_corpus_SOURCES = %reldir%/arena_fuzz.c %reldir%/run_files.h
 tests_fuzz_arena_corpus_LDADD = tests/unit/libarenamodel.la
 tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c %reldir%/run_files.h
 tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
+tests_fuzz_trace_corpus_SOURCES = %reldir%/trace_fuzz.c %reldir%/run_files.h
+tests_fuzz_trace_corpus_LDADD = tests/unit/libtracedata.la tools/libtools.la
 tests_fuzz_wire_corpus_SOURCES = %reldir%/wire_fuzz.c %reldir%/run_files.h
 tests_fuzz_wire_corpus_LDADD = tests/unit/libwiredata.la share/libshare.la
 dist_check_SCRIPTS += %reldir%/seeds.sh
 TESTS += %reldir%/seeds.sh
 EXTRA_DIST += %reldir%/corpus %reldir%/policy.dict
 
-## With libFuzzer, which is clang's, whatever the compiler of the rest: `make arena-fuzz`, `make policy-fuzz`, `make wire-fuzz`, and
+## With libFuzzer, which is clang's, whatever the compiler of the rest: `make arena-fuzz`, `make policy-fuzz`, `make trace-fuzz`, `make wire-fuzz`, and
 ## `make fuzz FUZZ_SECONDS=60`, which runs all, so long each.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -41,12 +43,21 @@ tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files)
 		`for file in $(arena_fuzz_files); do case $$file in *.c) echo $(top_srcdir)/$$file;; esac; done`
 CLEANFILES += tests/fuzz/arena_fuzz
 
+## What reads traces, without the views.
+trace_fuzz_files = tools/trace/crc.c tools/trace/define.c tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c \
+	tools/trace/reader.c tools/trace/record.c tools/trace/rmm.c tests/unit/trace_data.c
+tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(tools_libtools_la_SOURCES) $(tests_unit_libtracedata_la_SOURCES) config.h
+	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(ZSTD_CFLAGS) \
+		-o $@ $(top_srcdir)/tests/fuzz/trace_fuzz.c `for file in $(trace_fuzz_files); do echo $(top_srcdir)/$$file; done` $(ZSTD_LIBS)
+CLEANFILES += tests/fuzz/trace_fuzz
+
 arena-fuzz: tests/fuzz/arena_fuzz
 policy-fuzz: tests/fuzz/policy_fuzz
+trace-fuzz: tests/fuzz/trace_fuzz
 wire-fuzz: tests/fuzz/wire_fuzz
 
 ## New inputs go into the build tree; the seeds stay as they are. What it finds is written to tests/fuzz/ there.
-fuzz: fuzz-arena fuzz-policy fuzz-wire
+fuzz: fuzz-arena fuzz-policy fuzz-trace fuzz-wire
 fuzz-arena: tests/fuzz/arena_fuzz
 	$(MKDIR_P) tests/fuzz/found-arena
 	tests/fuzz/arena_fuzz $(FUZZ_FLAGS) -max_len=1024 -len_control=0 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-arena \
@@ -55,6 +66,10 @@ fuzz-policy: tests/fuzz/policy_fuzz
 	$(MKDIR_P) tests/fuzz/found
 	tests/fuzz/policy_fuzz $(FUZZ_FLAGS) -max_len=4096 -max_total_time=$(FUZZ_SECONDS) -dict=$(top_srcdir)/tests/fuzz/policy.dict \
 		tests/fuzz/found $(top_srcdir)/tests/fuzz/corpus/policy $(top_srcdir)/tests/unit/policies/good $(top_srcdir)/tests/unit/policies/bad
+fuzz-trace: tests/fuzz/trace_fuzz
+	$(MKDIR_P) tests/fuzz/found-trace
+	tests/fuzz/trace_fuzz $(FUZZ_FLAGS) -max_len=8192 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-trace \
+		$(top_srcdir)/tests/fuzz/corpus/trace
 fuzz-wire: tests/fuzz/wire_fuzz
 	$(MKDIR_P) tests/fuzz/found-wire
 	tests/fuzz/wire_fuzz $(FUZZ_FLAGS) -max_len=1100 -max_total_time=$(FUZZ_SECONDS) tests/fuzz/found-wire \
@@ -64,3 +79,8 @@ fuzz-wire: tests/fuzz/wire_fuzz
 wire-seeds: tests/fuzz/wire_corpus
 	rm -rf $(top_srcdir)/tests/fuzz/corpus/wire && $(MKDIR_P) $(top_srcdir)/tests/fuzz/corpus/wire
 	tests/fuzz/wire_corpus --write $(top_srcdir)/tests/fuzz/corpus/wire
+
+## The same of traces, after a change of the format.
+trace-seeds: tests/fuzz/trace_corpus
+	rm -rf $(top_srcdir)/tests/fuzz/corpus/trace && $(MKDIR_P) $(top_srcdir)/tests/fuzz/corpus/trace
+	tests/fuzz/trace_corpus --write $(top_srcdir)/tests/fuzz/corpus/trace

@@ -2,7 +2,7 @@
 # Runs the seed corpora, and the policies of the unit tests, through the fuzz entries.
 # shellcheck shell=sh
 : "${top_srcdir:?is set by make check}" "${top_builddir:?is set by make check}"
-echo "1..3"
+echo "1..4"
 
 # run NUMBER NAME PROGRAM FILES…: one fact.
 run() {
@@ -25,3 +25,4 @@ run() {
 run 1 no_seed_breaks_the_parser policy_corpus "$top_srcdir"/tests/fuzz/corpus/policy/* "$top_srcdir"/tests/unit/policies/*/*.yaml
 run 2 no_seed_breaks_the_codec wire_corpus "$top_srcdir"/tests/fuzz/corpus/wire/*
 run 3 no_seed_breaks_the_arena arena_corpus "$top_srcdir"/tests/fuzz/corpus/arena/*
+run 4 no_seed_breaks_the_reader_of_traces trace_corpus "$top_srcdir"/tests/fuzz/corpus/trace/*
