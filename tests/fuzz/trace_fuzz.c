@@ -58,8 +58,8 @@ static size_t length_of(const char *text)
 static bool hear(void *context, const struct trace_event *event)
 {
     struct hearing *hearing = context;
-    uint64_t stack = event->stack ? event->stack->count : 0;
-    for (uint32_t i = 0; i < stack; i++) {
+    uint64_t stack = 0;
+    for (uint32_t i = 0; event->stack && i < event->stack->count; i++) {
         const struct trace_frame *frame = &event->stack->frames[i];
         stack += frame->module ? length_of(frame->module->path) : frame->line ? length_of(frame->line->function) : 1;
     }

@@ -236,7 +236,8 @@ void trace_definitions_seal(struct trace_definitions *definitions)
     sort_modules(definitions);
     for (size_t code = 0; code < TRACE_DEFINES_COUNT; code++) {
         struct trace_sort *sort = &definitions->sorts[code];
-        qsort(sort->meanings, sort->meaning_count, sizeof sort->meanings[0], by_id_and_position);
+        if (sort->meaning_count)
+            qsort(sort->meanings, sort->meaning_count, sizeof sort->meanings[0], by_id_and_position);
         trace_map_free(&sort->by_content);
         trace_map_free(&sort->by_id);
         for (size_t i = sort->meaning_count; i-- > 0;) {
