@@ -1,8 +1,9 @@
 ## SPDX-License-Identifier: MIT
-## Ready-made policies, installed together with the schema that their first line names.
+## Ready-made policies, installed together with the schema that their first line names; and a dashboard for what `weir metrics` prints.
 weirconfdir = $(datadir)/weir
 dist_weirconf_DATA = \
 	%reldir%/default.yaml \
+	%reldir%/grafana.json \
 	%reldir%/inference.yaml \
 	%reldir%/multi-gpu.yaml \
 	%reldir%/pytorch.yaml \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* metrics.c - `weir metrics`: the figures of all live processes in the text format of Prometheus. */
+/* metrics.c - `weir metrics`: the figures of all live processes, and of exports, in the text format of Prometheus. */
 #include "config.h"
 
 #include "lib/base/format.h"
 #include "tools/common/command.h"
 #include "tools/common/processes.h"
+#include "tools/observe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +36,7 @@ enum value_kind {
 };
 
 /* What a family has a series for. */
-enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL };
+enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL, OF_EXPORT, OF_RING };
 
 struct family {
     const char *name, *type, *help;
@@ -49,6 +50,19 @@ struct family {
 #define DEVICE(member) OF_DEVICE, offsetof(process_device, member)
 #define RUNG(member) OF_RUNG, offsetof(process_device, member) /* an array, of each device */
 #define POOL(member) OF_POOL, offsetof(process_pool, member)
+#define EXPORT(member) OF_EXPORT, offsetof(observed_counts, member)
+#define RING(member) OF_RING, offsetof(observed_ring, member)
+/* What both have; `since`: when that was opened. */
+#define FLOW(prefix, OF, since)                                                                                                            \
+    {prefix "_frames_pushed_total", "counter", "Frames that were pushed" since, OF(pushed), VALUE_PLAIN},                                  \
+        {prefix "_pushed_bytes_total", "counter", "Bytes of these frames.", OF(bytes), VALUE_PLAIN},                                       \
+        {prefix "_frames_dropped_total", "counter", "Frames that were dropped before every reader had got them.", OF(dropped),             \
+         VALUE_PLAIN},                                                                                                                     \
+        {prefix "_takes_refused_total", "counter", "Times that a producer found no slot.", OF(refused), VALUE_PLAIN},                      \
+        {prefix "_hangs_total", "counter", "Times that a reader became hung.", OF(hangs), VALUE_PLAIN},                                    \
+        {prefix "_leases_given_total", "counter", "Leases that were given.", OF(leases_given), VALUE_PLAIN},                               \
+        {prefix "_lag_frames", "gauge", "Frames that the slowest reader is behind.", OF(lag), VALUE_PLAIN},                                \
+        {prefix "_lag_peak_frames", "gauge", "The most frames that a reader was behind.", OF(lag_high), VALUE_PLAIN}
 #define SUMMED " Private pools of one name and device are one series, their sum."
 static const struct family families[] = {
     {"weir_process_age_seconds", "gauge", "Time since the process opened its policy.", PROCESS(age_ms), VALUE_MILLISECONDS},
@@ -78,6 +92,23 @@ static const struct family families[] = {
     {"weir_pool_frees_total", "counter", "Blocks that were freed." SUMMED, POOL(frees), VALUE_PLAIN},
     {"weir_pool_failures_total", "counter", "Requests that failed for want of memory." SUMMED, POOL(failures), VALUE_PLAIN},
     {"weir_pool_cache_hits_total", "counter", "Requests that a stream's cache served without CUDA." SUMMED, POOL(cache_hits), VALUE_PLAIN},
+    {"weir_export_importers", "gauge", "Processes that import the pool, with the hung and evicted ones.", EXPORT(importers), VALUE_PLAIN},
+    {"weir_export_hung_importers", "gauge", "Importers that kept a producer waiting and said nothing since.", EXPORT(hung), VALUE_PLAIN},
+    {"weir_export_evicted_importers", "gauge", "Evicted importers that are not dead: they keep blocks from use.", EXPORT(evicted),
+     VALUE_PLAIN},
+    {"weir_export_blocks", "gauge", "Published blocks, slots of rings, and withdrawn blocks that are still mapped.", EXPORT(blocks),
+     VALUE_PLAIN},
+    {"weir_export_leases", "gauge", "Leases that have not ended.", EXPORT(leases), VALUE_PLAIN},
+    {"weir_export_mappings", "gauge", "Blocks in the address spaces of importers.", EXPORT(mappings), VALUE_PLAIN},
+    {"weir_export_evictions_total", "counter", "Importers that were evicted.", EXPORT(evictions), VALUE_PLAIN},
+    FLOW("weir_export", EXPORT, ", on all rings since the export was opened."),
+    {"weir_ring_slots", "gauge", "Slots of the ring.", RING(depth), VALUE_PLAIN},
+    {"weir_ring_slot_bytes", "gauge", "Bytes of each slot.", RING(slot_size), VALUE_PLAIN},
+    {"weir_ring_taken_slots", "gauge", "Slots that a producer writes.", RING(taken), VALUE_PLAIN},
+    {"weir_ring_queued_slots", "gauge", "Slots with a frame that some reader is to get or to release.", RING(queued), VALUE_PLAIN},
+    {"weir_ring_readers", "gauge", "Readers of the ring, with the hung ones.", RING(readers), VALUE_PLAIN},
+    {"weir_ring_hung_readers", "gauge", "Readers that nobody waits for.", RING(hung), VALUE_PLAIN},
+    FLOW("weir_ring", RING, " since the ring was opened."),
 };
 
 /* index: in an array, or 0. */
@@ -103,6 +134,7 @@ static uint64_t sum_of(uint64_t a, uint64_t b, enum value_kind kind)
 struct writer {
     FILE *out;
     const struct processes *processes;
+    const struct observed_sockets *exports;
     const struct family *family; /* whose HELP and TYPE are written */
     bool has_labels;             /* of the series that is being written */
 };
@@ -179,16 +211,44 @@ static void label_device(struct writer *writer, const struct process *process, u
     label(writer, "uuid", device ? device->uuid : "");
 }
 
+/* At a socket there is one export at a time. */
+static void label_export(struct writer *writer, const struct observed_socket *socket)
+{
+    label(writer, "socket", socket->path);
+    label_number(writer, "pid", (unsigned)socket->seen.told.pid);
+    label(writer, "pool", socket->seen.told.pool);
+    label(writer, "uuid", socket->seen.told.uuid);
+}
+
 /* Series ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether there is an export that should have answered. At other sockets nobody listens, or another user, or a Weir that does not count. */
+static bool is_mute(const struct observed_socket *socket)
+{
+    return socket->status != WEIR_OK && socket->status != WEIR_GONE && socket->status != WEIR_REFUSED;
+}
+
+static int exports_exit(const struct observed_sockets *exports)
+{
+    for (size_t i = 0; i < exports->count; i++)
+        if (is_mute(&exports->items[i]))
+            return EXIT_TROUBLE;
+    return EXIT_GOOD;
+}
+
+static int exit_of(const struct writer *writer)
+{
+    return worse_exit(processes_exit(writer->processes), exports_exit(writer->exports));
+}
 
 static void write_collect(struct writer *writer, uint64_t now)
 {
-    static const struct family success = {"weir_last_collect_success", "gauge", "Whether every process answered (1) or not (0).",
+    static const struct family success = {"weir_last_collect_success", "gauge", "Whether every process and export answered (1) or not (0).",
                                           OF_PROCESS, 0, VALUE_PLAIN};
     static const struct family timestamp = {"weir_last_collect_timestamp_seconds", "gauge", "When these figures were collected.",
                                             OF_PROCESS, 0, VALUE_PLAIN};
     begin(writer, &success);
-    end(writer, processes_exit(writer->processes) == EXIT_GOOD, VALUE_PLAIN);
+    end(writer, exit_of(writer) == EXIT_GOOD, VALUE_PLAIN);
     begin(writer, &timestamp);
     end(writer, now, VALUE_PLAIN);
 }
@@ -278,20 +338,55 @@ static void write_family(struct writer *writer, const struct family *family, con
         write_pool(writer, family, process, i);
 }
 
-static void write_all(const struct processes *processes, FILE *out)
+static void write_exports(struct writer *writer)
 {
-    struct writer writer = {.out = out, .processes = processes};
-    write_collect(&writer, (uint64_t)time(NULL));
-    write_processes(&writer);
-    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
-        for (size_t i = 0; i < processes->count; i++)
-            write_family(&writer, &families[f], &processes->items[i]);
+    static const struct family up = {"weir_export_up", "gauge", "Whether the export answered (1) or not (0).", OF_EXPORT, 0, VALUE_PLAIN};
+    for (size_t i = 0; i < writer->exports->count; i++) {
+        const struct observed_socket *socket = &writer->exports->items[i];
+        if (socket->status != WEIR_OK && !is_mute(socket))
+            continue;
+        begin(writer, &up);
+        label(writer, "socket", socket->path);
+        end(writer, socket->status == WEIR_OK, VALUE_PLAIN);
+    }
+}
+
+/* The series that the export tells of. */
+static void write_export(struct writer *writer, const struct family *family, const struct observed_socket *socket)
+{
+    if (socket->status != WEIR_OK || !socket->seen.is_counted)
+        return;
+    if (family->of == OF_EXPORT) {
+        begin(writer, family);
+        label_export(writer, socket);
+        end(writer, value_of(&socket->seen.counts, family, 0), family->kind);
+    }
+    for (size_t i = 0; family->of == OF_RING && i < socket->seen.ring_count; i++) {
+        begin(writer, family);
+        label_export(writer, socket);
+        label(writer, "ring", socket->seen.rings[i].name);
+        end(writer, value_of(&socket->seen.rings[i], family, 0), family->kind);
+    }
+}
+
+static void write_all(struct writer *writer, FILE *out)
+{
+    writer->out = out;
+    write_collect(writer, (uint64_t)time(NULL));
+    write_processes(writer);
+    write_exports(writer);
+    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
+        for (size_t i = 0; i < writer->processes->count; i++)
+            write_family(writer, &families[f], &writer->processes->items[i]);
+        for (size_t i = 0; i < writer->exports->count; i++)
+            write_export(writer, &families[f], &writer->exports->items[i]);
+    }
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
 /* Into a file beside it, that then takes its name: who reads it sees the old text or the new one, whole. Returns an errno. */
-static int write_file(const struct processes *processes, const char *path, char *beside)
+static int write_file(struct writer *writer, const char *path, char *beside)
 {
     int fd = mkostemp(beside, O_CLOEXEC);
     if (fd < 0)
@@ -301,7 +396,7 @@ static int write_file(const struct processes *processes, const char *path, char 
         close(fd);
     int error = out ? 0 : errno;
     if (out) {
-        write_all(processes, out);
+        write_all(writer, out);
         /* Whoever scrapes it is another user. */
         if (fchmod(fd, 0644) != 0 || fflush(out) != 0 || ferror(out))
             error = errno ? errno : EIO;
@@ -315,29 +410,44 @@ static int write_file(const struct processes *processes, const char *path, char 
     return error;
 }
 
-static int replace(const struct processes *processes, const char *path)
+static int replace(struct writer *writer, const char *path)
 {
     char *beside;
     if (asprintf(&beside, "%s.XXXXXX", path) < 0)
         beside = must(NULL);
     errno = 0;
-    int error = write_file(processes, path, beside);
+    int error = write_file(writer, path, beside);
     free(beside);
     if (error)
         complain("metrics: %s cannot be written: %s", path, WEIR__WHY(error, "name a file in a directory that may be written to"));
     return error ? EXIT_TROUBLE : EXIT_GOOD;
 }
 
+static void complain_of(const struct observed_sockets *exports)
+{
+    for (size_t i = 0; i < exports->count; i++)
+        if (is_mute(&exports->items[i]))
+            complain("metrics: %s", exports->items[i].text);
+}
+
 static int run(const struct command_call *call)
 {
+    static const struct wire_message count = {.type = WIRE_COUNT};
+    unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
     struct processes processes;
-    int status = processes_find("metrics", 0, NULL, processes_timeout(&call->options[OPT_TIMEOUT]), &processes);
+    struct observed_sockets exports;
+    struct writer writer = {.processes = &processes, .exports = &exports};
+    int status = processes_find("metrics", 0, NULL, timeout_ms, &processes);
+    if (observe_sockets("metrics", 0, NULL, &exports))
+        observe_ask(&exports, &count, timeout_ms);
     if (call->options[OPT_OUTPUT].given)
-        status = replace(&processes, call->options[OPT_OUTPUT].text);
+        status = replace(&writer, call->options[OPT_OUTPUT].text);
     else
-        write_all(&processes, stdout);
-    status = worse_exit(status, processes_exit(&processes));
+        write_all(&writer, stdout);
+    status = worse_exit(status, exit_of(&writer));
     processes_complain("metrics", &processes);
+    complain_of(&exports);
+    observe_sockets_free(&exports);
     processes_free(&processes);
     return status;
 }
@@ -347,10 +457,11 @@ const struct command command_metrics = {
     .summary = "print the figures of all live processes for Prometheus",
     .operands = "",
     .details =
-        "Prints the figures that 'weir ps --json' has in the text format of Prometheus (0.0.4). With --output they replace FILE all at\n"
-        "once, as the textfile collector of its node exporter wants it: run this by a timer, with a FILE that ends in .prom.\n"
-        "weir_last_collect_success is 0 and weir_process_up of the process is 0 where one did not answer; the others are written.\n"
-        "Exit status: 0 all answered, 2 a process does not answer, or FILE cannot be written.",
+        "Prints the figures that 'weir ps --json' has, and the counts of 'weir leases --json', in the text format of Prometheus (0.0.4).\n"
+        "With --output they replace FILE all at once, as the textfile collector of its node exporter wants it: run this by a timer, with a\n"
+        "FILE that ends in .prom. weir_last_collect_success is 0 and weir_process_up of the process, or weir_export_up of the socket, is 0\n"
+        "where one did not answer; the others are written. A dashboard of Grafana for them is installed beside the policies.\n"
+        "Exit status: 0 all answered, 2 a process or an export does not answer, or FILE cannot be written.",
     .example = "  weir metrics\n"
                "  weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom\n",
     .options = options,

@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# `weir metrics`, with a process of its own, whose figures are read back and compared with those that `weir ps` shows.
+# `weir metrics`, with a process of its own, whose figures are read back and compared with those that `weir ps` shows, an exporter, and the
+# dashboard in config/, which has all of that and nothing else.
 # shellcheck source=tests/tools/weir.sh
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 actor=${weir%/tools/weir}/tests/tools/worker
-export WEIR_CONTROL_DIR="$tap_dir" WEIR_SIM="name=metrics-$$,memory=1GiB" WEIR_POLICY="$tap_dir/policy.yaml"
+dashboard=$(cd "${top_srcdir:-.}" && pwd -P)/config/grafana.json
+export WEIR_CONTROL_DIR="$tap_dir" XDG_RUNTIME_DIR="$tap_dir/run" WEIR_SIM="name=metrics-$$,memory=1GiB" WEIR_POLICY="$tap_dir/policy.yaml"
 policy policy.yaml <<'YAML'
 weir: 1
 control: true
@@ -14,6 +16,15 @@ pools:
   open: { release_threshold: all, keep: all }
 streams: { own: { private: true, pool: open } }
 YAML
+# The exporter is no process that `weir ps` shows.
+policy exporter.yaml <<'YAML'
+weir: 1
+defaults: { pool: work }
+pools:
+  work: {}
+  frames: { devices: [0], ipc: posix_fd, share: { socket: frames } }
+YAML
+mkdir -m 700 "$XDG_RUNTIME_DIR"
 cd "$tap_dir" || exit 1
 
 # metrics EXPRESSION: holds for m, the series of our process, of which m('name', label='value') is the value of the one with these labels.
@@ -36,6 +47,7 @@ def m(name, **labels):
     found = [v for n, l, v in series if n == name and l.get("pid", pid) == pid and all(l.get(k) == x for k, x in labels.items())]
     assert len(found) == 1, "%s %s: %s" % (name, labels, found)
     return found[0]
+dashboard = json.load(open(sys.argv[5], encoding="utf-8")) if len(sys.argv) > 5 else None
 ps = json.load(open(sys.argv[4]))["processes"][0] if len(sys.argv) > 4 else None
 def pools(name, private=False):
     return [p for p in ps["pools"] if p["name"] == name and p["is_private"] == private]
@@ -94,6 +106,67 @@ if command -v promtool >/dev/null 2>&1; then
 else
     skip "promtool_has_nothing_to_say" "no promtool"
 fi
+
+# An export beside it. A frame that nobody reads is pushed; then there is a reader, which takes the first of two, and no other.
+actor=${weir%/tools/weir}/tests/tools/sharing
+worker_policy=$WEIR_POLICY
+export WEIR_POLICY="$tap_dir/exporter.yaml"
+check "exporter_begins" begin exporter 4 exporter
+exporter=$begun
+check "importer_begins" begin importer 5 importer
+check "frame_without_readers_is_pushed" tell exporter 4 push 0
+check "importer_subscribes" tell importer 5 subscribe 1
+check "second_frame_is_pushed" tell exporter 4 push 0
+check "third_frame_is_pushed" tell exporter 4 push 0
+check "importer_takes_a_lease" tell importer 5 acquire weights
+export WEIR_POLICY="$worker_policy"
+check "metrics_with_an_export_are_printed" exits 0 metrics --timeout=60
+check_export() {
+    if have_python; then
+        check "$1" metrics "$out" "$2" "$exporter" figures.json "$dashboard"
+    else
+        skip "$1" "no python3"
+    fi
+}
+socket=$XDG_RUNTIME_DIR/weir/share/frames
+check_export "export_is_up" "m('weir_export_up', socket='$socket') == 1 and m('weir_last_collect_success') == 1"
+check_export "export_has_its_labels" "m('weir_export_importers', socket='$socket', pool='frames', uuid=ps['devices'][0]['uuid']) == 1"
+check_export "export_has_its_counts" "[m('weir_export_%s' % n) for n in ('frames_pushed_total', 'pushed_bytes_total', 'frames_dropped_total', \
+'takes_refused_total', 'hangs_total', 'leases_given_total', 'evictions_total', 'lag_frames', 'lag_peak_frames', 'leases', 'blocks')] == \
+[3, 3 << 16, 0, 0, 0, 2, 0, 2, 2, 2, 4]"
+check_export "ring_has_its_counts" "[m('weir_ring_%s' % n, ring='camera', pool='frames') for n in ('frames_pushed_total', 'pushed_bytes_total', \
+'leases_given_total', 'lag_frames', 'lag_peak_frames', 'slots', 'slot_bytes', 'taken_slots', 'queued_slots', 'readers', 'hung_readers')] == \
+[3, 3 << 16, 1, 2, 2, 3, 1 << 16, 0, 2, 1, 0]"
+check_export "families_with_an_export_are_contiguous" "len([1 for a, b in zip(order, order[1:]) if a != b]) + 1 == len(kinds)"
+check_export "no_series_comes_twice_with_an_export" "len({(n, tuple(sorted(l.items()))) for n, l, v in series}) == len(series)"
+
+# What the queries of the dashboard name: weir_ names, with no words of legends and texts.
+queried="{n for p in dashboard['panels'] for t in p.get('targets', []) for n in re.findall(r'\bweir_[a-z_]+', t['expr'])}"
+offered="{n for v in dashboard['templating']['list'] for n in re.findall(r'\bweir_[a-z_]+', v['query'])}"
+check_export "dashboard_queries_what_is_printed_and_all_of_it" "not ($queried ^ set(kinds))"
+check_export "dashboard_offers_choices_of_what_is_printed" "$offered and $offered <= set(kinds)"
+labels="{l for n, s, v in series for l in s} | {'instance'}"
+check_export "dashboard_uses_labels_that_there_are" "{l for p in dashboard['panels'] for t in p.get('targets', []) \
+for l in re.findall(r'\{\{(\w+)\}\}', t['legendFormat']) + re.findall(r'[{,](\w+)=~', t['expr'])} <= $labels"
+check_export "dashboard_takes_rates_of_counters_alone" "{n for p in dashboard['panels'] for t in p.get('targets', []) \
+for n in re.findall(r'(?:rate|increase)\((\w+)', t['expr'])} == {n for n, k in kinds.items() if 'counter' in k}"
+check_export "panels_have_numbers_and_places_of_their_own" "len({p['id'] for p in dashboard['panels']}) == \
+len({(p['gridPos']['x'], p['gridPos']['y']) for p in dashboard['panels']}) == len(dashboard['panels'])"
+
+check "exporter_is_stopped" stop "$exporter"
+check "stopped_exporter_exits_2" exits 2 metrics --timeout=15
+check "stopped_exporter_is_reported" says "$err" "$socket: the exporter did not answer in time"
+check_export "stopped_export_is_down" "m('weir_export_up', socket='$socket') == 0 and m('weir_last_collect_success') == 0"
+check_export "stopped_export_has_no_figures" "not [n for n, l, v in series if l.get('socket') == '$socket' and n != 'weir_export_up']"
+check_metrics "other_processes_are_there" "m('weir_process_up') == 1"
+kill -CONT "$exporter"
+for fd in 5 4; do
+    eval "echo quit >&$fd"
+done
+exporter_ended() {
+    bury "$exporter" && [ ! -e "$socket" ]
+}
+check "exporter_ends" exporter_ended
 
 # Into a file.
 echo "what was there" >weir.prom
