@@ -62,6 +62,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/merge.h \
 	%reldir%/trace/model.c \
 	%reldir%/trace/model.h \
+	%reldir%/trace/object.c \
+	%reldir%/trace/object.h \
 	%reldir%/trace/orders.c \
 	%reldir%/trace/orders.h \
 	%reldir%/trace/reader.c \
@@ -70,6 +72,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/record.h \
 	%reldir%/trace/rmm.c \
 	%reldir%/trace/rmm.h \
+	%reldir%/trace/symbols.c \
+	%reldir%/trace/symbols.h \
 	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \
@@ -77,9 +81,9 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try/try.c \
 	%reldir%/try/try.h \
 	%reldir%/try/work.c
-tools_libtools_la_LIBADD = share/libshare.la $(ZSTD_LIBS)
+tools_libtools_la_LIBADD = share/libshare.la $(ZSTD_LIBS) $(LIBDW_LIBS)
 ## Where `weir run` finds what it puts into Python.
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
 if HAVE_NCURSES

@@ -1,6 +1,6 @@
 ## SPDX-License-Identifier: MIT
 ## make gpu-bundle: a folder that runs the GPU tests and measurements on a machine with an NVIDIA GPU and its driver, and nothing else
-## of ours: no libyaml, no libcheck, no ncurses (and so no weir top), no libzstd, no toolkit.
+## of ours: no libyaml, no libcheck, no ncurses (and so no weir top), no libzstd, no libdw, no toolkit.
 ##
 ## A folder's local.mk adds its programs to gpu_bundle_programs (paths as automake names them; tests are those under tests/) and the
 ## source files that they read at run time to gpu_bundle_files. Both lists are emptied in Makefile.am.
@@ -15,7 +15,7 @@ gpu_bundle_programs += tests/gpu/conformance tools/weir
 gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml
 
 gpu_bundle_build = build-gpu-bundle
-gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-ncurses --without-zstd YAML_LIBS=-l:libyaml.a \
+gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-ncurses --without-zstd YAML_LIBS=-l:libyaml.a \
 	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
 
 ## torch's: the library, the package that finds it, and what its users start from.
@@ -25,7 +25,7 @@ gpu_bundle_modules += plugin/torch/libweir-torch
 gpu_bundle_files += $(dist_weirpackage_DATA) $(dist_weirpackagetorch_DATA) $(dist_weirpythonrun_DATA) config/pytorch.yaml \
 	examples/torch_ddp.py examples/torch_train.py
 endif
-gpu_bundle_module_flags = --disable-dependency-tracking --without-ncurses --without-zstd YAML_LIBS=-l:libyaml.a
+gpu_bundle_module_flags = --disable-dependency-tracking --without-libdw --without-ncurses --without-zstd YAML_LIBS=-l:libyaml.a
 
 .PHONY: gpu-bundle clean-gpu-bundle
 if HAVE_CUDA

@@ -127,3 +127,15 @@ tests_unit_trace_model_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_trace_model_LDADD = tests/support/libsuite.la tools/libtools.la
 tests_unit_trace_reader_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_trace_reader_LDADD = tests/unit/libtracedata.la tests/support/libsuite.la tools/libtools.la
+
+## Functions of a file that the test knows, with debug information whatever the rest is built with.
+check_LTLIBRARIES += tests/unit/libsymbolsdata.la
+tests_unit_libsymbolsdata_la_SOURCES = %reldir%/symbols_data.c %reldir%/symbols_data.h
+tests_unit_libsymbolsdata_la_CFLAGS = $(AM_CFLAGS) -g
+tests_unit_libsymbolsdata_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version -rpath /nowhere \
+	-Wl,--build-id=0xfeedbeef00112233445566778899aabb
+
+check_PROGRAMS += tests/unit/symbols
+TESTS += tests/unit/symbols
+tests_unit_symbols_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_symbols_LDADD = tests/unit/libsymbolsdata.la tests/support/libsuite.la tools/libtools.la
