@@ -13,6 +13,7 @@ for name in cc c++ pkg-config libtoolize automake autoconf; do
     printf '#!/bin/sh\nexit 0\n' >"$tools/$name"
 done
 printf '#!/bin/sh\ntouch "%s/installed"\n' "$tap_dir" >"$tools/apt-get"
+printf '#!/bin/sh\necho libunwind.so.8\n' >"$tools/ldconfig"
 cat >"$tools/autoreconf" <<'SH'
 #!/bin/sh
 cat >configure <<'CONFIGURE'

@@ -15,7 +15,8 @@ gpu_bundle_programs += tests/gpu/conformance tools/weir
 gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml
 
 gpu_bundle_build = build-gpu-bundle
-gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-ncurses --without-zstd YAML_LIBS=-l:libyaml.a \
+gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-ncurses --without-zstd \
+	YAML_LIBS=-l:libyaml.a \
 	CHECK_LIBS='-l:libcheck.a -l:libsubunit.a -lm -lrt -lpthread'
 
 ## torch's: the library, the package that finds it, and what its users start from.
