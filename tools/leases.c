@@ -38,7 +38,7 @@ static const char *const overflow_names[] = {
     [WEIR_OVERFLOW_FAIL] = "fail",
 };
 
-/* In words ------------------------------------------------------------------------------------------------------------------------------- */
+/* In words ----------------------------------------------------------------------------------------------------------------------------- */
 
 static const char *duration_text(struct text *text, uint64_t ms)
 {
@@ -143,7 +143,7 @@ static void print_answers(const struct observed_sockets *sockets)
         puts("No pool is shared here: there is no socket in $XDG_RUNTIME_DIR/weir/share, nor in " SHARE_SYSTEM_DIRECTORY ".");
 }
 
-/* As JSON -------------------------------------------------------------------------------------------------------------------------------- */
+/* As JSON ------------------------------------------------------------------------------------------------------------------------------ */
 
 static void json_hold(struct json *json, const observed_hold *hold)
 {
@@ -257,7 +257,7 @@ static void print_json(const struct observed_sockets *sockets, int worst)
     json_end(&json);
 }
 
-/* The command ---------------------------------------------------------------------------------------------------------------------------- */
+/* The command -------------------------------------------------------------------------------------------------------------------------- */
 
 static int run(const struct command_call *call)
 {

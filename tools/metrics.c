@@ -458,9 +458,9 @@ const struct command command_metrics = {
     .operands = "",
     .details =
         "Prints the figures that 'weir ps --json' has, and the counts of 'weir leases --json', in the text format of Prometheus (0.0.4).\n"
-        "With --output they replace FILE all at once, as the textfile collector of its node exporter wants it: run this by a timer, with a\n"
-        "FILE that ends in .prom. weir_last_collect_success is 0 and weir_process_up of the process, or weir_export_up of the socket, is 0\n"
-        "where one did not answer; the others are written. A dashboard of Grafana for them is installed beside the policies.\n"
+        "With --output they replace FILE all at once, as the textfile collector of its node exporter wants it: run this by a timer, with\n"
+        "a FILE that ends in .prom. Where one did not answer, weir_process_up of the process or weir_export_up of the socket is 0, and\n"
+        "weir_last_collect_success too; the others are written. A dashboard of Grafana for them is installed beside the policies.\n"
         "Exit status: 0 all answered, 2 a process or an export does not answer, or FILE cannot be written.",
     .example = "  weir metrics\n"
                "  weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom\n",

@@ -15,7 +15,7 @@
 
 #define TIMEOUT_DEFAULT_MS 5000
 
-/* Where the sockets are ------------------------------------------------------------------------------------------------------------------ */
+/* Where the sockets are ---------------------------------------------------------------------------------------------------------------- */
 
 static void add_socket(struct observed_sockets *sockets, const char *path)
 {
@@ -88,7 +88,7 @@ void observe_sockets_free(struct observed_sockets *sockets)
     *sockets = (struct observed_sockets){0};
 }
 
-/* What they say -------------------------------------------------------------------------------------------------------------------------- */
+/* What they say ------------------------------------------------------------------------------------------------------------------------ */
 
 static void add_importer(struct observed_export *seen, const struct wire_message *message)
 {
@@ -150,7 +150,7 @@ static bool take(struct share_query *query, const struct wire_message *message)
     return true;
 }
 
-/* Asking --------------------------------------------------------------------------------------------------------------------------------- */
+/* Asking ------------------------------------------------------------------------------------------------------------------------------- */
 
 static bool is_asked(const struct observed_socket *socket, bool is_more)
 {
@@ -175,8 +175,11 @@ static void ask(struct observed_sockets *sockets, const struct wire_message *que
     size_t count = 0;
     for (size_t i = 0; i < sockets->count; i++)
         if (is_asked(&sockets->items[i], is_more))
-            queries[count++] = (struct share_query){
-                .path = sockets->items[i].path, .question = *question, .role = WIRE_ROLE_OBSERVER, .take = take, .data = &sockets->items[i]};
+            queries[count++] = (struct share_query){.path = sockets->items[i].path,
+                                                    .question = *question,
+                                                    .role = WIRE_ROLE_OBSERVER,
+                                                    .take = take,
+                                                    .data = &sockets->items[i]};
     share_queries_run(queries, count, deadline);
     for (size_t i = 0; i < count; i++)
         end(&queries[i], is_more);
@@ -192,7 +195,7 @@ void observe_ask(struct observed_sockets *sockets, const struct wire_message *qu
         ask(sockets, &count, deadline, true);
 }
 
-/* What all subcommands do --------------------------------------------------------------------------------------------------------------- */
+/* What all subcommands do -------------------------------------------------------------------------------------------------------------- */
 
 unsigned observe_timeout(const struct option_value *option)
 {

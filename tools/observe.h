@@ -15,7 +15,8 @@
 #include "share/wire/query.h"
 #include "tools/common/command.h"
 
-/* As in the messages of these names, IMPORTER and WELCOME. A hold is one lease of an importer, or one block that it maps without a lease. */
+/* As in the messages HOLDS, EXPORT, RING, IMPORTER and WELCOME. A hold is one lease of an importer, or one block that it maps without a
+   lease. */
 typedef __typeof__(((struct wire_message *)NULL)->u.holds) observed_hold;
 typedef __typeof__(((struct wire_message *)NULL)->u.export) observed_counts;
 typedef __typeof__(((struct wire_message *)NULL)->u.ring) observed_ring;

@@ -12,7 +12,7 @@
 #include "share/base/order.h"
 #include "share/base/wait.h"
 
-/* Readers, with the lock ----------------------------------------------------------------------------------------------------------------- */
+/* Readers, with the lock --------------------------------------------------------------------------------------------------------------- */
 
 weir_ring *share_ring_find(weir_export *e, const char *name)
 {
@@ -91,7 +91,7 @@ void share_ring_feed(struct share_reader *reader)
     }
 }
 
-/* Slots, with the lock ------------------------------------------------------------------------------------------------------------------- */
+/* Slots, with the lock ----------------------------------------------------------------------------------------------------------------- */
 
 void share_ring_unqueue(weir_ring *ring, struct share_block *slot)
 {
@@ -114,7 +114,7 @@ void share_slot_reclaim(weir_ring *ring, struct share_block *slot)
     share_serve_stir(ring->e);
 }
 
-/* The public functions ------------------------------------------------------------------------------------------------------------------- */
+/* The public functions ----------------------------------------------------------------------------------------------------------------- */
 
 static weir_status check_ring(const weir_export *e, const char *name, const weir_ring_options *options, weir_error *error)
 {

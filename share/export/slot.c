@@ -9,7 +9,7 @@
 #include "share/export/ring.h"
 #include "share/export/serve.h"
 
-/* Choosing one, with the lock ------------------------------------------------------------------------------------------------------------ */
+/* Choosing one, with the lock ---------------------------------------------------------------------------------------------------------- */
 
 static struct share_block *free_slot(const weir_ring *ring)
 {
@@ -115,7 +115,7 @@ static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error 
                       ring->depth, ring->overflow == WEIR_OVERFLOW_FAIL ? "in use" : "leased");
 }
 
-/* The public functions ------------------------------------------------------------------------------------------------------------------- */
+/* The public functions ----------------------------------------------------------------------------------------------------------------- */
 
 weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, void **ptr)
 {

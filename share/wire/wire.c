@@ -63,7 +63,8 @@ LAYOUT(holds, PID(holds.pid), RANGE(holds.hold, WIRE_HOLD_LEASED, WIRE_HOLD_MAPP
 #define EXPORT_FIGURE(name) NUMBER(export.name),
 #define RING_FIGURE(name) , NUMBER(ring.name)
 static const struct field export[] = { WIRE_EXPORT_FIGURES(EXPORT_FIGURE) { .kind = KIND_END } };
-LAYOUT(ring, SOME(ring.ring), RANGE(ring.overflow, WEIR_OVERFLOW_BLOCK, WEIR_OVERFLOW_FAIL) WIRE_RING_FIGURES(RING_FIGURE), NAME(ring.name));
+LAYOUT(ring, SOME(ring.ring),
+       RANGE(ring.overflow, WEIR_OVERFLOW_BLOCK, WEIR_OVERFLOW_FAIL) WIRE_RING_FIGURES(RING_FIGURE), NAME(ring.name));
 LAYOUT(offer, NAME(offer.uuid));
 LAYOUT(give, SOME(give.bytes), RANGE(give.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME(give.uuid));
 LAYOUT(trim, NUMBER(trim.keep), RANGE(trim.deadline_ms, 0, WIRE_GIVE_MAX_MS), NAME_OR_NONE(trim.pool));

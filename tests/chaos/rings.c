@@ -98,6 +98,21 @@ static void push(weir_ring *ring, struct label label, weir_cuda_stream stream)
     atomic_store(&progress->pushed, label.frame);
 }
 
+/* What the ring has counted, after so many frames. */
+static void check_figures(weir_ring *ring, uint64_t frames)
+{
+    weir_ring_info info = { .size = sizeof info };
+    CHAOS_EXPECT(weir_ring_get_info(ring, &info) == WEIR_OK, "figures of a ring: expected WEIR_OK");
+    CHAOS_EXPECT(info.pushed == frames && info.bytes == frames * plan.frame && info.dropped == 0, "expected %llu frames, counted %llu, %llu B, "
+                 "%llu dropped", (unsigned long long)frames, (unsigned long long)info.pushed, (unsigned long long)info.bytes,
+                 (unsigned long long)info.dropped);
+    CHAOS_EXPECT(info.taken == 0 && info.queued <= info.depth && info.hung <= info.readers, "slots: %u taken, %u of %u queued; readers: %u of "
+                 "%u hung", info.taken, info.queued, info.depth, info.hung, info.readers);
+    CHAOS_EXPECT(info.lag <= info.lag_high && info.lag_high <= frames && info.hung <= info.hangs, "lag %llu, at most %llu, of %llu frames; "
+                 "%u hung, in all %llu", (unsigned long long)info.lag, (unsigned long long)info.lag_high, (unsigned long long)frames,
+                 info.hung, (unsigned long long)info.hangs);
+}
+
 static void run_exporter(struct member *member)
 {
     struct chaos_random random = { member->seed };
@@ -115,6 +130,7 @@ static void run_exporter(struct member *member)
     atomic_store(&member->ready, true);
     for (uint64_t frame = 1; !atomic_load(&company_of(member)->over); frame++) {
         push(ring, (struct label){ number, frame }, weir_stream_handle(s));
+        check_figures(ring, frame);
         if (random_once_in(&random, 8))
             company_sleep(random_below(&random, 4000000));
         if (random_once_in(&random, 64))

@@ -66,7 +66,8 @@ check_json "json_has_the_export" "[(x['socket'], x['status'], x['pool'], x['pid'
 check_json "json_has_the_importer" "[(i['pid'], i['uid'], i['user'], i['program'], i['state']) for i in d['exports'][0]['importers']] == \
 [($importer, $(id -u), '$(id -un)', 'sharing', 'connected')]"
 check_json "json_has_what_it_holds" "{(h['name'], h['sequence'], h['is_slot'], h['size'], h['hold']) \
-for h in d['exports'][0]['importers'][0]['holds']} == {('weights', None, False, 1 << 20, 'releasing'), ('camera', 1, True, 64 << 10, 'leased')}"
+for h in d['exports'][0]['importers'][0]['holds']} == \
+{('weights', None, False, 1 << 20, 'releasing'), ('camera', 1, True, 64 << 10, 'leased')}"
 check_json "json_counts_add_up" "all(i['leases'] == sum(h['hold'] != 'mapped' for h in i['holds']) and i['mappings'] == 2 \
 for i in d['exports'][0]['importers'])"
 
@@ -76,7 +77,8 @@ check "third_frame_is_pushed" tell exporter 3 push 0
 check "producer_goes_on_without_the_importer_that_takes_nothing" tell exporter 3 push 50
 check "importer_that_takes_nothing_is_hung" until_row "$importer" sharing hung "camera #1" leased
 check "ring_is_shown_with_who_hung" row camera block 3 "64 KiB" 1 1 1 4 0 0 1 1 4 4
-check "what_went_through_the_export_is_told" says "$out" "4 frames pushed, 0 dropped, 0 takes refused, 1 times hung, 2 leases given, 0 importers evicted"
+check "what_went_through_the_export_is_told" says "$out" \
+    "4 frames pushed, 0 dropped, 0 takes refused, 1 times hung, 2 leases given, 0 importers evicted"
 check "json_of_a_full_ring_is_printed" asks 0 leases --json frames
 check_json "json_has_the_counts_of_the_export" "d['exports'][0]['counts'] == dict(pushed=4, bytes=4 << 16, dropped=0, refused=0, hangs=1, \
 leases_given=2, lag=4, lag_high=4, evictions=0)"
@@ -209,7 +211,8 @@ done = bytes.fromhex("57454952 0100 2700 00000000 01000000")
 for packets in [done], [bytes.fromhex(packet) for packet in sys.argv[1:]]:
     client = server.accept()[0]
     client.recv(2000)
-    client.send(bytes.fromhex("57454952 0100 2000 7c000000 01000000 0100000000000000 d2040000" + "70".ljust(128, "0") + "67".ljust(96, "0")))
+    welcome = "57454952 0100 2000 7c000000 01000000 0100000000000000 d2040000" + "70".ljust(128, "0") + "67".ljust(96, "0")
+    client.send(bytes.fromhex(welcome))
     client.recv(2000)
     for packet in packets:
         client.send(packet)
@@ -248,7 +251,8 @@ if have_python; then
     check "two_exporters_are_asked" pretend_both
     check "they_are_asked_at_once" says "$err" "$tap_dir/first: no" "$tap_dir/second: no"
     check "exporter_of_another_version_exits_2" pretend "57454952 0200 2000" 40
-    check "exporter_of_another_version_is_told_with_both_versions" says "$err" "the exporter speaks version 2 of the protocol, this one version 1"
+    check "exporter_of_another_version_is_told_with_both_versions" says "$err" \
+        "the exporter speaks version 2 of the protocol, this one version 1"
     check "exporter_that_refuses_exits_2" pretend "57454952 0100 2100 04010000 01000000 10000000 6e6f" 276
     check "exporter_that_refuses_is_told_with_its_reason" says "$err" "$tap_dir/pretender: no"
     check "what_is_no_exporter_exits_2" pretend "48545450" 100

@@ -75,8 +75,8 @@ check "metrics_are_printed" exits 0 metrics --timeout=60
 check_metrics "process_is_up" "m('weir_process_up') == 1"
 check_metrics "process_is_described" "m('weir_process_info', program='worker', version=ps['version'], uid='$(id -u)') == 1"
 check_metrics "process_has_an_age_in_seconds" "m('weir_process_age_seconds', program='worker') * 1000 >= ps['age_ms']"
-check_metrics "pool_has_the_figures_of_ps" "all(m('weir_pool_%s_bytes' % k, pool='main', private='false', device='0') == pools('main')[0][k] \
-for k in ('live', 'cached', 'slack', 'idle', 'reserved', 'max_size', 'release_threshold', 'keep'))"
+check_metrics "pool_has_the_figures_of_ps" "all(m('weir_pool_%s_bytes' % k, pool='main', private='false', device='0') == \
+pools('main')[0][k] for k in ('live', 'cached', 'slack', 'idle', 'reserved', 'max_size', 'release_threshold', 'keep'))"
 check_metrics "pool_has_the_counts_of_ps" "[m('weir_pool_%s' % n, pool='main') for n in \
 ('live_blocks', 'graph_blocks', 'allocations_total', 'frees_total', 'failures_total', 'cache_hits_total')] == \
 [pools('main')[0][k] for k in ('live_blocks', 'graph_blocks', 'mallocs', 'frees', 'failures', 'cache_hits')]"
@@ -84,20 +84,23 @@ check_metrics "pool_has_live_bytes" "m('weir_pool_live_bytes', pool='main') == 9
 check_metrics "pool_has_the_uuid_of_its_device" "m('weir_pool_live_bytes', pool='main', uuid=ps['devices'][0]['uuid']) == 96 << 20"
 check_metrics "bounds_that_are_none_are_infinite" "[m('weir_pool_%s_bytes' % k, pool='open', private='false') for k in \
 ('max_size', 'release_threshold', 'keep')] == [math.inf] * 3"
-check_metrics "private_pools_are_one_series" "len(pools('open', True)) == 2 and m('weir_pool_live_bytes', pool='open', private='true') == 0 \
-and m('weir_pool_max_size_bytes', pool='open', private='true') == math.inf"
+check_metrics "private_pools_are_one_series" "len(pools('open', True)) == 2 and \
+m('weir_pool_live_bytes', pool='open', private='true') == 0 and m('weir_pool_max_size_bytes', pool='open', private='true') == math.inf"
 check_metrics "device_has_the_figures_of_ps" "all(m('weir_device_%s_total' % n, device='0') == ps['devices'][0][k] for n, k in \
-(('recoveries', 'recoveries'), ('asks_sent', 'asks_sent'), ('got_bytes', 'bytes_got'), ('asks_received', 'asks_received'), ('given_bytes', 'bytes_given')))"
-check_metrics "rescues_have_their_rung" "{r: m('weir_device_rescues_total', rung=r) for r in ps['devices'][0]['rescues']} == ps['devices'][0]['rescues']"
+(('recoveries', 'recoveries'), ('asks_sent', 'asks_sent'), \
+('got_bytes', 'bytes_got'), ('asks_received', 'asks_received'), ('given_bytes', 'bytes_given')))"
+check_metrics "rescues_have_their_rung" "{r: m('weir_device_rescues_total', rung=r) for r in ps['devices'][0]['rescues']} == \
+ps['devices'][0]['rescues']"
 check_metrics "gpu_is_told_of_once" "m('weir_gpu_memory_bytes', uuid=ps['devices'][0]['uuid']) == ps['devices'][0]['memory'] == 1 << 30"
 check_metrics "no_series_comes_twice" "len({(n, tuple(sorted(l.items()))) for n, l, v in series}) == len(series)"
-check_metrics "every_family_has_help_and_type_once" "all(sorted(k) in (['gauge', 'help'], ['counter', 'help']) for k in kinds.values()) and \
-{n for n, l, v in series} == set(kinds)"
+check_metrics "every_family_has_help_and_type_once" "all(sorted(k) in (['gauge', 'help'], ['counter', 'help']) \
+for k in kinds.values()) and {n for n, l, v in series} == set(kinds)"
 check_metrics "families_are_contiguous" "len([1 for a, b in zip(order, order[1:]) if a != b]) + 1 == len(kinds)"
 check_metrics "counters_end_in_total" "all(('counter' in k) == n.endswith('_total') for n, k in kinds.items())"
 check_metrics "no_value_is_nan" "not any(math.isnan(v) for n, l, v in series)"
 check_metrics "collection_is_dated" "m('weir_last_collect_timestamp_seconds') > 1.6e9"
-check_metrics "collection_is_a_success_if_all_answered" "m('weir_last_collect_success') == min(v for n, l, v in series if n == 'weir_process_up')"
+check_metrics "collection_is_a_success_if_all_answered" "m('weir_last_collect_success') == \
+min(v for n, l, v in series if n == 'weir_process_up')"
 if command -v promtool >/dev/null 2>&1; then
     by_promtool() {
         promtool check metrics <"$out"
@@ -131,11 +134,13 @@ check_export() {
 socket=$XDG_RUNTIME_DIR/weir/share/frames
 check_export "export_is_up" "m('weir_export_up', socket='$socket') == 1 and m('weir_last_collect_success') == 1"
 check_export "export_has_its_labels" "m('weir_export_importers', socket='$socket', pool='frames', uuid=ps['devices'][0]['uuid']) == 1"
-check_export "export_has_its_counts" "[m('weir_export_%s' % n) for n in ('frames_pushed_total', 'pushed_bytes_total', 'frames_dropped_total', \
-'takes_refused_total', 'hangs_total', 'leases_given_total', 'evictions_total', 'lag_frames', 'lag_peak_frames', 'leases', 'blocks')] == \
+check_export "export_has_its_counts" "[m('weir_export_%s' % n) for n in ('frames_pushed_total', 'pushed_bytes_total', \
+'frames_dropped_total', 'takes_refused_total', 'hangs_total', 'leases_given_total', 'evictions_total', \
+'lag_frames', 'lag_peak_frames', 'leases', 'blocks')] == \
 [3, 3 << 16, 0, 0, 0, 2, 0, 2, 2, 2, 4]"
-check_export "ring_has_its_counts" "[m('weir_ring_%s' % n, ring='camera', pool='frames') for n in ('frames_pushed_total', 'pushed_bytes_total', \
-'leases_given_total', 'lag_frames', 'lag_peak_frames', 'slots', 'slot_bytes', 'taken_slots', 'queued_slots', 'readers', 'hung_readers')] == \
+check_export "ring_has_its_counts" "[m('weir_ring_%s' % n, ring='camera', pool='frames') for n in ('frames_pushed_total', \
+'pushed_bytes_total', 'leases_given_total', 'lag_frames', 'lag_peak_frames', 'slots', 'slot_bytes', 'taken_slots', 'queued_slots', \
+'readers', 'hung_readers')] == \
 [3, 3 << 16, 1, 2, 2, 3, 1 << 16, 0, 2, 1, 0]"
 check_export "families_with_an_export_are_contiguous" "len([1 for a, b in zip(order, order[1:]) if a != b]) + 1 == len(kinds)"
 check_export "no_series_comes_twice_with_an_export" "len({(n, tuple(sorted(l.items()))) for n, l, v in series}) == len(series)"
