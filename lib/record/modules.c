@@ -14,6 +14,7 @@ struct pass {
     size_t list_room, path_room;
     size_t count, path_bytes; /* that are needed */
     const char *program;      /* the path of the program itself, which the loader does not know */
+    const char *folder;       /* the working one with a slash, for paths that were loaded relative to it; "" if nobody knows */
     bool counters_only;
 };
 
@@ -86,11 +87,15 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     if (pass->counters_only)
         return 1;
     const char *path = info->dlpi_name && info->dlpi_name[0] ? info->dlpi_name : pass->program;
-    size_t path_size = strlen(path) + 1, path_at = pass->path_bytes;
-    bool fits = pass->path_room >= path_at && pass->path_room - path_at >= path_size;
-    if (fits)
-        memcpy(pass->modules->paths + path_at, path, path_size);
-    pass->path_bytes += path_size;
+    /* A name without a slash is no path: linux-vdso.so.1. */
+    const char *folder = path[0] != '/' && strchr(path, '/') ? pass->folder : "";
+    size_t folder_size = strlen(folder), path_size = strlen(path) + 1, path_at = pass->path_bytes;
+    bool fits = pass->path_room >= path_at && pass->path_room - path_at >= folder_size + path_size;
+    if (fits) {
+        memcpy(pass->modules->paths + path_at, folder, folder_size);
+        memcpy(pass->modules->paths + path_at + folder_size, path, path_size);
+    }
+    pass->path_bytes += folder_size + path_size;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) || !segment->p_filesz)
@@ -127,9 +132,14 @@ bool weir__modules_read(struct weir__modules *modules)
     dl_iterate_phdr(visit, &pass);
     if (modules->list && now.loaded == modules->loaded && now.unloaded == modules->unloaded)
         return false;
-    char program[PATH_MAX];
+    char program[PATH_MAX], folder[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
     program[length > 0 ? length : 0] = '\0';
+    if (getcwd(folder, sizeof(folder) - 1))
+        strcat(folder, "/");
+    else
+        folder[0] = '\0';
+    pass.folder = folder;
     pass.counters_only = false;
     /* Nothing is allocated while the loader's lock is held: an allocator may want that lock. */
     for (;;) {

@@ -20,7 +20,7 @@ struct weir__module {
     uint64_t length;                           /* bytes */
     uint64_t offset;                           /* of its first byte in the file */
     char build_id[2 * WEIR__BUILD_ID_MAX + 1]; /* in hexadecimal, or "" */
-    const char *path;                          /* as the loader knows it; the list's */
+    const char *path;                          /* as the loader knows it, from the working folder on if it is relative; the list's */
 };
 
 /* All of them at one moment. Zero-initialise before use. */

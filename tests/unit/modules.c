@@ -79,6 +79,41 @@ START_TEST(libraries_are_in_it)
 }
 END_TEST
 
+/* The path of a module that ends like that, or NULL. */
+static const char *path_with_end(const struct weir__modules *modules, const char *end)
+{
+    for (size_t i = 0; i < modules->count; i++) {
+        size_t length = strlen(modules->list[i].path), end_length = strlen(end);
+        if (length >= end_length && strcmp(modules->list[i].path + length - end_length, end) == 0)
+            return modules->list[i].path;
+    }
+    return NULL;
+}
+
+START_TEST(relative_path_is_made_whole)
+{
+    struct weir__modules modules = {0};
+    char folder[] = "/tmp/weir-modules-XXXXXX", wanted[PATH_MAX];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    ck_assert_ptr_nonnull(getcwd(wanted, sizeof(wanted) - 32));
+    strcat(wanted, "/./another.so");
+    void *library = load_another();
+    ck_assert(weir__modules_read(&modules));
+    ck_assert_ptr_nonnull(path_with_end(&modules, "/libanl.so.1"));
+    ck_assert_int_eq(symlink(path_with_end(&modules, "/libanl.so.1"), "another.so"), 0);
+    dlclose(library);
+    library = dlopen("./another.so", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(library);
+    ck_assert(weir__modules_read(&modules));
+    ck_assert_str_eq(path_with_end(&modules, "another.so"), wanted);
+    dlclose(library);
+    weir__modules_clear(&modules);
+    unlink("another.so");
+    rmdir(folder);
+}
+END_TEST
+
 START_TEST(list_is_read_anew_only_where_something_was_loaded_or_unloaded)
 {
     struct weir__modules modules = {0};
@@ -122,7 +157,7 @@ int main(void)
     Suite *suite = suite_create("modules");
     TCase *tcase = suite_case(suite, "modules", 0);
     suite_add(tcase, program_is_in_it_with_its_path_and_build_id, code_of_the_file_lies_where_the_map_says, libraries_are_in_it,
-              list_is_read_anew_only_where_something_was_loaded_or_unloaded);
+              relative_path_is_made_whole, list_is_read_anew_only_where_something_was_loaded_or_unloaded);
     if (fail_malloc_works())
         suite_add(tcase, list_stays_where_there_is_no_memory);
     return suite_run(suite);
