@@ -54,10 +54,17 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/spin.h \
 	%reldir%/base/valid.c \
 	%reldir%/base/valid.h \
+	%reldir%/record/kind.h \
 	%reldir%/record/modules.c \
 	%reldir%/record/modules.h \
+	%reldir%/record/recorder.c \
+	%reldir%/record/recorder.h \
+	%reldir%/record/ring.c \
+	%reldir%/record/ring.h \
 	%reldir%/record/stack.c \
 	%reldir%/record/stack.h \
+	%reldir%/record/tag.c \
+	%reldir%/record/tag.h \
 	%reldir%/record/unwind.c \
 	%reldir%/record/unwind.h \
 	%reldir%/pool/asking.c \
@@ -72,6 +79,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/figures.h \
 	%reldir%/pool/growth.c \
 	%reldir%/pool/growth.h \
+	%reldir%/pool/holders.c \
+	%reldir%/pool/holders.h \
 	%reldir%/pool/left.c \
 	%reldir%/pool/left.h \
 	%reldir%/pool/log.c \
@@ -88,6 +97,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/pool.c \
 	%reldir%/pool/pool.h \
 	%reldir%/pool/retired.c \
+	%reldir%/pool/recorded.h \
 	%reldir%/pool/retired.h \
 	%reldir%/pool/settings.c \
 	%reldir%/pool/settings.h \
@@ -113,6 +123,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/alloc/orphans.h \
 	%reldir%/alloc/quiet.c \
 	%reldir%/alloc/quiet.h \
+	%reldir%/alloc/noted.h \
 	%reldir%/alloc/recent.c \
 	%reldir%/alloc/recent.h \
 	%reldir%/alloc/request.c \
@@ -136,6 +147,17 @@ lib_libcore_la_SOURCES = \
 	%reldir%/attached.c \
 	%reldir%/attached.h \
 	%reldir%/open.h \
+	%reldir%/trace/block.c \
+	%reldir%/trace/block.h \
+	%reldir%/trace/encode.c \
+	%reldir%/trace/encode.h \
+	%reldir%/trace/file.c \
+	%reldir%/trace/file.h \
+	%reldir%/trace/writer.c \
+	%reldir%/trace/writer.h \
+	%reldir%/leaks.c \
+	%reldir%/leaks.h \
+	%reldir%/marks.c \
 	%reldir%/stats.c \
 	%reldir%/weir.c \
 	%reldir%/weir.h

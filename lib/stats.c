@@ -10,6 +10,11 @@ struct weir_stats {
     size_t pool_count, device_count;
     weir_pool_stats *pools;     /* names are strings of their own */
     weir_device_stats *devices; /* those that have pools */
+    size_t tag_count;
+    struct tag {
+        weir_tag_stats stats;
+        char name[WEIR__TAG_NAME_MAX + 1];
+    } *tags;
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -103,6 +108,30 @@ static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *erro
     return weir__fail_gpu(error, pool->w->gpu, code, "figures of pool '%s' on device %d", name, pool->device->index);
 }
 
+static uint64_t at_least_zero(int64_t value)
+{
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+/* Peaks are read last, so that none is below what is live. */
+static weir_status take_tags(const weir *w, weir_stats *stats, weir_error *error)
+{
+    unsigned count = atomic_load(&w->recorder.tags.count);
+    if (!count)
+        return WEIR_OK;
+    stats->tags = calloc(count, sizeof *stats->tags);
+    if (!stats->tags)
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
+    for (; stats->tag_count < count; stats->tag_count++) {
+        const struct weir__tag *from = weir__tags_get(&w->recorder.tags, (unsigned)stats->tag_count + 1);
+        struct tag *tag = &stats->tags[stats->tag_count];
+        memcpy(tag->name, from->name, sizeof tag->name);
+        tag->stats = (weir_tag_stats){ tag->name, at_least_zero(atomic_load(&from->live)), at_least_zero(atomic_load(&from->blocks)), 0 };
+        tag->stats.live_high = larger(at_least_zero(atomic_load(&from->live_high)), tag->stats.live);
+    }
+    return WEIR_OK;
+}
+
 static weir_status take(weir *w, weir_stats *stats, weir_error *error)
 {
     WEIR__MUST(weir__blocks_are_valid(&w->blocks));
@@ -120,7 +149,7 @@ static weir_status take(weir *w, weir_stats *stats, weir_error *error)
         if (status != WEIR_OK)
             return status;
     }
-    return WEIR_OK;
+    return take_tags(w, stats, error);
 }
 
 weir_status weir_stats_take(weir *w, weir_error *error, weir_stats **stats)
@@ -175,6 +204,7 @@ void weir_stats_free(weir_stats *stats)
         free((char *)stats->pools[i].name);
     free(stats->pools);
     free(stats->devices);
+    free(stats->tags);
     free(stats);
 }
 
@@ -196,4 +226,14 @@ size_t weir_stats_device_count(const weir_stats *stats)
 const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index)
 {
     return stats && index < stats->device_count ? &stats->devices[index] : NULL;
+}
+
+size_t weir_stats_tag_count(const weir_stats *stats)
+{
+    return stats ? stats->tag_count : 0;
+}
+
+const weir_tag_stats *weir_stats_tag(const weir_stats *stats, size_t index)
+{
+    return stats && index < stats->tag_count ? &stats->tags[index].stats : NULL;
 }

@@ -19,6 +19,7 @@
 #include "lib/base/format.h"
 #include "lib/base/sized.h"
 #include "lib/base/valid.h"
+#include "lib/leaks.h"
 #include "lib/open.h"
 #include "lib/pool/current.h"
 #include "lib/pool/left.h"
@@ -95,6 +96,20 @@ static bool remember_policy(weir *w, const weir_options *options)
         w->policy_file = NULL;
     free(directory);
     return w->policy_file;
+}
+
+/* What the recorder does from now on. Called with w->config held, or while nobody else knows the weir. */
+static void record_as(weir *w, const struct policy *policy)
+{
+    static const enum weir__level levels[] = {
+        [POLICY_LEVEL_OFF] = WEIR__LEVEL_OFF,
+        [POLICY_LEVEL_POOL] = WEIR__LEVEL_POOL,
+        [POLICY_LEVEL_ALL] = WEIR__LEVEL_ALL,
+    };
+    weir__recorder_set(&w->recorder, levels[policy->record_level], policy->record_stacks);
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            weir__settings_note_caches(pool);
 }
 
 /* Open --------------------------------------------------------------------------------------------------------------------------------- */
@@ -224,6 +239,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     pthread_mutex_init(&opened->attached_lock, NULL);
     bool has_table = weir__blocks_init(&opened->blocks);
     weir__callbacks_init(&opened->callbacks);
+    weir__recorder_init(&opened->recorder);
     if (!has_table)
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
     else if (!remember_policy(opened, &options))
@@ -234,6 +250,8 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         status = find_gpu(options.gpu, error, &opened->gpu);
     if (status == WEIR_OK) {
         weir__fork_watch();
+        weir__recorder_start(&opened->recorder, opened->gpu, opened->policy->record_ring);
+        record_as(opened, opened->policy);
         opened->is_controlled = opened->policy->control;
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
         status = find_devices(opened, error);
@@ -330,6 +348,7 @@ void weir_close(weir *w)
     weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
     weir__log_rest(&w->log);
+    weir__leaks_log(w);
     if (w->device_count)
         close_pools(w);
     free(w->devices);
@@ -337,6 +356,7 @@ void weir_close(weir *w)
     weir__callbacks_destroy(&w->callbacks);
     WEIR__MUST(weir__blocks_are_valid(&w->blocks));
     weir__blocks_destroy(&w->blocks);
+    weir__recorder_destroy(&w->recorder);
     policy_free(w->policy);
     free(w->policy_file);
     pthread_mutex_destroy(&w->attached_lock);
@@ -390,6 +410,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     if (status == WEIR_OK) {
         unused = w->policy;
         w->policy = after;
+        record_as(w, after);
     }
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);

@@ -398,6 +398,63 @@ WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, siz
  */
 WEIR_API weir_status weir_stats_reset_peaks(weir *w, int device, weir_error *error);
 
+/* Marks, tags and leaks ---------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The recorder remembers the last events of each thread (weir-policy(5), record); `weir trace` shows them once they are in a file.
+ *
+ * Writes into the recorder that the program is here, with what each pool has in use and reserved. name: any text, as "step 12"; 72 bytes of it
+ * are kept. With `record.level: off` nothing is done. Threads: any. WEIR_INVALID (NULL), WEIR_FORKED.
+ */
+WEIR_API weir_status weir_mark(weir *w, const char *name);
+
+/*
+ * Names what the calling thread allocates from w from now on, until the tag is popped or another one is pushed over it: "weights",
+ * "kv-cache". A block keeps its tag until it is freed, on whatever thread. name: 1 to 63 bytes. 4,095 names are possible for each weir, and
+ * a thread can have 32 tags at a time. From the first push of any thread on, each cached call of this weir counts by tag, which makes it
+ * slower (doc/performance.md).
+ * Tags are of the calling thread alone: neither other threads nor those that it starts have them.
+ * WEIR_INVALID (NULL, length, 32 tags), WEIR_NO_HOST_MEMORY (also of the 4,096th name), WEIR_FORKED.
+ */
+WEIR_API weir_status weir_tag_push(weir *w, const char *name);
+
+/* Takes the tag that is in force for w off again. name: which one that must be; NULL: whichever. WEIR_NOT_FOUND (another one is in force, or
+   none; nothing was done), WEIR_INVALID, WEIR_FORKED. */
+WEIR_API weir_status weir_tag_pop(weir *w, const char *name);
+
+/* What the blocks of one tag come to. Blocks without a tag are in no tag's figures, nor are those of graphs. */
+typedef struct weir_tag_stats {
+    const char *name;
+    uint64_t live, live_blocks; /* bytes asked for, and blocks, that are not freed */
+    uint64_t live_high;         /* the highest `live` since open */
+} weir_tag_stats;
+
+WEIR_API size_t weir_stats_tag_count(const weir_stats *stats);
+/* Borrowed from the snapshot; NULL past the end. In the order of their first push. */
+WEIR_API const weir_tag_stats *weir_stats_tag(const weir_stats *stats, size_t index);
+
+/* Live blocks of one size, pool, tag and stack. Borrowed during the call. */
+typedef struct weir_leak {
+    const char *pool;
+    int device;
+    const char *tag;      /* NULL: none */
+    uint64_t size;        /* bytes that each of them was asked with */
+    uint64_t blocks;
+    const void *ptr;      /* one of them */
+    size_t frame_count;   /* return addresses of who asked for them, the innermost first; 0 without `record.stacks: true` */
+    const uintptr_t *frames;
+} weir_leak;
+
+typedef void (*weir_leak_fn)(void *data, const weir_leak *leak);
+
+/*
+ * Calls fn for all blocks that are live now, put together, those with the most bytes first; graphs' blocks are left out. weir_close() logs the
+ * first of them. device: -1 is all of them. No lock of Weir's is held over fn, which may call Weir. Threads: any; blocks that others allocate
+ * or free meanwhile may be among them or not.
+ * WEIR_INVALID, WEIR_NOT_FOUND (device), WEIR_NO_HOST_MEMORY, WEIR_FORKED.
+ */
+WEIR_API weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data, weir_error *error);
+
 /* Callbacks ---------------------------------------------------------------------------------------------------------------------------- */
 
 /*

@@ -6,16 +6,19 @@
 
 #define BYTES_MAX INT64_MAX                  /* 8 EiB, so that sums of a few sizes cannot overflow */
 #define CACHE_MIN 512                        /* CUDA's smallest block, which is the smallest size class */
+#define RING_MIN (UINT64_C(64) << 10)
+#define RING_MAX (UINT64_C(1) << 30)
 #define IPC_BLOCK_MAX (UINT64_C(5248) << 20) /* importing more crashes the importer (measured) */
 
 /* Enums are stored through an int. */
 _Static_assert(sizeof(enum policy_backing) == sizeof(int) && sizeof(enum policy_ipc) == sizeof(int) &&
-                   sizeof(enum policy_capture) == sizeof(int),
+                   sizeof(enum policy_capture) == sizeof(int) && sizeof(enum policy_level) == sizeof(int),
                "words are stored as int");
 
 static const char *const backing_words[] = {"new", "default", "arena", "auto", NULL};
 static const char *const ipc_words[] = {"none", "posix_fd", NULL};
 static const char *const capture_words[] = {"caller", "relaxed", NULL};
+static const char *const level_words[] = {"off", "pool", "all", NULL};
 
 const struct policy_unit policy_size_units[] = {
     {"KiB", UINT64_C(1) << 10},
@@ -104,6 +107,45 @@ static const struct policy_key file_keys[] = {
             "weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). It listens on a socket in "
             "weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control, by one thread that sleeps while "
             "nobody asks.",
+    },
+    {
+        FILE_KEY("record.level", WORD, record_level),
+        .words = level_words,
+        .live = true,
+        .initial = "pool",
+        .write = "off, pool or all",
+        .help = "What the recorder remembers of the last events: pool has requests and frees that reach CUDA or an arena, growth, trims, "
+                "waits, recovery and marks; all has the requests and frees that caches serve and keep as well. off remembers nothing.",
+    },
+    {
+        FILE_KEY("record.ring", BYTES, record_ring),
+        FROM_TO(RING_MIN, RING_MAX),
+        .initial = "2MiB",
+        .write = "bytes as in 2MiB, from 64KiB to 1GiB",
+        .help = "Host memory for the events of one thread, 48 bytes each. The newest event takes the place of the oldest. A thread that "
+                "has no events has no ring.",
+    },
+    {
+        FILE_KEY("record.stacks", BOOL, record_stacks),
+        .live = true,
+        TRUE_OR_FALSE("false"),
+        .help = "Whether each request that is recorded has the call stack of whoever made it. It is best beside libunwind8, which is "
+                "loaded where it is installed.",
+    },
+    {
+        FILE_KEY("record.dump", PATH, record_dump),
+        .live = true,
+        .otherwise = "none",
+        .write = "a directory as in /var/tmp",
+        .help = "Where a file is written with what the recorder has when a request finds no memory: weir-PID-N.weir, for this user alone, "
+                "8 for each process at most. weir trace reads it.",
+    },
+    {
+        FILE_KEY("record.file", PATH, record_file),
+        .otherwise = "none",
+        .write = "a file as in /var/tmp/trace-%p.weir",
+        .help = "A file that gets all events from open to close. It must not exist. %p stands for the number of the process, %r for its "
+                "rank ($RANK, or 0), %% for a percent sign. Programs with changed user or group ids write none.",
     },
 };
 

@@ -28,6 +28,7 @@ enum policy_type {
     POLICY_TYPE_NUMBER,   /* uint64_t */
     POLICY_TYPE_NAMES,    /* struct policy_names */
     POLICY_TYPE_SOCKET,   /* char *, NULL if it is not written */
+    POLICY_TYPE_PATH,     /* the same */
 };
 
 /* Which words stand in for a value. */
@@ -82,6 +83,7 @@ bool policy_name_is_valid(const char *name);
 /* Names of users and groups, as systems have them, and of sockets. */
 #define POLICY_USER_PATTERN "[A-Za-z0-9_][A-Za-z0-9_.@$+-]*"
 #define POLICY_SOCKET_PATTERN "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
+#define POLICY_FILE_NAME_MAX 1023 /* bytes */
 #define POLICY_SOCKET_PATH_MAX 99 /* bytes: what the system allows, less room for the lock file's suffix */
 
 struct policy_unit {

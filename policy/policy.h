@@ -53,6 +53,7 @@ struct policy_devices {
 enum policy_backing { POLICY_BACKING_NEW, POLICY_BACKING_DEFAULT, POLICY_BACKING_ARENA, POLICY_BACKING_AUTO };
 enum policy_ipc { POLICY_IPC_NONE, POLICY_IPC_POSIX_FD };
 enum policy_capture { POLICY_CAPTURE_CALLER, POLICY_CAPTURE_RELAXED };
+enum policy_level { POLICY_LEVEL_OFF, POLICY_LEVEL_POOL, POLICY_LEVEL_ALL };
 enum policy_location_kind { POLICY_LOCATION_DEVICE, POLICY_LOCATION_HOST, POLICY_LOCATION_HOST_NUMA };
 
 struct policy_location {
@@ -133,6 +134,10 @@ struct policy {
     bool keeper;
     bool exact_peaks;
     bool control;
+    enum policy_level record_level;
+    uint64_t record_ring; /* bytes for each thread */
+    bool record_stacks;
+    char *record_dump, *record_file; /* as they are written; NULL: none */
     size_t pool_count; /* at least 1 */
     struct policy_pool *pools;
     size_t stream_count;

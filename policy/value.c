@@ -203,6 +203,21 @@ static void put_socket(struct policy_text *out, const void *value)
     policy_put(out, "%s", *(char *const *)value);
 }
 
+/* Files: any name; what of it cannot be is said where it is opened. */
+static bool read_path(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
+{
+    if (!policy_is_text(reading, key, node))
+        return false;
+    size_t len = strlen(node->text);
+    if (len == 0 || len > POLICY_FILE_NAME_MAX)
+        return policy_fail(reading, node, "the name of a file has 1 to %d bytes, this one has %zu; write %s", POLICY_FILE_NAME_MAX, len,
+                           key->write);
+    char *copy = policy_arena_text(reading->arena, node->text, len);
+    if (copy)
+        *(char **)value = copy;
+    return copy;
+}
+
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
 
 static bool read_pool(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
@@ -230,7 +245,7 @@ static bool read_pool(const struct policy_reading *reading, const struct policy_
 static const struct policy_form version_form = {read_version, put_version}, pool_form = {read_pool, NULL};
 static const struct policy_form bool_form = {read_bool, put_bool}, switch_form = {read_bool, put_switch};
 static const struct policy_form word_form = {read_word, put_word}, location_form = {read_location, put_location};
-static const struct policy_form socket_form = {read_socket, put_socket};
+static const struct policy_form socket_form = {read_socket, put_socket}, path_form = {read_path, put_socket};
 
 static const struct policy_form *const forms[] = {
     [POLICY_TYPE_VERSION] = &version_form,    [POLICY_TYPE_POOL] = &pool_form,          [POLICY_TYPE_BOOL] = &bool_form,
@@ -238,6 +253,7 @@ static const struct policy_form *const forms[] = {
     [POLICY_TYPE_BYTES] = &policy_bytes_form, [POLICY_TYPE_TIME] = &policy_time_form,   [POLICY_TYPE_DEVICES] = &policy_devices_form,
     [POLICY_TYPE_LOCATION] = &location_form,  [POLICY_TYPE_STEPS] = &policy_steps_form, [POLICY_TYPE_NUMBER] = &policy_number_form,
     [POLICY_TYPE_NAMES] = &policy_names_form, [POLICY_TYPE_SOCKET] = &socket_form,
+    [POLICY_TYPE_PATH] = &path_form,
 };
 
 bool policy_value_read(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
@@ -263,7 +279,7 @@ void policy_value_default(const struct policy_reading *reading, const struct pol
 
 const char *policy_value_text(const struct policy_reading *reading, const struct policy_key *key, const void *value)
 {
-    if (key->type == POLICY_TYPE_SOCKET && !*(char *const *)value)
+    if ((key->type == POLICY_TYPE_SOCKET || key->type == POLICY_TYPE_PATH) && !*(char *const *)value)
         return NULL;
     if (key->type == POLICY_TYPE_POOL)
         return reading->policy->pools[*(const size_t *)value].name;

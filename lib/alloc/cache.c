@@ -7,6 +7,7 @@
 #include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
 #include "lib/alloc/grant.h"
+#include "lib/alloc/noted.h"
 #include "lib/base/valid.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
@@ -118,7 +119,7 @@ static void drop_stale(weir_stream *stream, bool ask, struct weir__entry **victi
 }
 
 static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned class, size_t size, void **ptr,
-                                     struct weir__entry **victims)
+                                     struct weir__entry **victims, struct weir__noted *noted)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *entry = find(stream, class, size);
@@ -137,6 +138,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
     count_live(stream, (int64_t)size);
     entry->size = size;
     *ptr = entry->ptr;
+    weir__noted_take(noted, cache, entry);
     atomic_store_explicit(&entry->live, true, memory_order_release);
     return WEIR__CACHE_DONE;
 }
@@ -145,10 +147,16 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
                                           void **ptr)
 {
     struct weir__entry *victims = NULL;
+    struct weir__noted noted;
+    weir__noted_begin(&noted, stream, WEIR__KIND_SERVE);
     weir__bias_lock(&stream->cache.lock);
-    enum weir__cache_answer answer = is_meant(stream, id, pool) ? serve(stream, !id, class, size, ptr, &victims) : WEIR__CACHE_CLOSED;
+    gpu_stream handle = stream->handle;
+    enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
+    if (is_meant(stream, id, pool))
+        answer = serve(stream, !id, class, size, ptr, &victims, &noted);
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
+    weir__noted_end(&noted, stream, handle);
     if (victims)
         weir__flush_victims(stream, victims);
     return answer;
@@ -175,7 +183,7 @@ static bool is_kept(const struct weir__entry *entry)
 }
 
 static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__entry *entry, struct weir__entry **victims, bool *wake,
-                                    bool *refused)
+                                    bool *refused, struct weir__noted *noted)
 {
     struct weir__cache *cache = &stream->cache;
     bool is_recent = entry->class == WEIR__CLASS_NONE;
@@ -188,6 +196,7 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
         put_recent(stream, entry, victims);
     else
         weir__cache_put(cache, entry, entry->class);
+    weir__noted_take(noted, cache, entry);
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
     if (*wake)
         weir__cache_set_state(cache, WEIR__CACHE_OPEN);
@@ -198,11 +207,17 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
 {
     struct weir__entry *victims = NULL;
     bool wake = false, refused = false;
+    struct weir__noted noted;
+    weir__noted_begin(&noted, stream, WEIR__KIND_KEEP);
     weir__bias_lock(&stream->cache.lock);
     weir_pool *pool = stream->pool;
-    enum weir__cache_answer answer = is_meant(stream, id, NULL) ? keep(stream, !id, entry, &victims, &wake, &refused) : WEIR__CACHE_CLOSED;
+    gpu_stream handle = stream->handle;
+    enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
+    if (is_meant(stream, id, NULL))
+        answer = keep(stream, !id, entry, &victims, &wake, &refused, &noted);
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
+    weir__noted_end(&noted, stream, handle);
     if (wake)
         weir__keeper_wake(stream->w);
     if (victims)

@@ -54,6 +54,8 @@ static __attribute__((noinline)) weir_status malloc_otherwise(weir_stream *s, vo
     if (weir__is_forked() || !s || !ptr || !weir__pool_caches(s->pool, class))
         return malloc_slowly(s, ptr, size, class);
     bool check = !weir__fast_classes(s->pool, false);
+    if (check && !weir__fast_classes(s->pool, true))
+        return malloc_slowly(s, ptr, size, class);
     switch (weir__bias_way(&s->cache.lock)) {
     case WEIR__BIAS_HOME:
         return check ? malloc_home_checked(s, ptr, size, class) : malloc_slowly(s, ptr, size, class);
@@ -77,6 +79,8 @@ static __attribute__((noinline)) weir_status free_otherwise(weir_stream *s, void
     if (weir__is_forked() || !s || !ptr)
         return free_slowly(s, ptr);
     bool check = !weir__fast_classes(s->pool, false);
+    if (check && !weir__fast_classes(s->pool, true))
+        return free_slowly(s, ptr);
     switch (weir__bias_way(&s->cache.lock)) {
     case WEIR__BIAS_HOME:
         return check ? free_home_checked(s, ptr) : free_slowly(s, ptr);

@@ -9,7 +9,7 @@
 #ifndef WEIR_LIB_FAST_H
 #define WEIR_LIB_FAST_H
 
-#include "lib/alloc/stream.h"
+#include "lib/alloc/noted.h"
 
 #define WEIR__INLINE static inline __attribute__((always_inline)) /* a compiler alone would share code between the kinds */
 
@@ -62,7 +62,7 @@ static inline void weir__cache_set_state(struct weir__cache *cache, enum weir__c
 
 static inline unsigned weir__fast_classes(const weir_pool *pool, bool check)
 {
-    return atomic_load_explicit(check ? &pool->cache.classes : &pool->cache.plain_classes, memory_order_relaxed);
+    return atomic_load_explicit(check ? &pool->cache.checked_classes : &pool->cache.plain_classes, memory_order_relaxed);
 }
 
 /* Serves a request. false: nothing was done. */

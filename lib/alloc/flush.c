@@ -7,6 +7,7 @@
 #include "lib/alloc/waits.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
+#include "lib/pool/recorded.h"
 
 #define BATCH 64                         /* streams that are pinned at a time */
 #define SETTLE (UINT64_C(1000) * 1000)   /* nanoseconds that idle streams may take to come to their last frees */
@@ -24,7 +25,9 @@ uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const 
         entries = entry->next;
         /* CUDA may give the address to another thread as soon as it has it. */
         weir__blocks_remove(&w->blocks, entry, false, &block);
+        uint64_t order = weir__record_order(&w->recorder);
         if (weir__return_block(&block, device->index, handle, opened) == GPU_SUCCESS) {
+            weir__record_block(WEIR__KIND_RETURN, &block, handle, order);
             bytes += weir__class_given(block.class, block.size);
             weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
             weir__pool_left(block.pool);

@@ -6,6 +6,7 @@
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped_closed.h"
+#include "lib/pool/recorded.h"
 #include "lib/pool/retired.h"
 
 static __attribute__((noinline)) int return_to_arena(const struct weir__block *block, int device, gpu_stream stream,
@@ -103,10 +104,14 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
     int device = opened ? opened->device->index : pool->device->index;
     int former = weir__device_begin(w, device, stream);
     enum gpu_capture_mode mode = weir__plain_begin(w);
+    /* Before another thread can be given the address. */
+    uint64_t order = weir__record_order(&w->recorder);
     int code = block->graph ? gpu->free_async(block->ptr, stream) : weir__return_block(block, device, stream, opened);
     if (code == GPU_SUCCESS) {
         weir__pool_count_free(block);
+        weir__record_block(block->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, block, stream, order);
         if (!block->graph) {
+            weir__count_tag(&w->recorder, block->origin, block->size, -1);
             weir__note_free(pool, block->size, stream, opened);
             weir__pool_left(pool);
         }
@@ -204,8 +209,12 @@ weir_status weir__block_orphan(weir *w, void *ptr, weir_error *error)
     }
     /* What is live no more is spare before it can be freed. */
     weir__pool_count_live(block.pool, -(int64_t)block.size);
-    if (weir__orphans_add(block.pool->device, &block, WEIR__REACH_PROCESS))
+    uint64_t order = weir__record_order(&w->recorder);
+    if (weir__orphans_add(block.pool->device, &block, WEIR__REACH_PROCESS)) {
+        weir__record_block(WEIR__KIND_FREE, &block, NULL, order);
+        weir__count_tag(&w->recorder, block.origin, block.size, -1);
         return WEIR_OK;
+    }
     weir__pool_count_live(block.pool, (int64_t)block.size);
     put_back(w, &block);
     return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep the block %p", ptr);

@@ -8,6 +8,7 @@
 #include "lib/base/format.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
+#include "lib/pool/recorded.h"
 #include "lib/pool/retired.h"
 
 #define BLOCK_STEP 512 /* CUDA gives blocks in multiples of so many bytes */
@@ -63,6 +64,10 @@ static weir_status ask(struct weir__request *request, void **ptr)
 /* The address was in the table: its block was freed with cudaFreeAsync() behind our back, or belonged to a graph that is gone. */
 static void forget_former(const struct weir__block *former)
 {
+    struct weir__recorder *recorder = &former->pool->w->recorder;
+    weir__record_block(former->graph ? WEIR__KIND_GRAPH_FREE : WEIR__KIND_FREE, former, NULL, weir__record_order(recorder));
+    if (!former->graph)
+        weir__count_tag(recorder, former->origin, former->size, -1);
     /* First, as a shared pool of which nothing is taken may be made anew at any moment. */
     if (former->pool->kind.is_exportable && !former->graph)
         weir__retired_note_unknown(former->pool->native.retired);
@@ -80,6 +85,7 @@ static void forget_cached(weir *w, struct weir__entry *entry, const void *ptr)
     if (!weir__cache_forget(entry, ptr))
         return;
     weir__blocks_remove(&w->blocks, entry, false, &block);
+    weir__record_block(WEIR__KIND_RETURN, &block, NULL, weir__record_order(&w->recorder));
     weir__pool_count_spare_gone(block.pool, weir__class_given(block.class, block.size));
     weir__log_about(w, block.pool, WEIR_LOG_WARNING, "the block %p of pool '%s' was freed with weir_free() and again with cudaFreeAsync()",
                     block.ptr, block.pool->name);
@@ -178,10 +184,20 @@ static weir_status ask_capture(const struct weir__request *request, struct weir_
     return WEIR_OK;
 }
 
+/* The program has the block. */
+static inline void note(const struct weir__block *block, gpu_stream stream)
+{
+    struct weir__recorder *recorder = &block->pool->w->recorder;
+    weir__record_block(block->graph ? WEIR__KIND_GRAPH_MALLOC : WEIR__KIND_MALLOC, block, stream, weir__record_order(recorder));
+    if (!block->graph)
+        weir__count_tag(recorder, block->origin, block->size, 1);
+}
+
 /* With the block's device current where that matters. */
 static weir_status serve(struct weir__request *request, struct weir__block *block, const struct weir__raw *raw, weir_stream *opened)
 {
     weir *w = block->pool->w;
+    block->origin = weir__record_origin(&w->recorder);
     weir_status status = is_no_capture(block->pool, raw) ? WEIR_OK : ask_capture(request, block);
     if (status != WEIR_OK)
         return status;
@@ -196,6 +212,8 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     if (status == WEIR_OK)
         status = enter(block, request->stream);
     weir__plain_end(w, mode);
+    if (status == WEIR_OK)
+        note(block, request->stream);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/stream.h"
 #include "lib/pool/pending.h"
+#include "lib/pool/recorded.h"
 
 /* Arenas ------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -50,6 +51,11 @@ static void before_synchronize(weir_stream *s)
     enum gpu_capture_mode mode = weir__relaxed_begin(s->w->gpu);
     visit_arenas(s->w, s->name, weir__mapped_cover);
     weir__relaxed_end(s->w->gpu, mode);
+}
+
+static void record_stream(enum weir__kind kind, const weir_stream *s, uint64_t a)
+{
+    weir__record_figures(&s->w->recorder, kind, s->pool->record, s->handle, a, 0);
 }
 
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
@@ -178,6 +184,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         weir__stream_bury(stream);
         return status;
     }
+    record_stream(WEIR__KIND_STREAM_OPEN, stream, 0);
     weir__pool_say_backing(pool);
     *s = stream;
     return WEIR_OK;
@@ -285,6 +292,7 @@ void weir_stream_close(weir_stream *s)
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
     }
     weir__relaxed_end(gpu, mode);
+    record_stream(WEIR__KIND_STREAM_CLOSE, s, 0);
     weir__pool_release(s->pool);
     weir__stream_bury(s);
 }
@@ -305,9 +313,12 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
         return weir__fail(error, WEIR_INVALID, "weir_stream_synchronize: s must not be NULL");
     if (!weir__stream_enter(s))
         return weir__stream_closed(error, "weir_stream_synchronize");
+    uint64_t begun = s->w->gpu->now();
     if (s->w->has_arenas)
         before_synchronize(s);
     weir_status status = synchronize(s, error);
+    if (status == WEIR_OK)
+        record_stream(WEIR__KIND_SYNCHRONISE, s, s->w->gpu->now() - begun);
     if (status == WEIR_OK && s->w->has_arenas)
         trim_to_threshold(s->device);
     weir__stream_leave(s);

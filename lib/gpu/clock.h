@@ -24,4 +24,12 @@ static inline uint64_t gpu_clock_now(void)
     return (uint64_t)now.tv_sec * GPU_SECOND + (uint64_t)now.tv_nsec;
 }
 
+/* The same, as of the last tick of the system: up to 4 ms late, and cheaper. */
+static inline uint64_t gpu_clock_coarse(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * GPU_SECOND + (uint64_t)now.tv_nsec;
+}
+
 #endif

@@ -365,6 +365,7 @@ const struct gpu gpu_cuda = {
 #undef CUDA_OPERATION_ENTRY
         .supports = cuda_supports,
     .now = gpu_clock_now,
+    .now_coarse = gpu_clock_coarse,
     .pause = pause_for,
     .remedy = remedy,
     .code_name = code_name,

@@ -272,6 +272,8 @@ struct gpu {
 
     /* A clock that never goes back, in nanoseconds: CLOCK_MONOTONIC, or the simulator's virtual clock. */
     uint64_t (*now)(void);
+    /* The same, up to 4 ms late and cheaper: CLOCK_MONOTONIC_COARSE, or the same virtual clock. */
+    uint64_t (*now_coarse)(void);
     /* Lets so many nanoseconds of that clock pass. */
     void (*pause)(uint64_t nanoseconds);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */

@@ -355,6 +355,7 @@ const struct gpu gpu_sim = {
 #undef SIM_OPERATION_ENTRY
         .supports = supports,
     .now = now,
+    .now_coarse = now,
     .pause = sim_advance,
     .remedy = remedy,
     .code_name = sim_code_name,

@@ -115,6 +115,7 @@ static void write_entry(struct weir__entry *entry, const struct weir__block *blo
     atomic_store_explicit(&entry->guard, block->guard, memory_order_relaxed);
     entry->size = block->size;
     entry->extent = block->extent;
+    entry->origin = block->origin;
     entry->pool = block->pool;
     entry->class = block->class;
     entry->graph = block->graph;
@@ -129,6 +130,7 @@ static struct weir__block read_entry(const struct weir__entry *entry)
         .guard = atomic_load_explicit(&entry->guard, memory_order_relaxed),
         .size = entry->size,
         .extent = entry->extent,
+        .origin = entry->origin,
         .pool = entry->pool,
         .class = entry->class,
         .graph = entry->graph,

@@ -30,6 +30,7 @@ struct weir__block {
     weir_pool *pool;
     struct weir__extent *extent; /* of an arena's block (mapped.h); else NULL */
     weir__bias *guard; /* of a block that a cache may keep: the lock of that cache; else NULL, for its shard's */
+    uint32_t origin;   /* who asked for it (record/recorder.h) */
     uint8_t class;     /* WEIR__CLASS_NONE, or its size class: CUDA gave the bytes of that */
     bool graph;        /* allocated during a capture: the memory belongs to the graph, not to the pool */
 };
@@ -42,6 +43,7 @@ struct weir__entry {
     struct weir__entry *next; /* its owner's: in a cache, the list of its class; in the shard, that of unused entries */
     uint64_t stamp;           /* a cache's: later blocks have higher ones */
     struct weir__extent *extent;
+    uint32_t origin;
     uint8_t class;
     bool graph;
     bool is_lent; /* its user cannot free it now. Guarded by the shard's lock, and never of a block with a guard */

@@ -8,10 +8,18 @@
 #include "lib/base/event.h"
 #include "lib/base/valid.h"
 #include "lib/pool/mapped_stream.h"
+#include "lib/record/recorder.h"
 
 #define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */
 
 /* The driver's side: pages ------------------------------------------------------------------------------------------------------------- */
+
+/* Called with mapped->growing. */
+static void note(const struct weir__mapped *mapped, enum weir__kind kind, uint64_t bytes, uint64_t begun)
+{
+    if (mapped->recorder)
+        weir__record_figures(mapped->recorder, kind, mapped->record, NULL, bytes, mapped->gpu->now() - begun);
+}
 
 static int create_page(void *data, uint64_t bytes, uint64_t *handle)
 {
@@ -21,7 +29,10 @@ static int create_page(void *data, uint64_t bytes, uint64_t *handle)
         return WEIR__MAPPED_AT_CAP;
     weir__spin_unlock(&mapped->lock);
     gpu_page page = 0;
+    uint64_t begun = mapped->gpu->now();
     int code = mapped->gpu->page_create(mapped->device, bytes, &page);
+    if (code == GPU_SUCCESS)
+        note(mapped, WEIR__KIND_MAP, bytes, begun);
     weir__spin_lock(&mapped->lock);
     *handle = page;
     return code;
@@ -54,9 +65,10 @@ static int unmap_page(void *data, uint64_t address, uint64_t bytes)
 static void release_page(void *data, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
-    (void)bytes;
     weir__spin_unlock(&mapped->lock);
+    uint64_t begun = mapped->gpu->now();
     mapped->gpu->page_release(handle);
+    note(mapped, WEIR__KIND_UNMAP, bytes, begun);
     weir__spin_lock(&mapped->lock);
 }
 

@@ -36,6 +36,8 @@ struct weir__mapped_user {
     bool is_open; /* it stays alive until weir__mapped_stream_closed() */
 };
 
+struct weir__recorder;
+
 struct weir__mapped {
     const struct gpu *gpu;
     int device;
@@ -45,8 +47,10 @@ struct weir__mapped {
     atomic_bool waits;         /* a stream may be made to wait for another one's free */
 
     pthread_mutex_t growing;
-    int devices[GPU_PAGE_DEVICES_MAX]; /* that have access: its own first. Guarded by growing, like the next */
+    int devices[GPU_PAGE_DEVICES_MAX]; /* that have access: its own first. Guarded by growing, like the next three */
     size_t device_count;
+    struct weir__recorder *recorder; /* of its weir, until that is closed */
+    unsigned record;                 /* its pool's number there */
 
     pthread_mutex_t events;
 

@@ -43,6 +43,7 @@ bool weir__mapped_close(struct weir__mapped *mapped)
     if (weir__mapped_destroy(mapped))
         return false;
     weir__mapped_trim(mapped, 0, 0);
+    mapped->recorder = NULL; /* which goes with its weir */
     pthread_mutex_lock(&lock);
     mapped->next_listed = first;
     first = mapped;

@@ -9,6 +9,7 @@
 #include "lib/pool/left.h"
 #include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
+#include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 #include "lib/pool/weir_internal.h"
 
@@ -227,6 +228,18 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     return pool;
 }
 
+static void name_for_recorder(weir_pool *pool)
+{
+    struct weir__mapped *mapped = pool->native.mapped;
+    unsigned flags = (mapped ? WEIR__POOL_IS_ARENA : 0) | (pool->kind.is_host ? WEIR__POOL_IS_HOST : 0) |
+                     (pool->kind.is_private ? WEIR__POOL_IS_PRIVATE : 0);
+    pool->record = weir__recorder_add_pool(&pool->w->recorder, pool->name, pool->device->index, flags);
+    if (mapped) {
+        mapped->recorder = &pool->w->recorder;
+        mapped->record = pool->record;
+    }
+}
+
 weir_status weir__pool_new(struct weir__device *device, const struct policy *policy, const struct policy_pool *entry, bool is_private,
                            weir_error *error, weir_pool **pool)
 {
@@ -241,6 +254,8 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
         status = create_arena(made, policy, entry, error);
     if (status == WEIR_OK)
         status = weir__settings_check(made, policy, entry, error);
+    if (status == WEIR_OK)
+        name_for_recorder(made);
     if (status == WEIR_OK)
         status = create_handles(made, policy, entry, error);
     if (status == WEIR_OK)
@@ -407,6 +422,7 @@ bool weir__pool_is_stuck(const weir_pool *pool)
 int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
 {
     const struct gpu *gpu = pool->w->gpu;
+    uint64_t begun = gpu->now();
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     pthread_mutex_lock(&pool->lock);
     uint64_t before = weir__pool_figure(pool, GPU_POOL_RESERVED);
@@ -430,6 +446,8 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(gpu, mode);
+    if (after < before)
+        weir__record_pool(WEIR__KIND_TRIM, pool, before - after, gpu->now() - begun);
     if (code == GPU_SUCCESS)
         *released = before > after ? before - after : 0;
     return code;

@@ -35,7 +35,7 @@ struct weir_pool {
     char *name;
     _Atomic(const char *) why_no_arena; /* with `backing: auto`, until it is logged. NULL: there is nothing to say */
 
-    /* What it is. Fixed after creation. */
+    unsigned record; /* its number in the weir's recorder; 0: none. Fixed after creation, as is what it is */
     struct {
         bool is_default; /* the driver's own pool: configured, not created */
         bool is_host;
@@ -97,7 +97,8 @@ struct weir_pool {
     /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. Changed under lock. */
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
-        _Atomic unsigned plain_classes; /* the same where no capture has to be asked for; else 0 */
+        _Atomic unsigned plain_classes; /* the same where no capture has to be asked for and nothing is noted (alloc/noted.h); else 0 */
+        _Atomic unsigned checked_classes; /* the same where a capture has to be asked for and nothing is noted; else 0 */
         _Atomic unsigned kept;          /* the same, but UINT_MAX where larger blocks are kept by their exact size (recent.h) */
         _Atomic uint64_t live_step;     /* how many bytes a stream may hand out or take back before the pool is told */
         _Atomic uint64_t per_stream, per_device;

@@ -7,6 +7,7 @@
 #include "lib/base/format.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped.h"
+#include "lib/pool/recorded.h"
 
 #define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
 
@@ -102,6 +103,11 @@ void weir__settings_rebalance(weir_pool *pool)
     weir__relaxed_end(pool->w->gpu, mode);
 }
 
+static void record_settings(const weir_pool *pool)
+{
+    weir__record_pool(WEIR__KIND_SETTINGS, pool, atomic_load(&pool->settings.release_threshold), atomic_load(&pool->settings.max_size));
+}
+
 weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error)
 {
     if (weir__check_fork(error) != WEIR_OK)
@@ -118,6 +124,7 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
     int code = weir__settings_write_threshold(pool, bytes);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
+    record_settings(pool);
     weir__pool_left(pool);
     return code == GPU_SUCCESS ? WEIR_OK : weir__fail_gpu(error, pool->w->gpu, code, "release threshold of pool '%s'", pool->name);
 }
@@ -274,6 +281,7 @@ void weir__pool_set_limit(weir_pool *pool, uint64_t bytes)
     pool->settings.limit = bytes;
     apply_cap(pool);
     pthread_mutex_unlock(&pool->lock);
+    record_settings(pool);
 }
 
 void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool *entry, void *data), void *data)
@@ -281,6 +289,14 @@ void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool
     pthread_mutex_lock(&pool->w->config);
     use(policy_find_pool(pool->w->policy, pool->name), data);
     pthread_mutex_unlock(&pool->w->config);
+}
+
+void weir__settings_note_caches(weir_pool *pool)
+{
+    bool is_noted = weir__records_cached(&pool->w->recorder), check = atomic_load(&pool->cache.capture_check);
+    unsigned classes = is_noted ? 0 : atomic_load(&pool->cache.classes);
+    atomic_store(&pool->cache.plain_classes, check ? 0 : classes);
+    atomic_store(&pool->cache.checked_classes, check ? classes : 0);
 }
 
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
@@ -295,7 +311,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     /* With 0 no call is an ordinary one (fast.h), so that each of them is counted by the pool. */
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
-    atomic_store(&pool->cache.plain_classes, entry->cache_capture_check ? 0 : classes);
+    weir__settings_note_caches(pool);
     unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->native.mapped ? UINT_MAX : classes;
     atomic_store(&pool->cache.kept, kept);
     while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))
@@ -369,6 +385,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
         apply_cache(pool, entry);
     }
     pthread_mutex_unlock(&pool->lock);
+    record_settings(pool);
     return status;
 }
 

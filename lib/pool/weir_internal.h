@@ -16,6 +16,7 @@
 #include "lib/pool/blocks.h"
 #include "lib/pool/device.h"
 #include "lib/pool/log.h"
+#include "lib/record/recorder.h"
 
 struct weir__plea;
 struct weir__request;
@@ -52,6 +53,7 @@ struct weir {
     int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
+    struct weir__recorder recorder;
     weir *next_joined; /* quiet.c's */
     pthread_mutex_t attached_lock;
     struct weir__attached *attached; /* the latest first (attached.h) */

@@ -5,6 +5,7 @@
 
 #include "lib/base/event.h"
 #include "lib/base/format.h"
+#include "lib/pool/recorded.h"
 #include "lib/recover/climb.h"
 
 #define LAST_ROUNDS 8 /* before a request is refused, as long as others empty caches */
@@ -56,7 +57,9 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
         }
         climb->rungs[rung].ran = true;
         bool rescued = weir__rungs[rung](climb, ptr);
-        climb->rungs[rung].took += climb->gpu->now() - begin;
+        uint64_t took = climb->gpu->now() - begin;
+        climb->rungs[rung].took += took;
+        weir__record_pool(WEIR__KIND_RUNG, climb->request->pool, rung, took);
         if (rescued)
             *rescuer = (weir_rung)rung;
         if (rescued || weir__climb_is_over(climb))
@@ -248,6 +251,9 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     weir__relaxed_end(gpu, mode);
     if (is_served)
         return WEIR_OK;
+    if (request->code == GPU_OUT_OF_MEMORY)
+        weir__record_figures(&pool->w->recorder, WEIR__KIND_OUT_OF_MEMORY, pool->record, request->stream, request->asked,
+                             request->at_cap);
     if (request->code == GPU_OUT_OF_MEMORY)
         return weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
     return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery",

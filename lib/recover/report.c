@@ -3,13 +3,17 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/alloc/held.h"
 #include "lib/base/format.h"
+#include "lib/pool/holders.h"
 #include "lib/pool/mapped.h"
 
 #define POOLS_MAX 16   /* pools that have a line of their own */
+#define HOLDERS 6      /* groups of live blocks, and tags, that are named */
+#define BLOCKS_MAX 65536 /* live blocks that are looked at for that: a few milliseconds */
 #define REST_LINE 64   /* bytes of the line that sums up the others */
 
 /* Appends a line where it fits, with `spare` bytes left behind it. false: it does not. */
@@ -115,6 +119,56 @@ static const char *want_of(const struct weir__request *request, const struct gpu
     return request->lack ? "the host has no memory to keep track of it" : gpu->code_text(GPU_OUT_OF_MEMORY);
 }
 
+/* Who holds memory ----------------------------------------------------------------------------------------------------------------------- */
+
+/* The tags with the most bytes: a line. */
+static void append_tags(weir_error *error, const weir *w)
+{
+    const struct weir__tag *before = NULL;
+    char text[HOLDERS * (WEIR__TAG_NAME_MAX + WEIR__BYTES_LEN + 8)] = "", size[WEIR__BYTES_LEN];
+    int64_t below = INT64_MAX;
+    size_t len = 0;
+    for (unsigned said = 0; said < HOLDERS; said++) {
+        const struct weir__tag *largest = NULL;
+        int64_t most = 0;
+        for (unsigned i = 1; i <= atomic_load(&w->recorder.tags.count); i++) {
+            const struct weir__tag *tag = weir__tags_get(&w->recorder.tags, i);
+            int64_t live = atomic_load(&tag->live);
+            if (tag != before && live > most && live < below) {
+                largest = tag;
+                most = live;
+            }
+        }
+        if (!largest)
+            break;
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s %s", said ? ", " : "", largest->name, weir__bytes(size, (uint64_t)most));
+        below = most;
+        before = largest;
+    }
+    if (len)
+        append(error, 0, "\n  live by tag: %s", text);
+}
+
+/* The largest groups of blocks of the device, if they can be found in little time. */
+static void append_holders(weir_error *error, weir_pool *own)
+{
+    struct weir__holder *holders;
+    size_t count;
+    char size[WEIR__BYTES_LEN], all[WEIR__BYTES_LEN];
+    if (atomic_load(&own->w->recorder.tags.are_used))
+        append_tags(error, own->w);
+    if (!weir__holders_find(own->w, own->device->index, BLOCKS_MAX, &holders, &count))
+        return;
+    for (size_t i = 0; i < count && i < HOLDERS; i++) {
+        const struct weir__holder *holder = &holders[i];
+        const struct weir__tag *tag = weir__tags_get(&own->w->recorder.tags, weir__origin_tag(holder->origin));
+        append(error, 0, "\n  live: %s = %llu block%s of %s in pool '%s'%s%s", weir__bytes(all, holder->size * holder->blocks),
+               (unsigned long long)holder->blocks, weir__plural(holder->blocks), weir__bytes(size, holder->size), holder->pool->name,
+               tag ? ", tag " : "", tag ? tag->name : "");
+    }
+    free(holders);
+}
+
 weir_status weir__report(const struct weir__report *report)
 {
     weir_error *error = weir__last_error_reset();
@@ -130,6 +184,7 @@ weir_status weir__report(const struct weir__report *report)
     append_rungs(error, report);
     append_device(error, pool->device);
     append_pools(error, pool);
+    append_holders(error, pool);
     weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "%s", error->text);
     return error->status;
 }

@@ -260,6 +260,8 @@ uint64_t weir__give_bytes(const struct weir__give *give)
 void weir__give_end(struct weir__give *give)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(give->w->gpu);
+    if (give->request.is_neighbour)
+        weir__record_figures(&give->w->recorder, WEIR__KIND_ASKED, 0, NULL, give->request.wanted, give->gave);
     if (give->wait_count)
         leave_device(give);
     weir__relaxed_end(give->w->gpu, mode);

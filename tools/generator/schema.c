@@ -164,6 +164,9 @@ static void value(enum policy_scope which, const struct policy_key *key)
             "'items': {'anyOf': [{%s}, {'type': 'string', 'pattern': '^" POLICY_USER_PATTERN "$'}]}",
             POLICY_NAMES_MAX, integers(0, 0, numbers));
         break;
+    case POLICY_TYPE_PATH:
+        add("'type': 'string', 'minLength': 1, 'maxLength': %d", POLICY_FILE_NAME_MAX);
+        break;
     case POLICY_TYPE_SOCKET:
         add("'anyOf': [{'type': 'string', 'pattern': '^" POLICY_SOCKET_PATTERN "$', 'maxLength': %d}, "
             "{'type': 'string', 'pattern': '^/.*[^/]$', 'maxLength': %d}]",

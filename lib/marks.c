@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* marks.c - what the program tells the recorder: where it is, and what its blocks are for. */
+#include <string.h>
+
+#include "lib/pool/recorded.h"
+#include "lib/pool/settings.h"
+
+/* These functions have no error record of their own. */
+static weir_status check(const weir *w, const char *function, const char *name)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!w || !name)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "%s: w and name must not be NULL", function);
+    return WEIR_OK;
+}
+
+static void record_figures(weir_pool *pool)
+{
+    uint64_t used = 0, reserved = 0;
+    if (weir__pool_read(pool, GPU_POOL_USED, &used) == GPU_SUCCESS && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
+        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+}
+
+weir_status weir_mark(weir *w, const char *name)
+{
+    weir_status status = check(w, "weir_mark", name);
+    if (status != WEIR_OK || !weir__records(&w->recorder, WEIR__LEVEL_POOL))
+        return status;
+    weir__record_mark(&w->recorder, name);
+    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            record_figures(pool);
+    weir__relaxed_end(w->gpu, mode);
+    return WEIR_OK;
+}
+
+/* From now on cached calls count by tag. */
+static void begin_tags(weir *w)
+{
+    pthread_mutex_lock(&w->config);
+    atomic_store(&w->recorder.tags.are_used, true);
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            weir__settings_note_caches(pool);
+    pthread_mutex_unlock(&w->config);
+}
+
+weir_status weir_tag_push(weir *w, const char *name)
+{
+    weir_status status = check(w, "weir_tag_push", name);
+    if (status != WEIR_OK)
+        return status;
+    size_t len = strnlen(name, WEIR__TAG_NAME_MAX + 1);
+    if (len == 0 || len > WEIR__TAG_NAME_MAX)
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_tag_push: the name of a tag has 1 to %d bytes", WEIR__TAG_NAME_MAX);
+    unsigned number = weir__tags_find(&w->recorder.tags, name);
+    if (!number)
+        return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY,
+                          "weir_tag_push: no host memory for the tag '%s', or there are %d names already: use fewer", name, WEIR__TAGS_MAX);
+    if (!atomic_load(&w->recorder.tags.are_used))
+        begin_tags(w);
+    if (!weir__tag_push(w->recorder.id, number))
+        return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_tag_push: this thread has %d tags already: pop some of them",
+                          WEIR__TAG_DEPTH);
+    return WEIR_OK;
+}
+
+weir_status weir_tag_pop(weir *w, const char *name)
+{
+    weir_status status = check(w, "weir_tag_pop", name ? name : "");
+    if (status != WEIR_OK)
+        return status;
+    const struct weir__tag *tag = weir__tags_get(&w->recorder.tags, weir__tag_current(w->recorder.id));
+    if (!tag)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "weir_tag_pop: this thread has no tag of this weir");
+    if (name && strcmp(name, tag->name) != 0)
+        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND, "weir_tag_pop: '%s' is in force, not '%.*s': pop the last one first",
+                          tag->name, WEIR__TAG_NAME_MAX, name);
+    weir__tag_pop(w->recorder.id);
+    return WEIR_OK;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* recorded.h - events about blocks and pools, as their weir's recorder (record/recorder.h) writes them. */
+#ifndef WEIR_LIB_RECORDED_H
+#define WEIR_LIB_RECORDED_H
+
+#include "lib/pool/weir_internal.h"
+
+/* A user got a block (sign 1), or gave it back (-1): its tag's figures. */
+static inline void weir__count_tag(const struct weir__recorder *recorder, uint32_t origin, uint64_t size, int sign)
+{
+    if (weir__origin_tag(origin))
+        weir__tag_count(&recorder->tags, weir__origin_tag(origin), sign * (int64_t)size);
+}
+
+/* What happened to a block. order: from weir__record_order(); of a cached call, from the cache. Call it with no lock held. */
+static inline void weir__record_block(enum weir__kind kind, const struct weir__block *block, gpu_stream stream, uint64_t order)
+{
+    struct weir__recorder *recorder = &block->pool->w->recorder;
+    if (order)
+        weir__record(recorder, &(struct weir__note){ kind, block->class, block->pool->record, block->origin, (uintptr_t)block->ptr,
+                                                     block->size, (uintptr_t)stream, order });
+}
+
+/* What happened to a pool. */
+static inline void weir__record_pool(enum weir__kind kind, const weir_pool *pool, uint64_t a, uint64_t b)
+{
+    weir__record_figures(&pool->w->recorder, kind, pool->record, NULL, a, b);
+}
+
+#endif

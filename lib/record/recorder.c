@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/record/recorder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/base/fork.h"
+#include "lib/gpu/clock.h"
+
+#define POOLS_MAX 65535
+#define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
+#define RINGS_MINE 4 /* recorders of which a thread finds its ring at once */
+#define MARK_WORDS (3 * sizeof(uint64_t)) /* bytes of a mark's name in one event */
+
+/* The process's recorders, for threads that end. A leaf that is taken before a recorder's lock. */
+static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct weir__recorder *recorders;
+
+/* The rings that this thread has, by their recorders' ids, which never come again. */
+static __thread struct mine {
+    uint64_t recorder;
+    struct weir__ring *ring;
+} mine[RINGS_MINE];
+
+/* Threads that end --------------------------------------------------------------------------------------------------------------------- */
+
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+/* Other threads may have the rings of one that has ended. Its number is in each of its events. */
+static void release_rings(void *thread)
+{
+    if (weir__is_forked())
+        return;
+    pthread_mutex_lock(&recorders_lock);
+    for (struct weir__recorder *recorder = recorders; recorder; recorder = recorder->next) {
+        pthread_mutex_lock(&recorder->lock);
+        for (struct weir__ring *ring = recorder->rings; ring; ring = ring->next)
+            if (ring->thread == (uintptr_t)thread)
+                atomic_store(&ring->is_free, true);
+        pthread_mutex_unlock(&recorder->lock);
+    }
+    pthread_mutex_unlock(&recorders_lock);
+    /* A destructor that comes after this one may still use Weir. */
+    memset(mine, 0, sizeof mine);
+}
+
+static void make_key(void)
+{
+    has_key = pthread_key_create(&key, release_rings) == 0;
+}
+
+/* The life of a recorder --------------------------------------------------------------------------------------------------------------- */
+
+void weir__recorder_init(struct weir__recorder *recorder)
+{
+    static _Atomic uint64_t ids;
+    pthread_mutex_init(&recorder->lock, NULL);
+    weir__tags_init(&recorder->tags);
+    recorder->id = atomic_fetch_add(&ids, 1) + 1;
+    pthread_once(&key_once, make_key);
+    pthread_mutex_lock(&recorders_lock);
+    recorder->next = recorders;
+    recorders = recorder;
+    pthread_mutex_unlock(&recorders_lock);
+}
+
+void weir__recorder_start(struct weir__recorder *recorder, const struct gpu *gpu, uint64_t ring_bytes)
+{
+    struct timespec real;
+    clock_gettime(CLOCK_REALTIME, &real);
+    recorder->gpu = gpu;
+    recorder->ring_bytes = ring_bytes;
+    recorder->started_monotonic = gpu->now();
+    recorder->started_real = (uint64_t)real.tv_sec * GPU_SECOND + (uint64_t)real.tv_nsec;
+}
+
+void weir__recorder_destroy(struct weir__recorder *recorder)
+{
+    pthread_mutex_lock(&recorders_lock);
+    struct weir__recorder **link = &recorders;
+    while (*link != recorder)
+        link = &(*link)->next;
+    *link = recorder->next;
+    pthread_mutex_unlock(&recorders_lock);
+    while (recorder->rings) {
+        struct weir__ring *ring = recorder->rings;
+        recorder->rings = ring->next;
+        weir__ring_free(ring);
+    }
+    for (size_t i = 0; i < recorder->pool_count; i++)
+        free(recorder->pools[i].name);
+    free(recorder->pools);
+    if (atomic_load(&recorder->stacks))
+        weir__stacks_destroy(atomic_load(&recorder->stacks));
+    weir__tags_destroy(&recorder->tags);
+    pthread_mutex_destroy(&recorder->lock);
+}
+
+/* Under the lock, so that two threads make one table. */
+static bool make_stacks(struct weir__recorder *recorder)
+{
+    pthread_mutex_lock(&recorder->lock);
+    struct weir__stacks *stacks = atomic_load(&recorder->stacks);
+    if (!stacks && (stacks = weir__stacks_new(WEIR__STACKS_BYTES, STACKS_MAX)))
+        atomic_store(&recorder->stacks, stacks);
+    pthread_mutex_unlock(&recorder->lock);
+    return stacks;
+}
+
+void weir__recorder_set(struct weir__recorder *recorder, enum weir__level level, bool stacks)
+{
+    atomic_store(&recorder->has_stacks, stacks && level != WEIR__LEVEL_OFF && make_stacks(recorder));
+    atomic_store(&recorder->level, level);
+}
+
+unsigned weir__recorder_add_pool(struct weir__recorder *recorder, const char *name, int device, unsigned flags)
+{
+    unsigned number = 0;
+    char *copy = strdup(name);
+    pthread_mutex_lock(&recorder->lock);
+    if (recorder->pool_count == recorder->pool_room) {
+        size_t room = recorder->pool_room ? 2 * recorder->pool_room : 16;
+        struct weir__recorded_pool *more = realloc(recorder->pools, room * sizeof *more);
+        if (more) {
+            recorder->pools = more;
+            recorder->pool_room = room;
+        }
+    }
+    if (copy && recorder->pool_count < recorder->pool_room && recorder->pool_count < POOLS_MAX) {
+        recorder->pools[recorder->pool_count++] = (struct weir__recorded_pool){copy, device, flags};
+        number = (unsigned)recorder->pool_count;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    if (!number)
+        free(copy);
+    return number;
+}
+
+size_t weir__recorder_pools(struct weir__recorder *recorder, size_t from, struct weir__recorded_pool *pools, size_t max)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&recorder->lock);
+    while (count < max && from + count < recorder->pool_count) {
+        pools[count] = recorder->pools[from + count];
+        count++;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    return count;
+}
+
+/* Rings -------------------------------------------------------------------------------------------------------------------------------- */
+
+struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const struct weir__ring *ring)
+{
+    pthread_mutex_lock(&recorder->lock);
+    struct weir__ring *next = ring ? ring->next : recorder->rings;
+    pthread_mutex_unlock(&recorder->lock);
+    return next;
+}
+
+/* The ring of this thread: one that it has, one that nobody has any more, or a new one. NULL: no host memory. */
+static __attribute__((noinline)) struct weir__ring *find_ring(struct weir__recorder *recorder)
+{
+    uint64_t thread = (uint64_t)syscall(SYS_gettid);
+    pthread_mutex_lock(&recorder->lock);
+    struct weir__ring *free_one = NULL, *ring = recorder->rings;
+    while (ring && (ring->thread != thread || atomic_load(&ring->is_free))) {
+        if (atomic_load(&ring->is_free))
+            free_one = ring;
+        ring = ring->next;
+    }
+    if (!ring && (ring = free_one)) {
+        ring->thread = thread;
+        atomic_store(&ring->is_free, false);
+    }
+    if (!ring && (ring = weir__ring_new(recorder->ring_bytes))) {
+        ring->thread = thread;
+        ring->next = recorder->rings;
+        recorder->rings = ring;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    if (ring && has_key)
+        pthread_setspecific(key, (void *)(uintptr_t)thread);
+    if (ring)
+        mine[recorder->id % RINGS_MINE] = (struct mine){recorder->id, ring};
+    return ring;
+}
+
+static inline struct weir__ring *my_ring(struct weir__recorder *recorder)
+{
+    const struct mine *found = &mine[recorder->id % RINGS_MINE];
+    return found->recorder == recorder->id ? found->ring : find_ring(recorder);
+}
+
+/* Events ------------------------------------------------------------------------------------------------------------------------------- */
+
+uint32_t weir__record_find_origin(struct weir__recorder *recorder)
+{
+    uint32_t stack = 0;
+    if (atomic_load_explicit(&recorder->has_stacks, memory_order_relaxed))
+        stack = weir__stacks_here(atomic_load_explicit(&recorder->stacks, memory_order_acquire));
+    return (uint32_t)weir__tag_current(recorder->id) << 20 | (stack & 0xFFFFF);
+}
+
+static void write_event(struct weir__recorder *recorder, const struct weir__event *event)
+{
+    struct weir__ring *ring = my_ring(recorder);
+    if (ring)
+        weir__ring_write(ring, event);
+    else
+        atomic_fetch_add_explicit(&recorder->dropped, 1, memory_order_relaxed);
+}
+
+static uint64_t next_order(struct weir__recorder *recorder)
+{
+    return atomic_fetch_add_explicit(&recorder->order, 1, memory_order_relaxed) + 1;
+}
+
+void weir__record(struct weir__recorder *recorder, const struct weir__note *note)
+{
+    const struct weir__event event = {
+        .time = recorder->gpu->now_coarse(),
+        .address = note->address,
+        .size = note->size,
+        .stream = note->stream,
+        .order = note->order ? note->order : next_order(recorder),
+        .what = weir__event_what(note->kind, note->class, note->pool, note->origin),
+    };
+    write_event(recorder, &event);
+}
+
+void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b)
+{
+    if (!weir__records(recorder, WEIR__LEVEL_POOL))
+        return;
+    const struct weir__event event = {
+        .time = recorder->gpu->now(),
+        .address = a,
+        .size = b,
+        .stream = (uintptr_t)stream,
+        .order = next_order(recorder),
+        .what = weir__event_what(kind, 0, pool, 0),
+    };
+    write_event(recorder, &event);
+}
+
+/* A name is as many events as it needs: the first says how long it is. */
+void weir__record_mark(struct weir__recorder *recorder, const char *name)
+{
+    if (!weir__records(recorder, WEIR__LEVEL_POOL))
+        return;
+    size_t len = strnlen(name, WEIR__MARK_MAX);
+    uint64_t order = next_order(recorder), now = recorder->gpu->now();
+    for (size_t done = 0; done < len || done == 0; done += MARK_WORDS) {
+        uint64_t words[3] = {0};
+        memcpy(words, name + done, len - done < sizeof words ? len - done : sizeof words);
+        const struct weir__event event = {
+            now, words[0], words[1], words[2], order, weir__event_what(done ? WEIR__KIND_MORE : WEIR__KIND_MARK, (unsigned)len, 0, 0),
+        };
+        write_event(recorder, &event);
+    }
+}

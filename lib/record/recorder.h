@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * recorder.h - what a weir did lately: events in a ring for each thread, and the names that they use.
+ *
+ * Owned by its weir. Writing an event takes no lock, but for the first one of a thread. `lock` is a leaf: it guards the list of rings and
+ * that of pools. Rings and names live as long as the recorder does; a ring whose thread has ended goes to the next new thread.
+ */
+#ifndef WEIR_LIB_RECORDER_H
+#define WEIR_LIB_RECORDER_H
+
+#include <pthread.h>
+
+#include "lib/gpu/gpu.h"
+#include "lib/record/ring.h"
+#include "lib/record/stack.h"
+#include "lib/record/tag.h"
+
+enum weir__level { WEIR__LEVEL_OFF, WEIR__LEVEL_POOL, WEIR__LEVEL_ALL };
+
+#define WEIR__POOL_IS_ARENA 1
+#define WEIR__POOL_IS_HOST 2
+#define WEIR__POOL_IS_PRIVATE 4
+
+/* A pool as events name it: by its place in the list, from 1. */
+struct weir__recorded_pool {
+    char *name;
+    int device;
+    unsigned flags;
+};
+
+struct weir__recorder {
+    _Atomic unsigned level; /* enum weir__level */
+    atomic_bool has_stacks;
+    struct weir__tags tags;
+    struct weir__stacks *_Atomic stacks; /* made when they are first wanted */
+    _Atomic uint64_t order;   /* the last number of what counts in the weir */
+    _Atomic uint64_t dropped; /* events for which there was no ring: no host memory */
+    uint64_t id;              /* of all recorders that this process ever had; never 0 */
+    const struct gpu *gpu;
+    uint64_t ring_bytes;
+    uint64_t started_monotonic, started_real; /* nanoseconds, at one moment */
+    struct weir__recorder *next;              /* of those of the process, for threads that end */
+    pthread_mutex_t lock;
+    struct weir__ring *rings; /* guarded by lock; the newest first */
+    struct weir__recorded_pool *pools;
+    size_t pool_count, pool_room;
+};
+
+void weir__recorder_init(struct weir__recorder *recorder);
+/* Before the first event. */
+void weir__recorder_start(struct weir__recorder *recorder, const struct gpu *gpu, uint64_t ring_bytes);
+/* No other call on it runs or follows. */
+void weir__recorder_destroy(struct weir__recorder *recorder);
+
+/* From now on. Stacks that cannot be had for want of host memory are left out. */
+void weir__recorder_set(struct weir__recorder *recorder, enum weir__level level, bool stacks);
+
+/* The number by which events name a pool; 0: there are too many, or no host memory. */
+unsigned weir__recorder_add_pool(struct weir__recorder *recorder, const char *name, int device, unsigned flags);
+/* Copies up to `max` pools behind the first `from`. The names live as long as the recorder. */
+size_t weir__recorder_pools(struct weir__recorder *recorder, size_t from, struct weir__recorded_pool *pools, size_t max);
+
+static inline bool weir__records(const struct weir__recorder *recorder, enum weir__level level)
+{
+    return atomic_load_explicit(&recorder->level, memory_order_relaxed) >= level;
+}
+
+/* Whether cached calls are to be noted: each of them, or the blocks of tags. */
+static inline bool weir__records_cached(const struct weir__recorder *recorder)
+{
+    return weir__records(recorder, WEIR__LEVEL_ALL) || atomic_load_explicit(&recorder->tags.are_used, memory_order_relaxed);
+}
+
+/* The number of an event that counts in the weir. It is taken where the order is made: before memory goes back, and after it has come. */
+static inline uint64_t weir__record_order(struct weir__recorder *recorder)
+{
+    return weir__records(recorder, WEIR__LEVEL_POOL) ? atomic_fetch_add_explicit(&recorder->order, 1, memory_order_relaxed) + 1 : 0;
+}
+
+/* Who asks for a block: the thread's tag in the upper 12 bits, the stack in the lower 20. 0: nobody wants to know. Call it without locks of
+   Weir's: it may unwind. */
+uint32_t weir__record_find_origin(struct weir__recorder *recorder);
+static inline uint32_t weir__record_origin(struct weir__recorder *recorder)
+{
+    bool is_wanted = atomic_load_explicit(&recorder->has_stacks, memory_order_relaxed) ||
+                     atomic_load_explicit(&recorder->tags.are_used, memory_order_relaxed);
+    return is_wanted ? weir__record_find_origin(recorder) : 0;
+}
+
+static inline unsigned weir__origin_tag(uint32_t origin)
+{
+    return origin >> 20;
+}
+
+static inline uint32_t weir__origin_stack(uint32_t origin)
+{
+    return origin & 0xFFFFF;
+}
+
+/* What is written of an event. Its time: a coarse one for blocks, an exact one for all else. */
+struct weir__note {
+    enum weir__kind kind;
+    unsigned class, pool;
+    uint32_t origin;
+    uint64_t address, size, stream;
+    uint64_t order; /* 0: the next one of the weir */
+};
+void weir__record(struct weir__recorder *recorder, const struct weir__note *note);
+/* The same of figures: a and b. Does nothing below level `pool`. */
+void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b);
+
+#define WEIR__MARK_MAX 72 /* bytes of a mark's name that are kept */
+void weir__record_mark(struct weir__recorder *recorder, const char *name);
+
+/* The ring behind `ring` (NULL: the first); NULL: there is none. */
+struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const struct weir__ring *ring);
+
+#endif

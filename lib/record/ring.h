@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ring.h - the last events of one thread, in memory.
+ *
+ * Owned by its recorder, written by one thread at a time, read by any thread at any time. Writing takes no lock and never waits: the newest
+ * event takes the place of the oldest. Each reader has a position of its own, and is told how many events were overwritten before it came.
+ * What it copies while the writer overwrites it is not used: it looks at `head` again behind the copy.
+ */
+#ifndef WEIR_LIB_RING_H
+#define WEIR_LIB_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/record/kind.h"
+
+/* Six words: 48 bytes. */
+struct weir__event {
+    uint64_t time; /* nanoseconds of the recorder's clock */
+    uint64_t address, size; /* a and b of events that concern no block */
+    uint64_t stream;        /* the handle */
+    uint64_t order;         /* 22 bits of the thread above, 42 of the order below */
+    uint64_t what;          /* 8 bits of the kind, 8 of the size class, 16 of the pool, 32 of the origin */
+};
+
+#define WEIR__EVENT_WORDS (sizeof(struct weir__event) / sizeof(uint64_t))
+#define WEIR__ORDER_BITS 42
+
+static inline uint64_t weir__event_what(enum weir__kind kind, unsigned class, unsigned pool, uint32_t origin)
+{
+    return (uint64_t)kind | (uint64_t)(uint8_t)class << 8 | (uint64_t)(uint16_t)pool << 16 | (uint64_t)origin << 32;
+}
+
+static inline enum weir__kind weir__event_kind(const struct weir__event *event)
+{
+    return (enum weir__kind)(event->what & 0xFF);
+}
+
+static inline unsigned weir__event_class(const struct weir__event *event)
+{
+    return event->what >> 8 & 0xFF;
+}
+
+static inline unsigned weir__event_pool(const struct weir__event *event)
+{
+    return event->what >> 16 & 0xFFFF;
+}
+
+static inline uint32_t weir__event_origin(const struct weir__event *event)
+{
+    return (uint32_t)(event->what >> 32);
+}
+
+static inline uint64_t weir__event_order(const struct weir__event *event)
+{
+    return event->order & ((UINT64_C(1) << WEIR__ORDER_BITS) - 1);
+}
+
+static inline unsigned weir__event_thread(const struct weir__event *event)
+{
+    return (unsigned)(event->order >> WEIR__ORDER_BITS);
+}
+
+struct weir__ring {
+    struct weir__ring *next;     /* of the recorder; guarded by its lock */
+    _Atomic uint64_t *words;     /* pages that only this process has, not its children */
+    uint64_t capacity;           /* events */
+    uint64_t at;                 /* where the next event goes: head modulo capacity. The writer's own, as is `thread` */
+    uint64_t thread;
+    _Atomic uint64_t head;       /* events that were ever written */
+    atomic_bool is_free;         /* its thread has ended, and another may have it */
+};
+
+/* NULL: no host memory. bytes: of all events. */
+struct weir__ring *weir__ring_new(uint64_t bytes);
+void weir__ring_free(struct weir__ring *ring);
+
+/* Writes an event but for its thread, which is the ring's. */
+static inline void weir__ring_write(struct weir__ring *ring, const struct weir__event *event)
+{
+    const uint64_t words[WEIR__EVENT_WORDS] = {
+        event->time, event->address, event->size, event->stream, event->order | ring->thread << WEIR__ORDER_BITS, event->what,
+    };
+    _Atomic uint64_t *slot = ring->words + ring->at * WEIR__EVENT_WORDS;
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    /* Each store releases, so that a reader who sees a word of this event sees the head before it as well. */
+    for (size_t i = 0; i < WEIR__EVENT_WORDS; i++)
+        atomic_store_explicit(&slot[i], words[i], memory_order_release);
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
+    ring->at = ring->at + 1 == ring->capacity ? 0 : ring->at + 1;
+}
+
+/*
+ * Copies events from *position on, `max` at most, and moves it behind them. *lost grows by events that were overwritten before they could be
+ * copied. Returns how many were copied; 0: there are no more.
+ */
+size_t weir__ring_read(const struct weir__ring *ring, uint64_t *position, struct weir__event *events, size_t max, uint64_t *lost);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/record/tag.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The tags of this thread, the last one in force. */
+static __thread struct pushed {
+    uint64_t recorder;
+    unsigned number;
+} pushed[WEIR__TAG_DEPTH];
+static __thread unsigned pushed_count;
+
+void weir__tags_init(struct weir__tags *tags)
+{
+    weir__spin_init(&tags->lock);
+}
+
+void weir__tags_destroy(struct weir__tags *tags)
+{
+    for (unsigned i = 1; i <= atomic_load(&tags->count); i++)
+        free(atomic_load(&tags->tags[i]));
+    free(tags->tags);
+}
+
+struct weir__tag *weir__tags_get(const struct weir__tags *tags, unsigned number)
+{
+    return number && number <= atomic_load_explicit(&tags->count, memory_order_acquire)
+               ? atomic_load_explicit(&tags->tags[number], memory_order_relaxed)
+               : NULL;
+}
+
+static unsigned look(const struct weir__tags *tags, const char *name)
+{
+    unsigned count = atomic_load_explicit(&tags->count, memory_order_acquire);
+    for (unsigned i = 1; i <= count; i++)
+        if (strcmp(atomic_load_explicit(&tags->tags[i], memory_order_relaxed)->name, name) == 0)
+            return i;
+    return 0;
+}
+
+/* Called with the lock. The list itself is made with the first, as most programs have none. */
+static unsigned add(struct weir__tags *tags, const char *name)
+{
+    unsigned count = atomic_load(&tags->count);
+    if (!tags->tags)
+        tags->tags = calloc(WEIR__TAGS_MAX + 1, sizeof *tags->tags);
+    struct weir__tag *tag = tags->tags && count < WEIR__TAGS_MAX ? calloc(1, sizeof *tag) : NULL;
+    if (!tag)
+        return 0;
+    memcpy(tag->name, name, strlen(name) + 1);
+    atomic_store(&tags->tags[count + 1], tag);
+    atomic_store_explicit(&tags->count, count + 1, memory_order_release);
+    return count + 1;
+}
+
+unsigned weir__tags_find(struct weir__tags *tags, const char *name)
+{
+    unsigned number = look(tags, name);
+    if (number)
+        return number;
+    weir__spin_lock(&tags->lock);
+    number = look(tags, name);
+    if (!number)
+        number = add(tags, name);
+    weir__spin_unlock(&tags->lock);
+    return number;
+}
+
+void weir__tag_count(const struct weir__tags *tags, unsigned number, int64_t bytes)
+{
+    struct weir__tag *tag = weir__tags_get(tags, number);
+    if (!tag)
+        return;
+    int64_t live = atomic_fetch_add_explicit(&tag->live, bytes, memory_order_relaxed) + bytes;
+    atomic_fetch_add_explicit(&tag->blocks, bytes < 0 ? -1 : 1, memory_order_relaxed);
+    int64_t high = atomic_load_explicit(&tag->live_high, memory_order_relaxed);
+    while (live > high &&
+           !atomic_compare_exchange_weak_explicit(&tag->live_high, &high, live, memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+bool weir__tag_push(uint64_t recorder, unsigned number)
+{
+    if (pushed_count == WEIR__TAG_DEPTH)
+        return false;
+    pushed[pushed_count++] = (struct pushed){recorder, number};
+    return true;
+}
+
+/* Where the last one of that recorder stands; WEIR__TAG_DEPTH: nowhere. */
+static unsigned find_pushed(uint64_t recorder)
+{
+    for (unsigned i = pushed_count; i--;)
+        if (pushed[i].recorder == recorder)
+            return i;
+    return WEIR__TAG_DEPTH;
+}
+
+unsigned weir__tag_current(uint64_t recorder)
+{
+    unsigned at = find_pushed(recorder);
+    return at == WEIR__TAG_DEPTH ? 0 : pushed[at].number;
+}
+
+void weir__tag_pop(uint64_t recorder)
+{
+    unsigned at = find_pushed(recorder);
+    if (at == WEIR__TAG_DEPTH)
+        return;
+    pushed_count--;
+    memmove(&pushed[at], &pushed[at + 1], (pushed_count - at) * sizeof *pushed);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* block.h - the bytes of a trace: numbers, strings and blocks as doc/trace.md has them. Pure; a buffer is its owner's. */
+#ifndef WEIR_LIB_TRACE_BLOCK_H
+#define WEIR_LIB_TRACE_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRACE_FORMAT 1
+#define TRACE_FILE_HEADER 8   /* bytes before the first block */
+#define TRACE_BLOCK_HEADER 20 /* bytes before the content of a block */
+#define TRACE_CONTENT_MAX (UINT32_C(4) << 20)
+#define TRACE_STRING_MAX 4096
+
+enum trace_block { TRACE_BLOCK_HEAD = 1, TRACE_BLOCK_EVENTS = 2, TRACE_BLOCK_END = 3 };
+
+/* Content on its way. What does not fit is left out, and `is_full` says so. */
+struct trace_bytes {
+    uint8_t *bytes;
+    size_t len, room;
+    bool is_full;
+};
+
+void trace_put(struct trace_bytes *out, const void *bytes, size_t len);
+void trace_put_number(struct trace_bytes *out, uint64_t number);
+void trace_put_signed(struct trace_bytes *out, uint64_t difference);
+/* Of longer ones than `most` bytes the end is left out. */
+void trace_put_string(struct trace_bytes *out, const char *text, size_t most);
+
+/* The first bytes of a file. */
+void trace_file_header(uint8_t header[static TRACE_FILE_HEADER]);
+
+/* The most bytes that a block of so much content takes. */
+size_t trace_block_bound(size_t len);
+/* Writes a block to `out`, which has trace_block_bound(len) bytes. Returns how many it took. */
+size_t trace_block_write(enum trace_block kind, const uint8_t *content, size_t len, uint8_t *out);
+
+uint32_t trace_crc(uint32_t before, const uint8_t *bytes, size_t len);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * encode.h - events of a recorder as the records of a trace, with the definitions that they need.
+ *
+ * An encoder belongs to one file, and knows what is defined there; a source is the block of one recorded thread, under way. One thread at a
+ * time uses both.
+ */
+#ifndef WEIR_LIB_TRACE_ENCODE_H
+#define WEIR_LIB_TRACE_ENCODE_H
+
+#include "lib/record/modules.h"
+#include "lib/record/recorder.h"
+#include "lib/trace/block.h"
+
+#define TRACE_SOURCE_FULL (UINT32_C(192) << 10) /* bytes of content after which a block is written */
+#define TRACE_SOURCE_ROOM (UINT32_C(256) << 10)
+
+struct trace_encoder {
+    struct weir__recorder *recorder;
+    unsigned pools, tags;  /* how many of each are defined */
+    uint64_t names;        /* the last id of a name */
+    uint32_t frames;       /* of an interpreter: how many are defined */
+    uint8_t *stacks;       /* a bit for each that is defined */
+    struct weir__modules modules;
+    uint64_t module_id;    /* the last one */
+};
+
+/* A block of one thread on its way. */
+struct trace_source {
+    struct trace_bytes content;
+    unsigned thread;
+    uint64_t events;      /* in this block */
+    uint64_t time, stream, address;
+    uint64_t orders[2];   /* the last one of each sort: in the weir, in a stream's cache */
+    /* A mark whose name goes on in the next events. */
+    struct {
+        struct weir__event event;
+        char name[WEIR__MARK_MAX + 1];
+        size_t len, want;
+    } mark;
+};
+
+/* false: no host memory. Destroy it also then. */
+bool trace_encoder_init(struct trace_encoder *encoder, struct weir__recorder *recorder);
+void trace_encoder_destroy(struct trace_encoder *encoder);
+
+/* false: no host memory. */
+bool trace_source_init(struct trace_source *source);
+void trace_source_destroy(struct trace_source *source);
+
+/* Begins a block of the thread whose next event is this one, of which so many were lost before it. */
+void trace_source_begin(struct trace_source *source, const struct trace_encoder *encoder, const struct weir__event *first, uint64_t lost);
+/* Appends an event of that thread. */
+void trace_source_add(struct trace_source *source, struct trace_encoder *encoder, const struct weir__event *event);
+/* No more comes. */
+void trace_source_end(struct trace_source *source, struct trace_encoder *encoder);
+/* Whether the block is to be written before the next event. */
+static inline bool trace_source_is_full(const struct trace_source *source)
+{
+    return source->content.len >= TRACE_SOURCE_FULL;
+}
+
+#endif

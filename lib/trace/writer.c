@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/trace/writer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/gpu/clock.h"
+#include "lib/trace/encode.h"
+
+#define BATCH 512                        /* events that are copied at a time */
+#define PAUSE (20 * GPU_MILLISECOND)     /* between two looks at rings that have little */
+#define FLUSH (1000 * GPU_MILLISECOND)   /* the most that a killed process loses of a quiet thread */
+#define HEAD_ROOM (UINT32_C(1) << 20)
+
+/* One ring, and the block that is made of it. */
+struct tap {
+    struct tap *next;
+    const struct weir__ring *ring;
+    uint64_t position, lost;
+    bool is_begun;
+    struct trace_source source;
+};
+
+struct trace {
+    weir *w;
+    int fd;
+    enum trace_span span;
+    pthread_t thread;
+    struct trace_encoder encoder;
+    struct trace_bytes head;
+    struct tap *taps;
+    uint8_t *block; /* with room for the largest one */
+    struct trace_result result;
+    pthread_mutex_t lock;
+    pthread_cond_t told;
+    bool must_end, is_over;
+};
+
+/* The file ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void write_bytes(struct trace *trace, const uint8_t *bytes, size_t len)
+{
+    if (!trace->result.error && trace->result.bytes + len > TRACE_BYTES_MAX)
+        trace->result.error = EFBIG;
+    while (len && !trace->result.error) {
+        ssize_t written = write(trace->fd, bytes, len);
+        if (written < 0 && errno != EINTR)
+            trace->result.error = errno;
+        if (written <= 0)
+            continue;
+        bytes += written;
+        len -= (size_t)written;
+        trace->result.bytes += (uint64_t)written;
+    }
+}
+
+static void write_block(struct trace *trace, enum trace_block kind, const struct trace_bytes *content)
+{
+    write_bytes(trace, trace->block, trace_block_write(kind, content->bytes, content->len, trace->block));
+}
+
+/* The header --------------------------------------------------------------------------------------------------------------------------- */
+
+static void put_pair(struct trace_bytes *pairs, unsigned *count, const char *key, const char *value)
+{
+    trace_put_string(pairs, key, TRACE_STRING_MAX);
+    trace_put_string(pairs, value, HEAD_ROOM / 2);
+    (*count)++;
+}
+
+__attribute__((format(printf, 4, 5))) static void put_pairf(struct trace_bytes *pairs, unsigned *count, const char *key, const char *format,
+                                                            ...)
+{
+    char value[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(value, sizeof value, format, arguments);
+    va_end(arguments);
+    put_pair(pairs, count, key, value);
+}
+
+static void put_devices(const weir *w, struct trace_bytes *pairs, unsigned *count)
+{
+    char key[64];
+    for (size_t d = 0; d < w->device_count; d++) {
+        const struct gpu_device_info *info = &w->devices[d].info;
+        snprintf(key, sizeof key, "gpu.%zu.name", d);
+        put_pair(pairs, count, key, info->name);
+        snprintf(key, sizeof key, "gpu.%zu.uuid", d);
+        put_pair(pairs, count, key, info->uuid);
+        snprintf(key, sizeof key, "gpu.%zu.memory", d);
+        put_pairf(pairs, count, key, "%" PRIu64, info->memory);
+    }
+}
+
+struct policy_text {
+    char *text;
+    size_t len, room;
+};
+
+static void add_value(const struct policy_value *value, void *data)
+{
+    struct policy_text *out = data;
+    int len = snprintf(out->text + out->len, out->room - out->len, "%s: %s\n", value->path, value->text);
+    if (len > 0 && (size_t)len < out->room - out->len)
+        out->len += (size_t)len;
+    else
+        out->text[out->len] = '\0';
+}
+
+static void put_policy(weir *w, struct trace_bytes *pairs, unsigned *count)
+{
+    struct policy_text text = {.text = calloc(1, HEAD_ROOM / 4), .room = HEAD_ROOM / 4};
+    if (!text.text)
+        return;
+    pthread_mutex_lock(&w->config);
+    policy_each_value(w->policy, add_value, &text);
+    pthread_mutex_unlock(&w->config);
+    put_pair(pairs, count, "policy", text.text);
+    free(text.text);
+}
+
+static bool make_head(struct trace *trace, const char *reason)
+{
+    const weir *w = trace->w;
+    const struct weir__recorder *recorder = &w->recorder;
+    struct trace_bytes pairs = {.bytes = malloc(HEAD_ROOM), .room = HEAD_ROOM};
+    unsigned count = 0;
+    trace->head = (struct trace_bytes){.bytes = malloc(HEAD_ROOM + 16), .room = HEAD_ROOM + 16};
+    if (!pairs.bytes || !trace->head.bytes) {
+        free(pairs.bytes);
+        return false;
+    }
+    put_pair(&pairs, &count, "weir", PACKAGE_VERSION);
+    put_pairf(&pairs, &count, "pid", "%ld", (long)getpid());
+    put_pair(&pairs, &count, "program", program_invocation_short_name);
+    const char *rank = secure_getenv("RANK");
+    if (rank)
+        put_pairf(&pairs, &count, "rank", "%s", rank);
+    put_pairf(&pairs, &count, "started.monotonic", "%" PRIu64, recorder->started_monotonic);
+    put_pairf(&pairs, &count, "started.real", "%" PRIu64, recorder->started_real);
+    put_pair(&pairs, &count, "reason", reason);
+    put_pair(&pairs, &count, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
+    put_pair(&pairs, &count, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
+    put_devices(w, &pairs, &count);
+    put_policy(trace->w, &pairs, &count);
+    trace_put_number(&trace->head, count);
+    trace_put(&trace->head, pairs.bytes, pairs.len);
+    free(pairs.bytes);
+    return !trace->head.is_full;
+}
+
+/* Blocks of events --------------------------------------------------------------------------------------------------------------------- */
+
+static void flush_tap(struct trace *trace, struct tap *tap)
+{
+    if (!tap->is_begun)
+        return;
+    trace_source_end(&tap->source, &trace->encoder);
+    write_block(trace, TRACE_BLOCK_EVENTS, &tap->source.content);
+    if (!trace->result.error)
+        trace->result.events += tap->source.events;
+    else
+        trace->result.lost += tap->source.events;
+    tap->is_begun = false;
+}
+
+static void add_event(struct trace *trace, struct tap *tap, const struct weir__event *event)
+{
+    bool is_other = tap->is_begun && (weir__event_thread(event) != tap->source.thread || tap->lost);
+    if (is_other || (tap->is_begun && trace_source_is_full(&tap->source)))
+        flush_tap(trace, tap);
+    if (!tap->is_begun) {
+        trace_source_begin(&tap->source, &trace->encoder, event, tap->lost);
+        trace->result.lost += tap->lost;
+        tap->lost = 0;
+        tap->is_begun = true;
+    }
+    trace_source_add(&tap->source, &trace->encoder, event);
+}
+
+/* What the ring has got. true: much of the ring was new. */
+static bool drain(struct trace *trace, struct tap *tap)
+{
+    struct weir__event events[BATCH];
+    uint64_t before = tap->position, end = atomic_load_explicit(&tap->ring->head, memory_order_acquire);
+    while (tap->position < end) {
+        size_t count = weir__ring_read(tap->ring, &tap->position, events, BATCH, &tap->lost);
+        for (size_t i = 0; i < count; i++)
+            add_event(trace, tap, &events[i]);
+    }
+    return (tap->position - before) * 8 > tap->ring->capacity;
+}
+
+/* Finds rings that are new. false: no host memory. */
+static bool find_rings(struct trace *trace)
+{
+    struct weir__recorder *recorder = &trace->w->recorder;
+    for (const struct weir__ring *ring = weir__recorder_next(recorder, NULL); ring; ring = weir__recorder_next(recorder, ring)) {
+        struct tap *tap = trace->taps;
+        while (tap && tap->ring != ring)
+            tap = tap->next;
+        if (tap)
+            continue;
+        tap = calloc(1, sizeof *tap);
+        if (!tap || !trace_source_init(&tap->source)) {
+            free(tap);
+            return false;
+        }
+        tap->ring = ring;
+        tap->next = trace->taps;
+        trace->taps = tap;
+    }
+    return true;
+}
+
+/* true: some ring has so much that it is looked at again at once. */
+static bool drain_all(struct trace *trace)
+{
+    bool is_busy = false;
+    find_rings(trace); /* where there is no memory, events are overwritten unseen, as in any other want */
+    for (struct tap *tap = trace->taps; tap; tap = tap->next)
+        is_busy = drain(trace, tap) || is_busy;
+    return is_busy;
+}
+
+static void flush_all(struct trace *trace)
+{
+    for (struct tap *tap = trace->taps; tap; tap = tap->next)
+        flush_tap(trace, tap);
+}
+
+/* What is live ------------------------------------------------------------------------------------------------------------------------- */
+
+struct live {
+    struct weir__block *blocks;
+    size_t count, room;
+};
+
+static void copy_block(const struct weir__block *block, void *data)
+{
+    struct live *live = data;
+    if (block->graph)
+        return;
+    if (live->count < live->room)
+        live->blocks[live->count] = *block;
+    live->count++;
+}
+
+static void write_live(struct trace *trace)
+{
+    struct weir__recorder *recorder = &trace->w->recorder;
+    struct tap tap = {.next = NULL};
+    struct live live = {.room = 0};
+    uint64_t order = atomic_load(&recorder->order), now = recorder->gpu->now();
+    weir__blocks_visit(&trace->w->blocks, copy_block, &live);
+    live = (struct live){.room = live.count + live.count / 8 + 64};
+    live.blocks = malloc(live.room * sizeof *live.blocks);
+    if (!live.blocks || !trace_source_init(&tap.source)) {
+        free(live.blocks);
+        return;
+    }
+    weir__blocks_visit(&trace->w->blocks, copy_block, &live);
+    for (size_t i = 0; i < live.count && i < live.room; i++) {
+        const struct weir__block *block = &live.blocks[i];
+        const struct weir__event event = {now, (uintptr_t)block->ptr, block->size, 0, order,
+                                          weir__event_what(WEIR__KIND_LIVE, block->class, block->pool->record, block->origin)};
+        add_event(trace, &tap, &event);
+    }
+    flush_tap(trace, &tap);
+    trace_source_destroy(&tap.source);
+    free(live.blocks);
+}
+
+/* The thread --------------------------------------------------------------------------------------------------------------------------- */
+
+static struct timespec after(uint64_t nanoseconds)
+{
+    return gpu_clock_timespec(gpu_clock_now() + nanoseconds);
+}
+
+/* Until it is to end, or for a while. */
+static bool wait_a_while(struct trace *trace, uint64_t nanoseconds)
+{
+    const struct timespec until = after(nanoseconds);
+    pthread_mutex_lock(&trace->lock);
+    if (!trace->must_end && nanoseconds)
+        pthread_cond_timedwait(&trace->told, &trace->lock, &until);
+    bool must_end = trace->must_end;
+    pthread_mutex_unlock(&trace->lock);
+    return must_end;
+}
+
+static void follow(struct trace *trace)
+{
+    uint64_t flushed = gpu_clock_now();
+    bool is_busy = false;
+    while (!trace->result.error && !wait_a_while(trace, is_busy ? 0 : PAUSE)) {
+        is_busy = drain_all(trace);
+        if (gpu_clock_now() - flushed > FLUSH) {
+            flush_all(trace);
+            flushed = gpu_clock_now();
+        }
+    }
+}
+
+static void *run(void *data)
+{
+    struct trace *trace = data;
+    uint8_t header[TRACE_FILE_HEADER], number[16];
+    struct trace_bytes end = {.bytes = number, .room = sizeof number};
+    trace_file_header(header);
+    write_bytes(trace, header, sizeof header);
+    write_block(trace, TRACE_BLOCK_HEAD, &trace->head);
+    if (trace->span != TRACE_UNTIL_NOW) {
+        write_live(trace);
+        follow(trace);
+    }
+    drain_all(trace);
+    flush_all(trace);
+    if (trace->span == TRACE_UNTIL_NOW)
+        write_live(trace);
+    trace->result.lost += atomic_load(&trace->w->recorder.dropped);
+    trace_put_number(&end, trace->result.lost);
+    write_block(trace, TRACE_BLOCK_END, &end);
+    pthread_mutex_lock(&trace->lock);
+    trace->is_over = true;
+    pthread_mutex_unlock(&trace->lock);
+    return NULL;
+}
+
+static void destroy(struct trace *trace)
+{
+    while (trace->taps) {
+        struct tap *tap = trace->taps;
+        trace->taps = tap->next;
+        trace_source_destroy(&tap->source);
+        free(tap);
+    }
+    close(trace->fd);
+    free(trace->head.bytes);
+    free(trace->block);
+    trace_encoder_destroy(&trace->encoder);
+    pthread_cond_destroy(&trace->told);
+    pthread_mutex_destroy(&trace->lock);
+    free(trace);
+}
+
+/* As the library's other thread, it takes no signals of the program's. */
+static int start_thread(struct trace *trace)
+{
+    sigset_t all, former;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &former);
+    int failed = pthread_create(&trace->thread, NULL, run, trace);
+    pthread_sigmask(SIG_SETMASK, &former, NULL);
+    return failed;
+}
+
+weir_status trace_start(weir *w, int fd, enum trace_span span, const char *reason, weir_error *error, struct trace **trace)
+{
+    struct trace *made = calloc(1, sizeof *made);
+    if (!made) {
+        close(fd);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a trace");
+    }
+    made->w = w;
+    made->fd = fd;
+    made->span = span;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&made->told, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&made->lock, NULL);
+    made->block = malloc(trace_block_bound(HEAD_ROOM + 16));
+    bool is_ready = trace_encoder_init(&made->encoder, &w->recorder) && made->block && make_head(made, reason) && find_rings(made);
+    for (struct tap *tap = made->taps; tap && span == TRACE_FROM_NOW; tap = tap->next)
+        tap->position = atomic_load(&tap->ring->head);
+    if (!is_ready || start_thread(made) != 0) {
+        destroy(made);
+        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a trace, or for the thread that writes it");
+    }
+    *trace = made;
+    return WEIR_OK;
+}
+
+bool trace_is_over(struct trace *trace)
+{
+    pthread_mutex_lock(&trace->lock);
+    bool is_over = trace->is_over;
+    pthread_mutex_unlock(&trace->lock);
+    return is_over;
+}
+
+struct trace_result trace_end(struct trace *trace)
+{
+    pthread_mutex_lock(&trace->lock);
+    trace->must_end = true;
+    pthread_cond_signal(&trace->told);
+    pthread_mutex_unlock(&trace->lock);
+    pthread_join(trace->thread, NULL);
+    struct trace_result result = trace->result;
+    destroy(trace);
+    return result;
+}

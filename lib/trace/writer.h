@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * writer.h - a trace being written: what a recorder has, or gets from now on, goes to a file by a thread of its own.
+ *
+ * Owned by whoever starts it, and ended before its weir is closed. Requests never wait for it: where the file is slow, events are
+ * overwritten in their rings and counted as lost; where it is full, nothing more is written, and what is lost is counted. `lock` is a leaf
+ * and guards what the owner and the thread tell each other.
+ */
+#ifndef WEIR_LIB_TRACE_WRITER_H
+#define WEIR_LIB_TRACE_WRITER_H
+
+#include "lib/pool/weir_internal.h"
+
+#define TRACE_BYTES_MAX (UINT64_C(16) << 30) /* of a file */
+
+struct trace;
+
+enum trace_span {
+    TRACE_FROM_NOW, /* with what is live, until it is ended */
+    TRACE_FROM_OPEN, /* the same with what the rings have already */
+    TRACE_UNTIL_NOW, /* what the rings have, and what is live now; then it ends by itself */
+};
+
+struct trace_result {
+    uint64_t bytes, events, lost;
+    int error; /* errno of the write that failed; 0: none */
+};
+
+/*
+ * Begins. fd: a file at its beginning, taken over also where this fails. reason: as in the header.
+ * WEIR_NO_HOST_MEMORY (also if the thread cannot be started).
+ */
+weir_status trace_start(weir *w, int fd, enum trace_span span, const char *reason, weir_error *error, struct trace **trace);
+
+/* Whether it has ended by itself: after a failed write, at its greatest length, or with TRACE_UNTIL_NOW. */
+bool trace_is_over(struct trace *trace);
+/* Writes what there is, ends it and frees it. Waits for the file. */
+struct trace_result trace_end(struct trace *trace);
+
+#endif
