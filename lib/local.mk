@@ -161,7 +161,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/stats.c \
 	%reldir%/weir.c \
 	%reldir%/weir.h
-lib_libcore_la_LIBADD = policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la
+lib_libcore_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la
 
 ## The same with share/ and the map: what is installed.
 lib_LTLIBRARIES += lib/libweir.la

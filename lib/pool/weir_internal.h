@@ -19,6 +19,7 @@
 #include "lib/record/recorder.h"
 
 struct weir__plea;
+struct weir__trace_files;
 struct weir__request;
 
 #define WEIR__EVERY_DEVICE (-1)
@@ -61,6 +62,8 @@ struct weir {
     weir_status (*out_of_memory)(struct weir__request *request, void **ptr);
     /* Asks other processes (recover.h). NULL: there is nobody who knows any. */
     void (*neighbours)(struct weir__plea *plea);
+    struct weir__trace_files *trace_files; /* that the policy asks for (trace/file.h). Fixed after open */
+    void (*dump)(weir *w);                 /* writes a trace of an out-of-memory (trace/file.h) */
     bool is_controlled;              /* `control: true` */
     const char *control_path;        /* of its control socket; NULL: it has none. Fixed after open */
     char *policy_file;               /* of weir_options or $WEIR_POLICY, to be read again; NULL: to be searched for. Fixed after open */

@@ -251,11 +251,13 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     weir__relaxed_end(gpu, mode);
     if (is_served)
         return WEIR_OK;
-    if (request->code == GPU_OUT_OF_MEMORY)
+    if (request->code == GPU_OUT_OF_MEMORY) {
         weir__record_figures(&pool->w->recorder, WEIR__KIND_OUT_OF_MEMORY, pool->record, request->stream, request->asked,
                              request->at_cap);
-    if (request->code == GPU_OUT_OF_MEMORY)
-        return weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
+        weir_status status = weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
+        pool->w->dump(pool->w);
+        return status;
+    }
     return weir__fail_gpu(weir__last_error_reset(), gpu, request->code, "%s from pool '%s' on device %d, during recovery",
                           WEIR__BYTES(request->asked), pool->name, pool->device->index);
 }

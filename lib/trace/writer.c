@@ -17,6 +17,7 @@
 
 #include "lib/gpu/clock.h"
 #include "lib/trace/encode.h"
+#include "lib/trace/file.h"
 
 #define BATCH 512                        /* events that are copied at a time */
 #define PAUSE (20 * GPU_MILLISECOND)     /* between two looks at rings that have little */
@@ -104,33 +105,6 @@ static void put_devices(const weir *w, struct trace_bytes *pairs, unsigned *coun
     }
 }
 
-struct policy_text {
-    char *text;
-    size_t len, room;
-};
-
-static void add_value(const struct policy_value *value, void *data)
-{
-    struct policy_text *out = data;
-    int len = snprintf(out->text + out->len, out->room - out->len, "%s: %s\n", value->path, value->text);
-    if (len > 0 && (size_t)len < out->room - out->len)
-        out->len += (size_t)len;
-    else
-        out->text[out->len] = '\0';
-}
-
-static void put_policy(weir *w, struct trace_bytes *pairs, unsigned *count)
-{
-    struct policy_text text = {.text = calloc(1, HEAD_ROOM / 4), .room = HEAD_ROOM / 4};
-    if (!text.text)
-        return;
-    pthread_mutex_lock(&w->config);
-    policy_each_value(w->policy, add_value, &text);
-    pthread_mutex_unlock(&w->config);
-    put_pair(pairs, count, "policy", text.text);
-    free(text.text);
-}
-
 static bool make_head(struct trace *trace, const char *reason)
 {
     const weir *w = trace->w;
@@ -154,7 +128,10 @@ static bool make_head(struct trace *trace, const char *reason)
     put_pair(&pairs, &count, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
     put_pair(&pairs, &count, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
     put_devices(w, &pairs, &count);
-    put_policy(trace->w, &pairs, &count);
+    char *policy = trace_files_policy(trace->w);
+    if (policy)
+        put_pair(&pairs, &count, "policy", policy);
+    free(policy);
     trace_put_number(&trace->head, count);
     trace_put(&trace->head, pairs.bytes, pairs.len);
     free(pairs.bytes);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/trace/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "policy/keys.h"
+
+#define NAME_MAX_ (POLICY_FILE_NAME_MAX + 64) /* with numbers in place of %p and %r */
+
+struct weir__trace_files {
+    pthread_mutex_t lock;
+    char directory[POLICY_FILE_NAME_MAX + 1]; /* of dumps; "": there are none */
+    unsigned dumps;
+    bool is_dumping;     /* somebody begins one */
+    char *policy;        /* its values, a line each */
+    struct trace *whole; /* record.file; of the opener and the closer alone */
+    struct trace *dump;  /* the last one */
+};
+
+/* Files -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* false: another letter stands behind a percent sign, or there is no room. */
+static bool expand(const char *name, char *out, size_t room)
+{
+    size_t len = 0;
+    const char *rank = secure_getenv("RANK");
+    for (; *name; name++) {
+        int written;
+        if (*name != '%')
+            written = snprintf(out + len, room - len, "%c", *name);
+        else if (*++name == 'p')
+            written = snprintf(out + len, room - len, "%ld", (long)getpid());
+        else if (*name == 'r')
+            written = snprintf(out + len, room - len, "%lu", rank ? strtoul(rank, NULL, 10) : 0);
+        else if (*name == '%')
+            written = snprintf(out + len, room - len, "%%");
+        else
+            return false;
+        len += (size_t)written;
+        if (len >= room)
+            return false;
+    }
+    return true;
+}
+
+weir_status trace_file_make(const char *name, weir_error *error, int *fd)
+{
+    char path[NAME_MAX_];
+    if (getauxval(AT_SECURE))
+        return weir__fail(error, WEIR_REFUSED, "%s: a program with changed user or group ids writes no traces", name);
+    if (!expand(name, path, sizeof path))
+        return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
+    int made = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
+    if (made < 0 && errno == EEXIST)
+        return weir__fail(error, WEIR_BUSY, "%s exists, and a trace takes the place of no file: move it away, or put %%p into the name", path);
+    if (made < 0)
+        return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));
+    *fd = made;
+    return WEIR_OK;
+}
+
+/* What the policy asks for ------------------------------------------------------------------------------------------------------------- */
+
+static void add_value(const struct policy_value *value, void *data)
+{
+    fprintf(data, "%s: %s\n", value->path, value->text);
+}
+
+/* NULL: no host memory. */
+static char *describe(const struct policy *policy)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
+        return NULL;
+    policy_each_value(policy, add_value, out);
+    fclose(out);
+    return text;
+}
+
+void trace_files_set(weir *w, const struct policy *policy)
+{
+    struct weir__trace_files *files = w->trace_files;
+    char *text = describe(policy);
+    pthread_mutex_lock(&files->lock);
+    snprintf(files->directory, sizeof files->directory, "%s", policy->record_dump ? policy->record_dump : "");
+    char *former = files->policy;
+    files->policy = text;
+    pthread_mutex_unlock(&files->lock);
+    free(former);
+}
+
+char *trace_files_policy(weir *w)
+{
+    struct weir__trace_files *files = w->trace_files;
+    pthread_mutex_lock(&files->lock);
+    char *copy = files->policy ? strdup(files->policy) : NULL;
+    pthread_mutex_unlock(&files->lock);
+    return copy;
+}
+
+bool trace_files_begin(weir *w, const struct policy *policy)
+{
+    struct weir__trace_files *files = calloc(1, sizeof *files);
+    weir_error error = WEIR_ERROR_INIT;
+    int fd;
+    if (!files)
+        return false;
+    pthread_mutex_init(&files->lock, NULL);
+    w->trace_files = files;
+    trace_files_set(w, policy);
+    if (!policy->record_file)
+        return true;
+    weir_status status = trace_file_make(policy->record_file, &error, &fd);
+    if (status == WEIR_OK)
+        status = trace_start(w, fd, TRACE_FROM_OPEN, "file", &error, &files->whole);
+    if (status != WEIR_OK)
+        weir__log(w, WEIR_LOG_ERROR, "no trace is written (record.file): %s", error.text);
+    return true;
+}
+
+/* Says what became of a trace. */
+static void end(weir *w, struct trace *trace, const char *what)
+{
+    const struct trace_result result = trace_end(trace);
+    if (result.error)
+        weir__log(w, WEIR_LOG_ERROR, "the trace of %s ends early: %s", what, strerror(result.error));
+}
+
+void trace_files_end(weir *w)
+{
+    struct weir__trace_files *files = w->trace_files;
+    if (!files)
+        return;
+    if (files->whole)
+        end(w, files->whole, "record.file");
+    if (files->dump)
+        end(w, files->dump, "an out-of-memory");
+    pthread_mutex_destroy(&files->lock);
+    free(files->policy);
+    free(files);
+    w->trace_files = NULL;
+}
+
+/* Dumps -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* One dump at a time, as the next out-of-memory mostly comes at once and has the same story. true: it is the caller's, who ends the former
+   one. */
+static bool claim(struct weir__trace_files *files, char directory[static sizeof files->directory], unsigned *number, struct trace **former)
+{
+    pthread_mutex_lock(&files->lock);
+    bool is_due = files->directory[0] && files->dumps < TRACE_DUMPS_MAX && !files->is_dumping &&
+                  (!files->dump || trace_is_over(files->dump));
+    if (is_due) {
+        files->is_dumping = true;
+        *former = files->dump;
+        files->dump = NULL;
+        *number = files->dumps;
+        memcpy(directory, files->directory, sizeof files->directory);
+    }
+    pthread_mutex_unlock(&files->lock);
+    return is_due;
+}
+
+/* The next name that is free. */
+static weir_status make_dump(const char *directory, unsigned *number, weir_error *error, int *fd)
+{
+    weir_status status = WEIR_BUSY;
+    while (status == WEIR_BUSY && *number < TRACE_DUMPS_MAX) {
+        char name[2 * NAME_MAX_];
+        size_t len = 0;
+        for (const char *at = directory; *at; at++)
+            len += (size_t)snprintf(name + len, sizeof name - len, *at == '%' ? "%%%%" : "%c", *at);
+        snprintf(name + len, sizeof name - len, "/weir-%%p-%u.weir", ++*number);
+        weir_error_clear(error);
+        status = trace_file_make(name, error, fd);
+    }
+    return status;
+}
+
+void trace_files_dump(weir *w)
+{
+    struct weir__trace_files *files = w->trace_files;
+    weir_error error = WEIR_ERROR_INIT;
+    struct trace *former, *dump = NULL;
+    char directory[sizeof files->directory];
+    unsigned number;
+    int fd;
+    if (!claim(files, directory, &number, &former))
+        return;
+    if (former)
+        end(w, former, "an out-of-memory");
+    weir_status status = make_dump(directory, &number, &error, &fd);
+    if (status == WEIR_OK)
+        status = trace_start(w, fd, TRACE_UNTIL_NOW, "out of memory", &error, &dump);
+    if (status != WEIR_OK)
+        weir__log(w, WEIR_LOG_ERROR, "no trace of an out-of-memory is written (record.dump): %s", error.text);
+    pthread_mutex_lock(&files->lock);
+    files->dump = dump;
+    files->dumps = number;
+    files->is_dumping = false;
+    pthread_mutex_unlock(&files->lock);
+}

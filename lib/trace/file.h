@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file.h - the traces that a policy asks for: one from open to close (record.file), and one at each out-of-memory (record.dump).
+ *
+ * Owned by the weir. `lock` is a leaf and guards the directory of dumps and their number.
+ */
+#ifndef WEIR_LIB_TRACE_FILE_H
+#define WEIR_LIB_TRACE_FILE_H
+
+#include "lib/trace/writer.h"
+
+#define TRACE_DUMPS_MAX 8 /* of a weir */
+
+/*
+ * Makes a new file for this user alone, which nobody else can have put there. name: with %p, %r and %%. *fd: to be closed, with CLOEXEC.
+ * WEIR_REFUSED (the program runs with changed ids), WEIR_BUSY (there is such a file), WEIR_INVALID (the name, or the system's
+ * reason why it cannot be made).
+ */
+weir_status trace_file_make(const char *name, weir_error *error, int *fd);
+
+/* Sets out as the policy says: begins record.file, and from now on dumps go to record.dump. What cannot be done is logged. false: no host
+   memory. */
+bool trace_files_begin(weir *w, const struct policy *policy);
+/* Another policy is in force. */
+void trace_files_set(weir *w, const struct policy *policy);
+/* The policy in force, its values a line each, to be freed; NULL: no host memory. */
+char *trace_files_policy(weir *w);
+/* Ends what is being written. */
+void trace_files_end(weir *w);
+
+/* A request found no memory: writes down what is known, beside everything else. */
+void trace_files_dump(weir *w);
+
+#endif
