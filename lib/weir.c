@@ -235,7 +235,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     memset(opened, 0, sizeof *opened);
     opened->only_device = device;
     opened->out_of_memory = weir__recover;
-    opened->dump = trace_files_dump;
+    opened->dump = weir__trace_files_dump;
     weir__log_init(&opened->log, options.log, options.log_data);
     pthread_mutex_init(&opened->config, NULL);
     pthread_mutex_init(&opened->attached_lock, NULL);
@@ -262,7 +262,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         weir__retired_sweep(opened->gpu);
         weir__mapped_sweep();
     }
-    if (status == WEIR_OK && !trace_files_begin(opened, opened->policy))
+    if (status == WEIR_OK && !weir__trace_files_begin(opened, opened->policy))
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for traces");
     if (status == WEIR_OK)
         status = open_pools(opened, error);
@@ -356,7 +356,7 @@ void weir_close(weir *w)
     if (w->device_count)
         close_pools(w);
     free(w->devices);
-    trace_files_end(w);
+    weir__trace_files_end(w);
     weir__log_rest(&w->log);
     weir__callbacks_destroy(&w->callbacks);
     WEIR__MUST(weir__blocks_are_valid(&w->blocks));
@@ -416,7 +416,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
         unused = w->policy;
         w->policy = after;
         record_as(w, after);
-        trace_files_set(w, after);
+        weir__trace_files_set(w, after);
     }
     weir__keeper_set(w, w->policy->keeper, NULL);
     pthread_mutex_unlock(&w->config);

@@ -116,7 +116,10 @@ static bool make_stacks(struct weir__recorder *recorder)
 
 void weir__recorder_set(struct weir__recorder *recorder, enum weir__level level, bool stacks)
 {
-    atomic_store(&recorder->has_stacks, stacks && level != WEIR__LEVEL_OFF && make_stacks(recorder));
+    bool has_stacks = stacks && level != WEIR__LEVEL_OFF && make_stacks(recorder);
+    if (has_stacks)
+        weir__unwind_prepare();
+    atomic_store(&recorder->has_stacks, has_stacks);
     atomic_store(&recorder->level, level);
 }
 

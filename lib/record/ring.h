@@ -93,8 +93,8 @@ static inline void weir__ring_write(struct weir__ring *ring, const struct weir__
 }
 
 /*
- * Copies events from *position on, `max` at most, and moves it behind them. *lost grows by events that were overwritten before they could be
- * copied. Returns how many were copied; 0: there are no more.
+ * Copies events from *position on, `max` at most, and moves it behind them. *lost grows by events that were overwritten before they could
+ * be copied. Returns how many were copied; 0: there are no more, or all that were looked at were overwritten meanwhile.
  */
 size_t weir__ring_read(const struct weir__ring *ring, uint64_t *position, struct weir__event *events, size_t max, uint64_t *lost);
 

@@ -2,8 +2,8 @@
 /*
  * tag.h - names that a thread gives to what it allocates, and what the blocks of each name come to.
  *
- * The names and figures are a recorder's, and live as long as it does; which of them are in force is each thread's own. `lock` is a leaf and
- * guards the list of names; figures are atomic.
+ * The names and figures are a recorder's, and live as long as it does; which of them are in force is each thread's own. `lock` is a leaf
+ * and guards the list of names; figures are atomic.
  */
 #ifndef WEIR_LIB_TAG_H
 #define WEIR_LIB_TAG_H

@@ -11,7 +11,7 @@
 #define LEVEL 1 /* 26 ns an event, 2.5 bytes (measured); higher ones take longer and give little */
 #endif
 
-void trace_put(struct trace_bytes *out, const void *bytes, size_t len)
+void weir__trace_put(struct weir__trace_bytes *out, const void *bytes, size_t len)
 {
     if (out->is_full || len > out->room - out->len) {
         out->is_full = true;
@@ -21,26 +21,26 @@ void trace_put(struct trace_bytes *out, const void *bytes, size_t len)
     out->len += len;
 }
 
-void trace_put_number(struct trace_bytes *out, uint64_t number)
+void weir__trace_put_number(struct weir__trace_bytes *out, uint64_t number)
 {
     uint8_t bytes[10];
     size_t len = 0;
     for (; number >= 0x80; number >>= 7)
         bytes[len++] = (uint8_t)(number | 0x80);
     bytes[len++] = (uint8_t)number;
-    trace_put(out, bytes, len);
+    weir__trace_put(out, bytes, len);
 }
 
-void trace_put_signed(struct trace_bytes *out, uint64_t difference)
+void weir__trace_put_signed(struct weir__trace_bytes *out, uint64_t difference)
 {
-    trace_put_number(out, difference << 1 ^ (0 - (difference >> 63)));
+    weir__trace_put_number(out, difference << 1 ^ (0 - (difference >> 63)));
 }
 
-void trace_put_string(struct trace_bytes *out, const char *text, size_t most)
+void weir__trace_put_string(struct weir__trace_bytes *out, const char *text, size_t most)
 {
     size_t len = strnlen(text, most);
-    trace_put_number(out, len);
-    trace_put(out, text, len);
+    weir__trace_put_number(out, len);
+    weir__trace_put(out, text, len);
 }
 
 /* CRC32C, ours, since the libraries that have it are large for these few lines. */
@@ -56,7 +56,7 @@ static void make_crc_table(void)
     }
 }
 
-uint32_t trace_crc(uint32_t before, const uint8_t *bytes, size_t len)
+uint32_t weir__trace_crc(uint32_t before, const uint8_t *bytes, size_t len)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_crc_table);
@@ -72,18 +72,18 @@ static void put_fixed(uint8_t *at, uint64_t value, unsigned bytes)
         at[i] = (uint8_t)(value >> 8 * i);
 }
 
-void trace_file_header(uint8_t header[static TRACE_FILE_HEADER])
+void weir__trace_file_header(uint8_t header[static WEIR__TRACE_FILE_HEADER])
 {
     memcpy(header, "WEIR", 4);
-    put_fixed(header + 4, TRACE_FORMAT, 4);
+    put_fixed(header + 4, WEIR__TRACE_FORMAT, 4);
 }
 
-size_t trace_block_bound(size_t len)
+size_t weir__trace_block_bound(size_t len)
 {
 #ifdef HAVE_ZSTD
-    return TRACE_BLOCK_HEADER + ZSTD_compressBound(len);
+    return WEIR__TRACE_BLOCK_HEADER + ZSTD_compressBound(len);
 #else
-    return TRACE_BLOCK_HEADER + len;
+    return WEIR__TRACE_BLOCK_HEADER + len;
 #endif
 }
 
@@ -99,12 +99,12 @@ static size_t pack(const uint8_t *content, size_t len, uint8_t *out)
 #endif
 }
 
-size_t trace_block_write(enum trace_block kind, const uint8_t *content, size_t len, uint8_t *out)
+size_t weir__trace_block_write(enum weir__trace_block kind, const uint8_t *content, size_t len, uint8_t *out)
 {
-    size_t stored = pack(content, len, out + TRACE_BLOCK_HEADER);
+    size_t stored = pack(content, len, out + WEIR__TRACE_BLOCK_HEADER);
     bool is_packed = stored;
     if (!is_packed) {
-        memcpy(out + TRACE_BLOCK_HEADER, content, len);
+        memcpy(out + WEIR__TRACE_BLOCK_HEADER, content, len);
         stored = len;
     }
     memcpy(out, "WBLK", 4);
@@ -113,6 +113,6 @@ size_t trace_block_write(enum trace_block kind, const uint8_t *content, size_t l
     put_fixed(out + 6, 0, 2);
     put_fixed(out + 8, stored, 4);
     put_fixed(out + 12, len, 4);
-    put_fixed(out + 16, trace_crc(trace_crc(0, out, 16), out + TRACE_BLOCK_HEADER, stored), 4);
-    return TRACE_BLOCK_HEADER + stored;
+    put_fixed(out + 16, weir__trace_crc(weir__trace_crc(0, out, 16), out + WEIR__TRACE_BLOCK_HEADER, stored), 4);
+    return WEIR__TRACE_BLOCK_HEADER + stored;
 }

@@ -11,89 +11,89 @@
 
 enum record { DEFINE_POOL = 1, DEFINE_TAG = 2, DEFINE_NAME = 3, DEFINE_STACK = 4, DEFINE_MODULE = 5, DEFINE_FRAME = 6 };
 
-bool trace_encoder_init(struct trace_encoder *encoder, struct weir__recorder *recorder)
+bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder)
 {
-    *encoder = (struct trace_encoder){.recorder = recorder, .stacks = calloc(STACKS / 8, 1)};
+    *encoder = (struct weir__trace_encoder){.recorder = recorder, .stacks = calloc(STACKS / 8, 1)};
     return encoder->stacks;
 }
 
-void trace_encoder_destroy(struct trace_encoder *encoder)
+void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder)
 {
     weir__modules_clear(&encoder->modules);
     free(encoder->stacks);
 }
 
-bool trace_source_init(struct trace_source *source)
+bool weir__trace_source_init(struct weir__trace_source *source)
 {
-    *source = (struct trace_source){.content = {.bytes = malloc(TRACE_SOURCE_ROOM), .room = TRACE_SOURCE_ROOM}};
+    *source = (struct weir__trace_source){.content = {.bytes = malloc(WEIR__TRACE_SOURCE_ROOM), .room = WEIR__TRACE_SOURCE_ROOM}};
     return source->content.bytes;
 }
 
-void trace_source_destroy(struct trace_source *source)
+void weir__trace_source_destroy(struct weir__trace_source *source)
 {
     free(source->content.bytes);
 }
 
 /* Definitions -------------------------------------------------------------------------------------------------------------------------- */
 
-static void put_code(struct trace_bytes *out, unsigned code)
+static void put_code(struct weir__trace_bytes *out, unsigned code)
 {
-    trace_put(out, &(uint8_t){(uint8_t)code}, 1);
+    weir__trace_put(out, &(uint8_t){(uint8_t)code}, 1);
 }
 
-static void define_pools(struct trace_encoder *encoder, struct trace_bytes *out, unsigned wanted)
+static void define_pools(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out, unsigned wanted)
 {
     struct weir__recorded_pool pool;
     while (encoder->pools < wanted && weir__recorder_pools(encoder->recorder, encoder->pools, &pool, 1)) {
         put_code(out, DEFINE_POOL);
-        trace_put_number(out, ++encoder->pools);
-        trace_put_number(out, (uint64_t)pool.device);
-        trace_put_number(out, pool.flags);
-        trace_put_string(out, pool.name, TRACE_STRING_MAX);
+        weir__trace_put_number(out, ++encoder->pools);
+        weir__trace_put_number(out, (uint64_t)pool.device);
+        weir__trace_put_number(out, pool.flags);
+        weir__trace_put_string(out, pool.name, WEIR__TRACE_STRING_MAX);
     }
 }
 
-static void define_tags(struct trace_encoder *encoder, struct trace_bytes *out, unsigned wanted)
+static void define_tags(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out, unsigned wanted)
 {
     const struct weir__tag *tag;
     while (encoder->tags < wanted && (tag = weir__tags_get(&encoder->recorder->tags, encoder->tags + 1))) {
         put_code(out, DEFINE_TAG);
-        trace_put_number(out, ++encoder->tags);
-        trace_put_string(out, tag->name, TRACE_STRING_MAX);
+        weir__trace_put_number(out, ++encoder->tags);
+        weir__trace_put_string(out, tag->name, WEIR__TRACE_STRING_MAX);
     }
 }
 
 /* Code that was loaded since. It stands before the stacks that go through it. */
-static void define_modules(struct trace_encoder *encoder, struct trace_bytes *out)
+static void define_modules(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out)
 {
     if (!weir__modules_read(&encoder->modules))
         return;
     for (size_t i = 0; i < encoder->modules.count; i++) {
         const struct weir__module *module = &encoder->modules.list[i];
         put_code(out, DEFINE_MODULE);
-        trace_put_number(out, ++encoder->module_id);
-        trace_put_number(out, module->start);
-        trace_put_number(out, module->length);
-        trace_put_number(out, module->offset);
-        trace_put_string(out, module->build_id, TRACE_STRING_MAX);
-        trace_put_string(out, module->path, TRACE_STRING_MAX);
+        weir__trace_put_number(out, ++encoder->module_id);
+        weir__trace_put_number(out, module->start);
+        weir__trace_put_number(out, module->length);
+        weir__trace_put_number(out, module->offset);
+        weir__trace_put_string(out, module->build_id, WEIR__TRACE_STRING_MAX);
+        weir__trace_put_string(out, module->path, WEIR__TRACE_STRING_MAX);
     }
 }
 
-static void define_frames(struct trace_encoder *encoder, const struct weir__stacks *stacks, struct trace_bytes *out)
+static void define_frames(struct weir__trace_encoder *encoder, const struct weir__stacks *stacks, struct weir__trace_bytes *out)
 {
     struct weir__frame frame;
     while (weir__stacks_get_frame(stacks, encoder->frames + 1, &frame)) {
         put_code(out, DEFINE_FRAME);
-        trace_put_number(out, ++encoder->frames);
-        trace_put_number(out, frame.line);
-        trace_put_string(out, frame.function, TRACE_STRING_MAX);
-        trace_put_string(out, frame.file, TRACE_STRING_MAX);
+        weir__trace_put_number(out, ++encoder->frames);
+        weir__trace_put_number(out, frame.line);
+        weir__trace_put_string(out, frame.function, WEIR__TRACE_STRING_MAX);
+        weir__trace_put_string(out, frame.file, WEIR__TRACE_STRING_MAX);
     }
 }
 
 /* Returns the number, or 0 where nobody knows the stack. */
-static uint32_t define_stack(struct trace_encoder *encoder, struct trace_bytes *out, uint32_t number)
+static uint32_t define_stack(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out, uint32_t number)
 {
     const struct weir__stacks *stacks = atomic_load_explicit(&encoder->recorder->stacks, memory_order_acquire);
     const uint64_t *elements;
@@ -106,15 +106,15 @@ static uint32_t define_stack(struct trace_encoder *encoder, struct trace_bytes *
     define_modules(encoder, out);
     define_frames(encoder, stacks, out);
     put_code(out, DEFINE_STACK);
-    trace_put_number(out, number);
-    trace_put_number(out, count);
+    weir__trace_put_number(out, number);
+    weir__trace_put_number(out, count);
     for (unsigned i = 0; i < count; i++) {
         uint64_t pc = elements[i] >> 1, difference = pc - before;
         if (elements[i] & 1) {
-            trace_put_number(out, elements[i]);
+            weir__trace_put_number(out, elements[i]);
             continue;
         }
-        trace_put_number(out, (difference << 1 ^ (0 - (difference >> 63))) << 1);
+        weir__trace_put_number(out, (difference << 1 ^ (0 - (difference >> 63))) << 1);
         before = pc;
     }
     encoder->stacks[number / 8] |= (uint8_t)(1U << number % 8);
@@ -151,13 +151,14 @@ static const uint8_t fields_of[64] = {
     [WEIR__KIND_ASKED] = HAS_A | HAS_B,
 };
 
-static uint64_t since_start(const struct trace_encoder *encoder, uint64_t time)
+static uint64_t since_start(const struct weir__trace_encoder *encoder, uint64_t time)
 {
     uint64_t started = encoder->recorder->started_monotonic;
     return time > started ? time - started : 0;
 }
 
-void trace_source_begin(struct trace_source *source, const struct trace_encoder *encoder, const struct weir__event *first, uint64_t lost)
+void weir__trace_source_begin(struct weir__trace_source *source, const struct weir__trace_encoder *encoder,
+                              const struct weir__event *first, uint64_t lost)
 {
     source->content.len = 0;
     source->content.is_full = false;
@@ -166,32 +167,32 @@ void trace_source_begin(struct trace_source *source, const struct trace_encoder 
     source->stream = source->address = 0;
     source->orders[0] = source->orders[1] = 0;
     source->time = since_start(encoder, first->time);
-    trace_put_number(&source->content, source->thread);
-    trace_put_number(&source->content, source->time);
-    trace_put_number(&source->content, lost);
+    weir__trace_put_number(&source->content, source->thread);
+    weir__trace_put_number(&source->content, source->time);
+    weir__trace_put_number(&source->content, lost);
 }
 
-static void put_difference(struct trace_bytes *out, uint64_t value, uint64_t *before)
+static void put_difference(struct weir__trace_bytes *out, uint64_t value, uint64_t *before)
 {
-    trace_put_signed(out, value - *before);
+    weir__trace_put_signed(out, value - *before);
     *before = value;
 }
 
-static void put_block(struct trace_source *source, enum weir__kind kind, const struct weir__event *event, uint32_t stack)
+static void put_block(struct weir__trace_source *source, enum weir__kind kind, const struct weir__event *event, uint32_t stack)
 {
     uint64_t given = weir__class_given(weir__event_class(event), event->size);
     bool is_users = kind != WEIR__KIND_RETURN && kind != WEIR__KIND_CACHED;
     uint64_t size = is_users ? event->size : 0;
     put_difference(&source->content, event->address, &source->address);
-    trace_put_number(&source->content, size);
-    trace_put_number(&source->content, given - size);
-    trace_put_number(&source->content, weir__origin_tag(weir__event_origin(event)));
-    trace_put_number(&source->content, stack);
+    weir__trace_put_number(&source->content, size);
+    weir__trace_put_number(&source->content, given - size);
+    weir__trace_put_number(&source->content, weir__origin_tag(weir__event_origin(event)));
+    weir__trace_put_number(&source->content, stack);
 }
 
-static void put_event(struct trace_source *source, struct trace_encoder *encoder, const struct weir__event *event)
+static void put_event(struct weir__trace_source *source, struct weir__trace_encoder *encoder, const struct weir__event *event)
 {
-    struct trace_bytes *out = &source->content;
+    struct weir__trace_bytes *out = &source->content;
     enum weir__kind kind = weir__event_kind(event);
     unsigned has = (unsigned)kind < sizeof fields_of ? fields_of[kind] : 0;
     uint32_t origin = weir__event_origin(event), stack = 0;
@@ -202,42 +203,43 @@ static void put_event(struct trace_source *source, struct trace_encoder *encoder
     if (has & HAS_BLOCK)
         stack = define_stack(encoder, out, weir__origin_stack(origin));
     /* A coarse time may be a little before an exact one that came first. */
-    uint64_t time = since_start(encoder, event->time), *order = &source->orders[kind == WEIR__KIND_SERVE || kind == WEIR__KIND_KEEP];
+    uint64_t time = since_start(encoder, event->time);
+    uint64_t *order = &source->orders[kind == WEIR__KIND_SERVE || kind == WEIR__KIND_KEEP];
     put_code(out, kind);
-    trace_put_number(out, time > source->time ? time - source->time : 0);
+    weir__trace_put_number(out, time > source->time ? time - source->time : 0);
     source->time = time > source->time ? time : source->time;
-    trace_put_signed(out, weir__event_order(event) - (*order + 1));
+    weir__trace_put_signed(out, weir__event_order(event) - (*order + 1));
     *order = weir__event_order(event);
     if (has & HAS_STREAM)
         put_difference(out, event->stream, &source->stream);
     if (has & HAS_POOL)
-        trace_put_number(out, weir__event_pool(event));
+        weir__trace_put_number(out, weir__event_pool(event));
     if (has & HAS_BLOCK)
         put_block(source, kind, event, stack);
     if (has & HAS_A)
-        trace_put_number(out, event->address);
+        weir__trace_put_number(out, event->address);
     if (has & HAS_B)
-        trace_put_number(out, event->size);
+        weir__trace_put_number(out, event->size);
     source->events++;
 }
 
 /* Marks ------------------------------------------------------------------------------------------------------------------------------- */
 
-static void put_mark(struct trace_source *source, struct trace_encoder *encoder)
+static void put_mark(struct weir__trace_source *source, struct weir__trace_encoder *encoder)
 {
     if (!source->mark.want)
         return;
     source->mark.name[source->mark.len] = '\0';
     put_code(&source->content, DEFINE_NAME);
-    trace_put_number(&source->content, ++encoder->names);
-    trace_put_string(&source->content, source->mark.name, TRACE_STRING_MAX);
+    weir__trace_put_number(&source->content, ++encoder->names);
+    weir__trace_put_string(&source->content, source->mark.name, WEIR__TRACE_STRING_MAX);
     source->mark.event.address = encoder->names;
     source->mark.want = 0;
     put_event(source, encoder, &source->mark.event);
 }
 
 /* The part of a name that an event has. */
-static void take_name(struct trace_source *source, const struct weir__event *event)
+static void take_name(struct weir__trace_source *source, const struct weir__event *event)
 {
     size_t len = weir__event_class(event);
     size_t room = sizeof source->mark.name - 1 - source->mark.len, wanted = len - source->mark.len;
@@ -249,7 +251,7 @@ static void take_name(struct trace_source *source, const struct weir__event *eve
     source->mark.len += bytes;
 }
 
-static void begin_mark(struct trace_source *source, const struct weir__event *event)
+static void begin_mark(struct weir__trace_source *source, const struct weir__event *event)
 {
     source->mark.event = *event;
     source->mark.len = 0;
@@ -257,7 +259,7 @@ static void begin_mark(struct trace_source *source, const struct weir__event *ev
     take_name(source, event);
 }
 
-void trace_source_add(struct trace_source *source, struct trace_encoder *encoder, const struct weir__event *event)
+void weir__trace_source_add(struct weir__trace_source *source, struct weir__trace_encoder *encoder, const struct weir__event *event)
 {
     enum weir__kind kind = weir__event_kind(event);
     if (kind == WEIR__KIND_MORE && source->mark.want)
@@ -270,7 +272,7 @@ void trace_source_add(struct trace_source *source, struct trace_encoder *encoder
         put_event(source, encoder, event);
 }
 
-void trace_source_end(struct trace_source *source, struct trace_encoder *encoder)
+void weir__trace_source_end(struct weir__trace_source *source, struct weir__trace_encoder *encoder)
 {
     put_mark(source, encoder);
 }

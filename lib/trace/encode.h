@@ -12,10 +12,10 @@
 #include "lib/record/recorder.h"
 #include "lib/trace/block.h"
 
-#define TRACE_SOURCE_FULL (UINT32_C(192) << 10) /* bytes of content after which a block is written */
-#define TRACE_SOURCE_ROOM (UINT32_C(256) << 10)
+#define WEIR__TRACE_SOURCE_FULL (UINT32_C(192) << 10) /* bytes of content after which a block is written */
+#define WEIR__TRACE_SOURCE_ROOM (UINT32_C(256) << 10)
 
-struct trace_encoder {
+struct weir__trace_encoder {
     struct weir__recorder *recorder;
     unsigned pools, tags;  /* how many of each are defined */
     uint64_t names;        /* the last id of a name */
@@ -26,8 +26,8 @@ struct trace_encoder {
 };
 
 /* A block of one thread on its way. */
-struct trace_source {
-    struct trace_bytes content;
+struct weir__trace_source {
+    struct weir__trace_bytes content;
     unsigned thread;
     uint64_t events;      /* in this block */
     uint64_t time, stream, address;
@@ -41,23 +41,24 @@ struct trace_source {
 };
 
 /* false: no host memory. Destroy it also then. */
-bool trace_encoder_init(struct trace_encoder *encoder, struct weir__recorder *recorder);
-void trace_encoder_destroy(struct trace_encoder *encoder);
+bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder);
+void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder);
 
 /* false: no host memory. */
-bool trace_source_init(struct trace_source *source);
-void trace_source_destroy(struct trace_source *source);
+bool weir__trace_source_init(struct weir__trace_source *source);
+void weir__trace_source_destroy(struct weir__trace_source *source);
 
 /* Begins a block of the thread whose next event is this one, of which so many were lost before it. */
-void trace_source_begin(struct trace_source *source, const struct trace_encoder *encoder, const struct weir__event *first, uint64_t lost);
+void weir__trace_source_begin(struct weir__trace_source *source, const struct weir__trace_encoder *encoder,
+                              const struct weir__event *first, uint64_t lost);
 /* Appends an event of that thread. */
-void trace_source_add(struct trace_source *source, struct trace_encoder *encoder, const struct weir__event *event);
+void weir__trace_source_add(struct weir__trace_source *source, struct weir__trace_encoder *encoder, const struct weir__event *event);
 /* No more comes. */
-void trace_source_end(struct trace_source *source, struct trace_encoder *encoder);
+void weir__trace_source_end(struct weir__trace_source *source, struct weir__trace_encoder *encoder);
 /* Whether the block is to be written before the next event. */
-static inline bool trace_source_is_full(const struct trace_source *source)
+static inline bool trace_source_is_full(const struct weir__trace_source *source)
 {
-    return source->content.len >= TRACE_SOURCE_FULL;
+    return source->content.len >= WEIR__TRACE_SOURCE_FULL;
 }
 
 #endif

@@ -21,8 +21,8 @@ struct weir__trace_files {
     unsigned dumps;
     bool is_dumping;     /* somebody begins one */
     char *policy;        /* its values, a line each */
-    struct trace *whole; /* record.file; of the opener and the closer alone */
-    struct trace *dump;  /* the last one */
+    struct weir__trace *whole; /* record.file; of the opener and the closer alone */
+    struct weir__trace *dump;  /* the last one */
 };
 
 /* Files -------------------------------------------------------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static bool expand(const char *name, char *out, size_t room)
     return true;
 }
 
-weir_status trace_file_make(const char *name, weir_error *error, int *fd)
+weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd)
 {
     char path[NAME_MAX_];
     if (getauxval(AT_SECURE))
@@ -60,7 +60,8 @@ weir_status trace_file_make(const char *name, weir_error *error, int *fd)
         return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
     int made = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
     if (made < 0 && errno == EEXIST)
-        return weir__fail(error, WEIR_BUSY, "%s exists, and a trace takes the place of no file: move it away, or put %%p into the name", path);
+        return weir__fail(error, WEIR_BUSY, "%s exists, and a trace takes the place of no file: move it away, or put %%p into the name",
+                          path);
     if (made < 0)
         return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));
     *fd = made;
@@ -87,7 +88,7 @@ static char *describe(const struct policy *policy)
     return text;
 }
 
-void trace_files_set(weir *w, const struct policy *policy)
+void weir__trace_files_set(weir *w, const struct policy *policy)
 {
     struct weir__trace_files *files = w->trace_files;
     char *text = describe(policy);
@@ -99,7 +100,7 @@ void trace_files_set(weir *w, const struct policy *policy)
     free(former);
 }
 
-char *trace_files_policy(weir *w)
+char *weir__trace_files_policy(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
     pthread_mutex_lock(&files->lock);
@@ -108,7 +109,7 @@ char *trace_files_policy(weir *w)
     return copy;
 }
 
-bool trace_files_begin(weir *w, const struct policy *policy)
+bool weir__trace_files_begin(weir *w, const struct policy *policy)
 {
     struct weir__trace_files *files = calloc(1, sizeof *files);
     weir_error error = WEIR_ERROR_INIT;
@@ -117,26 +118,26 @@ bool trace_files_begin(weir *w, const struct policy *policy)
         return false;
     pthread_mutex_init(&files->lock, NULL);
     w->trace_files = files;
-    trace_files_set(w, policy);
+    weir__trace_files_set(w, policy);
     if (!policy->record_file)
         return true;
-    weir_status status = trace_file_make(policy->record_file, &error, &fd);
+    weir_status status = weir__trace_file_make(policy->record_file, &error, &fd);
     if (status == WEIR_OK)
-        status = trace_start(w, fd, TRACE_FROM_OPEN, "file", &error, &files->whole);
+        status = weir__trace_start(w, fd, WEIR__TRACE_FROM_OPEN, "file", &error, &files->whole);
     if (status != WEIR_OK)
         weir__log(w, WEIR_LOG_ERROR, "no trace is written (record.file): %s", error.text);
     return true;
 }
 
 /* Says what became of a trace. */
-static void end(weir *w, struct trace *trace, const char *what)
+static void end(weir *w, struct weir__trace *trace, const char *what)
 {
-    const struct trace_result result = trace_end(trace);
+    const struct weir__trace_result result = weir__trace_end(trace);
     if (result.error)
         weir__log(w, WEIR_LOG_ERROR, "the trace of %s ends early: %s", what, strerror(result.error));
 }
 
-void trace_files_end(weir *w)
+void weir__trace_files_end(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
     if (!files)
@@ -155,11 +156,12 @@ void trace_files_end(weir *w)
 
 /* One dump at a time, as the next out-of-memory mostly comes at once and has the same story. true: it is the caller's, who ends the former
    one. */
-static bool claim(struct weir__trace_files *files, char directory[static sizeof files->directory], unsigned *number, struct trace **former)
+static bool claim(struct weir__trace_files *files, char directory[static sizeof files->directory], unsigned *number,
+                  struct weir__trace **former)
 {
     pthread_mutex_lock(&files->lock);
-    bool is_due = files->directory[0] && files->dumps < TRACE_DUMPS_MAX && !files->is_dumping &&
-                  (!files->dump || trace_is_over(files->dump));
+    bool is_due = files->directory[0] && files->dumps < WEIR__TRACE_DUMPS_MAX && !files->is_dumping &&
+                  (!files->dump || weir__trace_is_over(files->dump));
     if (is_due) {
         files->is_dumping = true;
         *former = files->dump;
@@ -175,23 +177,23 @@ static bool claim(struct weir__trace_files *files, char directory[static sizeof 
 static weir_status make_dump(const char *directory, unsigned *number, weir_error *error, int *fd)
 {
     weir_status status = WEIR_BUSY;
-    while (status == WEIR_BUSY && *number < TRACE_DUMPS_MAX) {
+    while (status == WEIR_BUSY && *number < WEIR__TRACE_DUMPS_MAX) {
         char name[2 * NAME_MAX_];
         size_t len = 0;
         for (const char *at = directory; *at; at++)
             len += (size_t)snprintf(name + len, sizeof name - len, *at == '%' ? "%%%%" : "%c", *at);
         snprintf(name + len, sizeof name - len, "/weir-%%p-%u.weir", ++*number);
         weir_error_clear(error);
-        status = trace_file_make(name, error, fd);
+        status = weir__trace_file_make(name, error, fd);
     }
     return status;
 }
 
-void trace_files_dump(weir *w)
+void weir__trace_files_dump(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
     weir_error error = WEIR_ERROR_INIT;
-    struct trace *former, *dump = NULL;
+    struct weir__trace *former, *dump = NULL;
     char directory[sizeof files->directory];
     unsigned number;
     int fd;
@@ -201,7 +203,7 @@ void trace_files_dump(weir *w)
         end(w, former, "an out-of-memory");
     weir_status status = make_dump(directory, &number, &error, &fd);
     if (status == WEIR_OK)
-        status = trace_start(w, fd, TRACE_UNTIL_NOW, "out of memory", &error, &dump);
+        status = weir__trace_start(w, fd, WEIR__TRACE_UNTIL_NOW, "out of memory", &error, &dump);
     if (status != WEIR_OK)
         weir__log(w, WEIR_LOG_ERROR, "no trace of an out-of-memory is written (record.dump): %s", error.text);
     pthread_mutex_lock(&files->lock);

@@ -9,26 +9,26 @@
 
 #include "lib/trace/writer.h"
 
-#define TRACE_DUMPS_MAX 8 /* of a weir */
+#define WEIR__TRACE_DUMPS_MAX 8 /* of a weir */
 
 /*
  * Makes a new file for this user alone, which nobody else can have put there. name: with %p, %r and %%. *fd: to be closed, with CLOEXEC.
  * WEIR_REFUSED (the program runs with changed ids), WEIR_BUSY (there is such a file), WEIR_INVALID (the name, or the system's
  * reason why it cannot be made).
  */
-weir_status trace_file_make(const char *name, weir_error *error, int *fd);
+weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd);
 
 /* Sets out as the policy says: begins record.file, and from now on dumps go to record.dump. What cannot be done is logged. false: no host
    memory. */
-bool trace_files_begin(weir *w, const struct policy *policy);
+bool weir__trace_files_begin(weir *w, const struct policy *policy);
 /* Another policy is in force. */
-void trace_files_set(weir *w, const struct policy *policy);
+void weir__trace_files_set(weir *w, const struct policy *policy);
 /* The policy in force, its values a line each, to be freed; NULL: no host memory. */
-char *trace_files_policy(weir *w);
+char *weir__trace_files_policy(weir *w);
 /* Ends what is being written. */
-void trace_files_end(weir *w);
+void weir__trace_files_end(weir *w);
 
 /* A request found no memory: writes down what is known, beside everything else. */
-void trace_files_dump(weir *w);
+void weir__trace_files_dump(weir *w);
 
 #endif

@@ -30,19 +30,19 @@ struct tap {
     const struct weir__ring *ring;
     uint64_t position, lost;
     bool is_begun;
-    struct trace_source source;
+    struct weir__trace_source source;
 };
 
-struct trace {
+struct weir__trace {
     weir *w;
     int fd;
-    enum trace_span span;
+    enum weir__trace_span span;
     pthread_t thread;
-    struct trace_encoder encoder;
-    struct trace_bytes head;
+    struct weir__trace_encoder encoder;
+    struct weir__trace_bytes head;
     struct tap *taps;
     uint8_t *block; /* with room for the largest one */
-    struct trace_result result;
+    struct weir__trace_result result;
     pthread_mutex_t lock;
     pthread_cond_t told;
     bool must_end, is_over;
@@ -50,9 +50,9 @@ struct trace {
 
 /* The file ----------------------------------------------------------------------------------------------------------------------------- */
 
-static void write_bytes(struct trace *trace, const uint8_t *bytes, size_t len)
+static void write_bytes(struct weir__trace *trace, const uint8_t *bytes, size_t len)
 {
-    if (!trace->result.error && trace->result.bytes + len > TRACE_BYTES_MAX)
+    if (!trace->result.error && trace->result.bytes + len > WEIR__TRACE_BYTES_MAX)
         trace->result.error = EFBIG;
     while (len && !trace->result.error) {
         ssize_t written = write(trace->fd, bytes, len);
@@ -66,22 +66,22 @@ static void write_bytes(struct trace *trace, const uint8_t *bytes, size_t len)
     }
 }
 
-static void write_block(struct trace *trace, enum trace_block kind, const struct trace_bytes *content)
+static void write_block(struct weir__trace *trace, enum weir__trace_block kind, const struct weir__trace_bytes *content)
 {
-    write_bytes(trace, trace->block, trace_block_write(kind, content->bytes, content->len, trace->block));
+    write_bytes(trace, trace->block, weir__trace_block_write(kind, content->bytes, content->len, trace->block));
 }
 
 /* The header --------------------------------------------------------------------------------------------------------------------------- */
 
-static void put_pair(struct trace_bytes *pairs, unsigned *count, const char *key, const char *value)
+static void put_pair(struct weir__trace_bytes *pairs, unsigned *count, const char *key, const char *value)
 {
-    trace_put_string(pairs, key, TRACE_STRING_MAX);
-    trace_put_string(pairs, value, HEAD_ROOM / 2);
+    weir__trace_put_string(pairs, key, WEIR__TRACE_STRING_MAX);
+    weir__trace_put_string(pairs, value, HEAD_ROOM / 2);
     (*count)++;
 }
 
-__attribute__((format(printf, 4, 5))) static void put_pairf(struct trace_bytes *pairs, unsigned *count, const char *key, const char *format,
-                                                            ...)
+__attribute__((format(printf, 4, 5))) static void put_pairf(struct weir__trace_bytes *pairs, unsigned *count, const char *key,
+                                                            const char *format, ...)
 {
     char value[256];
     va_list arguments;
@@ -91,7 +91,7 @@ __attribute__((format(printf, 4, 5))) static void put_pairf(struct trace_bytes *
     put_pair(pairs, count, key, value);
 }
 
-static void put_devices(const weir *w, struct trace_bytes *pairs, unsigned *count)
+static void put_devices(const weir *w, struct weir__trace_bytes *pairs, unsigned *count)
 {
     char key[64];
     for (size_t d = 0; d < w->device_count; d++) {
@@ -105,13 +105,13 @@ static void put_devices(const weir *w, struct trace_bytes *pairs, unsigned *coun
     }
 }
 
-static bool make_head(struct trace *trace, const char *reason)
+static bool make_head(struct weir__trace *trace, const char *reason)
 {
     const weir *w = trace->w;
     const struct weir__recorder *recorder = &w->recorder;
-    struct trace_bytes pairs = {.bytes = malloc(HEAD_ROOM), .room = HEAD_ROOM};
+    struct weir__trace_bytes pairs = {.bytes = malloc(HEAD_ROOM), .room = HEAD_ROOM};
     unsigned count = 0;
-    trace->head = (struct trace_bytes){.bytes = malloc(HEAD_ROOM + 16), .room = HEAD_ROOM + 16};
+    trace->head = (struct weir__trace_bytes){.bytes = malloc(HEAD_ROOM + 16), .room = HEAD_ROOM + 16};
     if (!pairs.bytes || !trace->head.bytes) {
         free(pairs.bytes);
         return false;
@@ -128,24 +128,24 @@ static bool make_head(struct trace *trace, const char *reason)
     put_pair(&pairs, &count, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
     put_pair(&pairs, &count, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
     put_devices(w, &pairs, &count);
-    char *policy = trace_files_policy(trace->w);
+    char *policy = weir__trace_files_policy(trace->w);
     if (policy)
         put_pair(&pairs, &count, "policy", policy);
     free(policy);
-    trace_put_number(&trace->head, count);
-    trace_put(&trace->head, pairs.bytes, pairs.len);
+    weir__trace_put_number(&trace->head, count);
+    weir__trace_put(&trace->head, pairs.bytes, pairs.len);
     free(pairs.bytes);
     return !trace->head.is_full;
 }
 
 /* Blocks of events --------------------------------------------------------------------------------------------------------------------- */
 
-static void flush_tap(struct trace *trace, struct tap *tap)
+static void flush_tap(struct weir__trace *trace, struct tap *tap)
 {
     if (!tap->is_begun)
         return;
-    trace_source_end(&tap->source, &trace->encoder);
-    write_block(trace, TRACE_BLOCK_EVENTS, &tap->source.content);
+    weir__trace_source_end(&tap->source, &trace->encoder);
+    write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &tap->source.content);
     if (!trace->result.error)
         trace->result.events += tap->source.events;
     else
@@ -153,22 +153,22 @@ static void flush_tap(struct trace *trace, struct tap *tap)
     tap->is_begun = false;
 }
 
-static void add_event(struct trace *trace, struct tap *tap, const struct weir__event *event)
+static void add_event(struct weir__trace *trace, struct tap *tap, const struct weir__event *event)
 {
     bool is_other = tap->is_begun && (weir__event_thread(event) != tap->source.thread || tap->lost);
     if (is_other || (tap->is_begun && trace_source_is_full(&tap->source)))
         flush_tap(trace, tap);
     if (!tap->is_begun) {
-        trace_source_begin(&tap->source, &trace->encoder, event, tap->lost);
+        weir__trace_source_begin(&tap->source, &trace->encoder, event, tap->lost);
         trace->result.lost += tap->lost;
         tap->lost = 0;
         tap->is_begun = true;
     }
-    trace_source_add(&tap->source, &trace->encoder, event);
+    weir__trace_source_add(&tap->source, &trace->encoder, event);
 }
 
 /* What the ring has got. true: much of the ring was new. */
-static bool drain(struct trace *trace, struct tap *tap)
+static bool drain(struct weir__trace *trace, struct tap *tap)
 {
     struct weir__event events[BATCH];
     uint64_t before = tap->position, end = atomic_load_explicit(&tap->ring->head, memory_order_acquire);
@@ -181,7 +181,7 @@ static bool drain(struct trace *trace, struct tap *tap)
 }
 
 /* Finds rings that are new. false: no host memory. */
-static bool find_rings(struct trace *trace)
+static bool find_rings(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = &trace->w->recorder;
     for (const struct weir__ring *ring = weir__recorder_next(recorder, NULL); ring; ring = weir__recorder_next(recorder, ring)) {
@@ -191,7 +191,7 @@ static bool find_rings(struct trace *trace)
         if (tap)
             continue;
         tap = calloc(1, sizeof *tap);
-        if (!tap || !trace_source_init(&tap->source)) {
+        if (!tap || !weir__trace_source_init(&tap->source)) {
             free(tap);
             return false;
         }
@@ -203,7 +203,7 @@ static bool find_rings(struct trace *trace)
 }
 
 /* true: some ring has so much that it is looked at again at once. */
-static bool drain_all(struct trace *trace)
+static bool drain_all(struct weir__trace *trace)
 {
     bool is_busy = false;
     find_rings(trace); /* where there is no memory, events are overwritten unseen, as in any other want */
@@ -212,7 +212,7 @@ static bool drain_all(struct trace *trace)
     return is_busy;
 }
 
-static void flush_all(struct trace *trace)
+static void flush_all(struct weir__trace *trace)
 {
     for (struct tap *tap = trace->taps; tap; tap = tap->next)
         flush_tap(trace, tap);
@@ -235,7 +235,7 @@ static void copy_block(const struct weir__block *block, void *data)
     live->count++;
 }
 
-static void write_live(struct trace *trace)
+static void write_live(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = &trace->w->recorder;
     struct tap tap = {.next = NULL};
@@ -244,7 +244,7 @@ static void write_live(struct trace *trace)
     weir__blocks_visit(&trace->w->blocks, copy_block, &live);
     live = (struct live){.room = live.count + live.count / 8 + 64};
     live.blocks = malloc(live.room * sizeof *live.blocks);
-    if (!live.blocks || !trace_source_init(&tap.source)) {
+    if (!live.blocks || !weir__trace_source_init(&tap.source)) {
         free(live.blocks);
         return;
     }
@@ -256,7 +256,7 @@ static void write_live(struct trace *trace)
         add_event(trace, &tap, &event);
     }
     flush_tap(trace, &tap);
-    trace_source_destroy(&tap.source);
+    weir__trace_source_destroy(&tap.source);
     free(live.blocks);
 }
 
@@ -268,7 +268,7 @@ static struct timespec after(uint64_t nanoseconds)
 }
 
 /* Until it is to end, or for a while. */
-static bool wait_a_while(struct trace *trace, uint64_t nanoseconds)
+static bool wait_a_while(struct weir__trace *trace, uint64_t nanoseconds)
 {
     const struct timespec until = after(nanoseconds);
     pthread_mutex_lock(&trace->lock);
@@ -279,7 +279,7 @@ static bool wait_a_while(struct trace *trace, uint64_t nanoseconds)
     return must_end;
 }
 
-static void follow(struct trace *trace)
+static void follow(struct weir__trace *trace)
 {
     uint64_t flushed = gpu_clock_now();
     bool is_busy = false;
@@ -294,48 +294,48 @@ static void follow(struct trace *trace)
 
 static void *run(void *data)
 {
-    struct trace *trace = data;
-    uint8_t header[TRACE_FILE_HEADER], number[16];
-    struct trace_bytes end = {.bytes = number, .room = sizeof number};
-    trace_file_header(header);
+    struct weir__trace *trace = data;
+    uint8_t header[WEIR__TRACE_FILE_HEADER], number[16];
+    struct weir__trace_bytes end = {.bytes = number, .room = sizeof number};
+    weir__trace_file_header(header);
     write_bytes(trace, header, sizeof header);
-    write_block(trace, TRACE_BLOCK_HEAD, &trace->head);
-    if (trace->span != TRACE_UNTIL_NOW) {
+    write_block(trace, WEIR__TRACE_BLOCK_HEAD, &trace->head);
+    if (trace->span == WEIR__TRACE_FROM_NOW)
         write_live(trace);
+    if (trace->span != WEIR__TRACE_UNTIL_NOW)
         follow(trace);
-    }
     drain_all(trace);
     flush_all(trace);
-    if (trace->span == TRACE_UNTIL_NOW)
+    if (trace->span == WEIR__TRACE_UNTIL_NOW)
         write_live(trace);
     trace->result.lost += atomic_load(&trace->w->recorder.dropped);
-    trace_put_number(&end, trace->result.lost);
-    write_block(trace, TRACE_BLOCK_END, &end);
+    weir__trace_put_number(&end, trace->result.lost);
+    write_block(trace, WEIR__TRACE_BLOCK_END, &end);
     pthread_mutex_lock(&trace->lock);
     trace->is_over = true;
     pthread_mutex_unlock(&trace->lock);
     return NULL;
 }
 
-static void destroy(struct trace *trace)
+static void destroy(struct weir__trace *trace)
 {
     while (trace->taps) {
         struct tap *tap = trace->taps;
         trace->taps = tap->next;
-        trace_source_destroy(&tap->source);
+        weir__trace_source_destroy(&tap->source);
         free(tap);
     }
     close(trace->fd);
     free(trace->head.bytes);
     free(trace->block);
-    trace_encoder_destroy(&trace->encoder);
+    weir__trace_encoder_destroy(&trace->encoder);
     pthread_cond_destroy(&trace->told);
     pthread_mutex_destroy(&trace->lock);
     free(trace);
 }
 
 /* As the library's other thread, it takes no signals of the program's. */
-static int start_thread(struct trace *trace)
+static int start_thread(struct weir__trace *trace)
 {
     sigset_t all, former;
     sigfillset(&all);
@@ -345,9 +345,10 @@ static int start_thread(struct trace *trace)
     return failed;
 }
 
-weir_status trace_start(weir *w, int fd, enum trace_span span, const char *reason, weir_error *error, struct trace **trace)
+weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const char *reason, weir_error *error,
+                              struct weir__trace **trace)
 {
-    struct trace *made = calloc(1, sizeof *made);
+    struct weir__trace *made = calloc(1, sizeof *made);
     if (!made) {
         close(fd);
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a trace");
@@ -361,9 +362,9 @@ weir_status trace_start(weir *w, int fd, enum trace_span span, const char *reaso
     pthread_cond_init(&made->told, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&made->lock, NULL);
-    made->block = malloc(trace_block_bound(HEAD_ROOM + 16));
-    bool is_ready = trace_encoder_init(&made->encoder, &w->recorder) && made->block && make_head(made, reason) && find_rings(made);
-    for (struct tap *tap = made->taps; tap && span == TRACE_FROM_NOW; tap = tap->next)
+    made->block = malloc(weir__trace_block_bound(HEAD_ROOM + 16));
+    bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder) && made->block && make_head(made, reason) && find_rings(made);
+    for (struct tap *tap = made->taps; tap && span == WEIR__TRACE_FROM_NOW; tap = tap->next)
         tap->position = atomic_load(&tap->ring->head);
     if (!is_ready || start_thread(made) != 0) {
         destroy(made);
@@ -373,7 +374,7 @@ weir_status trace_start(weir *w, int fd, enum trace_span span, const char *reaso
     return WEIR_OK;
 }
 
-bool trace_is_over(struct trace *trace)
+bool weir__trace_is_over(struct weir__trace *trace)
 {
     pthread_mutex_lock(&trace->lock);
     bool is_over = trace->is_over;
@@ -381,14 +382,14 @@ bool trace_is_over(struct trace *trace)
     return is_over;
 }
 
-struct trace_result trace_end(struct trace *trace)
+struct weir__trace_result weir__trace_end(struct weir__trace *trace)
 {
     pthread_mutex_lock(&trace->lock);
     trace->must_end = true;
     pthread_cond_signal(&trace->told);
     pthread_mutex_unlock(&trace->lock);
     pthread_join(trace->thread, NULL);
-    struct trace_result result = trace->result;
+    struct weir__trace_result result = trace->result;
     destroy(trace);
     return result;
 }

@@ -11,17 +11,17 @@
 
 #include "lib/pool/weir_internal.h"
 
-#define TRACE_BYTES_MAX (UINT64_C(16) << 30) /* of a file */
+#define WEIR__TRACE_BYTES_MAX (UINT64_C(16) << 30) /* of a file */
 
-struct trace;
+struct weir__trace;
 
-enum trace_span {
-    TRACE_FROM_NOW, /* with what is live, until it is ended */
-    TRACE_FROM_OPEN, /* the same with what the rings have already */
-    TRACE_UNTIL_NOW, /* what the rings have, and what is live now; then it ends by itself */
+enum weir__trace_span {
+    WEIR__TRACE_FROM_NOW, /* with what is live, until it is ended */
+    WEIR__TRACE_FROM_OPEN, /* all that the rings ever have: from before the first request, until it is ended */
+    WEIR__TRACE_UNTIL_NOW, /* what the rings have, and what is live now; then it ends by itself */
 };
 
-struct trace_result {
+struct weir__trace_result {
     uint64_t bytes, events, lost;
     int error; /* errno of the write that failed; 0: none */
 };
@@ -30,11 +30,12 @@ struct trace_result {
  * Begins. fd: a file at its beginning, taken over also where this fails. reason: as in the header.
  * WEIR_NO_HOST_MEMORY (also if the thread cannot be started).
  */
-weir_status trace_start(weir *w, int fd, enum trace_span span, const char *reason, weir_error *error, struct trace **trace);
+weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const char *reason, weir_error *error,
+                              struct weir__trace **trace);
 
-/* Whether it has ended by itself: after a failed write, at its greatest length, or with TRACE_UNTIL_NOW. */
-bool trace_is_over(struct trace *trace);
+/* Whether it has ended by itself: after a failed write, at its greatest length, or with WEIR__TRACE_UNTIL_NOW. */
+bool weir__trace_is_over(struct weir__trace *trace);
 /* Writes what there is, ends it and frees it. Waits for the file. */
-struct trace_result trace_end(struct trace *trace);
+struct weir__trace_result weir__trace_end(struct weir__trace *trace);
 
 #endif

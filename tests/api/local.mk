@@ -3,3 +3,10 @@
 include tests/api/pools.mk
 include tests/api/recovery.mk
 include tests/api/cache.mk
+
+## Marks, tags, leaks and traces, which it reads back.
+check_PROGRAMS += tests/api/record
+TESTS += tests/api/record
+tests_api_record_SOURCES = %reldir%/record.c
+tests_api_record_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_LDADD = tests/api/libscene.la tools/libtools.la

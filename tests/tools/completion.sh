@@ -128,7 +128,7 @@ for line in "ps" "set" "reload" "trim --pid"; do
 done
 check "live_processes_are_offered_behind_the_equals_sign" offers "weir trim --pid=" "$one"
 check "live_pools_are_offered" offers "weir trim --all --pool=" "$pool" frames
-check "pools_and_keys_of_the_file_are_offered_to_set" offers "weir set $one " keeper= "pools.$pool." pools.frames.
+check "pools_and_keys_of_the_file_are_offered_to_set" offers "weir set $one " keeper= record.dump= record.level= record.stacks= "pools.$pool." pools.frames.
 check "live_keys_of_a_pool_are_offered_to_set" has "weir set $one pools.$pool." "pools.$pool.release_threshold=" "pools.$pool.keep=" \
     "pools.$pool.cache.idle="
 check "other_keys_are_not_offered_to_set" lacks "weir set $one pools.$pool." "pools.$pool.devices="

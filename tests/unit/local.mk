@@ -139,3 +139,9 @@ check_PROGRAMS += tests/unit/symbols
 TESTS += tests/unit/symbols
 tests_unit_symbols_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_symbols_LDADD = tests/unit/libsymbolsdata.la tests/support/libsuite.la tools/libtools.la
+
+## The recorder's rings.
+check_PROGRAMS += tests/unit/ring
+TESTS += tests/unit/ring
+tests_unit_ring_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_ring_LDADD = tests/support/libsuite.la lib/libcore.la

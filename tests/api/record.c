@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+/* record.c - marks, tags and leaks, and the traces that a policy asks for, read back. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/api/scene.h"
+#include "tools/trace/merge.h"
+#include "tools/trace/model.h"
+
+static char directory[256], file[300];
+
+static void make_directory(void)
+{
+    snprintf(directory, sizeof directory, "%s/weir-record-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(file, sizeof file, "%s/all.weir", directory);
+}
+
+static void remove_directory(void)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -r '%s'", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* Opens a pool `main` with these keys, and a recorder with those. */
+static void open_recorded(const char *record, const char *keys)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "weir: 1\nrecord: { %s }\npools: { main: { %s } }\n", record, keys);
+    scene_open(text);
+}
+
+static weir_tag_stats tag_stats(const char *name)
+{
+    weir_stats *stats;
+    weir_tag_stats found = { .name = NULL };
+    ck_assert_int_eq(weir_stats_take(scene.w, NULL, &stats), WEIR_OK);
+    for (size_t i = 0; i < weir_stats_tag_count(stats); i++)
+        if (strcmp(weir_stats_tag(stats, i)->name, name) == 0)
+            found = *weir_stats_tag(stats, i);
+    found.name = found.name ? name : NULL;
+    weir_stats_free(stats);
+    return found;
+}
+
+/* Tags -------------------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(blocks_count_for_the_tag_of_their_thread_until_they_are_freed)
+{
+    scene_open("weir: 1\npools: { main: {} }\n");
+    weir_stream *s = scene_create(NULL);
+    void *before = scene_malloc(s, 4096);
+    ck_assert_int_eq(weir_tag_push(scene.w, "weights"), WEIR_OK);
+    void *outer = scene_malloc(s, 3 * MIB);
+    ck_assert_int_eq(weir_tag_push(scene.w, "kv"), WEIR_OK);
+    void *inner = scene_malloc(s, 1000);
+    ck_assert_int_eq(weir_tag_pop(scene.w, "kv"), WEIR_OK);
+    void *again = scene_malloc(s, 100);
+    ck_assert_uint_eq(tag_stats("weights").live, 3 * MIB + 100);
+    ck_assert_uint_eq(tag_stats("weights").live_blocks, 2);
+    ck_assert_uint_eq(tag_stats("kv").live, 1000);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    void *after = scene_malloc(s, 4096);
+    scene_free(s, outer);
+    scene_free(s, inner);
+    scene_free(s, again);
+    ck_assert_uint_eq(tag_stats("weights").live, 0);
+    ck_assert_uint_eq(tag_stats("weights").live_blocks, 0);
+    ck_assert_uint_eq(tag_stats("weights").live_high, 3 * MIB + 100);
+    ck_assert_uint_eq(tag_stats("kv").live, 0);
+    scene_free(s, before);
+    scene_free(s, after);
+}
+END_TEST
+
+START_TEST(cached_blocks_belong_to_the_tag_of_whoever_gets_them_next)
+{
+    scene_open("weir: 1\npools: { main: {} }\n");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 4096);
+    scene_free(s, ptr);
+    ck_assert_int_eq(weir_tag_push(scene.w, "a"), WEIR_OK);
+    ck_assert_ptr_eq(scene_malloc(s, 4000), ptr);
+    ck_assert_uint_eq(tag_stats("a").live, 4000);
+    scene_free(s, ptr);
+    ck_assert_uint_eq(tag_stats("a").live, 0);
+    ck_assert_int_eq(weir_tag_push(scene.w, "b"), WEIR_OK);
+    ck_assert_ptr_eq(scene_malloc_on(weir_stream_handle(s), 4096), ptr);
+    ck_assert_uint_eq(tag_stats("a").live, 0);
+    ck_assert_uint_eq(tag_stats("b").live, 4096);
+    scene_free_on(weir_stream_handle(s), ptr);
+    ck_assert_uint_eq(tag_stats("b").live_blocks, 0);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+}
+END_TEST
+
+START_TEST(wrong_pops_and_pushes_are_refused_and_change_nothing)
+{
+    char name[65] = "";
+    scene_open("weir: 1\npools: { main: {} }\n");
+    memset(name, 'x', 64);
+    ck_assert_int_eq(weir_tag_push(scene.w, ""), WEIR_INVALID);
+    ck_assert_int_eq(weir_tag_push(scene.w, name), WEIR_INVALID);
+    ck_assert_int_eq(weir_tag_push(NULL, "a"), WEIR_INVALID);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_NOT_FOUND);
+    ck_assert_int_eq(weir_tag_push(scene.w, name + 1), WEIR_OK);
+    ck_assert_int_eq(weir_tag_pop(scene.w, "other"), WEIR_NOT_FOUND);
+    for (int i = 1; i < 32; i++)
+        ck_assert_int_eq(weir_tag_push(scene.w, "deep"), WEIR_OK);
+    ck_assert_int_eq(weir_tag_push(scene.w, "deeper"), WEIR_INVALID);
+    for (int i = 1; i < 32; i++)
+        ck_assert_int_eq(weir_tag_pop(scene.w, "deep"), WEIR_OK);
+    ck_assert_int_eq(weir_tag_pop(scene.w, name + 1), WEIR_OK);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_NOT_FOUND);
+}
+END_TEST
+
+static void *push_too_many(void *data)
+{
+    char name[16];
+    (void)data;
+    for (int i = 0; i < 4095; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        ck_assert_int_eq(weir_tag_push(scene.w, name), WEIR_OK);
+        ck_assert_int_eq(weir_tag_pop(scene.w, name), WEIR_OK);
+    }
+    ck_assert_int_eq(weir_tag_push(scene.w, "one more"), WEIR_NO_HOST_MEMORY);
+    ck_assert_int_eq(weir_tag_push(scene.w, "t17"), WEIR_OK);
+    return NULL;
+}
+
+START_TEST(names_of_tags_are_bounded_and_tags_end_with_their_thread)
+{
+    pthread_t thread;
+    scene_open("weir: 1\npools: { main: {} }\n");
+    ck_assert_int_eq(pthread_create(&thread, NULL, push_too_many, NULL), 0);
+    pthread_join(thread, NULL);
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 4096);
+    ck_assert_uint_eq(tag_stats("t17").live, 0);
+    scene_free(s, ptr);
+}
+END_TEST
+
+/* Leaks ------------------------------------------------------------------------------------------------------------------------------- */
+
+struct seen {
+    size_t count;
+    struct {
+        uint64_t size, blocks;
+        char tag[64];
+        size_t frames;
+    } leaks[8];
+};
+
+static void see(void *data, const weir_leak *leak)
+{
+    struct seen *seen = data;
+    ck_assert_str_eq(leak->pool, "main");
+    ck_assert_ptr_nonnull(leak->ptr);
+    if (seen->count < 8) {
+        seen->leaks[seen->count].size = leak->size;
+        seen->leaks[seen->count].blocks = leak->blocks;
+        seen->leaks[seen->count].frames = leak->frame_count;
+        snprintf(seen->leaks[seen->count].tag, 64, "%s", leak->tag ? leak->tag : "");
+    }
+    seen->count++;
+}
+
+START_TEST(live_blocks_are_told_by_tag_and_size_those_with_the_most_bytes_first)
+{
+    struct seen seen = { .count = 0 };
+    void *small[3];
+    scene_open("weir: 1\npools: { main: {} }\n");
+    weir_stream *s = scene_create(NULL);
+    ck_assert_int_eq(weir_tag_push(scene.w, "many"), WEIR_OK);
+    for (int i = 0; i < 3; i++)
+        small[i] = scene_malloc(s, MIB);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    void *other = scene_malloc(s, MIB), *large = scene_malloc(s, 2 * MIB + 1), *gone = scene_malloc(s, 8 * MIB);
+    scene_free(s, gone);
+    ck_assert_int_eq(weir_leaks(scene.w, -1, see, &seen, NULL), WEIR_OK);
+    ck_assert_uint_eq(seen.count, 3);
+    ck_assert_uint_eq(seen.leaks[0].blocks, 3);
+    ck_assert_uint_eq(seen.leaks[0].size, MIB);
+    ck_assert_str_eq(seen.leaks[0].tag, "many");
+    ck_assert_uint_eq(seen.leaks[1].size, 2 * MIB + 1);
+    ck_assert_uint_eq(seen.leaks[2].size, MIB);
+    ck_assert_str_eq(seen.leaks[2].tag, "");
+    ck_assert_uint_eq(seen.leaks[0].frames, 0);
+    ck_assert_int_eq(weir_leaks(scene.w, 77, see, &seen, NULL), WEIR_NOT_FOUND);
+    ck_assert_int_eq(weir_leaks(scene.w, -1, NULL, &seen, NULL), WEIR_INVALID);
+    for (int i = 0; i < 3; i++)
+        scene_free(s, small[i]);
+    scene_free(s, other);
+    scene_free(s, large);
+}
+END_TEST
+
+START_TEST(leak_has_the_stack_of_whoever_asked)
+{
+    struct seen seen = { .count = 0 };
+    open_recorded("stacks: true", "");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, MIB);
+    ck_assert_int_eq(weir_leaks(scene.w, -1, see, &seen, NULL), WEIR_OK);
+    ck_assert_uint_eq(seen.count, 1);
+    ck_assert_uint_gt(seen.leaks[0].frames, 1);
+    scene_free(s, ptr);
+}
+END_TEST
+
+START_TEST(out_of_memory_names_the_largest_holders)
+{
+    weir_error error;
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { max_size: 128MiB, on_oom: { steps: [] } } }\n");
+    weir_stream *s = scene_create(NULL);
+    ck_assert_int_eq(weir_tag_push(scene.w, "frames"), WEIR_OK);
+    void *a = scene_malloc(s, 20 * MIB), *b = scene_malloc(s, 20 * MIB);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 120 * MIB), WEIR_OUT_OF_MEMORY);
+    weir_last_error(&error);
+    ck_assert_ptr_nonnull(strstr(error.text, "live by tag: frames 40 MiB"));
+    ck_assert_ptr_nonnull(strstr(error.text, "40 MiB = 2 blocks of 20 MiB in pool 'main', tag frames"));
+    scene_free(s, a);
+    scene_free(s, b);
+}
+END_TEST
+
+/* Traces ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct check {
+    struct model model;
+    size_t marks;
+    uint64_t wanted[64]; /* live bytes at each mark */
+    unsigned kinds[64];
+};
+
+static bool look(void *context, const struct trace_event *event)
+{
+    struct check *check = context;
+    model_apply(&check->model, event);
+    check->kinds[event->kind]++;
+    if (event->kind == TRACE_MARK) {
+        char name[32];
+        snprintf(name, sizeof name, "step %zu", check->marks);
+        ck_assert_str_eq(event->name->text, name);
+        ck_assert_uint_eq(check->model.total.size, check->wanted[check->marks]);
+        check->marks++;
+    }
+    return true;
+}
+
+static void read_trace(const char *path, struct check *check)
+{
+    struct trace trace;
+    ck_assert_msg(trace_open(&trace, path), "%s", trace.error);
+    ck_assert_msg(trace_play(&trace, look, check), "%s", trace.error);
+    ck_assert(trace.losses.is_closed);
+    ck_assert_uint_eq(trace.losses.bytes, 0);
+    ck_assert_uint_eq(trace.losses.events, 0);
+    ck_assert_uint_eq(check->model.reused, 0);
+    trace_close(&trace);
+}
+
+/* Random requests and frees, and marks between with what is live by Weir's own figures. */
+static void churn(struct check *check, unsigned seed)
+{
+    void *blocks[64] = { NULL };
+    weir_stream *streams[2] = { scene_create(NULL), scene_create(NULL) };
+    unsigned random = seed;
+    for (unsigned i = 0; i < 4000; i++) {
+        random = random * 1103515245 + 12345;
+        unsigned at = random >> 16 & 63;
+        weir_stream *s = streams[at & 1];
+        if (blocks[at])
+            scene_free(s, blocks[at]);
+        blocks[at] = blocks[at] ? NULL : scene_malloc(s, 1 + (random >> 7) % (at & 2 ? MIB / 8 : 3 * MIB));
+        if (i % 100 == 50) {
+            char name[32];
+            snprintf(name, sizeof name, "step %zu", check->marks);
+            check->wanted[check->marks++] = scene_pool_stats("main").live;
+            ck_assert_int_eq(weir_mark(scene.w, name), WEIR_OK);
+        }
+    }
+    for (unsigned i = 0; i < 64; i++)
+        if (blocks[i])
+            scene_free(streams[i & 1], blocks[i]);
+    check->marks = 0;
+}
+
+static const struct {
+    const char *name, *record, *keys;
+} recorded[] = {
+    { "all with caches", "level: all", "" },
+    { "all without", "level: all", "cache: off" },
+    { "pool without caches", "level: pool", "cache: off" },
+    { "all in an arena", "level: all", "backing: arena" },
+    { "all with stacks", "level: all, stacks: true", "" },
+};
+
+START_TEST(trace_has_what_the_figures_had_at_each_mark)
+{
+    struct check check = { .marks = 0 };
+    char record[512];
+    make_directory();
+    snprintf(record, sizeof record, "%s, file: '%s'", recorded[_i].record, file);
+    open_recorded(record, recorded[_i].keys);
+    churn(&check, 7 + (unsigned)_i);
+    scene_close();
+    struct stat status;
+    ck_assert_int_eq(stat(file, &status), 0);
+    ck_assert_uint_eq(status.st_mode & 07777, 0600);
+    read_trace(file, &check);
+    ck_assert_uint_eq(check.marks, 40);
+    ck_assert_uint_eq(check.model.total.blocks, 0);
+    ck_assert_uint_eq(check.model.unknown_ends, 0);
+    ck_assert_uint_eq(check.kinds[TRACE_STREAM_OPEN], 2);
+    ck_assert_uint_gt(check.kinds[TRACE_MALLOC], 0);
+    ck_assert(strstr(recorded[_i].keys, "off") || check.kinds[TRACE_SERVE]);
+    ck_assert(!strstr(recorded[_i].keys, "arena") || check.kinds[TRACE_MAP]);
+    model_free(&check.model);
+    remove_directory();
+}
+END_TEST
+
+START_TEST(out_of_memory_leaves_a_trace_with_who_holds_memory)
+{
+    struct check check = { .marks = 0 };
+    char record[512];
+    void *ptr;
+    make_directory();
+    snprintf(record, sizeof record, "dump: '%s'", directory);
+    open_recorded(record, "max_size: 128MiB, on_oom: { steps: [] }");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, 50 * MIB);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 100 * MIB), WEIR_OUT_OF_MEMORY);
+    scene_free(s, held);
+    scene_close();
+    snprintf(file, sizeof file, "%s/weir-%ld-1.weir", directory, (long)getpid());
+    read_trace(file, &check);
+    ck_assert_uint_eq(check.kinds[TRACE_OUT_OF_MEMORY], 1);
+    ck_assert_uint_eq(check.kinds[TRACE_LIVE] + check.kinds[TRACE_FREE], 1);
+    model_free(&check.model);
+    remove_directory();
+}
+END_TEST
+
+START_TEST(file_that_is_there_stays_as_it_is)
+{
+    char record[512], text[8] = "";
+    make_directory();
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    ck_assert_int_eq(write(fd, "mine", 4), 4);
+    close(fd);
+    snprintf(record, sizeof record, "file: '%s'", file);
+    open_recorded(record, "");
+    scene_close();
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(read(fd, text, sizeof text), 4);
+    ck_assert_str_eq(text, "mine");
+    close(fd);
+    remove_directory();
+}
+END_TEST
+
+START_TEST(level_changes_with_the_policy)
+{
+    struct check check = { .marks = 0 };
+    char text[512];
+    make_directory();
+    snprintf(text, sizeof text, "weir: 1\nrecord: { level: off, file: '%s' }\npools: { main: {} }\n", file);
+    scene_open(text);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 4096));
+    snprintf(text, sizeof text, "weir: 1\nrecord: { level: all, file: '%s' }\npools: { main: {} }\n", file);
+    scene_reload(text);
+    scene_free(s, scene_malloc(s, 4096));
+    scene_free(s, scene_malloc(s, 4096));
+    snprintf(text, sizeof text, "weir: 1\nrecord: { level: off, file: '%s' }\npools: { main: {} }\n", file);
+    scene_reload(text);
+    scene_free(s, scene_malloc(s, 4096));
+    scene_close();
+    read_trace(file, &check);
+    ck_assert_uint_eq(check.kinds[TRACE_MALLOC], 1);
+    ck_assert_uint_eq(check.kinds[TRACE_SERVE], 1);
+    ck_assert_uint_eq(check.kinds[TRACE_KEEP], 2);
+    model_free(&check.model);
+    remove_directory();
+}
+END_TEST
+
+int main(void)
+{
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
+    Suite *suite = suite_create("record");
+    TCase *tcase = suite_case(suite, "record", 60);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    suite_add(tcase, blocks_count_for_the_tag_of_their_thread_until_they_are_freed,
+              cached_blocks_belong_to_the_tag_of_whoever_gets_them_next, wrong_pops_and_pushes_are_refused_and_change_nothing,
+              names_of_tags_are_bounded_and_tags_end_with_their_thread,
+              live_blocks_are_told_by_tag_and_size_those_with_the_most_bytes_first, leak_has_the_stack_of_whoever_asked,
+              out_of_memory_names_the_largest_holders, out_of_memory_leaves_a_trace_with_who_holds_memory,
+              file_that_is_there_stays_as_it_is, level_changes_with_the_policy);
+    tcase_add_loop_test(tcase, trace_has_what_the_figures_had_at_each_mark, 0, sizeof recorded / sizeof recorded[0]);
+    return suite_run(suite);
+}
