@@ -27,6 +27,8 @@ static const struct mode {
     {"uncached", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024},
     {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 64 * 1024},
     {"arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 8 << 20},
+    {"off", "weir: 1\nrecord: { level: off }\npools: { p: { cache: off } }\n", true, 64 * 1024},
+    {"all", "weir: 1\nrecord: { level: all }\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024},
     {"recent", "weir: 1\npools: { p: { backing: arena, release_threshold: all } }\n", false, 8 << 20},
 };
 

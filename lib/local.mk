@@ -3,11 +3,12 @@ include_HEADERS += %reldir%/weir.h
 
 ## The rooms, each of which may include those above it in this list (tests/build/house.sh), and lib/gpu/gpu.h:
 ##   base/     errors, fork, events, locks, the service thread: what every room needs, and knows no weir
-##   record/   what the recorder keeps: stacks, modules
+##   record/   what the recorder has: rings of events, tags, stacks, modules
 ##   pool/     what a policy is on the devices: weir, device, pool, its settings, its blocks
 ##   alloc/    how a request is served: streams, caches, asking CUDA, giving blocks back
 ##   recover/  what is done for a request that found no memory: the ladder
 ##   release/  memory that goes back although nobody here asks for it: the keeper, giving to neighbours; does not know recover/
+##   trace/    what the recorder has, in files; above pool/
 ##   here      open, close, reload, figures: ties the rooms together
 ##   pool/arena/  memory that Weir maps itself; includes none of the others, and only pool/ includes it
 ##

@@ -70,22 +70,30 @@ weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd)
 
 /* What the policy asks for ------------------------------------------------------------------------------------------------------------- */
 
+/* Values on their way. text NULL: only their bytes are counted. */
+struct values {
+    char *text;
+    size_t len;
+};
+
 static void add_value(const struct policy_value *value, void *data)
 {
-    fprintf(data, "%s: %s\n", value->path, value->text);
+    struct values *values = data;
+    char *at = values->text ? values->text + values->len : NULL;
+    values->len += strlen(value->path) + strlen(value->text) + sizeof ": \n" - 1;
+    if (at)
+        sprintf(at, "%s: %s\n", value->path, value->text);
 }
 
 /* NULL: no host memory. */
 static char *describe(const struct policy *policy)
 {
-    char *text = NULL;
-    size_t len;
-    FILE *out = open_memstream(&text, &len);
-    if (!out)
-        return NULL;
-    policy_each_value(policy, add_value, out);
-    fclose(out);
-    return text;
+    struct values values = {.len = 0};
+    policy_each_value(policy, add_value, &values);
+    values = (struct values){.text = malloc(values.len + 1)};
+    if (values.text)
+        policy_each_value(policy, add_value, &values);
+    return values.text;
 }
 
 void weir__trace_files_set(weir *w, const struct policy *policy)

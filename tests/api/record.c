@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/record/unwind.h"
 #include "tests/api/scene.h"
 #include "tools/trace/merge.h"
 #include "tools/trace/model.h"
@@ -405,6 +406,8 @@ int main(void)
     const char *why = scene_why_not();
     if (why)
         return suite_skip(why);
+    /* libunwind opens descriptors once, and keeps them. */
+    weir__unwind_prepare();
     Suite *suite = suite_create("record");
     TCase *tcase = suite_case(suite, "record", 60);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);

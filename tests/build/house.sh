@@ -78,11 +78,12 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "gpu_includes_only_gpu" includes_only 'lib/gpu/|config\.h"' $gpu_files
     check "base_includes_only_base" includes_only "$base" lib/base/*.[ch]
     check "record_includes_only_what_is_below_it" includes_only "$base|lib/record/" lib/record/*.[ch]
-    check "pool_includes_only_what_is_below_it" includes_only "$base|lib/pool/" lib/pool/*.[ch]
+    check "pool_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/" lib/pool/*.[ch]
     check "arena_includes_only_arena" includes_only 'lib/pool/arena/|config\.h"' lib/pool/arena/*.[ch]
-    check "alloc_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/" lib/alloc/*.[ch]
-    check "recover_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/|lib/recover/" lib/recover/*.[ch]
-    check "release_includes_only_what_is_below_it" includes_only "$base|lib/pool/|lib/alloc/|lib/release/" lib/release/*.[ch]
+    check "alloc_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/alloc/" lib/alloc/*.[ch]
+    check "recover_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/alloc/|lib/recover/" lib/recover/*.[ch]
+    check "release_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/alloc/|lib/release/" lib/release/*.[ch]
+    check "trace_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/trace/" lib/trace/*.[ch]
     check "lib_includes_only_what_is_below_it" includes_only 'lib/|policy/|config\.h"' $lib_files
     check "share_base_includes_only_base" includes_only "$share_base" share/base/*.[ch]
     for room in wire export import control; do
