@@ -138,7 +138,7 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
     count_live(stream, (int64_t)size);
     entry->size = size;
     *ptr = entry->ptr;
-    weir__noted_take(noted, cache, entry);
+    weir__noted_take(noted, stream, entry);
     atomic_store_explicit(&entry->live, true, memory_order_release);
     return WEIR__CACHE_DONE;
 }
@@ -148,15 +148,14 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
 {
     struct weir__entry *victims = NULL;
     struct weir__noted noted;
-    weir__noted_begin(&noted, stream, WEIR__KIND_SERVE);
+    weir__noted_begin(&noted, stream, true);
     weir__bias_lock(&stream->cache.lock);
-    gpu_stream handle = stream->handle;
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, pool))
         answer = serve(stream, !id, class, size, ptr, &victims, &noted);
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
-    weir__noted_end(&noted, stream, handle);
+    weir__noted_end(&noted, stream);
     if (victims)
         weir__flush_victims(stream, victims);
     return answer;
@@ -196,7 +195,7 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
         put_recent(stream, entry, victims);
     else
         weir__cache_put(cache, entry, entry->class);
-    weir__noted_take(noted, cache, entry);
+    weir__noted_take(noted, stream, entry);
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
     if (*wake)
         weir__cache_set_state(cache, WEIR__CACHE_OPEN);
@@ -208,16 +207,15 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
     struct weir__entry *victims = NULL;
     bool wake = false, refused = false;
     struct weir__noted noted;
-    weir__noted_begin(&noted, stream, WEIR__KIND_KEEP);
+    weir__noted_begin(&noted, stream, false);
     weir__bias_lock(&stream->cache.lock);
     weir_pool *pool = stream->pool;
-    gpu_stream handle = stream->handle;
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, NULL))
         answer = keep(stream, !id, entry, &victims, &wake, &refused, &noted);
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
-    weir__noted_end(&noted, stream, handle);
+    weir__noted_end(&noted, stream);
     if (wake)
         weir__keeper_wake(stream->w);
     if (victims)

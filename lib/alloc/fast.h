@@ -65,13 +65,19 @@ static inline unsigned weir__fast_classes(const weir_pool *pool, bool check)
     return atomic_load_explicit(check ? &pool->cache.checked_classes : &pool->cache.plain_classes, memory_order_relaxed);
 }
 
-/* Serves a request. false: nothing was done. */
-WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t size, void **ptr, bool check,
-                               enum weir__bias_way way)
+/* Those of the kind that is noted, which finds out whether it has to ask. */
+static inline unsigned weir__noted_classes(const weir_pool *pool)
+{
+    return atomic_load_explicit(&pool->cache.noted_classes, memory_order_relaxed);
+}
+
+/* Serves a request. noted: of the kind that is noted, else NULL. false: nothing was done. */
+WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t size, void **ptr, bool check, enum weir__bias_way way,
+                                   struct weir__noted *noted)
 {
     struct weir__cache *cache = &stream->cache;
     const weir_pool *pool = stream->pool;
-    if (class > weir__fast_classes(pool, check) || !weir__bias_take(&cache->lock, way))
+    if (class > (noted ? weir__noted_classes(pool) : weir__fast_classes(pool, check)) || !weir__bias_take(&cache->lock, way))
         return false;
     struct weir__entry *entry = cache->classes[class].first;
     int64_t live = cache->live + (int64_t)size;
@@ -83,6 +89,8 @@ WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t siz
         cache->live = live;
         entry->size = size;
         *ptr = entry->ptr;
+        if (noted)
+            weir__noted_take(noted, stream, entry);
         atomic_store_explicit(&entry->live, true, memory_order_release);
     }
     weir__bias_drop(&cache->lock, way);
@@ -90,7 +98,8 @@ WEIR__INLINE bool weir__fast_serve(weir_stream *stream, size_t class, size_t siz
 }
 
 /* Called with the lock. Whether the entry is the block at ptr, and is in the cache now. */
-WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entry, const void *ptr, bool check, enum weir__bias_way way)
+WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entry, const void *ptr, bool check, enum weir__bias_way way,
+                                   struct weir__noted *noted)
 {
     struct weir__cache *cache = &stream->cache;
     const weir_pool *pool = stream->pool;
@@ -101,20 +110,22 @@ WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entr
     int64_t live = cache->live - (int64_t)entry->size;
     /* A block without a class is one of the recent ones. A reload may have switched the cache off, and have emptied it for good, before the
        lock was taken. */
-    if (class - 1 >= weir__fast_classes(pool, check) || cache->bytes + weir__class_bytes[class] > cache->granted ||
+    if (class - 1 >= (noted ? weir__noted_classes(pool) : weir__fast_classes(pool, check)) || cache->bytes + weir__class_bytes[class] > cache->granted ||
         weir__cache_is_far(pool, live) || (check && weir__stream_captures(stream)))
         return false;
     atomic_store_explicit(&entry->live, false, memory_order_relaxed);
     cache->live = live;
     weir__cache_put(cache, entry, class);
+    if (noted)
+        weir__noted_take(noted, stream, entry);
     return true;
 }
 
 /* Takes the block at ptr from its user and puts it into the stream's cache, if it was served on this stream. false: nothing was done. */
-WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check, enum weir__bias_way way)
+WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check, enum weir__bias_way way, struct weir__noted *noted)
 {
     weir__bias *lock = &stream->cache.lock;
-    if (!weir__fast_classes(stream->pool, check))
+    if (!(noted ? weir__noted_classes(stream->pool) : weir__fast_classes(stream->pool, check)))
         return false;
     /* By the bias it costs less to take the lock than to look whether it is of use. */
     if (way == WEIR__BIAS_HOME && !weir__bias_take(lock, way))
@@ -123,7 +134,7 @@ WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool che
     if (way != WEIR__BIAS_HOME &&
         (!entry || !atomic_load_explicit(&entry->guard, memory_order_relaxed) || !weir__bias_take(lock, way)))
         return false;
-    bool is_kept = entry && weir__fast_enter(stream, entry, ptr, check, way);
+    bool is_kept = entry && weir__fast_enter(stream, entry, ptr, check, way, noted);
     weir__bias_drop(lock, way);
     return is_kept;
 }

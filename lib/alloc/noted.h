@@ -11,45 +11,46 @@
 
 struct weir__noted {
     bool is_wanted;
-    enum weir__kind kind;
-    uint32_t origin;         /* of whoever asks now */
-    struct weir__block block; /* pool NULL: nothing was taken */
-    uint64_t order;
+    bool is_request;
+    uint32_t origin;          /* of the request */
+    struct weir__event event; /* but for its time. order 0: nothing was taken */
 };
 
-/* Before the cache's lock is taken. A request: who makes it is found out. */
-static inline void weir__noted_begin(struct weir__noted *noted, const weir_stream *stream, enum weir__kind kind)
+/* Before the cache's lock is taken. Of a request, who makes it is found out. */
+static inline void weir__noted_begin(struct weir__noted *noted, const weir_stream *stream, bool is_request)
 {
     struct weir__recorder *recorder = &stream->w->recorder;
     noted->is_wanted = weir__records_cached(recorder);
-    noted->block.pool = NULL;
-    if (!noted->is_wanted)
-        return;
-    noted->kind = kind;
-    noted->origin = kind == WEIR__KIND_SERVE ? weir__record_origin(recorder) : 0;
+    noted->is_request = is_request;
+    noted->event.order = 0;
+    noted->origin = noted->is_wanted && is_request ? weir__record_origin(recorder) : 0;
 }
 
 /* Under the lock, once the cache has served the entry, or has it. */
-static inline void weir__noted_take(struct weir__noted *noted, const struct weir__cache *cache, struct weir__entry *entry)
+static inline void weir__noted_take(struct weir__noted *noted, const weir_stream *stream, struct weir__entry *entry)
 {
+    const struct weir__cache *cache = &stream->cache;
     if (!noted->is_wanted)
         return;
-    if (noted->kind == WEIR__KIND_SERVE)
+    if (noted->is_request)
         entry->origin = noted->origin;
-    noted->block = (struct weir__block){ .ptr = atomic_load_explicit(&entry->ptr, memory_order_relaxed), .size = entry->size,
-                                         .pool = entry->pool, .origin = entry->origin, .class = entry->class };
-    noted->order = cache->hits + atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    noted->event.what = weir__event_what(noted->is_request ? WEIR__KIND_SERVE : WEIR__KIND_KEEP, entry->class, entry->pool->record,
+                                         entry->origin);
+    noted->event.address = (uintptr_t)atomic_load_explicit(&entry->ptr, memory_order_relaxed);
+    noted->event.size = entry->size;
+    noted->event.stream = (uintptr_t)stream->handle;
+    noted->event.order = cache->hits + atomic_load_explicit(&cache->keeps, memory_order_relaxed);
 }
 
 /* Behind the lock. */
-static inline void weir__noted_end(const struct weir__noted *noted, const weir_stream *stream, gpu_stream handle)
+static inline void weir__noted_end(struct weir__noted *noted, const weir_stream *stream)
 {
-    if (!noted->is_wanted || !noted->block.pool)
-        return;
     struct weir__recorder *recorder = &stream->w->recorder;
-    weir__count_tag(recorder, noted->block.origin, noted->block.size, noted->kind == WEIR__KIND_SERVE ? 1 : -1);
+    if (!noted->event.order)
+        return;
+    weir__count_tag(recorder, weir__event_origin(&noted->event), noted->event.size, noted->is_request ? 1 : -1);
     if (weir__records(recorder, WEIR__LEVEL_ALL))
-        weir__record_block(noted->kind, &noted->block, handle, noted->order);
+        weir__record(recorder, &noted->event);
 }
 
 #endif

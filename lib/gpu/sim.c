@@ -348,6 +348,12 @@ static uint64_t now(void)
     return time;
 }
 
+/* Named as what is entered in the driver's place (tests/build/instructions.sh). */
+static __attribute__((noinline)) uint64_t enter_clock(void)
+{
+    return now();
+}
+
 const struct gpu gpu_sim = {
     .name = "sim",
 #define SIM_OPERATION_ENTRY(name, check, parameters, arguments) .name = enter_##name,
@@ -355,7 +361,7 @@ const struct gpu gpu_sim = {
 #undef SIM_OPERATION_ENTRY
         .supports = supports,
     .now = now,
-    .now_coarse = now,
+    .now_coarse = enter_clock,
     .pause = sim_advance,
     .remedy = remedy,
     .code_name = sim_code_name,

@@ -12,13 +12,19 @@ static inline void weir__count_tag(const struct weir__recorder *recorder, uint32
         weir__tag_count(&recorder->tags, weir__origin_tag(origin), sign * (int64_t)size);
 }
 
-/* What happened to a block. order: from weir__record_order(); of a cached call, from the cache. Call it with no lock held. */
+/* What happened to a block. order: from weir__record_order(). Call it with no lock held. */
 static inline void weir__record_block(enum weir__kind kind, const struct weir__block *block, gpu_stream stream, uint64_t order)
 {
-    struct weir__recorder *recorder = &block->pool->w->recorder;
-    if (order)
-        weir__record(recorder, &(struct weir__note){ kind, block->class, block->pool->record, block->origin, (uintptr_t)block->ptr,
-                                                     block->size, (uintptr_t)stream, order });
+    if (!order)
+        return;
+    struct weir__event event = {
+        .address = (uintptr_t)block->ptr,
+        .size = block->size,
+        .stream = (uintptr_t)stream,
+        .order = order,
+        .what = weir__event_what(kind, block->class, block->pool->record, block->origin),
+    };
+    weir__record(&block->pool->w->recorder, &event);
 }
 
 /* What happened to a pool. */

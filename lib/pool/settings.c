@@ -294,9 +294,10 @@ void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool
 void weir__settings_note_caches(weir_pool *pool)
 {
     bool is_noted = weir__records_cached(&pool->w->recorder), check = atomic_load(&pool->cache.capture_check);
-    unsigned classes = is_noted ? 0 : atomic_load(&pool->cache.classes);
-    atomic_store(&pool->cache.plain_classes, check ? 0 : classes);
-    atomic_store(&pool->cache.checked_classes, check ? classes : 0);
+    unsigned classes = atomic_load(&pool->cache.classes);
+    atomic_store(&pool->cache.plain_classes, check || is_noted ? 0 : classes);
+    atomic_store(&pool->cache.checked_classes, check && !is_noted ? classes : 0);
+    atomic_store(&pool->cache.noted_classes, is_noted ? classes : 0);
 }
 
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)

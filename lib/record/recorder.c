@@ -212,7 +212,7 @@ uint32_t weir__record_find_origin(struct weir__recorder *recorder)
     return (uint32_t)weir__tag_current(recorder->id) << 20 | (stack & 0xFFFFF);
 }
 
-static void write_event(struct weir__recorder *recorder, const struct weir__event *event)
+static inline void write_event(struct weir__recorder *recorder, const struct weir__event *event)
 {
     struct weir__ring *ring = my_ring(recorder);
     if (ring)
@@ -226,17 +226,10 @@ static uint64_t next_order(struct weir__recorder *recorder)
     return atomic_fetch_add_explicit(&recorder->order, 1, memory_order_relaxed) + 1;
 }
 
-void weir__record(struct weir__recorder *recorder, const struct weir__note *note)
+void weir__record(struct weir__recorder *recorder, struct weir__event *event)
 {
-    const struct weir__event event = {
-        .time = recorder->gpu->now_coarse(),
-        .address = note->address,
-        .size = note->size,
-        .stream = note->stream,
-        .order = note->order ? note->order : next_order(recorder),
-        .what = weir__event_what(note->kind, note->class, note->pool, note->origin),
-    };
-    write_event(recorder, &event);
+    event->time = recorder->gpu->now_coarse();
+    write_event(recorder, event);
 }
 
 void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b)

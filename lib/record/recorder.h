@@ -97,16 +97,9 @@ static inline uint32_t weir__origin_stack(uint32_t origin)
     return origin & 0xFFFFF;
 }
 
-/* What is written of an event. Its time: a coarse one for blocks, an exact one for all else. */
-struct weir__note {
-    enum weir__kind kind;
-    unsigned class, pool;
-    uint32_t origin;
-    uint64_t address, size, stream;
-    uint64_t order; /* 0: the next one of the weir */
-};
-void weir__record(struct weir__recorder *recorder, const struct weir__note *note);
-/* The same of figures: a and b. Does nothing below level `pool`. */
+/* Writes an event of a block, with a coarse time. */
+void weir__record(struct weir__recorder *recorder, struct weir__event *event);
+/* One of figures, a and b, with an exact time and the next order of the weir. Does nothing below level `pool`. */
 void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b);
 
 #define WEIR__MARK_MAX 72 /* bytes of a mark's name that are kept */

@@ -19,7 +19,8 @@ struct weir__ring *weir__ring_new(uint64_t bytes)
         return NULL;
     }
     madvise(words, len, MADV_DONTFORK);
-    ring->words = words;
+    ring->words = ring->slot = words;
+    ring->end = ring->words + ring->capacity * WEIR__EVENT_WORDS;
     return ring;
 }
 

@@ -67,7 +67,8 @@ struct weir__ring {
     struct weir__ring *next;     /* of the recorder; guarded by its lock */
     _Atomic uint64_t *words;     /* pages that only this process has, not its children */
     uint64_t capacity;           /* events */
-    uint64_t at;                 /* where the next event goes: head modulo capacity. The writer's own, as is `thread` */
+    _Atomic uint64_t *end;       /* of the words */
+    _Atomic uint64_t *slot;      /* where the next event goes. The writer's own, as is `thread` */
     uint64_t thread;
     _Atomic uint64_t head;       /* events that were ever written */
     atomic_bool is_free;         /* its thread has ended, and another may have it */
@@ -77,19 +78,21 @@ struct weir__ring {
 struct weir__ring *weir__ring_new(uint64_t bytes);
 void weir__ring_free(struct weir__ring *ring);
 
-/* Writes an event but for its thread, which is the ring's. */
+/* Writes an event but for its thread, which is the ring's. Each store releases, so that a reader who sees a word of this event sees the head
+   before it as well. */
 static inline void weir__ring_write(struct weir__ring *ring, const struct weir__event *event)
 {
-    const uint64_t words[WEIR__EVENT_WORDS] = {
-        event->time, event->address, event->size, event->stream, event->order | ring->thread << WEIR__ORDER_BITS, event->what,
-    };
-    _Atomic uint64_t *slot = ring->words + ring->at * WEIR__EVENT_WORDS;
+    _Atomic uint64_t *slot = ring->slot;
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    /* Each store releases, so that a reader who sees a word of this event sees the head before it as well. */
-    for (size_t i = 0; i < WEIR__EVENT_WORDS; i++)
-        atomic_store_explicit(&slot[i], words[i], memory_order_release);
+    atomic_store_explicit(&slot[0], event->time, memory_order_release);
+    atomic_store_explicit(&slot[1], event->address, memory_order_release);
+    atomic_store_explicit(&slot[2], event->size, memory_order_release);
+    atomic_store_explicit(&slot[3], event->stream, memory_order_release);
+    atomic_store_explicit(&slot[4], event->order | ring->thread << WEIR__ORDER_BITS, memory_order_release);
+    atomic_store_explicit(&slot[5], event->what, memory_order_release);
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
-    ring->at = ring->at + 1 == ring->capacity ? 0 : ring->at + 1;
+    slot += WEIR__EVENT_WORDS;
+    ring->slot = slot == ring->end ? ring->words : slot;
 }
 
 /*
