@@ -352,9 +352,10 @@ void weir_close(weir *w)
     weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
     weir__log_rest(&w->log);
-    weir__leaks_log(w);
-    if (w->device_count)
+    if (w->device_count) {
+        weir__leaks_log(w);
         close_pools(w);
+    }
     free(w->devices);
     weir__trace_files_end(w);
     weir__log_rest(&w->log);
