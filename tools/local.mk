@@ -45,6 +45,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/table.h \
 	%reldir%/common/terminal.c \
 	%reldir%/common/terminal.h \
+	%reldir%/common/utf8.c \
+	%reldir%/common/utf8.h \
 	%reldir%/top/top.c \
 	%reldir%/top/model.c \
 	%reldir%/top/model.h \
@@ -56,6 +58,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/define.c \
 	%reldir%/trace/define.h \
 	%reldir%/trace/event.h \
+	%reldir%/trace/export.h \
+	%reldir%/trace/export_viz.c \
 	%reldir%/trace/map.c \
 	%reldir%/trace/map.h \
 	%reldir%/trace/merge.c \
@@ -66,6 +70,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/object.h \
 	%reldir%/trace/orders.c \
 	%reldir%/trace/orders.h \
+	%reldir%/trace/pickle.c \
+	%reldir%/trace/pickle.h \
+	%reldir%/trace/places.c \
+	%reldir%/trace/places.h \
 	%reldir%/trace/reader.c \
 	%reldir%/trace/reader.h \
 	%reldir%/trace/record.c \
@@ -74,6 +82,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/rmm.h \
 	%reldir%/trace/symbols.c \
 	%reldir%/trace/symbols.h \
+	%reldir%/trace/turn.c \
+	%reldir%/trace/turn.h \
 	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \

@@ -3,6 +3,7 @@ dist_check_SCRIPTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
+	%reldir%/export.sh \
 	%reldir%/leases.sh \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
@@ -14,10 +15,12 @@ dist_check_SCRIPTS += \
 	%reldir%/usage.sh
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py
+EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_viz_test.py %reldir%/trace_file.py
 TESTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
+	%reldir%/export.sh \
 	%reldir%/leases.sh \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
@@ -35,3 +38,7 @@ tests_tools_sharing_LDADD = share/libshare.la
 ## What is seen and changed by `weir ps`, `weir top` and their like.
 check_PROGRAMS += tests/tools/worker
 tests_tools_worker_LDADD = share/libshare.la
+
+## Exporters of traces, without the command.
+check_PROGRAMS += tests/tools/exporter
+tests_tools_exporter_LDADD = tools/libtools.la

@@ -1,39 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/common/json.h"
+#include "tools/common/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* The length of the UTF-8 sequence at text, or 0 if there is no valid one. */
-static size_t utf8_len(const unsigned char *text)
-{
-    /* First bytes, second bytes and length, as in the Unicode standard's table of well-formed sequences. */
-    static const struct {
-        unsigned char first, last, low, high, len;
-    } forms[] = {
-        {0x00, 0x7F, 0x00, 0xFF, 1}, {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
-        {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
-        {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
-    };
-    size_t form = 0, count = sizeof(forms) / sizeof(forms[0]);
-    while (form < count && (text[0] < forms[form].first || text[0] > forms[form].last))
-        form++;
-    size_t len = form < count ? forms[form].len : 0;
-    if (len > 1 && (text[1] < forms[form].low || text[1] > forms[form].high))
-        return 0;
-    for (size_t i = 2; i < len; i++)
-        if (text[i] < 0x80 || text[i] > 0xBF)
-            return 0;
-    return len;
-}
 
 static void write_string(FILE *out, const char *value)
 {
     const unsigned char *at = (const unsigned char *)value;
     fputc('"', out);
     while (*at) {
-        size_t len = utf8_len(at);
+        size_t len = utf8_len((const char *)at);
         if (len == 0) {
             fputs("\\ufffd", out);
             len = 1;
