@@ -160,9 +160,10 @@ int command_run(const struct command *command, int argc, char **argv)
     struct command_call call = {0};
     make_tables(command, &tables);
     opterr = 0;
-    optind = 1;
+    /* 0: getopt_long() forgets that main() stopped at the first word without dashes. Here options may stand behind operands. */
+    optind = 0;
     for (;;) {
-        int at = optind;
+        int at = optind ? optind : 1;
         int code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL);
         /* optind stays on a cluster of letters until its last one was read. */
         const char *word = argv[optind > at ? optind - 1 : at];
