@@ -97,6 +97,13 @@ _weir_operand() {
     # The last one may stand more than once.
     [[ $kind || ${kinds[$# - 1]} != *... ]] || kind=${kinds[$# - 1]}
     kind=${kind//[].[]/}
+    # The first operand may be a word, or what comes behind it.
+    if [[ ${_weir_words[$subcommand]-} ]]; then
+        # shellcheck disable=SC2086 # words
+        [[ ${#operands[@]} -gt 0 ]] || _weir_add '' '' ${_weir_words[$subcommand]}
+        _weir_files ''
+        return
+    fi
     # A file that is not an option's is a policy.
     _weir_values "${kind/#FILE/POLICY}"
 }

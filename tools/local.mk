@@ -60,6 +60,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/event.h \
 	%reldir%/trace/export.h \
 	%reldir%/trace/export_viz.c \
+	%reldir%/trace/frame.c \
+	%reldir%/trace/frame.h \
 	%reldir%/trace/map.c \
 	%reldir%/trace/map.h \
 	%reldir%/trace/merge.c \
@@ -74,6 +76,9 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/pickle.h \
 	%reldir%/trace/places.c \
 	%reldir%/trace/places.h \
+	%reldir%/trace/plot.c \
+	%reldir%/trace/plot.h \
+	%reldir%/trace/plot_svg.c \
 	%reldir%/trace/reader.c \
 	%reldir%/trace/reader.h \
 	%reldir%/trace/record.c \
@@ -84,6 +89,15 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/symbols.h \
 	%reldir%/trace/turn.c \
 	%reldir%/trace/turn.h \
+	%reldir%/trace/trace.c \
+	%reldir%/trace/view.c \
+	%reldir%/trace/view.h \
+	%reldir%/trace/view_events.c \
+	%reldir%/trace/view_holders.c \
+	%reldir%/trace/view_plot.c \
+	%reldir%/trace/view_summary.c \
+	%reldir%/trace/view_totals.c \
+	%reldir%/trace/view_waits.c \
 	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \

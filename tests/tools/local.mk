@@ -11,11 +11,12 @@ dist_check_SCRIPTS += \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
+	%reldir%/trace.sh \
 	%reldir%/try.sh \
 	%reldir%/usage.sh
 EXTRA_DIST += %reldir%/weir.sh
-EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_viz_test.py %reldir%/trace_file.py
+EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 TESTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
@@ -28,6 +29,7 @@ TESTS += \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
+	%reldir%/trace.sh \
 	%reldir%/try.sh \
 	%reldir%/usage.sh
 

@@ -8,9 +8,9 @@ check "version_is_printed" exits 0 --version
 check "version_is_that_of_the_library" says "$out" "weir $(sed -n 's/^PACKAGE_VERSION = //p' "$top_builddir/Makefile")"
 check "help_is_printed" exits 0 --help
 check "help_lists_all_subcommands_and_an_example" says "$out" "  check " "  show " "  devices " "  try " "  run " "  ps " "  trim " "  set " "  reload " \
-    "  metrics " "  leases " "  evict " "  help " "WEIR_GPU=sim weir try"
+    "  metrics " "  leases " "  evict " "  trace " "  help " "WEIR_GPU=sim weir try"
 
-for name in check show devices try run ps trim set reload metrics leases evict help; do
+for name in check show devices try run ps trim set reload metrics leases evict trace help; do
     check "help_of_${name}_is_printed" exits 0 "$name" --help
     check "help_of_${name}_shows_an_example" says "$out" "Usage: weir $name" "Example" "  weir $name"
     cp "$out" "$tap_dir/own"
@@ -28,7 +28,7 @@ fits() (
     exits 0 "$@" && awk -v columns="$columns" 'length > columns { print; bad = 1 } END { exit bad }' "$out"
 )
 whole_help_fits() {
-    for subcommand in '' check show devices try run ps top trim set reload metrics leases evict help; do
+    for subcommand in '' check show devices try run ps top trim set reload metrics leases evict trace help; do
         # shellcheck disable=SC2086 # none at all for the list
         fits "$1" help $subcommand || return 1
     done
@@ -54,6 +54,10 @@ check "misspelt_subcommand_gets_a_suggestion" says "$err" "there is no subcomman
 check "misspelt_help_topic_exits_2" exits 2 help tri
 check "strange_subcommand_exits_2" exits 2 fhqwhgads
 check "strange_subcommand_gets_no_suggestion" says_not "$err" "did you mean"
+check "options_may_stand_behind_operands" exits 0 help try --color=always
+check "option_behind_an_operand_is_heeded" says "$out" "$(printf 'Options\033[0m')"
+check "misspelt_option_behind_an_operand_exits_2" exits 2 check file --jsno
+check "misspelt_option_behind_an_operand_is_named" says "$err" "unknown option '--jsno'"
 check "misspelt_option_exits_2" exits 2 check --jsno file
 check "misspelt_option_gets_a_suggestion" says "$err" "unknown option '--jsno'; did you mean '--json'?"
 check "beginning_of_several_options_exits_2" exits 2 try --se 1

@@ -36,7 +36,7 @@ struct option_value {
     double seconds;
 };
 
-#define COMMAND_OPTIONS_MAX 8
+#define COMMAND_OPTIONS_MAX 12
 
 /* One call of a subcommand. */
 struct command_call {
@@ -49,6 +49,7 @@ struct command {
     const char *name;
     const char *summary;  /* one line */
     const char *operands; /* "FILE..." as the usage line shows it, or "" */
+    const char *words; /* that the first operand may be, with blanks between them; NULL: none */
     int operands_min, operands_max;
     bool operands_end_options; /* what stands behind the first operand belongs to it, dashes or not */
     const char *details; /* whole sentences, in paragraphs (paragraph.h) */
@@ -57,7 +58,8 @@ struct command {
     int (*run)(const struct command_call *call); /* returns an exit status */
 };
 
-extern const struct command command_check, command_show, command_devices, command_try, command_leases, command_evict, command_help;
+extern const struct command command_check, command_show, command_devices, command_try, command_leases, command_evict, command_trace;
+extern const struct command command_help;
 extern const struct command command_run_program, command_ps, command_top, command_trim, command_set, command_reload, command_metrics;
 
 /* All subcommands in the order of the help, ended by NULL. */

@@ -98,6 +98,10 @@ void generate_completion(void)
     puts(")\ndeclare -gA _weir_operands=(");
     for (const struct command *const *at = commands; *at; at++)
         printf("    [%s]='%s'\n", (*at)->name, (*at)->operands);
+    puts(")\ndeclare -gA _weir_words=(");
+    for (const struct command *const *at = commands; *at; at++)
+        if ((*at)->words)
+            printf("    [%s]='%s'\n", (*at)->name, (*at)->words);
     puts(")");
     live_keys("_weir_live_keys", POLICY_SCOPE_FILE);
     live_keys("_weir_live_pool_keys", POLICY_SCOPE_POOL);

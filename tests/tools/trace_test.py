@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: MIT
+"""trace_test.py BUILD - `weir trace` of small traces that are written here, from doc/trace.md. Speaks TAP."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import xml.dom.minidom
+
+import weirtrace
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import tap
+from tap import fact, has
+
+BUILD = os.path.abspath(sys.argv[1])
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir))
+WEIR = os.path.join(BUILD, "tools", "weir")
+FOLDER = tempfile.TemporaryDirectory(prefix="weir-trace-")
+MS = 1000000
+MIB = 1 << 20
+CODES = {kind: (code, fields) for code, (kind, fields) in weirtrace.KINDS.items()}
+
+# Writing ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def number(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def signed(value):
+    value = (value + (1 << 63)) % (1 << 64) - (1 << 63)
+    return number(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def string(text):
+    data = text.encode() if isinstance(text, str) else text
+    return number(len(data)) + data
+
+
+def block(kind, content):
+    head = b"WBLK" + struct.pack("<BBHII", kind, 0, 0, len(content), len(content))
+    return head + struct.pack("<I", weirtrace.crc32c(head + content)) + content
+
+
+def events(thread, base, rows, definitions=b"", lost=0):
+    """Rows: (kind, time, order, {field: value})."""
+    content = number(thread) + number(base) + number(lost) + definitions
+    time, stream, address, orders = base, 0, 0, [0, 0]
+    for kind, at, order, given in rows:
+        code, fields = CODES[kind]
+        sort = kind in ("serve", "keep")
+        content += bytes([code]) + number(at - time) + signed(order - orders[sort])
+        time, orders[sort] = at, order + 1
+        for field in fields.split():
+            value = given.get(field, given.get("size", 0) if field == "given" else 0)
+            if field == "stream":
+                content += signed(value - stream)
+                stream = value
+            elif field == "address":
+                content += signed(value - address)
+                address = value
+            else:
+                content += number(value - given.get("size", 0) if field == "given" else value)
+    return block(2, content)
+
+
+def trace(name, blocks, header=(), end=0):
+    pairs = list(header.items()) if header else []
+    content = number(len(pairs)) + b"".join(string(key) + string(value) for key, value in pairs)
+    data = b"WEIR\1\0\0\0" + block(1, content) + b"".join(blocks)
+    return put(name, data if end is None else data + block(3, number(end)))
+
+
+def put(name, data):
+    path = os.path.join(FOLDER.name, name)
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+MAIN = bytes([1]) + number(1) + number(0) + number(0) + string("main")
+ARENA = bytes([1]) + number(2) + number(1) + number(1) + string("arena")
+TAGS = bytes([2]) + number(1) + string("weights") + bytes([2]) + number(2) + string("cache")
+NAMES = bytes([3]) + number(1) + string("step 1") + bytes([3]) + number(2) + string("step 2")
+STACK = (
+    bytes([5]) + number(1) + number(0x7F0000000000) + number(0x10000) + number(0) + string("ab") + string("/lib/libnowhere.so")
+    + bytes([6]) + number(9) + number(42) + string("forward") + string("/home/me/model.py")
+    + bytes([4]) + number(1) + number(2) + number(0x7F0000001234 << 2) + number(9 << 1 | 1)
+)
+HEADER = {"weir": "0.1.0", "pid": "4711", "program": "train", "rank": "0", "started.real": "1700000000000000000", "reason": "file",
+          "level": "all", "stacks": "true"}
+
+
+def of(address, size, pool=1, tag=0, stack=0, stream=0x10, given=None):
+    return {"address": address, "size": size, "given": given or size, "pool": pool, "tag": tag, "stack": stack, "stream": stream}
+
+
+def job(name, header, shift=0):
+    """A job of two threads: the most, 7 MiB, at 30 ms; 4 MiB of weights and 1 MiB without a tag are left."""
+    one = events(1, 0, [
+        ("malloc", 10 * MS, 1, of(0x1000, 4 * MIB, tag=1, stack=1)),
+        ("mark", 20 * MS, 3, {"a": 1}),
+        ("figures", 21 * MS, 4, {"pool": 1, "a": 4 * MIB, "b": 8 * MIB}),
+        ("malloc", 30 * MS, 5, of(0x2000, 2 * MIB + shift, tag=2)),
+        ("keep", 40 * MS, 0, of(0x2000, 2 * MIB + shift, tag=2)),
+        ("mark", 50 * MS, 8, {"a": 2}),
+    ], MAIN + ARENA + TAGS + NAMES + STACK)
+    two = events(2, 0, [
+        ("malloc", 10 * MS, 2, of(0x3000, MIB, pool=2, stream=0x20)),
+        ("wait", 41 * MS, 6, {"pool": 1, "a": 3 * MS, "b": 512}),
+        ("rung", 42 * MS, 7, {"pool": 1, "a": 2, "b": 5 * MS}),
+        ("out of memory", 60 * MS, 9, {"stream": 0x10, "pool": 1, "a": 1 << 40, "b": 1}),
+        ("trim", 70 * MS, 10, {"pool": 1, "a": 2 * MIB, "b": 7000}),
+    ])
+    return trace(name, [one, two], header)
+
+
+JOB = job("job.weir", HEADER)
+LATER = job("later.weir", dict(HEADER, rank="1", **{"started.real": "1700000000500000000"}))
+LOG = put("rmm.csv", b"Thread,Time,Action,Pointer,Size,Stream\n1,11:52:08.000000,allocate,0x10,1000,0x0\n"
+          b"1,11:52:09.000000,allocate,0x20,500,0x0\n1,11:52:10.000000,free,0x10,1000,0x0\n")
+
+# Asking ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def weir(*words, status=0, **variables):
+    """What it prints: standard output, and with `status` above 0 standard error behind it."""
+    environment = {**os.environ, "COLUMNS": "80", "LC_ALL": "C", "TZ": "UTC", **variables}
+    done = subprocess.run([WEIR, "trace", *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    if status == 0:
+        assert "weir:" not in done.stderr, done.stderr
+    return done.stdout + (done.stderr if status else "")
+
+
+def ask(*words):
+    """The object of the one file."""
+    answer = json.loads(weir(*words, "--json"))
+    assert len(answer["files"]) == 1
+    return answer["files"][0]
+
+
+def pick(rows, **wanted):
+    """The one row that has these."""
+    found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    assert len(found) == 1, (wanted, rows)
+    return found[0]
+
+
+def is_so(row, **wanted):
+    for key, value in wanted.items():
+        assert row[key] == value, "%s is %r, not %r" % (key, row[key], value)
+
+
+# Facts -----------------------------------------------------------------------------------------------------------------------------------
+
+
+@fact
+def summary_is_what_is_shown_without_a_view():
+    assert weir(JOB) == weir("summary", JOB)
+    has(weir(JOB), "train, pid 4711, rank 0: 11 events of 2 threads in 60 ms", "2023-11-14 22:13:20", "3 malloc", "step 2",
+        "Most at a time: 7 MiB at 0.030 s", "Out of memory: 1 at a pool's cap")
+
+
+@fact
+def summary_has_the_figures_of_each_pool():
+    answer = ask(JOB)
+    is_so(answer, threads=2, events=11, live=5 * MIB, live_blocks=2, live_peak=7 * MIB, live_peak_at=30 * MS, pid=4711, rank="0")
+    is_so(answer["kinds"], malloc=3, keep=1, mark=2)
+    main = pick(answer["pools"], pool="main")
+    is_so(main, allocations=2, live=4 * MIB, cached=2 * MIB, held=6 * MIB, held_peak=8 * MIB, live_peak=6 * MIB, rungs=1,
+          out_of_memory_at_cap=1, out_of_memory_at_device=0)
+    is_so(main["trims"], count=1, bytes=2 * MIB)
+    is_so(pick(answer["pools"], pool="arena"), live=MIB, device=1, is_arena=True)
+    is_so(answer["lost"], events=0, blocks=0, bytes=0, is_closed=True, first=None)
+    assert [mark["name"] for mark in answer["marks"]] == ["step 1", "step 2"]
+
+
+@fact
+def peak_says_who_had_memory_then():
+    answer = ask("peak", JOB)
+    is_so(answer, time=30 * MS, live=7 * MIB, live_blocks=3)
+    is_so(pick(answer["by_tag"], tag="weights"), bytes=4 * MIB, blocks=1)
+    is_so(pick(answer["by_tag"], tag="cache"), bytes=2 * MIB)
+    is_so(pick(answer["by_tag"], tag=None), bytes=MIB)
+    is_so(pick(answer["by_pool"], pool="main"), bytes=6 * MIB)
+    is_so(pick(answer["by_stream"], stream="0x20"), bytes=MIB)
+    is_so(pick(answer["by_size"], size=4 * MIB), blocks=1)
+    is_so(pick(answer["by_stack"], bytes=4 * MIB), stack=["libnowhere.so+0x1234", "forward (model.py:42)"])
+    has(weir("peak", JOB), "At 0.030 s: 7 MiB in 3 blocks", "weights", "57.1 %", "forward (model.py:42)")
+
+
+@fact
+def leaks_are_what_is_live_at_the_end():
+    answer = ask("leaks", JOB)
+    assert [leak["bytes"] for leak in answer["leaks"]] == [4 * MIB, MIB]
+    is_so(answer["leaks"][0], tag="weights", size=4 * MIB, blocks=1, age=60 * MS, pool="main")
+    has(weir("leaks", JOB), "5 MiB in 2 blocks", "60 ms")
+
+
+@fact
+def live_is_of_the_moment_that_is_asked_for():
+    for at, live in (("0", 0), ("10ms", 5), ("0.03s", 7), ("0.03", 7), ("40 ms", 5), ("step 1", 5), ("step 2", 5), ("99", 5)):
+        assert ask("live", "--at=" + at, JOB)["live"] == live * MIB, at
+    assert ask("live", JOB)["live"] == 5 * MIB
+
+
+@fact
+def live_at_a_mark_that_is_not_there_says_how_to_go_on():
+    has(weir("live", "--at=step 3", JOB, status=1), "--at=step 3: it has no such mark", "'weir trace summary' lists the marks")
+
+
+@fact
+def tags_have_their_sums():
+    answer = ask("tags", JOB)
+    is_so(pick(answer["tags"], tag="weights"), at_peak=4 * MIB, live=4 * MIB, allocations=1, allocated=4 * MIB)
+    is_so(pick(answer["tags"], tag="cache"), at_peak=2 * MIB, live=0, live_peak=2 * MIB)
+    has(weir("tags", JOB), "weights", "cache", "4 MiB")
+
+
+@fact
+def stacks_have_their_sums_and_collapse():
+    is_so(ask("stacks", JOB)["stacks"][0], stack=["libnowhere.so+0x1234", "forward (model.py:42)"], at_peak=4 * MIB, allocations=1)
+    assert sorted(weir("stacks", "--collapsed", JOB).splitlines()) == [
+        "(no stack) 3145728", "forward (model.py:42);libnowhere.so+0x1234 4194304"]
+    has(weir("stacks", JOB), "4 MiB at the peak, 4 MiB at the end; 1 allocation of 4 MiB", "  forward (model.py:42)")
+
+
+@fact
+def waits_have_their_times():
+    waits = ask("waits", JOB)["waits"]
+    is_so(pick(waits, kind="wait"), count=1, ns=3 * MS, longest_at=41 * MS, bytes=512)
+    is_so(pick(waits, kind="rung"), rung=2, count=1, longest_ns=5 * MS)
+    is_so(pick(waits, kind="trim"), bytes=2 * MIB)
+    has(weir("waits", JOB), "rung 2", "5 ms", "0.042 s")
+
+
+@fact
+def plot_has_the_highest_of_each_slice():
+    answer = ask("plot", JOB)
+    assert max(answer["lines"][0]["live"]) == 7 * MIB
+    is_so(answer["lines"][0], pool=None)
+    assert max(pick(answer["lines"], pool="main")["held"]) == 8 * MIB
+    assert pick(answer["lines"], pool="main")["live"][-1] == 4 * MIB
+    is_so(answer["out_of_memory"][0], time=60 * MS)
+
+
+@fact
+def plot_draws_in_the_characters_that_there_are():
+    plain, fancy = weir("plot", JOB), weir("plot", JOB, LC_ALL="C.UTF-8")
+    assert plain.isascii() and "#" in plain and "!" in plain
+    assert "\u2588" in fancy and not fancy.isascii()
+    assert max(len(line) for line in (plain + fancy).splitlines()) <= 80
+
+
+@fact
+def svg_is_xml_with_marks_and_failures():
+    for target in ("-", os.path.join(FOLDER.name, "plot.svg")):
+        text = weir("plot", "--svg", target, JOB, LATER)
+        if target != "-":
+            with open(target, encoding="utf-8") as file:
+                text = file.read()
+        picture = xml.dom.minidom.parseString(text)
+        titles = [node.firstChild.data for node in picture.getElementsByTagName("title")]
+        assert titles.count("out of memory") == 2 and titles.count("step 1") == 2, titles
+        has(text, "later.weir", "rank 1", "all pools")
+
+
+@fact
+def svg_that_cannot_be_written_says_so():
+    has(weir("plot", "--svg=/nonexistent/plot.svg", JOB, status=2), "cannot write /nonexistent/plot.svg: No such file")
+
+
+@fact
+def files_of_several_ranks_have_one_axis_of_time():
+    answer = json.loads(weir("summary", "--json", LATER, JOB))
+    assert [(file["rank"], file["shift"]) for file in answer["files"]] == [("1", 500 * MS), ("0", 0)]
+    has(weir(JOB, LATER), "rank 0", "rank 1", "Most at a time: 7 MiB at 0.030 s", "Most at a time: 7 MiB at 0.530 s")
+    has(weir("live", "--at=530ms", JOB, LATER), "5 MiB in 2 blocks", "7 MiB in 3 blocks")
+
+
+@fact
+def moment_before_a_file_began_is_a_failure_of_that_file():
+    has(weir("live", "--at=10ms", JOB, LATER, status=1), "it began later, at 0.500 s", "5 MiB in 2 blocks")
+
+
+@fact
+def log_of_rmm_has_the_same_views():
+    is_so(ask(LOG), is_rmm=True, live=500, live_peak=1500, live_peak_at=1000 * MS)
+    assert ask("leaks", LOG)["leaks"][0]["size"] == 500
+    has(weir(LOG), "A log of RMM", "rmm")
+
+
+def both(*words):
+    """What it prints on standard error and output, where the trace is damaged."""
+    done = subprocess.run([WEIR, "trace", *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr, done.stdout
+
+
+@fact
+def what_is_lost_is_said_and_the_rest_is_shown():
+    with open(JOB, "rb") as file:
+        cut = put("cut.weir", file.read()[:-60])
+    said, shown = both(cut)
+    has(said, "the file ends within the block at byte", "lost are 1 block")
+    has(shown, "6 events of 1 thread", "2 malloc")
+    lost = json.loads(both(cut, "--json")[1])["files"][0]["lost"]
+    assert lost["blocks"] == 1 and lost["bytes"] > 0 and not lost["is_closed"]
+
+
+@fact
+def file_of_a_newer_format_is_refused_by_its_number():
+    has(weir(put("newer.weir", b"WEIR\2\0\0\0"), status=2), "it was made by a newer Weir: format 2, and this one reads 1")
+
+
+@fact
+def file_that_is_none_leaves_the_others():
+    has(weir(JOB, "/nonexistent.weir", status=2), "7 MiB", "/nonexistent.weir: it cannot be opened: No such file")
+    assert json.loads(weir("--json", "/dev/null", status=2))["errors"][0]["message"].startswith("/dev/null: it is no regular file")
+
+
+@fact
+def options_of_another_view_are_refused():
+    has(weir("peak", "--at=1s", JOB, status=2), "--at is of 'weir trace live', not of 'peak'")
+    has(weir("peak", status=2), "peak of which file? A file of that name would be ./peak")
+
+
+@fact
+def names_from_outside_give_the_terminal_no_orders():
+    evil = bytes([1]) + number(1) + number(0) + number(0) + string("ma\x1b[31min\n") + bytes([2]) + number(1) + string(b"\xff\xc2\x9b\x07t")
+    path = trace("evil.weir", [events(1, 0, [("malloc", 1, 1, of(1, 100, tag=1))], evil)], {"program": "pro\x1bgram"})
+    for view in ("summary", "peak", "leaks", "live", "tags", "stacks", "waits", "plot", "events"):
+        text = weir(view, path)
+        assert all(char == "\n" or char.isprintable() for char in text), (view, text)
+    xml.dom.minidom.parseString(weir("plot", "--svg=-", path))
+
+
+@fact
+def empty_trace_has_every_view():
+    path = trace("empty.weir", [])
+    for view in ("summary", "peak", "leaks", "live", "tags", "stacks", "waits", "plot", "events"):
+        weir(view, path)
+        assert json.loads(weir(view, path, "--json"))["view"] == view
+    xml.dom.minidom.parseString(weir("plot", "--svg=-", path))
+
+
+def same_events(path):
+    """The command and the reader that was written from the page have the same events; the former in one order."""
+    mine, ours = weirtrace.Trace(path), ask("events", path)["events"]
+    order = {}
+    for event in ours:
+        sort = (event["kind"] in ("serve", "keep")) and event["stream"]
+        assert event["order"] > order.get(sort, -1), event
+        order[sort] = event["order"]
+    assert len(mine.events) == len(ours) > 0
+    key = lambda event: (event["thread"], event["time"], event["kind"], event["order"])
+    for one, other in zip(sorted(mine.events, key=key), sorted(ours, key=key)):
+        for field in ("kind", "thread", "time", "order", "size", "given", "tag", "name", "b"):
+            assert one.get(field) == other.get(field), (field, one, other)
+        for field in ("stream", "address"):
+            assert field not in one or "0x%x" % one[field] == other[field], (field, one, other)
+        assert "pool" not in one or (one["pool"] or {}).get("name") == other["pool"], (one, other)
+        stack = one.get("stack")
+        assert len(stack or []) == len(other.get("stack") or []), (one, other)
+    return mine
+
+
+@fact
+def another_reader_has_the_same_events():
+    same_events(JOB)
+    same_events(trace("kinds.weir", [events(7, 5, [
+        (kind, 5 + code, code, {"stream": 1 << 63, "pool": 1, "address": weirtrace.WRAP - code, "size": 3, "given": 512, "tag": 1, "stack": 1,
+                                "a": 1, "b": weirtrace.WRAP})
+        for kind, (code, _) in CODES.items()], MAIN + TAGS + NAMES + STACK)]))
+
+
+@fact
+def another_reader_has_the_same_events_of_packed_blocks():
+    path = os.path.join(SOURCE, "tests", "fuzz", "corpus", "trace", "whole")
+    said = subprocess.run([WEIR, "trace", path], capture_output=True, text=True).stderr
+    if not shutil.which("zstd") or "built without" in said:
+        has(said, "built without" if said else "")
+        return
+    mine = same_events(path)
+    assert mine.header["program"] == "train" and mine.end == 3 and mine.lost_in_threads == 3
+
+
+@fact
+def another_reader_loses_the_same_bytes():
+    with open(JOB, "rb") as file:
+        data = bytearray(file.read())
+    data[len(data) // 2] ^= 4
+    path = put("flipped.weir", bytes(data))
+    ours = json.loads(both(path, "--json")[1])["files"][0]
+    assert weirtrace.Trace(path).lost_bytes == ours["lost"]["bytes"] > 0
+
+
+tap.main()

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* frame.h - one frame of a stack as a text. */
+#ifndef WEIR_TRACE_FRAME_H
+#define WEIR_TRACE_FRAME_H
+
+#include "tools/trace/event.h"
+
+enum { FRAME_TEXT_LEN = 512 };
+
+/* "forward (model.py:42)", "libexample.so.1+0x1234", or "0x7f0000001234" where no module is known. May have any byte but 0. */
+const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], const struct trace_frame *frame);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* trace.c - `weir trace`: opens traces, and hands them to a view. */
+#include "tools/common/command.h"
+#include "tools/trace/view.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_SVG, OPT_COUNT };
+
+enum { LIMIT_DEFAULT = 10 };
+
+static const struct command_option options[] = {
+    [OPT_AT] = {.name = "at", .kind = OPTION_TEXT, .placeholder = "MOMENT", .help = "live: a time, as 1.5s, or the name of a mark"},
+    [OPT_COLLAPSED] = {.name = "collapsed", .kind = OPTION_FLAG, .help = "stacks: a line for each, as flame graphs are made of"},
+    [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_LIMIT] = {.name = "limit",
+                   .letter = 'n',
+                   .kind = OPTION_COUNT,
+                   .placeholder = "COUNT",
+                   .help = "rows of each list (default: 10)",
+                   .low = 1,
+                   .high = 1000000000},
+    [OPT_SVG] = {.name = "svg", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "plot: draw it into FILE; -: on standard output"},
+    {0},
+};
+
+/* Views: their names, and which options each has besides --json and --limit. */
+#define VIEW_TABLE(X)                                                                                                                      \
+    X(summary, 0)                                                                                                                          \
+    X(peak, 0)                                                                                                                             \
+    X(leaks, 0)                                                                                                                            \
+    X(live, 1 << OPT_AT)                                                                                                                   \
+    X(tags, 0)                                                                                                                             \
+    X(stacks, 1 << OPT_COLLAPSED)                                                                                                          \
+    X(waits, 0)                                                                                                                            \
+    X(plot, 1 << OPT_SVG)                                                                                                                  \
+    X(events, 0)
+
+static const struct {
+    const char *name;
+    int (*show)(const struct view *view);
+    unsigned has; /* bits of options */
+} views[] = {
+#define X(name, options) {#name, view_##name, options},
+    VIEW_TABLE(X)
+#undef X
+};
+
+enum { VIEWS = sizeof views / sizeof views[0] };
+
+/* The place of the view of that name; VIEWS if it is none. */
+static size_t find_view(const char *name)
+{
+    size_t i = 0;
+    while (i < VIEWS && strcmp(views[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* An option that the view does not know would do nothing. */
+static bool takes_options(const struct command_call *call, size_t which)
+{
+    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SVG;
+    for (unsigned i = 0; i < OPT_COUNT; i++) {
+        if (!call->options[i].given || !(special & 1U << i) || views[which].has & 1U << i)
+            continue;
+        for (size_t other = 0; other < VIEWS; other++)
+            if (views[other].has & 1U << i)
+                complain("trace: --%s is of 'weir trace %s', not of '%s'", options[i].name, views[other].name, views[which].name);
+        return false;
+    }
+    if (call->options[OPT_JSON].given && (call->options[OPT_SVG].given || call->options[OPT_COLLAPSED].given)) {
+        complain("trace: --json and --%s are two ways to print: choose one", call->options[OPT_SVG].given ? "svg" : "collapsed");
+        return false;
+    }
+    return true;
+}
+
+/* Times of all files count from when the first was started. */
+static void set_shifts(struct view *view)
+{
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < view->count; i++) {
+        uint64_t started = view->files[i].trace.header.started_real;
+        if (started && started < first)
+            first = started;
+    }
+    for (size_t i = 0; i < view->count; i++) {
+        uint64_t started = view->files[i].trace.header.started_real;
+        view->files[i].shift = started ? started - first : 0;
+    }
+}
+
+/* Opens all that can be; the status says whether that was all. */
+static int open_files(struct view *view, char **paths, size_t count)
+{
+    int status = EXIT_GOOD;
+    view->files = must(calloc(count, sizeof view->files[0]));
+    for (size_t i = 0; i < count; i++) {
+        struct trace *trace = &view->files[view->count].trace;
+        if (trace_open(trace, paths[i])) {
+            view->count++;
+            continue;
+        }
+        complain("%s: %s", paths[i], trace->error);
+        trace_close(trace);
+        status = EXIT_TROUBLE;
+    }
+    set_shifts(view);
+    return status;
+}
+
+static int show(struct view *view, size_t which)
+{
+    struct json json = JSON_INIT(stdout);
+    if (!view->json)
+        return views[which].show(view);
+    view->json = &json;
+    json_object(&json, NULL);
+    json_string(&json, "view", views[which].name);
+    json_array(&json, "files");
+    int status = views[which].show(view);
+    json_end(&json);
+    json_end(&json);
+    return status;
+}
+
+static int run(const struct command_call *call)
+{
+    size_t which = find_view(call->operands[0]), first = which < VIEWS;
+    which = first ? which : 0;
+    if (first && call->count == 1) {
+        complain("trace: %s of which file? A file of that name would be ./%s", call->operands[0], call->operands[0]);
+        return EXIT_TROUBLE;
+    }
+    if (!takes_options(call, which))
+        return EXIT_TROUBLE;
+    struct json json;
+    struct view view = {
+        .json = call->options[OPT_JSON].given ? &json : NULL,
+        .limit = call->options[OPT_LIMIT].given ? (size_t)call->options[OPT_LIMIT].count : LIMIT_DEFAULT,
+        .has_limit = call->options[OPT_LIMIT].given,
+        .at = call->options[OPT_AT].text,
+        .is_collapsed = call->options[OPT_COLLAPSED].given,
+        .svg = call->options[OPT_SVG].text,
+    };
+    int status = open_files(&view, call->operands + first, (size_t)call->count - first);
+    if (view.count)
+        status = worse_exit(status, show(&view, which));
+    for (size_t i = 0; i < view.count; i++) {
+        status = view.files[i].is_bad ? EXIT_TROUBLE : status;
+        trace_close(&view.files[i].trace);
+    }
+    free(view.files);
+    return status;
+}
+
+const struct command command_trace = {
+    .name = "trace",
+    .summary = "show what memory did, from recorded traces",
+    .operands = "[VIEW] FILE...",
+#define X(name, options) " " #name
+    .words = VIEW_TABLE(X),
+#undef X
+    .operands_min = 1,
+    .operands_max = INT_MAX,
+    .details =
+        "Reads traces that a recorder of Weir wrote, and logs of RMM's logging resource, and shows one view of them.\n"
+        "summary, the default: what the trace has, and what each pool came to.\n"
+        "peak: who had memory when the process had the most.\n"
+        "leaks: the blocks that are live at the end, and for how long.\n"
+        "live: who had memory at the moment that --at says.\n"
+        "tags: what each tag had and asked for.\n"
+        "stacks: the same of each stack.\n"
+        "waits: waits, steps of recovery, growth and trims, with their times.\n"
+        "plot: memory over time.\n"
+        "Several files, as of the ranks of one job, are shown below each other, with times that count from when the first was started.\n"
+        "Exit status: 0 shown, 1 a file does not have the moment, 2 a file cannot be read.",
+    .example = "  weir trace train.weir\n"
+               "  weir trace peak train.weir\n"
+               "  weir trace live --at='step 12' train.weir\n"
+               "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
+               "  weir trace plot --svg=memory.svg rank-*.weir\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/trace/view.h"
+#include "lib/base/format.h"
+#include "tools/common/command.h"
+#include "tools/common/terminal.h"
+#include "tools/trace/frame.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Words ---------------------------------------------------------------------------------------------------------------------------------
+ */
+
+/* The length of the printable UTF-8 sequence there; 0 for a control character, and for what is none. */
+static size_t printable_len(const unsigned char *text)
+{
+    size_t len = text[0] < 0x80 ? 1 : text[0] < 0xC2 ? 0 : text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : text[0] < 0xF5 ? 4 : 0;
+    if (text[0] < 0x20 || text[0] == 0x7F || (text[0] == 0xC2 && text[1] < 0xA0))
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((text[i] & 0xC0) != 0x80)
+            return 0;
+    /* Marks that turn the direction of the text around would show it as another. */
+    if (text[0] == 0xE2 &&
+        ((text[1] == 0x80 && text[2] >= 0xAA && text[2] <= 0xAE) || (text[1] == 0x81 && text[2] >= 0xA6 && text[2] <= 0xA9)))
+        return 0;
+    return len;
+}
+
+const char *view_shown(char buffer[SHOWN_LEN], const char *text)
+{
+    char *to = buffer, *end = buffer + SHOWN_LEN - 8;
+    const unsigned char *at = (const unsigned char *)text;
+    while (*at && to < end) {
+        size_t len = printable_len(at);
+        if (len == 0)
+            *to++ = '?';
+        memcpy(to, at, len);
+        to += len;
+        at += len ? len : 1;
+    }
+    strcpy(to, *at ? "..." : "");
+    return buffer;
+}
+
+const char *view_moment(struct text *text, const struct view_file *file, uint64_t time)
+{
+    uint64_t whole = time > UINT64_MAX - file->shift ? UINT64_MAX : time + file->shift;
+    snprintf(text->chars, sizeof text->chars, "%.3f s", (double)whole / 1e9);
+    return text->chars;
+}
+
+const char *view_stream(struct text *text, uint64_t stream)
+{
+    snprintf(text->chars, sizeof text->chars, "0x%" PRIx64, stream);
+    return text->chars;
+}
+
+const char *view_pool(char buffer[SHOWN_LEN], const struct trace_pool *pool)
+{
+    char name[SHOWN_LEN], id[32] = "";
+    if (!pool)
+        return strcpy(buffer, "-");
+    if (pool->flags & TRACE_POOL_PRIVATE)
+        snprintf(id, sizeof id, "#%" PRIu64, pool->id);
+    if (pool->device && !(pool->flags & TRACE_POOL_HOST))
+        snprintf(buffer, SHOWN_LEN, "%.190s%s@%" PRIu64, view_shown(name, pool->name), id, pool->device);
+    else
+        snprintf(buffer, SHOWN_LEN, "%.220s%s", view_shown(name, pool->name), id);
+    return buffer;
+}
+
+void view_json_pool(struct json *json, const struct trace_pool *pool)
+{
+    json_string(json, "pool", pool ? pool->name : NULL);
+    if (!pool)
+        return;
+    json_uint(json, "pool_id", pool->id);
+    json_uint(json, "device", pool->device);
+    json_bool(json, "is_arena", pool->flags & TRACE_POOL_ARENA);
+    json_bool(json, "is_host", pool->flags & TRACE_POOL_HOST);
+    json_bool(json, "is_private", pool->flags & TRACE_POOL_PRIVATE);
+}
+
+void view_json_stream(struct json *json, const char *key, uint64_t stream)
+{
+    json_string(json, key, STREAM_TEXT(stream));
+}
+
+void view_print_stack(const struct trace_stack *stack, const char *indent, size_t limit)
+{
+    char text[FRAME_TEXT_LEN];
+    for (uint32_t i = 0; stack && i < stack->count; i++) {
+        if (limit && i == limit && stack->count > limit + 1) {
+            printf("%s... %" PRIu32 " more\n", indent, stack->count - i);
+            return;
+        }
+        printf("%s%s\n", indent, SHOWN(trace_frame_text(text, &stack->frames[i])));
+    }
+}
+
+void view_json_stack(struct json *json, const struct trace_stack *stack)
+{
+    char text[FRAME_TEXT_LEN];
+    if (!stack) {
+        json_null(json, "stack");
+        return;
+    }
+    json_array(json, "stack");
+    for (uint32_t i = 0; i < stack->count; i++)
+        json_string(json, NULL, trace_frame_text(text, &stack->frames[i]));
+    json_end(json);
+}
+
+void view_file_begin(const struct view *view, const struct view_file *file)
+{
+    const struct trace_header *header = &file->trace.header;
+    if (view->json) {
+        json_object(view->json, NULL);
+        json_string(view->json, "file", file->trace.path);
+        json_string(view->json, "program", header->program);
+        json_uint(view->json, "pid", header->pid);
+        json_string(view->json, "rank", header->rank);
+        json_uint(view->json, "started", header->started_real);
+        json_uint(view->json, "shift", file->shift);
+        return;
+    }
+    if (view->count == 1)
+        return;
+    char line[3 * SHOWN_LEN];
+    int len = snprintf(line, sizeof line, "%s%s", file == view->files ? "" : "\n", SHOWN(file->trace.path));
+    if (header->program)
+        len += snprintf(line + len, sizeof line - (size_t)len, ": %s, pid %" PRIu64, SHOWN(header->program), header->pid);
+    if (header->rank)
+        snprintf(line + len, sizeof line - (size_t)len, ", rank %s", SHOWN(header->rank));
+    style_line(stdout, STYLE_STRONG, line);
+}
+
+void view_file_end(const struct view *view)
+{
+    if (view->json)
+        json_end(view->json);
+}
+
+void view_say_losses(const struct view *view, const struct view_file *file)
+{
+    const struct trace_losses *losses = &file->trace.losses;
+    if (view->json) {
+        json_object(view->json, "lost");
+        json_uint(view->json, "events", losses->events);
+        json_uint(view->json, "blocks", losses->blocks);
+        json_uint(view->json, "bytes", losses->bytes);
+        json_bool(view->json, "is_closed", losses->is_closed);
+        json_string(view->json, "first", losses->first[0] ? losses->first : NULL);
+        json_end(view->json);
+        return;
+    }
+    if (losses->first[0])
+        fprintf(stderr, "weir: %s: %s\n", file->trace.path, losses->first);
+    if (losses->blocks)
+        fprintf(stderr, "weir: %s: lost are %s block%s with %s byte%s, and what they say; all figures lack it\n", file->trace.path,
+                COUNT_TEXT(losses->blocks), weir__plural(losses->blocks), COUNT_TEXT(losses->bytes), weir__plural(losses->bytes));
+}
+
+/* Moments -------------------------------------------------------------------------------------------------------------------------------
+ */
+
+struct until {
+    struct model *model;
+    uint64_t events;
+};
+
+static bool look_until(void *context, const struct trace_event *event)
+{
+    struct until *until = context;
+    if (until->model->applied == until->events)
+        return false;
+    model_apply(until->model, event);
+    return true;
+}
+
+bool view_play(struct view_file *file, struct model *model, uint64_t events)
+{
+    struct until until = {model, events};
+    *model = (struct model){0};
+    if (trace_play(&file->trace, look_until, &until))
+        return true;
+    complain("%s: %s", file->trace.path, file->trace.error);
+    file->is_bad = true;
+    return false;
+}
+
+/* Holders -------------------------------------------------------------------------------------------------------------------------------
+ */
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct holder *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    if (a->oldest != b->oldest)
+        return a->oldest < b->oldest ? -1 : 1;
+    return a->size < b->size ? -1 : a->size > b->size;
+}
+
+static struct holder holder_of(const struct model_block *block, unsigned parts)
+{
+    return (struct holder){
+        .pool = parts & BY_POOL ? block->pool : NULL,
+        .tag = parts & BY_TAG ? block->tag : NULL,
+        .stack = parts & BY_STACK ? block->stack : NULL,
+        .stream = parts & BY_STREAM ? block->stream : 0,
+        .size = parts & BY_SIZE ? block->size : 0,
+        .oldest = block->time,
+    };
+}
+
+struct holder *view_holders(const struct model *model, unsigned parts, size_t *count)
+{
+    struct trace_map places = {0};
+    struct holder *holders = NULL;
+    size_t room = 0;
+    *count = 0;
+    for (size_t i = 0; i < model->block_count; i++) {
+        const struct model_block *block = &model->blocks[i];
+        if (block->state != MODEL_LIVE)
+            continue;
+        struct holder mine = holder_of(block, parts);
+        uint64_t who = trace_map_hash(mine.pool ? mine.pool->number + 1ULL : 0, mine.tag ? mine.tag->number + 1ULL : 0);
+        uint64_t what = trace_map_hash(mine.stream, mine.size) + (mine.stack ? mine.stack->number + 1ULL : 0);
+        bool is_new;
+        uint32_t *place = trace_map_add(&places, who, what, &is_new);
+        if (is_new) {
+            *place = (uint32_t)*count;
+            holders = must_grow(holders, *count, &room, sizeof holders[0]);
+            holders[(*count)++] = mine;
+        }
+        struct holder *holder = &holders[*place];
+        holder->blocks++;
+        holder->bytes += block->size;
+        holder->given += block->given;
+        holder->oldest = block->time < holder->oldest ? block->time : holder->oldest;
+    }
+    trace_map_free(&places);
+    if (*count)
+        qsort(holders, *count, sizeof holders[0], by_bytes);
+    return holders;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * view.h - what the views of `weir trace` share: the files that they are of, the words for what is in a trace, and who holds memory.
+ *
+ * The files belong to trace.c, which opens and closes them. Texts of a trace come from strangers: none reaches a terminal but through
+ * SHOWN().
+ */
+#ifndef WEIR_TRACE_VIEW_H
+#define WEIR_TRACE_VIEW_H
+
+#include "tools/common/format.h"
+#include "tools/common/json.h"
+#include "tools/trace/merge.h"
+#include "tools/trace/model.h"
+
+struct view_file {
+    struct trace trace;
+    uint64_t shift; /* how much later than the earliest of all files this one was started, in ns; 0 where the clock is not known */
+    bool is_bad;    /* it could not be read to its end */
+};
+
+/* One call of a view. */
+struct view {
+    struct view_file *files;
+    size_t count;
+    struct json *json; /* NULL: words */
+    size_t limit;      /* rows of a list */
+    bool has_limit;    /* it was asked for */
+    const char *at;    /* NULL: the end */
+    bool is_collapsed;
+    const char *svg; /* NULL: none */
+};
+
+/* Prints one view; returns an exit status. */
+int view_summary(const struct view *view);
+int view_peak(const struct view *view);
+int view_leaks(const struct view *view);
+int view_live(const struct view *view);
+int view_tags(const struct view *view);
+int view_stacks(const struct view *view);
+int view_waits(const struct view *view);
+int view_plot(const struct view *view);
+int view_events(const struct view *view);
+
+/* Words ---------------------------------------------------------------------------------------------------------------------------------
+ */
+
+enum { SHOWN_LEN = 256 };
+
+/* The text as a terminal may get it: without control characters, and not too long. */
+const char *view_shown(char buffer[SHOWN_LEN], const char *text);
+#define SHOWN(text) view_shown((char[SHOWN_LEN]){0}, (text))
+
+/* A duration; a time since the first file was started, as "1.204 s". */
+#define LASTS_TEXT(ns) format_time(&(struct text){{0}}, (ns) < UINT64_C(100000000000000000) ? (ns) : UINT64_C(100000000000000000))
+const char *view_moment(struct text *text, const struct view_file *file, uint64_t time);
+#define MOMENT_TEXT(file, time) view_moment(&(struct text){{0}}, (file), (time))
+
+const char *view_stream(struct text *text, uint64_t stream);
+#define STREAM_TEXT(stream) view_stream(&(struct text){{0}}, (stream))
+
+/* "main on device 1"; for private pools, whose names are not unique, with their ids. */
+const char *view_pool(char buffer[SHOWN_LEN], const struct trace_pool *pool);
+#define POOL_TEXT(pool) view_pool((char[SHOWN_LEN]){0}, (pool))
+
+/* The heading of a file, if there is more than one, or what the view needs to say of it; opens its object, with what identifies it. */
+void view_file_begin(const struct view *view, const struct view_file *file);
+void view_file_end(const struct view *view);
+/* On stderr or, with JSON, in the document: what is lost of the file. */
+void view_say_losses(const struct view *view, const struct view_file *file);
+/* Names of the members of pools, for JSON. */
+void view_json_pool(struct json *json, const struct trace_pool *pool);
+void view_json_stream(struct json *json, const char *key, uint64_t stream);
+/* The frames of a stack, below each other or as an array. At most `limit` lines; 0: all. */
+void view_print_stack(const struct trace_stack *stack, const char *indent, size_t limit);
+void view_json_stack(struct json *json, const struct trace_stack *stack);
+
+/* Moments -------------------------------------------------------------------------------------------------------------------------------
+ */
+
+/* Plays the file into an empty model: the first `events` of it. false, after a complaint: it could not be read. */
+bool view_play(struct view_file *file, struct model *model, uint64_t events);
+#define VIEW_ALL UINT64_MAX
+
+/* Holders -------------------------------------------------------------------------------------------------------------------------------
+ */
+
+enum { BY_TAG = 1, BY_STACK = 2, BY_POOL = 4, BY_STREAM = 8, BY_SIZE = 16 };
+
+/* Live blocks with the same of what they were asked for. */
+struct holder {
+    const struct trace_pool *pool;
+    const struct trace_text *tag;
+    const struct trace_stack *stack;
+    uint64_t stream, size;
+    uint64_t blocks, bytes, given, oldest; /* bytes that were asked for; the time of the oldest block */
+};
+
+/* By what parts says, those with the most bytes first. The caller's to free. */
+struct holder *view_holders(const struct model *model, unsigned parts, size_t *count);
+
+#endif

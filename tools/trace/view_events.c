@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* view_events.c - `weir trace events`: each event, in the order in which they happened over all threads. */
+#include "tools/common/command.h"
+#include "tools/trace/view.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* One play. */
+struct printing {
+    const struct view *view;
+    const struct view_file *file;
+    size_t left; /* events that are still to be printed */
+};
+
+static void print_event(const struct view_file *file, const struct trace_event *event)
+{
+    unsigned fields = trace_kind_fields(event->kind);
+    printf("%14s  %" PRIu64 "  %-13s", MOMENT_TEXT(file, event->time), event->thread, trace_kind_name(event->kind));
+    if (fields & TRACE_HAS_POOL)
+        printf("  %s", POOL_TEXT(event->pool));
+    if (fields & TRACE_HAS_STREAM)
+        printf("  stream %s", STREAM_TEXT(event->stream));
+    if (fields & TRACE_HAS_ADDRESS)
+        printf("  0x%" PRIx64 "  %s of %s", event->address, SIZE_TEXT(event->size), SIZE_TEXT(event->given));
+    if (event->tag)
+        printf("  %s", SHOWN(event->tag->text));
+    if (event->name)
+        printf("  %s", SHOWN(event->name->text));
+    else if (fields & TRACE_HAS_A)
+        printf("  %" PRIu64, event->a);
+    if (fields & TRACE_HAS_B)
+        printf("  %" PRIu64, event->b);
+    putchar('\n');
+}
+
+static void json_event(struct json *json, const struct trace_event *event)
+{
+    unsigned fields = trace_kind_fields(event->kind);
+    json_in_line(json);
+    json_object(json, NULL);
+    json_string(json, "kind", trace_kind_name(event->kind));
+    json_uint(json, "thread", event->thread);
+    json_uint(json, "time", event->time);
+    json_uint(json, "order", event->order);
+    if (fields & TRACE_HAS_STREAM)
+        view_json_stream(json, "stream", event->stream);
+    if (fields & TRACE_HAS_POOL) {
+        json_string(json, "pool", event->pool ? event->pool->name : NULL);
+        json_uint(json, "pool_id", event->pool ? event->pool->id : 0);
+    }
+    if (fields & TRACE_HAS_ADDRESS) {
+        view_json_stream(json, "address", event->address);
+        json_uint(json, "size", event->size);
+        json_uint(json, "given", event->given);
+        json_string(json, "tag", event->tag ? event->tag->text : NULL);
+        view_json_stack(json, event->stack);
+    }
+    if (event->kind == TRACE_MARK || event->kind == TRACE_STREAM_OPEN)
+        json_string(json, "name", event->name ? event->name->text : NULL);
+    else if (fields & TRACE_HAS_A)
+        json_uint(json, "a", event->a);
+    if (fields & TRACE_HAS_B)
+        json_uint(json, "b", event->b);
+    json_end(json);
+}
+
+static bool print_one(void *context, const struct trace_event *event)
+{
+    struct printing *printing = context;
+    if (printing->view->json)
+        json_event(printing->view->json, event);
+    else
+        print_event(printing->file, event);
+    return --printing->left > 0;
+}
+
+int view_events(const struct view *view)
+{
+    for (size_t i = 0; i < view->count; i++) {
+        struct view_file *file = &view->files[i];
+        struct printing printing = {view, file, view->has_limit ? view->limit : SIZE_MAX};
+        view_file_begin(view, file);
+        view_say_losses(view, file);
+        if (view->json)
+            json_array(view->json, "events");
+        if (!trace_play(&file->trace, print_one, &printing)) {
+            complain("%s: %s", file->trace.path, file->trace.error);
+            file->is_bad = true;
+        }
+        if (view->json)
+            json_end(view->json);
+        view_file_end(view);
+    }
+    return EXIT_GOOD;
+}

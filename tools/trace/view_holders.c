@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* view_holders.c - `weir trace peak`, `live` and `leaks`: who had memory at a moment. */
+#include "tools/trace/view.h"
+#include "tools/common/command.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The ways to ask who: one list each. */
+static const struct part {
+    unsigned part;
+    const char *heading, *key;
+} parts[] = {
+    {BY_TAG, "TAG", "by_tag"},     {BY_POOL, "POOL", "by_pool"},    {BY_STREAM, "STREAM", "by_stream"},
+    {BY_SIZE, "BLOCK", "by_size"}, {BY_STACK, "STACK", "by_stack"},
+};
+
+static const char *name_of(char buffer[SHOWN_LEN], const struct holder *holder, unsigned part)
+{
+    struct text text;
+    if (part == BY_TAG)
+        return holder->tag ? view_shown(buffer, holder->tag->text) : "-";
+    if (part == BY_POOL)
+        return view_pool(buffer, holder->pool);
+    if (part == BY_STREAM)
+        return strcpy(buffer, view_stream(&text, holder->stream));
+    return strcpy(buffer, format_size(&text, holder->size));
+}
+
+static double share_of(uint64_t bytes, uint64_t all)
+{
+    return all ? 100.0 * (double)bytes / (double)all : 0;
+}
+
+static void print_list(const struct view *view, const struct model *model, const struct part *part)
+{
+    size_t count;
+    struct holder *holders = view_holders(model, part->part, &count);
+    struct table table = TABLE_INIT("lrrrr");
+    table_row(&table, part->heading, "BYTES", "SHARE", "BLOCKS", "GIVEN");
+    for (size_t i = 0; i < count && i < view->limit; i++) {
+        char share[16];
+        snprintf(share, sizeof share, "%.1f %%", share_of(holders[i].bytes, model->total.size));
+        table_row(&table, name_of((char[SHOWN_LEN]){0}, &holders[i], part->part), SIZE_TEXT(holders[i].bytes), share,
+                  COUNT_TEXT(holders[i].blocks), SIZE_TEXT(holders[i].given));
+    }
+    putchar('\n');
+    table_print(&table, stdout);
+    if (count > view->limit)
+        printf("  and %s more\n", COUNT_TEXT(count - view->limit));
+    free(holders);
+}
+
+static void print_stacks(const struct view *view, const struct model *model)
+{
+    size_t count;
+    struct holder *holders = view_holders(model, BY_STACK, &count);
+    for (size_t i = 0; i < count && i < view->limit; i++) {
+        printf("\n  %s (%.1f %%) in %s block%s%s\n", SIZE_TEXT(holders[i].bytes), share_of(holders[i].bytes, model->total.size),
+               COUNT_TEXT(holders[i].blocks), weir__plural(holders[i].blocks), holders[i].stack ? "" : ", without a stack");
+        view_print_stack(holders[i].stack, "    ", 12);
+    }
+    if (count > view->limit)
+        printf("\n  and %s more stacks\n", COUNT_TEXT(count - view->limit));
+    free(holders);
+}
+
+static void json_holder(struct json *json, const struct model *model, const struct holder *holder, unsigned by)
+{
+    json_object(json, NULL);
+    if (by & BY_TAG)
+        json_string(json, "tag", holder->tag ? holder->tag->text : NULL);
+    if (by & BY_POOL)
+        view_json_pool(json, holder->pool);
+    if (by & BY_STREAM)
+        view_json_stream(json, "stream", holder->stream);
+    if (by & BY_SIZE)
+        json_uint(json, "size", holder->size);
+    if (by & BY_STACK)
+        view_json_stack(json, holder->stack);
+    json_uint(json, "blocks", holder->blocks);
+    json_uint(json, "bytes", holder->bytes);
+    json_uint(json, "given", holder->given);
+    json_uint(json, "oldest", holder->oldest);
+    json_uint(json, "age", model->now - holder->oldest);
+    json_end(json);
+}
+
+static void json_list(const struct view *view, const struct model *model, const char *key, unsigned by)
+{
+    size_t count;
+    struct holder *holders = view_holders(model, by, &count);
+    json_array(view->json, key);
+    for (size_t i = 0; i < count && i < view->limit; i++)
+        json_holder(view->json, model, &holders[i], by);
+    json_end(view->json);
+    free(holders);
+}
+
+/* Who has what, in each of the ways, at the moment that the model is at. */
+static void show_moment(const struct view *view, const struct view_file *file, const struct model *model, uint64_t time)
+{
+    bool has_stacks = model->stack_count > 1;
+    if (view->json) {
+        json_uint(view->json, "time", time);
+        json_uint(view->json, "live", model->total.size);
+        json_uint(view->json, "live_blocks", model->total.blocks);
+        json_uint(view->json, "given", model->total.given);
+        json_uint(view->json, "held", model->held);
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+            json_list(view, model, parts[i].key, parts[i].part);
+        return;
+    }
+    printf("At %s: %s in %s block%s; held by the pools %s.\n", MOMENT_TEXT(file, time), SIZE_TEXT(model->total.size),
+           COUNT_TEXT(model->total.blocks), weir__plural(model->total.blocks), SIZE_TEXT(model->held));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && model->total.blocks; i++)
+        if (parts[i].part != BY_STACK)
+            print_list(view, model, &parts[i]);
+    if (has_stacks && model->total.blocks)
+        print_stacks(view, model);
+}
+
+int view_peak(const struct view *view)
+{
+    for (size_t i = 0; i < view->count; i++) {
+        struct view_file *file = &view->files[i];
+        struct model model;
+        view_file_begin(view, file);
+        view_say_losses(view, file);
+        bool is_good = view_play(file, &model, VIEW_ALL);
+        struct model_moment peak = model.peak;
+        model_free(&model);
+        /* Once more, up to there. */
+        if (is_good)
+            view_play(file, &model, peak.event);
+        show_moment(view, file, &model, peak.time);
+        model_free(&model);
+        view_file_end(view);
+    }
+    return EXIT_GOOD;
+}
+
+/* Any moment ----------------------------------------------------------------------------------------------------------------------------
+ */
+
+/* A time, as "1.5", "1.5s" or "300ms", since the first file was started, in ns. */
+static bool read_time(const char *text, uint64_t *ns)
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"\u00b5s", 1e3}, {"ns", 1}, {"min", 60e9}};
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (text[0] < '0' || text[0] > '9' || errno)
+        return false;
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(end, units[i].unit) != 0)
+            continue;
+        if (value * units[i].ns >= 1.8e19)
+            return false;
+        *ns = (uint64_t)(value * units[i].ns);
+        return true;
+    }
+    return false;
+}
+
+/* What is looked for: the events up to a time, or up to the last mark of a name. */
+struct search {
+    const char *mark; /* NULL: a time */
+    uint64_t time;
+    uint64_t count, found; /* events so far; those up to the moment */
+    uint64_t found_time;
+    bool is_found;
+};
+
+static bool look_for(void *context, const struct trace_event *event)
+{
+    struct search *search = context;
+    search->count++;
+    if (search->mark && event->kind == TRACE_MARK && event->name && strcmp(event->name->text, search->mark) == 0) {
+        search->is_found = true;
+        search->found = search->count;
+        search->found_time = event->time;
+    } else if (!search->mark && event->time <= search->time) {
+        search->found = search->count;
+    }
+    return true;
+}
+
+/* Finds the moment of --at in the file. false, after a complaint: it has none. */
+static bool find_moment(const struct view *view, struct view_file *file, struct search *search)
+{
+    *search = (struct search){.found = VIEW_ALL, .found_time = file->trace.last, .is_found = true};
+    if (!view->at)
+        return true;
+    *search = (struct search){0};
+    if (read_time(view->at, &search->time)) {
+        search->is_found = search->time >= file->shift;
+        search->time = search->is_found ? search->time - file->shift : 0;
+        search->found_time = search->time;
+    } else {
+        search->mark = view->at;
+    }
+    if (!search->is_found && !search->mark)
+        complain("%s: --at=%s: it began later, at %s", file->trace.path, view->at, MOMENT_TEXT(file, 0));
+    else if (!trace_play(&file->trace, look_for, search))
+        complain("%s: %s", file->trace.path, file->trace.error);
+    else if (!search->is_found)
+        complain("%s: --at=%s: it has no such mark, and this is no time, as 1.5s or 300ms; 'weir trace summary' lists the marks",
+                 file->trace.path, view->at);
+    return search->is_found;
+}
+
+int view_live(const struct view *view)
+{
+    int status = EXIT_GOOD;
+    for (size_t i = 0; i < view->count; i++) {
+        struct view_file *file = &view->files[i];
+        struct search search;
+        struct model model = {0};
+        view_file_begin(view, file);
+        view_say_losses(view, file);
+        if (find_moment(view, file, &search)) {
+            view_play(file, &model, search.found);
+            show_moment(view, file, &model, search.found_time);
+            model_free(&model);
+        } else {
+            status = EXIT_FAILED;
+        }
+        view_file_end(view);
+    }
+    return status;
+}
+
+/* Leaks ---------------------------------------------------------------------------------------------------------------------------------
+ */
+
+static void print_leaks(const struct view *view, const struct model *model)
+{
+    size_t count;
+    struct holder *holders = view_holders(model, BY_TAG | BY_STACK | BY_SIZE | BY_POOL, &count);
+    struct table table = TABLE_INIT("rrrllr");
+    printf("At the end: %s in %s block%s.\n", SIZE_TEXT(model->total.size), COUNT_TEXT(model->total.blocks),
+           weir__plural(model->total.blocks));
+    table_row(&table, "BYTES", "BLOCKS", "EACH", "TAG", "POOL", "OLDEST FOR");
+    for (size_t i = 0; i < count && i < view->limit; i++) {
+        const struct holder *holder = &holders[i];
+        table_row(&table, SIZE_TEXT(holder->bytes), COUNT_TEXT(holder->blocks), SIZE_TEXT(holder->size),
+                  holder->tag ? SHOWN(holder->tag->text) : "-", POOL_TEXT(holder->pool), LASTS_TEXT(model->now - holder->oldest));
+    }
+    if (count) {
+        putchar('\n');
+        table_print(&table, stdout);
+    }
+    if (count > view->limit)
+        printf("  and %s more\n", COUNT_TEXT(count - view->limit));
+    free(holders);
+    if (model->stack_count > 1 && model->total.blocks)
+        print_stacks(view, model);
+}
+
+int view_leaks(const struct view *view)
+{
+    for (size_t i = 0; i < view->count; i++) {
+        struct view_file *file = &view->files[i];
+        struct model model;
+        view_file_begin(view, file);
+        view_say_losses(view, file);
+        view_play(file, &model, VIEW_ALL);
+        if (view->json) {
+            json_uint(view->json, "live", model.total.size);
+            json_uint(view->json, "live_blocks", model.total.blocks);
+            json_list(view, &model, "leaks", BY_TAG | BY_STACK | BY_SIZE | BY_POOL);
+        } else {
+            print_leaks(view, &model);
+        }
+        model_free(&model);
+        view_file_end(view);
+    }
+    return EXIT_GOOD;
+}
