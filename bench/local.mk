@@ -53,6 +53,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/shared.c \
 	%reldir%/sharing.h \
 	%reldir%/small.c \
+	%reldir%/record.c \
 	%reldir%/stacks.c \
 	%reldir%/threads.c \
 	%reldir%/torch.c \

@@ -55,6 +55,7 @@ void section_small(struct bench *bench);
 void section_pending(struct bench *bench);
 void section_share(struct bench *bench);
 void section_neighbours(struct bench *bench);
+void section_record(struct bench *bench);
 void section_stacks(struct bench *bench);
 void section_torch(struct bench *bench);
 

@@ -138,7 +138,8 @@ static enum weir__cache_answer serve(weir_stream *stream, bool ask, unsigned cla
     count_live(stream, (int64_t)size);
     entry->size = size;
     *ptr = entry->ptr;
-    weir__noted_take(noted, stream, entry);
+    if (noted)
+        weir__noted_take(noted, stream, entry);
     atomic_store_explicit(&entry->live, true, memory_order_release);
     return WEIR__CACHE_DONE;
 }
@@ -147,15 +148,18 @@ enum weir__cache_answer weir__cache_serve(weir_stream *stream, const uint64_t *i
                                           void **ptr)
 {
     struct weir__entry *victims = NULL;
-    struct weir__noted noted;
-    weir__noted_begin(&noted, stream, true);
+    struct weir__noted noted = {.ring = NULL};
+    bool is_noted = weir__records_cached(&stream->w->recorder);
+    if (is_noted)
+        weir__noted_begin(&noted, stream, true);
     weir__bias_lock(&stream->cache.lock);
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, pool))
-        answer = serve(stream, !id, class, size, ptr, &victims, &noted);
+        answer = serve(stream, !id, class, size, ptr, &victims, is_noted ? &noted : NULL);
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
-    weir__noted_end(&noted, stream);
+    if (is_noted)
+        weir__noted_end(&noted, stream);
     if (victims)
         weir__flush_victims(stream, victims);
     return answer;
@@ -195,7 +199,8 @@ static enum weir__cache_answer keep(weir_stream *stream, bool ask, struct weir__
         put_recent(stream, entry, victims);
     else
         weir__cache_put(cache, entry, entry->class);
-    weir__noted_take(noted, stream, entry);
+    if (noted)
+        weir__noted_take(noted, stream, entry);
     *wake = weir__cache_state(cache) == WEIR__CACHE_UNSEEN;
     if (*wake)
         weir__cache_set_state(cache, WEIR__CACHE_OPEN);
@@ -206,16 +211,19 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
 {
     struct weir__entry *victims = NULL;
     bool wake = false, refused = false;
-    struct weir__noted noted;
-    weir__noted_begin(&noted, stream, false);
+    struct weir__noted noted = {.ring = NULL};
+    bool is_noted = weir__records_cached(&stream->w->recorder);
+    if (is_noted)
+        weir__noted_begin(&noted, stream, false);
     weir__bias_lock(&stream->cache.lock);
     weir_pool *pool = stream->pool;
     enum weir__cache_answer answer = WEIR__CACHE_CLOSED;
     if (is_meant(stream, id, NULL))
-        answer = keep(stream, !id, entry, &victims, &wake, &refused, &noted);
+        answer = keep(stream, !id, entry, &victims, &wake, &refused, is_noted ? &noted : NULL);
     stream->cache.calls += victims != NULL;
     weir__bias_unlock(&stream->cache.lock);
-    weir__noted_end(&noted, stream);
+    if (is_noted)
+        weir__noted_end(&noted, stream);
     if (wake)
         weir__keeper_wake(stream->w);
     if (victims)

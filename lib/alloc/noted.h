@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * noted.h - what a cached call leaves for the recorder and for the figures of tags. It is taken under the cache's lock, where the order of
- * calls on a stream is made, and written once the lock is free.
+ * noted.h - what a cached call leaves for the recorder and for the figures of tags.
  */
 #ifndef WEIR_LIB_NOTED_H
 #define WEIR_LIB_NOTED_H
@@ -10,47 +9,53 @@
 #include "lib/pool/recorded.h"
 
 struct weir__noted {
-    bool is_wanted;
+    struct weir__ring *ring; /* where the event goes; NULL: nowhere */
+    uint64_t time;
     bool is_request;
-    uint32_t origin;          /* of the request */
-    struct weir__event event; /* but for its time. order 0: nothing was taken */
+    uint32_t origin; /* of the request, and of the block once it was taken */
+    uint64_t size;   /* of the block; 0: none was taken */
 };
 
 /* Before the cache's lock is taken. Of a request, who makes it is found out. */
 static inline void weir__noted_begin(struct weir__noted *noted, const weir_stream *stream, bool is_request)
 {
     struct weir__recorder *recorder = &stream->w->recorder;
-    noted->is_wanted = weir__records_cached(recorder);
-    noted->is_request = is_request;
-    noted->event.order = 0;
-    noted->origin = noted->is_wanted && is_request ? weir__record_origin(recorder) : 0;
+    *noted = (struct weir__noted){.is_request = is_request};
+    if (is_request)
+        noted->origin = weir__record_origin(recorder);
+    if (!weir__records(recorder, WEIR__LEVEL_ALL))
+        return;
+    noted->ring = weir__recorder_ring(recorder);
+    noted->time = recorder->gpu->now_coarse();
 }
 
-/* Under the lock, once the cache has served the entry, or has it. */
+/* Under the lock, once the cache has served the entry, or has it. The event is written here, where its place in the order is known: that
+   takes neither a lock nor a call. */
 static inline void weir__noted_take(struct weir__noted *noted, const weir_stream *stream, struct weir__entry *entry)
 {
     const struct weir__cache *cache = &stream->cache;
-    if (!noted->is_wanted)
-        return;
     if (noted->is_request)
         entry->origin = noted->origin;
-    noted->event.what = weir__event_what(noted->is_request ? WEIR__KIND_SERVE : WEIR__KIND_KEEP, entry->class, entry->pool->record,
-                                         entry->origin);
-    noted->event.address = (uintptr_t)atomic_load_explicit(&entry->ptr, memory_order_relaxed);
-    noted->event.size = entry->size;
-    noted->event.stream = (uintptr_t)stream->handle;
-    noted->event.order = cache->hits + atomic_load_explicit(&cache->keeps, memory_order_relaxed);
+    noted->origin = entry->origin;
+    noted->size = entry->size;
+    if (!noted->ring)
+        return;
+    const struct weir__event event = {
+        .time = noted->time,
+        .address = (uintptr_t)atomic_load_explicit(&entry->ptr, memory_order_relaxed),
+        .size = entry->size,
+        .stream = (uintptr_t)stream->handle,
+        .order = cache->hits + atomic_load_explicit(&cache->keeps, memory_order_relaxed),
+        .what = weir__event_what(noted->is_request ? WEIR__KIND_SERVE : WEIR__KIND_KEEP, entry->class, entry->pool->record, entry->origin),
+    };
+    weir__ring_write(noted->ring, &event);
 }
 
 /* Behind the lock. */
-static inline void weir__noted_end(struct weir__noted *noted, const weir_stream *stream)
+static inline void weir__noted_end(const struct weir__noted *noted, const weir_stream *stream)
 {
-    struct weir__recorder *recorder = &stream->w->recorder;
-    if (!noted->event.order)
-        return;
-    weir__count_tag(recorder, weir__event_origin(&noted->event), noted->event.size, noted->is_request ? 1 : -1);
-    if (weir__records(recorder, WEIR__LEVEL_ALL))
-        weir__record(recorder, &noted->event);
+    if (noted->size)
+        weir__count_tag(&stream->w->recorder, noted->origin, noted->size, noted->is_request ? 1 : -1);
 }
 
 #endif

@@ -14,18 +14,13 @@
 
 #define POOLS_MAX 65535
 #define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
-#define RINGS_MINE 4 /* recorders of which a thread finds its ring at once */
 #define MARK_WORDS (3 * sizeof(uint64_t)) /* bytes of a mark's name in one event */
 
 /* The process's recorders, for threads that end. A leaf that is taken before a recorder's lock. */
 static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct weir__recorder *recorders;
 
-/* The rings that this thread has, by their recorders' ids, which never come again. */
-static __thread struct mine {
-    uint64_t recorder;
-    struct weir__ring *ring;
-} mine[RINGS_MINE];
+__thread struct weir__my_ring weir__my_rings[WEIR__RINGS_MINE];
 
 /* Threads that end --------------------------------------------------------------------------------------------------------------------- */
 
@@ -48,7 +43,7 @@ static void release_rings(void *thread)
     }
     pthread_mutex_unlock(&recorders_lock);
     /* A destructor that comes after this one may still use Weir. */
-    memset(mine, 0, sizeof mine);
+    memset(weir__my_rings, 0, sizeof weir__my_rings);
 }
 
 static void make_key(void)
@@ -168,8 +163,8 @@ struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const st
     return next;
 }
 
-/* The ring of this thread: one that it has, one that nobody has any more, or a new one. NULL: no host memory. */
-static __attribute__((noinline)) struct weir__ring *find_ring(struct weir__recorder *recorder)
+/* One that it has, one that nobody has any more, or a new one. */
+struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
 {
     uint64_t thread = (uint64_t)syscall(SYS_gettid);
     pthread_mutex_lock(&recorder->lock);
@@ -192,14 +187,8 @@ static __attribute__((noinline)) struct weir__ring *find_ring(struct weir__recor
     if (ring && has_key)
         pthread_setspecific(key, (void *)(uintptr_t)thread);
     if (ring)
-        mine[recorder->id % RINGS_MINE] = (struct mine){recorder->id, ring};
+        weir__my_rings[recorder->id % WEIR__RINGS_MINE] = (struct weir__my_ring){recorder->id, ring};
     return ring;
-}
-
-static inline struct weir__ring *my_ring(struct weir__recorder *recorder)
-{
-    const struct mine *found = &mine[recorder->id % RINGS_MINE];
-    return found->recorder == recorder->id ? found->ring : find_ring(recorder);
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */
@@ -214,7 +203,7 @@ uint32_t weir__record_find_origin(struct weir__recorder *recorder)
 
 static inline void write_event(struct weir__recorder *recorder, const struct weir__event *event)
 {
-    struct weir__ring *ring = my_ring(recorder);
+    struct weir__ring *ring = weir__recorder_ring(recorder);
     if (ring)
         weir__ring_write(ring, event);
     else

@@ -77,6 +77,23 @@ static inline uint64_t weir__record_order(struct weir__recorder *recorder)
     return weir__records(recorder, WEIR__LEVEL_POOL) ? atomic_fetch_add_explicit(&recorder->order, 1, memory_order_relaxed) + 1 : 0;
 }
 
+/* The rings that this thread has, by their recorders' ids, which never come again. Found without a call, as each instruction counts. */
+#define WEIR__RINGS_MINE 4
+struct weir__my_ring {
+    uint64_t recorder;
+    struct weir__ring *ring;
+};
+extern __thread struct weir__my_ring weir__my_rings[WEIR__RINGS_MINE]
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The ring of this thread; NULL: no host memory. The first call of a thread takes the lock. */
+struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder);
+static inline struct weir__ring *weir__recorder_ring(struct weir__recorder *recorder)
+{
+    const struct weir__my_ring *mine = &weir__my_rings[recorder->id % WEIR__RINGS_MINE];
+    return mine->recorder == recorder->id ? mine->ring : weir__recorder_find_ring(recorder);
+}
+
 /* Who asks for a block: the thread's tag in the upper 12 bits, the stack in the lower 20. 0: nobody wants to know. Call it without locks of
    Weir's: it may unwind. */
 uint32_t weir__record_find_origin(struct weir__recorder *recorder);

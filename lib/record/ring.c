@@ -45,12 +45,17 @@ size_t weir__ring_read(const struct weir__ring *ring, uint64_t *position, struct
         *position = first;
     }
     size_t count = head - *position < max ? (size_t)(head - *position) : max;
+    const _Atomic uint64_t *slot = ring->words + *position % ring->capacity * WEIR__EVENT_WORDS;
     for (size_t i = 0; i < count; i++) {
-        const _Atomic uint64_t *slot = ring->words + (*position + i) % ring->capacity * WEIR__EVENT_WORDS;
-        uint64_t words[WEIR__EVENT_WORDS];
-        for (size_t word = 0; word < WEIR__EVENT_WORDS; word++)
-            words[word] = atomic_load_explicit(&slot[word], memory_order_acquire);
-        memcpy(&events[i], words, sizeof words);
+        events[i].time = atomic_load_explicit(&slot[0], memory_order_acquire);
+        events[i].address = atomic_load_explicit(&slot[1], memory_order_acquire);
+        events[i].size = atomic_load_explicit(&slot[2], memory_order_acquire);
+        events[i].stream = atomic_load_explicit(&slot[3], memory_order_acquire);
+        events[i].order = atomic_load_explicit(&slot[4], memory_order_acquire);
+        events[i].what = atomic_load_explicit(&slot[5], memory_order_acquire);
+        slot += WEIR__EVENT_WORDS;
+        if (slot == ring->end)
+            slot = ring->words;
     }
     first = first_whole(ring, atomic_load_explicit(&ring->head, memory_order_acquire));
     size_t spoilt = first <= *position ? 0 : first - *position < count ? (size_t)(first - *position) : count;

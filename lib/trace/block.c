@@ -21,7 +21,7 @@ void weir__trace_put(struct weir__trace_bytes *out, const void *bytes, size_t le
     out->len += len;
 }
 
-void weir__trace_put_number(struct weir__trace_bytes *out, uint64_t number)
+void weir__trace_put_long(struct weir__trace_bytes *out, uint64_t number)
 {
     uint8_t bytes[10];
     size_t len = 0;
@@ -29,11 +29,6 @@ void weir__trace_put_number(struct weir__trace_bytes *out, uint64_t number)
         bytes[len++] = (uint8_t)(number | 0x80);
     bytes[len++] = (uint8_t)number;
     weir__trace_put(out, bytes, len);
-}
-
-void weir__trace_put_signed(struct weir__trace_bytes *out, uint64_t difference)
-{
-    weir__trace_put_number(out, difference << 1 ^ (0 - (difference >> 63)));
 }
 
 void weir__trace_put_string(struct weir__trace_bytes *out, const char *text, size_t most)

@@ -23,8 +23,19 @@ struct weir__trace_bytes {
 };
 
 void weir__trace_put(struct weir__trace_bytes *out, const void *bytes, size_t len);
-void weir__trace_put_number(struct weir__trace_bytes *out, uint64_t number);
-void weir__trace_put_signed(struct weir__trace_bytes *out, uint64_t difference);
+void weir__trace_put_long(struct weir__trace_bytes *out, uint64_t number);
+/* Most numbers of an event are below 128. */
+static inline void weir__trace_put_number(struct weir__trace_bytes *out, uint64_t number)
+{
+    if (number < 0x80 && out->len < out->room && !out->is_full)
+        out->bytes[out->len++] = (uint8_t)number;
+    else
+        weir__trace_put_long(out, number);
+}
+static inline void weir__trace_put_signed(struct weir__trace_bytes *out, uint64_t difference)
+{
+    weir__trace_put_number(out, difference << 1 ^ (0 - (difference >> 63)));
+}
 /* Of longer ones than `most` bytes the end is left out. */
 void weir__trace_put_string(struct weir__trace_bytes *out, const char *text, size_t most);
 

@@ -12,12 +12,12 @@ bound_unchecked=150
 bound_checked=307
 bound_uncached=1290
 bound_capped=1395
-# For one that an arena serves, and for one that it need not, as the stream keeps its recent blocks: 1,784 and 720 were measured.
+# For one that an arena serves, and for one that it need not, as the stream keeps its recent blocks: 1,784 and 744 were measured.
 bound_arena=1850
-bound_recent=730
-# For one that is not recorded (level: off), and for a cached one that is (level: all): 1,120 and 449 were measured.
+bound_recent=755
+# For one that is not recorded (level: off), and for a cached one that is (level: all): 1,120 and 429 were measured.
 bound_off=1130
-bound_all=460
+bound_all=440
 
 short=10000 long=20000
 count=$top_builddir/bench/weir-count
