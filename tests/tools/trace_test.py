@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """trace_test.py BUILD - `weir trace` of small traces that are written here, from doc/trace.md. Speaks TAP."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -20,6 +21,8 @@ BUILD = os.path.abspath(sys.argv[1])
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir))
 WEIR = os.path.join(BUILD, "tools", "weir")
 FOLDER = tempfile.TemporaryDirectory(prefix="weir-trace-")
+with open(os.path.join(BUILD, "config.h"), encoding="utf-8") as config:
+    HAS_LIBDW = "#define HAVE_LIBDW 1" in config.read()
 MS = 1000000
 MIB = 1 << 20
 CODES = {kind: (code, fields) for code, (kind, fields) in weirtrace.KINDS.items()}
@@ -232,6 +235,30 @@ def stacks_have_their_sums_and_collapse():
     assert sorted(weir("stacks", "--collapsed", JOB).splitlines()) == [
         "(no stack) 3145728", "forward (model.py:42);libnowhere.so+0x1234 4194304"]
     has(weir("stacks", JOB), "4 MiB at the peak, 4 MiB at the end; 1 allocation of 4 MiB", "  forward (model.py:42)")
+
+
+@fact
+def functions_of_native_frames_are_looked_up_in_their_files():
+    """In the C library, which has names for what others call."""
+    malloc = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            words = line.split()
+            first, last = (int(word, 16) for word in words[0].split("-"))
+            if first <= malloc < last:
+                break
+    if not os.path.isfile(words[-1]) or "libc" not in words[-1]:
+        return  # under a sanitizer, malloc is of the program
+    with open(words[-1], "rb") as file:
+        data = file.read()
+    note = data.find(b"\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0")
+    build = data[note + 16 : note + 36].hex() if note >= 0 else ""
+    definitions = (
+        bytes([5]) + number(1) + number(first) + number(last - first) + number(int(words[2], 16)) + string(build) + string(words[-1])
+        + bytes([4]) + number(1) + number(1) + number(malloc + 1 << 2)
+    )
+    path = trace("libc.weir", [events(1, 0, [("malloc", 1, 1, of(1, 100, stack=1))], MAIN + definitions)])
+    has(ask("stacks", path)["stacks"][0]["stack"][0], "malloc" if build and HAS_LIBDW else "libc.so.6+0x")
 
 
 @fact

@@ -11,13 +11,23 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], const struct trace_frame *frame)
+/* What the table says of the address; NULL if it took it for one of another module, which was there at another time. */
+static const char *function_of(struct symbols *symbols, const struct trace_frame *frame)
 {
+    const struct symbol *symbol = symbols ? symbols_find(symbols, frame->address) : NULL;
+    return symbol && strcmp(symbol->module, frame->module->path) == 0 ? symbol->text : NULL;
+}
+
+const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], struct symbols *symbols, const struct trace_frame *frame)
+{
+    const char *function = frame->module ? function_of(symbols, frame) : NULL;
     if (frame->line && frame->line->file[0])
         snprintf(buffer, FRAME_TEXT_LEN, "%.200s (%.200s:%" PRIu64 ")", frame->line->function, base_name(frame->line->file),
                  frame->line->line);
     else if (frame->line)
         snprintf(buffer, FRAME_TEXT_LEN, "%.200s", frame->line->function);
+    else if (function)
+        snprintf(buffer, FRAME_TEXT_LEN, "%.500s", function);
     else if (frame->module)
         snprintf(buffer, FRAME_TEXT_LEN, "%.200s+0x%" PRIx64, base_name(frame->module->path),
                  frame->address - frame->module->first + frame->module->offset);

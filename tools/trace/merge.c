@@ -200,6 +200,12 @@ const char *trace_value(const struct trace *trace, const char *key)
     return trace_reader_value(&trace->reader, key);
 }
 
+struct trace_module *const *trace_modules(const struct trace *trace, size_t *count)
+{
+    *count = trace->definitions.sorts[TRACE_DEFINES_MODULE].object_count;
+    return trace->definitions.modules;
+}
+
 /* Playing -------------------------------------------------------------------------------------------------------------------------------
  */
 

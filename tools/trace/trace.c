@@ -153,6 +153,7 @@ static int run(const struct command_call *call)
         status = worse_exit(status, show(&view, which));
     for (size_t i = 0; i < view.count; i++) {
         status = view.files[i].is_bad ? EXIT_TROUBLE : status;
+        symbols_free(view.files[i].symbols);
         trace_close(&view.files[i].trace);
     }
     free(view.files);

@@ -89,19 +89,39 @@ void view_json_stream(struct json *json, const char *key, uint64_t stream)
     json_string(json, key, STREAM_TEXT(stream));
 }
 
-void view_print_stack(const struct trace_stack *stack, const char *indent, size_t limit)
+/* Modules are told to the table when the first frame is to be shown: most views show none. */
+static struct symbols *symbols_of(struct view_file *file)
+{
+    size_t count;
+    struct trace_module *const *modules = trace_modules(&file->trace, &count);
+    if (file->symbols || count == 0)
+        return file->symbols;
+    file->symbols = must(symbols_new());
+    for (size_t i = 0; i < count; i++)
+        symbols_module(file->symbols, modules[i]->number + 1ULL, modules[i]->first, modules[i]->bytes, modules[i]->offset,
+                       modules[i]->build_id, modules[i]->path);
+    return file->symbols;
+}
+
+const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame)
 {
     char text[FRAME_TEXT_LEN];
+    return view_shown(buffer, trace_frame_text(text, symbols_of(file), frame));
+}
+
+void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit)
+{
+    char shown[SHOWN_LEN];
     for (uint32_t i = 0; stack && i < stack->count; i++) {
         if (limit && i == limit && stack->count > limit + 1) {
             printf("%s... %" PRIu32 " more\n", indent, stack->count - i);
             return;
         }
-        printf("%s%s\n", indent, SHOWN(trace_frame_text(text, &stack->frames[i])));
+        printf("%s%s\n", indent, view_frame(shown, file, &stack->frames[i]));
     }
 }
 
-void view_json_stack(struct json *json, const struct trace_stack *stack)
+void view_json_stack(struct json *json, struct view_file *file, const struct trace_stack *stack)
 {
     char text[FRAME_TEXT_LEN];
     if (!stack) {
@@ -110,7 +130,7 @@ void view_json_stack(struct json *json, const struct trace_stack *stack)
     }
     json_array(json, "stack");
     for (uint32_t i = 0; i < stack->count; i++)
-        json_string(json, NULL, trace_frame_text(text, &stack->frames[i]));
+        json_string(json, NULL, trace_frame_text(text, symbols_of(file), &stack->frames[i]));
     json_end(json);
 }
 

@@ -12,11 +12,13 @@
 #include "tools/common/json.h"
 #include "tools/trace/merge.h"
 #include "tools/trace/model.h"
+#include "tools/trace/symbols.h"
 
 struct view_file {
     struct trace trace;
-    uint64_t shift; /* how much later than the earliest of all files this one was started, in ns; 0 where the clock is not known */
-    bool is_bad;    /* it could not be read to its end */
+    uint64_t shift;          /* how much later than the earliest of all files this one was started, in ns; 0 where the clock is not known */
+    bool is_bad;             /* it could not be read to its end */
+    struct symbols *symbols; /* NULL: nobody asked for a function yet */
 };
 
 /* One call of a view. */
@@ -72,8 +74,10 @@ void view_say_losses(const struct view *view, const struct view_file *file);
 void view_json_pool(struct json *json, const struct trace_pool *pool);
 void view_json_stream(struct json *json, const char *key, uint64_t stream);
 /* The frames of a stack, below each other or as an array. At most `limit` lines; 0: all. */
-void view_print_stack(const struct trace_stack *stack, const char *indent, size_t limit);
-void view_json_stack(struct json *json, const struct trace_stack *stack);
+void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit);
+void view_json_stack(struct json *json, struct view_file *file, const struct trace_stack *stack);
+/* One frame as SHOWN() has it. */
+const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame);
 
 /* Moments -------------------------------------------------------------------------------------------------------------------------------
  */

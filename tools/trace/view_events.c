@@ -9,7 +9,7 @@
 /* One play. */
 struct printing {
     const struct view *view;
-    const struct view_file *file;
+    struct view_file *file;
     size_t left; /* events that are still to be printed */
 };
 
@@ -34,7 +34,7 @@ static void print_event(const struct view_file *file, const struct trace_event *
     putchar('\n');
 }
 
-static void json_event(struct json *json, const struct trace_event *event)
+static void json_event(struct json *json, struct view_file *file, const struct trace_event *event)
 {
     unsigned fields = trace_kind_fields(event->kind);
     json_in_line(json);
@@ -54,7 +54,7 @@ static void json_event(struct json *json, const struct trace_event *event)
         json_uint(json, "size", event->size);
         json_uint(json, "given", event->given);
         json_string(json, "tag", event->tag ? event->tag->text : NULL);
-        view_json_stack(json, event->stack);
+        view_json_stack(json, file, event->stack);
     }
     if (event->kind == TRACE_MARK || event->kind == TRACE_STREAM_OPEN)
         json_string(json, "name", event->name ? event->name->text : NULL);
@@ -69,7 +69,7 @@ static bool print_one(void *context, const struct trace_event *event)
 {
     struct printing *printing = context;
     if (printing->view->json)
-        json_event(printing->view->json, event);
+        json_event(printing->view->json, printing->file, event);
     else
         print_event(printing->file, event);
     return --printing->left > 0;

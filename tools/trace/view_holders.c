@@ -56,21 +56,21 @@ static void print_list(const struct view *view, const struct model *model, const
     free(holders);
 }
 
-static void print_stacks(const struct view *view, const struct model *model)
+static void print_stacks(const struct view *view, struct view_file *file, const struct model *model)
 {
     size_t count;
     struct holder *holders = view_holders(model, BY_STACK, &count);
     for (size_t i = 0; i < count && i < view->limit; i++) {
         printf("\n  %s (%.1f %%) in %s block%s%s\n", SIZE_TEXT(holders[i].bytes), share_of(holders[i].bytes, model->total.size),
                COUNT_TEXT(holders[i].blocks), weir__plural(holders[i].blocks), holders[i].stack ? "" : ", without a stack");
-        view_print_stack(holders[i].stack, "    ", 12);
+        view_print_stack(file, holders[i].stack, "    ", 12);
     }
     if (count > view->limit)
         printf("\n  and %s more stacks\n", COUNT_TEXT(count - view->limit));
     free(holders);
 }
 
-static void json_holder(struct json *json, const struct model *model, const struct holder *holder, unsigned by)
+static void json_holder(struct json *json, struct view_file *file, const struct model *model, const struct holder *holder, unsigned by)
 {
     json_object(json, NULL);
     if (by & BY_TAG)
@@ -82,7 +82,7 @@ static void json_holder(struct json *json, const struct model *model, const stru
     if (by & BY_SIZE)
         json_uint(json, "size", holder->size);
     if (by & BY_STACK)
-        view_json_stack(json, holder->stack);
+        view_json_stack(json, file, holder->stack);
     json_uint(json, "blocks", holder->blocks);
     json_uint(json, "bytes", holder->bytes);
     json_uint(json, "given", holder->given);
@@ -91,19 +91,19 @@ static void json_holder(struct json *json, const struct model *model, const stru
     json_end(json);
 }
 
-static void json_list(const struct view *view, const struct model *model, const char *key, unsigned by)
+static void json_list(const struct view *view, struct view_file *file, const struct model *model, const char *key, unsigned by)
 {
     size_t count;
     struct holder *holders = view_holders(model, by, &count);
     json_array(view->json, key);
     for (size_t i = 0; i < count && i < view->limit; i++)
-        json_holder(view->json, model, &holders[i], by);
+        json_holder(view->json, file, model, &holders[i], by);
     json_end(view->json);
     free(holders);
 }
 
 /* Who has what, in each of the ways, at the moment that the model is at. */
-static void show_moment(const struct view *view, const struct view_file *file, const struct model *model, uint64_t time)
+static void show_moment(const struct view *view, struct view_file *file, const struct model *model, uint64_t time)
 {
     bool has_stacks = model->stack_count > 1;
     if (view->json) {
@@ -113,7 +113,7 @@ static void show_moment(const struct view *view, const struct view_file *file, c
         json_uint(view->json, "given", model->total.given);
         json_uint(view->json, "held", model->held);
         for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-            json_list(view, model, parts[i].key, parts[i].part);
+            json_list(view, file, model, parts[i].key, parts[i].part);
         return;
     }
     printf("At %s: %s in %s block%s; held by the pools %s.\n", MOMENT_TEXT(file, time), SIZE_TEXT(model->total.size),
@@ -122,7 +122,7 @@ static void show_moment(const struct view *view, const struct view_file *file, c
         if (parts[i].part != BY_STACK)
             print_list(view, model, &parts[i]);
     if (has_stacks && model->total.blocks)
-        print_stacks(view, model);
+        print_stacks(view, file, model);
 }
 
 int view_peak(const struct view *view)
@@ -244,7 +244,7 @@ int view_live(const struct view *view)
 /* Leaks ---------------------------------------------------------------------------------------------------------------------------------
  */
 
-static void print_leaks(const struct view *view, const struct model *model)
+static void print_leaks(const struct view *view, struct view_file *file, const struct model *model)
 {
     size_t count;
     struct holder *holders = view_holders(model, BY_TAG | BY_STACK | BY_SIZE | BY_POOL, &count);
@@ -265,7 +265,7 @@ static void print_leaks(const struct view *view, const struct model *model)
         printf("  and %s more\n", COUNT_TEXT(count - view->limit));
     free(holders);
     if (model->stack_count > 1 && model->total.blocks)
-        print_stacks(view, model);
+        print_stacks(view, file, model);
 }
 
 int view_leaks(const struct view *view)
@@ -279,9 +279,9 @@ int view_leaks(const struct view *view)
         if (view->json) {
             json_uint(view->json, "live", model.total.size);
             json_uint(view->json, "live_blocks", model.total.blocks);
-            json_list(view, &model, "leaks", BY_TAG | BY_STACK | BY_SIZE | BY_POOL);
+            json_list(view, file, &model, "leaks", BY_TAG | BY_STACK | BY_SIZE | BY_POOL);
         } else {
-            print_leaks(view, &model);
+            print_leaks(view, file, &model);
         }
         model_free(&model);
         view_file_end(view);

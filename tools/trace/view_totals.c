@@ -63,7 +63,7 @@ static struct totals find_totals(struct view_file *file, bool of_stacks)
     return totals;
 }
 
-static void json_totals(const struct view *view, const struct totals *totals, bool of_stacks)
+static void json_totals(const struct view *view, struct view_file *file, const struct totals *totals, bool of_stacks)
 {
     struct json *json = view->json;
     json_array(json, of_stacks ? "stacks" : "tags");
@@ -71,7 +71,7 @@ static void json_totals(const struct view *view, const struct totals *totals, bo
         const struct total *total = &totals->items[i];
         json_object(json, NULL);
         if (of_stacks)
-            view_json_stack(json, total->stack);
+            view_json_stack(json, file, total->stack);
         else
             json_string(json, "tag", total->tag);
         json_uint(json, "at_peak", total->at_peak);
@@ -86,9 +86,10 @@ static void json_totals(const struct view *view, const struct totals *totals, bo
     json_end(json);
 }
 
-static void print_tags(const struct view *view, const struct totals *totals)
+static void print_tags(const struct view *view, struct view_file *file, const struct totals *totals)
 {
     struct table table = TABLE_INIT("lrrrrrr");
+    (void)file;
     table_row(&table, "TAG", "AT PEAK", "OWN PEAK", "AT END", "BLOCKS", "ALLOCS", "ASKED");
     for (size_t i = 0; i < totals->count && i < view->limit; i++) {
         const struct total *total = &totals->items[i];
@@ -102,7 +103,8 @@ static void print_tags(const struct view *view, const struct totals *totals)
 }
 
 /* Each file in its way, from the totals of tags or stacks. */
-static int show_totals(const struct view *view, bool of_stacks, void (*print)(const struct view *, const struct totals *))
+static int show_totals(const struct view *view, bool of_stacks,
+                       void (*print)(const struct view *, struct view_file *, const struct totals *))
 {
     for (size_t i = 0; i < view->count; i++) {
         struct view_file *file = &view->files[i];
@@ -111,9 +113,9 @@ static int show_totals(const struct view *view, bool of_stacks, void (*print)(co
         view_say_losses(view, file);
         struct totals totals = find_totals(file, of_stacks);
         if (view->json)
-            json_totals(view, &totals, of_stacks);
+            json_totals(view, file, &totals, of_stacks);
         else
-            print(view, &totals);
+            print(view, file, &totals);
         free(totals.items);
         view_file_end(view);
     }
@@ -125,7 +127,7 @@ int view_tags(const struct view *view)
     return show_totals(view, false, print_tags);
 }
 
-static void print_stacks(const struct view *view, const struct totals *totals)
+static void print_stacks(const struct view *view, struct view_file *file, const struct totals *totals)
 {
     if (totals->count == 0 || (totals->count == 1 && !totals->items[0].stack))
         puts("The trace has no stacks: record.stacks in the policy turns them on.");
@@ -134,14 +136,14 @@ static void print_stacks(const struct view *view, const struct totals *totals)
         printf("%s%s at the peak, %s at the end; %s allocation%s of %s%s\n", i ? "\n" : "", SIZE_TEXT(total->at_peak),
                SIZE_TEXT(total->sum.size), COUNT_TEXT(total->sum.allocations), weir__plural(total->sum.allocations),
                SIZE_TEXT(total->sum.allocated), total->stack ? "" : ", without a stack");
-        view_print_stack(total->stack, "  ", 0);
+        view_print_stack(file, total->stack, "  ", 0);
     }
     if (totals->count > view->limit)
         printf("\nand %s more\n", COUNT_TEXT(totals->count - view->limit));
 }
 
 /* One line for each stack, the outermost frame first, with its bytes at the peak: what tools that draw flame graphs read. */
-static void print_collapsed(const struct view *view, const struct totals *totals)
+static void print_collapsed(const struct view *view, struct view_file *file, const struct totals *totals)
 {
     (void)view;
     for (size_t i = 0; i < totals->count; i++) {
@@ -151,8 +153,8 @@ static void print_collapsed(const struct view *view, const struct totals *totals
         if (!total->stack || !total->stack->count)
             fputs("(no stack)", stdout);
         for (uint32_t frame = total->stack ? total->stack->count : 0; frame-- > 0;) {
-            char text[FRAME_TEXT_LEN], shown[SHOWN_LEN];
-            view_shown(shown, trace_frame_text(text, &total->stack->frames[frame]));
+            char shown[SHOWN_LEN];
+            view_frame(shown, file, &total->stack->frames[frame]);
             for (char *at = shown; *at; at++)
                 *at = *at == ';' ? ',' : *at;
             printf("%s%s", shown, frame ? ";" : "");
