@@ -231,3 +231,29 @@ void policy_apply_overrides(struct policy_tree *tree, const char *label, const c
         advance(&overrides); /* the comma */
     }
 }
+
+/* Whether one of them is what the other one has in it: "record" and "record.file". */
+static bool overlap(const struct assignment *assignment, const char *key)
+{
+    size_t len = strlen(key), less = len < assignment->key_len ? len : assignment->key_len;
+    const char *longer = len < assignment->key_len ? assignment->key : key;
+    return strncmp(assignment->key, key, less) == 0 && (len == assignment->key_len || longer[less] == '.');
+}
+
+bool policy_sets(const char *assignments, const char *key)
+{
+    struct policy_errors errors = {0};
+    struct policy_report report;
+    struct policy_tree tree = {.report = &report};
+    struct overrides overrides = {.tree = &tree, .label = POLICY_OVERRIDES, .at = assignments, .column = 1};
+    bool is_set = false;
+    policy_report_begin(&report, &errors);
+    while (*overrides.at && !is_set) {
+        struct assignment assignment;
+        is_set = next_assignment(&overrides, &assignment) && overlap(&assignment, key);
+        if (*overrides.at)
+            advance(&overrides); /* the comma */
+    }
+    policy_errors_clear(&errors);
+    return is_set;
+}

@@ -189,6 +189,9 @@ enum policy_status policy_load(const char *argument, struct policy_errors *error
 enum policy_status policy_override(const struct policy *before, const char *assignments, struct policy_errors *errors,
                                    struct policy **policy);
 
+/* Whether assignments (as in $WEIR_CONF) set that key, or something of which it is a part. What is no assignment sets nothing. */
+bool policy_sets(const char *assignments, const char *key);
+
 /* The text of the built-in default policy. */
 const char *policy_builtin_text(void);
 

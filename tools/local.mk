@@ -47,6 +47,11 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/terminal.h \
 	%reldir%/common/utf8.c \
 	%reldir%/common/utf8.h \
+	%reldir%/record/launch.c \
+	%reldir%/record/launch.h \
+	%reldir%/record/name.c \
+	%reldir%/record/name.h \
+	%reldir%/record/record.c \
 	%reldir%/top/top.c \
 	%reldir%/top/model.c \
 	%reldir%/top/model.h \

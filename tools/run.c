@@ -19,9 +19,6 @@
 #define WEIR_PYTHON_DIR "/usr/local/share/weir/python"
 #endif
 
-/* As those of env(1) and the shell, so that scripts know them. */
-enum { EXIT_CANNOT_RUN = 126, EXIT_NO_COMMAND = 127 };
-
 enum { OPT_POLICY, OPT_NO_PATCH };
 
 static const struct command_option options[] = {
@@ -30,33 +27,6 @@ static const struct command_option options[] = {
     [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are"},
     {0},
 };
-
-static char *join(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static char *join(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char *text = make_text(format, args);
-    va_end(args);
-    return text;
-}
-
-/* Sets a variable of the command's environment; takes the value. */
-static void set_variable(const char *name, char *value)
-{
-    if (setenv(name, value, 1))
-        must(NULL);
-    free(value);
-}
-
-/* The path for processes that may have changed their directory when they come to read it. Links stay, as they may be turned elsewhere. */
-static char *absolute(const char *path)
-{
-    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
-    char *whole = here ? join("%s/%s", here, path) : must(strdup(path));
-    free(here);
-    return whole;
-}
 
 /* Whether the policy is good, every error being on stderr otherwise. Each process then reads it for itself. */
 static int check_policy(const char *operand)
@@ -74,14 +44,14 @@ static int check_policy(const char *operand)
     free(text);
     const char *file = operand ? operand : variable("WEIR_POLICY");
     if (file)
-        set_variable("WEIR_POLICY", absolute(file));
+        set_variable("WEIR_POLICY", absolute_path(file));
     return EXIT_GOOD;
 }
 
 /* What the variable names, else `otherwise`; NULL, after a complaint: `below` that there is nothing to be read. */
 static char *find_installed(const char *name, const char *otherwise, const char *below, const char *what)
 {
-    char *path = absolute(variable(name) ? variable(name) : otherwise), *file = join("%s%s", path, below);
+    char *path = absolute_path(variable(name) ? variable(name) : otherwise), *file = format_text("%s%s", path, below);
     if (access(file, R_OK)) {
         complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set %s to the %s", file, strerror(errno), name, what);
         free(path);
@@ -99,7 +69,7 @@ static int set_python(void)
                                      "directory that has the Python package 'weir'");
     if (!directory)
         return EXIT_TROUBLE;
-    set_variable("PYTHONPATH", join("%s/run:%s%s%s", directory, directory, former ? ":" : "", former ? former : ""));
+    set_variable("PYTHONPATH", format_text("%s/run:%s%s%s", directory, directory, former ? ":" : "", former ? former : ""));
     free(directory);
     char *library = find_installed("WEIR_TORCH_LIBRARY", WEIR_LIBDIR "/libweir-torch.so", "", "path of libweir-torch.so");
     if (!library)
@@ -115,7 +85,7 @@ static int run(const struct command_call *call)
         status = set_python();
     if (status != EXIT_GOOD)
         return status;
-    set_variable("WEIR_TORCH_PATCH", join("%d", !call->options[OPT_NO_PATCH].given));
+    set_variable("WEIR_TORCH_PATCH", format_text("%d", !call->options[OPT_NO_PATCH].given));
     /* main() ignores it for itself; the command expects what every command finds. */
     signal(SIGPIPE, SIG_DFL);
     execvp(call->operands[0], call->operands);

@@ -117,6 +117,8 @@ check "option_that_names_a_file_takes_any" offers "weir metrics -o folder/t" fol
 check "run_is_offered_policies_for_its_option" offers "weir run --policy=folder/o" folder/one.yaml
 check "run_is_offered_commands" has "weir run b" bash
 check "run_is_offered_commands_behind_the_dashes" has "weir run -p folder/one.yaml -- b" bash
+check "record_is_offered_commands" has "weir record --stacks -- b" bash
+check "record_is_offered_levels" offers "weir record --level=" pool all
 check "command_of_run_is_offered_files" offers "weir run -- bash folder/t" folder/two.yml folder/three.txt
 check "command_of_run_is_not_offered_options_of_weir" offers "weir run -- bash --pol"
 

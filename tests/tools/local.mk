@@ -8,6 +8,7 @@ dist_check_SCRIPTS += \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
 	%reldir%/processes.sh \
+	%reldir%/record.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
@@ -26,6 +27,7 @@ TESTS += \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
 	%reldir%/processes.sh \
+	%reldir%/record.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \

@@ -1,0 +1,125 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `weir record`: traces of a command. They are read back by `weir trace`.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+have_python || skip_all "no python3"
+worker=${weir%/tools/weir}/tests/tools/worker
+export WEIR_SIM="name=record-$$,memory=1GiB" worker
+mkdir "$tap_dir/a 'b', %c {d}" "$tap_dir/elsewhere"
+cd "$tap_dir/a 'b', %c {d}" || exit 1
+
+# summary FILE EXPRESSION: that trace can be read, and what is said of it is so: t is the file in `weir trace summary`.
+summary() {
+    exits 0 trace summary --json "$1" && json "[t for t in d['files'] if $2] != []"
+}
+work='printf "malloc 4\nfree\nmalloc 2\n" | "$worker"'
+
+check "command_is_recorded" exits 0 record -o one.weir -- sh -c "$work"
+check "file_is_named" says "$err" "wrote $PWD/one.weir, "
+check "command_prints_what_it_prints" says "$out" WEIR_OK
+check "file_is_for_this_user_alone" test "$(stat -c %a one.weir)" = 600
+check "file_has_the_requests_of_all_levels" summary one.weir \
+    "t['program'] == 'worker' and t['reason'] == 'file' and t['level'] == 'all' and t['lost']['is_closed'] and t['live_peak'] == 4 << 20"
+check "nothing_is_lost" summary one.weir "t['lost']['events'] == 0 and t['lost']['bytes'] == 0 and t['live'] == 2 << 20"
+cp one.weir kept
+check "file_that_is_there_exits_2" exits 2 record -o one.weir -- sh -c 'echo it ran'
+check "file_that_is_there_is_answered_with_the_remedy" says "$err" "one.weir exists" "move it away"
+check "command_does_not_run_where_the_file_is_there" is_empty "$out"
+check "file_that_is_there_stays_as_it_is" cmp kept one.weir
+ln -s nowhere link.weir
+check "link_that_is_there_exits_2" exits 2 record -o link.weir -- sh -c "$work"
+
+check "command_that_changes_its_folder_is_recorded" exits 0 record -o two.weir -- sh -c "cd / && $work"
+check "file_is_in_the_folder_of_the_caller" summary two.weir "t['live_peak'] == 4 << 20"
+check "without_a_name_the_process_is_in_it" exits 7 record -- sh -c "$work; exit 7"
+check "file_of_the_process_is_there" summary "$(echo weir-[0-9]*.weir)" "t['file'] == 'weir-%d.weir' % t['pid']"
+rm -f weir-[0-9]*
+several() {
+    exits 0 record -- sh -c "$work; $work" && [ "$(ls weir-[0-9]*.weir | wc -l)" = 2 ] && [ "$(grep -c wrote "$err")" = 2 ]
+}
+check "each_process_has_a_file" several
+ranked() {
+    RANK=3 exits 0 record -o "rank-%r-%%.weir" -- sh -c "$work" && summary "rank-3-%.weir" "t['rank'] == '3'"
+}
+check "rank_is_in_the_name" ranked
+check "level_pool_is_recorded" exits 0 record --level=pool -o pool.weir -- sh -c "$work"
+check "level_is_in_the_file" summary pool.weir "t['level'] == 'pool'"
+check "stacks_are_recorded" exits 0 record --stacks -o stacks.weir -- sh -c "$work"
+check "stacks_are_in_the_file" summary stacks.weir "t['kinds']['malloc'] == 2"
+
+# What the environment says as well.
+with_conf() {
+    WEIR_CONF=$1
+    export WEIR_CONF
+    shift
+    "$@"
+    status=$?
+    unset WEIR_CONF
+    return $status
+}
+check "level_of_the_environment_holds" with_conf "record.level=pool" exits 0 record -o conf.weir -- sh -c "$work"
+check "level_of_the_environment_is_in_the_file" summary conf.weir "t['level'] == 'pool'"
+check "level_of_both_exits_2" with_conf "record.level=pool" exits 2 record --level=all -- sh -c "$work"
+check "level_of_both_is_answered_with_the_remedy" says "$err" "WEIR_CONF sets record.level already" "leave --level away"
+check "file_of_both_exits_2" with_conf "keeper=false, record={ file: /x }" exits 2 record -- sh -c "$work"
+check "file_of_both_is_answered_with_the_remedy" says "$err" "WEIR_CONF sets record.file already"
+check "other_assignments_are_kept" with_conf " pools.default.release_threshold=1MiB" exits 0 record -o kept.weir -- sh -c "$work"
+check "other_assignments_are_in_force" summary kept.weir "t['pools'][0]['release_threshold'] == 1 << 20"
+
+# What becomes of the command.
+check "command_without_a_weir_has_its_status" exits 3 record -- sh -c 'exit 3'
+check "command_without_a_weir_is_told_of" says "$err" "sh opened no weir"
+check "missing_command_exits_127" exits 127 record -- ./missing
+check "missing_command_is_named" says "$err" "cannot run './missing': No such file"
+check "command_that_is_a_folder_exits_126" exits 126 record -- /
+check "strange_letter_in_the_name_exits_2" exits 2 record -o %d.weir -- sh -c 'echo it ran'
+check "strange_letter_in_the_name_is_answered_with_what_can_stand" says "$err" "behind a % only p"
+check "missing_folder_exits_2" exits 2 record -o none/x.weir -- sh -c 'echo it ran'
+check "missing_folder_is_named" says "$err" "/none: No such file or directory"
+check "control_character_in_the_name_exits_2" exits 2 record -o "a
+b" -- sh -c 'echo it ran'
+check "no_command_exits_2" exits 2 record -o x.weir
+prints() {
+    wanted_text=$1
+    shift
+    exits 0 "$@" && echo "$wanted_text" | diff - "$out"
+}
+check "arguments_reach_the_command_as_they_are" prints "<a b> <--level=x> <-->" record sh -c 'echo "<$1> <$2> <$3>"' sh 'a b' --level=x --
+check "broken_pipe_ends_the_command_as_ever" prints 141 record -- sh -c '(sh -c "kill -PIPE \$\$"; echo $?)'
+dies() {
+    sh -c '"$@" 2>/dev/null; exit $?' sh "$weir" record -- sh -c "kill -$1 \$\$"
+    [ $? = "$2" ]
+}
+check "signal_that_ends_the_command_is_its_end" dies TERM 143
+check "signal_that_kills_the_command_is_its_end" dies KILL 137
+passes() {
+    "$weir" record -- sh -c 'trap "echo got; exit 5" "$0"; echo ready; while :; do sleep 0.02; done' "$1" >"$out" 2>"$err" &
+    recorder=$!
+    for _ in $(seq 2400); do
+        grep -q ready "$out" && break
+        sleep 0.025
+    done
+    kill -"$1" $recorder
+    wait $recorder
+    [ $? = 5 ] && says "$out" got
+}
+for signal in TERM HUP USR1; do
+    check "signal_${signal}_reaches_the_command" passes $signal
+done
+
+# A process that is killed in mid-write leaves what it had written.
+actor=$worker
+killed() {
+    WEIR_CONF="record.file=$tap_dir/killed.weir,record.level=all" begin one 3 && tell one 3 malloc 8 && tell one 3 free || return
+    for _ in $(seq 2400); do
+        summary "$tap_dir/killed.weir" "t['live_peak'] == 8 << 20" >/dev/null && break
+        sleep 0.025
+    done
+    kill -KILL "$begun"
+    bury "$begun"
+    exec 3>&-
+    exits 0 trace summary --json "$tap_dir/killed.weir" && json "d['files'][0]['live_peak'] == 8 << 20 and not d['files'][0]['lost']['is_closed']"
+}
+check "killed_process_leaves_a_file_that_can_be_read" killed
+done_testing
