@@ -27,7 +27,7 @@ weir_status weir_mark(weir *w, const char *name)
     weir_status status = check(w, "weir_mark", name);
     if (status != WEIR_OK || !weir__records(&w->recorder, WEIR__LEVEL_POOL))
         return status;
-    weir__record_mark(&w->recorder, name);
+    weir__record_named(&w->recorder, WEIR__KIND_MARK, 0, NULL, name);
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))

@@ -36,11 +36,11 @@ static __attribute__((noinline)) weir_status free_slowly(weir_stream *s, void *p
 #define KIND(kind, check, way)                                                                                                          \
     static __attribute__((noinline)) weir_status malloc_##kind(weir_stream *s, void **ptr, size_t size, unsigned class)                 \
     {                                                                                                                                   \
-        return weir__fast_serve(s, class, size, ptr, check, way, NULL) ? WEIR_OK : malloc_slowly(s, ptr, size, class);                        \
+        return weir__fast_serve(s, class, size, ptr, check, way, NULL) ? WEIR_OK : malloc_slowly(s, ptr, size, class);                  \
     }                                                                                                                                   \
     static __attribute__((noinline)) weir_status free_##kind(weir_stream *s, void *ptr)                                                 \
     {                                                                                                                                   \
-        return weir__fast_keep(s, ptr, check, way, NULL) ? WEIR_OK : free_slowly(s, ptr);                                                     \
+        return weir__fast_keep(s, ptr, check, way, NULL) ? WEIR_OK : free_slowly(s, ptr);                                               \
     }
 
 KIND(home_checked, true, WEIR__BIAS_HOME)

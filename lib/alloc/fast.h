@@ -110,7 +110,8 @@ WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entr
     int64_t live = cache->live - (int64_t)entry->size;
     /* A block without a class is one of the recent ones. A reload may have switched the cache off, and have emptied it for good, before the
        lock was taken. */
-    if (class - 1 >= (noted ? weir__noted_classes(pool) : weir__fast_classes(pool, check)) || cache->bytes + weir__class_bytes[class] > cache->granted ||
+    unsigned classes = noted ? weir__noted_classes(pool) : weir__fast_classes(pool, check);
+    if (class - 1 >= classes || cache->bytes + weir__class_bytes[class] > cache->granted ||
         weir__cache_is_far(pool, live) || (check && weir__stream_captures(stream)))
         return false;
     atomic_store_explicit(&entry->live, false, memory_order_relaxed);
@@ -122,7 +123,8 @@ WEIR__INLINE bool weir__fast_enter(weir_stream *stream, struct weir__entry *entr
 }
 
 /* Takes the block at ptr from its user and puts it into the stream's cache, if it was served on this stream. false: nothing was done. */
-WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check, enum weir__bias_way way, struct weir__noted *noted)
+WEIR__INLINE bool weir__fast_keep(weir_stream *stream, const void *ptr, bool check, enum weir__bias_way way,
+                                  struct weir__noted *noted)
 {
     weir__bias *lock = &stream->cache.lock;
     if (!(noted ? weir__noted_classes(stream->pool) : weir__fast_classes(stream->pool, check)))

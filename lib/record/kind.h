@@ -4,7 +4,7 @@
 #define WEIR_LIB_KIND_H
 
 enum weir__kind {
-    WEIR__KIND_MORE = 1, /* the name of the mark before goes on */
+    WEIR__KIND_MORE = 1, /* of the name of the event before */
     WEIR__KIND_MALLOC = 16,
     WEIR__KIND_FREE = 17,
     WEIR__KIND_SERVE = 18,

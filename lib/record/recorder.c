@@ -14,7 +14,6 @@
 
 #define POOLS_MAX 65535
 #define STACKS_MAX 0xFFFFF /* 20 bits of an origin */
-#define MARK_WORDS (3 * sizeof(uint64_t)) /* bytes of a mark's name in one event */
 
 /* The process's recorders, for threads that end. A leaf that is taken before a recorder's lock. */
 static pthread_mutex_t recorders_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -236,19 +235,26 @@ void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind,
     write_event(recorder, &event);
 }
 
-/* A name is as many events as it needs: the first says how long it is. */
-void weir__record_mark(struct weir__recorder *recorder, const char *name)
+/* A name stands in as many events as it needs, behind the one that says how long it is. */
+void weir__record_named(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, const char *name)
 {
     if (!weir__records(recorder, WEIR__LEVEL_POOL))
         return;
-    size_t len = strnlen(name, WEIR__MARK_MAX);
-    uint64_t order = next_order(recorder), now = recorder->gpu->now();
-    for (size_t done = 0; done < len || done == 0; done += MARK_WORDS) {
-        uint64_t words[3] = {0};
+    size_t len = strnlen(name, WEIR__NAME_MAX);
+    struct weir__event event = {
+        .time = recorder->gpu->now(),
+        .stream = (uintptr_t)stream,
+        .order = next_order(recorder),
+        .what = weir__event_what(kind, (unsigned)len, pool, 0),
+    };
+    write_event(recorder, &event);
+    event.what = weir__event_what(WEIR__KIND_MORE, 0, 0, 0);
+    for (size_t done = 0; done < len; done += WEIR__NAME_PART) {
+        uint64_t words[WEIR__NAME_PART / sizeof(uint64_t)] = {0};
         memcpy(words, name + done, len - done < sizeof words ? len - done : sizeof words);
-        const struct weir__event event = {
-            now, words[0], words[1], words[2], order, weir__event_what(done ? WEIR__KIND_MORE : WEIR__KIND_MARK, (unsigned)len, 0, 0),
-        };
+        event.address = words[0];
+        event.size = words[1];
+        event.stream = words[2];
         write_event(recorder, &event);
     }
 }

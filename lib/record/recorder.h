@@ -119,8 +119,10 @@ void weir__record(struct weir__recorder *recorder, struct weir__event *event);
 /* One of figures, a and b, with an exact time and the next order of the weir. Does nothing below level `pool`. */
 void weir__record_figures(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, uint64_t a, uint64_t b);
 
-#define WEIR__MARK_MAX 72 /* bytes of a mark's name that are kept */
-void weir__record_mark(struct weir__recorder *recorder, const char *name);
+/* One of a mark, or of an opened stream, with its name. */
+#define WEIR__NAME_MAX 72  /* bytes of it that are kept */
+#define WEIR__NAME_PART 24 /* and that one event has room for */
+void weir__record_named(struct weir__recorder *recorder, enum weir__kind kind, unsigned pool, const void *stream, const char *name);
 
 /* The ring behind `ring` (NULL: the first); NULL: there is none. */
 struct weir__ring *weir__recorder_next(struct weir__recorder *recorder, const struct weir__ring *ring);

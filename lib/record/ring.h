@@ -78,8 +78,8 @@ struct weir__ring {
 struct weir__ring *weir__ring_new(uint64_t bytes);
 void weir__ring_free(struct weir__ring *ring);
 
-/* Writes an event but for its thread, which is the ring's. Each store releases, so that a reader who sees a word of this event sees the head
-   before it as well. */
+/* Writes an event but for its thread, which is the ring's. Each store releases, so that a reader who sees a word of this event sees the
+   head before it as well. */
 static inline void weir__ring_write(struct weir__ring *ring, const struct weir__event *event)
 {
     _Atomic uint64_t *slot = ring->slot;

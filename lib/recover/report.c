@@ -119,7 +119,7 @@ static const char *want_of(const struct weir__request *request, const struct gpu
     return request->lack ? "the host has no memory to keep track of it" : gpu->code_text(GPU_OUT_OF_MEMORY);
 }
 
-/* Who holds memory ----------------------------------------------------------------------------------------------------------------------- */
+/* Who holds memory --------------------------------------------------------------------------------------------------------------------- */
 
 /* The tags with the most bytes: a line. */
 static void append_tags(weir_error *error, const weir *w)
@@ -141,7 +141,8 @@ static void append_tags(weir_error *error, const weir *w)
         }
         if (!largest)
             break;
-        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s %s", said ? ", " : "", largest->name, weir__bytes(size, (uint64_t)most));
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s %s", said ? ", " : "", largest->name,
+                                weir__bytes(size, (uint64_t)most));
         below = most;
         before = largest;
     }

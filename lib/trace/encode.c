@@ -7,19 +7,35 @@
 #include "lib/base/class.h"
 
 #define STACKS (UINT32_C(1) << 20) /* numbers that an origin has room for */
-#define MARK_WORDS 24              /* bytes of a name in one event */
 
 enum record { DEFINE_POOL = 1, DEFINE_TAG = 2, DEFINE_NAME = 3, DEFINE_STACK = 4, DEFINE_MODULE = 5, DEFINE_FRAME = 6 };
 
 bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder)
 {
-    *encoder = (struct weir__trace_encoder){.recorder = recorder, .stacks = calloc(STACKS / 8, 1)};
-    return encoder->stacks;
+    *encoder = (struct weir__trace_encoder){
+        .recorder = recorder,
+        .definitions = {.bytes = malloc(WEIR__TRACE_SOURCE_ROOM), .room = WEIR__TRACE_SOURCE_ROOM},
+        .stacks = calloc(STACKS / 8, 1),
+    };
+    if (!encoder->stacks || !encoder->definitions.bytes)
+        return false;
+    weir__trace_definitions_done(encoder);
+    return true;
+}
+
+/* A block of no thread, at no time, with nothing lost. */
+void weir__trace_definitions_done(struct weir__trace_encoder *encoder)
+{
+    static const uint8_t begin[WEIR__TRACE_DEFINITIONS_BEGIN] = {0};
+    encoder->definitions.len = 0;
+    encoder->definitions.is_full = false;
+    weir__trace_put(&encoder->definitions, begin, sizeof begin);
 }
 
 void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder)
 {
     weir__modules_clear(&encoder->modules);
+    free(encoder->definitions.bytes);
     free(encoder->stacks);
 }
 
@@ -41,8 +57,9 @@ static void put_code(struct weir__trace_bytes *out, unsigned code)
     weir__trace_put(out, &(uint8_t){(uint8_t)code}, 1);
 }
 
-static void define_pools(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out, unsigned wanted)
+static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
 {
+    struct weir__trace_bytes *out = &encoder->definitions;
     struct weir__recorded_pool pool;
     while (encoder->pools < wanted && weir__recorder_pools(encoder->recorder, encoder->pools, &pool, 1)) {
         put_code(out, DEFINE_POOL);
@@ -53,8 +70,9 @@ static void define_pools(struct weir__trace_encoder *encoder, struct weir__trace
     }
 }
 
-static void define_tags(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out, unsigned wanted)
+static void define_tags(struct weir__trace_encoder *encoder, unsigned wanted)
 {
+    struct weir__trace_bytes *out = &encoder->definitions;
     const struct weir__tag *tag;
     while (encoder->tags < wanted && (tag = weir__tags_get(&encoder->recorder->tags, encoder->tags + 1))) {
         put_code(out, DEFINE_TAG);
@@ -64,8 +82,9 @@ static void define_tags(struct weir__trace_encoder *encoder, struct weir__trace_
 }
 
 /* Code that was loaded since. It stands before the stacks that go through it. */
-static void define_modules(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out)
+static void define_modules(struct weir__trace_encoder *encoder)
 {
+    struct weir__trace_bytes *out = &encoder->definitions;
     if (!weir__modules_read(&encoder->modules))
         return;
     for (size_t i = 0; i < encoder->modules.count; i++) {
@@ -80,8 +99,9 @@ static void define_modules(struct weir__trace_encoder *encoder, struct weir__tra
     }
 }
 
-static void define_frames(struct weir__trace_encoder *encoder, const struct weir__stacks *stacks, struct weir__trace_bytes *out)
+static void define_frames(struct weir__trace_encoder *encoder, const struct weir__stacks *stacks)
 {
+    struct weir__trace_bytes *out = &encoder->definitions;
     struct weir__frame frame;
     while (weir__stacks_get_frame(stacks, encoder->frames + 1, &frame)) {
         put_code(out, DEFINE_FRAME);
@@ -93,8 +113,9 @@ static void define_frames(struct weir__trace_encoder *encoder, const struct weir
 }
 
 /* Returns the number, or 0 where nobody knows the stack. */
-static uint32_t define_stack(struct weir__trace_encoder *encoder, struct weir__trace_bytes *out, uint32_t number)
+static uint32_t define_stack(struct weir__trace_encoder *encoder, uint32_t number)
 {
+    struct weir__trace_bytes *out = &encoder->definitions;
     const struct weir__stacks *stacks = atomic_load_explicit(&encoder->recorder->stacks, memory_order_acquire);
     const uint64_t *elements;
     unsigned count;
@@ -103,8 +124,8 @@ static uint32_t define_stack(struct weir__trace_encoder *encoder, struct weir__t
         return number;
     if (!stacks || !weir__stacks_get(stacks, number, &elements, &count))
         return 0;
-    define_modules(encoder, out);
-    define_frames(encoder, stacks, out);
+    define_modules(encoder);
+    define_frames(encoder, stacks);
     put_code(out, DEFINE_STACK);
     weir__trace_put_number(out, number);
     weir__trace_put_number(out, count);
@@ -198,10 +219,10 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
     uint32_t origin = weir__event_origin(event), stack = 0;
     if (!has)
         return;
-    define_pools(encoder, out, weir__event_pool(event));
-    define_tags(encoder, out, weir__origin_tag(origin));
+    define_pools(encoder, weir__event_pool(event));
+    define_tags(encoder, weir__origin_tag(origin));
     if (has & HAS_BLOCK)
-        stack = define_stack(encoder, out, weir__origin_stack(origin));
+        stack = define_stack(encoder, weir__origin_stack(origin));
     /* A coarse time may be a little before an exact one that came first. */
     uint64_t time = since_start(encoder, event->time);
     uint64_t *order = &source->orders[kind == WEIR__KIND_SERVE || kind == WEIR__KIND_KEEP];
@@ -223,56 +244,51 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
     source->events++;
 }
 
-/* Marks ------------------------------------------------------------------------------------------------------------------------------- */
+/* Events with a name ------------------------------------------------------------------------------------------------------------------- */
 
-static void put_mark(struct weir__trace_source *source, struct weir__trace_encoder *encoder)
+/* The name is whole, or the rest of it was overwritten. */
+static void put_named(struct weir__trace_source *source, struct weir__trace_encoder *encoder)
 {
-    if (!source->mark.want)
+    if (!source->named.want)
         return;
-    source->mark.name[source->mark.len] = '\0';
-    put_code(&source->content, DEFINE_NAME);
-    weir__trace_put_number(&source->content, ++encoder->names);
-    weir__trace_put_string(&source->content, source->mark.name, WEIR__TRACE_STRING_MAX);
-    source->mark.event.address = encoder->names;
-    source->mark.want = 0;
-    put_event(source, encoder, &source->mark.event);
+    source->named.name[source->named.len] = '\0';
+    put_code(&encoder->definitions, DEFINE_NAME);
+    weir__trace_put_number(&encoder->definitions, ++encoder->names);
+    weir__trace_put_string(&encoder->definitions, source->named.name, WEIR__TRACE_STRING_MAX);
+    source->named.event.address = encoder->names;
+    source->named.want = 0;
+    put_event(source, encoder, &source->named.event);
 }
 
 /* The part of a name that an event has. */
-static void take_name(struct weir__trace_source *source, const struct weir__event *event)
+static void take_part(struct weir__trace_source *source, const struct weir__event *event)
 {
-    size_t len = weir__event_class(event);
-    size_t room = sizeof source->mark.name - 1 - source->mark.len, wanted = len - source->mark.len;
-    size_t bytes = wanted < MARK_WORDS ? wanted : MARK_WORDS;
-    const uint64_t words[3] = {event->address, event->size, event->stream};
-    if (len < source->mark.len || bytes > room)
-        bytes = 0;
-    memcpy(source->mark.name + source->mark.len, words, bytes);
-    source->mark.len += bytes;
-}
-
-static void begin_mark(struct weir__trace_source *source, const struct weir__event *event)
-{
-    source->mark.event = *event;
-    source->mark.len = 0;
-    source->mark.want = weir__event_class(event) + 1; /* also of one without a name */
-    take_name(source, event);
+    const uint64_t words[WEIR__NAME_PART / sizeof(uint64_t)] = {event->address, event->size, event->stream};
+    size_t wanted = source->named.want - source->named.len, bytes = wanted < WEIR__NAME_PART ? wanted : WEIR__NAME_PART;
+    memcpy(source->named.name + source->named.len, words, bytes);
+    source->named.len += bytes;
 }
 
 void weir__trace_source_add(struct weir__trace_source *source, struct weir__trace_encoder *encoder, const struct weir__event *event)
 {
     enum weir__kind kind = weir__event_kind(event);
-    if (kind == WEIR__KIND_MORE && source->mark.want)
-        take_name(source, event);
-    else if (kind != WEIR__KIND_MORE)
-        put_mark(source, encoder);
-    if (kind == WEIR__KIND_MARK)
-        begin_mark(source, event);
-    else if (kind != WEIR__KIND_MORE)
+    size_t len = weir__event_class(event);
+    if (kind == WEIR__KIND_MORE) {
+        if (source->named.want)
+            take_part(source, event);
+        return;
+    }
+    put_named(source, encoder);
+    if ((kind == WEIR__KIND_MARK || kind == WEIR__KIND_STREAM_OPEN) && len && len <= WEIR__NAME_MAX) {
+        source->named.event = *event;
+        source->named.len = 0;
+        source->named.want = len;
+    } else {
         put_event(source, encoder, event);
+    }
 }
 
 void weir__trace_source_end(struct weir__trace_source *source, struct weir__trace_encoder *encoder)
 {
-    put_mark(source, encoder);
+    put_named(source, encoder);
 }

@@ -14,9 +14,11 @@
 
 #define WEIR__TRACE_SOURCE_FULL (UINT32_C(192) << 10) /* bytes of content after which a block is written */
 #define WEIR__TRACE_SOURCE_ROOM (UINT32_C(256) << 10)
+#define WEIR__TRACE_DEFINITIONS_BEGIN 3 /* bytes before the first one */
 
 struct weir__trace_encoder {
     struct weir__recorder *recorder;
+    struct weir__trace_bytes definitions; /* that are not written yet: a block that goes before all blocks of events under way */
     unsigned pools, tags;  /* how many of each are defined */
     uint64_t names;        /* the last id of a name */
     uint32_t frames;       /* of an interpreter: how many are defined */
@@ -32,12 +34,12 @@ struct weir__trace_source {
     uint64_t events;      /* in this block */
     uint64_t time, stream, address;
     uint64_t orders[2];   /* the last one of each sort: in the weir, in a stream's cache */
-    /* A mark whose name goes on in the next events. */
+    /* An event whose name stands in the next ones. want: bytes of it; 0: there is no such event. */
     struct {
         struct weir__event event;
-        char name[WEIR__MARK_MAX + 1];
+        char name[WEIR__NAME_MAX + 1];
         size_t len, want;
-    } mark;
+    } named;
 };
 
 /* false: no host memory. Destroy it also then. */
@@ -47,6 +49,13 @@ void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder);
 /* false: no host memory. */
 bool weir__trace_source_init(struct weir__trace_source *source);
 void weir__trace_source_destroy(struct weir__trace_source *source);
+
+/* Whether there are definitions to be written, as a block of their own, before any other block; then they are done with. */
+static inline bool weir__trace_has_definitions(const struct weir__trace_encoder *encoder)
+{
+    return encoder->definitions.len > WEIR__TRACE_DEFINITIONS_BEGIN;
+}
+void weir__trace_definitions_done(struct weir__trace_encoder *encoder);
 
 /* Begins a block of the thread whose next event is this one, of which so many were lost before it. */
 void weir__trace_source_begin(struct weir__trace_source *source, const struct weir__trace_encoder *encoder,

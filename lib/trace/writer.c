@@ -140,11 +140,20 @@ static bool make_head(struct weir__trace *trace, const char *reason)
 
 /* Blocks of events --------------------------------------------------------------------------------------------------------------------- */
 
+static void flush_definitions(struct weir__trace *trace)
+{
+    if (!weir__trace_has_definitions(&trace->encoder))
+        return;
+    write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &trace->encoder.definitions);
+    weir__trace_definitions_done(&trace->encoder);
+}
+
 static void flush_tap(struct weir__trace *trace, struct tap *tap)
 {
     if (!tap->is_begun)
         return;
     weir__trace_source_end(&tap->source, &trace->encoder);
+    flush_definitions(trace);
     write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &tap->source.content);
     if (!trace->result.error)
         trace->result.events += tap->source.events;
@@ -165,6 +174,8 @@ static void add_event(struct weir__trace *trace, struct tap *tap, const struct w
         tap->is_begun = true;
     }
     weir__trace_source_add(&tap->source, &trace->encoder, event);
+    if (trace->encoder.definitions.len >= WEIR__TRACE_SOURCE_FULL)
+        flush_definitions(trace);
 }
 
 /* What the ring has got. true: much of the ring was new. */

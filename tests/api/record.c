@@ -252,6 +252,8 @@ static bool look(void *context, const struct trace_event *event)
     struct check *check = context;
     model_apply(&check->model, event);
     check->kinds[event->kind]++;
+    if (event->kind == TRACE_STREAM_OPEN)
+        ck_assert_ptr_null(event->name);
     if (event->kind == TRACE_MARK) {
         char name[32];
         snprintf(name, sizeof name, "step %zu", check->marks);
@@ -335,6 +337,51 @@ START_TEST(trace_has_what_the_figures_had_at_each_mark)
 }
 END_TEST
 
+struct names {
+    unsigned count;
+    char texts[8][128];
+};
+
+static bool look_at_names(void *context, const struct trace_event *event)
+{
+    struct names *names = context;
+    if (event->kind == TRACE_STREAM_OPEN || event->kind == TRACE_MARK)
+        snprintf(names->texts[names->count++], sizeof names->texts[0], "%s", event->name ? event->name->text : "none");
+    return true;
+}
+
+START_TEST(names_of_marks_and_streams_are_whole_up_to_their_bound)
+{
+    static const size_t lens[] = { 0, 1, 24, 25, 72, 73, 126 };
+    struct names names = { .count = 0 };
+    struct trace trace;
+    char record[512], text[128];
+    make_directory();
+    snprintf(record, sizeof record, "file: '%s'", file);
+    open_recorded(record, "");
+    weir_stream_close(scene_create("decode"));
+    for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
+        memset(text, 'a' + (int)i, sizeof text);
+        text[lens[i]] = '\0';
+        ck_assert_int_eq(weir_mark(scene.w, text), WEIR_OK);
+    }
+    ck_assert_int_eq(weir_mark(scene.w, NULL), WEIR_INVALID);
+    scene_close();
+    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert_msg(trace_play(&trace, look_at_names, &names), "%s", trace.error);
+    trace_close(&trace);
+    ck_assert_uint_eq(names.count, 8);
+    ck_assert_str_eq(names.texts[0], "decode");
+    ck_assert_str_eq(names.texts[1], "none");
+    for (size_t i = 1; i < sizeof lens / sizeof lens[0]; i++) {
+        memset(text, 'a' + (int)i, sizeof text);
+        text[lens[i] < 72 ? lens[i] : 72] = '\0';
+        ck_assert_str_eq(names.texts[1 + i], text);
+    }
+    remove_directory();
+}
+END_TEST
+
 START_TEST(out_of_memory_leaves_a_trace_with_who_holds_memory)
 {
     struct check check = { .marks = 0 };
@@ -352,6 +399,42 @@ START_TEST(out_of_memory_leaves_a_trace_with_who_holds_memory)
     read_trace(file, &check);
     ck_assert_uint_eq(check.kinds[TRACE_OUT_OF_MEMORY], 1);
     ck_assert_uint_eq(check.kinds[TRACE_LIVE] + check.kinds[TRACE_FREE], 1);
+    model_free(&check.model);
+    remove_directory();
+}
+END_TEST
+
+static void *use_a_stream(void *data)
+{
+    weir_stream *s = data;
+    for (unsigned i = 0; i < 2000; i++) {
+        void *first = scene_malloc(s, 1 + i * 37 % 5000), *second = scene_malloc(s, MIB + i);
+        scene_free(s, first);
+        scene_free(s, second);
+    }
+    return NULL;
+}
+
+START_TEST(threads_share_definitions_whosever_block_comes_first)
+{
+    struct check check = { .marks = 0 };
+    pthread_t threads[4];
+    char record[512];
+    make_directory();
+    snprintf(record, sizeof record, "level: all, stacks: true, file: '%s'", file);
+    open_recorded(record, "");
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_a_stream, scene_create(NULL)), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    scene_close();
+    read_trace(file, &check);
+    ck_assert_uint_eq(check.model.unknown_ends, 0);
+    ck_assert_uint_eq(check.model.total.blocks, 0);
+    ck_assert_uint_eq(check.kinds[TRACE_MALLOC] + check.kinds[TRACE_SERVE], 16000);
+    ck_assert_uint_eq(check.kinds[TRACE_FREE] + check.kinds[TRACE_KEEP], 16000);
+    for (size_t i = 0; i < check.model.pool_count; i++)
+        ck_assert(!check.model.pools[i].pool || check.model.pools[i].pool->is_defined);
     model_free(&check.model);
     remove_directory();
 }
@@ -416,7 +499,7 @@ int main(void)
               names_of_tags_are_bounded_and_tags_end_with_their_thread,
               live_blocks_are_told_by_tag_and_size_those_with_the_most_bytes_first, leak_has_the_stack_of_whoever_asked,
               out_of_memory_names_the_largest_holders, out_of_memory_leaves_a_trace_with_who_holds_memory,
-              file_that_is_there_stays_as_it_is, level_changes_with_the_policy);
+              threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound, file_that_is_there_stays_as_it_is, level_changes_with_the_policy);
     tcase_add_loop_test(tcase, trace_has_what_the_figures_had_at_each_mark, 0, sizeof recorded / sizeof recorded[0]);
     return suite_run(suite);
 }
