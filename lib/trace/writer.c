@@ -20,7 +20,8 @@
 #include "lib/trace/file.h"
 
 #define BATCH 512                        /* events that are copied at a time */
-#define PAUSE (20 * GPU_MILLISECOND)     /* between two looks at rings that have little */
+#define PAUSE_LEAST GPU_MILLISECOND      /* between two looks at rings that got something, but little, */
+#define PAUSE_MOST (32 * GPU_MILLISECOND) /* and that got nothing */
 #define FLUSH (1000 * GPU_MILLISECOND)   /* the most that a killed process loses of a quiet thread */
 #define HEAD_ROOM (UINT32_C(1) << 20)
 
@@ -178,8 +179,10 @@ static void add_event(struct weir__trace *trace, struct tap *tap, const struct w
         flush_definitions(trace);
 }
 
-/* What the ring has got. true: much of the ring was new. */
-static bool drain(struct weir__trace *trace, struct tap *tap)
+/* What the rings have got since the last look. */
+enum flow { FLOW_NONE, FLOW_LITTLE, FLOW_MUCH };
+
+static enum flow drain(struct weir__trace *trace, struct tap *tap)
 {
     struct weir__event events[BATCH];
     uint64_t before = tap->position, end = atomic_load_explicit(&tap->ring->head, memory_order_acquire);
@@ -188,7 +191,8 @@ static bool drain(struct weir__trace *trace, struct tap *tap)
         for (size_t i = 0; i < count; i++)
             add_event(trace, tap, &events[i]);
     }
-    return (tap->position - before) * 8 > tap->ring->capacity;
+    uint64_t got = tap->position - before;
+    return got * 8 > tap->ring->capacity ? FLOW_MUCH : got ? FLOW_LITTLE : FLOW_NONE;
 }
 
 /* Finds rings that are new. false: no host memory. */
@@ -213,14 +217,15 @@ static bool find_rings(struct weir__trace *trace)
     return true;
 }
 
-/* true: some ring has so much that it is looked at again at once. */
-static bool drain_all(struct weir__trace *trace)
+static enum flow drain_all(struct weir__trace *trace)
 {
-    bool is_busy = false;
+    enum flow most = FLOW_NONE;
     find_rings(trace); /* where there is no memory, events are overwritten unseen, as in any other want */
-    for (struct tap *tap = trace->taps; tap; tap = tap->next)
-        is_busy = drain(trace, tap) || is_busy;
-    return is_busy;
+    for (struct tap *tap = trace->taps; tap; tap = tap->next) {
+        enum flow flow = drain(trace, tap);
+        most = flow > most ? flow : most;
+    }
+    return most;
 }
 
 static void flush_all(struct weir__trace *trace)
@@ -290,12 +295,19 @@ static bool wait_a_while(struct weir__trace *trace, uint64_t nanoseconds)
     return must_end;
 }
 
+/* The longer nothing comes, the seldomer it looks. */
+static uint64_t next_pause(uint64_t pause, enum flow flow)
+{
+    if (flow == FLOW_MUCH)
+        return 0;
+    return flow == FLOW_NONE && pause ? (2 * pause < PAUSE_MOST ? 2 * pause : PAUSE_MOST) : PAUSE_LEAST;
+}
+
 static void follow(struct weir__trace *trace)
 {
-    uint64_t flushed = gpu_clock_now();
-    bool is_busy = false;
-    while (!trace->result.error && !wait_a_while(trace, is_busy ? 0 : PAUSE)) {
-        is_busy = drain_all(trace);
+    uint64_t flushed = gpu_clock_now(), pause = PAUSE_LEAST;
+    while (!trace->result.error && !wait_a_while(trace, pause)) {
+        pause = next_pause(pause, drain_all(trace));
         if (gpu_clock_now() - flushed > FLUSH) {
             flush_all(trace);
             flushed = gpu_clock_now();
