@@ -64,6 +64,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/define.h \
 	%reldir%/trace/event.h \
 	%reldir%/trace/export.h \
+	%reldir%/trace/export_perfetto.c \
 	%reldir%/trace/export_viz.c \
 	%reldir%/trace/frame.c \
 	%reldir%/trace/frame.h \
@@ -84,6 +85,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/plot.c \
 	%reldir%/trace/plot.h \
 	%reldir%/trace/plot_svg.c \
+	%reldir%/trace/proto.c \
+	%reldir%/trace/proto.h \
 	%reldir%/trace/reader.c \
 	%reldir%/trace/reader.h \
 	%reldir%/trace/record.c \

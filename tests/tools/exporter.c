@@ -11,7 +11,7 @@
 static const struct {
     const char *name;
     export_fn *write;
-} formats[] = {{"memory-viz", export_viz}};
+} formats[] = {{"memory-viz", export_viz}, {"perfetto", export_perfetto}};
 
 int main(int argc, char **argv)
 {

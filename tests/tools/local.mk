@@ -16,8 +16,9 @@ dist_check_SCRIPTS += \
 	%reldir%/try.sh \
 	%reldir%/usage.sh
 EXTRA_DIST += %reldir%/weir.sh
-EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_viz_test.py %reldir%/trace_file.py
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
+EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_viz_test.py
+EXTRA_DIST += %reldir%/perfetto.proto %reldir%/trace_file.py
 TESTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \

@@ -2,8 +2,6 @@
 #include "tools/trace/pickle.h"
 #include "tools/common/utf8.h"
 
-#include <string.h>
-
 /* The codes of the format; all of them are known to viewers that are not Python. */
 enum {
     OP_MARK = '(',
@@ -27,8 +25,6 @@ enum {
     OP_MEMOIZE = 0x94,
     PROTOCOL = 4,
 };
-
-#define REPLACEMENT "\xEF\xBF\xBD"
 
 static void put(struct pickle *pickle, unsigned byte)
 {
@@ -120,27 +116,15 @@ void pickle_bool(struct pickle *pickle, bool value)
     put(pickle, value ? OP_NEWTRUE : OP_NEWFALSE);
 }
 
-/* How long the text is once what is no UTF-8 was replaced. */
-static size_t text_len(const char *text)
-{
-    size_t whole = 0;
-    for (size_t len; *text; text += len ? len : 1) {
-        len = utf8_len(text);
-        whole += len ? len : sizeof REPLACEMENT - 1;
-    }
-    return whole;
-}
-
 void pickle_text(struct pickle *pickle, const char *text)
 {
-    size_t whole = text_len(text);
+    const char *piece;
+    size_t whole = utf8_clean_len(text);
     bool is_short = whole <= UINT8_MAX;
     put(pickle, is_short ? OP_SHORT_BINUNICODE : OP_BINUNICODE);
     put_fixed(pickle, whole, is_short ? 1 : 4);
-    for (size_t len; *text; text += len ? len : 1) {
-        len = utf8_len(text);
-        fwrite(len ? text : REPLACEMENT, 1, len ? len : sizeof REPLACEMENT - 1, pickle->out);
-    }
+    for (size_t len; (len = utf8_next(&text, &piece)) > 0;)
+        fwrite(piece, 1, len, pickle->out);
 }
 
 void pickle_word(struct pickle *pickle, struct pickle_word *word)
