@@ -65,6 +65,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/event.h \
 	%reldir%/trace/export.h \
 	%reldir%/trace/export_perfetto.c \
+	%reldir%/trace/export_rmm.c \
 	%reldir%/trace/export_viz.c \
 	%reldir%/trace/frame.c \
 	%reldir%/trace/frame.h \
@@ -101,6 +102,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/view.c \
 	%reldir%/trace/view.h \
 	%reldir%/trace/view_events.c \
+	%reldir%/trace/view_export.c \
 	%reldir%/trace/view_holders.c \
 	%reldir%/trace/view_plot.c \
 	%reldir%/trace/view_summary.c \

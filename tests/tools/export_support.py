@@ -9,7 +9,7 @@ import tap
 from trace_file import ARENA, HOST, PRIVATE, Trace
 
 BUILD = os.path.abspath(sys.argv[1])
-EXPORTER = os.path.join(BUILD, "tests", "tools", "exporter")
+WEIR = os.path.join(BUILD, "tools", "weir")
 numbers = iter(range(1 << 30))
 
 
@@ -18,12 +18,18 @@ def path(trace):
     return trace.write(os.path.join(tap.FOLDER.name, "%d.weir" % next(numbers)))
 
 
-def export(form, *traces, status=0):
-    """What is written of the traces."""
-    files = [trace if isinstance(trace, str) else path(trace) for trace in traces]
-    done = subprocess.run([EXPORTER, form, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+def weir(*arguments, status=0, stdout=subprocess.PIPE):
+    """Runs the command; what it prints on both of its outputs."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
+    done = subprocess.run([WEIR, *arguments], stdout=stdout, stderr=subprocess.PIPE, timeout=120, check=False,
+                          env=dict(environment, WEIR_GPU="sim"))
     assert done.returncode == status, (done.returncode, done.stderr)
-    return done.stdout
+    return done.stdout, done.stderr.decode()
+
+
+def export(form, *traces):
+    """What is written of the traces."""
+    return weir("trace", "export", "--%s=-" % form, *[trace if isinstance(trace, str) else path(trace) for trace in traces])[0]
 
 
 def life(**pairs):
@@ -52,7 +58,7 @@ def life(**pairs):
     trace.event("malloc", thread=200, stream=0xB0, pool=2, address=0x500400, size=600, given=1024)
     trace.event("malloc", stream=0xB0, pool=3, address=0x700000, size=1 << 21)
     trace.event("malloc", stream=0xB0, pool=4, address=0x800000, size=4096)
-    trace.event("malloc", stream=0xC0, pool=5, address=0x30000, size=333, given=512)
+    trace.event("malloc", stream=0xC0, pool=5, address=0x930000, size=333, given=512)
     trace.event("mark", a=2)
     trace.event("keep", stream=0xB0, pool=1, address=0x30000, size=5000, given=8192)
     trace.event("serve", stream=0xB0, pool=1, address=0x30000, size=8000, given=8192)

@@ -150,10 +150,10 @@ def memory_viz_snapshot_has_each_block_from_the_device_as_a_segment():
 @fact
 def memory_viz_devices_have_lists_of_their_own_and_host_memory_has_none():
     found = snapshot(life())
-    assert actions(found, 1) == [("segment_alloc", 0x30000, 512), ("alloc", 0x30000, 333)]
+    assert actions(found, 1) == [("segment_alloc", 0x930000, 512), ("alloc", 0x930000, 333)]
     assert not any(event.get("addr") == 0x800000 for events in found["device_traces"] for event in events)
     assert sorted((segment["device"], segment["address"]) for segment in found["segments"]) == [
-        (0, 0x30000), (0, 0x500000), (0, 0x700000), (1, 0x30000)]
+        (0, 0x30000), (0, 0x500000), (0, 0x700000), (1, 0x930000)]
 
 
 @fact

@@ -17,8 +17,8 @@ dist_check_SCRIPTS += \
 	%reldir%/usage.sh
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
-EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_viz_test.py
-EXTRA_DIST += %reldir%/perfetto.proto %reldir%/trace_file.py
+EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
+EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/trace_file.py
 TESTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
@@ -43,7 +43,3 @@ tests_tools_sharing_LDADD = share/libshare.la
 ## What is seen and changed by `weir ps`, `weir top` and their like.
 check_PROGRAMS += tests/tools/worker
 tests_tools_worker_LDADD = share/libshare.la
-
-## Exporters of traces, without the command.
-check_PROGRAMS += tests/tools/exporter
-tests_tools_exporter_LDADD = tools/libtools.la

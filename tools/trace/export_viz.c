@@ -38,7 +38,8 @@ struct row {
 
 #define WORDS(X)                                                                                                                           \
     X(action)                                                                                                                              \
-    X(addr) X(address) X(alloc) X(device) X(device_free) X(filename) X(frames) X(free_completed) X(free_requested) X(line) X(name) X(oom)  \
+    X(addr)                                                                                                                                \
+    X(address) X(alloc) X(device) X(device_free) X(filename) X(frames) X(free_completed) X(free_requested) X(line) X(name) X(oom)          \
         X(pool_id) X(requested_size) X(segment_alloc) X(segment_free) X(size) X(stage) X(state) X(stream) X(time_us) X(user_metadata)      \
             X(total_size) X(allocated_size) X(active_size) X(segment_pool_id) X(segment_type) X(is_expandable) X(blocks)                   \
                 X(active_allocated) X(inactive) X(small) X(large) X(START) X(END)
@@ -231,21 +232,15 @@ static void make_way(struct viz *viz, const struct model_block *block, const str
     }
 }
 
-/* The segment of the block; NULL if it has none, because it made way or could not have one. */
-static struct model_block *segment_of(const struct viz *viz, const struct model_block *block)
-{
-    struct model_block *found = block->state == MODEL_GONE ? NULL : places_find(&viz->places, block->address, 1);
-    return found && found->address == block->address && found->pool == block->pool ? found : NULL;
-}
-
 static bool can_be(const struct model_block *block)
 {
-    return block->given > 0 && block->address < NUMBER_MAX && block->given < NUMBER_MAX - block->address;
+    return places_can_have(block) && block->address + block->given < NUMBER_MAX;
 }
 
 static void write_turn(struct viz *viz, const struct turn *turn, const struct trace_event *event)
 {
-    struct model_block *segment = segment_of(viz, &turn->before);
+    /* NULL: it made way, or could not be. */
+    struct model_block *segment = places_same(&viz->places, &turn->before);
     if (turn->is_ended && segment) {
         end_allocation(viz, &turn->before, event);
         segment->state = MODEL_CACHED;
@@ -262,7 +257,7 @@ static void write_turn(struct viz *viz, const struct turn *turn, const struct tr
     } else if (turn->is_taken) {
         viz->export->left_out++;
     }
-    segment = segment_of(viz, &turn->after);
+    segment = places_same(&viz->places, &turn->after);
     if (segment)
         *segment = turn->after;
     if (turn->is_begun && segment)

@@ -17,6 +17,17 @@ struct model_block *places_find(const struct places *places, uint64_t address, u
     return found && (found->address <= address || found->address - address < bytes) ? found : NULL;
 }
 
+bool places_can_have(const struct model_block *block)
+{
+    return block->given > 0 && block->given < UINT64_MAX - block->address;
+}
+
+struct model_block *places_same(const struct places *places, const struct model_block *block)
+{
+    struct model_block *found = block->state == MODEL_GONE ? NULL : places_find(places, block->address, 1);
+    return found && found->address == block->address && found->pool == block->pool ? found : NULL;
+}
+
 /* Splits the tree in those below the address and the others. */
 static void split(struct places *places, uint32_t tree, uint64_t address, uint32_t *below, uint32_t *others)
 {

@@ -24,7 +24,13 @@ struct places {
 /* The lowest block that has any of these bytes; NULL if there is none. Valid until the places are changed. */
 struct model_block *places_find(const struct places *places, uint64_t address, uint64_t bytes);
 
-/* Adds a block of at least one byte, which lies over no other and ends below 2^64. */
+/* Whether it can be added: it has bytes, which end below 2^64. */
+bool places_can_have(const struct model_block *block);
+
+/* The block that begins where this one does, of the same pool; NULL if there is none, or this one is gone. */
+struct model_block *places_same(const struct places *places, const struct model_block *block);
+
+/* Adds a block that can be had and lies over no other. */
 void places_add(struct places *places, const struct model_block *block);
 
 /* Removes the block that begins there, if there is one. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_SVG, OPT_COUNT };
+enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO, OPT_RMM, OPT_SVG, OPT_COUNT };
 
 enum { LIMIT_DEFAULT = 10 };
 
@@ -24,9 +24,17 @@ static const struct command_option options[] = {
                    .help = "rows of each list (default: 10)",
                    .low = 1,
                    .high = 1000000000},
+    [OPT_MEMORY_VIZ] = {.name = "memory-viz",
+                        .kind = OPTION_TEXT,
+                        .placeholder = "FILE",
+                        .help = "export: a snapshot for torch's viewers of memory"},
+    [OPT_PERFETTO] = {.name = "perfetto", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a trace for Perfetto"},
+    [OPT_RMM] = {.name = "rmm", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "export: a log of RMM"},
     [OPT_SVG] = {.name = "svg", .kind = OPTION_TEXT, .placeholder = "FILE", .help = "plot: draw it into FILE; -: on standard output"},
     {0},
 };
+
+#define EXPORTS (1 << OPT_MEMORY_VIZ | 1 << OPT_PERFETTO | 1 << OPT_RMM)
 
 /* Views: their names, and which options each has besides --json and --limit. */
 #define VIEW_TABLE(X)                                                                                                                      \
@@ -38,7 +46,8 @@ static const struct command_option options[] = {
     X(stacks, 1 << OPT_COLLAPSED)                                                                                                          \
     X(waits, 0)                                                                                                                            \
     X(plot, 1 << OPT_SVG)                                                                                                                  \
-    X(events, 0)
+    X(events, 0)                                                                                                                           \
+    X(export, EXPORTS)
 
 static const struct {
     const char *name;
@@ -64,7 +73,7 @@ static size_t find_view(const char *name)
 /* An option that the view does not know would do nothing. */
 static bool takes_options(const struct command_call *call, size_t which)
 {
-    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SVG;
+    static const unsigned special = 1 << OPT_AT | 1 << OPT_COLLAPSED | 1 << OPT_SVG | EXPORTS;
     for (unsigned i = 0; i < OPT_COUNT; i++) {
         if (!call->options[i].given || !(special & 1U << i) || views[which].has & 1U << i)
             continue;
@@ -147,6 +156,7 @@ static int run(const struct command_call *call)
         .at = call->options[OPT_AT].text,
         .is_collapsed = call->options[OPT_COLLAPSED].given,
         .svg = call->options[OPT_SVG].text,
+        .exports = {call->options[OPT_MEMORY_VIZ].text, call->options[OPT_PERFETTO].text, call->options[OPT_RMM].text},
     };
     int status = open_files(&view, call->operands + first, (size_t)call->count - first);
     if (view.count)
@@ -179,13 +189,15 @@ const struct command command_trace = {
         "stacks: the same of each stack.\n"
         "waits: waits, steps of recovery, growth and trims, with their times.\n"
         "plot: memory over time.\n"
+        "export: writes them for other tools, into the file that one of --memory-viz, --perfetto and --rmm names; -: standard output.\n"
         "Several files, as of the ranks of one job, are shown below each other, with times that count from when the first was started.\n"
         "Exit status: 0 shown, 1 a file does not have the moment, 2 a file cannot be read.",
     .example = "  weir trace train.weir\n"
                "  weir trace peak train.weir\n"
                "  weir trace live --at='step 12' train.weir\n"
                "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
-               "  weir trace plot --svg=memory.svg rank-*.weir\n",
+               "  weir trace plot --svg=memory.svg rank-*.weir\n"
+               "  weir trace export --memory-viz=snapshot.pickle train.weir\n",
     .options = options,
     .run = run,
 };

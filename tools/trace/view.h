@@ -31,6 +31,9 @@ struct view {
     const char *at;    /* NULL: the end */
     bool is_collapsed;
     const char *svg; /* NULL: none */
+    struct {
+        const char *viz, *perfetto, *rmm; /* files to write; NULL: none */
+    } exports;
 };
 
 /* Prints one view; returns an exit status. */
@@ -43,6 +46,7 @@ int view_stacks(const struct view *view);
 int view_waits(const struct view *view);
 int view_plot(const struct view *view);
 int view_events(const struct view *view);
+int view_export(const struct view *view);
 
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
