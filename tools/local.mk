@@ -83,6 +83,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/pickle.h \
 	%reldir%/trace/places.c \
 	%reldir%/trace/places.h \
+	%reldir%/trace/play.c \
 	%reldir%/trace/plot.c \
 	%reldir%/trace/plot.h \
 	%reldir%/trace/plot_svg.c \

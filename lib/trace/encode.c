@@ -229,8 +229,8 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
     put_code(out, kind);
     weir__trace_put_number(out, time > source->time ? time - source->time : 0);
     source->time = time > source->time ? time : source->time;
-    weir__trace_put_signed(out, weir__event_order(event) - (*order + 1));
-    *order = weir__event_order(event);
+    weir__trace_put_signed(out, weir__event_order(event) - *order);
+    *order = weir__event_order(event) + 1;
     if (has & HAS_STREAM)
         put_difference(out, event->stream, &source->stream);
     if (has & HAS_POOL)

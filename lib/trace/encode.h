@@ -33,7 +33,7 @@ struct weir__trace_source {
     unsigned thread;
     uint64_t events;      /* in this block */
     uint64_t time, stream, address;
-    uint64_t orders[2];   /* the last one of each sort: in the weir, in a stream's cache */
+    uint64_t orders[2];   /* 1 + the last one of each sort: in the weir, in a stream's cache */
     /* An event whose name stands in the next ones. want: bytes of it; 0: there is no such event. */
     struct {
         struct weir__event event;

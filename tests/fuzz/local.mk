@@ -44,7 +44,7 @@ tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files)
 CLEANFILES += tests/fuzz/arena_fuzz
 
 ## What reads traces, without the views.
-trace_fuzz_files = tools/trace/crc.c tools/trace/define.c tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c \
+trace_fuzz_files = tools/trace/crc.c tools/trace/define.c tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c \
 	tools/trace/reader.c tools/trace/record.c tools/trace/rmm.c tests/unit/trace_data.c
 tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(tools_libtools_la_SOURCES) $(tests_unit_libtracedata_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(ZSTD_CFLAGS) \

@@ -254,7 +254,8 @@ def functions_of_native_frames_are_looked_up_in_their_files():
     note = data.find(b"\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0")
     build = data[note + 16 : note + 36].hex() if note >= 0 else ""
     definitions = (
-        bytes([5]) + number(1) + number(first) + number(last - first) + number(int(words[2], 16)) + string(build) + string(words[-1])
+        bytes([5]) + number(1) + number(first) + number(last - first) + number(int(words[2], 16)) + string(build)
+        + string(words[-1])
         + bytes([4]) + number(1) + number(1) + number(malloc + 1 << 2)
     )
     path = trace("libc.weir", [events(1, 0, [("malloc", 1, 1, of(1, 100, stack=1))], MAIN + definitions)])
@@ -405,8 +406,8 @@ def same_events(path):
 def another_reader_has_the_same_events():
     same_events(JOB)
     same_events(trace("kinds.weir", [events(7, 5, [
-        (kind, 5 + code, code, {"stream": 1 << 63, "pool": 1, "address": weirtrace.WRAP - code, "size": 3, "given": 512, "tag": 1, "stack": 1,
-                                "a": 1, "b": weirtrace.WRAP})
+        (kind, 5 + code, code, {"stream": 1 << 63, "pool": 1, "address": weirtrace.WRAP - code, "size": 3, "given": 512,
+                                "tag": 1, "stack": 1, "a": 1, "b": weirtrace.WRAP})
         for kind, (code, _) in CODES.items()], MAIN + TAGS + NAMES + STACK)]))
 
 
@@ -419,6 +420,24 @@ def another_reader_has_the_same_events_of_packed_blocks():
         return
     mine = same_events(path)
     assert mine.header["program"] == "train" and mine.end == 3 and mine.lost_in_threads == 3
+
+
+@fact
+def recorded_program_is_read_without_a_contradiction():
+    """By the recorder itself: a workload of several threads on the simulator."""
+    recorded = os.path.join(FOLDER.name, "recorded.weir")
+    policy = put("policy.yaml", b"weir: 1\ndefaults: { pool: main }\npools: { main: {} }\n"
+                 b"record: { level: all, stacks: true, file: %s }\n" % recorded.encode())
+    done = subprocess.run([WEIR, "try", "--seconds=0.05", policy], env={**os.environ, "WEIR_GPU": "sim"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answer = ask(recorded)
+    is_so(answer["lost"], bytes=0, blocks=0, is_closed=True)
+    if answer["lost"]["events"] == 0:
+        is_so(answer["contradictions"], ends_of_unknown_blocks=0, blocks_without_end=0, late_ends=0)
+        is_so(answer, live=0)
+    assert answer["threads"] > 1 and answer["live_peak"] > 0
+    if shutil.which("zstd"):
+        same_events(recorded)
 
 
 @fact

@@ -126,7 +126,8 @@ class Trace:
         if struct.unpack_from("<H", self.data, 4)[0] != 1:
             raise Wrong("another format")
         self.header, self.events, self.lost_bytes, self.lost_in_threads, self.end = {}, [], 0, 0, None
-        self.definitions = {name: {} for name in DEFINITIONS.values()}
+        self.definitions = {name: {} for name in DEFINITIONS.values()}  # of each id: (place, meaning), in the order of the file
+        self.place = 0
         at = 8
         while at < len(self.data):
             length = self.block(at)
@@ -137,6 +138,24 @@ class Trace:
             found = len(self.data) if found < 0 else found
             self.lost_bytes += found - at
             at = found
+        for event in self.events:
+            self.resolve(event)
+
+    def meaning(self, sort, number, place):
+        """The last definition before the place, or the first behind it."""
+        found = self.definitions[sort].get(number, [])
+        before = [what for at, what in found if at < place]
+        return before[-1] if before else found[0][1] if found else None
+
+    def resolve(self, event):
+        place = event.pop("place")
+        for field in ("pool", "tag", "stack"):
+            if field in event:
+                event[field] = self.meaning(field, event[field], place)
+        if event.get("stack"):
+            event["stack"] = [self.meaning("frame", -frame, place) if frame < 0 else frame for frame in event["stack"]]
+        if event["kind"] in ("mark", "stream open"):
+            event["name"] = self.meaning("name", event["a"], place)
 
     def block(self, at):
         """Reads the block there. How long it is; 0: there is no whole one."""
@@ -187,7 +206,7 @@ class Trace:
             for _ in range(content.number()):
                 coded = content.number()
                 if coded & 1:
-                    what.append(self.definitions["frame"].get(coded >> 1))
+                    what.append(-(coded >> 1))
                 else:
                     before = before + unzigzag(coded >> 1) & WRAP
                     what.append(before)
@@ -195,7 +214,8 @@ class Trace:
             what = [content.number() for _ in range(3)] + [content.string(), content.string()]
         else:
             what = [content.number(), content.string(), content.string()]
-        self.definitions[DEFINITIONS[code]][number] = what
+        self.place += 1
+        self.definitions[DEFINITIONS[code]].setdefault(number, []).append((self.place, what))
 
     def read_event(self, code, content, thread, state):
         kind, fields = KINDS[code]
@@ -212,9 +232,6 @@ class Trace:
                 event[field] = event["size"] + content.number()
             else:
                 event[field] = content.number()
-        for field in ("pool", "tag", "stack"):
-            if field in event:
-                event[field] = self.definitions[field].get(event[field])
-        if kind in ("mark", "stream open"):
-            event["name"] = self.definitions["name"].get(event["a"])
+        self.place += 1
+        event["place"] = self.place
         return event

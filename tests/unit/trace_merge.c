@@ -9,6 +9,8 @@
 #include "tests/support/suite.h"
 #include "tests/unit/trace_data.h"
 
+#define MS UINT64_C(1000000)
+
 static struct trace_writer writer;
 static struct trace trace;
 static struct trace_event seen[4096];
@@ -121,18 +123,18 @@ END_TEST
 START_TEST(lost_number_holds_nobody_up)
 {
     write_thread(&writer, 1, 0, 0);
-    mark(10, 5);
-    mark(30, 900);
+    mark(10 * MS, 5);
+    mark(30 * MS, 900);
     end_thread();
     write_thread(&writer, 2, 0, 0);
-    serve(20, 0xa, 1);
-    mark(40, 901);
+    serve(15 * MS, 0xa, 1);
+    mark(40 * MS, 901);
     end_thread();
     play();
-    ck_assert_uint_eq(seen[0].time, 10);
-    ck_assert_uint_eq(seen[1].time, 20);
-    ck_assert_uint_eq(seen[2].time, 30);
-    ck_assert_uint_eq(seen[3].time, 40);
+    ck_assert_uint_eq(seen[0].time, 10 * MS);
+    ck_assert_uint_eq(seen[1].time, 15 * MS);
+    ck_assert_uint_eq(seen[2].time, 30 * MS);
+    ck_assert_uint_eq(seen[3].time, 40 * MS);
 }
 END_TEST
 
@@ -164,6 +166,55 @@ START_TEST(number_that_comes_twice_comes_twice)
     end_thread();
     play();
     ck_assert_uint_eq(seen_count, 5);
+}
+END_TEST
+
+static void of_block(enum trace_kind kind, uint64_t time, uint64_t order, uint64_t address)
+{
+    write_event(&writer, &(struct trace_row){.kind = kind, .time = time, .order = order, .stream = 0xa, .pool = 1, .address = address});
+}
+
+static void expect_kinds(const enum trace_kind *kinds, size_t count)
+{
+    ck_assert_uint_eq(seen_count, count);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(seen[i].kind == kinds[i], "event %zu is %s", i, trace_kind_name(seen[i].kind));
+}
+
+/* What a coarse clock leaves open, the block tells: it cannot come back before it was kept, nor be kept before it was got. */
+START_TEST(events_of_a_block_come_in_the_order_that_can_be)
+{
+    static const enum trace_kind kinds[] = {TRACE_MALLOC, TRACE_KEEP, TRACE_SERVE, TRACE_FREE, TRACE_MALLOC, TRACE_KEEP, TRACE_RETURN};
+    write_thread(&writer, 1, 0, 0);
+    of_block(TRACE_KEEP, 4, 0, 7);
+    of_block(TRACE_FREE, 4, 2, 7);
+    of_block(TRACE_KEEP, 4, 2, 7);
+    end_thread();
+    write_thread(&writer, 2, 0, 0);
+    of_block(TRACE_MALLOC, 4, 1, 7);
+    of_block(TRACE_SERVE, 4, 1, 7);
+    of_block(TRACE_MALLOC, 4, 3, 7);
+    of_block(TRACE_RETURN, 4, 4, 7);
+    end_thread();
+    play();
+    expect_kinds(kinds, sizeof kinds / sizeof kinds[0]);
+}
+END_TEST
+
+/* What nobody makes true goes all the same, before what is later than clocks are coarse. */
+START_TEST(event_that_cannot_be_holds_nobody_up_for_long)
+{
+    write_thread(&writer, 1, 0, 0);
+    of_block(TRACE_FREE, 4, 1, 7);
+    mark(5, 3);
+    end_thread();
+    write_thread(&writer, 2, 0, 0);
+    of_block(TRACE_KEEP, 4, 0, 8);
+    mark(50000000, 4);
+    end_thread();
+    play();
+    ck_assert_uint_eq(seen_count, 4);
+    ck_assert_uint_eq(seen[3].time, 50000000);
 }
 END_TEST
 
@@ -307,8 +358,9 @@ int main(void)
     TCase *tcase = suite_case(suite, "merge", 0);
     tcase_add_checked_fixture(tcase, open_all, close_all);
     suite_add(tcase, equal_times_go_by_orders, orders_are_stronger_than_times, each_stream_counts_for_itself, lost_number_holds_nobody_up,
-              contradicting_orders_go_by_time, number_that_comes_twice_comes_twice, play_ends_where_it_is_told_to_and_can_be_repeated,
-              log_of_rmm_is_read, log_of_rmm_goes_on_after_midnight);
+              contradicting_orders_go_by_time, events_of_a_block_come_in_the_order_that_can_be,
+              event_that_cannot_be_holds_nobody_up_for_long, number_that_comes_twice_comes_twice,
+              play_ends_where_it_is_told_to_and_can_be_repeated, log_of_rmm_is_read, log_of_rmm_goes_on_after_midnight);
     tcase_add_loop_test(tcase, any_history_comes_in_its_orders, 1, 20);
     tcase_add_loop_test(tcase, wrong_line_of_a_log_is_lost_alone, 0, (int)(sizeof wrong_lines / sizeof wrong_lines[0]));
     return suite_run(suite);

@@ -404,6 +404,24 @@ START_TEST(later_definition_takes_the_place_of_an_earlier_one)
 }
 END_TEST
 
+/* As threads fill their blocks at the same time, the block with the definition may be written later. */
+START_TEST(definition_may_stand_behind_its_first_use)
+{
+    write_file(&writer, 1);
+    write_thread(&writer, 1, 0, 0);
+    write_event(&writer, &(struct trace_row){.kind = 43, .time = 10, .order = 1, .a = 1});
+    write_block_end(&writer, WRITE_PLAIN);
+    write_thread(&writer, 2, 0, 0);
+    write_text(&writer, 3, 1, "one");
+    write_text(&writer, 3, 1, "two");
+    write_event(&writer, &(struct trace_row){.kind = 43, .time = 20, .order = 2, .a = 1});
+    write_block_end(&writer, WRITE_PLAIN);
+    read_written();
+    ck_assert_str_eq(seen[0].name->text, "one");
+    ck_assert_str_eq(seen[1].name->text, "two");
+}
+END_TEST
+
 START_TEST(file_that_changes_while_it_is_read_is_an_error)
 {
     write_whole(&writer);
@@ -424,7 +442,8 @@ int main(void)
               what_is_no_regular_file_is_refused_without_waiting, truncation_at_every_byte_is_reported,
               flipped_bit_anywhere_loses_one_block_and_says_so, reader_goes_on_behind_garbage, trace_without_a_header_says_so,
               losses_of_threads_and_of_the_end_are_not_counted_twice, id_without_a_definition_has_a_name_that_says_so,
-              later_definition_takes_the_place_of_an_earlier_one, file_that_changes_while_it_is_read_is_an_error);
+              later_definition_takes_the_place_of_an_earlier_one, definition_may_stand_behind_its_first_use,
+              file_that_changes_while_it_is_read_is_an_error);
 #ifdef HAVE_ZSTD
     suite_add(tcase, two_frames_in_a_block_are_refused);
 #endif

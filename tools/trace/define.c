@@ -58,9 +58,12 @@ static uint64_t hash_of(const struct key *key)
     return trace_map_hash(hash, word);
 }
 
+/* What a frame of an interpreter has in the place of its module until all is sealed, and its id in that of the address: it may be defined
+ * later. */
+static const struct trace_module is_line;
+
 /* The frames of a stack, which make its key. */
-static void key_add_frames(struct trace_definitions *definitions, struct key *key, const struct trace_definition *definition,
-                           uint64_t position)
+static void key_add_frames(struct key *key, const struct trace_definition *definition)
 {
     struct trace_bytes bytes = definition->frames;
     uint64_t coded, address = 0;
@@ -68,20 +71,20 @@ static void key_add_frames(struct trace_definitions *definitions, struct key *ke
         struct trace_frame frame;
         memset(&frame, 0, sizeof frame);
         if (coded & 1)
-            frame.line = trace_definitions_find(definitions, TRACE_DEFINES_LINE, coded >> 1, position);
+            frame.module = &is_line;
         else
-            frame.address = address += trace_signed(coded >> 1);
+            address += trace_signed(coded >> 1);
+        frame.address = coded & 1 ? coded >> 1 : address;
         key_add(key, &frame, sizeof frame);
     }
 }
 
-/* Frames stand before the stacks that have them, so they are looked up before all is sealed. */
-static void make_key(struct trace_definitions *definitions, struct key *key, const struct trace_definition *definition, uint64_t position)
+static void make_key(struct key *key, const struct trace_definition *definition)
 {
     static const char end = '\0';
     key->len = 0;
     if (definition->code == TRACE_DEFINES_STACK) {
-        key_add_frames(definitions, key, definition, position);
+        key_add_frames(key, definition);
         return;
     }
     if (definition->code == TRACE_DEFINES_POOL)
@@ -161,14 +164,10 @@ bool trace_definitions_add(struct trace_definitions *definitions, const struct t
     struct trace_sort *sort = &definitions->sorts[definition->code];
     if (definitions->count >= TRACE_DEFINITIONS_MAX || definitions->bytes >= BYTES_MAX)
         return false;
-    make_key(definitions, &key, definition, position);
+    make_key(&key, definition);
     uint32_t object = intern(definitions, definition, &key, position);
     sort->meanings = must_grow(sort->meanings, sort->meaning_count, &sort->meaning_room, sizeof sort->meanings[0]);
     sort->meanings[sort->meaning_count++] = (struct trace_meaning){definition->id, position, object};
-    if (definition->code == TRACE_DEFINES_LINE) {
-        bool is_new;
-        *trace_map_add(&sort->by_id, definition->id, 0, &is_new) = object;
-    }
     definitions->count++;
     definitions->bytes += 2 * sizeof(struct trace_meaning);
     return true;
@@ -231,30 +230,6 @@ static const struct trace_module *module_of(const struct trace_definitions *defi
     return best ? &best->as.module : NULL;
 }
 
-void trace_definitions_seal(struct trace_definitions *definitions)
-{
-    sort_modules(definitions);
-    for (size_t code = 0; code < TRACE_DEFINES_COUNT; code++) {
-        struct trace_sort *sort = &definitions->sorts[code];
-        if (sort->meaning_count)
-            qsort(sort->meanings, sort->meaning_count, sizeof sort->meanings[0], by_id_and_position);
-        trace_map_free(&sort->by_content);
-        trace_map_free(&sort->by_id);
-        for (size_t i = sort->meaning_count; i-- > 0;) {
-            bool is_new;
-            *trace_map_add(&sort->by_id, sort->meanings[i].id, 0, &is_new) = (uint32_t)i;
-        }
-    }
-    const struct trace_sort *stacks = &definitions->sorts[TRACE_DEFINES_STACK];
-    for (size_t i = 0; i < stacks->object_count; i++) {
-        struct object *object = stacks->objects[i];
-        struct trace_frame *frames = (struct trace_frame *)(object + 1);
-        for (uint32_t frame = 0; frame < object->as.stack.count; frame++)
-            if (!frames[frame].line && frames[frame].address)
-                frames[frame].module = module_of(definitions, frames[frame].address, object->position);
-    }
-}
-
 /* The object that stands for an id without a meaning. */
 static uint32_t make_unknown(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id)
 {
@@ -295,11 +270,9 @@ static const struct object *find(struct trace_definitions *definitions, enum tra
 {
     struct trace_sort *sort = &definitions->sorts[code];
     const uint32_t *first = trace_map_find(&sort->by_id, id, 0);
-    if (first && !definitions->modules) /* not sealed: what was defined last */
-        return sort->objects[*first];
-    if (!first || sort->meanings[*first].position > position)
+    if (!first)
         return find_unknown(definitions, code, id);
-    /* The last one that stands before the place. */
+    /* The last one that stands before the place; without one, the first behind it. */
     size_t low = *first, high = sort->meaning_count;
     if (low + 1 < high && sort->meanings[low + 1].id != id)
         high = low + 1;
@@ -316,6 +289,39 @@ static const struct object *find(struct trace_definitions *definitions, enum tra
 const void *trace_definitions_find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position)
 {
     return id == 0 ? NULL : (const void *)&find(definitions, code, id, position)->as;
+}
+
+/* What the frames of all stacks name. */
+static void resolve_frames(struct trace_definitions *definitions)
+{
+    const struct trace_sort *stacks = &definitions->sorts[TRACE_DEFINES_STACK];
+    for (size_t i = 0; i < stacks->object_count; i++) {
+        struct object *object = stacks->objects[i];
+        struct trace_frame *frame = (struct trace_frame *)(object + 1), *end = frame + object->as.stack.count;
+        for (; frame < end; frame++) {
+            bool has_line = frame->module == &is_line;
+            if (has_line)
+                frame->line = trace_definitions_find(definitions, TRACE_DEFINES_LINE, frame->address, object->position);
+            frame->module = has_line ? NULL : module_of(definitions, frame->address, object->position);
+            frame->address = has_line ? 0 : frame->address;
+        }
+    }
+}
+
+void trace_definitions_seal(struct trace_definitions *definitions)
+{
+    sort_modules(definitions);
+    for (size_t code = 0; code < TRACE_DEFINES_COUNT; code++) {
+        struct trace_sort *sort = &definitions->sorts[code];
+        if (sort->meaning_count)
+            qsort(sort->meanings, sort->meaning_count, sizeof sort->meanings[0], by_id_and_position);
+        trace_map_free(&sort->by_content);
+        for (size_t i = sort->meaning_count; i-- > 0;) {
+            bool is_new;
+            *trace_map_add(&sort->by_id, sort->meanings[i].id, 0, &is_new) = (uint32_t)i;
+        }
+    }
+    resolve_frames(definitions);
 }
 
 void trace_definitions_free(struct trace_definitions *definitions)

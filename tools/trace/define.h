@@ -40,7 +40,8 @@ bool trace_definitions_add(struct trace_definitions *definitions, const struct t
 /* To be called once, before any look-up: what was defined is all. */
 void trace_definitions_seal(struct trace_definitions *definitions);
 
-/* What an id means at that place. NULL for 0; something that says so for one that is not defined there. */
+/* What an id means at that place: its last definition before it, or the first behind it. NULL for 0; something that says so for one that is not
+   defined in the file. */
 const void *trace_definitions_find(struct trace_definitions *definitions, enum trace_definition_code code, uint64_t id, uint64_t position);
 
 void trace_definitions_free(struct trace_definitions *definitions);

@@ -25,7 +25,15 @@ struct trace_header {
     bool has_stacks;
 };
 
-struct trace_thread; /* the blocks of a thread */
+/* The blocks of a thread. */
+struct trace_thread {
+    uint64_t id, begin; /* begin: the base time of the first block */
+    uint32_t number;
+    size_t first_block, last_block;
+};
+
+#define TRACE_NO_BLOCK SIZE_MAX
+
 struct trace_orders; /* which numbers there are, to know which one comes next */
 
 struct trace {
@@ -37,14 +45,20 @@ struct trace {
     uint64_t first, last;                     /* times of the earliest and the latest event */
     size_t thread_count;
     char error[TRACE_ERROR_LEN]; /* why a function failed */
-    /* The rest is of merge.c and rmm.c. */
+    /* The rest is of merge.c, play.c and rmm.c. */
     struct trace_reader reader;
     struct trace_definitions definitions;
     struct trace_thread *threads;
-    size_t *next_blocks; /* of each block: the next one of its thread */
+    size_t *next_blocks; /* of each block: the next one of its thread, or TRACE_NO_BLOCK */
     struct trace_orders *orders;
     struct trace_log *log; /* of RMM */
 };
+
+/* A place in the file, as definitions have it: the block's number, then the offset in its content, which has less than 23 bits. */
+static inline uint64_t trace_place(size_t block, const struct trace_decoder *decoder)
+{
+    return (uint64_t)block << 23 | (uint64_t)(decoder->bytes.at - decoder->begin);
+}
 
 /* Opens a file and looks through it once. false, with the error: it cannot be read at all. What is lost of it is no error: `losses` says
  * so. */
