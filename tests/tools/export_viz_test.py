@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """export_viz_test.py - snapshots for torch's viewers of memory: a reader of their rules, and facts of what is exported."""
+import ctypes
 import os
 import pickle
 import pickletools
@@ -7,7 +8,7 @@ import subprocess
 import tempfile
 
 from tap import fact
-from export_support import chance, export, life
+from export_support import BUILD, chance, export, life
 from trace_file import Trace
 
 # What the reader of pickles in torch's page knows, without what it never tried.
@@ -174,6 +175,42 @@ def memory_viz_frames_are_those_of_the_stack():
     assert frames == [{"filename": "/usr/lib/libexample.so.1", "line": 0, "name": "libexample.so.1+0x1234"},
                       {"filename": "/home/me/model.py", "line": 42, "name": "forward"},
                       {"filename": "??", "line": 0, "name": "0x7e0000000010"}]
+
+
+def loaded(function):
+    """Where this process has a function of libc, and the mapping around it: address, first, size, offset in the file, path."""
+    address = ctypes.cast(getattr(ctypes.CDLL(None), function), ctypes.c_void_p).value
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            first, last = (int(end, 16) for end in line.split()[0].split("-"))
+            if first <= address < last:
+                return address, first, last - first, int(line.split()[2], 16), line.split()[5]
+    raise LookupError(function)
+
+
+def build_id(path):
+    """Of a file of ELF with 64 bits, from its note."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at = data.index(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")
+    return data[at + 16:at + 36].hex()
+
+
+def memory_viz_functions_are_looked_up_in_the_files_that_were_loaded():
+    address, first, size, offset, file = loaded("getenv")
+    trace = Trace()
+    trace.pool(1, "main")
+    trace.module(1, first, size, file, offset, build_id(file))
+    trace.stack(1, [address + 5, 0x1234567890])
+    trace.event("malloc", pool=1, address=0x1000, size=512, stack=1)
+    frames = snapshot(trace)["device_traces"][0][1]["frames"]
+    assert frames[0]["name"] == "getenv" and frames[0]["filename"], frames
+    assert frames[1] == {"filename": "??", "line": 0, "name": "0x1234567890"}
+
+
+with open(os.path.join(BUILD, "config.h"), encoding="utf-8") as config:
+    if "#define HAVE_LIBDW 1" in config.read():
+        fact(memory_viz_functions_are_looked_up_in_the_files_that_were_loaded)
 
 
 @fact

@@ -70,8 +70,8 @@ class Trace:
     def name(self, number, text):
         self.definitions += bytes([3]) + varint(number) + string(text)
 
-    def module(self, number, first, size, path):
-        self.definitions += bytes([5]) + varint(number) + varint(first) + varint(size) + varint(0) + string("") + string(path)
+    def module(self, number, first, size, path, offset=0, build_id=""):
+        self.definitions += bytes([5]) + varint(number) + varint(first) + varint(size) + varint(offset) + string(build_id) + string(path)
 
     def line(self, number, line, function, file):
         self.definitions += bytes([6]) + varint(number) + varint(line) + string(function) + string(file)

@@ -8,6 +8,7 @@
 #define WEIR_TRACE_EXPORT_H
 
 #include "tools/trace/merge.h"
+#include "tools/trace/symbols.h"
 
 #include <stdio.h>
 
@@ -16,6 +17,8 @@ struct export
     struct trace *const *traces;
     size_t count; /* 1 at least */
     FILE *out;
+    struct symbols *(*symbols_of)(void *context, size_t trace); /* called for a trace whose functions are wanted; it may return NULL */
+    void *context;
     uint64_t left_out; /* blocks that the format cannot have: at addresses where no memory is */
     char error[TRACE_ERROR_LEN];
 };

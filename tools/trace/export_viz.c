@@ -12,13 +12,13 @@
 
 #include "tools/trace/export.h"
 #include "tools/common/complain.h"
+#include "tools/trace/frame.h"
 #include "tools/trace/pickle.h"
 #include "tools/trace/places.h"
 #include "tools/trace/turn.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Viewers have a list of events for each device up to the last. Their numbers are doubles. */
 enum { DEVICES_MAX = 64 };
@@ -39,10 +39,11 @@ struct row {
 #define WORDS(X)                                                                                                                           \
     X(action)                                                                                                                              \
     X(addr)                                                                                                                                \
-    X(address) X(alloc) X(device) X(device_free) X(filename) X(frames) X(free_completed) X(free_requested) X(line) X(name) X(oom)          \
-        X(pool_id) X(requested_size) X(segment_alloc) X(segment_free) X(size) X(stage) X(state) X(stream) X(time_us) X(user_metadata)      \
-            X(total_size) X(allocated_size) X(active_size) X(segment_pool_id) X(segment_type) X(is_expandable) X(blocks)                   \
-                X(active_allocated) X(inactive) X(small) X(large) X(START) X(END)
+    X(address)                                                                                                                             \
+    X(alloc) X(device) X(device_free) X(filename) X(frames) X(free_completed) X(free_requested) X(line) X(name) X(oom) X(pool_id)          \
+        X(requested_size) X(segment_alloc) X(segment_free) X(size) X(stage) X(state) X(stream) X(time_us) X(user_metadata) X(total_size)   \
+            X(allocated_size) X(active_size) X(segment_pool_id) X(segment_type) X(is_expandable) X(blocks) X(active_allocated) X(inactive) \
+                X(small) X(large) X(START) X(END)
 
 enum word {
 #define X(name) WORD_##name,
@@ -104,29 +105,29 @@ static void write_pool(struct viz *viz, enum word key, const struct trace_pool *
     pickle_pair(&viz->pickle, 0, is_private ? (uint64_t)pool->number + 1 : 0);
 }
 
-static void write_frame(struct viz *viz, const struct trace_frame *frame)
+static void write_place(struct viz *viz, const char *file, uint64_t line, const char *function)
 {
-    const struct trace_module *module = frame->module;
-    const char *file = frame->line ? frame->line->file : module ? module->path : "??";
-    char name[TRACE_ERROR_LEN];
     pickle_dict(&viz->pickle);
     word(viz, WORD_filename);
     pickle_text(&viz->pickle, file);
-    member(viz, WORD_line, frame->line ? number(frame->line->line) : 0);
+    member(viz, WORD_line, number(line));
     word(viz, WORD_name);
-    if (frame->line)
-        pickle_text(&viz->pickle, frame->line->function);
-    else {
-        const char *slash = strrchr(file, '/');
-        uint64_t base = module ? module->first - module->offset : 0;
-        snprintf(name, sizeof name, "%.256s%s0x%" PRIx64,
-                 !module ? ""
-                 : slash ? slash + 1
-                         : file,
-                 module ? "+" : "", frame->address - base);
-        pickle_text(&viz->pickle, name);
-    }
+    pickle_text(&viz->pickle, function);
     pickle_dict_end(&viz->pickle);
+}
+
+static void write_frame(struct viz *viz, const struct trace_frame *frame)
+{
+    struct symbols *symbols = frame->module ? viz->export->symbols_of(viz->export->context, viz->row->trace_number) : NULL;
+    const struct symbol *symbol = trace_frame_symbol(symbols, frame);
+    const char *module = frame->module ? frame->module->path : "??";
+    char text[FRAME_TEXT_LEN];
+    if (frame->line)
+        write_place(viz, frame->line->file, frame->line->line, frame->line->function);
+    else if (symbol && symbol->function[0])
+        write_place(viz, symbol->file[0] ? symbol->file : module, symbol->line, symbol->function);
+    else
+        write_place(viz, module, 0, trace_frame_text(text, symbols, frame));
 }
 
 /* Each stack once; no stack is an empty list. */

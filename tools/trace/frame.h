@@ -14,4 +14,7 @@ enum { FRAME_TEXT_LEN = 512 };
  */
 const char *trace_frame_text(char buffer[FRAME_TEXT_LEN], struct symbols *symbols, const struct trace_frame *frame);
 
+/* What the table knows of a native frame; NULL if that is nothing. */
+const struct symbol *trace_frame_symbol(struct symbols *symbols, const struct trace_frame *frame);
+
 #endif

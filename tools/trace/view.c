@@ -90,7 +90,7 @@ void view_json_stream(struct json *json, const char *key, uint64_t stream)
 }
 
 /* Modules are told to the table when the first frame is to be shown: most views show none. */
-static struct symbols *symbols_of(struct view_file *file)
+struct symbols *view_symbols(struct view_file *file)
 {
     size_t count;
     struct trace_module *const *modules = trace_modules(&file->trace, &count);
@@ -106,7 +106,7 @@ static struct symbols *symbols_of(struct view_file *file)
 const char *view_frame(char buffer[SHOWN_LEN], struct view_file *file, const struct trace_frame *frame)
 {
     char text[FRAME_TEXT_LEN];
-    return view_shown(buffer, trace_frame_text(text, symbols_of(file), frame));
+    return view_shown(buffer, trace_frame_text(text, view_symbols(file), frame));
 }
 
 void view_print_stack(struct view_file *file, const struct trace_stack *stack, const char *indent, size_t limit)
@@ -130,7 +130,7 @@ void view_json_stack(struct json *json, struct view_file *file, const struct tra
     }
     json_array(json, "stack");
     for (uint32_t i = 0; i < stack->count; i++)
-        json_string(json, NULL, trace_frame_text(text, symbols_of(file), &stack->frames[i]));
+        json_string(json, NULL, trace_frame_text(text, view_symbols(file), &stack->frames[i]));
     json_end(json);
 }
 

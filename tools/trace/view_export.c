@@ -94,12 +94,17 @@ static int close_output(FILE *out, const char *path, bool is_whole)
     return error;
 }
 
+static struct symbols *symbols_of(void *files, size_t trace)
+{
+    return view_symbols(&((struct view_file *)files)[trace]);
+}
+
 static int write_export(const struct view *view, const struct choice *choice, FILE *out)
 {
     struct trace **traces = must(calloc(view->count + 1, sizeof traces[0]));
     for (size_t i = 0; i < view->count; i++)
         traces[i] = &view->files[i].trace;
-    struct export export = {.traces = traces, .count = view->count, .out = out};
+    struct export export = {.traces = traces, .count = view->count, .out = out, .symbols_of = symbols_of, .context = view->files};
     bool is_whole = choice->write(&export);
     free(traces);
     int error = close_output(out, choice->path, is_whole);
