@@ -169,6 +169,34 @@ static void count_free(struct weir__counts *counts, const struct weir__block *bl
     *(block->graph ? &counts->graph_frees : &counts->frees) += sign;
 }
 
+/* Watching ---------------------------------------------------------------------------------------------------------------------------- */
+
+static inline const struct weir__watch *watch_of(struct weir__blocks *blocks)
+{
+    return atomic_load_explicit(&blocks->watch, memory_order_acquire);
+}
+
+static inline void tell_came(struct weir__blocks *blocks, const struct weir__block *block)
+{
+    const struct weir__watch *watch = watch_of(blocks);
+    if (watch)
+        watch->came(block, watch->data);
+}
+
+static inline void tell_went(struct weir__blocks *blocks, const struct weir__block *block)
+{
+    const struct weir__watch *watch = watch_of(blocks);
+    if (watch)
+        watch->went(block, watch->data);
+}
+
+static inline void tell_back(struct weir__blocks *blocks, const struct weir__block *block)
+{
+    const struct weir__watch *watch = watch_of(blocks);
+    if (watch)
+        watch->back(block, watch->data);
+}
+
 /* The table --------------------------------------------------------------------------------------------------------------------------- */
 
 bool weir__blocks_init(struct weir__blocks *blocks)
@@ -225,6 +253,7 @@ enum weir__add weir__blocks_add(struct weir__blocks *blocks, const struct weir__
         if (added == WEIR__ADD_DONE) {
             fill(shard, slot, block, true);
             count_malloc(counts_of(blocks, shard, block->pool), block);
+            tell_came(blocks, block);
         }
     }
     weir__spin_unlock(&shard->lock);
@@ -242,6 +271,9 @@ bool weir__blocks_replace(struct weir__blocks *blocks, const struct weir__block 
         struct weir__slot *slot = weir__slots_find(slots_of(shard), block->ptr, hashed);
         struct weir__entry *entry = entry_of(slot);
         fill(shard, slot, block, true);
+        if (entry)
+            tell_went(blocks, block); /* the former one, of which only the address is certain */
+        tell_came(blocks, block);
         /* One that somebody has claimed is theirs to remove. */
         if (entry && claim_in(entry, block->ptr)) {
             *former = read_entry(entry);
@@ -269,6 +301,7 @@ enum weir__take weir__blocks_take(struct weir__blocks *blocks, void *ptr, struct
         remove_slot(shard, slot);
         add_unused(shard, entry);
         count_free(counts_of(blocks, shard, block->pool), block, 1);
+        tell_went(blocks, block);
     }
     weir__spin_unlock(&shard->lock);
     return found ? WEIR__TAKE_DONE : is_lent ? WEIR__TAKE_LENT : WEIR__TAKE_NONE;
@@ -320,8 +353,10 @@ void weir__blocks_remove(struct weir__blocks *blocks, struct weir__entry *entry,
     struct weir__shard *shard = weir__blocks_shard(blocks, hashed);
     weir__spin_lock(&shard->lock);
     struct weir__slot *slot = weir__slots_find(slots_of(shard), block->ptr, hashed);
-    if (entry_of(slot) == entry)
+    if (entry_of(slot) == entry) {
         remove_slot(shard, slot);
+        tell_went(blocks, block);
+    }
     add_unused(shard, entry);
     if (count)
         count_free(counts_of(blocks, shard, block->pool), block, 1);
@@ -337,6 +372,7 @@ struct weir__entry *weir__blocks_put_back(struct weir__blocks *blocks, const str
     /* A search must always end at a free slot, so the last one stays free. */
     if ((has_slot(shard) || shard->count + 1 < capacity_of(slots_of(shard))) && has_unused(shard)) {
         entry = fill(shard, weir__slots_find(slots_of(shard), block->ptr, hashed), block, live);
+        tell_back(blocks, block);
         if (live)
             count_free(counts_of(blocks, shard, block->pool), block, (uint64_t)-1);
     }
@@ -360,7 +396,9 @@ struct weir__counts weir__blocks_count(struct weir__blocks *blocks, const weir_p
     return sum;
 }
 
-void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data)
+/* Calls `use` for each live entry of the table, under its shard's lock; all: for the others too, whose size may be changing. */
+static void visit_entries(struct weir__blocks *blocks, bool all, void (*use)(const struct weir__block *block, bool is_live, void *data),
+                          void *data)
 {
     for (size_t i = 0; i < WEIR__SHARDS; i++) {
         struct weir__shard *shard = &blocks->shards[i];
@@ -372,14 +410,40 @@ void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct we
             if (guard)
                 weir__bias_visit(guard);
             bool is_live = entry && weir__entry_is(entry, ptr_of(&slots->slots[at]), guard);
-            struct weir__block block = is_live ? read_entry(entry) : (struct weir__block){ .ptr = NULL };
+            bool is_wanted = entry && (is_live || all);
+            struct weir__block block = is_wanted ? read_entry(entry) : (struct weir__block){ .ptr = NULL };
             if (guard)
                 weir__bias_unlock(guard);
-            if (is_live)
-                use(&block, data);
+            if (is_wanted)
+                use(&block, is_live, data);
         }
         weir__spin_unlock(&shard->lock);
     }
+}
+
+struct live_visit {
+    void (*use)(const struct weir__block *block, void *data);
+    void *data;
+};
+
+static void visit_live(const struct weir__block *block, bool is_live, void *data)
+{
+    const struct live_visit *visit = data;
+    if (is_live)
+        visit->use(block, visit->data);
+}
+
+void weir__blocks_visit(struct weir__blocks *blocks, void (*use)(const struct weir__block *block, void *data), void *data)
+{
+    struct live_visit visit = { .use = use, .data = data };
+    visit_entries(blocks, false, visit_live, &visit);
+}
+
+void weir__blocks_watch(struct weir__blocks *blocks, const struct weir__watch *watch)
+{
+    atomic_store_explicit(&blocks->watch, watch, memory_order_release);
+    if (watch)
+        visit_entries(blocks, true, watch->there, watch->data);
 }
 
 struct visit {

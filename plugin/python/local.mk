@@ -24,6 +24,8 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/_summary.py \
 	%reldir%/weir/torch/shim.cpp \
 	%reldir%/weir/torch/shim_blocks.h \
+	%reldir%/weir/torch/shim_history.h \
+	%reldir%/weir/torch/shim_library.h \
 	%reldir%/weir/torch/weir.h \
 	%reldir%/weir/torch/weir_torch.h
 

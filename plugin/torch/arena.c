@@ -177,6 +177,14 @@ void torch_arena_shrink(struct torch_arena *arena, bool (*give)(void *base, uint
     }
 }
 
+const void *torch_arena_key(const struct torch_arena *arena, const void *base)
+{
+    const struct torch_arena_chunk *chunk = arena->chunks;
+    while (chunk && chunk->base != base)
+        chunk = chunk->next;
+    return chunk ? chunk->key : NULL;
+}
+
 void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data)
 {
     for (const struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next)

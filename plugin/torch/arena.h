@@ -43,6 +43,9 @@ size_t torch_arena_give(struct torch_arena *arena, const void *ptr);
 /* Gives the memory of chunks without live parts back to the caller. A chunk for which `give` returns false stays. */
 void torch_arena_shrink(struct torch_arena *arena, bool (*give)(void *base, uint64_t size, void *data), void *data);
 
+/* The key of the chunk that begins there; NULL: there is none. */
+const void *torch_arena_key(const struct torch_arena *arena, const void *base);
+
 /* Calls `use` for each chunk, and for each live part with the bytes asked for. */
 void torch_arena_each_chunk(const struct torch_arena *arena, void (*use)(const void *base, uint64_t size, void *data), void *data);
 void torch_arena_each_live(const struct torch_arena *arena, void (*use)(const void *ptr, uint64_t size, void *data), void *data);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/pool/settings.h"
+#include "plugin/torch/history.h"
 #include "plugin/torch/late.h"
 
 _Atomic unsigned torch_busy;
@@ -179,6 +180,7 @@ static struct torch_device *open_device(int index, weir_error *error)
     device->totals.size = sizeof device->totals;
     if (open_relaxed(device, error) == WEIR_OK) {
         atomic_store_explicit(&devices[index], device, memory_order_release);
+        torch_history_attach(device);
         return device;
     }
     pthread_mutex_destroy(&device->reserve_lock);

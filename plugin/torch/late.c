@@ -3,9 +3,9 @@
 
 #include "plugin/torch/late.h"
 
-
 #include "lib/alloc/stream.h"
 #include "lib/base/event.h"
+#include "plugin/torch/history.h"
 #include "plugin/torch/reserve.h"
 
 enum outcome {
@@ -31,6 +31,7 @@ static void add_late(struct torch_note *note)
     count_waiting(note, 1);
     atomic_fetch_add(&torch_busy, 1);
     weir__spin_lock(&device->late_lock);
+    torch_history_wait(note->ptr, true);
     note->next = device->late;
     device->late = note;
     atomic_fetch_add(&device->late_count, 1);
@@ -41,6 +42,7 @@ static void add_waiting(struct torch_stream *stream, struct torch_note *note)
 {
     count_waiting(note, 1);
     weir__spin_lock(&stream->lock);
+    torch_history_wait(note->ptr, true);
     note->next = stream->waiting;
     stream->waiting = note;
     weir__spin_unlock(&stream->lock);
@@ -73,6 +75,7 @@ static struct torch_note *pop(struct torch_note **notes)
         return NULL;
     *notes = note->next;
     count_waiting(note, -1);
+    torch_history_wait(note->ptr, false);
     return note;
 }
 
@@ -91,12 +94,15 @@ static void orphan(struct torch_note *note)
 
 static void conclude(struct torch_note *note, enum outcome outcome)
 {
-    if (outcome == DONE)
+    const void *ptr = note->ptr;
+    if (outcome == DONE) {
         torch_note_free(note);
-    else if (outcome == CAPTURES)
+        torch_history_done(ptr);
+    } else if (outcome == CAPTURES) {
         add_late(note);
-    else
+    } else {
         orphan(note);
+    }
 }
 
 static enum outcome outcome_of(weir_status status)
@@ -285,18 +291,17 @@ uint64_t torch_late_spare(void *data, int index, uint64_t needed)
     return index == device->index && needed ? torch_late_orphan(device) : 0;
 }
 
-void torch_late_each(struct torch_device *device, void (*use)(const void *ptr, void *data), void *data)
+void torch_late_each(struct torch_device *device, void (*use)(const struct torch_note *note, void *data), void *data)
 {
     weir__spin_lock(&device->late_lock);
     for (const struct torch_note *note = device->late; note; note = note->next)
-        if (!note->is_reserve)
-            use(note->ptr, data);
+        use(note, data);
     weir__spin_unlock(&device->late_lock);
     for (struct torch_stream *stream = torch_stream_next(NULL); stream; stream = torch_stream_next(stream)) {
         weir__spin_lock(&stream->lock);
         for (const struct torch_note *note = stream->waiting; note; note = note->next)
             if (note->device == device)
-                use(note->ptr, data);
+                use(note, data);
         weir__spin_unlock(&stream->lock);
     }
 }

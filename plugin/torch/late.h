@@ -33,7 +33,7 @@ uint64_t torch_late_orphan(struct torch_device *device);
 /* A weir_oom_fn; data: the device. */
 uint64_t torch_late_spare(void *data, int index, uint64_t needed);
 
-/* Calls `use` for each block of the device that is live to Weir and freed by torch, under leaf locks. */
-void torch_late_each(struct torch_device *device, void (*use)(const void *ptr, void *data), void *data);
+/* Calls `use` for each block of the device, or part of a reserve, that is live to Weir and freed by torch, under leaf locks. */
+void torch_late_each(struct torch_device *device, void (*use)(const struct torch_note *note, void *data), void *data);
 
 #endif

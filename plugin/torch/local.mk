@@ -7,8 +7,14 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/device.c \
 	%reldir%/device.h \
 	%reldir%/entry.c \
+	%reldir%/events.c \
+	%reldir%/events.h \
+	%reldir%/history.c \
+	%reldir%/history.h \
 	%reldir%/late.c \
 	%reldir%/late.h \
+	%reldir%/ledger.c \
+	%reldir%/ledger.h \
 	%reldir%/note.c \
 	%reldir%/note.h \
 	%reldir%/reserve.c \

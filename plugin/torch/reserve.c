@@ -7,6 +7,7 @@
 
 #include "lib/base/format.h"
 #include "lib/base/list.h"
+#include "plugin/torch/history.h"
 #include "plugin/torch/late.h"
 
 #define LOOKED_AT 16 /* captures at a time that may turn out to be over */
@@ -341,6 +342,7 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, gp
     bool is_added = base && torch_arena_add(&reserve->arena, handle, base, chunk_size);
     if (is_added) {
         count_chunk(&device->graphs, (int64_t)chunk_size);
+        torch_history_chunk(base, reserve->id);
         ptr = take_part(device, reserve, handle, size);
     }
     reserve->holders--;
@@ -436,6 +438,26 @@ void torch_reserve_reset_peaks(struct torch_device *device)
     pthread_mutex_lock(&device->reserve_lock);
     device->graphs.chunk_bytes_low = device->graphs.chunk_bytes;
     device->graphs.live_bytes_high = device->graphs.live_bytes;
+    pthread_mutex_unlock(&device->reserve_lock);
+}
+
+struct chunk_visit {
+    const struct torch_reserve *reserve;
+    void (*use)(const void *base, weir_torch_pool_id id, gpu_stream stream);
+};
+
+static void visit_chunk(const void *base, uint64_t size, void *data)
+{
+    const struct chunk_visit *visit = data;
+    (void)size;
+    visit->use(base, visit->reserve->id, (gpu_stream)torch_arena_key(&visit->reserve->arena, base));
+}
+
+void torch_reserve_each_chunk(struct torch_device *device, void (*use)(const void *base, weir_torch_pool_id id, gpu_stream stream))
+{
+    pthread_mutex_lock(&device->reserve_lock);
+    for (const struct torch_reserve *reserve = device->reserves; reserve; reserve = reserve->next)
+        torch_arena_each_chunk(&reserve->arena, visit_chunk, &(struct chunk_visit){ .reserve = reserve, .use = use });
     pthread_mutex_unlock(&device->reserve_lock);
 }
 

@@ -27,6 +27,9 @@ void torch_reserve_tidy(struct torch_device *device);
 struct torch_graph_figures torch_reserve_figures(struct torch_device *device);
 void torch_reserve_reset_peaks(struct torch_device *device);
 
+/* Calls `use` for each chunk of all reserves with its id and stream, under their lock. */
+void torch_reserve_each_chunk(struct torch_device *device, void (*use)(const void *base, weir_torch_pool_id id, gpu_stream stream));
+
 /* Does torch_arena_each_chunk() or torch_arena_each_live() for all reserves, under their lock. */
 void torch_reserve_each(struct torch_device *device,
                         void (*each)(const struct torch_arena *arena, weir_torch_block_fn use, void *data), weir_torch_block_fn use,

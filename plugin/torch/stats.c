@@ -146,9 +146,8 @@ struct hidden {
     bool is_short; /* there was no host memory for all */
 };
 
-static void hide(const void *ptr, void *data)
+static void hide(const void *ptr, struct hidden *hidden)
 {
-    struct hidden *hidden = data;
     if (hidden->count == hidden->room) {
         size_t room = hidden->room ? 2 * hidden->room : 64;
         const void **more = realloc(hidden->ptrs, room * sizeof(void *));
@@ -160,6 +159,12 @@ static void hide(const void *ptr, void *data)
         hidden->room = room;
     }
     hidden->ptrs[hidden->count++] = ptr;
+}
+
+static void hide_late(const struct torch_note *note, void *data)
+{
+    if (!note->is_reserve)
+        hide(note->ptr, data);
 }
 
 static void hide_chunk(const void *base, uint64_t size, void *data)
@@ -193,7 +198,7 @@ void weir_torch_blocks(int index, weir_torch_block_fn use, void *data)
     struct visit visit = { .use = use, .data = data };
     if (!device)
         return;
-    torch_late_each(device, hide, &visit.hidden);
+    torch_late_each(device, hide_late, &visit.hidden);
     torch_reserve_each(device, torch_arena_each_chunk, hide_chunk, &visit.hidden);
     if (visit.hidden.count)
         qsort(visit.hidden.ptrs, visit.hidden.count, sizeof(void *), compare_pointers);

@@ -29,12 +29,14 @@ tests_gpu_stress_LDADD = tests/api/libscene.la
 torch_test_files = \
 	%reldir%/torch/cases_arenas.py \
 	%reldir%/torch/cases_graphs.py \
+	%reldir%/torch/cases_history.py \
 	%reldir%/torch/cases_memory.py \
 	%reldir%/torch/cases_processes.py \
 	%reldir%/torch/cases_streams.py \
 	%reldir%/torch/ddp.py \
 	%reldir%/torch/harness.py \
 	%reldir%/torch/run.py \
+	%reldir%/torch/snapshots.py \
 	%reldir%/torch/training.py \
 	%reldir%/torch/unmodified.py \
 	%reldir%/torch/upstream.py \

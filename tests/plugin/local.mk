@@ -6,8 +6,8 @@ tests_plugin_libplug_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_libplug_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_libplug_la_LIBADD = plugin/torch/libtorch.la tests/support/libsuite.la
 
-plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/graphs tests/plugin/streams \
-	tests/plugin/structs tests/plugin/sweep
+plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/graphs tests/plugin/history \
+	tests/plugin/streams tests/plugin/structs tests/plugin/sweep
 check_PROGRAMS += $(plugin_programs)
 TESTS += $(plugin_programs)
 
@@ -29,6 +29,11 @@ tests_plugin_graphs_SOURCES = %reldir%/graphs.c
 tests_plugin_graphs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_graphs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_graphs_LDADD = tests/plugin/libplug.la
+
+tests_plugin_history_SOURCES = %reldir%/history.c
+tests_plugin_history_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_history_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_history_LDADD = tests/plugin/libplug.la
 
 tests_plugin_structs_SOURCES = %reldir%/structs.c
 tests_plugin_structs_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib

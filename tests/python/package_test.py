@@ -8,6 +8,7 @@ import subprocess
 
 import weir
 from weir import _library
+from weir.torch import _build
 
 import tap
 from tap import fact, has, raises
@@ -37,6 +38,12 @@ def version_is_that_of_configure():
 def library_of_another_version_is_refused():
     code = "import weir._library as l; l.VERSION = '9.8.7'\n" + ASK
     has(tap.python(code), "9.8.7", weir.__version__, "install both from the same release")
+
+
+@fact
+def shim_is_written_in_the_language_of_torchs_headers():
+    versions = {"2.4.1": 17, "2.11.0+cu130": 17, "2.13.0": 17, "2.14.0a0+git1234": 20, "2.15.0": 20, "3.0.0": 20}
+    assert {version: _build._standard(version) for version in versions} == versions
 
 
 @fact

@@ -5,7 +5,7 @@
 # shellcheck source=tests/python/python.sh
 . "${top_srcdir:-.}/tests/python/python.sh"
 python=${WEIR_TORCH_PYTHON:-python3}
-PYTHONPATH=$WEIR_PYTHON_DIR:$top_srcdir/tests/python
+PYTHONPATH=$WEIR_PYTHON_DIR:$top_srcdir/tests/python:$top_srcdir/tests/gpu/torch
 "$python" -c 'import sys, torch; sys.exit(torch.version.cuda is None)' 2>/dev/null ||
     no_python "$python has no torch that is built with CUDA: name one that has in WEIR_TORCH_PYTHON"
 command -v "${CC:-cc}" >/dev/null && command -v "${CXX:-c++}" >/dev/null || no_python "there are no compilers: install them"

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The shim in a real torch, with Weir's simulator behind it: started by shim.sh."""
+import contextlib
 import ctypes
 import gc
 import os
 import shutil
 import threading
 
+import snapshots
 import torch
 import weir.torch
 from tap import MIB, fact, main, raises
@@ -169,11 +171,166 @@ def a_stream_of_torchs_that_python_never_saw_is_known_to_live_when_it_is_recorde
 def the_snapshot_has_each_live_tensor():
     tensors = [make(1000 + number) for number in range(3000)]
     del tensors[::2]
-    segments = torch.cuda.memory_snapshot()
-    assert {segment["address"]: segment["total_size"] for segment in segments} == {
-        tensor.data_ptr(): tensor.numel() for tensor in tensors
-    }
-    assert all(segment["blocks"][0]["state"] == "active_allocated" for segment in segments)
+    blocks = [block for segment in snapshots.checked()["segments"] for block in segment["blocks"]]
+    live = {block["address"]: block["requested_size"] for block in blocks if block["state"] == "active_allocated"}
+    assert live == {tensor.data_ptr(): tensor.numel() for tensor in tensors}
+    assert any(block["state"] == "inactive" for block in blocks), "the caches have nothing"
+    assert sum(block["size"] for block in blocks) <= torch.cuda.memory_reserved()
+
+
+@contextlib.contextmanager
+def recording(**options):
+    torch.cuda.memory._record_memory_history(**options)
+    try:
+        yield
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def made_for_the_history():
+    return make(5 * MIB)
+
+
+def actions(snapshot):
+    return [event["action"] for event in snapshot["device_traces"][0]]
+
+
+@fact
+def the_history_has_each_event_with_its_stack():
+    torch.cuda.empty_cache()
+    with recording():
+        tensor = made_for_the_history()
+        del tensor
+        torch.cuda.empty_cache()
+        snapshot = snapshots.checked()
+    assert actions(snapshot) == ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_free"], snapshot
+    for event in snapshot["device_traces"][0][:2]:
+        assert "made_for_the_history" in [frame["name"] for frame in event["frames"]], event
+    assert snapshot["segments"] == []
+
+
+@fact
+def a_live_tensor_says_where_it_was_made():
+    with recording():
+        tensor = made_for_the_history()
+        blocks = [block for segment in snapshots.checked()["segments"] for block in segment["blocks"]]
+    (block,) = [block for block in blocks if block["address"] == tensor.data_ptr()]
+    assert "made_for_the_history" in [frame["name"] for frame in block["frames"]], block
+
+
+@fact
+def stacks_are_kept_where_they_are_asked_for():
+    for context, kept in [(None, ()), ("state", ("block",)), ("alloc", ("block", "alloc")), ("all", ("block", "alloc", "free_requested"))]:
+        with recording(context=context):
+            tensor = made_for_the_history()
+            drop_me = made_for_the_history()
+            del drop_me
+            snapshot = snapshots.checked()
+            blocks = [block for segment in snapshot["segments"] for block in segment["blocks"]]
+            found = {event["action"] for event in snapshot["device_traces"][0] if event.get("frames")} - {"segment_alloc"}
+            found |= {"block" for block in blocks if block["address"] == tensor.data_ptr() and block.get("frames")}
+            assert found == set(kept), (context, found)
+        del tensor
+
+
+@fact
+def the_history_is_bounded():
+    with recording(max_entries=7):
+        for _ in range(100):
+            make(1000)
+        assert len(actions(snapshots.checked())) == 7
+
+
+@fact
+def tensors_from_before_the_history_are_in_it():
+    tensor = make(3 * MIB)
+    with recording():
+        del tensor
+        assert actions(snapshots.checked()) == ["free_requested", "free_completed"]
+
+
+@fact
+def an_out_of_memory_is_in_the_history_and_observers_come_before_the_exception():
+    seen = []
+    torch._C._cuda_attach_out_of_memory_observer(lambda *what: seen.append((what, actions(snapshots.checked()))))
+    with recording():
+        raises(torch.OutOfMemoryError, make, 9 << 30)
+        (event,) = [event for event in snapshots.checked()["device_traces"][0] if event["action"] == "oom"]
+    ((device, size, total, free), before) = seen[-1]
+    assert (device, size, total) == (0, 9 << 30, 8 << 30) and 0 < free <= total, seen
+    assert event["size"] == 9 << 30 and event["device_free"] == free, event
+    assert before[-1] == "oom", before
+
+
+@fact
+def words_of_the_user_go_with_what_is_allocated():
+    if not hasattr(torch._C, "_cuda_setMemoryMetadata"):
+        return
+    with recording():
+        torch._C._cuda_setMemoryMetadata("layer 7")
+        tensor = make(1000)
+        torch._C._cuda_setMemoryMetadata("")
+        other = make(1000)
+        events = [event for event in snapshots.checked()["device_traces"][0] if event["action"] == "alloc"]
+    assert [event["user_metadata"] for event in events] == ["layer 7", ""], events
+    del tensor, other
+
+
+@fact
+def torchs_own_viewer_reads_a_snapshot():
+    path = os.path.join(os.environ["XDG_CACHE_HOME"], "snapshot.pickle")
+    kept = []
+    with recording():
+        kept = [made_for_the_history() for _ in range(3)]
+        make(100)
+        torch.cuda.memory._dump_snapshot(path)
+    reports = snapshots.reports(path)
+    for name, words in [("segsum", "15.0MiB"), ("trace", "5.0MiB"), ("memory", "made_for_the_history"), ("segments", "made_for_the_history")]:
+        assert words in reports[name], (name, reports[name])
+    kept.clear()
+
+
+@fact
+def snapshots_are_sound_while_threads_allocate():
+    stop = threading.Event()
+
+    def work(number):
+        kept = []
+        with torch.cuda.stream(torch.cuda.Stream()):
+            while not stop.is_set():
+                kept.append(make(512 * (1 + len(kept) * number % 97)))
+                if len(kept) > 50:
+                    del kept[:: 1 + number % 3]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(10):
+            with recording(max_entries=2000, context=[None, "all"][number % 2]):
+                for _ in range(3):
+                    snapshots.checked()
+                torch.cuda.empty_cache()
+                snapshots.checked()
+            snapshots.checked()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert torch.cuda.memory_allocated() == 0
+
+
+@fact
+def a_child_of_a_fork_takes_no_snapshot():
+    with recording():
+        child = os.fork()
+        if child == 0:
+            try:
+                torch.cuda.memory_snapshot()
+            except RuntimeError as error:
+                os._exit(0 if "child of a fork" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 @fact
@@ -229,13 +386,11 @@ def the_allocator_for_mem_pools_is_accepted():
 @fact
 def what_is_not_supported_says_so_and_what_to_do_instead():
     refused = {
-        "recording of the memory history": lambda: torch.cuda.memory._record_memory_history(),
         "weir-share(7)": lambda: make(1000).untyped_storage()._share_cuda_(),
         'torch.compile(mode="reduce-overhead")': lambda: torch._C._cuda_getCheckpointState(0, (0, 1)),
     }
     for text, function in refused.items():
         assert text in str(raises(RuntimeError, function)), text
-    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 @fact

@@ -285,13 +285,6 @@ def memory_fraction_can_be_asked_for(run: Run) -> None:
     assert torch.cuda.get_per_process_memory_fraction() == 0.5
 
 
-@case(modes=(SHIM,))
-def recording_of_a_history_is_refused_by_name(run: Run) -> None:
-    take(512)
-    expect_error((RuntimeError,), torch.cuda.memory._record_memory_history, "weir", "history")
-    assert take(512).numel() == 512
-
-
 @case(modes=(NATIVE, SHIM))
 def cudnn_benchmark_works(run: Run) -> None:
     """It asks the allocator how large a workspace may be, which only the shim can answer."""

@@ -24,7 +24,7 @@ NAME = "weir_torch_shim"
 # What makes the shim. `weir run`, which sets that variable, finds this package where Python alone may not.
 COMMAND = ("weir run -- " if "WEIR_TORCH_PATCH" in os.environ else "") + "python -m weir.torch build"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_SOURCES = ["shim.cpp", "shim_blocks.h", "weir_torch.h", "weir.h"]
+_SOURCES = ["shim.cpp", "shim_blocks.h", "shim_history.h", "shim_library.h", "weir_torch.h", "weir.h"]
 _LIBRARIES = ["c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python"]
 
 
@@ -119,6 +119,12 @@ def _cuda_includes() -> List[str]:
     return [name for name in found if name != "/usr/include"]
 
 
+def _standard(version: str) -> int:
+    """Of C++, which torch's headers are written in."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return 20 if (major, minor) >= (2, 14) else 17
+
+
 def _command(target: str, source: str = os.path.join(_FOLDER, "shim.cpp")) -> List[str]:
     """What compiles the shim, or another extension of torch."""
     import torch
@@ -131,7 +137,7 @@ def _command(target: str, source: str = os.path.join(_FOLDER, "shim.cpp")) -> Li
         raise WeirError(
             Status.NOT_FOUND, f"there is no Python.h in {python}: install the headers of this Python (a package such as python3-dev)"
         )
-    command = _compiler() + ["-O2", "-fPIC", "-shared", "-std=c++17"]
+    command = _compiler() + ["-O2", "-fPIC", "-shared", f"-std=c++{_standard(torch.__version__)}"]
     # Types are shared only between extensions that agree on these. Older torches name some of them themselves.
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
     command += getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()

@@ -32,9 +32,9 @@ PATCHES["memory_summary"] = _summary.memory_summary
 _NEVER = (
     'torch.compile(mode="reduce-overhead")',
     "sharing CUDA tensors through torch.multiprocessing",
-    "recording the history of memory",
 )
 _MISSING = (
+    "torch.cuda.memory._record_memory_history() raises",
     "an out-of-memory is a RuntimeError (std::bad_alloc) instead of torch.OutOfMemoryError",
     "torch.backends.cudnn.benchmark raises",
 )

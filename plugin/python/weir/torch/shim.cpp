@@ -7,7 +7,6 @@
  * functions of weir_torch.h up in the libweir-torch.so at that path. The one allocator it makes lives until the process ends, as torch
  * frees tensors until then. No lock of ours is held while torch, Python or Weir is called, and the GIL is never taken.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -30,6 +29,8 @@
 #include <pybind11/pybind11.h>
 
 #include "shim_blocks.h"
+#include "shim_history.h"
+#include "shim_library.h"
 #include "weir_torch.h"
 
 namespace {
@@ -39,55 +40,9 @@ using Pluggable = torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
 using weir_shim::Block;
 using weir_shim::Blocks;
 using weir_shim::Device;
+using weir_shim::History;
+using weir_shim::Library;
 using PoolId = c10::cuda::MempoolId_t;
-
-/* The library ------------------------------------------------------------------------------------------------------------------------- */
-
-/* The functions of weir_torch.h in the library that was loaded: library->free is weir_torch_free. */
-#define LIBRARY_LIST(X) \
-    X(pool_malloc) X(free) X(init) X(reset) X(memory_fraction) X(record_stream) X(begin_allocate_to_pool) X(end_allocate_to_pool) \
-    X(release_pool) X(get) X(report) X(set_stream_fn) X(stream_lives) \
-    X(stats_take) X(reset_peaks) X(reset_totals) X(pool_has) X(pool_uses)
-/* And those of weir.h, under their full names. */
-#define WEIR_LIST(X) \
-    X(weir_stats_take) X(weir_stats_free) X(weir_stats_pool) X(weir_pool_get) X(weir_pool_handle) X(weir_pool_small_handle)
-
-struct Library {
-#define LIBRARY_MEMBER(name) decltype(&weir_torch_##name) name;
-    LIBRARY_LIST(LIBRARY_MEMBER)
-#undef LIBRARY_MEMBER
-#define WEIR_MEMBER(name) decltype(&::name) name;
-    WEIR_LIST(WEIR_MEMBER)
-#undef WEIR_MEMBER
-
-    explicit Library(const char *path)
-    {
-        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        TORCH_CHECK(handle, "weir: cannot load libweir-torch: ", dlerror());
-        auto version = find<decltype(&weir_version)>(handle, "weir_version", path);
-        TORCH_CHECK(std::string(version()) == built_for(), "weir: ", path, " is version ", version(), ", and this shim was built for ",
-                    built_for(), ": run `python -m weir.torch build --force`");
-#define LIBRARY_FIND(name) name = find<decltype(name)>(handle, "weir_torch_" #name, path);
-        LIBRARY_LIST(LIBRARY_FIND)
-#undef LIBRARY_FIND
-#define WEIR_FIND(name) name = find<decltype(name)>(handle, #name, path);
-        WEIR_LIST(WEIR_FIND)
-#undef WEIR_FIND
-    }
-
-    static std::string built_for()
-    {
-        return std::to_string(WEIR_VERSION_MAJOR) + "." + std::to_string(WEIR_VERSION_MINOR) + "." + std::to_string(WEIR_VERSION_PATCH);
-    }
-
-private:
-    template <typename Function> static Function find(void *handle, const char *name, const char *path)
-    {
-        void *address = dlsym(handle, name);
-        TORCH_CHECK(address, "weir: ", path, " has no ", name, ": it is not the libweir-torch.so that this shim was built for");
-        return reinterpret_cast<Function>(address);
-    }
-};
 
 /* Set once, by allocator(), before torch can call. */
 const Library *library;
@@ -161,9 +116,10 @@ public:
     }
 
     std::string name() override { return "weir"; }
-    void init(int device_count) override
+    void init(int count) override
     {
-        library->init(device_count);
+        device_count = count;
+        library->init(count);
         initialized_ = true;
         /* torch asks only the allocator in use; torch.accelerator looks here for it. */
         c10::SetAllocator(c10::DeviceType::CUDA, this);
@@ -195,9 +151,12 @@ public:
         if (!ptr || forked.load(std::memory_order_relaxed))
             return;
         Block block;
-        TORCH_CHECK(blocks.take(ptr, block), "weir: ", ptr,
-                    " is not a block of torch's that is live: it was freed already, or never allocated");
+        bool is_recorded = C10_UNLIKELY(history.is_on());
+        bool is_taken = is_recorded ? history.take(*library, blocks, ptr, block) : blocks.take(ptr, block, [] {});
+        TORCH_CHECK(is_taken, "weir: ", ptr, " is not a block of torch's that is live: it was freed already, or never allocated");
         library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
+        if (is_recorded)
+            history.freed(*library, ptr);
         if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
             profile(ptr, -static_cast<int64_t>(block.size), block.device);
     }
@@ -262,32 +221,16 @@ public:
         return { stats.memory_free, stats.memory };
     }
 
-    /* One segment for each live block: where in CUDA's pools they lie is CUDA's own affair. */
-    caching::SnapshotInfo snapshot()
+    /* Of all, or of the graphs that share the pool. */
+    caching::SnapshotInfo snapshot(PoolId id, bool with_traces = true)
     {
-        caching::SnapshotInfo info{};
-        blocks.each([&info](const Block &block) {
-            caching::SegmentInfo segment{};
-            segment.device = block.device;
-            segment.address = reinterpret_cast<uintptr_t>(block.ptr);
-            segment.total_size = segment.requested_size = segment.allocated_size = segment.active_size = block.size;
-            segment.stream = block.stream;
-            segment.is_large = true;
-            caching::BlockInfo part{};
-            part.size = part.requested_size = block.size;
-            part.allocated = part.active = true;
-            segment.blocks.push_back(part);
-            info.segments.push_back(segment);
-        });
-        return info;
-    }
-    caching::SnapshotInfo snapshot(PoolId id, bool = true)
-    {
-        if (id.first || id.second)
+        check_process();
+        if ((id.first || id.second) && !is_of_graphs(id))
             not_supported("a snapshot of a single pool", "take memory_snapshot() of all");
-        return snapshot();
+        return history.snapshot(*library, blocks, id, with_traces, device_count);
     }
     caching::SnapshotInfo snapshot(PoolId id) { return snapshot(id, true); }
+    caching::SnapshotInfo snapshot() { return snapshot(PoolId{ 0, 0 }, true); }
 
     /* Bounds */
 
@@ -356,28 +299,55 @@ public:
         return library->pool_has(device, c_id(id), ptrs.data(), ptrs.size()) != 0 ? true : no_trees();
     }
 
-    /* What stays torch's alone */
+    /* History. The order of calls: what torch gathers first, which takes the GIL, then Weir, then what torch drops. */
 
-    bool isHistoryEnabled() override { return false; }
-    void recordHistory(bool enabled, caching::CreateContextFn, size_t, caching::RecordContext)
+    bool isHistoryEnabled() override { return history.is_on(); }
+    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when)
     {
+        recordHistory(enabled, context, entries, when, false, {});
+    }
+    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when, bool clears)
+    {
+        recordHistory(enabled, context, entries, when, clears, {});
+    }
+    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when, bool clears,
+                       const std::vector<std::string> &skipped)
+    {
+        check_process();
         if (enabled)
-            not_supported("recording of the memory history", "run without Weir to record it");
+            history.begin(*library, blocks, context, entries, when, clears, skipped);
+        else
+            history.end(*library);
     }
-    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when, bool)
+    void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &words)
     {
-        recordHistory(enabled, context, entries, when);
+        Device device = -1;
+        if (history.is_on() && c10::cuda::GetDevice(&device) == cudaSuccess)
+            history.annotate(device, words);
     }
-    void recordHistory(bool enabled, caching::CreateContextFn context, size_t entries, caching::RecordContext when, bool,
-                       const std::vector<std::string> &)
+    void pushCompileContext(std::string &words) { History::words().compiled.push_back(words); }
+    void popCompileContext()
     {
-        recordHistory(enabled, context, entries, when);
+        if (!History::words().compiled.empty())
+            History::words().compiled.pop_back();
     }
+    bool supportsUserMetadata() { return true; }
+    void setUserMetadata(const std::string &words) { History::words().users = words; }
+    std::string getUserMetadata() { return History::words().users; }
+    void annotateMemory(const void *ptr, const std::string &words)
+    {
+        if (history.is_on())
+            history.annotate(*library, ptr, words);
+    }
+    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr) { return history.context_of(*library, ptr); }
     void attachOutOfMemoryObserver(caching::OutOfMemoryObserver observer) override
     {
         std::lock_guard<std::mutex> guard(lock);
         observers.push_back(std::move(observer));
     }
+
+    /* What stays torch's alone */
+
     void attachAllocatorTraceTracker(caching::AllocatorTraceTracker) override
     {
         not_supported("tracing of segments (TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK)", "unset the variable");
@@ -441,13 +411,14 @@ private:
     {
         if (!size)
             return nullptr;
+        History::Gathered context = history.gather(caching::RecordContext::STATE);
         void *ptr = nullptr;
         if (C10_LIKELY(static_cast<ssize_t>(size) > 0))
             ptr = library->pool_malloc(static_cast<ssize_t>(size), device, stream);
         if (C10_UNLIKELY(!ptr))
-            ptr = get_or_throw(size, device, stream);
+            ptr = get_or_throw(size, device, stream, context);
         try {
-            blocks.insert({ ptr, size, stream, device });
+            history.insert(*library, blocks, { ptr, size, stream, device }, context);
         } catch (...) {
             library->free(ptr, static_cast<ssize_t>(size), device, stream);
             throw;
@@ -457,7 +428,7 @@ private:
         return ptr;
     }
 
-    C10_NOINLINE void *get_or_throw(size_t size, Device device, cudaStream_t stream);
+    C10_NOINLINE void *get_or_throw(size_t size, Device device, cudaStream_t stream, History::Gathered &context);
     C10_NOINLINE static void profile(void *ptr, int64_t size, Device device);
 
     /* The weir of a device that torch may not have allocated on yet. */
@@ -484,7 +455,24 @@ private:
             C10_CUDA_CHECK(cudaMemPoolSetAccess(pool, &access, 1));
     }
 
+    /* Whether some device has a reserve of that id, which a MemPool alone has not. */
+    bool is_of_graphs(PoolId id)
+    {
+        for (int device = 0; device < device_count; device++)
+            if (library->pool_uses(device, c_id(id)))
+                return true;
+        return false;
+    }
+
+    /* In the child of a fork locks may be held by nobody. */
+    static void check_process()
+    {
+        TORCH_CHECK(!forked.load(std::memory_order_relaxed), "weir: there is no memory history in the child of a fork: take it in the parent");
+    }
+
     Blocks blocks;
+    History history;
+    int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
     std::map<Device, double> fractions;
     std::map<std::pair<Device, PoolId>, int> holds; /* uses of pools without a begin */
@@ -492,7 +480,7 @@ private:
 };
 
 /* Weir's ladder was in vain. What other parts of torch can give back is tried once, then the request has failed. */
-void *Weir::get_or_throw(size_t size, Device device, cudaStream_t stream)
+void *Weir::get_or_throw(size_t size, Device device, cudaStream_t stream, History::Gathered &context)
 {
     weir_error error = WEIR_ERROR_INIT;
     if (static_cast<ssize_t>(size) > 0) {
@@ -511,6 +499,7 @@ void *Weir::get_or_throw(size_t size, Device device, cudaStream_t stream)
             C10_THROW_ERROR(Error, std::string("weir: ") + error.text);
     }
     weir_torch_stats stats = stats_or_none(device);
+    history.out_of_memory(*library, size, device, stream, stats.memory_free, context);
     std::vector<caching::OutOfMemoryObserver> copy;
     {
         std::lock_guard<std::mutex> guard(lock);

@@ -45,7 +45,8 @@ private:
 
 class Blocks {
 public:
-    void insert(const Block &block)
+    /* Calls `tell` once it is in the table, under the lock, so that nobody has freed it yet. */
+    template <typename Tell> void insert(const Block &block, Tell tell)
     {
         Shard &shard = shard_of(block.ptr);
         std::lock_guard<Spin> guard(shard.lock);
@@ -56,10 +57,11 @@ public:
         put(shard.places, block);
         shard.used++;
         totals.in += block.size;
+        tell();
     }
 
-    /* false: there is no such block. */
-    bool take(void *ptr, Block &block)
+    /* false: there is no such block. Calls `tell` under the lock, so that nobody has it again yet. */
+    template <typename Tell> bool take(void *ptr, Block &block, Tell tell)
     {
         Shard &shard = shard_of(ptr);
         std::lock_guard<Spin> guard(shard.lock);
@@ -70,18 +72,16 @@ public:
         remove(shard.places, place);
         shard.used--;
         totals_of(shard, block.device).out += block.size;
+        tell();
         return true;
     }
 
+    /* Under the lock of each one's shard. */
     template <typename Use> void each(Use use)
     {
         for (Shard &shard : shards) {
-            std::vector<Block> copy;
-            {
-                std::lock_guard<Spin> guard(shard.lock);
-                copy = shard.places;
-            }
-            for (const Block &block : copy)
+            std::lock_guard<Spin> guard(shard.lock);
+            for (const Block &block : shard.places)
                 if (block.ptr)
                     use(block);
         }
