@@ -119,6 +119,8 @@ check "run_is_offered_commands" has "weir run b" bash
 check "run_is_offered_commands_behind_the_dashes" has "weir run -p folder/one.yaml -- b" bash
 check "record_is_offered_commands" has "weir record --stacks -- b" bash
 check "record_is_offered_levels" offers "weir record --level=" pool all
+check "trace_is_offered_views_and_files" has "weir trace " summary peak leaks live tags stacks waits plot events
+check "trace_is_offered_files_behind_a_view" offers "weir trace peak folder/t" folder/two.yml folder/three.txt
 check "command_of_run_is_offered_files" offers "weir run -- bash folder/t" folder/two.yml folder/three.txt
 check "command_of_run_is_not_offered_options_of_weir" offers "weir run -- bash --pol"
 

@@ -251,7 +251,8 @@ static void print_leaks(const struct view *view, struct view_file *file, const s
     struct table table = TABLE_INIT("rrrllr");
     printf("At the end: %s in %s block%s.\n", SIZE_TEXT(model->total.size), COUNT_TEXT(model->total.blocks),
            weir__plural(model->total.blocks));
-    table_row(&table, "BYTES", "BLOCKS", "EACH", "TAG", "POOL", "OLDEST FOR");
+    if (count)
+        table_row(&table, "BYTES", "BLOCKS", "EACH", "TAG", "POOL", "OLDEST FOR");
     for (size_t i = 0; i < count && i < view->limit; i++) {
         const struct holder *holder = &holders[i];
         table_row(&table, SIZE_TEXT(holder->bytes), COUNT_TEXT(holder->blocks), SIZE_TEXT(holder->size),

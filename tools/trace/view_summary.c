@@ -73,12 +73,8 @@ static void print_pools(const struct model *model)
                   SIZE_TEXT(model_held(pool)), SIZE_TEXT(pool->live.peak_size), SIZE_TEXT(pool->held_peak), SIZE_TEXT(pool->growth.bytes),
                   SIZE_TEXT(pool->trims.bytes));
     }
-    if (table.count > 12) {
-        putchar('\n');
-        table_print(&table, stdout);
-    } else {
-        table_print(&table, stdout);
-    }
+    putchar('\n');
+    table_print(&table, stdout);
 }
 
 static void print_rest(const struct view *view, const struct view_file *file, const struct model *model)
