@@ -147,6 +147,15 @@ def perfetto_slices_lie_in_each_other():
 
 
 @fact
+def perfetto_slices_that_took_no_time_come_before_what_began_with_them():
+    trace = Trace()
+    trace.pool(1, "main")
+    for number, ns, time in ((0, 0, 5000), (1, 2000, 7000), (2, 0, 7000), (3, 0, 7000), (4, 1000, 8000)):
+        trace.event("rung", pool=1, a=number, b=ns, time=time)
+    assert [(depth, name) for _, depth, _, _, name, _ in Tracks(trace).slices] == [(0, "rung %d" % number) for number in range(5)]
+
+
+@fact
 def perfetto_moments_are_marks_and_failures():
     assert [(time - BEGAN, name, notes) for _, time, name, notes in Tracks(life()).moments] == [
         (3000, "step 1", {}), (13000, "step 2", {}),

@@ -27,6 +27,7 @@ def export_writes_the_file_that_is_named():
         assert weir("trace", "export", "--%s" % form, file, trace) == (b"", "")
         with open(file, "rb") as written:
             assert written.read() == export(form, trace)
+        assert os.stat(file).st_mode & 0o777 == 0o600
 
 
 @fact

@@ -321,7 +321,7 @@ static void add_span(struct perfetto *perfetto, const struct trace_event *event,
     perfetto->span_count++;
 }
 
-/* By thread; in it, what has others in it comes before these: it began earlier, or ended later. */
+/* By thread; in it, what has others in it comes before these: it began earlier, or ended later. What took no time has no others in it. */
 static int by_begin(const void *left, const void *right)
 {
     const struct span *a = left, *b = right;
@@ -329,9 +329,12 @@ static int by_begin(const void *left, const void *right)
         return a->event.thread_number < b->event.thread_number ? -1 : 1;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
+    bool is_moment = a->begin == a->end;
+    if (is_moment != (b->begin == b->end))
+        return is_moment ? -1 : 1;
     if (a->end != b->end)
         return a->end > b->end ? -1 : 1;
-    return a->index > b->index ? -1 : a->index < b->index;
+    return (a->index < b->index) == is_moment ? -1 : 1;
 }
 
 static void write_begin(struct perfetto *perfetto, const struct span *span)

@@ -8,6 +8,7 @@
 #include "tools/trace/view.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,9 +73,14 @@ static FILE *open_output(const struct view *view, const struct choice *choice)
         complain("trace: %s is one of the traces: name another file", choice->path);
         return NULL;
     }
-    FILE *out = fopen(choice->path, "we");
-    if (!out)
+    /* It has the names and paths that the trace has, which is for its user alone. */
+    int fd = open(choice->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
+    FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!out) {
         complain("cannot write %s: %s", choice->path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+    }
     return out;
 }
 
