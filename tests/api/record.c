@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/record/unwind.h"
@@ -440,6 +441,127 @@ START_TEST(threads_share_definitions_whosever_block_comes_first)
 }
 END_TEST
 
+/* Threads that hand blocks to each other, and write down what they do. */
+#define WORKERS 4
+#define STEPS 3000
+
+struct step {
+    bool is_request;
+    uint64_t address, size;
+};
+
+static struct worker {
+    uint64_t thread; /* the operating system's number */
+    unsigned random;
+    size_t count, seen;
+    struct step steps[STEPS];
+} workers[WORKERS + 1]; /* the last one is the test */
+static weir_stream *shared[2];
+static struct {
+    pthread_mutex_t lock;
+    void *ptr;
+    uint64_t size;
+} slots[32];
+
+static unsigned next(struct worker *worker, unsigned below)
+{
+    worker->random = worker->random * 1103515245 + 12345;
+    return (worker->random >> 8) % below;
+}
+
+static void *work(void *data)
+{
+    struct worker *worker = data;
+    worker->thread = (uint64_t)syscall(SYS_gettid);
+    while (worker->count < STEPS) {
+        unsigned at = next(worker, 32);
+        weir_stream *s = shared[at & 1];
+        struct step *step = &worker->steps[worker->count++];
+        /* Under the lock of the slot, so that its blocks follow each other in one order. */
+        pthread_mutex_lock(&slots[at].lock);
+        if (slots[at].ptr) {
+            *step = (struct step){ false, (uintptr_t)slots[at].ptr, slots[at].size };
+            if (at & 2)
+                scene_free(s, slots[at].ptr);
+            else
+                scene_free_on(weir_stream_handle(s), slots[at].ptr);
+            slots[at].ptr = NULL;
+        } else {
+            slots[at].size = 1 + next(worker, at & 4 ? 4096 : 3 << 20);
+            slots[at].ptr = scene_malloc(s, slots[at].size);
+            *step = (struct step){ true, (uintptr_t)slots[at].ptr, slots[at].size };
+        }
+        pthread_mutex_unlock(&slots[at].lock);
+    }
+    return NULL;
+}
+
+static uint64_t live_at_mark;
+
+static bool compare(void *context, const struct trace_event *event)
+{
+    struct model *model = context;
+    if (event->kind == TRACE_MARK)
+        ck_assert_uint_eq(model->total.size, live_at_mark);
+    bool is_request = event->kind == TRACE_MALLOC || event->kind == TRACE_SERVE;
+    model_apply(model, event);
+    if (!is_request && event->kind != TRACE_FREE && event->kind != TRACE_KEEP)
+        return true;
+    struct worker *worker = workers;
+    while (worker < workers + WORKERS && worker->thread != event->thread)
+        worker++;
+    ck_assert_uint_lt(worker->seen, worker->count);
+    const struct step *step = &worker->steps[worker->seen++];
+    ck_assert_int_eq(step->is_request, is_request);
+    ck_assert_uint_eq(step->address, event->address);
+    ck_assert_uint_eq(step->size, event->size);
+    return true;
+}
+
+START_TEST(trace_is_what_threads_wrote_down_event_for_event_in_an_order_that_can_be)
+{
+    static const char *const keys[] = { "", "cache: off", "backing: arena" };
+    pthread_t threads[WORKERS];
+    struct model model = { .now = 0 };
+    struct trace trace;
+    char record[512];
+    make_directory();
+    snprintf(record, sizeof record, "level: all, file: '%s'", file);
+    open_recorded(record, keys[_i]);
+    for (int i = 0; i < 2; i++)
+        shared[i] = scene_create(NULL);
+    for (int i = 0; i < 32; i++)
+        pthread_mutex_init(&slots[i].lock, NULL);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].random = (unsigned)(i + 1) * 7919;
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        pthread_join(threads[i], NULL);
+    live_at_mark = scene_pool_stats("main").live;
+    ck_assert_int_eq(weir_mark(scene.w, "end"), WEIR_OK);
+    struct worker *last = &workers[WORKERS];
+    for (int i = 0; i < 32; i++) {
+        if (!slots[i].ptr)
+            continue;
+        last->steps[last->count++] = (struct step){ false, (uintptr_t)slots[i].ptr, slots[i].size };
+        scene_free(shared[1], slots[i].ptr);
+    }
+    scene_close();
+    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert_msg(trace_play(&trace, compare, &model), "%s", trace.error);
+    ck_assert_uint_eq(trace.losses.events, 0);
+    trace_close(&trace);
+    for (int i = 0; i <= WORKERS; i++)
+        ck_assert_uint_eq(workers[i].seen, workers[i].count);
+    ck_assert_uint_eq(model.total.size, 0);
+    ck_assert_uint_eq(model.reused, 0);
+    ck_assert_uint_eq(model.unknown_ends, 0);
+    model_free(&model);
+    remove_directory();
+}
+END_TEST
+
 START_TEST(file_that_is_there_stays_as_it_is)
 {
     char record[512], text[8] = "";
@@ -500,6 +622,7 @@ int main(void)
               live_blocks_are_told_by_tag_and_size_those_with_the_most_bytes_first, leak_has_the_stack_of_whoever_asked,
               out_of_memory_names_the_largest_holders, out_of_memory_leaves_a_trace_with_who_holds_memory,
               threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound, file_that_is_there_stays_as_it_is, level_changes_with_the_policy);
+    tcase_add_loop_test(tcase, trace_is_what_threads_wrote_down_event_for_event_in_an_order_that_can_be, 0, 3);
     tcase_add_loop_test(tcase, trace_has_what_the_figures_had_at_each_mark, 0, sizeof recorded / sizeof recorded[0]);
     return suite_run(suite);
 }
