@@ -122,7 +122,7 @@ static const struct policy_key file_keys[] = {
         FROM_TO(RING_MIN, RING_MAX),
         .initial = "2MiB",
         .write = "bytes as in 2MiB, from 64KiB to 1GiB",
-        .help = "Host memory for the events of one thread, 48 bytes each. The newest event takes the place of the oldest. A thread that "
+        .help = "Host memory for the events of one thread, 56 bytes each. The newest event takes the place of the oldest. A thread that "
                 "has no events has no ring.",
     },
     {

@@ -46,6 +46,7 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
         .size = entry->size,
         .stream = (uintptr_t)stream->handle,
         .order = cache->hits + atomic_load_explicit(&cache->keeps, memory_order_relaxed),
+        .after = atomic_load_explicit(&stream->w->recorder.order, memory_order_relaxed),
         .what = weir__event_what(noted->is_request ? WEIR__KIND_SERVE : WEIR__KIND_KEEP, entry->class, entry->pool->record, entry->origin),
     };
     weir__ring_write(noted->ring, &event);

@@ -52,7 +52,8 @@ size_t weir__ring_read(const struct weir__ring *ring, uint64_t *position, struct
         events[i].size = atomic_load_explicit(&slot[2], memory_order_acquire);
         events[i].stream = atomic_load_explicit(&slot[3], memory_order_acquire);
         events[i].order = atomic_load_explicit(&slot[4], memory_order_acquire);
-        events[i].what = atomic_load_explicit(&slot[5], memory_order_acquire);
+        events[i].after = atomic_load_explicit(&slot[5], memory_order_acquire);
+        events[i].what = atomic_load_explicit(&slot[6], memory_order_acquire);
         slot += WEIR__EVENT_WORDS;
         if (slot == ring->end)
             slot = ring->words;

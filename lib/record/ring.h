@@ -16,12 +16,13 @@
 
 #include "lib/record/kind.h"
 
-/* Six words: 48 bytes. */
+/* Seven words: 56 bytes. */
 struct weir__event {
     uint64_t time; /* nanoseconds of the recorder's clock */
     uint64_t address, size; /* a and b of events that concern no block */
     uint64_t stream;        /* the handle */
     uint64_t order;         /* 22 bits of the thread above, 42 of the order below */
+    uint64_t after;         /* of a cached call, whose order counts in its stream: the last order that the weir had given; else 0 */
     uint64_t what;          /* 8 bits of the kind, 8 of the size class, 16 of the pool, 32 of the origin */
 };
 
@@ -89,7 +90,8 @@ static inline void weir__ring_write(struct weir__ring *ring, const struct weir__
     atomic_store_explicit(&slot[2], event->size, memory_order_release);
     atomic_store_explicit(&slot[3], event->stream, memory_order_release);
     atomic_store_explicit(&slot[4], event->order | ring->thread << WEIR__ORDER_BITS, memory_order_release);
-    atomic_store_explicit(&slot[5], event->what, memory_order_release);
+    atomic_store_explicit(&slot[5], event->after, memory_order_release);
+    atomic_store_explicit(&slot[6], event->what, memory_order_release);
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
     slot += WEIR__EVENT_WORDS;
     ring->slot = slot == ring->end ? ring->words : slot;

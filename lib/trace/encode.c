@@ -225,12 +225,15 @@ static void put_event(struct weir__trace_source *source, struct weir__trace_enco
         stack = define_stack(encoder, weir__origin_stack(origin));
     /* A coarse time may be a little before an exact one that came first. */
     uint64_t time = since_start(encoder, event->time);
-    uint64_t *order = &source->orders[kind == WEIR__KIND_SERVE || kind == WEIR__KIND_KEEP];
+    bool is_cached = kind == WEIR__KIND_SERVE || kind == WEIR__KIND_KEEP;
+    uint64_t *order = &source->orders[is_cached];
     put_code(out, kind);
     weir__trace_put_number(out, time > source->time ? time - source->time : 0);
     source->time = time > source->time ? time : source->time;
     weir__trace_put_signed(out, weir__event_order(event) - *order);
     *order = weir__event_order(event) + 1;
+    if (is_cached)
+        weir__trace_put_signed(out, event->after - (source->orders[0] ? source->orders[0] - 1 : 0));
     if (has & HAS_STREAM)
         put_difference(out, event->stream, &source->stream);
     if (has & HAS_POOL)

@@ -267,8 +267,13 @@ static void write_live(struct weir__trace *trace)
     weir__blocks_visit(&trace->w->blocks, copy_block, &live);
     for (size_t i = 0; i < live.count && i < live.room; i++) {
         const struct weir__block *block = &live.blocks[i];
-        const struct weir__event event = {now, (uintptr_t)block->ptr, block->size, 0, order,
-                                          weir__event_what(WEIR__KIND_LIVE, block->class, block->pool->record, block->origin)};
+        const struct weir__event event = {
+            .time = now,
+            .address = (uintptr_t)block->ptr,
+            .size = block->size,
+            .order = order,
+            .what = weir__event_what(WEIR__KIND_LIVE, block->class, block->pool->record, block->origin),
+        };
         add_event(trace, &tap, &event);
     }
     flush_tap(trace, &tap);

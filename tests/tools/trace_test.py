@@ -62,6 +62,9 @@ def events(thread, base, rows, definitions=b"", lost=0):
         sort = kind in ("serve", "keep")
         content += bytes([code]) + number(at - time) + signed(order - orders[sort])
         time, orders[sort] = at, order + 1
+        if sort:  # behind the last event of the weir in this block, if nothing else is said
+            last = max(orders[0] - 1, 0)
+            content += signed(given.get("after", last) - last)
         for field in fields.split():
             value = given.get(field, given.get("size", 0) if field == "given" else 0)
             if field == "stream":

@@ -225,6 +225,8 @@ class Trace:
         sort = code in SERVE_AND_KEEP
         event["order"] = state["orders"][sort] + content.signed() & WRAP
         state["orders"][sort] = event["order"] + 1
+        if sort:
+            event["after"] = max(state["orders"][0] - 1, 0) + content.signed() & WRAP
         for field in fields.split():
             if field in ("stream", "address"):
                 state[field] = event[field] = state[field] + content.signed() & WRAP

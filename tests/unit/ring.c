@@ -12,7 +12,7 @@
 /* Its words follow from a number, so that a mixture of two is seen. */
 static struct weir__event event_of(uint64_t number)
 {
-    return (struct weir__event){number, number * 3, number * 5, number * 7, number, number * 11};
+    return (struct weir__event){number, number * 3, number * 5, number * 7, number, number * 13, number * 11};
 }
 
 static void expect(const struct weir__event *event, uint64_t number)

@@ -156,6 +156,8 @@ void write_event(struct trace_writer *writer, const struct trace_row *row)
     write_signed(writer, row->order - *order);
     writer->time = row->time;
     *order = row->order + 1;
+    if (row->kind == 18 || row->kind == 19)
+        write_signed(writer, row->after - (writer->orders[0] ? writer->orders[0] - 1 : 0));
     if (fields & TRACE_HAS_STREAM) {
         write_signed(writer, row->stream - writer->stream);
         writer->stream = row->stream;

@@ -23,7 +23,7 @@ struct trace_writer {
 /* An event by ids; members that its kind has not are not written. */
 struct trace_row {
     unsigned kind;
-    uint64_t time, order, stream, pool, address, size, given, tag, stack, a, b;
+    uint64_t time, order, after, stream, pool, address, size, given, tag, stack, a, b;
 };
 
 enum { WRITE_PLAIN, WRITE_PACKED };

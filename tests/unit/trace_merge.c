@@ -52,9 +52,10 @@ static void mark(uint64_t time, uint64_t order)
     write_event(&writer, &(struct trace_row){.kind = 43, .time = time, .order = order});
 }
 
-static void serve(uint64_t time, uint64_t stream, uint64_t order)
+/* after: the last number of the weir by then. */
+static void serve(uint64_t time, uint64_t stream, uint64_t order, uint64_t after)
 {
-    write_event(&writer, &(struct trace_row){.kind = 18, .time = time, .order = order, .stream = stream, .address = 1});
+    write_event(&writer, &(struct trace_row){.kind = 18, .time = time, .order = order, .after = after, .stream = stream, .address = 1});
 }
 
 static void end_thread(void)
@@ -106,12 +107,12 @@ END_TEST
 START_TEST(each_stream_counts_for_itself)
 {
     write_thread(&writer, 1, 0, 0);
-    serve(5, 0xa, 2);
-    serve(6, 0xb, 1);
+    serve(5, 0xa, 2, 9);
+    serve(6, 0xb, 1, 9);
     end_thread();
     write_thread(&writer, 2, 0, 0);
     mark(7, 9);
-    serve(8, 0xa, 1);
+    serve(8, 0xa, 1, 9);
     end_thread();
     play();
     expect_orders(9, 1, 2, 1);
@@ -127,7 +128,7 @@ START_TEST(lost_number_holds_nobody_up)
     mark(30 * MS, 900);
     end_thread();
     write_thread(&writer, 2, 0, 0);
-    serve(15 * MS, 0xa, 1);
+    serve(15 * MS, 0xa, 1, 5);
     mark(40 * MS, 901);
     end_thread();
     play();
@@ -142,12 +143,12 @@ END_TEST
 START_TEST(contradicting_orders_go_by_time)
 {
     write_thread(&writer, 1, 0, 0);
-    serve(5, 0xa, 2);
+    serve(5, 0xa, 2, 0);
     mark(6, 1);
     end_thread();
     write_thread(&writer, 2, 0, 0);
     mark(7, 2);
-    serve(8, 0xa, 1);
+    serve(8, 0xa, 1, 2);
     end_thread();
     play();
     ck_assert_uint_eq(seen_count, 4);
@@ -169,52 +170,47 @@ START_TEST(number_that_comes_twice_comes_twice)
 }
 END_TEST
 
-static void of_block(enum trace_kind kind, uint64_t time, uint64_t order, uint64_t address)
+static void of_block(enum trace_kind kind, uint64_t order, uint64_t after)
 {
-    write_event(&writer, &(struct trace_row){.kind = kind, .time = time, .order = order, .stream = 0xa, .pool = 1, .address = address});
+    write_event(&writer,
+                &(struct trace_row){.kind = kind, .time = 4, .order = order, .after = after, .stream = 0xa, .pool = 1, .address = 7});
 }
 
-static void expect_kinds(const enum trace_kind *kinds, size_t count)
-{
-    ck_assert_uint_eq(seen_count, count);
-    for (size_t i = 0; i < count; i++)
-        ck_assert_msg(seen[i].kind == kinds[i], "event %zu is %s", i, trace_kind_name(seen[i].kind));
-}
-
-/* What a coarse clock leaves open, the block tells: it cannot come back before it was kept, nor be kept before it was got. */
-START_TEST(events_of_a_block_come_in_the_order_that_can_be)
+/* What a coarse clock leaves open, numbers tell: at which number of the weir a cache served and kept. */
+START_TEST(events_of_a_block_come_in_the_order_that_was)
 {
     static const enum trace_kind kinds[] = {TRACE_MALLOC, TRACE_KEEP, TRACE_SERVE, TRACE_FREE, TRACE_MALLOC, TRACE_KEEP, TRACE_RETURN};
     write_thread(&writer, 1, 0, 0);
-    of_block(TRACE_KEEP, 4, 0, 7);
-    of_block(TRACE_FREE, 4, 2, 7);
-    of_block(TRACE_KEEP, 4, 2, 7);
+    of_block(TRACE_KEEP, 0, 1);
+    of_block(TRACE_FREE, 2, 0);
+    of_block(TRACE_KEEP, 2, 3);
     end_thread();
     write_thread(&writer, 2, 0, 0);
-    of_block(TRACE_MALLOC, 4, 1, 7);
-    of_block(TRACE_SERVE, 4, 1, 7);
-    of_block(TRACE_MALLOC, 4, 3, 7);
-    of_block(TRACE_RETURN, 4, 4, 7);
+    of_block(TRACE_MALLOC, 1, 0);
+    of_block(TRACE_SERVE, 1, 1);
+    of_block(TRACE_MALLOC, 3, 0);
+    of_block(TRACE_RETURN, 4, 0);
     end_thread();
     play();
-    expect_kinds(kinds, sizeof kinds / sizeof kinds[0]);
+    ck_assert_uint_eq(seen_count, sizeof kinds / sizeof kinds[0]);
+    for (size_t i = 0; i < seen_count; i++)
+        ck_assert_msg(seen[i].kind == kinds[i], "event %zu is %s", i, trace_kind_name(seen[i].kind));
 }
 END_TEST
 
-/* What nobody makes true goes all the same, before what is later than clocks are coarse. */
-START_TEST(event_that_cannot_be_holds_nobody_up_for_long)
+START_TEST(mark_comes_behind_what_caches_did_before_it_and_before_what_they_did_after)
 {
     write_thread(&writer, 1, 0, 0);
-    of_block(TRACE_FREE, 4, 1, 7);
-    mark(5, 3);
+    serve(4, 0xa, 1, 5);
+    serve(4, 0xa, 2, 6);
     end_thread();
     write_thread(&writer, 2, 0, 0);
-    of_block(TRACE_KEEP, 4, 0, 8);
-    mark(50000000, 4);
+    mark(4, 6);
     end_thread();
     play();
-    ck_assert_uint_eq(seen_count, 4);
-    ck_assert_uint_eq(seen[3].time, 50000000);
+    ck_assert_int_eq(seen[0].kind, TRACE_SERVE);
+    ck_assert_int_eq(seen[1].kind, TRACE_MARK);
+    ck_assert_int_eq(seen[2].kind, TRACE_SERVE);
 }
 END_TEST
 
@@ -244,12 +240,13 @@ static void write_history(unsigned seed, size_t count)
     enum { THREADS = 5, STREAMS = 3, BLOCK = 40 };
     static struct trace_row rows[THREADS][4096];
     size_t counts[THREADS] = {0}, written[THREADS] = {0};
-    uint64_t weir = 0, streams[STREAMS] = {0};
+    uint64_t weir = 1, streams[STREAMS] = {0};
     srand(seed);
     for (size_t i = 0; i < count; i++) {
         unsigned thread = (unsigned)rand() % THREADS, stream = (unsigned)rand() % STREAMS;
         bool is_of_stream = rand() % 2;
         struct trace_row row = {.kind = is_of_stream ? 18 : 43, .time = i / 64, .order = is_of_stream ? streams[stream]++ : weir++};
+        row.after = is_of_stream ? weir - 1 : 0;
         row.stream = stream;
         row.size = i;
         row.a = 0;
@@ -358,8 +355,8 @@ int main(void)
     TCase *tcase = suite_case(suite, "merge", 0);
     tcase_add_checked_fixture(tcase, open_all, close_all);
     suite_add(tcase, equal_times_go_by_orders, orders_are_stronger_than_times, each_stream_counts_for_itself, lost_number_holds_nobody_up,
-              contradicting_orders_go_by_time, events_of_a_block_come_in_the_order_that_can_be,
-              event_that_cannot_be_holds_nobody_up_for_long, number_that_comes_twice_comes_twice,
+              contradicting_orders_go_by_time, events_of_a_block_come_in_the_order_that_was,
+              mark_comes_behind_what_caches_did_before_it_and_before_what_they_did_after, number_that_comes_twice_comes_twice,
               play_ends_where_it_is_told_to_and_can_be_repeated, log_of_rmm_is_read, log_of_rmm_goes_on_after_midnight);
     tcase_add_loop_test(tcase, any_history_comes_in_its_orders, 1, 20);
     tcase_add_loop_test(tcase, wrong_line_of_a_log_is_lost_alone, 0, (int)(sizeof wrong_lines / sizeof wrong_lines[0]));

@@ -2,9 +2,8 @@
 /*
  * play.c - trace_play(): the events of all threads in one order. Each thread is read block by block, at a cursor.
  *
- * Three things make the order. Numbers: of each sort, the next one that the file has goes first. Time, between sorts. And blocks: clocks
- * are coarse, so where an event cannot be true yet, as the return of a block that its program still has, it waits a little for one of
- * another thread that makes it so.
+ * Numbers make the order: those of the weir, and behind each of them the serves and keeps that say they came after it, those of one stream by
+ * their own numbers. Where that leaves it open, the earlier one goes first. Of each sort, the next number that the file has is waited for.
  */
 #include "tools/common/complain.h"
 #include "tools/trace/merge.h"
@@ -16,7 +15,7 @@
 
 enum { OPEN_BYTES_MAX = 1 << 30 }; /* unpacked blocks at a time, one for each thread */
 
-#define COARSE UINT64_C(10000000) /* ns that a clock may be early, and some more */
+#define COARSE UINT64_C(10000000) /* ns that a clock may be early, and some more: so long before a thread is looked into */
 
 static bool fail(struct trace *trace, const char *why)
 {
@@ -35,7 +34,6 @@ struct cursor {
     uint32_t sort;        /* of the record */
     struct cursor *later; /* that waits in the same sort, for a later number */
     size_t place;         /* in play->waiting, while it waits */
-    bool is_believed;     /* the record goes whatever is known of its block */
 };
 
 struct sort {
@@ -46,24 +44,27 @@ struct sort {
 struct play {
     struct trace *trace;
     struct sort *sorts;
-    struct cursor **heap; /* by time: those that do not wait for their turn */
+    struct cursor **heap; /* in order: those that do not wait for their turn */
     size_t heap_count;
     const struct trace_thread **threads; /* by their beginnings */
     size_t begun;                        /* of them */
     struct cursor **waiting;             /* all that wait */
     size_t waiting_count, open_bytes;
-    bool has_doubts;          /* there is more than one sort, so that it may be too early for an event */
-    struct cursor **doubtful; /* those for whose event it is */
-    size_t doubtful_count;
-    struct trace_map states; /* address and pool: enum state */
     bool is_good;
 };
 
-/* Of a block. One that is not in the map is nobody's. */
-enum state { STATE_NONE, STATE_LIVE, STATE_CACHED };
+/* The number of the weir that the record has, or came after. */
+static uint64_t position(const struct cursor *cursor)
+{
+    return cursor->sort ? cursor->record.after : cursor->record.order;
+}
 
 static bool is_before(const struct cursor *one, const struct cursor *other)
 {
+    if (position(one) != position(other))
+        return position(one) < position(other);
+    if (!one->sort != !other->sort)
+        return !one->sort;
     if (one->record.time != other->record.time)
         return one->record.time < other->record.time;
     if (one->sort == other->sort && one->record.order != other->record.order)
@@ -132,7 +133,6 @@ static bool step(struct play *play, struct cursor *cursor)
     for (;;) {
         enum trace_found found = trace_decoder_next(&cursor->decoder, &cursor->record, &definition);
         if (found == TRACE_FOUND_EVENT) {
-            cursor->is_believed = false;
             cursor->sort = trace_orders_sort(play->trace->orders, cursor->record.kind, cursor->record.stream);
             return true;
         }
@@ -199,78 +199,6 @@ static void break_knot(struct play *play)
     let_go(play, &play->sorts[first->sort], true);
 }
 
-/* Whether something has to happen to the record's block before. Returns come to those who have no cache, too, but late. */
-static bool is_too_early(const struct play *play, const struct cursor *cursor)
-{
-    const struct trace_record *record = &cursor->record;
-    const uint32_t *found = trace_map_find(&play->states, record->address, record->pool);
-    enum state state = found ? (enum state) * found : STATE_NONE;
-    switch (record->kind) {
-    case TRACE_MALLOC:
-        return state != STATE_NONE;
-    case TRACE_SERVE:
-    case TRACE_RETURN:
-        return state != STATE_CACHED;
-    case TRACE_FREE:
-    case TRACE_KEEP:
-        return state != STATE_LIVE;
-    default:
-        return false;
-    }
-}
-
-static void doubt(struct play *play, struct cursor *cursor)
-{
-    heap_drop_first(play);
-    play->doubtful[play->doubtful_count++] = cursor;
-}
-
-static void believe(struct play *play, size_t place)
-{
-    struct cursor *cursor = play->doubtful[place];
-    play->doubtful[place] = play->doubtful[--play->doubtful_count];
-    cursor->is_believed = true;
-    heap_up(play, cursor);
-}
-
-/* The earliest of those who doubt. */
-static size_t first_doubtful(const struct play *play)
-{
-    size_t first = 0;
-    for (size_t i = 1; i < play->doubtful_count; i++)
-        if (is_before(play->doubtful[i], play->doubtful[first]))
-            first = i;
-    return first;
-}
-
-/* Until when others may still make true what is doubtful. */
-static uint64_t limit_of(const struct play *play)
-{
-    if (play->doubtful_count == 0)
-        return UINT64_MAX;
-    uint64_t time = play->doubtful[first_doubtful(play)]->record.time;
-    return time > UINT64_MAX - COARSE ? UINT64_MAX : time + COARSE;
-}
-
-/* The record happened: its block is another's, which may be what some waited for. */
-static void follow(struct play *play, const struct trace_record *record)
-{
-    bool is_new;
-    if (!(trace_kind_fields(record->kind) & TRACE_HAS_ADDRESS) || record->kind >= TRACE_GRAPH_MALLOC)
-        return;
-    if (record->kind == TRACE_FREE || record->kind == TRACE_RETURN) {
-        trace_map_remove(&play->states, record->address, record->pool);
-    } else {
-        bool is_cached = record->kind == TRACE_KEEP || record->kind == TRACE_CACHED;
-        uint32_t *state = trace_map_add(&play->states, record->address, record->pool, &is_new);
-        if (is_new || (record->kind != TRACE_LIVE && record->kind != TRACE_CACHED))
-            *state = is_cached ? STATE_CACHED : STATE_LIVE;
-    }
-    for (size_t i = play->doubtful_count; i-- > 0;)
-        if (play->doubtful[i]->record.address == record->address && !is_too_early(play, play->doubtful[i]))
-            believe(play, i);
-}
-
 static void resolve(struct play *play, const struct cursor *cursor, struct trace_event *event)
 {
     struct trace_definitions *definitions = &play->trace->definitions;
@@ -309,7 +237,6 @@ static bool take_turn(struct play *play, struct cursor *cursor, trace_event_fn *
     if (!look(context, &event))
         return false;
     trace_turn_take(&sort->turn, play->trace->orders, cursor->record.order);
-    struct trace_record record = cursor->record;
     if (step(play, cursor)) {
         heap_down(play, cursor);
     } else {
@@ -317,42 +244,36 @@ static bool take_turn(struct play *play, struct cursor *cursor, trace_event_fn *
         cursor_free(play, cursor);
     }
     let_go(play, sort, false);
-    if (play->has_doubts)
-        follow(play, &record);
     return play->is_good;
 }
 
-/* The first in the heap goes, unless it has to wait. false: the play ends. */
-static bool try_first(struct play *play, trace_event_fn *look, void *context)
+/* Whether the next thread may have something to say before the first in the heap. */
+static bool must_begin(const struct play *play)
 {
-    struct cursor *cursor = play->heap[0];
-    if (!trace_turn_is(&play->sorts[cursor->sort].turn, cursor->record.order)) {
-        heap_drop_first(play);
-        wait_for_turn(play, cursor);
-        return true;
-    }
-    if (play->has_doubts && !cursor->is_believed && is_too_early(play, cursor)) {
-        doubt(play, cursor);
-        return true;
-    }
-    return take_turn(play, cursor, look, context);
+    if (play->begun == play->trace->thread_count)
+        return false;
+    uint64_t begin = play->threads[play->begun]->begin;
+    return !play->heap_count || begin < COARSE || begin - COARSE <= play->heap[0]->record.time;
 }
 
 static void run(struct play *play, trace_event_fn *look, void *context)
 {
-    size_t threads = play->trace->thread_count;
     while (play->is_good) {
-        uint64_t limit = limit_of(play), next = play->heap_count ? play->heap[0]->record.time : limit;
-        if (play->begun < threads && play->threads[play->begun]->begin <= next)
+        if (must_begin(play)) {
             begin_thread(play);
-        else if (play->doubtful_count && (!play->heap_count || next > limit))
-            believe(play, first_doubtful(play));
-        else if (play->heap_count && !try_first(play, look, context))
-            return;
-        else if (!play->heap_count && !play->doubtful_count && !play->waiting_count && play->begun == threads)
-            return;
-        else if (!play->heap_count && !play->doubtful_count && play->waiting_count)
+        } else if (play->heap_count) {
+            struct cursor *cursor = play->heap[0];
+            if (!trace_turn_is(&play->sorts[cursor->sort].turn, cursor->record.order)) {
+                heap_drop_first(play);
+                wait_for_turn(play, cursor);
+            } else if (!take_turn(play, cursor, look, context)) {
+                return;
+            }
+        } else if (play->waiting_count) {
             break_knot(play);
+        } else {
+            return;
+        }
     }
 }
 
@@ -370,11 +291,7 @@ static void play_free(struct play *play)
         cursor_free(play, play->heap[i]);
     for (size_t i = 0; i < play->waiting_count; i++)
         cursor_free(play, play->waiting[i]);
-    for (size_t i = 0; i < play->doubtful_count; i++)
-        cursor_free(play, play->doubtful[i]);
-    trace_map_free(&play->states);
     free(play->heap);
-    free(play->doubtful);
     free(play->waiting);
     free(play->sorts);
     free(play->threads);
@@ -387,8 +304,6 @@ bool trace_play(struct trace *trace, trace_event_fn *look, void *context)
     struct play play = {.trace = trace, .is_good = true};
     play.sorts = must(calloc(trace->orders->sort_count, sizeof play.sorts[0]));
     play.heap = must(calloc(trace->thread_count + 1, sizeof play.heap[0]));
-    play.has_doubts = trace->thread_count > 1 && trace->orders->sort_count > 1;
-    play.doubtful = must(calloc(trace->thread_count + 1, sizeof play.doubtful[0]));
     play.waiting = must(calloc(trace->thread_count + 1, sizeof play.waiting[0]));
     play.threads = must(calloc(trace->thread_count + 1, sizeof(void *)));
     for (uint32_t i = 0; i < trace->orders->sort_count; i++)

@@ -64,6 +64,12 @@ static bool take_block_fields(struct trace_decoder *decoder, struct trace_record
     return true;
 }
 
+static bool take_after(struct trace_decoder *decoder, struct trace_record *record)
+{
+    record->after = decoder->orders[0] ? decoder->orders[0] - 1 : 0;
+    return take_step(&decoder->bytes, &record->after);
+}
+
 static enum trace_found take_event(struct trace_decoder *decoder, unsigned code, struct trace_record *record)
 {
     struct trace_bytes *bytes = &decoder->bytes;
@@ -71,6 +77,7 @@ static enum trace_found take_event(struct trace_decoder *decoder, unsigned code,
     uint64_t later, *order = &decoder->orders[trace_event_is_of_stream((enum trace_kind)code)];
     *record = (struct trace_record){.kind = (enum trace_kind)code};
     if (!trace_take_number(bytes, &later) || !take_step(bytes, order) ||
+        (trace_event_is_of_stream((enum trace_kind)code) && !take_after(decoder, record)) ||
         ((fields & TRACE_HAS_STREAM) && !take_step(bytes, &decoder->stream)) ||
         ((fields & TRACE_HAS_POOL) && !trace_take_number(bytes, &record->pool)) ||
         ((fields & TRACE_HAS_ADDRESS) && !take_block_fields(decoder, record)) ||

@@ -32,7 +32,7 @@ struct trace_definition {
 /* An event with ids. */
 struct trace_record {
     enum trace_kind kind;
-    uint64_t time, order, stream, pool, address, size, given, tag, stack, a, b;
+    uint64_t time, order, after, stream, pool, address, size, given, tag, stack, a, b;
 };
 
 struct trace_decoder {
