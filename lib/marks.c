@@ -47,6 +47,15 @@ static void begin_tags(weir *w)
     pthread_mutex_unlock(&w->config);
 }
 
+/* Tags of weirs that were closed with them do not take room for good. */
+static bool push(uint64_t recorder, unsigned number)
+{
+    if (weir__tag_push(recorder, number))
+        return true;
+    weir__tags_drop(weir__recorder_is_there);
+    return weir__tag_push(recorder, number);
+}
+
 weir_status weir_tag_push(weir *w, const char *name)
 {
     weir_status status = check(w, "weir_tag_push", name);
@@ -61,7 +70,7 @@ weir_status weir_tag_push(weir *w, const char *name)
                           "weir_tag_push: no host memory for the tag '%s', or there are %d names already: use fewer", name, WEIR__TAGS_MAX);
     if (!atomic_load(&w->recorder.tags.are_used))
         begin_tags(w);
-    if (!weir__tag_push(w->recorder.id, number))
+    if (!push(w->recorder.id, number))
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_tag_push: this thread has %d tags already: pop some of them",
                           WEIR__TAG_DEPTH);
     return WEIR_OK;

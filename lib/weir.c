@@ -351,6 +351,7 @@ void weir_close(weir *w)
         return;
     weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
+    weir__trace_files_settle(w);
     weir__log_rest(&w->log);
     if (w->device_count) {
         weir__leaks_log(w);

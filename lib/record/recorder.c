@@ -97,6 +97,16 @@ void weir__recorder_destroy(struct weir__recorder *recorder)
     pthread_mutex_destroy(&recorder->lock);
 }
 
+bool weir__recorder_is_there(uint64_t id)
+{
+    pthread_mutex_lock(&recorders_lock);
+    const struct weir__recorder *recorder = recorders;
+    while (recorder && recorder->id != id)
+        recorder = recorder->next;
+    pthread_mutex_unlock(&recorders_lock);
+    return recorder;
+}
+
 /* Under the lock, so that two threads make one table. */
 static bool make_stacks(struct weir__recorder *recorder)
 {

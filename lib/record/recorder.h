@@ -51,6 +51,8 @@ void weir__recorder_init(struct weir__recorder *recorder);
 void weir__recorder_start(struct weir__recorder *recorder, const struct gpu *gpu, uint64_t ring_bytes);
 /* No other call on it runs or follows. */
 void weir__recorder_destroy(struct weir__recorder *recorder);
+/* Whether the recorder with that id is not destroyed yet. */
+bool weir__recorder_is_there(uint64_t id);
 
 /* From now on. Stacks that cannot be had for want of host memory are left out. */
 void weir__recorder_set(struct weir__recorder *recorder, enum weir__level level, bool stacks);

@@ -111,3 +111,12 @@ void weir__tag_pop(uint64_t recorder)
     pushed_count--;
     memmove(&pushed[at], &pushed[at + 1], (pushed_count - at) * sizeof *pushed);
 }
+
+void weir__tags_drop(bool (*is_there)(uint64_t recorder))
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < pushed_count; i++)
+        if (is_there(pushed[i].recorder))
+            pushed[kept++] = pushed[i];
+    pushed_count = kept;
+}

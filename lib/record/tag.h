@@ -49,5 +49,7 @@ bool weir__tag_push(uint64_t recorder, unsigned number);
 unsigned weir__tag_current(uint64_t recorder);
 /* Takes the one in force off again. */
 void weir__tag_pop(uint64_t recorder);
+/* Takes off those of recorders that are no more, which nobody can pop. */
+void weir__tags_drop(bool (*is_there)(uint64_t recorder));
 
 #endif

@@ -10,26 +10,36 @@
 
 enum record { DEFINE_POOL = 1, DEFINE_TAG = 2, DEFINE_NAME = 3, DEFINE_STACK = 4, DEFINE_MODULE = 5, DEFINE_FRAME = 6 };
 
-bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder)
+/* A block of no thread, at no time, with nothing lost. */
+static void begin_definitions(struct weir__trace_bytes *definitions)
+{
+    static const uint8_t begin[WEIR__TRACE_DEFINITIONS_BEGIN] = {0};
+    definitions->len = 0;
+    weir__trace_put(definitions, begin, sizeof begin);
+}
+
+bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder,
+                              void (*write)(void *data, const struct weir__trace_bytes *content), void *data)
 {
     *encoder = (struct weir__trace_encoder){
         .recorder = recorder,
         .definitions = {.bytes = malloc(WEIR__TRACE_SOURCE_ROOM), .room = WEIR__TRACE_SOURCE_ROOM},
+        .write = write,
+        .data = data,
         .stacks = calloc(STACKS / 8, 1),
     };
     if (!encoder->stacks || !encoder->definitions.bytes)
         return false;
-    weir__trace_definitions_done(encoder);
+    begin_definitions(&encoder->definitions);
     return true;
 }
 
-/* A block of no thread, at no time, with nothing lost. */
-void weir__trace_definitions_done(struct weir__trace_encoder *encoder)
+void weir__trace_definitions_flush(struct weir__trace_encoder *encoder)
 {
-    static const uint8_t begin[WEIR__TRACE_DEFINITIONS_BEGIN] = {0};
-    encoder->definitions.len = 0;
-    encoder->definitions.is_full = false;
-    weir__trace_put(&encoder->definitions, begin, sizeof begin);
+    if (encoder->definitions.len == WEIR__TRACE_DEFINITIONS_BEGIN)
+        return;
+    encoder->write(encoder->data, &encoder->definitions);
+    begin_definitions(&encoder->definitions);
 }
 
 void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder)
@@ -57,12 +67,20 @@ static void put_code(struct weir__trace_bytes *out, unsigned code)
     weir__trace_put(out, &(uint8_t){(uint8_t)code}, 1);
 }
 
+/* Begins a definition. There is room for any in a block that is not full. */
+static struct weir__trace_bytes *define(struct weir__trace_encoder *encoder, enum record code)
+{
+    if (encoder->definitions.len >= WEIR__TRACE_SOURCE_FULL)
+        weir__trace_definitions_flush(encoder);
+    put_code(&encoder->definitions, code);
+    return &encoder->definitions;
+}
+
 static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
 {
-    struct weir__trace_bytes *out = &encoder->definitions;
     struct weir__recorded_pool pool;
     while (encoder->pools < wanted && weir__recorder_pools(encoder->recorder, encoder->pools, &pool, 1)) {
-        put_code(out, DEFINE_POOL);
+        struct weir__trace_bytes *out = define(encoder, DEFINE_POOL);
         weir__trace_put_number(out, ++encoder->pools);
         weir__trace_put_number(out, (uint64_t)pool.device);
         weir__trace_put_number(out, pool.flags);
@@ -72,10 +90,9 @@ static void define_pools(struct weir__trace_encoder *encoder, unsigned wanted)
 
 static void define_tags(struct weir__trace_encoder *encoder, unsigned wanted)
 {
-    struct weir__trace_bytes *out = &encoder->definitions;
     const struct weir__tag *tag;
     while (encoder->tags < wanted && (tag = weir__tags_get(&encoder->recorder->tags, encoder->tags + 1))) {
-        put_code(out, DEFINE_TAG);
+        struct weir__trace_bytes *out = define(encoder, DEFINE_TAG);
         weir__trace_put_number(out, ++encoder->tags);
         weir__trace_put_string(out, tag->name, WEIR__TRACE_STRING_MAX);
     }
@@ -84,12 +101,11 @@ static void define_tags(struct weir__trace_encoder *encoder, unsigned wanted)
 /* Code that was loaded since. It stands before the stacks that go through it. */
 static void define_modules(struct weir__trace_encoder *encoder)
 {
-    struct weir__trace_bytes *out = &encoder->definitions;
     if (!weir__modules_read(&encoder->modules))
         return;
     for (size_t i = 0; i < encoder->modules.count; i++) {
         const struct weir__module *module = &encoder->modules.list[i];
-        put_code(out, DEFINE_MODULE);
+        struct weir__trace_bytes *out = define(encoder, DEFINE_MODULE);
         weir__trace_put_number(out, ++encoder->module_id);
         weir__trace_put_number(out, module->start);
         weir__trace_put_number(out, module->length);
@@ -101,10 +117,9 @@ static void define_modules(struct weir__trace_encoder *encoder)
 
 static void define_frames(struct weir__trace_encoder *encoder, const struct weir__stacks *stacks)
 {
-    struct weir__trace_bytes *out = &encoder->definitions;
     struct weir__frame frame;
     while (weir__stacks_get_frame(stacks, encoder->frames + 1, &frame)) {
-        put_code(out, DEFINE_FRAME);
+        struct weir__trace_bytes *out = define(encoder, DEFINE_FRAME);
         weir__trace_put_number(out, ++encoder->frames);
         weir__trace_put_number(out, frame.line);
         weir__trace_put_string(out, frame.function, WEIR__TRACE_STRING_MAX);
@@ -115,7 +130,6 @@ static void define_frames(struct weir__trace_encoder *encoder, const struct weir
 /* Returns the number, or 0 where nobody knows the stack. */
 static uint32_t define_stack(struct weir__trace_encoder *encoder, uint32_t number)
 {
-    struct weir__trace_bytes *out = &encoder->definitions;
     const struct weir__stacks *stacks = atomic_load_explicit(&encoder->recorder->stacks, memory_order_acquire);
     const uint64_t *elements;
     unsigned count;
@@ -126,7 +140,7 @@ static uint32_t define_stack(struct weir__trace_encoder *encoder, uint32_t numbe
         return 0;
     define_modules(encoder);
     define_frames(encoder, stacks);
-    put_code(out, DEFINE_STACK);
+    struct weir__trace_bytes *out = define(encoder, DEFINE_STACK);
     weir__trace_put_number(out, number);
     weir__trace_put_number(out, count);
     for (unsigned i = 0; i < count; i++) {
@@ -181,13 +195,16 @@ static uint64_t since_start(const struct weir__trace_encoder *encoder, uint64_t 
 void weir__trace_source_begin(struct weir__trace_source *source, const struct weir__trace_encoder *encoder,
                               const struct weir__event *first, uint64_t lost)
 {
+    uint64_t time = since_start(encoder, first->time);
+    /* A coarse time may be a little before the exact one with which the thread's last block ended. */
+    bool is_before = weir__event_thread(first) == source->thread && time < source->time;
     source->content.len = 0;
     source->content.is_full = false;
     source->thread = weir__event_thread(first);
     source->events = 0;
     source->stream = source->address = 0;
     source->orders[0] = source->orders[1] = 0;
-    source->time = since_start(encoder, first->time);
+    source->time = is_before ? source->time : time;
     weir__trace_put_number(&source->content, source->thread);
     weir__trace_put_number(&source->content, source->time);
     weir__trace_put_number(&source->content, lost);
@@ -255,9 +272,9 @@ static void put_named(struct weir__trace_source *source, struct weir__trace_enco
     if (!source->named.want)
         return;
     source->named.name[source->named.len] = '\0';
-    put_code(&encoder->definitions, DEFINE_NAME);
-    weir__trace_put_number(&encoder->definitions, ++encoder->names);
-    weir__trace_put_string(&encoder->definitions, source->named.name, WEIR__TRACE_STRING_MAX);
+    struct weir__trace_bytes *out = define(encoder, DEFINE_NAME);
+    weir__trace_put_number(out, ++encoder->names);
+    weir__trace_put_string(out, source->named.name, WEIR__TRACE_STRING_MAX);
     source->named.event.address = encoder->names;
     source->named.want = 0;
     put_event(source, encoder, &source->named.event);

@@ -19,6 +19,8 @@
 struct weir__trace_encoder {
     struct weir__recorder *recorder;
     struct weir__trace_bytes definitions; /* that are not written yet: a block that goes before all blocks of events under way */
+    void (*write)(void *data, const struct weir__trace_bytes *content);
+    void *data;
     unsigned pools, tags;  /* how many of each are defined */
     uint64_t names;        /* the last id of a name */
     uint32_t frames;       /* of an interpreter: how many are defined */
@@ -42,20 +44,17 @@ struct weir__trace_source {
     } named;
 };
 
-/* false: no host memory. Destroy it also then. */
-bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder);
+/* write: is called, with data, for each block of definitions. false: no host memory. Destroy it also then. */
+bool weir__trace_encoder_init(struct weir__trace_encoder *encoder, struct weir__recorder *recorder,
+                              void (*write)(void *data, const struct weir__trace_bytes *content), void *data);
 void weir__trace_encoder_destroy(struct weir__trace_encoder *encoder);
 
 /* false: no host memory. */
 bool weir__trace_source_init(struct weir__trace_source *source);
 void weir__trace_source_destroy(struct weir__trace_source *source);
 
-/* Whether there are definitions to be written, as a block of their own, before any other block; then they are done with. */
-static inline bool weir__trace_has_definitions(const struct weir__trace_encoder *encoder)
-{
-    return encoder->definitions.len > WEIR__TRACE_DEFINITIONS_BEGIN;
-}
-void weir__trace_definitions_done(struct weir__trace_encoder *encoder);
+/* Writes the definitions that are not written yet. To be called before each block of events is written. */
+void weir__trace_definitions_flush(struct weir__trace_encoder *encoder);
 
 /* Begins a block of the thread whose next event is this one, of which so many were lost before it. */
 void weir__trace_source_begin(struct weir__trace_source *source, const struct weir__trace_encoder *encoder,
@@ -68,6 +67,11 @@ void weir__trace_source_end(struct weir__trace_source *source, struct weir__trac
 static inline bool trace_source_is_full(const struct weir__trace_source *source)
 {
     return source->content.len >= WEIR__TRACE_SOURCE_FULL;
+}
+/* Whether it ends within a name, so that the next event goes into the same block. */
+static inline bool trace_source_is_within(const struct weir__trace_source *source)
+{
+    return source->named.len < source->named.want;
 }
 
 #endif

@@ -51,6 +51,17 @@ static bool expand(const char *name, char *out, size_t room)
     return true;
 }
 
+/* Where the program has closed its standard streams, what it prints shall not go into the trace. Returns -1 with errno on failure. */
+static int move_up(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), why = errno;
+    close(fd);
+    errno = why;
+    return copy;
+}
+
 weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd)
 {
     char path[NAME_MAX_];
@@ -58,7 +69,7 @@ weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd)
         return weir__fail(error, WEIR_REFUSED, "%s: a program with changed user or group ids writes no traces", name);
     if (!expand(name, path, sizeof path))
         return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
-    int made = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600);
+    int made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
     if (made < 0 && errno == EEXIST)
         return weir__fail(error, WEIR_BUSY, "%s exists, and a trace takes the place of no file: move it away, or put %%p into the name",
                           path);
@@ -145,6 +156,15 @@ static void end(weir *w, struct weir__trace *trace, const char *what)
         weir__log(w, WEIR_LOG_ERROR, "the trace of %s ends early: %s", what, strerror(result.error));
 }
 
+void weir__trace_files_settle(weir *w)
+{
+    struct weir__trace_files *files = w->trace_files;
+    if (!files || !files->dump)
+        return;
+    end(w, files->dump, "an out-of-memory");
+    files->dump = NULL;
+}
+
 void weir__trace_files_end(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
@@ -152,8 +172,6 @@ void weir__trace_files_end(weir *w)
         return;
     if (files->whole)
         end(w, files->whole, "record.file");
-    if (files->dump)
-        end(w, files->dump, "an out-of-memory");
     pthread_mutex_destroy(&files->lock);
     free(files->policy);
     free(files);

@@ -25,6 +25,8 @@ bool weir__trace_files_begin(weir *w, const struct policy *policy);
 void weir__trace_files_set(weir *w, const struct policy *policy);
 /* The policy in force, its values a line each, to be freed; NULL: no host memory. */
 char *weir__trace_files_policy(weir *w);
+/* Waits for the trace of an out-of-memory that is being written, which looks at pools. No request follows. */
+void weir__trace_files_settle(weir *w);
 /* Ends what is being written. */
 void weir__trace_files_end(weir *w);
 

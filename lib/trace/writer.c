@@ -42,6 +42,7 @@ struct weir__trace {
     struct weir__trace_encoder encoder;
     struct weir__trace_bytes head;
     struct tap *taps;
+    const struct weir__ring *newest; /* of the rings that have one */
     uint8_t *block; /* with room for the largest one */
     struct weir__trace_result result;
     pthread_mutex_t lock;
@@ -141,12 +142,9 @@ static bool make_head(struct weir__trace *trace, const char *reason)
 
 /* Blocks of events --------------------------------------------------------------------------------------------------------------------- */
 
-static void flush_definitions(struct weir__trace *trace)
+static void write_definitions(void *data, const struct weir__trace_bytes *content)
 {
-    if (!weir__trace_has_definitions(&trace->encoder))
-        return;
-    write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &trace->encoder.definitions);
-    weir__trace_definitions_done(&trace->encoder);
+    write_block(data, WEIR__TRACE_BLOCK_EVENTS, content);
 }
 
 static void flush_tap(struct weir__trace *trace, struct tap *tap)
@@ -154,7 +152,7 @@ static void flush_tap(struct weir__trace *trace, struct tap *tap)
     if (!tap->is_begun)
         return;
     weir__trace_source_end(&tap->source, &trace->encoder);
-    flush_definitions(trace);
+    weir__trace_definitions_flush(&trace->encoder);
     write_block(trace, WEIR__TRACE_BLOCK_EVENTS, &tap->source.content);
     if (!trace->result.error)
         trace->result.events += tap->source.events;
@@ -166,7 +164,8 @@ static void flush_tap(struct weir__trace *trace, struct tap *tap)
 static void add_event(struct weir__trace *trace, struct tap *tap, const struct weir__event *event)
 {
     bool is_other = tap->is_begun && (weir__event_thread(event) != tap->source.thread || tap->lost);
-    if (is_other || (tap->is_begun && trace_source_is_full(&tap->source)))
+    bool is_full = tap->is_begun && trace_source_is_full(&tap->source) && !trace_source_is_within(&tap->source);
+    if (is_other || is_full)
         flush_tap(trace, tap);
     if (!tap->is_begun) {
         weir__trace_source_begin(&tap->source, &trace->encoder, event, tap->lost);
@@ -175,8 +174,6 @@ static void add_event(struct weir__trace *trace, struct tap *tap, const struct w
         tap->is_begun = true;
     }
     weir__trace_source_add(&tap->source, &trace->encoder, event);
-    if (trace->encoder.definitions.len >= WEIR__TRACE_SOURCE_FULL)
-        flush_definitions(trace);
 }
 
 /* What the rings have got since the last look. */
@@ -195,25 +192,39 @@ static enum flow drain(struct weir__trace *trace, struct tap *tap)
     return got * 8 > tap->ring->capacity ? FLOW_MUCH : got ? FLOW_LITTLE : FLOW_NONE;
 }
 
-/* Finds rings that are new. false: no host memory. */
+static void destroy_taps(struct tap *taps)
+{
+    while (taps) {
+        struct tap *tap = taps;
+        taps = tap->next;
+        weir__trace_source_destroy(&tap->source);
+        free(tap);
+    }
+}
+
+/* Finds rings that are new: they stand before the others. false: no host memory, and nothing was done. */
 static bool find_rings(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = &trace->w->recorder;
-    for (const struct weir__ring *ring = weir__recorder_next(recorder, NULL); ring; ring = weir__recorder_next(recorder, ring)) {
-        struct tap *tap = trace->taps;
-        while (tap && tap->ring != ring)
-            tap = tap->next;
-        if (tap)
-            continue;
-        tap = calloc(1, sizeof *tap);
+    const struct weir__ring *newest = weir__recorder_next(recorder, NULL);
+    struct tap *found = NULL;
+    for (const struct weir__ring *ring = newest; ring != trace->newest; ring = weir__recorder_next(recorder, ring)) {
+        struct tap *tap = calloc(1, sizeof *tap);
         if (!tap || !weir__trace_source_init(&tap->source)) {
             free(tap);
+            destroy_taps(found);
             return false;
         }
         tap->ring = ring;
+        tap->next = found;
+        found = tap;
+    }
+    for (struct tap *tap; (tap = found);) {
+        found = tap->next;
         tap->next = trace->taps;
         trace->taps = tap;
     }
+    trace->newest = newest;
     return true;
 }
 
@@ -228,10 +239,14 @@ static enum flow drain_all(struct weir__trace *trace)
     return most;
 }
 
-static void flush_all(struct weir__trace *trace)
+/* is_end: no more comes. */
+static void flush_all(struct weir__trace *trace, bool is_end)
 {
-    for (struct tap *tap = trace->taps; tap; tap = tap->next)
-        flush_tap(trace, tap);
+    for (struct tap *tap = trace->taps; tap; tap = tap->next) {
+        if (is_end || !trace_source_is_within(&tap->source))
+            flush_tap(trace, tap);
+        trace->result.lost += is_end ? tap->lost : 0; /* behind its last block */
+    }
 }
 
 /* What is live ------------------------------------------------------------------------------------------------------------------------- */
@@ -314,7 +329,7 @@ static void follow(struct weir__trace *trace)
     while (!trace->result.error && !wait_a_while(trace, pause)) {
         pause = next_pause(pause, drain_all(trace));
         if (gpu_clock_now() - flushed > FLUSH) {
-            flush_all(trace);
+            flush_all(trace, false);
             flushed = gpu_clock_now();
         }
     }
@@ -333,7 +348,7 @@ static void *run(void *data)
     if (trace->span != WEIR__TRACE_UNTIL_NOW)
         follow(trace);
     drain_all(trace);
-    flush_all(trace);
+    flush_all(trace, true);
     if (trace->span == WEIR__TRACE_UNTIL_NOW)
         write_live(trace);
     trace->result.lost += atomic_load(&trace->w->recorder.dropped);
@@ -347,12 +362,7 @@ static void *run(void *data)
 
 static void destroy(struct weir__trace *trace)
 {
-    while (trace->taps) {
-        struct tap *tap = trace->taps;
-        trace->taps = tap->next;
-        weir__trace_source_destroy(&tap->source);
-        free(tap);
-    }
+    destroy_taps(trace->taps);
     close(trace->fd);
     free(trace->head.bytes);
     free(trace->block);
@@ -391,7 +401,8 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&made->lock, NULL);
     made->block = malloc(weir__trace_block_bound(HEAD_ROOM + 16));
-    bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder) && made->block && make_head(made, reason) && find_rings(made);
+    bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder, write_definitions, made) && made->block &&
+                    make_head(made, reason) && find_rings(made);
     for (struct tap *tap = made->taps; tap && span == WEIR__TRACE_FROM_NOW; tap = tap->next)
         tap->position = atomic_load(&tap->ring->head);
     if (!is_ready || start_thread(made) != 0) {

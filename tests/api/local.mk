@@ -10,3 +10,10 @@ TESTS += tests/api/record
 tests_api_record_SOURCES = %reldir%/record.c
 tests_api_record_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_LDADD = tests/api/libscene.la tools/libtools.la
+
+## The same where several things come together.
+check_PROGRAMS += tests/api/record_hard
+TESTS += tests/api/record_hard
+tests_api_record_hard_SOURCES = %reldir%/record_hard.c
+tests_api_record_hard_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_hard_LDADD = tests/api/libscene.la tools/libtools.la

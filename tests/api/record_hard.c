@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/* record_hard.c - the recorder where several things come together: threads, ends, bounds, and weirs that close. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/record/unwind.h"
+#include "tests/api/scene.h"
+#include "tools/trace/merge.h"
+#include "tools/trace/model.h"
+
+#define THREADS 4
+
+static char directory[256], file[300];
+
+static void make_directory(void)
+{
+    snprintf(directory, sizeof directory, "%s/weir-record-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(file, sizeof file, "%s/all.weir", directory);
+}
+
+static void remove_directory(void)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -r '%s'", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+/* Opens a pool `main` with these keys, and a recorder with those and a file. */
+static void open_recorded(const char *record, const char *keys)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "weir: 1\nrecord: { %s, file: '%s' }\npools: { main: { %s } }\n", record, file, keys);
+    scene_open(text);
+}
+
+static void start(pthread_t *threads, size_t count, void *(*run)(void *data))
+{
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, run, (void *)i), 0);
+}
+
+static void join(const pthread_t *threads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Plays the trace, which has to be whole. */
+static void play(trace_event_fn *look, void *context, struct trace_losses *losses)
+{
+    struct trace trace;
+    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert_msg(trace_play(&trace, look, context), "%s", trace.error);
+    ck_assert_msg(trace.losses.is_closed && !trace.losses.bytes && !trace.losses.blocks, "%s", trace.losses.first);
+    *losses = trace.losses;
+    trace_close(&trace);
+}
+
+static weir_tag_stats tag_sum(void)
+{
+    weir_stats *stats;
+    weir_tag_stats sum = { .name = NULL };
+    ck_assert_int_eq(weir_stats_take(scene.w, NULL, &stats), WEIR_OK);
+    for (size_t i = 0; i < weir_stats_tag_count(stats); i++) {
+        sum.live += weir_stats_tag(stats, i)->live;
+        sum.live_blocks += weir_stats_tag(stats, i)->live_blocks;
+    }
+    weir_stats_free(stats);
+    return sum;
+}
+
+/* Weirs that come and go -------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(tags_of_closed_weirs_leave_room_for_others)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    options.policy_text = "weir: 1\npools: { main: {} }\n";
+    for (int i = 0; i < 100; i++) {
+        weir *w;
+        ck_assert_int_eq(weir_open(&options, NULL, &w), WEIR_OK);
+        scene_ok(weir_tag_push(w, "never popped"), "weir_tag_push");
+        weir_close(w);
+    }
+}
+END_TEST
+
+/* The trace of it takes far longer to write than the weir to close. */
+static void run_out(void)
+{
+    weir_stream *s = scene_create(NULL);
+    void *ptr;
+    for (size_t i = 0; i < 100000; i++)
+        ck_assert_int_eq(weir_mark(scene.w, "on the way"), WEIR_OK);
+    for (size_t i = 0; i < 20; i++)
+        scene_malloc(s, 512);
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 4 * GIB), WEIR_OUT_OF_MEMORY);
+}
+
+struct live {
+    size_t blocks, named;
+};
+
+static bool look_for_live(void *context, const struct trace_event *event)
+{
+    struct live *live = context;
+    if (event->kind == TRACE_LIVE) {
+        live->blocks++;
+        live->named += event->pool && strcmp(event->pool->name, "main") == 0;
+    }
+    return true;
+}
+
+START_TEST(weir_that_closes_at_once_leaves_a_whole_trace_of_an_out_of_memory)
+{
+    struct live live = { .blocks = 0 };
+    struct trace_losses losses;
+    char record[512];
+    make_directory();
+    snprintf(record, sizeof record, "weir: 1\nrecord: { ring: 16MiB, dump: '%s' }\npools: { main: { max_size: 1GiB, cache: off } }\n",
+             directory);
+    scene_open(record);
+    run_out();
+    scene_close();
+    snprintf(file, sizeof file, "%s/weir-%ld-1.weir", directory, (long)getpid());
+    play(look_for_live, &live, &losses);
+    ck_assert_uint_eq(live.blocks, 20);
+    ck_assert_uint_eq(live.named, 20);
+    remove_directory();
+    scene_simulate("memory=8GiB"); /* the blocks are lost */
+}
+END_TEST
+
+START_TEST(trace_does_not_take_the_place_of_a_closed_standard_stream)
+{
+    int saved = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+    make_directory();
+    close(STDIN_FILENO);
+    open_recorded("level: pool", "");
+    ck_assert_int_eq(fcntl(STDIN_FILENO, F_GETFD), -1);
+    scene_close();
+    ck_assert_int_eq(dup2(saved, STDIN_FILENO), STDIN_FILENO);
+    close(saved);
+    ck_assert_int_eq(access(file, R_OK), 0);
+    remove_directory();
+}
+END_TEST
+
+/* Definitions ------------------------------------------------------------------------------------------------------------------------- */
+
+struct named {
+    size_t events, good;
+    char wanted[64];
+};
+
+static bool look_for_tag(void *context, const struct trace_event *event)
+{
+    struct named *named = context;
+    if (event->kind == TRACE_MALLOC) {
+        named->events++;
+        named->good += event->tag && strcmp(event->tag->text, named->wanted) == 0;
+    }
+    return true;
+}
+
+START_TEST(trace_with_all_tags_that_there_can_be_is_whole)
+{
+    struct named named = { .events = 0 };
+    struct trace_losses losses;
+    make_directory();
+    open_recorded("level: pool", "cache: off");
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < 4095; i++) {
+        snprintf(named.wanted, sizeof named.wanted, "%063d", i);
+        ck_assert_int_eq(weir_tag_push(scene.w, named.wanted), WEIR_OK);
+        ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    }
+    ck_assert_int_eq(weir_tag_push(scene.w, named.wanted), WEIR_OK);
+    scene_free(s, scene_malloc(s, MIB));
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    scene_close();
+    play(look_for_tag, &named, &losses);
+    ck_assert_uint_eq(named.events, 1);
+    ck_assert_uint_eq(named.good, 1);
+    remove_directory();
+}
+END_TEST
+
+/* Marks ------------------------------------------------------------------------------------------------------------------------------- */
+
+static const size_t mark_lengths[] = { 0, 1, 24, 25, 48, 71, 72, 73, 1000 };
+#define MARK_LENGTHS (sizeof mark_lengths / sizeof mark_lengths[0])
+#define MARKS 6000 /* of each thread */
+
+static void name_mark(char name[static 1001], size_t thread, size_t i)
+{
+    size_t len = mark_lengths[i % MARK_LENGTHS];
+    memset(name, 'a' + (int)thread, len);
+    name[len] = '\0';
+}
+
+static void *make_marks(void *data)
+{
+    char name[1001];
+    for (size_t i = 0; i < MARKS; i++) {
+        name_mark(name, (size_t)data, i);
+        ck_assert_int_eq(weir_mark(scene.w, name), WEIR_OK);
+    }
+    return NULL;
+}
+
+struct marks {
+    uint64_t threads[THREADS];
+    size_t counts[THREADS], thread_count, wrong;
+    uint64_t times[THREADS];
+    size_t backwards;
+};
+
+static size_t thread_of(struct marks *marks, uint64_t thread)
+{
+    size_t at = 0;
+    while (at < marks->thread_count && marks->threads[at] != thread)
+        at++;
+    ck_assert_uint_lt(at, THREADS);
+    if (at == marks->thread_count)
+        marks->threads[marks->thread_count++] = thread;
+    return at;
+}
+
+static bool look_at_mark(void *context, const struct trace_event *event)
+{
+    struct marks *marks = context;
+    char name[1001];
+    if (event->kind != TRACE_MARK)
+        return true;
+    size_t at = thread_of(marks, event->thread);
+    size_t len = mark_lengths[marks->counts[at]++ % MARK_LENGTHS];
+    size_t kept = len < 72 ? len : 72;
+    snprintf(name, sizeof name, "%s", event->name ? event->name->text : "");
+    marks->wrong += strlen(name) != kept || strspn(name, kept ? (char[]){ name[0], 0 } : "") != kept;
+    return true;
+}
+
+START_TEST(names_of_marks_of_several_threads_are_whole)
+{
+    struct marks marks = { .thread_count = 0 };
+    struct trace_losses losses;
+    pthread_t threads[THREADS];
+    make_directory();
+    open_recorded("level: pool, ring: 8MiB", "");
+    start(threads, THREADS, make_marks);
+    join(threads, THREADS);
+    scene_close();
+    play(look_at_mark, &marks, &losses);
+    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(marks.thread_count, THREADS);
+    for (size_t i = 0; i < THREADS; i++)
+        ck_assert_uint_eq(marks.counts[i], MARKS);
+    ck_assert_uint_eq(marks.wrong, 0);
+    remove_directory();
+}
+END_TEST
+
+/* Losses ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* Marks without a name, as the parts of lost names would count as well. */
+#define BURST 20000
+
+static void *burst(void *data)
+{
+    (void)data;
+    for (size_t i = 0; i < BURST; i++)
+        ck_assert_int_eq(weir_mark(scene.w, ""), WEIR_OK);
+    return NULL;
+}
+
+static bool count(void *context, const struct trace_event *event)
+{
+    (void)event;
+    ++*(size_t *)context;
+    return true;
+}
+
+START_TEST(what_is_in_the_file_and_what_is_lost_is_what_happened)
+{
+    struct trace_losses losses;
+    pthread_t threads[THREADS];
+    size_t events = 0;
+    make_directory();
+    open_recorded("level: pool, ring: 64KiB", "");
+    start(threads, THREADS, burst);
+    join(threads, THREADS);
+    scene_close();
+    play(count, &events, &losses);
+    ck_assert_uint_gt(losses.events, 0);
+    ck_assert_uint_eq(events + losses.events, (size_t)THREADS * BURST * 2 + 1); /* and the pool's settings */
+    remove_directory();
+}
+END_TEST
+
+/* Figures under threads --------------------------------------------------------------------------------------------------------------- */
+
+#define ROUNDS 24
+
+static struct {
+    pthread_barrier_t barrier;
+    weir_stream *streams[THREADS];
+    uint64_t wanted[ROUNDS];
+    atomic_bool is_over;
+} work;
+
+/* Each thread has its own stream: times of cached calls are too coarse to put several threads of one in order. */
+static void churn(size_t self, unsigned *random, void **blocks, size_t count, bool is_tagged)
+{
+    for (unsigned i = 0; i < 2000; i++) {
+        *random = *random * 1103515245 + 12345;
+        size_t at = (*random >> 16) % count;
+        weir_stream *s = work.streams[self];
+        char tag[8];
+        snprintf(tag, sizeof tag, "t%zu", at % 7);
+        if (is_tagged)
+            scene_ok(weir_tag_push(scene.w, tag), "push");
+        if (blocks[at])
+            scene_free(s, blocks[at]);
+        blocks[at] = blocks[at] ? NULL : scene_malloc(s, 1 + (*random >> 7) % (at & 2 ? MIB / 64 : MIB));
+        if (is_tagged)
+            scene_ok(weir_tag_pop(scene.w, tag), "pop");
+    }
+}
+
+static void free_all(size_t self, void **blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (blocks[i])
+            scene_free(work.streams[self], blocks[i]);
+}
+
+static void *work_and_wait(void *data)
+{
+    size_t self = (size_t)data;
+    unsigned random = 7 + (unsigned)self;
+    void *blocks[48] = { NULL };
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        churn(self, &random, blocks, 48, round % 3 == 2);
+        pthread_barrier_wait(&work.barrier);
+        pthread_barrier_wait(&work.barrier);
+    }
+    free_all(self, blocks, 48);
+    return NULL;
+}
+
+struct check {
+    struct model model;
+    size_t marks;
+};
+
+static bool look_at_figures(void *context, const struct trace_event *event)
+{
+    struct check *check = context;
+    model_apply(&check->model, event);
+    if (event->kind == TRACE_MARK)
+        ck_assert_uint_eq(check->model.total.size, work.wanted[check->marks++]);
+    return true;
+}
+
+static const struct {
+    const char *record, *keys;
+} threaded[] = {
+    { "level: all", "" },
+    { "level: all", "cache: off" },
+    { "level: all", "backing: arena" },
+    { "level: all, stacks: true", "" },
+};
+
+START_TEST(threads_leave_a_trace_that_has_the_figures_at_each_mark)
+{
+    struct check check = { .marks = 0 };
+    struct trace_losses losses;
+    pthread_t threads[THREADS];
+    char record[128];
+    make_directory();
+    snprintf(record, sizeof record, "%s, ring: 64MiB", threaded[_i].record);
+    open_recorded(record, threaded[_i].keys);
+    pthread_barrier_init(&work.barrier, NULL, THREADS + 1);
+    for (size_t i = 0; i < THREADS; i++)
+        work.streams[i] = scene_create(NULL);
+    start(threads, THREADS, work_and_wait);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&work.barrier);
+        work.wanted[round] = scene_pool_stats("main").live;
+        sim_advance(10 * MILLISECOND);
+        ck_assert_int_eq(weir_mark(scene.w, "round"), WEIR_OK);
+        sim_advance(10 * MILLISECOND);
+        pthread_barrier_wait(&work.barrier);
+    }
+    join(threads, THREADS);
+    sim_advance(10 * MILLISECOND);
+    pthread_barrier_destroy(&work.barrier);
+    ck_assert_uint_eq(tag_sum().live, 0);
+    ck_assert_uint_eq(tag_sum().live_blocks, 0);
+    scene_close();
+    play(look_at_figures, &check, &losses);
+    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(check.marks, ROUNDS);
+    ck_assert_uint_eq(check.model.total.blocks, 0);
+    ck_assert_uint_eq(check.model.unknown_ends + check.model.reused + check.model.late_ends, 0);
+    model_free(&check.model);
+    remove_directory();
+}
+END_TEST
+
+int main(void)
+{
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
+    /* libunwind opens descriptors once, and keeps them. */
+    weir__unwind_prepare();
+    Suite *suite = suite_create("record_hard");
+    TCase *tcase = suite_case(suite, "record_hard", 120);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    suite_add(tcase, tags_of_closed_weirs_leave_room_for_others,
+              trace_does_not_take_the_place_of_a_closed_standard_stream,
+              weir_that_closes_at_once_leaves_a_whole_trace_of_an_out_of_memory, trace_with_all_tags_that_there_can_be_is_whole,
+              names_of_marks_of_several_threads_are_whole, what_is_in_the_file_and_what_is_lost_is_what_happened);
+    tcase_add_loop_test(tcase, threads_leave_a_trace_that_has_the_figures_at_each_mark, 0, sizeof threaded / sizeof threaded[0]);
+    return suite_run(suite);
+}
