@@ -44,7 +44,9 @@ tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files)
 CLEANFILES += tests/fuzz/arena_fuzz
 
 ## What reads traces, without the views.
-trace_fuzz_files = tools/trace/crc.c tools/trace/define.c tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c \
+trace_fuzz_files = tools/common/utf8.c tools/trace/crc.c tools/trace/define.c tools/trace/export_perfetto.c tools/trace/export_rmm.c \
+	tools/trace/export_viz.c tools/trace/frame.c tools/trace/pickle.c tools/trace/places.c tools/trace/proto.c tools/trace/turn.c \
+	tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c \
 	tools/trace/reader.c tools/trace/record.c tools/trace/rmm.c tests/unit/trace_data.c
 tests/fuzz/trace_fuzz: $(top_srcdir)/tests/fuzz/trace_fuzz.c $(tools_libtools_la_SOURCES) $(tests_unit_libtracedata_la_SOURCES) config.h
 	$(AM_V_GEN)$(MKDIR_P) tests/fuzz && $(FUZZ_CC) $(FUZZ_CFLAGS) -DWEIR_LIBFUZZER -I$(top_srcdir) -I$(top_builddir) $(ZSTD_CFLAGS) \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trace_fuzz.c - any bytes as a trace: it is read as often as wanted with the same events, and their sums are those of the blocks.
+ * trace_fuzz.c - any bytes as a trace: it is read as often as wanted with the same events, and their sums are those of the blocks. It can
+ * be exported to all formats, and what is exported as a log of RMM has no free without its allocation.
  *
  * An input that begins with '!' is the content of blocks of events, split where it has a '!' again, with headers whose CRC is right, as no
  * fuzzer finds one. Any other is a whole file, `.weir` or log of RMM. `make trace-fuzz` builds it with libFuzzer. Built without, it runs
@@ -17,6 +18,7 @@
 #include "tests/fuzz/run_files.h"
 #include "tests/unit/trace_data.h"
 #include "tools/common/complain.h"
+#include "tools/trace/export.h"
 #include "tools/trace/model.h"
 
 static void require(bool holds, const char *what)
@@ -41,6 +43,13 @@ void *must_grow(void *items, size_t count, size_t *room, size_t size)
         return items;
     *room = *room ? 2 * *room : 16;
     return must(realloc(items, *room * size));
+}
+
+/* Of tools/trace/symbols.c, which wants libdw; no trace has a table here. */
+const struct symbol *symbols_find(struct symbols *symbols, uint64_t address)
+{
+    require(!symbols && address, "a function is looked up in no table");
+    return NULL;
 }
 #endif
 
@@ -90,6 +99,46 @@ static void check_sums(const struct model *model)
             "sums that are not those of the blocks");
 }
 
+static struct symbols *no_symbols(void *context, size_t trace)
+{
+    require(!context && trace < 2, "functions of no trace");
+    return NULL;
+}
+
+/* The traces in that format, in memory of the caller's. */
+static char *export_all(export_fn *write, struct trace *const *traces, size_t count, size_t *len)
+{
+    char *text = NULL;
+    struct export export = {.traces = traces, .count = count, .out = must(open_memstream(&text, len)), .symbols_of = no_symbols};
+    require(write(&export), export.error);
+    require(fclose(export.out) == 0 && *len > 0, "nothing is exported");
+    return text;
+}
+
+static void read_log(const char *text, size_t len)
+{
+    struct trace trace;
+    struct hearing hearing = {0};
+    require(trace_data_open(&trace, text, len) && trace.is_rmm && trace.losses.events == 0, "an exported log that is none");
+    require(trace_play(&trace, hear, &hearing), trace.error);
+    require(hearing.model.unknown_ends == 0 && hearing.model.reused == 0, "an exported log with frees that have no allocation");
+    model_free(&hearing.model);
+    trace_close(&trace);
+}
+
+static void check_exports(struct trace *trace)
+{
+    struct trace *const traces[] = {trace, trace};
+    size_t len;
+    for (size_t count = 1; count <= 2; count++) {
+        free(export_all(export_viz, traces, count, &len));
+        free(export_all(export_perfetto, traces, count, &len));
+    }
+    char *log = export_all(export_rmm, traces, 1, &len);
+    read_log(log, len);
+    free(log);
+}
+
 static void read_trace(const uint8_t *data, size_t size)
 {
     struct trace trace;
@@ -101,6 +150,7 @@ static void read_trace(const uint8_t *data, size_t size)
         check_sums(&first.model);
         model_free(&first.model);
         model_free(&second.model);
+        check_exports(&trace);
     } else {
         require(trace.error[0], "a refusal without a reason");
     }
