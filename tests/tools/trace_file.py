@@ -95,12 +95,17 @@ class Trace:
         sort = ("stream", values.get("stream", 0)) if kind in ("serve", "keep") else "weir"
         order = self.orders[sort] = self.orders.get(sort, 0) + 1
         if not lost:
+            values["after"] = self.orders.get("weir", 0)
             self.threads.setdefault(thread, []).append((kind, self.time, order, values))
 
     def encode(self, kind, time, order, values, state):
         code, fields = KINDS[kind]
         sort = kind in ("serve", "keep")
         out = bytes([code]) + varint(time - state["time"]) + signed(order - state[sort])
+        if sort:
+            out += signed(values["after"] - state["weir"])
+        else:
+            state["weir"] = order
         state["time"], state[sort] = time, order + 1
         names = {"p": "pool", "g": "tag", "t": "stack", "a": "a", "b": "b"}
         if "s" in fields:
@@ -122,7 +127,7 @@ class Trace:
         out = b"WEIR" + struct.pack("<HH", 1, 0) + block(1, varint(len(self.pairs)) + pairs)
         definitions = self.definitions
         for thread, events in self.threads.items():
-            state = {"time": events[0][1], "stream": 0, "address": 0, True: 0, False: 0}
+            state = {"time": events[0][1], "stream": 0, "address": 0, "weir": 0, True: 0, False: 0}
             content = varint(thread) + varint(events[0][1]) + varint(0) + definitions
             definitions = b""
             out += block(2, content + b"".join(self.encode(*event, state) for event in events))
