@@ -79,14 +79,13 @@ static inline uint64_t weir__record_order(struct weir__recorder *recorder)
     return weir__records(recorder, WEIR__LEVEL_POOL) ? atomic_fetch_add_explicit(&recorder->order, 1, memory_order_relaxed) + 1 : 0;
 }
 
-/* The rings that this thread has, by their recorders' ids, which never come again. Found without a call, as each instruction counts. */
+/* The rings that this thread has, by their recorders' ids, which never come again. */
 #define WEIR__RINGS_MINE 4
 struct weir__my_ring {
     uint64_t recorder;
     struct weir__ring *ring;
 };
-extern __thread struct weir__my_ring weir__my_rings[WEIR__RINGS_MINE]
-    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern __thread struct weir__my_ring weir__my_rings[WEIR__RINGS_MINE] __attribute__((visibility("hidden")));
 
 /* The ring of this thread; NULL: no host memory. The first call of a thread takes the lock. */
 struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder);

@@ -19,6 +19,7 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/note.h \
 	%reldir%/reserve.c \
 	%reldir%/reserve.h \
+	%reldir%/marks.c \
 	%reldir%/stats.c \
 	%reldir%/stream.c \
 	%reldir%/stream.h \

@@ -137,6 +137,14 @@ WEIR_API int weir_torch_pool_has(int device, weir_torch_pool_id id, const void *
 /* How often begin, less release, was called for that id. */
 WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
 
+/* weir_mark() on every device in use. */
+WEIR_API weir_status weir_torch_mark(const char *name);
+
+/* weir_tag_push() and weir_tag_pop() for the calling thread, on every device that is in use by then. The statuses are those of the first
+   device that refuses; the others have the tag all the same. */
+WEIR_API weir_status weir_torch_tag_push(const char *name);
+WEIR_API void weir_torch_tag_pop(const char *name);
+
 /* History ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*

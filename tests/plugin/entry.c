@@ -488,12 +488,50 @@ START_TEST(function_that_tells_living_streams_is_asked_once)
 }
 END_TEST
 
+/* Marks and tags ----------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t tagged(int device, const char *name)
+{
+    weir *w;
+    weir_stats *stats;
+    uint64_t live = 0;
+    ck_assert_int_eq(weir_torch_get(device, NULL, &w), WEIR_OK);
+    ck_assert_int_eq(weir_stats_take(w, NULL, &stats), WEIR_OK);
+    for (size_t i = 0; i < weir_stats_tag_count(stats); i++)
+        if (strcmp(weir_stats_tag(stats, i)->name, name) == 0)
+            live = weir_stats_tag(stats, i)->live;
+    weir_stats_free(stats);
+    return live;
+}
+
+START_TEST(tags_are_of_the_devices_that_were_in_use)
+{
+    ck_assert_int_eq(weir_torch_tag_push("early"), WEIR_OK);
+    weir_torch_tag_pop("early");
+    void *first = plug_malloc(4096, 0, a);
+    ck_assert_int_eq(weir_torch_tag_push("kv"), WEIR_OK);
+    void *second = plug_malloc(8192, 0, a), *other = plug_malloc(100, 1, NULL);
+    ck_assert_int_eq(weir_torch_mark("here"), WEIR_OK);
+    weir_torch_tag_pop("kv");
+    void *third = plug_malloc(512, 0, a);
+    ck_assert_uint_eq(tagged(0, "kv"), 8192);
+    ck_assert_uint_eq(tagged(1, "kv"), 0);
+    ck_assert_int_eq(weir_torch_tag_push(""), WEIR_INVALID);
+    ck_assert_int_eq(weir_torch_mark(NULL), WEIR_INVALID);
+    weir_torch_free(second, 8192, 0, a);
+    ck_assert_uint_eq(tagged(0, "kv"), 0);
+    weir_torch_free(first, 4096, 0, a);
+    weir_torch_free(third, 512, 0, a);
+    weir_torch_free(other, 100, 1, NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("entry");
     TCase *tcase = suite_case(suite, "entry", 60);
     tcase_add_checked_fixture(tcase, set_up, NULL);
-    suite_add(tcase, nothing_is_null_and_can_be_freed, freed_block_serves_its_stream_again_without_cuda,
+    suite_add(tcase, tags_are_of_the_devices_that_were_in_use, nothing_is_null_and_can_be_freed, freed_block_serves_its_stream_again_without_cuda,
               freed_block_does_not_serve_another_stream, default_stream_is_cached_on_each_device,
               function_that_tells_living_streams_is_asked_once, tensor_on_another_device_than_the_current_one_is_served_there,
               only_devices_that_are_used_are_touched, out_of_memory_is_null_with_a_report, report_outlives_frees_that_fail,

@@ -292,4 +292,23 @@ def child_of_a_fork_sees_0():
     assert os.waitpid(pid, 0)[1] == 0
 
 
+@fact
+def tags_and_marks_reach_the_devices_in_use():
+    hold(4096)
+    weir.torch.mark("begin")
+    with weir.torch.tag("weights"):
+        hold(8192)
+        error = raises(weir.WeirError, LIBRARY.tag_push, "x" * 64)
+        has(str(error), "1 to 63 bytes")
+    error = raises(ValueError, fail_within, "kv-cache")
+    has(str(error), "within")
+    drop()
+    drop()
+
+
+def fail_within(name):
+    with weir.torch.tag(name):
+        raise ValueError("within")
+
+
 tap.main()

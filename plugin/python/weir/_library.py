@@ -104,6 +104,10 @@ _PROTOTYPES = {
     "weir_torch_stats_take": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(Stats)]),
     "weir_torch_reset_peaks": (None, [ctypes.c_int]),
     "weir_torch_reset_totals": (None, [ctypes.c_int]),
+    "weir_torch_mark": (ctypes.c_int, [ctypes.c_char_p]),
+    "weir_torch_tag_push": (ctypes.c_int, [ctypes.c_char_p]),
+    "weir_torch_tag_pop": (None, [ctypes.c_char_p]),
+    "weir_last_error": (None, [_ERROR]),
     "weir_torch_list_blocks": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(Block), ctypes.c_size_t]),
 }
 
@@ -183,6 +187,22 @@ class Library:
 
     def reset_totals(self, device: int) -> None:
         self._c.weir_torch_reset_totals(device)
+
+    def _check(self, status: int) -> None:
+        """Of a call of the recorder, which leaves its error with the thread."""
+        if status:
+            error = Error()
+            self._c.weir_last_error(ctypes.byref(error))
+            error.throw(status)
+
+    def mark(self, name: str) -> None:
+        self._check(self._c.weir_torch_mark(name.encode()))
+
+    def tag_push(self, name: str) -> None:
+        self._check(self._c.weir_torch_tag_push(name.encode()))
+
+    def tag_pop(self, name: str) -> None:
+        self._c.weir_torch_tag_pop(name.encode())
 
     def blocks(self, device: int) -> List[Tuple[int, int]]:
         """Address and size of each live block, in the order of addresses."""

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* marks.c - what a script tells the recorders of all open devices: where it is, and what its tensors are for. */
+#include "plugin/torch/device.h"
+
+weir_status weir_torch_mark(const char *name)
+{
+    weir_status status = WEIR_OK;
+    for (struct torch_device *device = NULL; !torch_is_over() && (device = torch_device_next(device ? device->index : -1));) {
+        weir_status one = weir_mark(device->w, name);
+        status = status == WEIR_OK ? one : status;
+    }
+    return status;
+}
+
+weir_status weir_torch_tag_push(const char *name)
+{
+    weir_status status = WEIR_OK;
+    for (struct torch_device *device = NULL; !torch_is_over() && (device = torch_device_next(device ? device->index : -1));) {
+        weir_status one = weir_tag_push(device->w, name);
+        status = status == WEIR_OK ? one : status;
+    }
+    return status;
+}
+
+/* A device that was opened since has no such tag. */
+void weir_torch_tag_pop(const char *name)
+{
+    for (struct torch_device *device = NULL; !torch_is_over() && (device = torch_device_next(device ? device->index : -1));)
+        weir_tag_pop(device->w, name);
+}
