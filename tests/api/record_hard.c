@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/pool/weir_internal.h"
 #include "lib/record/unwind.h"
 #include "tests/api/scene.h"
 #include "tools/trace/merge.h"
@@ -412,6 +415,227 @@ START_TEST(threads_leave_a_trace_that_has_the_figures_at_each_mark)
 }
 END_TEST
 
+/* Whatever happens meanwhile --------------------------------------------------------------------------------------------------------- */
+
+static void *work_until_over(void *data)
+{
+    size_t self = (size_t)data;
+    unsigned random = 7 + (unsigned)self;
+    void *blocks[48] = { NULL }, *ptr;
+    while (!atomic_load(&work.is_over)) {
+        churn(self, &random, blocks, 48, random & 1);
+        ck_assert_int_eq(weir_stream_malloc(work.streams[self], &ptr, 64 * GIB), WEIR_OUT_OF_MEMORY);
+    }
+    free_all(self, blocks, 48);
+    return NULL;
+}
+
+START_TEST(tags_add_up_whatever_a_policy_switches_on_and_off)
+{
+    static const char *const changes[] = {
+        "level: off", "level: all", "level: all, stacks: true", "level: pool", "level: pool, stacks: true",
+    };
+    static const char *const keys[] = { "", "cache: off", "", "cache: { largest: 64KiB }" };
+    pthread_t threads[THREADS];
+    make_directory();
+    atomic_store(&work.is_over, false);
+    open_recorded("level: pool, ring: 64KiB", "");
+    for (size_t i = 0; i < THREADS; i++)
+        work.streams[i] = scene_create(NULL);
+    start(threads, THREADS, work_until_over);
+    for (unsigned i = 0; i < suite_rounds(40, 400); i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "weir: 1\nrecord: { %s, ring: 64KiB, dump: '%s', file: '%s' }\npools: { main: { %s } }\n",
+                 changes[i % 5], i % 7 ? directory : "/nowhere", file, keys[i % 4]);
+        scene_reload(text);
+        ck_assert_int_eq(weir_mark(scene.w, "reload"), WEIR_OK);
+    }
+    atomic_store(&work.is_over, true);
+    join(threads, THREADS);
+    ck_assert_uint_eq(scene_pool_stats("main").live, 0);
+    ck_assert_uint_eq(tag_sum().live, 0);
+    ck_assert_uint_eq(tag_sum().live_blocks, 0);
+    scene_close();
+    size_t events = 0;
+    struct trace_losses losses;
+    play(count, &events, &losses);
+    ck_assert_uint_gt(events, 0);
+    remove_directory();
+}
+END_TEST
+
+static pthread_key_t late_key;
+
+/* Runs once the thread's ring may have been given away. */
+static void allocate_late(void *data)
+{
+    weir_stream *s = data;
+    scene_free(s, scene_malloc(s, 4096));
+    ck_assert_int_eq(weir_mark(scene.w, "late"), WEIR_OK);
+}
+
+static void *end_at_once(void *data)
+{
+    (void)data;
+    ck_assert_int_eq(weir_mark(scene.w, "early"), WEIR_OK);
+    pthread_setspecific(late_key, work.streams[0]);
+    return NULL;
+}
+
+struct ends {
+    size_t early, late;
+};
+
+static bool look_at_ends(void *context, const struct trace_event *event)
+{
+    struct ends *ends = context;
+    if (event->kind == TRACE_MARK) {
+        ends->early += strcmp(event->name->text, "early") == 0;
+        ends->late += strcmp(event->name->text, "late") == 0;
+    }
+    return true;
+}
+
+#define ENDING 400
+
+START_TEST(threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last)
+{
+    struct ends ends = { 0, 0 };
+    struct trace_losses losses;
+    pthread_t threads[THREADS];
+    size_t rings = 0;
+    make_directory();
+    open_recorded("level: all, ring: 1MiB", "");
+    work.streams[0] = scene_create(NULL);
+    ck_assert_int_eq(pthread_key_create(&late_key, allocate_late), 0);
+    for (size_t i = 0; i < ENDING / THREADS; i++) {
+        start(threads, THREADS, end_at_once);
+        join(threads, THREADS);
+    }
+    for (struct weir__ring *ring = NULL; (ring = weir__recorder_next(&scene.w->recorder, ring));)
+        rings++;
+    pthread_key_delete(late_key);
+    ck_assert_uint_le(rings, 2 * THREADS + 2);
+    scene_close();
+    play(look_at_ends, &ends, &losses);
+    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(ends.early, ENDING);
+    ck_assert_uint_eq(ends.late, ENDING);
+    remove_directory();
+}
+END_TEST
+
+/* libcheck writes into a file of its own, which stays far below the limit as long as little is asserted. */
+START_TEST(disk_without_room_costs_events_alone)
+{
+    struct rlimit limit, low;
+    struct trace trace;
+    weir_status status = WEIR_OK;
+    make_directory();
+    open_recorded("level: pool", "");
+    getrlimit(RLIMIT_FSIZE, &limit);
+    low = limit;
+    low.rlim_cur = 32768;
+    unsigned lines = atomic_load(&scene.log_lines), random = 1;
+    setrlimit(RLIMIT_FSIZE, &low);
+    for (size_t i = 0; i < BURST && status == WEIR_OK; i++) {
+        char name[64];
+        random = random * 1103515245 + 12345;
+        snprintf(name, sizeof name, "%u %u", random, random * random);
+        status = weir_mark(scene.w, name);
+    }
+    scene_close();
+    setrlimit(RLIMIT_FSIZE, &limit);
+    ck_assert_int_eq(status, WEIR_OK);
+    ck_assert_uint_eq(atomic_load(&scene.log_lines), lines + 1);
+    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert(!trace.losses.is_closed);
+    trace_close(&trace);
+    remove_directory();
+}
+END_TEST
+
+/* Children of a fork that end in all ways. */
+START_TEST(children_write_nothing_into_the_trace_of_their_parent)
+{
+    struct trace_losses losses;
+    size_t events = 0;
+    make_directory();
+    open_recorded("level: pool, ring: 16MiB", "");
+    for (int i = 0; i < 40; i++) {
+        for (size_t mark = 0; mark < BURST / 40; mark++)
+            ck_assert_int_eq(weir_mark(scene.w, ""), WEIR_OK);
+        pid_t child = fork();
+        if (child == 0) {
+            weir_mark(scene.w, "child");
+            weir_close(scene.w);
+            i % 2 ? _exit(0) : quick_exit(0);
+        }
+        int status;
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_int_eq(status, 0);
+    }
+    scene_close();
+    play(count, &events, &losses);
+    ck_assert_uint_eq(events + losses.events, (size_t)BURST * 2 + 1);
+    remove_directory();
+}
+END_TEST
+
+#define WEIRS 9
+
+static struct {
+    weir *weirs[WEIRS];
+    pthread_barrier_t barrier;
+} many;
+
+static void *mark_all(void *data)
+{
+    (void)data;
+    for (size_t count = WEIRS; count; count--) {
+        for (size_t i = 0; i < 100 * count; i++) {
+            ck_assert_int_eq(weir_tag_push(many.weirs[i % count], "t"), WEIR_OK);
+            ck_assert_int_eq(weir_mark(many.weirs[i % count], ""), WEIR_OK);
+            ck_assert_int_eq(weir_tag_pop(many.weirs[i % count], "t"), WEIR_OK);
+        }
+        pthread_barrier_wait(&many.barrier);
+        pthread_barrier_wait(&many.barrier);
+    }
+    return NULL;
+}
+
+START_TEST(weirs_of_one_process_have_each_their_own_events)
+{
+    pthread_t threads[THREADS];
+    make_directory();
+    pthread_barrier_init(&many.barrier, NULL, THREADS + 1);
+    for (size_t i = 0; i < WEIRS; i++) {
+        char text[1024];
+        weir_options options = WEIR_OPTIONS_INIT;
+        snprintf(text, sizeof text, "weir: 1\nrecord: { file: '%s/%zu.weir' }\npools: { main: {} }\n", directory, i);
+        options.policy_text = text;
+        ck_assert_int_eq(weir_open(&options, NULL, &many.weirs[i]), WEIR_OK);
+    }
+    start(threads, THREADS, mark_all);
+    for (size_t i = WEIRS; i--;) {
+        pthread_barrier_wait(&many.barrier);
+        weir_close(many.weirs[i]);
+        pthread_barrier_wait(&many.barrier);
+    }
+    join(threads, THREADS);
+    pthread_barrier_destroy(&many.barrier);
+    for (size_t i = 0; i < WEIRS; i++) {
+        struct trace_losses losses;
+        size_t events = 0;
+        snprintf(file, sizeof file, "%s/%zu.weir", directory, i);
+        play(count, &events, &losses);
+        ck_assert_uint_eq(losses.events, 0);
+        ck_assert_uint_eq(events, 1 + 2 * (size_t)THREADS * 100 * (WEIRS - i));
+    }
+    remove_directory();
+}
+END_TEST
+
 int main(void)
 {
     const char *why = scene_why_not();
@@ -426,6 +650,9 @@ int main(void)
               trace_does_not_take_the_place_of_a_closed_standard_stream,
               weir_that_closes_at_once_leaves_a_whole_trace_of_an_out_of_memory, trace_with_all_tags_that_there_can_be_is_whole,
               names_of_marks_of_several_threads_are_whole, what_is_in_the_file_and_what_is_lost_is_what_happened);
+    suite_add(tcase, tags_add_up_whatever_a_policy_switches_on_and_off, threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last,
+              disk_without_room_costs_events_alone, children_write_nothing_into_the_trace_of_their_parent,
+              weirs_of_one_process_have_each_their_own_events);
     tcase_add_loop_test(tcase, threads_leave_a_trace_that_has_the_figures_at_each_mark, 0, sizeof threaded / sizeof threaded[0]);
     return suite_run(suite);
 }
