@@ -103,6 +103,16 @@ void torch_events_add(struct torch_events *events, const weir_torch_event *event
     torch_context_keep(event->context);
 }
 
+bool torch_events_undo(struct torch_events *events, int action, uint64_t address)
+{
+    const weir_torch_event *latest = events->count ? place_of(events, events->count - 1) : NULL;
+    if (!latest || latest->action != action || latest->address != address)
+        return false;
+    torch_context_drop(latest->context);
+    events->count--;
+    return true;
+}
+
 void torch_events_shrink(struct torch_events *events, uint64_t limit)
 {
     while (events->count > limit)

@@ -21,6 +21,9 @@ struct torch_events {
    or no host memory. */
 void torch_events_add(struct torch_events *events, const weir_torch_event *event, uint64_t limit);
 
+/* The latest event was of this address, and did not happen after all. false: another one is. */
+bool torch_events_undo(struct torch_events *events, int action, uint64_t address);
+
 /* Keeps none, or the latest `limit`, and gives the memory back that is too much. */
 void torch_events_clear(struct torch_events *events);
 void torch_events_shrink(struct torch_events *events, uint64_t limit);

@@ -37,10 +37,11 @@ static void leave(void)
 
 /* What Weir has of a device. These are called with the lock of a table's shard --------------------------------------------------------- */
 
-/* The segment that this thread's free has just taken away, should CUDA refuse it. */
+/* The segment that this thread's free has just taken away, should CUDA refuse it, or the block become an orphan, which is not free yet. */
 static __thread struct {
     const void *base;
     gpu_stream stream;
+    weir_torch_pool_id id;
 } last_gone;
 
 static int device_of(const struct weir__block *block)
@@ -87,7 +88,7 @@ static void segment_went(const struct weir__block *block, void *data)
     last_gone.base = NULL;
     if (!enter())
         return;
-    if (torch_ledger_gone(&ledger, block->ptr, &last_gone.stream))
+    if (torch_ledger_gone(&ledger, block->ptr, &last_gone.stream, &last_gone.id))
         last_gone.base = block->ptr;
     leave();
 }
@@ -98,13 +99,13 @@ static void segment_back(const struct weir__block *block, void *data)
     if (block->graph || !enter())
         return;
     if (last_gone.base == block->ptr)
-        torch_ledger_back(&ledger, device_of(block), block->ptr, bytes_of(block), last_gone.stream);
+        torch_ledger_back(&ledger, device_of(block), block->ptr, bytes_of(block), last_gone.stream, last_gone.id);
     else
         torch_ledger_segment(&ledger, device_of(block), block->ptr, bytes_of(block), false);
     leave();
 }
 
-/* What the rest of the plug-in tells ---------------------------------------------------------------------------------------------------- */
+/* What the rest of the plug-in tells --------------------------------------------------------------------------------------------------- */
 
 void torch_history_wait(const void *ptr, bool waits)
 {

@@ -2,9 +2,9 @@
 /*
  * history.h - the recording of torch's memory history (weir_torch.h): one ledger for the process, and who tells it of what.
  *
- * The shim tells of torch's blocks, tables of blocks of what Weir takes and gives back (weir__blocks_watch()), late.h of frees that wait, and
- * reserve.h of chunks. `lock` guards the ledger. It is a leaf: the locks of tables' shards, `late_lock`, `reserve_lock` and those of streams
- * may be held where it is taken, and nothing but the host's allocator is called under it.
+ * The shim tells of torch's blocks, tables of blocks of what Weir takes and gives back (weir__blocks_watch()), late.h of frees that
+ * wait, and reserve.h of chunks. `lock` guards the ledger. It is a leaf: the locks of tables' shards, `late_lock`, `reserve_lock` and
+ * those of streams may be held where it is taken, and nothing but the host's allocator is called under it.
  */
 #ifndef WEIR_TORCH_HISTORY_H
 #define WEIR_TORCH_HISTORY_H

@@ -17,6 +17,7 @@ struct range {
 struct segment {
     struct range range;
     int device;
+    bool is_old; /* from before anybody looked */
     bool is_shown;
     gpu_stream stream; /* of the first block */
     weir_torch_pool_id pool;
@@ -185,6 +186,7 @@ void torch_ledger_alloc(struct torch_ledger *ledger, const void *ptr, uint64_t s
         return;
     struct segment *segment = block->segment;
     bool is_new = !segment->is_shown;
+    is_known = is_known && segment->is_old;
     show(segment, stream);
     torch_context_keep(block->context = context);
     if (is_new)
@@ -227,8 +229,9 @@ void torch_ledger_annotate(struct torch_ledger *ledger, const void *ptr, weir_to
 
 void torch_ledger_waiting(struct torch_ledger *ledger, const void *ptr, uint64_t size, gpu_stream stream)
 {
-    struct block *block = block_at(ledger, ptr);
-    if (block || !(block = add_block(ledger, ptr, size, stream)))
+    const struct segment *segment = find_segment(ledger, ptr);
+    struct block *block = segment && segment->is_old && !block_at(ledger, ptr) ? add_block(ledger, ptr, size, stream) : NULL;
+    if (!block)
         return;
     show(block->segment, stream);
     block->is_freed = block->waits = true;
@@ -266,6 +269,7 @@ void torch_ledger_segment(struct torch_ledger *ledger, int device, const void *b
         return;
     segment->range = range;
     segment->device = device;
+    segment->is_old = is_known;
     if (tsearch(segment, &ledger->segments, compare))
         ledger->segment_count++;
     else
@@ -275,7 +279,7 @@ void torch_ledger_segment(struct torch_ledger *ledger, int device, const void *b
 void torch_ledger_show(struct torch_ledger *ledger, const void *base, gpu_stream stream)
 {
     struct segment *segment = segment_at(ledger, base);
-    if (segment)
+    if (segment && segment->is_old)
         show(segment, stream);
 }
 
@@ -286,25 +290,29 @@ void torch_ledger_chunk(struct torch_ledger *ledger, const void *base, weir_torc
         segment->pool = id;
 }
 
-bool torch_ledger_gone(struct torch_ledger *ledger, const void *base, gpu_stream *stream)
+bool torch_ledger_gone(struct torch_ledger *ledger, const void *base, gpu_stream *stream, weir_torch_pool_id *id)
 {
     struct segment *segment = segment_at(ledger, base);
     bool is_shown = segment && segment->is_shown;
-    if (is_shown)
+    if (is_shown) {
         *stream = segment->stream;
+        *id = segment->pool;
+    }
     if (segment)
         remove_segment(ledger, segment);
     return is_shown;
 }
 
-void torch_ledger_back(struct torch_ledger *ledger, int device, const void *base, uint64_t size, gpu_stream stream)
+void torch_ledger_back(struct torch_ledger *ledger, int device, const void *base, uint64_t size, gpu_stream stream, weir_torch_pool_id id)
 {
     torch_ledger_segment(ledger, device, base, size, false);
     struct segment *segment = segment_at(ledger, base);
     if (!segment)
         return;
     show(segment, stream);
-    tell_segment(ledger, WEIR_TORCH_SEGMENT_ALLOC, segment, NULL);
+    segment->pool = id;
+    if (!torch_events_undo(&ledger->events[device], WEIR_TORCH_SEGMENT_FREE, segment->range.base))
+        tell_segment(ledger, WEIR_TORCH_SEGMENT_ALLOC, segment, NULL);
 }
 
 /* All of it ---------------------------------------------------------------------------------------------------------------------------- */

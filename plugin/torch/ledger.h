@@ -5,8 +5,8 @@
  * A segment begins unused, and is nobody's business: it may be memory of another library in the process. It is *shown* from its first block
  * of torch's on, or if it is known to be torch's.
  *
- * Pure: it touches no memory of the device. Owned by history.c, whose lock guards all of it. Whatever cannot be kept for want of host memory
- * is as if it had not been told, and so is all that refers to it: blocks lie in segments all the same.
+ * Pure: it touches no memory of the device. Owned by history.c, whose lock guards all of it. Whatever cannot be kept for want of host
+ * memory is as if it had not been told, and so is all that refers to it: blocks lie in segments all the same.
  */
 #ifndef WEIR_TORCH_LEDGER_H
 #define WEIR_TORCH_LEDGER_H
@@ -31,17 +31,17 @@ void torch_ledger_clear(struct torch_ledger *ledger);
 /* Memory that Weir took: what was there is gone. is_known: from before anybody looked, unless it was told of meanwhile. */
 void torch_ledger_segment(struct torch_ledger *ledger, int device, const void *base, uint64_t size, bool is_known);
 
-/* It is torch's, and was before anybody looked: no event tells of it. */
+/* It is torch's, and was before anybody looked: no event tells of it. Nothing is done if it came since. */
 void torch_ledger_show(struct torch_ledger *ledger, const void *base, gpu_stream stream);
 
 /* It is memory of graphs with that id. */
 void torch_ledger_chunk(struct torch_ledger *ledger, const void *base, weir_torch_pool_id id);
 
-/* Weir gave it back, with what was in it. *stream: the segment's; false: there was none that is shown. */
-bool torch_ledger_gone(struct torch_ledger *ledger, const void *base, gpu_stream *stream);
+/* Weir gave it back, with what was in it. *stream, *id: the segment's; false: there was none that is shown. */
+bool torch_ledger_gone(struct torch_ledger *ledger, const void *base, gpu_stream *stream, weir_torch_pool_id *id);
 
 /* It was not given back after all. */
-void torch_ledger_back(struct torch_ledger *ledger, int device, const void *base, uint64_t size, gpu_stream stream);
+void torch_ledger_back(struct torch_ledger *ledger, int device, const void *base, uint64_t size, gpu_stream stream, weir_torch_pool_id id);
 
 /* A block of torch's. is_known: from before anybody looked, without an event. */
 void torch_ledger_alloc(struct torch_ledger *ledger, const void *ptr, uint64_t size, gpu_stream stream, weir_torch_context *context,

@@ -148,10 +148,11 @@ WEIR_API void weir_torch_tag_pop(const char *name);
 /* History ------------------------------------------------------------------------------------------------------------------------------ */
 
 /*
- * What torch's memory snapshots show, for the shim, which says what torch asks for; Weir knows what it holds of the device. A *segment* is a
- * block that Weir took from CUDA, or from an arena, and that torch used: from then until Weir gives it back, in caches and out of them, or a
- * chunk of the memory of graphs. Blocks lie in segments, and what no block has of a segment is inactive. At each event all blocks lie in
- * segments; the segments of a snapshot are those of the first event's time, and what came since, less what went; the same holds of blocks.
+ * What torch's memory snapshots show, for the shim, which says what torch asks for; Weir knows what it holds of the device. A *segment*
+ * is a block that Weir took from CUDA, or from an arena, and that torch used: from then until Weir gives it back, in caches and out of
+ * them, or a chunk of the memory of graphs. Blocks lie in segments, and what no block has of a segment is inactive. At each event all
+ * blocks lie in segments; the segments of a snapshot are those of the first event's time, and what came since, less what went; the same
+ * holds of blocks.
  *
  * Calls for one address have to come in the order in which it had its owners: alloc when nobody else can know the block yet, free_requested
  * when nobody else can have it, free_returned behind weir_torch_free(). Where what is asked for is unknown nothing is done. Locks of the
@@ -184,8 +185,8 @@ typedef struct weir_torch_history {
     int clears;          /* forgets the events that were recorded before */
 } weir_torch_history;
 
-/* Begins to record, or changes what a recording keeps. Then the caller says, by known(), which blocks there are. WEIR_INVALID (size),
-   WEIR_FORKED. */
+/* Begins to record, or changes what a recording keeps. Before the first of these the caller begins to tell of what he does; behind it he says,
+   by known(), which blocks there are: nothing is done about those that he told of since. WEIR_INVALID (size), WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_torch_history_begin(const weir_torch_history *history, weir_error *error);
 WEIR_API void weir_torch_history_end(void);
 WEIR_API void weir_torch_history_known(const void *ptr, uint64_t size, int device, weir_cuda_stream stream);
@@ -236,7 +237,7 @@ typedef struct weir_torch_snapshot {
     size_t segment_count, part_count, event_count;
 } weir_torch_snapshot;
 
-/* Of what is recorded; with_events: NULL for no events, and the snapshot becomes none itself. WEIR_NO_HOST_MEMORY, WEIR_FORKED. */
+/* Of what is recorded; with_events: 0 leaves them out, and else the snapshot becomes an event. WEIR_NO_HOST_MEMORY, WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_torch_history_take(int with_events, weir_error *error, weir_torch_snapshot **snapshot);
 WEIR_API void weir_torch_history_free(weir_torch_snapshot *snapshot);
 

@@ -52,6 +52,7 @@ static void *take(ssize_t size, int device, gpu_stream stream)
     must(ptr || error.status != WEIR_OK, "%zd bytes were refused without a report", size);
     if (!ptr)
         return NULL;
+    weir_torch_history_alloc(ptr, (uint64_t)size, device, stream, NULL);
     kept[kept_count].ptr = ptr;
     kept[kept_count].size = size;
     kept[kept_count].device = device;
@@ -63,7 +64,9 @@ static void drop(void *ptr)
 {
     for (size_t i = 0; i < kept_count; i++)
         if (kept[i].ptr == ptr) {
+            weir_torch_history_free_requested(ptr, NULL);
             weir_torch_free(ptr, kept[i].size, kept[i].device, kept[i].stream);
+            weir_torch_history_free_returned(ptr);
             kept[i] = kept[--kept_count];
             return;
         }
@@ -87,9 +90,30 @@ static void capture(uint64_t id)
     weir_torch_end_allocate_to_pool(0, plug_id(id));
 }
 
+/* What is kept of a history adds up, whatever of it could not be kept. Returns the segments. */
+static size_t look_at_history(void)
+{
+    weir_torch_snapshot *snapshot;
+    if (weir_torch_history_take(1, NULL, &snapshot) != WEIR_OK)
+        return 0;
+    for (size_t i = 0; i < snapshot->segment_count; i++) {
+        const weir_torch_segment *segment = &snapshot->segments[i];
+        uint64_t bytes = 0;
+        for (size_t j = 0; j < segment->part_count; j++)
+            bytes += snapshot->parts[segment->first_part + j].size;
+        must(bytes == segment->size, "parts of %llu bytes in a segment of %llu", (unsigned long long)bytes,
+             (unsigned long long)segment->size);
+    }
+    size_t count = snapshot->segment_count;
+    weir_torch_history_free(snapshot);
+    return count;
+}
+
 static void scenario(void)
 {
     weir_torch_stats stats = { .size = sizeof stats };
+    weir_torch_history history = { .size = sizeof history, .entries = 50 };
+    must(weir_torch_history_begin(&history, NULL) == WEIR_OK, "no history");
     take(SIZE, 0, a);
     drop(take(SIZE, 0, a));
     drop(take(LARGE, 0, a));
@@ -112,6 +136,7 @@ static void scenario(void)
     void *alive = weir_torch_pool_malloc(SIZE, 0, external);
     weir_torch_free_alive(alive, SIZE, 0, external);
     take((ssize_t)(400 * MIB), 0, a);
+    look_at_history();
     weir_torch_reset();
     if (weir_torch_stats_take(0, NULL, &stats) == WEIR_OK)
         must(stats.allocated <= stats.active && stats.active <= stats.reserved, "figures that do not add up");
@@ -141,6 +166,8 @@ static void check(void)
         must(!stats.graph_reserved, "%llu bytes of graphs", (unsigned long long)stats.graph_reserved);
         must(!stats.reserved, "%llu bytes reserved of device %d", (unsigned long long)stats.reserved, device);
     }
+    must(!look_at_history(), "segments of memory that is gone");
+    weir_torch_history_end();
     sim_census(&census);
     must(!census.blocks, "%zu blocks", census.blocks);
     must(census.events <= 3, "%zu events", census.events);

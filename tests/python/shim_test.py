@@ -277,6 +277,16 @@ def words_of_the_user_go_with_what_is_allocated():
 
 
 @fact
+def annotations_of_the_profiler_are_in_the_snapshot():
+    with recording(global_record_annotations=True):
+        with torch.profiler.record_function("a step"):
+            tensor = make(1000)
+        found = snapshots.checked()["external_annotations"]
+    assert [(one["name"], one["stage"]) for one in found if one["name"] == "a step"] == [("a step", "START"), ("a step", "END")], found
+    del tensor
+
+
+@fact
 def torchs_own_viewer_reads_a_snapshot():
     path = os.path.join(os.environ["XDG_CACHE_HOME"], "snapshot.pickle")
     kept = []

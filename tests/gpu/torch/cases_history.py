@@ -119,10 +119,12 @@ def graphs_have_segments_with_their_pool(run: Run) -> None:
     graph.replay()
     torch.cuda.synchronize()
     snapshot = snapshots.checked()
+    of_pool = torch.cuda.memory_snapshot(graph.pool())
     end()
     own = [segment for segment in snapshot["segments"] if tuple(segment["segment_pool_id"]) == tuple(graph.pool())]
     assert own, [segment["segment_pool_id"] for segment in snapshot["segments"]]
     assert any(segment["address"] <= total.data_ptr() < segment["address"] + segment["total_size"] for segment in own)
+    assert [segment["address"] for segment in of_pool] == [segment["address"] for segment in own]
     assert float(total) == 2 * source.numel()
 
 

@@ -467,7 +467,8 @@ private:
     /* In the child of a fork locks may be held by nobody. */
     static void check_process()
     {
-        TORCH_CHECK(!forked.load(std::memory_order_relaxed), "weir: there is no memory history in the child of a fork: take it in the parent");
+        TORCH_CHECK(!forked.load(std::memory_order_relaxed),
+                    "weir: there is no memory history in the child of a fork: take it in the parent");
     }
 
     Blocks blocks;

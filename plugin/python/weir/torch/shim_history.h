@@ -3,9 +3,9 @@
  * shim_history.h - torch's memory history and snapshots: what torch gathers, given to libweir-torch with each call, and what that recorded,
  * in torch's types. C++, for shim.cpp alone.
  *
- * Segments, blocks and events are libweir-torch's (weir_torch.h). Here is what it cannot know: stacks, words of torch's users, annotations.
- * Stacks are gathered before any lock is taken, since that takes the GIL, and dropped with none held. `lock` is that of beginning, ending and
- * snapshots of what is not recorded; Blocks' and libweir-torch's are taken under it. `annotations_lock` is a leaf.
+ * Segments, blocks and events are libweir-torch's (weir_torch.h). Here is what it cannot know: stacks, words of torch's users,
+ * annotations. Stacks are gathered before any lock is taken, since that takes the GIL, and dropped with none held. `lock` is that of
+ * beginning, ending and snapshots of what is not recorded; Blocks' and libweir-torch's are taken under it. `annotations_lock` is a leaf.
  *
  * What some versions of torch lack is found when this is compiled: functions that take an `int` are chosen where they compile, and their
  * namesakes with a `long` elsewhere.
@@ -38,7 +38,7 @@ struct Held : weir_torch_context {
     std::string compiled, users;
 };
 
-/* Members that not all versions have ---------------------------------------------------------------------------------------------------- */
+/* Members that not all versions have --------------------------------------------------------------------------------------------------- */
 
 template <typename Entry>
 auto set_words(Entry &entry, const std::string &compiled, int) -> decltype(entry.compile_context_ = compiled, void())
@@ -100,7 +100,8 @@ struct Annotation {
     std::vector<std::pair<std::string, std::string>> words;
 };
 
-template <typename Info> auto set_annotations(Info &info, const std::deque<Annotation> &all, int) -> decltype(info.external_annotations, void())
+template <typename Info>
+auto set_annotations(Info &info, const std::deque<Annotation> &all, int) -> decltype(info.external_annotations, void())
 {
     for (const Annotation &one : all) {
         typename decltype(info.external_annotations)::value_type entry(one.device, c10::approx_time_t{});
@@ -112,7 +113,7 @@ template <typename Info> auto set_annotations(Info &info, const std::deque<Annot
 }
 template <typename Info> void set_annotations(Info &, const std::deque<Annotation> &, long) {}
 
-/* The recording ------------------------------------------------------------------------------------------------------------------------- */
+/* The recording ------------------------------------------------------------------------------------------------------------------------ */
 
 class History {
 public:
@@ -294,14 +295,18 @@ private:
         return mask;
     }
 
-    /* Called with the lock. Whoever inserts or takes a block from now on tells of it; those that are there are told of here. */
+    /* Called with the lock. Who inserts or takes a block tells of it before anything is recorded, so that of what is told of here, which
+       was there before, nothing was recorded yet. */
     void start(const Library &library, Blocks &blocks, const weir_torch_history &wanted)
     {
         weir_error error = WEIR_ERROR_INIT;
-        TORCH_CHECK(library.history_begin(&wanted, &error) == WEIR_OK, "weir: ", error.text);
-        if (on.exchange(true))
-            return;
-        blocks.each([&](const Block &block) { library.history_known(block.ptr, block.size, block.device, block.stream); });
+        bool was_on = on.exchange(true);
+        weir_status status = library.history_begin(&wanted, &error);
+        if (status != WEIR_OK)
+            on = was_on;
+        TORCH_CHECK(status == WEIR_OK, "weir: ", error.text);
+        if (!was_on)
+            blocks.each([&](const Block &block) { library.history_known(block.ptr, block.size, block.device, block.stream); });
     }
 
     void clear_annotations()
