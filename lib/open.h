@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * open.h - what weir.c does for the folders above lib/: opening without their ties, and the policy as it is set from outside.
+ * open.h - what weir.c does for the folders above lib/: opening without their ties, and the policy and the recorder as they are set from
+ * outside.
  */
 #ifndef WEIR_LIB_OPEN_H
 #define WEIR_LIB_OPEN_H
@@ -18,6 +19,8 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error);
 
 /* Applies assignments as in $WEIR_CONF on top of the policy as it is, live keys only, all or nothing; they hold until the next reload. */
 weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error);
+/* The recorder notes so much at least from now on, whatever policy is in force; WEIR__LEVEL_OFF and false: as the policy says. */
+void weir__record_at_least(weir *w, enum weir__level level, bool stacks);
 /* weir_reload() from where weir_open() had the policy. WEIR_INVALID: that was weir_options.policy_text, which cannot change. */
 weir_status weir__policy_again(weir *w, weir_error *error);
 

@@ -99,7 +99,8 @@ static bool remember_policy(weir *w, const weir_options *options)
     return w->policy_file;
 }
 
-/* What the recorder does from now on. Called with w->config held, or while nobody else knows the weir. */
+/* What the recorder does from now on: what the policy says, and what is wanted on top of it. Called with w->config held, or while nobody
+   else knows the weir. */
 static void record_as(weir *w, const struct policy *policy)
 {
     static const enum weir__level levels[] = {
@@ -107,7 +108,8 @@ static void record_as(weir *w, const struct policy *policy)
         [POLICY_LEVEL_POOL] = WEIR__LEVEL_POOL,
         [POLICY_LEVEL_ALL] = WEIR__LEVEL_ALL,
     };
-    weir__recorder_set(&w->recorder, levels[policy->record_level], policy->record_stacks);
+    enum weir__level level = levels[policy->record_level] > w->record_least ? levels[policy->record_level] : w->record_least;
+    weir__recorder_set(&w->recorder, level, policy->record_stacks || w->record_wants_stacks);
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
             weir__settings_note_caches(pool);
@@ -252,11 +254,12 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         status = find_gpu(options.gpu, error, &opened->gpu);
     if (status == WEIR_OK) {
         weir__fork_watch();
-        weir__recorder_start(&opened->recorder, opened->gpu, opened->policy->record_ring);
-        record_as(opened, opened->policy);
         opened->is_controlled = opened->policy->control;
         opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
         status = find_devices(opened, error);
+        /* The clock of a simulated machine that processes share is known once its devices are. */
+        weir__recorder_start(&opened->recorder, opened->gpu, opened->policy->record_ring);
+        record_as(opened, opened->policy);
         if (status == WEIR_OK)
             weir__quiet_join(opened);
         weir__retired_sweep(opened->gpu);
@@ -455,6 +458,15 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
 weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error)
 {
     return apply(w, NULL, assignments, true, error);
+}
+
+void weir__record_at_least(weir *w, enum weir__level level, bool stacks)
+{
+    pthread_mutex_lock(&w->config);
+    w->record_least = level;
+    w->record_wants_stacks = stacks;
+    record_as(w, w->policy);
+    pthread_mutex_unlock(&w->config);
 }
 
 weir_status weir__policy_again(weir *w, weir_error *error)

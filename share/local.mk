@@ -68,6 +68,8 @@ share_libshare_la_SOURCES = \
 	%reldir%/control/control_answer.h \
 	%reldir%/control/neighbours.c \
 	%reldir%/control/neighbours.h \
+	%reldir%/control/recording.c \
+	%reldir%/control/recording.h \
 	%reldir%/open.c \
 	%reldir%/open.h
 share_libshare_la_LIBADD = lib/libcore.la

@@ -49,6 +49,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/utf8.h \
 	%reldir%/record/launch.c \
 	%reldir%/record/launch.h \
+	%reldir%/record/live.c \
+	%reldir%/record/live.h \
 	%reldir%/record/name.c \
 	%reldir%/record/name.h \
 	%reldir%/record/record.c \

@@ -36,7 +36,7 @@ enum value_kind {
 };
 
 /* What a family has a series for. */
-enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL, OF_EXPORT, OF_RING };
+enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL, OF_TAG, OF_EXPORT, OF_RING };
 
 struct family {
     const char *name, *type, *help;
@@ -50,6 +50,7 @@ struct family {
 #define DEVICE(member) OF_DEVICE, offsetof(process_device, member)
 #define RUNG(member) OF_RUNG, offsetof(process_device, member) /* an array, of each device */
 #define POOL(member) OF_POOL, offsetof(process_pool, member)
+#define TAG(member) OF_TAG, offsetof(process_tag, member)
 #define EXPORT(member) OF_EXPORT, offsetof(observed_counts, member)
 #define RING(member) OF_RING, offsetof(observed_ring, member)
 /* What both have; `since`: when that was opened. */
@@ -92,6 +93,9 @@ static const struct family families[] = {
     {"weir_pool_frees_total", "counter", "Blocks that were freed." SUMMED, POOL(frees), VALUE_PLAIN},
     {"weir_pool_failures_total", "counter", "Requests that failed for want of memory." SUMMED, POOL(failures), VALUE_PLAIN},
     {"weir_pool_cache_hits_total", "counter", "Requests that a stream's cache served without CUDA." SUMMED, POOL(cache_hits), VALUE_PLAIN},
+    {"weir_tag_live_bytes", "gauge", "Bytes that the program has under this tag.", TAG(live), VALUE_PLAIN},
+    {"weir_tag_live_peak_bytes", "gauge", "The most bytes that the program had under this tag at a time.", TAG(live_high), VALUE_PLAIN},
+    {"weir_tag_live_blocks", "gauge", "Blocks that the program has under this tag.", TAG(live_blocks), VALUE_PLAIN},
     {"weir_export_importers", "gauge", "Processes that import the pool, with the hung and evicted ones.", EXPORT(importers), VALUE_PLAIN},
     {"weir_export_hung_importers", "gauge", "Importers that kept a producer waiting and said nothing since.", EXPORT(hung), VALUE_PLAIN},
     {"weir_export_evicted_importers", "gauge", "Evicted importers that are not dead: they keep blocks from use.", EXPORT(evicted),
@@ -336,6 +340,12 @@ static void write_family(struct writer *writer, const struct family *family, con
             write_device(writer, family, process, &process->devices[i]);
     for (size_t i = 0; family->of == OF_POOL && i < process->pool_count; i++)
         write_pool(writer, family, process, i);
+    for (size_t i = 0; family->of == OF_TAG && i < process->tag_count; i++) {
+        begin(writer, family);
+        label_program(writer, process);
+        label(writer, "tag", process->tags[i].name);
+        end(writer, value_of(&process->tags[i], family, 0), family->kind);
+    }
 }
 
 static void write_exports(struct writer *writer)
@@ -438,6 +448,7 @@ static int run(const struct command_call *call)
     struct observed_sockets exports;
     struct writer writer = {.processes = &processes, .exports = &exports};
     int status = processes_find("metrics", 0, NULL, timeout_ms, &processes);
+    processes_ask_tags(&processes, timeout_ms);
     if (observe_sockets("metrics", 0, NULL, &exports))
         observe_ask(&exports, &count, timeout_ms);
     if (call->options[OPT_OUTPUT].given)

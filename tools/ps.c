@@ -159,6 +159,17 @@ static void json_pool(struct json *json, const process_pool *pool)
     json_end(json);
 }
 
+static void json_tag(struct json *json, const process_tag *tag)
+{
+#define MEMBER(member) JSON_MEMBER(process_tag, member),
+    static const struct json_member members[] = {WIRE_TAG_FIGURES(MEMBER)};
+#undef MEMBER
+    json_object(json, NULL);
+    json_string(json, "name", tag->name);
+    json_members(json, tag, members, COUNT(members));
+    json_end(json);
+}
+
 static void json_answer(struct json *json, const struct process *process)
 {
     if (process->status != WEIR_OK)
@@ -176,6 +187,10 @@ static void json_answer(struct json *json, const struct process *process)
     for (size_t i = 0; i < process->pool_count; i++)
         json_pool(json, &process->pools[i]);
     json_end(json);
+    json_array(json, "tags");
+    for (size_t i = 0; i < process->tag_count; i++)
+        json_tag(json, &process->tags[i]);
+    json_end(json);
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
@@ -187,7 +202,10 @@ static int run(const struct command_call *call)
         complain("ps: --list and --json go not together; give one of them");
         return EXIT_TROUBLE;
     }
-    int status = processes_find("ps", call->count, call->operands, processes_timeout(&call->options[OPT_TIMEOUT]), &processes);
+    unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
+    int status = processes_find("ps", call->count, call->operands, timeout_ms, &processes);
+    if (call->options[OPT_JSON].given)
+        processes_ask_tags(&processes, timeout_ms);
     status = worse_exit(status, processes_exit(&processes));
     if (call->options[OPT_LIST].given)
         (strcmp(call->options[OPT_LIST].text, "pids") == 0 ? list_pids : list_pools)(&processes);

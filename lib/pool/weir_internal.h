@@ -45,7 +45,9 @@ struct weir {
     const struct gpu *gpu;
     struct weir__log log;
     pthread_mutex_t config;
-    struct policy *policy; /* guarded by config */
+    struct policy *policy; /* guarded by config, as the next two */
+    enum weir__level record_least; /* what is to be recorded whatever the policy says (open.h) */
+    bool record_wants_stacks;
     bool relaxed;          /* plain calls run in relaxed capture mode. Fixed before the first request */
     bool refuses_graphs;   /* requests on a stream that captures fail, as the plug-in has other memory for these. Fixed as `relaxed` is */
     size_t device_count;

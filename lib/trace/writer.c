@@ -38,6 +38,7 @@ struct weir__trace {
     weir *w;
     int fd;
     enum weir__trace_span span;
+    uint64_t dropped_before; /* events that are no loss of this trace */
     pthread_t thread;
     struct weir__trace_encoder encoder;
     struct weir__trace_bytes head;
@@ -351,9 +352,13 @@ static void *run(void *data)
     flush_all(trace, true);
     if (trace->span == WEIR__TRACE_UNTIL_NOW)
         write_live(trace);
-    trace->result.lost += atomic_load(&trace->w->recorder.dropped);
+    trace->result.lost += atomic_load(&trace->w->recorder.dropped) - trace->dropped_before;
     weir__trace_put_number(&end, trace->result.lost);
     write_block(trace, WEIR__TRACE_BLOCK_END, &end);
+    /* Here, as some disks are waited for. */
+    if (close(trace->fd) != 0 && !trace->result.error)
+        trace->result.error = errno;
+    trace->fd = -1;
     pthread_mutex_lock(&trace->lock);
     trace->is_over = true;
     pthread_mutex_unlock(&trace->lock);
@@ -363,7 +368,8 @@ static void *run(void *data)
 static void destroy(struct weir__trace *trace)
 {
     destroy_taps(trace->taps);
-    close(trace->fd);
+    if (trace->fd >= 0)
+        close(trace->fd);
     free(trace->head.bytes);
     free(trace->block);
     weir__trace_encoder_destroy(&trace->encoder);
@@ -394,6 +400,7 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     made->w = w;
     made->fd = fd;
     made->span = span;
+    made->dropped_before = span == WEIR__TRACE_FROM_NOW ? atomic_load(&w->recorder.dropped) : 0;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -421,12 +428,17 @@ bool weir__trace_is_over(struct weir__trace *trace)
     return is_over;
 }
 
-struct weir__trace_result weir__trace_end(struct weir__trace *trace)
+void weir__trace_ask_end(struct weir__trace *trace)
 {
     pthread_mutex_lock(&trace->lock);
     trace->must_end = true;
     pthread_cond_signal(&trace->told);
     pthread_mutex_unlock(&trace->lock);
+}
+
+struct weir__trace_result weir__trace_end(struct weir__trace *trace)
+{
+    weir__trace_ask_end(trace);
     pthread_join(trace->thread, NULL);
     struct weir__trace_result result = trace->result;
     destroy(trace);

@@ -78,12 +78,13 @@ static void serve(struct share_asker *asker, uint32_t events)
     for (int served = 0; served < SERVE_MAX && !asker->is_over && !connection->is_blocked; served++) {
         unsigned char bytes[WIRE_SIZE_MAX];
         size_t len;
-        enum share_io io = share_receive(connection->fd, bytes, sizeof bytes, &len, NULL);
+        int passed;
+        enum share_io io = share_receive(connection->fd, bytes, sizeof bytes, &len, &passed);
         if (io == SHARE_AGAIN)
             return;
         connection->last = weir__service_now();
         if (io == SHARE_DONE)
-            share_asker_answer(asker, bytes, len);
+            share_asker_answer(asker, bytes, len, passed);
         else
             asker->is_over = true;
     }
@@ -92,6 +93,7 @@ static void serve(struct share_asker *asker, uint32_t events)
 static void destroy_asker(struct share_asker *asker, struct share_asker **link)
 {
     share_asker_stop(asker);
+    share_recording_leave(asker->control, asker);
     share_forked_hold();
     *link = asker->next;
     share_connection_close(&asker->connection);
@@ -104,8 +106,9 @@ static uint64_t check_askers(struct share_control *control, uint64_t now)
 {
     uint64_t next = WEIR__SERVICE_NEVER;
     for (struct share_asker **link = &control->askers, *asker; (asker = *link);) {
-        /* Who waits for memory is waited for; that has a deadline of its own. */
-        uint64_t limit = asker->give && !asker->connection.is_blocked ? WEIR__SERVICE_NEVER : asker->connection.last + SHARE_PATIENCE;
+        /* Who waits for memory is waited for; that has a deadline of its own. So is who records. */
+        bool is_busy = asker->give || control->recording.asker == asker;
+        uint64_t limit = is_busy && !asker->connection.is_blocked ? WEIR__SERVICE_NEVER : asker->connection.last + SHARE_PATIENCE;
         if (asker->is_over || now >= limit) {
             destroy_asker(asker, link);
             continue;
@@ -147,6 +150,7 @@ static uint64_t run(struct weir__job *job)
     uint64_t now = weir__service_now(), due = share_server_resume(&control->server, now);
     due = weir__service_earlier(due, give_step(control, now));
     due = weir__service_earlier(due, check_askers(control, now));
+    due = weir__service_earlier(due, share_recording_look(control));
     weir__relaxed_end(control->w->gpu, mode);
     return due;
 }
@@ -168,6 +172,7 @@ static void close_with_weir(struct weir__attached *attached)
     weir__service_remove(&control->job);
     control->w->control_path = NULL;
     enum gpu_capture_mode mode = weir__relaxed_begin(control->w->gpu);
+    share_recording_close(control);
     check_askers(control, WEIR__SERVICE_NEVER);
     weir__relaxed_end(control->w->gpu, mode);
     share_forked_hold();
@@ -191,7 +196,7 @@ static weir_status listen_somewhere(struct share_control *control, weir_error *e
     for (unsigned n = 1; n <= WEIRS_MAX; n++) {
         weir_error refusal = WEIR_ERROR_INIT;
         snprintf(path, sizeof path, "%s/%ld.%u", directory, (long)getpid(), n);
-        status = share_listen(path, 0600, &refusal, &control->server.listener);
+        status = share_listen_for_descriptors(path, &refusal, &control->server.listener);
         if (status != WEIR_BUSY)
             return status == WEIR_OK ? status : weir__fail(error, status, "control: %s", refusal.text);
     }

@@ -26,13 +26,13 @@ static void copy_path(char to[WIRE_TEXT_SIZE], const char *path)
     wire_copy_text(to, path);
 }
 
-static void deny(struct share_asker *asker, uint32_t request, weir_status status, const char *text)
+void share_asker_deny(struct share_asker *asker, uint32_t request, weir_status status, const char *text)
 {
     struct wire_message message = share_refusal_of(WIRE_DENIED, request, status, text);
     share_asker_send(asker, &message);
 }
 
-static void ready(struct share_asker *asker, uint32_t request)
+void share_asker_ready(struct share_asker *asker, uint32_t request)
 {
     share_asker_send(asker, &(struct wire_message){ .type = WIRE_READY, .request = request });
 }
@@ -90,7 +90,7 @@ static void answer_stats(struct share_asker *asker, const struct wire_message *q
     weir_stats *stats;
     weir_status status = weir_stats_take(asker->control->w, &error, &stats);
     if (status != WEIR_OK) {
-        deny(asker, question->request, status, error.text);
+        share_asker_deny(asker, question->request, status, error.text);
         return;
     }
     tell_process(asker, question->request, stats);
@@ -99,7 +99,37 @@ static void answer_stats(struct share_asker *asker, const struct wire_message *q
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
         tell_pool(asker, question->request, weir_stats_pool(stats, i));
     weir_stats_free(stats);
-    ready(asker, question->request);
+    share_asker_ready(asker, question->request);
+}
+
+/* Whatever bytes the program had in it. */
+static void copy_tag(char to[WIRE_NAME_SIZE], const char *name)
+{
+    char text[WIRE_TEXT_SIZE];
+    wire_copy_text(text, name);
+    snprintf(to, WIRE_NAME_SIZE, "%.*s", WIRE_NAME_SIZE - 1, text[0] ? text : "?");
+}
+
+static void answer_tags(struct share_asker *asker, const struct wire_message *question)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats;
+    weir_status status = weir_stats_take(asker->control->w, &error, &stats);
+    if (status != WEIR_OK) {
+        share_asker_deny(asker, question->request, status, error.text);
+        return;
+    }
+    for (size_t i = 0; i < weir_stats_tag_count(stats); i++) {
+        const weir_tag_stats *tag = weir_stats_tag(stats, i);
+        struct wire_message message = { .type = WIRE_TAG, .request = question->request };
+        copy_tag(message.u.tag.name, tag->name);
+#define COPY_FIGURE(figure) message.u.tag.figure = tag->figure;
+        WIRE_TAG_FIGURES(COPY_FIGURE)
+#undef COPY_FIGURE
+        share_asker_send(asker, &message);
+    }
+    weir_stats_free(stats);
+    share_asker_ready(asker, question->request);
 }
 
 /* Giving ------------------------------------------------------------------------------------------------------------------------------- */
@@ -136,7 +166,7 @@ static void begin(struct share_asker *asker, const struct wire_message *question
 {
     asker->give = weir__give_begin(asker->control->w, request);
     if (!asker->give) {
-        deny(asker, question->request, WEIR_NO_HOST_MEMORY, "this process has no host memory left to give any of the device");
+        share_asker_deny(asker, question->request, WEIR_NO_HOST_MEMORY, "this process has no host memory left to give any of the device");
         return;
     }
     asker->give_type = question->type;
@@ -148,7 +178,7 @@ static void begin(struct share_asker *asker, const struct wire_message *question
 static bool is_giving(struct share_asker *asker, const struct wire_message *question)
 {
     if (asker->give)
-        deny(asker, question->request, WEIR_BUSY, "memory is being given on this connection: wait for that answer, or use another one");
+        share_asker_deny(asker, question->request, WEIR_BUSY, "memory is being given on this connection: wait for that answer, or use another one");
     return asker->give;
 }
 
@@ -160,9 +190,9 @@ static void answer_give(struct share_asker *asker, const struct wire_message *qu
     if (is_giving(asker, question))
         return;
     if (device < 0)
-        deny(asker, question->request, WEIR_NOT_FOUND, "this process does not use that GPU");
+        share_asker_deny(asker, question->request, WEIR_NOT_FOUND, "this process does not use that GPU");
     else if (!is_within_rate(control, now))
-        deny(asker, question->request, WEIR_BUSY, "asked too often: ask again later");
+        share_asker_deny(asker, question->request, WEIR_BUSY, "asked too often: ask again later");
     else
         begin(asker, question,
               &(struct weir__give_request){
@@ -194,7 +224,7 @@ static void answer_trim(struct share_asker *asker, const struct wire_message *qu
     if (is_giving(asker, question))
         return;
     if (is_named && !has_pool(asker->control->w, pool, text))
-        deny(asker, question->request, WEIR_NOT_FOUND, text);
+        share_asker_deny(asker, question->request, WEIR_NOT_FOUND, text);
     else
         begin(asker, question,
               &(struct weir__give_request){
@@ -247,11 +277,19 @@ static void answer_change(struct share_asker *asker, const struct wire_message *
     const char *how = is_set ? question->u.set.text : "read again";
     weir_status status = is_set ? weir__policy_set(w, question->u.set.text, &error) : weir__policy_again(w, &error);
     if (status != WEIR_OK) {
-        deny(asker, question->request, status, error.text);
+        share_asker_deny(asker, question->request, status, error.text);
         return;
     }
     weir__log_about(w, weir__log_words(how), WEIR_LOG_INFO, "process %d had the policy changed: %s", asker->pid, how);
-    ready(asker, question->request);
+    share_asker_ready(asker, question->request);
+}
+
+/* Recording ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void answer_stop(struct share_asker *asker, const struct wire_message *question)
+{
+    if (question->request == asker->control->recording.request)
+        share_recording_stop(asker->control, asker);
 }
 
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
@@ -259,6 +297,7 @@ static void answer_change(struct share_asker *asker, const struct wire_message *
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
     [WIRE_STATS] = answer_stats, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
     [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
+    [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_tags,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)
@@ -266,18 +305,31 @@ static void refuse_version(struct share_asker *asker, uint16_t version)
     char text[WIRE_TEXT_SIZE];
     snprintf(text, sizeof text, "version %u of the protocol is not spoken here, only %d: use the same release of Weir on both sides",
              version, WIRE_VERSION);
-    deny(asker, 0, WEIR_REFUSED, text);
+    share_asker_deny(asker, 0, WEIR_REFUSED, text);
 }
 
-void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len)
+/* false: it is no question, and the descriptor is still there. */
+static bool take_question(struct share_asker *asker, const struct wire_message *question, int passed)
+{
+    if (wire_sender(question->type) != WIRE_CONTROLLER_SENDS || (passed >= 0 && question->type != WIRE_RECORD))
+        return false;
+    if (question->type == WIRE_RECORD)
+        share_recording_begin(asker, question, passed);
+    else
+        answers[question->type](asker, question);
+    return true;
+}
+
+void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len, int passed)
 {
     struct wire_message question;
     uint16_t version = 0;
     enum wire_fault fault = wire_decode(bytes, len, &question, &version);
-    if (fault == WIRE_GOOD && wire_sender(question.type) == WIRE_CONTROLLER_SENDS) {
-        answers[question.type](asker, &question);
+    bool is_taken = fault == WIRE_GOOD && take_question(asker, &question, passed);
+    if (is_taken)
         return;
-    }
+    if (passed >= 0)
+        close(passed);
     if (fault == WIRE_OTHER_VERSION)
         refuse_version(asker, version);
     asker->is_over = true;

@@ -12,6 +12,7 @@
 #include "lib/base/service.h"
 #include "lib/open.h"
 #include "lib/release/give.h"
+#include "share/control/recording.h"
 #include "share/wire/server.h"
 
 /* Neighbours that run out again and again shall not keep this process busy with trimming: so many GIVEs at once, so many a second. */
@@ -27,6 +28,7 @@ struct share_control {
     uint64_t opened_at; /* nanoseconds, by weir__service_now() as all below */
     uint64_t gives_until;  /* the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
     struct share_asker *askers;
+    struct share_recording recording;
 };
 
 /* One connection of a controller, which may be a neighbour that ran out. */
@@ -43,8 +45,8 @@ struct share_asker {
     uint64_t give_since, give_due;
 };
 
-/* Answers one packet, at once or by share_asker_go_on(). */
-void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len);
+/* Answers one packet, at once or by share_asker_go_on(). passed: a descriptor that came with it, taken over, or -1. */
+void share_asker_answer(struct share_asker *asker, const unsigned char *bytes, size_t len, int passed);
 /* When it is to be given more; WEIR__SERVICE_NEVER: it asks for nothing. */
 uint64_t share_asker_due(const struct share_asker *asker);
 /* Gives it a step more. */
@@ -54,5 +56,8 @@ void share_asker_stop(struct share_asker *asker);
 
 /* Sends the message as soon as what came before it is sent (control.c). */
 void share_asker_send(struct share_asker *asker, const struct wire_message *message);
+/* Refuses a request, or, with request 0, the connection. */
+void share_asker_deny(struct share_asker *asker, uint32_t request, weir_status status, const char *text);
+void share_asker_ready(struct share_asker *asker, uint32_t request);
 
 #endif

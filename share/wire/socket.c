@@ -131,7 +131,7 @@ static void forbid_descriptors(int fd)
 }
 
 /* Nobody can connect before listen(), so that the mode is right by then, whatever the process's umask. */
-static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener)
+static weir_status bind_and_listen(const char *path, mode_t mode, bool takes_descriptors, weir_error *error, struct share_listener *listener)
 {
     struct sockaddr_un address;
     struct stat info;
@@ -139,7 +139,8 @@ static weir_status bind_and_listen(const char *path, mode_t mode, weir_error *er
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return weir__fail(error, share_errno_status(errno), "no socket for %s: %s", path, WEIR__WHY(errno, "allow the process UNIX sockets"));
-    forbid_descriptors(fd);
+    if (!takes_descriptors)
+        forbid_descriptors(fd);
     bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
     if (is_bound && chmod(path, mode) == 0 && lstat(path, &info) == 0 && listen(fd, BACKLOG) == 0) {
         *listener = (struct share_listener){ .fd = fd, .device = info.st_dev, .inode = info.st_ino };
@@ -169,7 +170,7 @@ static bool is_own(const struct share_listener *listener)
     return lstat(listener->path, &info) == 0 && info.st_dev == listener->device && info.st_ino == listener->inode;
 }
 
-weir_status share_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener)
+static weir_status take_path(const char *path, mode_t mode, bool takes_descriptors, weir_error *error, struct share_listener *listener)
 {
     if (strlen(path) >= sizeof listener->path)
         return share_fail_long(error, path);
@@ -179,7 +180,7 @@ weir_status share_listen(const char *path, mode_t mode, weir_error *error, struc
         return status;
     status = remove_stale(path, error);
     if (status == WEIR_OK)
-        status = bind_and_listen(path, mode, error, listener);
+        status = bind_and_listen(path, mode, takes_descriptors, error, listener);
     if (status == WEIR_OK) {
         listener->lock_fd = lock_fd;
     } else {
@@ -187,6 +188,16 @@ weir_status share_listen(const char *path, mode_t mode, weir_error *error, struc
         close(lock_fd);
     }
     return status;
+}
+
+weir_status share_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener)
+{
+    return take_path(path, mode, false, error, listener);
+}
+
+weir_status share_listen_for_descriptors(const char *path, weir_error *error, struct share_listener *listener)
+{
+    return take_path(path, 0600, true, error, listener);
 }
 
 void share_listener_close(struct share_listener *listener)

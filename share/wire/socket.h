@@ -30,6 +30,9 @@ struct share_listener {
  * WEIR_NO_HOST_MEMORY.
  */
 weir_status share_listen(const char *path, mode_t mode, weir_error *error, struct share_listener *listener);
+/* The same for this user and root alone, who may send descriptors; elsewhere the kernel refuses them where it can, as one may take long to
+   close. */
+weir_status share_listen_for_descriptors(const char *path, weir_error *error, struct share_listener *listener);
 /* Unlinks the socket, unless another one is there by now, and releases the lock. The child of a fork calls share_listener_forget(), which only closes; until it does, or ends, the
    path cannot be listened to anew. */
 void share_listener_close(struct share_listener *listener);

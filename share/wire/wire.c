@@ -80,6 +80,10 @@ LAYOUT(pool, NUMBER(pool.device), RANGE(pool.flags, 0, WIRE_POOL_PRIVATE | WIRE_
        NAME(pool.name) WIRE_POOL_FIGURES(FIGURE));
 LAYOUT(offered, NUMBER(offered.bytes));
 LAYOUT(gave, NUMBER(gave.bytes), NUMBER(gave.took_us));
+LAYOUT(record, RANGE(record.level, WIRE_RECORD_POOL, WIRE_RECORD_ALL), RANGE(record.flags, 0, WIRE_RECORD_STACKS));
+LAYOUT(recorded, NUMBER(recorded.bytes), NUMBER(recorded.events), NUMBER(recorded.lost), NUMBER(recorded.error), RESERVED(4));
+#define TAG_FIGURE(name) , NUMBER(tag.name)
+LAYOUT(tag, { KIND_TEXT, PLACE(tag.name), .min = 1 } WIRE_TAG_FIGURES(TAG_FIGURE));
 
 /* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */
 static bool agrees(const struct wire_message *message)

@@ -4,7 +4,7 @@
  * and as bytes. doc/protocol.md specifies them for other languages.
  *
  * Pure functions: no sockets, no allocation, no state. One message is one SOCK_SEQPACKET packet, and at most one file descriptor comes with
- * it (WIRE_WELCOME alone has one). Integers are little-endian.
+ * it (WIRE_WELCOME and WIRE_RECORD alone have one). Integers are little-endian.
  */
 #ifndef WEIR_SHARE_WIRE_H
 #define WEIR_SHARE_WIRE_H
@@ -85,15 +85,24 @@
     X(SET, 68, set, controller, some) \
     /* Read the policy again. Answered by READY or DENIED. */ \
     X(RELOAD, 69, none, controller, some) \
+    /* Write a trace to the file whose descriptor comes with it, from now on. Answered by READY or DENIED, and after READY, at the end, by
+       RECORDED. It ends by STOP, by the end of the connection, and by itself if the file takes no more, or the weir is closed. */ \
+    X(RECORD, 70, record, controller, some) \
+    /* The RECORD of this request number shall end. No answer of its own. */ \
+    X(STOP, 71, none, controller, some) \
+    /* The figures of all tags. Answered by one TAG for each tag, and READY. */ \
+    X(TAGS, 72, none, controller, some) \
     X(PROCESS, 96, process, process, some) \
     X(DEVICE, 97, device, process, some) \
     X(POOL, 98, pool, process, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
-    /* The end of the answer to STATS; SET and RELOAD are done. */ \
+    /* The end of the answer to STATS and TAGS; SET and RELOAD are done; RECORD has begun. */ \
     X(READY, 101, none, process, some) \
     /* What DENIED refuses is the request; with request 0 the connection, which ends. */ \
-    X(DENIED, 102, refused, process, any)
+    X(DENIED, 102, refused, process, any) \
+    X(RECORDED, 103, recorded, process, some) \
+    X(TAG, 104, tag, process, some)
 
 enum wire_type {
 #define WIRE_TYPE_ENTRY(name, number, member, sender, request) WIRE_##name = number,
@@ -123,6 +132,11 @@ enum wire_hold {
 #define WIRE_POLICY_KEEP UINT64_MAX /* trim.keep: what the policy says of each pool */
 #define WIRE_GIVE_MAX_MS 600000     /* give.deadline_ms, trim.deadline_ms */
 
+/* record.level */
+#define WIRE_RECORD_POOL 1u
+#define WIRE_RECORD_ALL 2u
+#define WIRE_RECORD_STACKS 1u /* record.flags */
+
 #define WIRE_WAIT 1u /* acquire.flags: until there is a block of that name */
 /* lease.flags: block_size, shared and ready are there: the importer has not been told of this block yet on this connection. */
 #define WIRE_HAS_BLOCK 1u
@@ -134,6 +148,9 @@ enum wire_hold {
     X(live)                                                                                                                                \
     X(cached) X(slack) X(idle) X(reserved) X(live_high) X(reserved_high) X(max_size) X(release_threshold) X(keep) X(live_blocks)           \
         X(graph_blocks) X(mallocs) X(frees) X(failures) X(cache_hits)
+
+/* Those of a tag, as in weir_tag_stats. */
+#define WIRE_TAG_FIGURES(X) X(live) X(live_high) X(live_blocks)
 
 /* The figures of an export and of a ring, in the order of the messages; as in weir_export_info and weir_ring_info. */
 #define WIRE_FLOW_FIGURES(X) X(pushed) X(bytes) X(dropped) X(refused) X(hangs) X(leases_given) X(lag) X(lag_high)
@@ -234,6 +251,15 @@ struct wire_message {
         } pool;
         struct { uint64_t bytes; } offered; /* at most: what is reserved and not live, less what is to be kept */
         struct { uint64_t bytes, took_us; } gave;
+        struct { uint32_t level, flags; } record;
+        struct {
+            uint64_t bytes, events, lost; /* that were written, and were not */
+            uint32_t error;               /* errno of the write that failed; 0: none */
+        } recorded;
+        struct {
+            char name[WIRE_NAME_SIZE]; /* a text */
+            WIRE_TAG_FIGURES(WIRE_FIGURE)
+        } tag;
     } u;
 };
 #undef WIRE_FIGURE

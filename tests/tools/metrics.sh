@@ -67,7 +67,9 @@ check_metrics() {
 check "worker_begins" begin worker 3
 worker=$begun
 check "worker_takes_memory" tell worker 3 malloc 64
+check "worker_names_what_it_takes" tell worker 3 tag kv-cache
 check "worker_takes_more_memory" tell worker 3 malloc 32
+check "worker_names_no_more" tell worker 3 untag
 check "first_private_pool_is_made" tell worker 3 private
 check "second_private_pool_is_made" tell worker 3 private
 "$weir" ps --timeout=60 --json "$worker" >figures.json
@@ -86,6 +88,9 @@ check_metrics "bounds_that_are_none_are_infinite" "[m('weir_pool_%s_bytes' % k, 
 ('max_size', 'release_threshold', 'keep')] == [math.inf] * 3"
 check_metrics "private_pools_are_one_series" "len(pools('open', True)) == 2 and \
 m('weir_pool_live_bytes', pool='open', private='true') == 0 and m('weir_pool_max_size_bytes', pool='open', private='true') == math.inf"
+check_metrics "tag_has_the_figures_of_ps" "[m('weir_tag_%s' % n, tag='kv-cache', program='worker') for n in \
+('live_bytes', 'live_peak_bytes', 'live_blocks')] == [32 << 20, 32 << 20, 1] and ps['tags'] == \
+[{'name': 'kv-cache', 'live': 32 << 20, 'live_high': 32 << 20, 'live_blocks': 1}]"
 check_metrics "device_has_the_figures_of_ps" "all(m('weir_device_%s_total' % n, device='0') == ps['devices'][0][k] for n, k in \
 (('recoveries', 'recoveries'), ('asks_sent', 'asks_sent'), \
 ('got_bytes', 'bytes_got'), ('asks_received', 'asks_received'), ('given_bytes', 'bytes_given')))"

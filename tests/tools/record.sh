@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# `weir record`: traces of a command. They are read back by `weir trace`.
+# `weir record`: traces of a command, and of a live process. They are read back by `weir trace`.
 # shellcheck source=tests/tools/weir.sh
 . "${top_srcdir:-.}/tests/tools/weir.sh"
 have_python || skip_all "no python3"
 worker=${weir%/tools/weir}/tests/tools/worker
-export WEIR_SIM="name=record-$$,memory=1GiB" worker
+export WEIR_SIM="name=record-$$,memory=1GiB" WEIR_CONTROL_DIR="$tap_dir/control" worker
+mkdir -m 700 "$WEIR_CONTROL_DIR"
 mkdir "$tap_dir/a 'b', %c {d}" "$tap_dir/elsewhere"
 cd "$tap_dir/a 'b', %c {d}" || exit 1
 
@@ -21,6 +22,7 @@ check "command_prints_what_it_prints" says "$out" WEIR_OK
 check "file_is_for_this_user_alone" test "$(stat -c %a one.weir)" = 600
 check "file_has_the_requests_of_all_levels" summary one.weir \
     "t['program'] == 'worker' and t['reason'] == 'file' and t['level'] == 'all' and t['lost']['is_closed'] and t['live_peak'] == 4 << 20"
+check "times_count_from_the_beginning" summary one.weir "0 <= t['first'] <= t['last'] < 3600 * 10 ** 9"
 check "nothing_is_lost" summary one.weir "t['lost']['events'] == 0 and t['lost']['bytes'] == 0 and t['live'] == 2 << 20"
 cp one.weir kept
 check "file_that_is_there_exits_2" exits 2 record -o one.weir -- sh -c 'echo it ran'
@@ -122,4 +124,85 @@ killed() {
     exits 0 trace summary --json "$tap_dir/killed.weir" && json "d['files'][0]['live_peak'] == 8 << 20 and not d['files'][0]['lost']['is_closed']"
 }
 check "killed_process_leaves_a_file_that_can_be_read" killed
+
+# A live process.
+policy policy.yaml <<YAML
+weir: 1
+control: true
+pools: { work: { release_threshold: all } }
+record: { level: off }
+YAML
+export WEIR_POLICY="$tap_dir/policy.yaml"
+check "worker_begins" begin two 4
+two=$begun
+check "worker_takes_memory" tell two 4 malloc 8
+
+# records NAME ARGUMENT…: has it record in the background. Its process is $recorder; it has begun.
+records() {
+    "$weir" record --timeout=60 --pid="$two" -o "$1.weir" >"$1.said" 2>"$1.err" &
+    recorder=$!
+    for _ in $(seq 2400); do
+        grep -q 'Ctrl-C' "$1.err" && return 0
+        sleep 0.025
+    done
+    cat "$1.err"
+    return 1
+}
+ended() {
+    wait $recorder
+    status=$?
+    [ $status = "$1" ] || echo "status $status instead of $1"
+    [ $status = "$1" ]
+}
+check "live_process_is_recorded" records live
+check "worker_frees_and_takes_memory" tell two 4 free
+check "worker_takes_other_memory" tell two 4 malloc 16
+kill -INT $recorder
+check "signal_ends_the_recording_in_order" ended 0
+check "what_was_written_is_said" says live.said "process $two (worker): " " events, 0 lost, in $PWD/live.weir"
+check "trace_has_what_was_live_before_and_all_since" summary live.weir "t['pid'] == $two and t['reason'] == 'record' and \
+t['lost']['is_closed'] and t['kinds']['live'] == 1 and t['kinds']['free'] == 1 and t['kinds']['malloc'] == 1 and t['live'] == 16 << 20"
+check "file_of_a_live_process_is_for_this_user_alone" test "$(stat -c %a live.weir)" = 600
+check "file_of_a_live_process_that_is_there_exits_2" exits 2 record --pid="$two" -o live.weir
+check "file_of_a_live_process_that_is_there_is_named" says "$err" "live.weir exists"
+check "recording_lasts_so_many_seconds" exits 0 record --timeout=60 --pid="$two" --seconds=0.05 --level=pool -o "short-%p.weir"
+check "recording_has_the_process_in_its_name" summary "short-$two.weir" "t['level'] == 'pool' and t['live'] == 16 << 20"
+check "recording_begins_again" records first
+check "second_recording_exits_1" exits 1 record --timeout=60 --pid="$two" -o second.weir
+check "second_recording_is_answered_with_the_remedy" says "$err" "being recorded already: wait"
+check "file_of_a_refused_recording_does_not_stay" test ! -e second.weir
+kill -KILL $recorder
+check "recorder_is_killed" ended 137
+again() {
+    for _ in $(seq 2400); do
+        "$weir" record --timeout=60 --pid="$two" -s 0.01 -o third.weir >"$out" 2>"$err" && return 0
+        says "$err" "being recorded already" >/dev/null || break
+        sleep 0.025
+    done
+    cat "$err"
+    return 1
+}
+check "process_whose_recorder_was_killed_can_be_recorded_again" again
+check "process_whose_recorder_was_killed_goes_on" tell two 4 free
+check "trace_of_the_killed_recorder_is_whole" summary first.weir "t['lost']['is_closed'] and t['live'] == 16 << 20"
+check "process_is_recorded_to_its_end" records last
+echo quit >&4
+exec 4>&-
+check "end_of_the_weir_ends_the_recording" ended 0
+check "worker_ends" bury "$two"
+check "trace_ends_with_the_weir" summary last.weir "t['lost']['is_closed']"
+check "worker_that_is_killed_begins" begin three 4
+two=$begun
+check "process_that_is_killed_is_recorded" records killed
+kill -KILL "$two"
+check "killed_process_exits_1" ended 1
+check "killed_process_is_told_of" says killed.err "process $two: it closed the connection" "has what was written until then"
+check "trace_of_a_killed_process_can_be_read" summary killed.weir "not t['lost']['is_closed']"
+bury "$two"
+exec 4>&-
+check "process_that_is_none_exits_1" exits 1 record --pid=$$ -o none.weir
+check "process_that_is_none_leaves_no_file" test ! -e none.weir
+check "process_and_command_exits_2" exits 2 record --pid=$$ -- true
+check "seconds_without_a_process_exits_2" exits 2 record --seconds=1 -- true
+check "rank_of_a_live_process_exits_2" exits 2 record --pid=$$ -o %r.weir
 done_testing

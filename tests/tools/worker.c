@@ -3,10 +3,10 @@
  * worker.c - a program with pools that does what standard input says, line by line, and answers each line with the status of what it did,
  * by name. For tests of the command in which a process holds what the test wants it to hold.
  *
- *     worker    malloc MIB, free, private, open, close, quit
+ *     worker    malloc MIB, free, private, tag NAME, untag, open, close, quit
  *
- * "malloc" takes a block of the default pool, "free" gives all of them back, "private" opens one more stream with a pool of its own, "open"
- * opens a second weir and "close" closes it.
+ * "malloc" takes a block of the default pool, "free" gives all of them back, "private" opens one more stream with a pool of its own, "tag"
+ * names what is taken from then on until "untag", "open" opens a second weir and "close" closes it.
  */
 #include "config.h"
 
@@ -63,6 +63,18 @@ static weir_status open_private(struct worker *worker, const char *argument, wei
     return open_stream(worker, "own", error);
 }
 
+static weir_status push_tag(struct worker *worker, const char *argument, weir_error *error)
+{
+    (void)error;
+    return weir_tag_push(worker->w, argument);
+}
+
+static weir_status pop_tag(struct worker *worker, const char *argument, weir_error *error)
+{
+    (void)argument, (void)error;
+    return weir_tag_pop(worker->w, NULL);
+}
+
 static weir_status open_second(struct worker *worker, const char *argument, weir_error *error)
 {
     (void)argument;
@@ -81,7 +93,8 @@ static const struct {
     const char *name;
     command *run;
 } commands[] = {
-    { "malloc", take }, { "free", give_back }, { "private", open_private }, { "open", open_second }, { "close", close_second },
+    { "malloc", take },   { "free", give_back },   { "private", open_private }, { "tag", push_tag },
+    { "untag", pop_tag }, { "open", open_second }, { "close", close_second },
 };
 
 static void answer(weir_status status, const weir_error *error)

@@ -111,6 +111,9 @@ const struct wire_golden wire_goldens[] = {
      272,
      {HEADER(68, 256, 68), [16] = 'p', 'o', 'o', 'l', 's', '.', 'a', '.', 'k', 'e', 'e', 'p', '=', '1'}},
     {{WIRE_RELOAD, 69, {{0}}}, 16, {HEADER(69, 0, 69)}},
+    {{WIRE_RECORD, 70, {.record = {WIRE_RECORD_ALL, WIRE_RECORD_STACKS}}}, 24, {HEADER(70, 8, 70), [16] = 2, [20] = 1}},
+    {{WIRE_STOP, 71, {{0}}}, 16, {HEADER(71, 0, 71)}},
+    {{WIRE_TAGS, 72, {{0}}}, 16, {HEADER(72, 0, 72)}},
     {{WIRE_PROCESS, 64, {.process = {1234, 1, 2, 0x10000, "trainer", "1.0", "/a b\xc3\xa9"}}},
      424,
      {HEADER(96, 408, 64), [16] = 0xd2, 4, [20] = 1, [24] = 2, [34] = 1, [40] = 't', 'r', 'a', 'i', 'n', 'e', 'r',
@@ -128,6 +131,10 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_READY, 68, {{0}}}, 16, {HEADER(101, 0, 68)}},
     {{WIRE_DENIED, 66, {.refused = {11, "no"}}}, 276, {HEADER(102, 260, 66), [16] = 11, [20] = 'n', 'o'}},
     {{WIRE_DENIED, 0, {.refused = {16, ""}}}, 276, {HEADER(102, 260, 0), [16] = 16}},
+    {{WIRE_RECORDED, 70, {.recorded = {1, 2, 3, 4}}}, 48, {HEADER(103, 32, 70), [16] = 1, [24] = 2, [32] = 3, [40] = 4}},
+    {{WIRE_TAG, 72, {.tag = {"a b", 1, 2, 3}}},
+     104,
+     {HEADER(104, 88, 72), [16] = 'a', ' ', 'b', [80] = 1, [88] = 2, [96] = 3}},
 };
 const size_t wire_golden_count = sizeof(wire_goldens) / sizeof(wire_goldens[0]);
 
@@ -386,6 +393,18 @@ void wire_random(uint64_t *seed, struct wire_message *message)
     case WIRE_OFFERED:
         message->u.offered.bytes = between(seed, 0, UINT64_MAX);
         break;
+    case WIRE_RECORD:
+        message->u.record.level = (uint32_t)between(seed, 1, 2);
+        message->u.record.flags = (uint32_t)between(seed, 0, 1);
+        break;
+    case WIRE_RECORDED:
+        random_numbers(seed, &message->u.recorded.bytes, 3);
+        message->u.recorded.error = (uint32_t)between(seed, 0, UINT32_MAX);
+        break;
+    case WIRE_TAG:
+        random_name(seed, 1, message->u.tag.name, WIRE_NAME_SIZE);
+        random_numbers(seed, &message->u.tag.live, 3);
+        break;
     case WIRE_GAVE:
         random_numbers(seed, &message->u.gave.bytes, 2);
         break;
@@ -396,6 +415,8 @@ void wire_random(uint64_t *seed, struct wire_message *message)
     case WIRE_DONE:
     case WIRE_STATS:
     case WIRE_RELOAD:
+    case WIRE_STOP:
+    case WIRE_TAGS:
     case WIRE_READY:
         break;
     }

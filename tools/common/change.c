@@ -11,7 +11,7 @@ const struct command_option change_options[] = {
     {0},
 };
 
-static void complain_of_several(const char *subcommand, const char *operand, const struct processes *processes)
+void change_complain_of_several(const char *subcommand, const char *operand, const struct processes *processes)
 {
     complain("%s: process %s has several weirs: name one of", subcommand, operand);
     for (size_t i = 0; i < processes->count; i++) {
@@ -29,7 +29,7 @@ int change_process(const char *subcommand, const struct command_call *call, cons
     struct processes processes;
     int status = processes_find(subcommand, 1, call->operands, timeout_ms, &processes);
     if (processes.count > 1) {
-        complain_of_several(subcommand, call->operands[0], &processes);
+        change_complain_of_several(subcommand, call->operands[0], &processes);
         status = EXIT_TROUBLE;
     } else if (processes.count == 1) {
         processes_send(&processes, question, timeout_ms);

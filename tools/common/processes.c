@@ -75,8 +75,16 @@ void processes_list(struct processes *processes)
     free(paths);
 }
 
+static void forget_tags(struct process *process)
+{
+    free(process->tags);
+    process->tags = NULL;
+    process->tag_count = process->tag_room = 0;
+}
+
 static void forget_answers(struct process *process)
 {
+    forget_tags(process);
     free(process->devices);
     free(process->pools);
     process->devices = NULL;
@@ -133,6 +141,28 @@ static bool take_figures(struct share_query *query, const struct wire_message *a
     }
 }
 
+/* What cannot be told apart here, as it has characters that may not be sent, is one tag. */
+static bool take_tag(struct share_query *query, const struct wire_message *answer)
+{
+    struct process *process = query->data;
+    if (answer->type != WIRE_TAG)
+        return answer->type == WIRE_READY;
+    for (size_t i = 0; i < process->tag_count; i++) {
+        process_tag *tag = &process->tags[i];
+        if (strcmp(tag->name, answer->u.tag.name) != 0)
+            continue;
+#define ADD_FIGURE(figure) tag->figure += answer->u.tag.figure;
+        WIRE_TAG_FIGURES(ADD_FIGURE)
+#undef ADD_FIGURE
+        return true;
+    }
+    if (process->tag_count == TRUST_MAX)
+        return false;
+    process->tags = must_grow(process->tags, process->tag_count, &process->tag_room, sizeof process->tags[0]);
+    process->tags[process->tag_count++] = answer->u.tag;
+    return true;
+}
+
 /* The answer to TRIM, or to what has no figures. */
 static bool take_outcome(struct share_query *query, const struct wire_message *answer)
 {
@@ -148,7 +178,7 @@ static void end_query(const struct share_query *query)
 {
     struct process *process = query->data;
     process->status = query->status;
-    snprintf(process->reason, sizeof process->reason, "%s", query->text);
+    snprintf(process->reason, sizeof process->reason, "%.*s", (int)sizeof process->reason - 1, query->text);
     process->uid = query->uid;
     /* The kernel knows better than the process what its number is here, if it has one here. */
     process->is_elsewhere = query->status == WEIR_OK && !query->pid;
@@ -156,9 +186,15 @@ static void end_query(const struct share_query *query)
         process->pid = query->pid;
 }
 
+static void end_tags(const struct share_query *query)
+{
+    if (query->status != WEIR_OK)
+        forget_tags(query->data);
+}
+
 /* Asks those that answered the latest question, all at once. */
 static void ask(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
-                bool (*take)(struct share_query *query, const struct wire_message *answer))
+                bool (*take)(struct share_query *query, const struct wire_message *answer), void (*end)(const struct share_query *query))
 {
     struct share_query *queries = must(calloc(processes->count + 1, sizeof *queries));
     size_t count = 0;
@@ -166,12 +202,11 @@ static void ask(struct processes *processes, const struct wire_message *question
         struct process *process = &processes->items[i];
         if (process->status != WEIR_OK)
             continue;
-        process->gave_bytes = process->gave_us = 0;
         queries[count++] = (struct share_query){.path = process->socket, .question = *question, .take = take, .data = process};
     }
     share_queries_run(queries, count, weir__service_now() + timeout_ms * GPU_MILLISECOND);
     for (size_t i = 0; i < count; i++)
-        end_query(&queries[i]);
+        end(&queries[i]);
     free(queries);
 }
 
@@ -216,7 +251,7 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
         forget_answers(&processes->items[i]);
         processes->items[i].status = WEIR_OK;
     }
-    ask(processes, &question, timeout_ms, take_figures);
+    ask(processes, &question, timeout_ms, take_figures, end_query);
     /* Half an answer is none. */
     for (size_t i = 0; i < processes->count; i++)
         if (processes->items[i].status != WEIR_OK)
@@ -225,9 +260,19 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
     find_siblings(processes);
 }
 
+void processes_ask_tags(struct processes *processes, unsigned timeout_ms)
+{
+    static const struct wire_message question = {.type = WIRE_TAGS};
+    for (size_t i = 0; i < processes->count; i++)
+        forget_tags(&processes->items[i]);
+    ask(processes, &question, timeout_ms, take_tag, end_tags);
+}
+
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms)
 {
-    ask(processes, question, timeout_ms, take_outcome);
+    for (size_t i = 0; i < processes->count; i++)
+        processes->items[i].gave_bytes = processes->items[i].gave_us = 0;
+    ask(processes, question, timeout_ms, take_outcome, end_query);
 }
 
 /* Which ones --------------------------------------------------------------------------------------------------------------------------- */

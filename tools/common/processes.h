@@ -23,6 +23,8 @@
 /* A device and a pool as the process tells of them: as in the messages DEVICE and POOL. */
 typedef __typeof__(((struct wire_message *)0)->u.device) process_device;
 typedef __typeof__(((struct wire_message *)0)->u.pool) process_pool;
+/* A tag, as in the message TAG. */
+typedef __typeof__(((struct wire_message *)0)->u.tag) process_tag;
 
 /* One weir of a live process. */
 struct process {
@@ -46,6 +48,8 @@ struct process {
     size_t device_count, pool_count;
     process_device *devices; /* those with pools */
     process_pool *pools;     /* of all devices; pool.device is a devices[].index */
+    size_t tag_count, tag_room;
+    process_tag *tags; /* processes_ask_tags()'s; each name once */
 
     uint64_t gave_bytes, gave_us; /* processes_send()'s, where the answer was GAVE */
 };
@@ -59,6 +63,9 @@ struct processes {
 void processes_list(struct processes *processes);
 /* Asks all of them for their figures. Those that are gone meanwhile leave the list: they are no live processes any more. */
 void processes_ask(struct processes *processes, unsigned timeout_ms);
+/* Asks those of them that answered for the figures of their tags. A process that does not tell, as those of older releases of Weir, has
+   none. */
+void processes_ask_tags(struct processes *processes, unsigned timeout_ms);
 /* Asks those of them that answered the latest question something that is answered by READY or GAVE. The others stay as they are. */
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms);
 void processes_free(struct processes *processes);

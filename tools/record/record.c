@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* record.c - `weir record`: has a command write traces. */
+/* record.c - `weir record`: has a command, or a live process, write traces. */
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/common/processes.h"
 #include "tools/record/launch.h"
+#include "tools/record/live.h"
 #include "tools/record/name.h"
 
 #include <errno.h>
@@ -12,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_OUTPUT, OPT_LEVEL, OPT_STACKS };
+enum { OPT_OUTPUT, OPT_LEVEL, OPT_STACKS, OPT_PID, OPT_SECONDS, OPT_TIMEOUT };
 
 static const struct command_option options[] = {
     [OPT_OUTPUT] = {.name = "output",
@@ -22,6 +24,15 @@ static const struct command_option options[] = {
                     .help = "where to write, with %p for the process and %r for its rank (default: " RECORD_NAME ")"},
     [OPT_LEVEL] = {.name = "level", .kind = OPTION_TEXT, .placeholder = "pool|all", .help = "what to record (default: all)"},
     [OPT_STACKS] = {.name = "stacks", .kind = OPTION_FLAG, .help = "record who asks for memory as well"},
+    [OPT_PID] = {.name = "pid", .kind = OPTION_TEXT, .placeholder = "PID", .help = "record this process, as 'weir ps' shows it, from now on"},
+    [OPT_SECONDS] = {.name = "seconds",
+                     .letter = 's',
+                     .kind = OPTION_SECONDS,
+                     .placeholder = "SECONDS",
+                     .help = "for how long a live process is recorded (default: until Ctrl-C)",
+                     .low = 0.01,
+                     .high = 1e6},
+    [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
     {0},
 };
 
@@ -39,36 +50,69 @@ static bool can_be_made(const char *name)
     return is_good;
 }
 
-static int run(const struct command_call *call)
+static int run_command(const struct command_call *call, const char *name)
 {
-    char *name = record_name(call->options[OPT_OUTPUT].given ? call->options[OPT_OUTPUT].text : RECORD_NAME);
-    if (!name)
-        return EXIT_TROUBLE;
     const struct record_launch launch = {
         .name = name,
         .level = call->options[OPT_LEVEL].text,
         .has_stacks = call->options[OPT_STACKS].given,
         .command = call->operands,
     };
-    int status = can_be_made(name) ? record_launch(&launch) : EXIT_TROUBLE;
+    return can_be_made(name) ? record_launch(&launch) : EXIT_TROUBLE;
+}
+
+static int run_live(const struct command_call *call, const char *name)
+{
+    const char *level = call->options[OPT_LEVEL].text;
+    const struct record_live live = {
+        .pid = call->options[OPT_PID].text,
+        .name = name,
+        .is_pool_level = level && strcmp(level, "pool") == 0,
+        .has_stacks = call->options[OPT_STACKS].given,
+        .seconds = call->options[OPT_SECONDS].given ? call->options[OPT_SECONDS].seconds : 0,
+        .timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]),
+    };
+    if (!record_has_rank(name))
+        return record_live(&live);
+    complain("record: the rank of a live process is not known here: write a name without %%r");
+    return EXIT_TROUBLE;
+}
+
+static int run(const struct command_call *call)
+{
+    bool is_live = call->options[OPT_PID].given;
+    if (is_live == (call->count > 0)) {
+        complain("record: what is to be recorded? Write either a command or --pid");
+        return EXIT_TROUBLE;
+    }
+    if (!is_live && (call->options[OPT_SECONDS].given || call->options[OPT_TIMEOUT].given)) {
+        complain("record: --%s goes with --pid alone", call->options[OPT_SECONDS].given ? "seconds" : "timeout");
+        return EXIT_TROUBLE;
+    }
+    char *name = record_name(call->options[OPT_OUTPUT].given ? call->options[OPT_OUTPUT].text : RECORD_NAME);
+    if (!name)
+        return EXIT_TROUBLE;
+    int status = (is_live ? run_live : run_command)(call, name);
     free(name);
     return status;
 }
 
 const struct command command_record = {
     .name = "record",
-    .summary = "write down what a command does with memory, for 'weir trace'",
+    .summary = "write down what a program does with memory, for 'weir trace'",
     .operands = "COMMAND [ARGUMENT]...",
-    .operands_min = 1,
     .operands_max = INT_MAX,
     .operands_end_options = true,
     .details =
         "Runs COMMAND such that each of its processes that uses Weir writes a trace, from when it opens its policy to when it closes it:\n"
         "every request and every free, growth, trims, waits and recovery, with marks and tags. Its policy may be any: what is to be\n"
         "recorded is put on top of it (keys record.file, record.level and record.stacks). A trace takes the place of no file.\n"
-        "Exit status: that of COMMAND; 2 wrong usage, or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
+        "With --pid a live process whose policy says control: true writes one, from now until Ctrl-C, --seconds, or its end; what it had\n"
+        "already is in it. Its policy stays as it is.\n"
+        "Exit status: that of COMMAND; of --pid: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage, or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir record -o train.weir -- ./train\n"
-               "  weir record --stacks -- weir run python3 train.py\n",
+               "  weir record --stacks -- weir run python3 train.py\n"
+               "  weir record --pid=4711 --seconds=10 -o now.weir\n",
     .options = options,
     .run = run,
 };
