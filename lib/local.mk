@@ -98,6 +98,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/pool.c \
 	%reldir%/pool/pool.h \
 	%reldir%/pool/retired.c \
+	%reldir%/pool/recorded.c \
 	%reldir%/pool/recorded.h \
 	%reldir%/pool/retired.h \
 	%reldir%/pool/settings.c \

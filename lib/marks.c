@@ -15,24 +15,13 @@ static weir_status check(const weir *w, const char *function, const char *name)
     return WEIR_OK;
 }
 
-static void record_figures(weir_pool *pool)
-{
-    uint64_t used = 0, reserved = 0;
-    if (weir__pool_read(pool, GPU_POOL_USED, &used) == GPU_SUCCESS && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
-        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
-}
-
 weir_status weir_mark(weir *w, const char *name)
 {
     weir_status status = check(w, "weir_mark", name);
     if (status != WEIR_OK || !weir__records(&w->recorder, WEIR__LEVEL_POOL))
         return status;
     weir__record_named(&w->recorder, WEIR__KIND_MARK, 0, NULL, name);
-    enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
-    for (size_t d = 0; d < w->device_count; d++)
-        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
-            record_figures(pool);
-    weir__relaxed_end(w->gpu, mode);
+    weir__record_pools(w);
     return WEIR_OK;
 }
 

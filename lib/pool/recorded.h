@@ -33,4 +33,7 @@ static inline void weir__record_pool(enum weir__kind kind, const weir_pool *pool
     weir__record_figures(&pool->w->recorder, kind, pool->record, NULL, a, b);
 }
 
+/* What each pool has in use and reserved now. It asks CUDA. */
+void weir__record_pools(weir *w);
+
 #endif

@@ -159,6 +159,8 @@ static void end(weir *w, struct weir__trace *trace, const char *what)
 void weir__trace_files_settle(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;
+    if (files && files->whole)
+        weir__trace_settle(files->whole);
     if (!files || !files->dump)
         return;
     end(w, files->dump, "an out-of-memory");

@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "lib/gpu/clock.h"
+#include "lib/pool/recorded.h"
 #include "lib/trace/encode.h"
 #include "lib/trace/file.h"
 
 #define BATCH 512                        /* events that are copied at a time */
+#define SAMPLE (50 * GPU_MILLISECOND)    /* between two looks at what pools reserve, while there are events */
 #define PAUSE_LEAST GPU_MILLISECOND      /* between two looks at rings that got something, but little, */
 #define PAUSE_MOST (32 * GPU_MILLISECOND) /* and that got nothing */
 #define FLUSH (1000 * GPU_MILLISECOND)   /* the most that a killed process loses of a quiet thread */
@@ -49,6 +51,8 @@ struct weir__trace {
     pthread_mutex_t lock;
     pthread_cond_t told;
     bool must_end, is_over;
+    pthread_mutex_t sampling; /* held over calls of CUDA */
+    bool is_settled;          /* its pools are about to go; guarded by sampling */
 };
 
 /* The file ----------------------------------------------------------------------------------------------------------------------------- */
@@ -324,11 +328,34 @@ static uint64_t next_pause(uint64_t pause, enum flow flow)
     return flow == FLOW_NONE && pause ? (2 * pause < PAUSE_MOST ? 2 * pause : PAUSE_MOST) : PAUSE_LEAST;
 }
 
+/* CUDA's pools grow without a word, so they are asked, and it becomes an event of this thread. */
+static void sample(struct weir__trace *trace)
+{
+    pthread_mutex_lock(&trace->sampling);
+    if (!trace->is_settled)
+        weir__record_pools(trace->w);
+    pthread_mutex_unlock(&trace->sampling);
+    /* Its own events are no reason for the next look. */
+    drain_all(trace);
+}
+
+void weir__trace_settle(struct weir__trace *trace)
+{
+    pthread_mutex_lock(&trace->sampling);
+    trace->is_settled = true;
+    pthread_mutex_unlock(&trace->sampling);
+}
+
 static void follow(struct weir__trace *trace)
 {
-    uint64_t flushed = gpu_clock_now(), pause = PAUSE_LEAST;
+    uint64_t flushed = gpu_clock_now(), sampled = 0, pause = PAUSE_LEAST;
     while (!trace->result.error && !wait_a_while(trace, pause)) {
-        pause = next_pause(pause, drain_all(trace));
+        enum flow flow = drain_all(trace);
+        pause = next_pause(pause, flow);
+        if (flow != FLOW_NONE && gpu_clock_now() - sampled > SAMPLE) {
+            sample(trace);
+            sampled = gpu_clock_now();
+        }
         if (gpu_clock_now() - flushed > FLUSH) {
             flush_all(trace, false);
             flushed = gpu_clock_now();
@@ -373,6 +400,7 @@ static void destroy(struct weir__trace *trace)
     free(trace->head.bytes);
     free(trace->block);
     weir__trace_encoder_destroy(&trace->encoder);
+    pthread_mutex_destroy(&trace->sampling);
     pthread_cond_destroy(&trace->told);
     pthread_mutex_destroy(&trace->lock);
     free(trace);
@@ -407,6 +435,7 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     pthread_cond_init(&made->told, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&made->lock, NULL);
+    pthread_mutex_init(&made->sampling, NULL);
     made->block = malloc(weir__trace_block_bound(HEAD_ROOM + 16));
     bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder, write_definitions, made) && made->block &&
                     make_head(made, reason) && find_rings(made);

@@ -35,6 +35,8 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
 
 /* Whether it has ended by itself: after a failed write, at its greatest length, or with WEIR__TRACE_UNTIL_NOW. */
 bool weir__trace_is_over(struct weir__trace *trace);
+/* The weir's pools are about to go: their figures are not asked for any more. */
+void weir__trace_settle(struct weir__trace *trace);
 /* It shall write what there is and end, which weir__trace_is_over() then tells; waits for nothing. */
 void weir__trace_ask_end(struct weir__trace *trace);
 /* Writes what there is, ends it and frees it. Waits for the file, unless it is over. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/record/unwind.h"
@@ -580,6 +581,37 @@ START_TEST(file_that_is_there_stays_as_it_is)
 }
 END_TEST
 
+/* Nobody marks anything here, and CUDA grows its pools by itself. */
+START_TEST(trace_says_what_pools_of_cuda_reserve)
+{
+    struct check check = { .marks = 0 };
+    struct timespec pause = { .tv_nsec = 1000000 };
+    char record[512];
+    make_directory();
+    snprintf(record, sizeof record, "file: '%s'", file);
+    open_recorded(record, "release_threshold: all");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 100 * MIB);
+    /* Until the file says so, which it does some time after an event. */
+    for (unsigned tries = 0; !check.kinds[TRACE_FIGURES] && tries < 20000; tries++) {
+        struct trace trace;
+        nanosleep(&pause, NULL);
+        scene_free(s, scene_malloc(s, 2 * MIB));
+        if (trace_open(&trace, file))
+            check.kinds[TRACE_FIGURES] = (unsigned)trace.kinds[TRACE_FIGURES];
+        trace_close(&trace);
+    }
+    ck_assert_uint_gt(check.kinds[TRACE_FIGURES], 0);
+    scene_free(s, ptr);
+    scene_close();
+    check = (struct check){ .marks = 0 };
+    read_trace(file, &check);
+    ck_assert_uint_ge(check.model.pools[1].reserved_peak, 100 * MIB);
+    model_free(&check.model);
+    remove_directory();
+}
+END_TEST
+
 START_TEST(level_changes_with_the_policy)
 {
     struct check check = { .marks = 0 };
@@ -621,7 +653,9 @@ int main(void)
               names_of_tags_are_bounded_and_tags_end_with_their_thread,
               live_blocks_are_told_by_tag_and_size_those_with_the_most_bytes_first, leak_has_the_stack_of_whoever_asked,
               out_of_memory_names_the_largest_holders, out_of_memory_leaves_a_trace_with_who_holds_memory,
-              threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound, file_that_is_there_stays_as_it_is, level_changes_with_the_policy);
+              threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound,
+              file_that_is_there_stays_as_it_is, trace_says_what_pools_of_cuda_reserve,
+              level_changes_with_the_policy);
     tcase_add_loop_test(tcase, trace_is_what_threads_wrote_down_event_for_event_in_an_order_that_can_be, 0, 3);
     tcase_add_loop_test(tcase, trace_has_what_the_figures_had_at_each_mark, 0, sizeof recorded / sizeof recorded[0]);
     return suite_run(suite);
