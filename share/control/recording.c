@@ -17,7 +17,7 @@
 #define LOOK (GPU_SECOND / 5)          /* between two looks whether the file took what was written */
 #define LOOK_AT_END (GPU_SECOND / 200) /* the same once it is to end */
 
-/* The file ------------------------------------------------------------------------------------------------------------------------------- */
+/* The file --------------------------------------------------------------------------------------------------------------------------- */
 
 /* A file that the asker made for this, and may itself write to: nothing that is there is changed, and no device or pipe is waited for. */
 static weir_status check_file(int fd, uid_t uid, weir_error *error)
@@ -43,7 +43,7 @@ static weir_status check_file(int fd, uid_t uid, weir_error *error)
     return WEIR_OK;
 }
 
-/* Begin ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Begin ------------------------------------------------------------------------------------------------------------------------------ */
 
 static weir_status begin(struct share_control *control, const struct wire_message *question, int fd, weir_error *error)
 {
@@ -78,7 +78,7 @@ void share_recording_begin(struct share_asker *asker, const struct wire_message 
     share_asker_ready(asker, question->request);
 }
 
-/* End ------------------------------------------------------------------------------------------------------------------------------------ */
+/* End -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* From here on nothing more is noted for it. */
 static void ask_end(struct share_control *control)

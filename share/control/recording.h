@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * recording.h - the trace that a controller has a weir write: to a file that the controller opened, whose descriptor it passes, until it says
- * so or its connection ends. Meanwhile the recorder notes as much as was asked for.
+ * recording.h - the trace that a controller has a weir write: to a file that the controller opened, whose descriptor it passes, until it
+ * says so or its connection ends. Meanwhile the recorder notes as much as was asked for.
  *
- * Part of a control socket, and the service thread's alone, which never waits for the file: a thread of the trace's own does. A weir has one
- * at a time.
+ * Part of a control socket, and the service thread's alone, which never waits for the file: a thread of the trace's own does. A weir has
+ * one at a time.
  */
 #ifndef WEIR_SHARE_RECORDING_H
 #define WEIR_SHARE_RECORDING_H

@@ -205,7 +205,8 @@ START_TEST(recording_ends_with_the_weir)
 }
 END_TEST
 
-/* As a disk that is full; the signal that comes with it would end a process that it reached. libcheck's own files are far below the limit. */
+/* As a disk that is full; the signal that comes with it would end a process that it reached. libcheck's own files are far below the
+   limit. */
 START_TEST(file_that_takes_no_more_ends_it_and_harms_nobody)
 {
     struct rlimit limit;

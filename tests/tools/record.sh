@@ -69,6 +69,17 @@ check "file_of_both_is_answered_with_the_remedy" says "$err" "WEIR_CONF sets rec
 check "other_assignments_are_kept" with_conf " pools.default.release_threshold=1MiB" exits 0 record -o kept.weir -- sh -c "$work"
 check "other_assignments_are_in_force" summary kept.weir "t['pools'][0]['release_threshold'] == 1 << 20"
 
+# Beside `weir run`, which checks the policy with what is put on top of it.
+beside_run() {
+    WEIR_PYTHON_DIR=$(cd "$top_srcdir" && pwd -P)/plugin/python WEIR_TORCH_LIBRARY=$worker \
+        exits 0 record -o run.weir -- "$weir" run -- sh -c "$work"
+}
+# The folder of the sources may be given from where the tests were started.
+cd "$here" && top_srcdir=$(cd "$top_srcdir" && pwd -P)
+cd "$tap_dir/a 'b', %c {d}" || exit 1
+check "what_weir_run_starts_is_recorded" beside_run
+check "what_weir_run_starts_is_in_the_file" summary run.weir "t['program'] == 'worker' and t['live_peak'] == 4 << 20"
+
 # What becomes of the command.
 check "command_without_a_weir_has_its_status" exits 3 record -- sh -c 'exit 3'
 check "command_without_a_weir_is_told_of" says "$err" "sh opened no weir"

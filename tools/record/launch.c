@@ -149,8 +149,8 @@ static void say_files(const struct record_launch *launch, const struct record_fi
     if (made > FILES_SHOWN)
         complain("record: wrote %zu files more", made - FILES_SHOWN);
     if (made == 0)
-        complain("record: %s opened no weir that could write %s: it does not use Weir (PyTorch: weir record -- weir run …), was ended before, "
-                 "or its log says why not",
+        complain("record: %s opened no weir that could write %s: it does not use Weir (PyTorch: weir record -- weir run …), "
+                 "was ended before, or its log says why not",
                  launch->command[0], launch->name);
     record_files_free(&after);
 }

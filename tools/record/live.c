@@ -127,7 +127,8 @@ static bool begin(struct session *session, const struct record_live *live, int f
         return false;
     enum event event = wait_for(session, weir__service_now() + live->timeout_ms * GPU_MILLISECOND);
     if (event != EVENT_MESSAGE) {
-        fail(session, WEIR_TIMEOUT, event == EVENT_SIGNAL ? "a signal came before it had begun" : "it did not answer in time: is it stopped?");
+        fail(session, WEIR_TIMEOUT,
+             event == EVENT_SIGNAL ? "a signal came before it had begun" : "it did not answer in time: is it stopped?");
         return false;
     }
     if (share_has_hung_up(session->fd) && recv(session->fd, &(char){0}, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {

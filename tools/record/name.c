@@ -19,7 +19,8 @@
 /* What `code` stands for behind a percent sign; NULL: nothing. */
 typedef const char *meaning_fn(char code, const void *data);
 
-/* The name with the meaning of each letter in its place; NULL: a letter has none. is_pattern: for glob(), what is special there is quoted. */
+/* The name with the meaning of each letter in its place; NULL: a letter has none. is_pattern: for glob(), what is special there is
+   quoted. */
 static char *expand(const char *name, meaning_fn *meaning, const void *data, bool is_pattern)
 {
     char *out = must(strdup(""));

@@ -24,7 +24,10 @@ static const struct command_option options[] = {
                     .help = "where to write, with %p for the process and %r for its rank (default: " RECORD_NAME ")"},
     [OPT_LEVEL] = {.name = "level", .kind = OPTION_TEXT, .placeholder = "pool|all", .help = "what to record (default: all)"},
     [OPT_STACKS] = {.name = "stacks", .kind = OPTION_FLAG, .help = "record who asks for memory as well"},
-    [OPT_PID] = {.name = "pid", .kind = OPTION_TEXT, .placeholder = "PID", .help = "record this process, as 'weir ps' shows it, from now on"},
+    [OPT_PID] = {.name = "pid",
+                 .kind = OPTION_TEXT,
+                 .placeholder = "PID",
+                 .help = "record this process, as 'weir ps' shows it, from now on"},
     [OPT_SECONDS] = {.name = "seconds",
                      .letter = 's',
                      .kind = OPTION_SECONDS,
@@ -109,7 +112,8 @@ const struct command command_record = {
         "recorded is put on top of it (keys record.file, record.level and record.stacks). A trace takes the place of no file.\n"
         "With --pid a live process whose policy says control: true writes one, from now until Ctrl-C, --seconds, or its end; what it had\n"
         "already is in it. Its policy stays as it is.\n"
-        "Exit status: that of COMMAND; of --pid: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage, or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
+        "Exit status: that of COMMAND; of --pid: 0 recorded, 1 the process refuses, has gone, or its file is not whole; 2 wrong usage,\n"
+        "or the file cannot be made, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir record -o train.weir -- ./train\n"
                "  weir record --stacks -- weir run python3 train.py\n"
                "  weir record --pid=4711 --seconds=10 -o now.weir\n",
