@@ -151,11 +151,11 @@ public:
         if (!ptr || forked.load(std::memory_order_relaxed))
             return;
         Block block;
-        bool is_recorded = C10_UNLIKELY(history.is_on());
-        bool is_taken = is_recorded ? history.take(*library, blocks, ptr, block) : blocks.take(ptr, block, [] {});
-        TORCH_CHECK(is_taken, "weir: ", ptr, " is not a block of torch's that is live: it was freed already, or never allocated");
+        bool is_told = false;
+        TORCH_CHECK(history.take(*library, blocks, ptr, block, is_told), "weir: ", ptr,
+                    " is not a block of torch's that is live: it was freed already, or never allocated");
         library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
-        if (is_recorded)
+        if (C10_UNLIKELY(is_told))
             history.freed(*library, ptr);
         if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
             profile(ptr, -static_cast<int64_t>(block.size), block.device);

@@ -147,12 +147,18 @@ public:
             if (C10_UNLIKELY(is_on()))
                 library.history_alloc(block.ptr, block.size, block.device, block.stream, context.release());
         });
-        sweep(library);
+        if (C10_UNLIKELY(is_on()))
+            sweep(library);
     }
-    bool take(const Library &library, Blocks &blocks, void *ptr, Block &block)
+    /* is_told: freed() has to follow, behind the free. */
+    bool take(const Library &library, Blocks &blocks, void *ptr, Block &block, bool &is_told)
     {
         Gathered context = gather(caching::RecordContext::ALL);
-        return blocks.take(ptr, block, [&] { library.history_free_requested(ptr, context.release()); });
+        return blocks.take(ptr, block, [&] {
+            is_told = is_on();
+            if (C10_UNLIKELY(is_told))
+                library.history_free_requested(ptr, context.release());
+        });
     }
     void freed(const Library &library, void *ptr)
     {
