@@ -17,3 +17,10 @@ TESTS += tests/api/record_hard
 tests_api_record_hard_SOURCES = %reldir%/record_hard.c
 tests_api_record_hard_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_hard_LDADD = tests/api/libscene.la tools/libtools.la
+
+## And where host memory fails.
+check_PROGRAMS += tests/api/record_failures
+TESTS += tests/api/record_failures
+tests_api_record_failures_SOURCES = %reldir%/record_failures.c
+tests_api_record_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_failures_LDADD = tests/support/libfail.la tests/api/libscene.la tools/libtools.la

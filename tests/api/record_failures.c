@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* record_failures.c - the recorder where host memory fails, at each allocation: nothing is left, and nothing is wrong. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/record/unwind.h"
+#include "tests/api/scene.h"
+#include "tests/support/fail_malloc.h"
+
+static char directory[256], policy[1024];
+
+static void make_directory(void)
+{
+    snprintf(directory, sizeof directory, "%s/weir-record-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(policy, sizeof policy,
+             "weir: 1\nrecord: { level: all, ring: 64KiB, stacks: true, dump: '%s', file: '%s/all.weir' }\n"
+             "pools: { main: { max_size: 256MiB, on_oom: { steps: [flush] } } }\n",
+             directory, directory);
+}
+
+static void empty_directory(const char *and_then)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -f '%s'/*; %s '%s'", directory, and_then, directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static void count_leak(void *data, const weir_leak *leak)
+{
+    *(uint64_t *)data += leak->blocks;
+}
+
+/* The figures of tags must add up whatever failed. */
+static bool tags_are_zero(weir *w)
+{
+    weir_stats *stats;
+    bool are_zero = true;
+    if (weir_stats_take(w, NULL, &stats) != WEIR_OK)
+        return true;
+    for (size_t i = 0; i < weir_stats_tag_count(stats); i++)
+        are_zero = are_zero && !weir_stats_tag(stats, i)->live && !weir_stats_tag(stats, i)->live_blocks;
+    weir_stats_free(stats);
+    return are_zero;
+}
+
+static bool use_blocks(weir *w, weir_stream *s)
+{
+    void *blocks[8] = { NULL }, *large;
+    uint64_t leaks = 0, live = 0;
+    bool is_right = true;
+    weir_status tagged = weir_tag_push(w, "tag");
+    for (size_t i = 0; i < 8; i++)
+        live += weir_stream_malloc(s, &blocks[i], i < 4 ? 4096 : 8 * MIB) == WEIR_OK;
+    is_right = weir_stream_malloc(s, &large, GIB) != WEIR_OK && is_right;
+    is_right = (weir_leaks(w, -1, count_leak, &leaks, NULL) != WEIR_OK || leaks == live) && is_right;
+    is_right = weir_mark(w, "a name of more than twenty-four bytes") == WEIR_OK && is_right;
+    for (size_t i = 0; i < 8; i++)
+        for (int tries = 0; blocks[i] && weir_stream_free(s, blocks[i]) != WEIR_OK && tries < 2; tries++)
+            continue;
+    if (tagged == WEIR_OK)
+        is_right = weir_tag_pop(w, "tag") == WEIR_OK && is_right;
+    return tags_are_zero(w) && is_right;
+}
+
+static bool scenario(void)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_stream *s;
+    weir *w;
+    options.policy_text = policy;
+    if (weir_open(&options, NULL, &w) != WEIR_OK)
+        return true;
+    bool is_right = weir_stream_create(w, 0, "s", NULL, &s) != WEIR_OK || use_blocks(w, s);
+    weir_close(w);
+    return is_right;
+}
+
+START_TEST(allocation_that_fails_costs_no_figure_and_leaves_nothing)
+{
+    if (!fail_malloc_works())
+        return; /* a sanitizer or valgrind has the allocator to itself */
+    make_directory();
+    for (int i = 0; i < 2; i++) {
+        ck_assert(scenario());
+        empty_directory("true");
+    }
+    int fds = suite_count_fds();
+    long live = fail_malloc_live();
+    for (unsigned nth = 1;; nth += suite_lone_stride()) {
+        fail_malloc_at(nth);
+        bool is_right = scenario();
+        fail_malloc_at(0);
+        ck_assert_msg(is_right, "a figure is wrong after allocation %u failed", nth);
+        empty_directory("true");
+        ck_assert_msg(fail_malloc_live() == live, "%ld blocks of host memory after allocation %u failed, %ld before", fail_malloc_live(),
+                      nth, live);
+        ck_assert_int_eq(suite_count_fds(), fds);
+        if (!fail_malloc_happened()) {
+            ck_assert_uint_gt(nth, 100);
+            break;
+        }
+    }
+    empty_directory("rmdir");
+}
+END_TEST
+
+int main(void)
+{
+    const char *why = scene_why_not();
+    if (why)
+        return suite_skip(why);
+    weir__unwind_prepare();
+    Suite *suite = suite_create("record_failures");
+    TCase *tcase = suite_case(suite, "record_failures", 300);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    suite_add(tcase, allocation_that_fails_costs_no_figure_and_leaves_nothing);
+    return suite_run(suite);
+}
