@@ -11,6 +11,7 @@
 struct weir__noted {
     struct weir__ring *ring; /* where the event goes; NULL: nowhere */
     uint64_t time;
+    bool is_lost; /* there is no host memory for a ring */
     bool is_request;
     uint32_t origin; /* of the request, and of the block once it was taken */
     uint64_t size;   /* of the block; 0: none was taken */
@@ -26,6 +27,7 @@ static inline void weir__noted_begin(struct weir__noted *noted, const weir_strea
     if (!weir__records(recorder, WEIR__LEVEL_ALL))
         return;
     noted->ring = weir__recorder_ring(recorder);
+    noted->is_lost = !noted->ring;
     noted->time = recorder->gpu->now_coarse();
 }
 
@@ -55,8 +57,11 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
 /* Behind the lock. */
 static inline void weir__noted_end(const struct weir__noted *noted, const weir_stream *stream)
 {
-    if (noted->size)
-        weir__count_tag(&stream->w->recorder, noted->origin, noted->size, noted->is_request ? 1 : -1);
+    if (!noted->size)
+        return;
+    weir__count_tag(&stream->w->recorder, noted->origin, noted->size, noted->is_request ? 1 : -1);
+    if (noted->is_lost)
+        atomic_fetch_add_explicit(&stream->w->recorder.dropped, 1, memory_order_relaxed);
 }
 
 #endif

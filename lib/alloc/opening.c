@@ -285,6 +285,8 @@ void weir_stream_close(weir_stream *s)
     weir__stream_unlist(s);
     wait_for_users(s);
     visit_arenas(s->w, s->name, is_gone ? weir__mapped_stream_gone : weir__mapped_stream_closed);
+    /* Before another stream can have the handle. */
+    record_stream(WEIR__KIND_STREAM_CLOSE, s, 0);
     if (s->is_own && !is_gone) {
         synchronize(s, NULL);
         int code = gpu->stream_destroy(s->handle);
@@ -292,7 +294,6 @@ void weir_stream_close(weir_stream *s)
             weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
     }
     weir__relaxed_end(gpu, mode);
-    record_stream(WEIR__KIND_STREAM_CLOSE, s, 0);
     weir__pool_release(s->pool);
     weir__stream_bury(s);
 }

@@ -2,6 +2,7 @@
 /* record_failures.c - the recorder where host memory fails, at each allocation: nothing is left, and nothing is wrong. */
 #include "config.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "lib/record/unwind.h"
 #include "tests/api/scene.h"
 #include "tests/support/fail_malloc.h"
+#include "tools/trace/merge.h"
 
 static char directory[256], policy[1024];
 
@@ -109,6 +111,39 @@ START_TEST(allocation_that_fails_costs_no_figure_and_leaves_nothing)
 }
 END_TEST
 
+static void *free_without_ring(void *data)
+{
+    void **block = data;
+    fail_malloc_at(1);
+    scene_free(block[0], block[1]);
+    fail_malloc_at(0);
+    return NULL;
+}
+
+START_TEST(cached_call_without_room_for_its_event_counts_as_lost)
+{
+    struct trace trace;
+    pthread_t thread;
+    char file[300];
+    if (!fail_malloc_works())
+        return;
+    make_directory();
+    snprintf(file, sizeof file, "%s/all.weir", directory);
+    scene_open(policy);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 4096)); /* the cache has room from now on */
+    void *block[] = {s, scene_malloc(s, 4096)};
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_without_ring, block), 0);
+    pthread_join(thread, NULL);
+    ck_assert(fail_malloc_happened());
+    scene_close();
+    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert_uint_eq(trace.losses.events, 1);
+    trace_close(&trace);
+    empty_directory("rmdir");
+}
+END_TEST
+
 int main(void)
 {
     const char *why = scene_why_not();
@@ -118,6 +153,6 @@ int main(void)
     Suite *suite = suite_create("record_failures");
     TCase *tcase = suite_case(suite, "record_failures", 300);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
-    suite_add(tcase, allocation_that_fails_costs_no_figure_and_leaves_nothing);
+    suite_add(tcase, allocation_that_fails_costs_no_figure_and_leaves_nothing, cached_call_without_room_for_its_event_counts_as_lost);
     return suite_run(suite);
 }

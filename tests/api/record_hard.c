@@ -582,6 +582,61 @@ START_TEST(children_write_nothing_into_the_trace_of_their_parent)
 }
 END_TEST
 
+#define HANDLES 64
+
+struct handles {
+    uint64_t open[HANDLES];
+    size_t count, opened, twice, unknown;
+};
+
+static bool look_at_handles(void *context, const struct trace_event *event)
+{
+    struct handles *handles = context;
+    size_t at = 0;
+    while (at < handles->count && handles->open[at] != event->stream)
+        at++;
+    if (event->kind == TRACE_STREAM_OPEN) {
+        handles->opened++;
+        handles->twice += at < handles->count;
+        ck_assert_uint_lt(handles->count, HANDLES);
+        handles->open[handles->count++] = event->stream;
+    }
+    if (event->kind == TRACE_STREAM_CLOSE) {
+        handles->unknown += at == handles->count;
+        if (at < handles->count) {
+            handles->count--;
+            handles->open[at] = handles->open[handles->count];
+        }
+    }
+    return true;
+}
+
+static void *open_and_close(void *data)
+{
+    (void)data;
+    for (int i = 0; i < 2000; i++)
+        weir_stream_close(scene_create(NULL));
+    return NULL;
+}
+
+START_TEST(handle_that_comes_again_was_closed_before)
+{
+    struct handles handles = { .count = 0 };
+    struct trace_losses losses;
+    pthread_t threads[THREADS];
+    make_directory();
+    open_recorded("level: pool, ring: 8MiB", "");
+    start(threads, THREADS, open_and_close);
+    join(threads, THREADS);
+    scene_close();
+    play(look_at_handles, &handles, &losses);
+    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(handles.opened, (size_t)THREADS * 2000);
+    ck_assert_uint_eq(handles.twice + handles.unknown, 0);
+    remove_directory();
+}
+END_TEST
+
 #define WEIRS 9
 
 static struct {
@@ -652,7 +707,7 @@ int main(void)
               names_of_marks_of_several_threads_are_whole, what_is_in_the_file_and_what_is_lost_is_what_happened);
     suite_add(tcase, tags_add_up_whatever_a_policy_switches_on_and_off, threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last,
               disk_without_room_costs_events_alone, children_write_nothing_into_the_trace_of_their_parent,
-              weirs_of_one_process_have_each_their_own_events);
+              weirs_of_one_process_have_each_their_own_events, handle_that_comes_again_was_closed_before);
     tcase_add_loop_test(tcase, threads_leave_a_trace_that_has_the_figures_at_each_mark, 0, sizeof threaded / sizeof threaded[0]);
     return suite_run(suite);
 }
