@@ -283,10 +283,18 @@ static void *burst(void *data)
     return NULL;
 }
 
+/* At level `pool` all events count in the weir, so the highest number is how many there were. */
+struct counted {
+    size_t events, marks;
+    uint64_t highest;
+};
+
 static bool count(void *context, const struct trace_event *event)
 {
-    (void)event;
-    ++*(size_t *)context;
+    struct counted *counted = context;
+    counted->events++;
+    counted->marks += event->kind == TRACE_MARK;
+    counted->highest = event->order > counted->highest ? event->order : counted->highest;
     return true;
 }
 
@@ -294,15 +302,16 @@ START_TEST(what_is_in_the_file_and_what_is_lost_is_what_happened)
 {
     struct trace_losses losses;
     pthread_t threads[THREADS];
-    size_t events = 0;
+    struct counted counted = { .events = 0 };
     make_directory();
     open_recorded("level: pool, ring: 64KiB", "");
     start(threads, THREADS, burst);
     join(threads, THREADS);
     scene_close();
-    play(count, &events, &losses);
+    play(count, &counted, &losses);
     ck_assert_uint_gt(losses.events, 0);
-    ck_assert_uint_eq(events + losses.events, (size_t)THREADS * BURST * 2 + 1); /* and the pool's settings */
+    ck_assert_uint_gt(counted.highest, (size_t)THREADS * BURST * 2);
+    ck_assert_uint_eq(counted.events + losses.events, counted.highest);
     remove_directory();
 }
 END_TEST
@@ -456,10 +465,10 @@ START_TEST(tags_add_up_whatever_a_policy_switches_on_and_off)
     ck_assert_uint_eq(tag_sum().live, 0);
     ck_assert_uint_eq(tag_sum().live_blocks, 0);
     scene_close();
-    size_t events = 0;
+    struct counted counted = { .events = 0 };
     struct trace_losses losses;
-    play(count, &events, &losses);
-    ck_assert_uint_gt(events, 0);
+    play(count, &counted, &losses);
+    ck_assert_uint_gt(counted.marks, 0);
     remove_directory();
 }
 END_TEST
@@ -559,7 +568,7 @@ END_TEST
 START_TEST(children_write_nothing_into_the_trace_of_their_parent)
 {
     struct trace_losses losses;
-    size_t events = 0;
+    struct counted counted = { .events = 0 };
     make_directory();
     open_recorded("level: pool, ring: 16MiB", "");
     for (int i = 0; i < 40; i++) {
@@ -576,8 +585,10 @@ START_TEST(children_write_nothing_into_the_trace_of_their_parent)
         ck_assert_int_eq(status, 0);
     }
     scene_close();
-    play(count, &events, &losses);
-    ck_assert_uint_eq(events + losses.events, (size_t)BURST * 2 + 1);
+    play(count, &counted, &losses);
+    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(counted.marks, BURST);
+    ck_assert_uint_eq(counted.events, counted.highest);
     remove_directory();
 }
 END_TEST
@@ -681,11 +692,12 @@ START_TEST(weirs_of_one_process_have_each_their_own_events)
     pthread_barrier_destroy(&many.barrier);
     for (size_t i = 0; i < WEIRS; i++) {
         struct trace_losses losses;
-        size_t events = 0;
+        struct counted counted = { .events = 0 };
         snprintf(file, sizeof file, "%s/%zu.weir", directory, i);
-        play(count, &events, &losses);
+        play(count, &counted, &losses);
         ck_assert_uint_eq(losses.events, 0);
-        ck_assert_uint_eq(events, 1 + 2 * (size_t)THREADS * 100 * (WEIRS - i));
+        ck_assert_uint_eq(counted.marks, (size_t)THREADS * 100 * (WEIRS - i));
+        ck_assert_uint_eq(counted.events, counted.highest);
     }
     remove_directory();
 }
