@@ -140,7 +140,8 @@ def _command(target: str, source: str = os.path.join(_FOLDER, "shim.cpp")) -> Li
     command = _compiler() + ["-O2", "-fPIC", "-shared", f"-std=c++{_standard(torch.__version__)}"]
     # Types are shared only between extensions that agree on these. Older torches name some of them themselves.
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
-    command += getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()
+    # Some are written for a shell, which there is none of here.
+    command += [flag.replace('\\"', '"') for flag in getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()]
     for name in cpp_extension.include_paths() + _cuda_includes() + [python]:
         command += ["-isystem", name]
     command += [source, "-o", target]

@@ -277,7 +277,11 @@ public:
     }
     void createOrIncrefPool(Device device, PoolId id, std::shared_ptr<caching::CUDAAllocator> own = nullptr)
     {
-        if (own && own.get() != this)
+        createOrIncrefPool(device, id, own.get());
+    }
+    void createOrIncrefPool(Device device, PoolId id, caching::CUDAAllocator *own)
+    {
+        if (own && own != this)
             not_supported("a MemPool with an allocator of its own", "use it without weir.torch.enable()");
         std::lock_guard<std::mutex> guard(lock);
         holds[{ device, id }]++;
