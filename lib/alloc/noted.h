@@ -11,7 +11,6 @@
 struct weir__noted {
     struct weir__ring *ring; /* where the event goes; NULL: nowhere */
     uint64_t time;
-    bool is_lost; /* there is no host memory for a ring */
     bool is_request;
     uint32_t origin; /* of the request, and of the block once it was taken */
     uint64_t size;   /* of the block; 0: none was taken */
@@ -27,7 +26,6 @@ static inline void weir__noted_begin(struct weir__noted *noted, const weir_strea
     if (!weir__records(recorder, WEIR__LEVEL_ALL))
         return;
     noted->ring = weir__recorder_ring(recorder);
-    noted->is_lost = !noted->ring;
     noted->time = recorder->gpu->now_coarse();
 }
 
@@ -40,8 +38,11 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
         entry->origin = noted->origin;
     noted->origin = entry->origin;
     noted->size = entry->size;
-    if (!noted->ring)
+    if (!noted->ring) {
+        if (weir__records(&stream->w->recorder, WEIR__LEVEL_ALL)) /* no host memory for a ring */
+            atomic_fetch_add_explicit(&stream->w->recorder.dropped, 1, memory_order_relaxed);
         return;
+    }
     const struct weir__event event = {
         .time = noted->time,
         .address = (uintptr_t)atomic_load_explicit(&entry->ptr, memory_order_relaxed),
@@ -57,11 +58,8 @@ static inline void weir__noted_take(struct weir__noted *noted, const weir_stream
 /* Behind the lock. */
 static inline void weir__noted_end(const struct weir__noted *noted, const weir_stream *stream)
 {
-    if (!noted->size)
-        return;
-    weir__count_tag(&stream->w->recorder, noted->origin, noted->size, noted->is_request ? 1 : -1);
-    if (noted->is_lost)
-        atomic_fetch_add_explicit(&stream->w->recorder.dropped, 1, memory_order_relaxed);
+    if (noted->size)
+        weir__count_tag(&stream->w->recorder, noted->origin, noted->size, noted->is_request ? 1 : -1);
 }
 
 #endif
