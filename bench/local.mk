@@ -15,7 +15,9 @@ bench_libbench_la_SOURCES = \
 	%reldir%/trace.c \
 	%reldir%/trace.h \
 	tools/common/json.c \
-	tools/common/json.h
+	tools/common/json.h \
+	tools/common/utf8.c \
+	tools/common/utf8.h
 bench_libbench_la_LIBADD = lib/pool/arena/libarena.la
 
 EXTRA_PROGRAMS += bench/weir-bench

@@ -271,7 +271,7 @@ def waits_have_their_times():
     is_so(pick(waits, kind="wait"), count=1, ns=3 * MS, longest_at=41 * MS, bytes=512)
     is_so(pick(waits, kind="rung"), rung=2, count=1, longest_ns=5 * MS)
     is_so(pick(waits, kind="trim"), bytes=2 * MIB)
-    has(weir("waits", JOB), "rung 2", "5 ms", "0.042 s")
+    has(weir("waits", JOB), "rung trim", "5 ms", "0.042 s")
 
 
 @fact

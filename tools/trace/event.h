@@ -55,6 +55,9 @@ enum trace_kind {
 
 /* The name for people; NULL for a code that is no kind. */
 const char *trace_kind_name(unsigned kind);
+/* "rung trim"; of a number that has no name "rung 7". */
+#define TRACE_RUNG_LEN 32
+void trace_rung_text(char text[static TRACE_RUNG_LEN], uint64_t rung);
 /* Which fields it has, of TRACE_HAS_*; 0 for a code that is no kind. */
 unsigned trace_kind_fields(unsigned kind);
 

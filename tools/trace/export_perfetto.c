@@ -340,8 +340,8 @@ static int by_begin(const void *left, const void *right)
 static void write_begin(struct perfetto *perfetto, const struct span *span)
 {
     const struct trace_event *event = &span->event;
-    char rung[32];
-    snprintf(rung, sizeof rung, "rung %" PRIu64, event->a);
+    char rung[TRACE_RUNG_LEN];
+    trace_rung_text(rung, event->a);
     begin_event(perfetto, span->begin, TYPE_BEGIN, uuid(perfetto, TRACK_OF_THREAD, event->thread_number));
     proto_text(&perfetto->proto, EVENT_CATEGORY, "weir");
     proto_text(&perfetto->proto, EVENT_NAME, event->kind == TRACE_RUNG ? rung : trace_kind_name(event->kind));

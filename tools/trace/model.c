@@ -106,7 +106,9 @@ static void span_add(struct model *model, struct model_span *span, uint64_t byte
 
 uint64_t model_held(const struct model_pool *pool)
 {
-    return pool->has_reserved ? pool->reserved : plus(pool->live.given, pool->cached);
+    /* What is reserved was asked for some time ago. */
+    uint64_t given = plus(pool->live.given, pool->cached);
+    return pool->has_reserved && pool->reserved > given ? pool->reserved : given;
 }
 
 /* Goes on with what a pool holds, which was `before`. */

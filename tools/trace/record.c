@@ -2,6 +2,9 @@
 #include "tools/trace/record.h"
 #include "tools/trace/reader.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 enum { CODE_SKIPPED = 64 };
 
 const char *trace_kind_name(unsigned kind)
@@ -12,6 +15,15 @@ const char *trace_kind_name(unsigned kind)
 #undef X
     };
     return kind < TRACE_KIND_COUNT ? names[kind] : NULL;
+}
+
+void trace_rung_text(char text[static TRACE_RUNG_LEN], uint64_t rung)
+{
+    static const char *const names[] = {"flush", "wait", "trim", "callbacks", "neighbours"};
+    if (rung < sizeof names / sizeof names[0])
+        snprintf(text, TRACE_RUNG_LEN, "rung %s", names[rung]);
+    else
+        snprintf(text, TRACE_RUNG_LEN, "rung %" PRIu64, rung);
 }
 
 unsigned trace_kind_fields(unsigned kind)

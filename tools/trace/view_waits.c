@@ -32,9 +32,9 @@ static size_t waits_of(const struct model_pool *pool, struct wait waits[WAIT_KIN
 static void print_wait(struct table *table, const struct view_file *file, const struct model_pool *pool, const struct wait *wait)
 {
     const struct model_span *span = wait->span;
-    char name[32];
+    char name[TRACE_RUNG_LEN];
     if (wait->rung >= 0)
-        snprintf(name, sizeof name, "%s %d", wait->name, wait->rung);
+        trace_rung_text(name, (uint64_t)wait->rung);
     else
         snprintf(name, sizeof name, "%s", wait->name);
     table_row(table, POOL_TEXT(pool->pool), name, COUNT_TEXT(span->count), LASTS_TEXT(span->ns), LASTS_TEXT(span->longest_ns),
