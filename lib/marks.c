@@ -33,6 +33,7 @@ static void begin_tags(weir *w)
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
             weir__settings_note_caches(pool);
+    atomic_store(&w->are_tags_noted, true);
     pthread_mutex_unlock(&w->config);
 }
 
@@ -57,7 +58,7 @@ weir_status weir_tag_push(weir *w, const char *name)
     if (!number)
         return weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY,
                           "weir_tag_push: no host memory for the tag '%s', or there are %d names already: use fewer", name, WEIR__TAGS_MAX);
-    if (!atomic_load(&w->recorder.tags.are_used))
+    if (!atomic_load(&w->are_tags_noted))
         begin_tags(w);
     if (!push(w->recorder.id, number))
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_tag_push: this thread has %d tags already: pop some of them",

@@ -57,6 +57,7 @@ struct weir {
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;
     struct weir__recorder recorder;
+    atomic_bool are_tags_noted; /* each pool knows that there are tags. Set under config */
     weir *next_joined; /* quiet.c's */
     pthread_mutex_t attached_lock;
     struct weir__attached *attached; /* the latest first (attached.h) */

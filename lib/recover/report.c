@@ -13,7 +13,7 @@
 
 #define POOLS_MAX 16   /* pools that have a line of their own */
 #define HOLDERS 6      /* groups of live blocks, and tags, that are named */
-#define BLOCKS_MAX 65536 /* live blocks that are looked at for that: a few milliseconds */
+#define BLOCKS_MAX 16384 /* live blocks that are looked at for that: a few milliseconds */
 #define REST_LINE 64   /* bytes of the line that sums up the others */
 
 /* Appends a line where it fits, with `spare` bytes left behind it. false: it does not. */

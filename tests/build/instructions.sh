@@ -7,17 +7,17 @@
 
 # The bounds: instructions inside weir_stream_malloc and weir_stream_free for one cached pair, without and with the capture check. Without it
 # this is what the library promises; with it, 302 were measured. For one that goes to CUDA, without and with a cap that Weir watches: 1,079
-# and 1,183 were measured; 1,282 and 1,386 since the recorder has two events of it, without its clock, which is the driver's part here.
+# and 1,183 were measured; 1,296 and 1,400 since the recorder has two events of it, without its clock, which is the driver's part here.
 bound_unchecked=150
 bound_checked=307
-bound_uncached=1290
-bound_capped=1395
+bound_uncached=1305
+bound_capped=1410
 # For one that an arena serves, and for one that it need not, as the stream keeps its recent blocks: 1,784 and 744 were measured.
 bound_arena=1850
 bound_recent=755
-# For one that is not recorded (level: off), and for a cached one that is (level: all): 1,120 and 429 were measured.
+# For one that is not recorded (level: off), and for a cached one that is (level: all): 1,120 and 439 were measured.
 bound_off=1130
-bound_all=440
+bound_all=450
 
 short=10000 long=20000
 count=$top_builddir/bench/weir-count
