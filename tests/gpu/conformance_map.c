@@ -179,17 +179,20 @@ START_TEST(idle_mapped_memory_is_nobody_elses)
 }
 END_TEST
 
-/* So Weir gives idle memory of its pools back before it creates a page. */
-START_TEST(a_page_does_not_get_idle_memory_of_a_pool)
+/* Driver 580 takes it by itself, which no document promises. So Weir gives it back where a page cannot be created. */
+START_TEST(a_page_gets_idle_memory_of_a_pool_behind_a_trim_at_the_latest)
 {
     uint64_t size = percent_of_device(60);
     gpu_page page;
     set_figure(rig.pool, GPU_POOL_RELEASE_THRESHOLD, UINT64_MAX);
     give(take(rig.pool, size, rig.a), rig.a);
     ck_assert_gpu(g->stream_synchronize(rig.a));
-    ck_assert_gpu_code(g->page_create(0, size, &page), GPU_OUT_OF_MEMORY);
-    ck_assert_gpu(g->pool_trim(rig.pool, 0));
-    ck_assert_gpu(g->page_create(0, size, &page));
+    int code = g->page_create(0, size, &page);
+    if (code != GPU_SUCCESS) {
+        ck_assert_gpu_code(code, GPU_OUT_OF_MEMORY);
+        ck_assert_gpu(g->pool_trim(rig.pool, 0));
+        ck_assert_gpu(g->page_create(0, size, &page));
+    }
     ck_assert_gpu(g->page_release(page));
 }
 END_TEST
@@ -206,8 +209,9 @@ START_TEST(a_page_is_mapped_as_a_whole)
 {
     reserve(4);
     gpu_page page = create(2 * UNIT);
-    ck_assert_gpu_code(g->page_map(range.base, 3 * UNIT, page), GPU_INVALID_VALUE);
-    ck_assert_gpu_code(g->page_map(range.base + 512, 2 * UNIT, page), GPU_INVALID_VALUE);
+    /* Driver 580 calls more than the page not supported, and another address invalid. */
+    ck_assert_int_ne(g->page_map(range.base, 3 * UNIT, page), GPU_SUCCESS);
+    ck_assert_int_ne(g->page_map(range.base + 512, 2 * UNIT, page), GPU_SUCCESS);
     map(page, 0, 2 * UNIT);
     unmap(0, 2 * UNIT);
     ck_assert_gpu(g->page_release(page));
@@ -326,7 +330,7 @@ void add_map_tests(Suite *suite, const struct probe *probe)
     add_if(map, probe, GPU_FEATURE_MAPPING, an_unmapped_page_takes_memory_until_it_is_released);
     add_if(map, probe, GPU_FEATURE_MAPPING, a_page_beyond_what_the_device_has_left_is_refused);
     add_if(map, probe, GPU_FEATURE_MAPPING, idle_mapped_memory_is_nobody_elses);
-    add_if(map, probe, GPU_FEATURE_MAPPING, a_page_does_not_get_idle_memory_of_a_pool);
+    add_if(map, probe, GPU_FEATURE_MAPPING, a_page_gets_idle_memory_of_a_pool_behind_a_trim_at_the_latest);
     add_if(map, probe, GPU_FEATURE_MAPPING, sizes_are_multiples_of_2_mib);
     add_if(map, probe, GPU_FEATURE_MAPPING, a_page_is_mapped_as_a_whole);
     add_if(map, probe, GPU_FEATURE_MAPPING, nothing_is_mapped_over_a_page);
