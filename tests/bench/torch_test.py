@@ -426,8 +426,8 @@ def settings_of_torch_s_allocator_do_not_reach_the_others() -> None:
 @test
 def first_line_that_matches_an_upstream_case_counts() -> None:
     rules = upstream.read_rules(os.path.join(ROOT, "tests", "gpu", "torch", "upstream.txt"))
-    snapshot = upstream.rule_of("TestCudaMallocAsync.test_memory_snapshot_script", rules)
-    assert snapshot is not None and "history" in snapshot.reason
+    two = upstream.rule_of("TestCuda.test_graph_two_successive", rules)
+    assert two is not None and "segments" in two.reason
     graph = upstream.rule_of("TestCuda.test_graph_capture_simple", rules)
     assert graph is not None and graph.pattern == "TestCuda.test_graph_*" and not graph.reason
     assert upstream.rule_of("TestCuda.test_nvtx", rules) is None

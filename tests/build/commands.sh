@@ -36,6 +36,7 @@ a line of a crontab, written by root           | * * * * * root weir metrics --o
 a line of a configuration file of root's       | d /run/weir/share 0711 exporter exporter
 needs a user's session                         | mkdir -m 0700 /run/user/1000/gpu
 needs Docker                                   | docker run --gpus all --user 1000 -v /run/user/1000/gpu:/gpu -e WEIR_CONTROL_DIR=/gpu …
+needs the scripts of flame graphs              | weir trace stacks --collapsed train.weir | flamegraph.pl >stacks.svg
 needs that folder                              | WEIR_CONTROL_DIR=/run/user/1000/gpu weir ps
 LIST
 sed 's/^[^|]*| //' "$tap_dir/not_run" >"$tap_dir/listed"
@@ -93,6 +94,7 @@ cat >"$tools/weir" <<SH
 #!/bin/sh
 case \$1 in
 ps | trim | set | reload | metrics | leases | evict) command=\$1 && shift && exec '$weir' "\$command" --timeout=60 "\$@" ;;
+trace) for trace in train rank-0 rank-1; do [ -e \$trace.weir ] || cp '$tap_dir/train.weir' \$trace.weir; done && exec '$weir' "\$@" ;;
 *) exec '$weir' "\$@" ;;
 esac
 SH
@@ -110,6 +112,9 @@ cat >"$tap_dir/train.py" <<'PYTHON'
 import torch, weir.torch
 assert weir.torch.state().patched
 PYTHON
+
+# What a reader has recorded, unless his own commands have.
+WEIR_GPU=sim "$weir" record -o "$tap_dir/train.weir" -- "$weir" try --seconds=0.05 "$top_srcdir/config/default.yaml" >/dev/null 2>&1
 
 folder_of() {
     mkdir "$1" && ln -s "$top_srcdir/config" "$1" && cp "$1/config/pytorch.yaml" "$1/config/training.yaml" "$tap_dir/train.py" "$1" &&
