@@ -188,6 +188,18 @@ enum object_state object_state(const struct object *object)
     return object->state;
 }
 
+/* clang writes no index of addresses, without which libdw before 0.189 finds no line: each unit is asked. */
+static const char *search_line(Dwfl_Module *module, uint64_t address, int *line)
+{
+    Dwarf_Addr bias;
+    for (Dwarf_Die *unit = dwfl_module_nextcu(module, NULL, &bias); unit; unit = dwfl_module_nextcu(module, unit, &bias)) {
+        Dwarf_Line *found = dwarf_haspc(unit, address - bias) == 1 ? dwarf_getsrc_die(unit, address - bias) : NULL;
+        if (found && dwarf_lineno(found, line) == 0)
+            return dwarf_linesrc(found, NULL, NULL);
+    }
+    return NULL;
+}
+
 struct object_place object_find(struct object *object, uint64_t offset)
 {
     struct object_place place = {NULL, NULL, 0};
@@ -201,7 +213,7 @@ struct object_place object_find(struct object *object, uint64_t offset)
         int line = 0;
         place.function = dwfl_module_addrinfo(object->module, address, &beyond, &symbol, NULL, NULL, NULL);
         Dwfl_Line *where = dwfl_module_getsrc(object->module, address);
-        place.file = where ? dwfl_lineinfo(where, NULL, &line, NULL, NULL, NULL) : NULL;
+        place.file = where ? dwfl_lineinfo(where, NULL, &line, NULL, NULL, NULL) : search_line(object->module, address, &line);
         place.line = place.file && line > 0 ? (unsigned)line : 0;
         break;
     }
