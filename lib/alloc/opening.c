@@ -184,7 +184,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         weir__stream_bury(stream);
         return status;
     }
-    weir__record_named(&w->recorder, WEIR__KIND_STREAM_OPEN, pool->record, handle, name ? name : "");
+    weir__record_named(&w->recorder, WEIR__KIND_STREAM_OPEN, stream->pool->record, handle, name ? name : "");
     weir__pool_say_backing(pool);
     *s = stream;
     return WEIR_OK;

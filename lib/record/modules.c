@@ -135,10 +135,10 @@ bool weir__modules_read(struct weir__modules *modules)
     char program[PATH_MAX], folder[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
     program[length > 0 ? length : 0] = '\0';
-    if (getcwd(folder, sizeof(folder) - 1))
-        strcat(folder, "/");
-    else
-        folder[0] = '\0';
+    size_t end = getcwd(folder, sizeof(folder) - 1) ? strlen(folder) : 0;
+    folder[end] = '\0';
+    if (end)
+        memcpy(folder + end, "/", sizeof "/");
     pass.folder = folder;
     pass.counters_only = false;
     /* Nothing is allocated while the loader's lock is held: an allocator may want that lock. */

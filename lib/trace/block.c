@@ -69,7 +69,7 @@ static void put_fixed(uint8_t *at, uint64_t value, unsigned bytes)
 
 void weir__trace_file_header(uint8_t header[static WEIR__TRACE_FILE_HEADER])
 {
-    memcpy(header, "WEIR", 4);
+    put_fixed(header, UINT32_C(0x52494557), 4); /* WEIR */
     put_fixed(header + 4, WEIR__TRACE_FORMAT, 4);
 }
 
@@ -102,7 +102,7 @@ size_t weir__trace_block_write(enum weir__trace_block kind, const uint8_t *conte
         memcpy(out + WEIR__TRACE_BLOCK_HEADER, content, len);
         stored = len;
     }
-    memcpy(out, "WBLK", 4);
+    put_fixed(out, UINT32_C(0x4B4C4257), 4); /* WBLK */
     out[4] = (uint8_t)kind;
     out[5] = is_packed;
     put_fixed(out + 6, 0, 2);

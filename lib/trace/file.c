@@ -132,7 +132,7 @@ bool weir__trace_files_begin(weir *w, const struct policy *policy)
 {
     struct weir__trace_files *files = calloc(1, sizeof *files);
     weir_error error = WEIR_ERROR_INIT;
-    int fd;
+    int fd = -1;
     if (!files)
         return false;
     pthread_mutex_init(&files->lock, NULL);
@@ -224,7 +224,7 @@ void weir__trace_files_dump(weir *w)
     struct weir__trace *former, *dump = NULL;
     char directory[sizeof files->directory];
     unsigned number;
-    int fd;
+    int fd = -1;
     if (!claim(files, directory, &number, &former))
         return;
     if (former)

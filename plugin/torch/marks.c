@@ -5,7 +5,9 @@
 weir_status weir_torch_mark(const char *name)
 {
     weir_status status = WEIR_OK;
-    for (struct torch_device *device = NULL; !torch_is_over() && (device = torch_device_next(device ? device->index : -1));) {
+    if (torch_is_over())
+        return status;
+    for (const struct torch_device *device = torch_device_next(-1); device; device = torch_device_next(device->index)) {
         weir_status one = weir_mark(device->w, name);
         status = status == WEIR_OK ? one : status;
     }
@@ -15,7 +17,9 @@ weir_status weir_torch_mark(const char *name)
 weir_status weir_torch_tag_push(const char *name)
 {
     weir_status status = WEIR_OK;
-    for (struct torch_device *device = NULL; !torch_is_over() && (device = torch_device_next(device ? device->index : -1));) {
+    if (torch_is_over())
+        return status;
+    for (const struct torch_device *device = torch_device_next(-1); device; device = torch_device_next(device->index)) {
         weir_status one = weir_tag_push(device->w, name);
         status = status == WEIR_OK ? one : status;
     }
@@ -25,6 +29,8 @@ weir_status weir_torch_tag_push(const char *name)
 /* A device that was opened since has no such tag. */
 void weir_torch_tag_pop(const char *name)
 {
-    for (struct torch_device *device = NULL; !torch_is_over() && (device = torch_device_next(device ? device->index : -1));)
+    if (torch_is_over())
+        return;
+    for (const struct torch_device *device = torch_device_next(-1); device; device = torch_device_next(device->index))
         weir_tag_pop(device->w, name);
 }

@@ -196,7 +196,8 @@ static void break_knot(struct play *play)
         if (play->sorts[cursor->sort].waiting == cursor && (!first || is_before(cursor, first)))
             first = cursor;
     }
-    let_go(play, &play->sorts[first->sort], true);
+    if (first)
+        let_go(play, &play->sorts[first->sort], true);
 }
 
 static void resolve(struct play *play, const struct cursor *cursor, struct trace_event *event)

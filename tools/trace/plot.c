@@ -122,7 +122,7 @@ struct plot plot_make(const struct view *view, size_t slices)
         plot.begin = first < plot.begin ? first : plot.begin;
         plot.end = most(plot.end, whole_time(&view->files[i], view->files[i].trace.last));
     }
-    plot.files = must(calloc(view->count, sizeof plot.files[0]));
+    plot.files = must(calloc(view->count + 1, sizeof plot.files[0]));
     for (size_t i = 0; i < view->count; i++)
         plot_file(&plot, &view->files[i], &plot.files[i]);
     return plot;

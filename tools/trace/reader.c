@@ -128,7 +128,7 @@ static bool unpack(struct trace_reader *reader, const struct trace_block *block,
 
 bool trace_reader_unpack(struct trace_reader *reader, const struct trace_block *block, uint8_t *content)
 {
-    struct trace_block again;
+    struct trace_block again = {0};
     uint64_t tried = 0;
     if (!read_block(reader, block->offset, &again, &tried))
         return false;
@@ -252,7 +252,7 @@ static void find_blocks(struct trace_reader *reader)
     uint64_t vain = 0, vain_max = VAIN_ALWAYS + VAIN_FACTOR * reader->size, hole = 0;
     bool in_hole = false;
     for (uint64_t at = TRACE_FILE_HEADER; at < reader->size;) {
-        struct trace_block block;
+        struct trace_block block = {0};
         uint64_t tried = 0;
         if (read_block(reader, at, &block, &tried)) {
             reader->losses.bytes += in_hole ? at - hole : 0;

@@ -59,6 +59,7 @@ static bool read_time(const char *text, uint64_t *time)
 {
     unsigned hours, minutes, seconds;
     int len = 0;
+    /* Two digits at most cannot be too large. NOLINTNEXTLINE(cert-err34-c) */
     if (strlen(text) > 24 || sscanf(text, "%2u:%2u:%2u%n", &hours, &minutes, &seconds, &len) != 3 || hours > 23 || minutes > 59 ||
         seconds > 60)
         return false;
@@ -95,9 +96,10 @@ static bool read_line(char *line, struct trace_event *event, uint64_t *time)
         if (count == COLUMNS)
             return false;
         columns[count] = at;
-        at = strchr(at, ',');
-        if (at)
-            *at++ = '\0';
+        char *comma = strchr(at, ',');
+        if (comma)
+            *comma = '\0';
+        at = comma ? comma + 1 : NULL;
     }
     *event = (struct trace_event){0};
     if (count != COLUMNS || !read_number(columns[0], 10, &event->thread) || !read_time(columns[1], time) ||

@@ -125,16 +125,14 @@ static int open_files(struct view *view, char **paths, size_t count)
 
 static int show(struct view *view, size_t which)
 {
-    struct json json = JSON_INIT(stdout);
     if (!view->json)
         return views[which].show(view);
-    view->json = &json;
-    json_object(&json, NULL);
-    json_string(&json, "view", views[which].name);
-    json_array(&json, "files");
+    json_object(view->json, NULL);
+    json_string(view->json, "view", views[which].name);
+    json_array(view->json, "files");
     int status = views[which].show(view);
-    json_end(&json);
-    json_end(&json);
+    json_end(view->json);
+    json_end(view->json);
     return status;
 }
 
@@ -148,7 +146,7 @@ static int run(const struct command_call *call)
     }
     if (!takes_options(call, which))
         return EXIT_TROUBLE;
-    struct json json;
+    struct json json = JSON_INIT(stdout);
     struct view view = {
         .json = call->options[OPT_JSON].given ? &json : NULL,
         .limit = call->options[OPT_LIMIT].given ? (size_t)call->options[OPT_LIMIT].count : LIMIT_DEFAULT,

@@ -41,7 +41,7 @@ const char *view_shown(char buffer[SHOWN_LEN], const char *text)
         to += len;
         at += len ? len : 1;
     }
-    strcpy(to, *at ? "..." : "");
+    memcpy(to, *at ? "..." : "", *at ? sizeof "..." : 1);
     return buffer;
 }
 
@@ -62,7 +62,7 @@ const char *view_pool(char buffer[SHOWN_LEN], const struct trace_pool *pool)
 {
     char name[SHOWN_LEN], id[32] = "";
     if (!pool)
-        return strcpy(buffer, "-");
+        return memcpy(buffer, "-", sizeof "-");
     if (pool->flags & TRACE_POOL_PRIVATE)
         snprintf(id, sizeof id, "#%" PRIu64, pool->id);
     if (pool->device && !(pool->flags & TRACE_POOL_HOST))
@@ -252,7 +252,7 @@ struct holder *view_holders(const struct model *model, unsigned parts, size_t *c
         uint64_t what = trace_map_hash(mine.stream, mine.size) + (mine.stack ? mine.stack->number + 1ULL : 0);
         bool is_new;
         uint32_t *place = trace_map_add(&places, who, what, &is_new);
-        if (is_new) {
+        if (is_new || !holders) {
             *place = (uint32_t)*count;
             holders = must_grow(holders, *count, &room, sizeof holders[0]);
             holders[(*count)++] = mine;

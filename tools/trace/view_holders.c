@@ -28,8 +28,10 @@ static const char *name_of(char buffer[SHOWN_LEN], const struct holder *holder, 
     if (part == BY_POOL)
         return view_pool(buffer, holder->pool);
     if (part == BY_STREAM)
-        return strcpy(buffer, view_stream(&text, holder->stream));
-    return strcpy(buffer, format_size(&text, holder->size));
+        snprintf(buffer, SHOWN_LEN, "%s", view_stream(&text, holder->stream));
+    else
+        snprintf(buffer, SHOWN_LEN, "%s", format_size(&text, holder->size));
+    return buffer;
 }
 
 static double share_of(uint64_t bytes, uint64_t all)

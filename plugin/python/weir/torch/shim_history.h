@@ -108,7 +108,7 @@ auto set_annotations(Info &info, const std::deque<Annotation> &all, int) -> decl
         entry.time_.t_ = one.time;
         for (const auto &word : one.words)
             entry.recordUserMetadata(word.first, word.second);
-        info.external_annotations.push_back(std::move(entry));
+        info.external_annotations.push_back(entry);
     }
 }
 template <typename Info> void set_annotations(Info &, const std::deque<Annotation> &, long) {}
