@@ -124,24 +124,25 @@ static const char *want_of(const struct weir__request *request, const struct gpu
 /* The tags with the most bytes: a line. */
 static void append_tags(weir_error *error, const weir *w)
 {
-    const struct weir__tag *before = NULL;
+    unsigned before = 0; /* the tag that was named last, which had `below` bytes */
     char text[HOLDERS * (WEIR__TAG_NAME_MAX + WEIR__BYTES_LEN + 8)] = "", size[WEIR__BYTES_LEN];
     int64_t below = INT64_MAX;
     size_t len = 0;
     for (unsigned said = 0; said < HOLDERS; said++) {
-        const struct weir__tag *largest = NULL;
+        unsigned largest = 0;
         int64_t most = 0;
         for (unsigned i = 1; i <= atomic_load(&w->recorder.tags.count); i++) {
-            const struct weir__tag *tag = weir__tags_get(&w->recorder.tags, i);
-            int64_t live = atomic_load(&tag->live);
-            if (tag != before && live > most && live < below) {
-                largest = tag;
+            int64_t live = atomic_load(&weir__tags_get(&w->recorder.tags, i)->live);
+            /* Of those with as many bytes the first comes first. */
+            if (live > most && (live < below || (live == below && i > before))) {
+                largest = i;
                 most = live;
             }
         }
         if (!largest)
             break;
-        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s %s", said ? ", " : "", largest->name,
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s %s", said ? ", " : "",
+                                weir__tags_get(&w->recorder.tags, largest)->name,
                                 weir__bytes(size, (uint64_t)most));
         below = most;
         before = largest;

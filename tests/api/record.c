@@ -231,12 +231,16 @@ START_TEST(out_of_memory_names_the_largest_holders)
     ck_assert_int_eq(weir_tag_push(scene.w, "frames"), WEIR_OK);
     void *a = scene_malloc(s, 20 * MIB), *b = scene_malloc(s, 20 * MIB);
     ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_tag_push(scene.w, "as large"), WEIR_OK);
+    void *c = scene_malloc(s, 40 * MIB);
+    ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, 120 * MIB), WEIR_OUT_OF_MEMORY);
     weir_last_error(&error);
-    ck_assert_ptr_nonnull(strstr(error.text, "live by tag: frames 40 MiB"));
+    ck_assert_ptr_nonnull(strstr(error.text, "live by tag: frames 40 MiB, as large 40 MiB"));
     ck_assert_ptr_nonnull(strstr(error.text, "40 MiB = 2 blocks of 20 MiB in pool 'main', tag frames"));
     scene_free(s, a);
     scene_free(s, b);
+    scene_free(s, c);
 }
 END_TEST
 
