@@ -30,9 +30,7 @@ static void begin_tags(weir *w)
 {
     pthread_mutex_lock(&w->config);
     atomic_store(&w->recorder.tags.are_used, true);
-    for (size_t d = 0; d < w->device_count; d++)
-        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
-            weir__settings_note_caches(pool);
+    weir__settings_note_all(w);
     atomic_store(&w->are_tags_noted, true);
     pthread_mutex_unlock(&w->config);
 }

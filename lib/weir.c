@@ -110,9 +110,7 @@ static void record_as(weir *w, const struct policy *policy)
     };
     enum weir__level level = levels[policy->record_level] > w->record_least ? levels[policy->record_level] : w->record_least;
     weir__recorder_set(&w->recorder, level, policy->record_stacks || w->record_wants_stacks);
-    for (size_t d = 0; d < w->device_count; d++)
-        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
-            weir__settings_note_caches(pool);
+    weir__settings_note_all(w);
 }
 
 /* Open --------------------------------------------------------------------------------------------------------------------------------- */

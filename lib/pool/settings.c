@@ -291,13 +291,20 @@ void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool
     pthread_mutex_unlock(&pool->w->config);
 }
 
-void weir__settings_note_caches(weir_pool *pool)
+static void note_caches(weir_pool *pool)
 {
     bool is_noted = weir__records_cached(&pool->w->recorder), check = atomic_load(&pool->cache.capture_check);
     unsigned classes = atomic_load(&pool->cache.classes);
     atomic_store(&pool->cache.plain_classes, check || is_noted ? 0 : classes);
     atomic_store(&pool->cache.checked_classes, check && !is_noted ? classes : 0);
     atomic_store(&pool->cache.noted_classes, is_noted ? classes : 0);
+}
+
+void weir__settings_note_all(weir *w)
+{
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            note_caches(pool);
 }
 
 static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
@@ -312,7 +319,7 @@ static void apply_cache(weir_pool *pool, const struct policy_pool *entry)
     /* With 0 no call is an ordinary one (fast.h), so that each of them is counted by the pool. */
     atomic_store(&pool->cache.live_step, pool->kind.is_exact ? 0 : largest > LIVE_STEP ? largest : LIVE_STEP);
     atomic_store(&pool->cache.classes, classes);
-    weir__settings_note_caches(pool);
+    note_caches(pool);
     unsigned former = atomic_load(&pool->device->cache_classes), kept = classes && pool->native.mapped ? UINT_MAX : classes;
     atomic_store(&pool->cache.kept, kept);
     while (kept > former && !atomic_compare_exchange_weak(&pool->device->cache_classes, &former, kept))

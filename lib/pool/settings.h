@@ -29,8 +29,8 @@ static inline void weir__settings_small_served(weir_pool *pool, uint64_t bytes)
         weir__settings_rebalance(pool);
 }
 
-/* Whether cached calls are noted has changed, or what caches keep: which of them are served in the ordinary way. */
-void weir__settings_note_caches(weir_pool *pool);
+/* Whether cached calls are noted has changed: in all pools, which of them are served in the ordinary way. */
+void weir__settings_note_all(weir *w);
 
 /* Takes all peers' access back, before the pool is destroyed. Whoever calls it alone knows the pool. */
 void weir__settings_withdraw(weir_pool *pool);
