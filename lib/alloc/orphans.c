@@ -113,10 +113,11 @@ static struct weir__entry *first_fresh(struct weir__device *device, enum weir__r
 
 bool weir__orphans_are_due(struct weir__device *device)
 {
+    const struct weir__orphans *orphans = &device->orphans;
     weir__spin_lock(&device->orphans.lock);
-    bool are_due = device->orphans.marks;
+    bool are_due = orphans->marks, are_fresh = orphans->fresh[WEIR__REACH_DEVICE] || orphans->fresh[WEIR__REACH_PROCESS];
     weir__spin_unlock(&device->orphans.lock);
-    return are_due;
+    return are_due || (are_fresh && device->has_device_events && weir__captures_are_others());
 }
 
 /* Marking ------------------------------------------------------------------------------------------------------------------------------ */

@@ -29,15 +29,16 @@ void weir__orphans_release(struct weir__device *device);
 /* Bytes of the pool's blocks among the device's orphans. */
 uint64_t weir__orphans_bytes(struct weir__device *device, const weir_pool *pool);
 
-/* Whether there are any that an event will tell of. */
+/* Whether there are any that an event will tell of, or will once the captures of other threads are over. */
 bool weir__orphans_are_due(struct weir__device *device);
 
 /* Gives those back whose work is done by `deadline`, by gpu->now(); looks once at least. With WEIR__NO_DEADLINE it waits for all of them,
    as far as nothing captures, and may synchronise devices. Returns the bytes. Call it in relaxed capture mode. */
 #define WEIR__NO_DEADLINE UINT64_MAX
+uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline);
+
 /* Sees to what was freed in arenas on streams that nobody can name any more. may_synchronise: devices that have no events of their own.
    Call it in relaxed capture mode. */
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise);
-uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline);
 
 #endif

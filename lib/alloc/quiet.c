@@ -14,6 +14,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weir *weirs;
 static int captures;
 
+static __thread int own_captures; /* of `captures`: begun by this thread */
+
 void weir__quiet_join(weir *w)
 {
     pthread_mutex_lock(&lock);
@@ -38,6 +40,7 @@ static void count_captures(int change)
     pthread_mutex_lock(&lock);
     captures += change;
     pthread_mutex_unlock(&lock);
+    own_captures += change;
 }
 
 void weir__captures_begin(void)
@@ -48,6 +51,14 @@ void weir__captures_begin(void)
 void weir__captures_end(void)
 {
     count_captures(-1);
+}
+
+bool weir__captures_are_others(void)
+{
+    pthread_mutex_lock(&lock);
+    bool are_others = captures > 0 && captures > own_captures;
+    pthread_mutex_unlock(&lock);
+    return are_others;
 }
 
 static bool device_captures(struct weir__device *device)

@@ -29,5 +29,7 @@ void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct wei
    (quiet.h). A begin waits for the end of what it is too late for. */
 void weir__captures_begin(void);
 void weir__captures_end(void);
+/* Whether other threads told of some, so that waiting for their end may help this one. */
+bool weir__captures_are_others(void);
 
 #endif

@@ -177,10 +177,11 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
     size_t left = collect(climb, waits);
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
-    bool any = false, rescued = false, has_arenas = climb->device->w->has_arenas, in_arenas = has_arenas;
+    bool any = false, rescued = false, has_arenas = climb->device->w->has_arenas, in_arenas = has_arenas, are_due;
     qsort(waits, left, sizeof *waits, compare_waits);
     do {
         struct weir__seen seen = { .any = false };
+        are_due = weir__orphans_are_due(climb->device); /* asked first: a capture that ends right now was in their way once more */
         uint64_t orphans = weir__orphans_free(climb->device, climb->gpu->now());
         left = weir__waits_look(climb->device, waits, left, climb->deadline, &seen);
         climb->rungs[WEIR_RUNG_WAIT].gave += orphans;
@@ -201,7 +202,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             untried = 0;
             any = false;
         }
-    } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || weir__orphans_are_due(climb->device)) &&
+    } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || are_due || weir__orphans_are_due(climb->device)) &&
              weir__event_pause(climb->gpu, &pause, climb->deadline));
     weir__waits_end(climb->device, waits, left);
     return rescued || (any && weir__climb_retry(climb, ptr));

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What lib/attach.h has for hosts: one device of many, orphans, captures that only the host knows of, a cap, a list of all blocks. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/alloc/free.h"
 #include "lib/alloc/quiet.h"
+#include "lib/gpu/clock.h"
 #include "lib/pool/settings.h"
 #include "share/open.h"
 #include "tests/api/fixture.h"
@@ -167,6 +171,58 @@ START_TEST(device_is_not_looked_at_during_a_capture_of_the_host)
 }
 END_TEST
 
+/* A capture of the host that begins before a request has to wait for orphans, and ends while it looks for memory. */
+static void *capture_until_refused(void *data)
+{
+    atomic_bool *has_begun = data;
+    uint64_t requests = sim_calls(NULL);
+    weir__captures_begin();
+    atomic_store(has_begun, true);
+    while (sim_calls(NULL) == requests)
+        sched_yield();
+    weir__captures_end();
+    return NULL;
+}
+
+START_TEST(request_waits_for_orphans_until_the_capture_of_another_thread_is_over)
+{
+    pthread_t thread;
+    atomic_bool has_begun = false;
+    char settings[64];
+    snprintf(settings, sizeof settings, "memory=512MiB,name=capture-%d", (int)getpid());
+    fixture_machine(settings);
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 100s } } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(500)), NULL), WEIR_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, capture_until_refused, &has_begun), 0);
+    while (!atomic_load(&has_begun))
+        sched_yield();
+    ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, MIB(400))), WEIR_OK);
+    pthread_join(thread, NULL);
+    weir_close(w);
+    fixture_expect_empty();
+    fixture_machine(NULL);
+}
+END_TEST
+
+START_TEST(request_does_not_wait_for_the_end_of_its_own_threads_capture)
+{
+    void *ptr;
+    fixture_machine("memory=512MiB");
+    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 100s } } }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    ck_assert_int_eq(weir__block_orphan(w, fixture_malloc(s, MIB(500)), NULL), WEIR_OK);
+    weir__captures_begin();
+    uint64_t began = fixture_gpu()->now();
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, MIB(400)), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_lt(fixture_gpu()->now() - began, GPU_SECOND);
+    weir__captures_end();
+    weir_stream_free(s, fixture_malloc(s, MIB(400)));
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 /* Two devices and many orphans -------------------------------------------------------------------------------------------------------- */
 
 struct orphanage {
@@ -191,7 +247,7 @@ static void *orphan_blocks(void *data)
                 atomic_fetch_add(&orphanage->wrong, weir__block_orphan(orphanage->w, ptr, NULL) != WEIR_OK);
             else
                 atomic_fetch_add(&orphanage->wrong, 1);
-            fixture_gpu()->delay(weir_stream_handle(s), 100000);
+            fixture_gpu()->delay(weir_stream_handle(s), 1000);
             weir_stream_close(s);
         }
     return NULL;
@@ -209,12 +265,15 @@ static void *trim_and_capture(void *data)
     return NULL;
 }
 
-/* The orphans alone would fill the devices many times over. */
+/* The orphans alone would fill the devices many times over. A request that waits for them must not use up its deadline while the thread that
+   captures does not run, so the machine has a name: its clock passes by itself. */
 START_TEST(orphans_of_many_threads_and_two_devices_all_go_back)
 {
     struct orphanage orphanage = { .is_over = false };
     pthread_t threads[3], trimmer;
-    fixture_machine("devices=2,memory=512MiB");
+    char settings[64];
+    snprintf(settings, sizeof settings, "devices=2,memory=512MiB,name=orphans-%d", (int)getpid());
+    fixture_machine(settings);
     orphanage.w = fixture_open("weir: 1\npools: { a: { devices: all, small_below: 0, on_oom: { deadline: 100s } } }\n");
     ck_assert_int_eq(pthread_create(&trimmer, NULL, trim_and_capture, &orphanage), 0);
     for (int i = 0; i < 3; i++)
@@ -230,6 +289,7 @@ START_TEST(orphans_of_many_threads_and_two_devices_all_go_back)
     }
     weir_close(orphanage.w);
     fixture_expect_empty();
+    fixture_machine(NULL);
 }
 END_TEST
 
@@ -314,7 +374,9 @@ int main(void)
     tcase_add_loop_test(tcase, orphan_is_live_no_more_and_goes_back_with_a_trim, 0, 2);
     suite_add(tcase, orphan_serves_nobody_before_all_work_of_the_device_is_done, ladder_frees_orphans,
               what_is_no_live_block_cannot_be_an_orphan, block_of_a_graph_cannot_be_an_orphan_and_stays,
-              device_is_not_looked_at_during_a_capture_of_the_host, orphans_of_many_threads_and_two_devices_all_go_back,
+              device_is_not_looked_at_during_a_capture_of_the_host,
+              request_waits_for_orphans_until_the_capture_of_another_thread_is_over,
+              request_does_not_wait_for_the_end_of_its_own_threads_capture, orphans_of_many_threads_and_two_devices_all_go_back,
               lower_one_of_limit_and_max_size_counts, limit_outlasts_a_change_of_the_policy, each_live_block_of_the_device_is_told_once);
     return suite_run(suite);
 }
