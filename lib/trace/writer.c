@@ -256,9 +256,11 @@ static void flush_all(struct weir__trace *trace, bool is_end)
 
 /* What is live ------------------------------------------------------------------------------------------------------------------------- */
 
+/* What is live at one moment. */
 struct live {
     struct weir__block *blocks;
     size_t count, room;
+    uint64_t order, time; /* of that moment */
 };
 
 static void copy_block(const struct weir__block *block, void *data)
@@ -271,34 +273,40 @@ static void copy_block(const struct weir__block *block, void *data)
     live->count++;
 }
 
-static void write_live(struct weir__trace *trace)
+/* Without host memory nothing is live. */
+static struct live take_live(struct weir__trace *trace)
 {
     struct weir__recorder *recorder = &trace->w->recorder;
-    struct tap tap = {.next = NULL};
-    struct live live = {.room = 0};
-    uint64_t order = atomic_load(&recorder->order), now = recorder->gpu->now();
+    struct live live = {.order = atomic_load(&recorder->order), .time = recorder->gpu->now()};
     weir__blocks_visit(&trace->w->blocks, copy_block, &live);
-    live = (struct live){.room = live.count + live.count / 8 + 64};
+    live.room = live.count + live.count / 8 + 64;
     live.blocks = malloc(live.room * sizeof *live.blocks);
-    if (!live.blocks || !weir__trace_source_init(&tap.source)) {
-        free(live.blocks);
-        return;
-    }
-    weir__blocks_visit(&trace->w->blocks, copy_block, &live);
-    for (size_t i = 0; i < live.count && i < live.room; i++) {
-        const struct weir__block *block = &live.blocks[i];
+    live.count = 0;
+    if (live.blocks)
+        weir__blocks_visit(&trace->w->blocks, copy_block, &live);
+    return live;
+}
+
+static void write_live(struct weir__trace *trace, struct live *live)
+{
+    struct tap tap = {.next = NULL};
+    bool is_ready = live->count && weir__trace_source_init(&tap.source);
+    for (size_t i = 0; is_ready && i < live->count && i < live->room; i++) {
+        const struct weir__block *block = &live->blocks[i];
         const struct weir__event event = {
-            .time = now,
+            .time = live->time,
             .address = (uintptr_t)block->ptr,
             .size = block->size,
-            .order = order,
+            .order = live->order,
             .what = weir__event_what(WEIR__KIND_LIVE, block->class, block->pool->record, block->origin),
         };
         add_event(trace, &tap, &event);
     }
-    flush_tap(trace, &tap);
-    weir__trace_source_destroy(&tap.source);
-    free(live.blocks);
+    if (is_ready) {
+        flush_tap(trace, &tap);
+        weir__trace_source_destroy(&tap.source);
+    }
+    free(live->blocks);
 }
 
 /* The thread --------------------------------------------------------------------------------------------------------------------------- */
@@ -368,17 +376,19 @@ static void *run(void *data)
     struct weir__trace *trace = data;
     uint8_t header[WEIR__TRACE_FILE_HEADER], number[16];
     struct weir__trace_bytes end = {.bytes = number, .room = sizeof number};
+    /* Before the rings are read, so that a block of which they have lost the beginning is there, or its end is in them. */
+    struct live live = trace->span == WEIR__TRACE_FROM_OPEN ? (struct live){.blocks = NULL} : take_live(trace);
     weir__trace_file_header(header);
     write_bytes(trace, header, sizeof header);
     write_block(trace, WEIR__TRACE_BLOCK_HEAD, &trace->head);
     if (trace->span == WEIR__TRACE_FROM_NOW)
-        write_live(trace);
+        write_live(trace, &live);
     if (trace->span != WEIR__TRACE_UNTIL_NOW)
         follow(trace);
     drain_all(trace);
     flush_all(trace, true);
     if (trace->span == WEIR__TRACE_UNTIL_NOW)
-        write_live(trace);
+        write_live(trace, &live);
     trace->result.lost += atomic_load(&trace->w->recorder.dropped) - trace->dropped_before;
     weir__trace_put_number(&end, trace->result.lost);
     write_block(trace, WEIR__TRACE_BLOCK_END, &end);
