@@ -18,6 +18,7 @@
 #include "lib/base/format.h"
 #include "lib/base/list.h"
 #include "lib/gpu/clock.h"
+#include "lib/gpu/gpu.h"
 
 #define TIMER_SLACK 1000UL /* nanoseconds */
 
@@ -47,11 +48,21 @@ static struct {
     size_t room;
 } service = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .eventfd = -1 };
 
-static __thread bool is_service_thread;
+static __thread bool is_service_thread; /* or one that runs jobs by hand */
+static const struct gpu *by_hand;       /* whose clock counts; NULL: there is a thread. Set while nobody else is here */
 
 uint64_t weir__service_now(void)
 {
-    return gpu_clock_now();
+    return by_hand ? by_hand->now() : gpu_clock_now();
+}
+
+/* With the lock held. */
+static uint64_t first_due(void)
+{
+    uint64_t due = WEIR__SERVICE_NEVER;
+    for (const struct weir__job *job = service.jobs; job; job = job->next)
+        due = weir__service_earlier(due, job->due);
+    return due;
 }
 
 /* The thread --------------------------------------------------------------------------------------------------------------------------- */
@@ -108,11 +119,7 @@ static void make_due(void)
 /* Sleeps until a job is due. Where one is already, what the others watch is looked at all the same, so that they get their turns. */
 static void sleep_until_due(void)
 {
-    uint64_t due = WEIR__SERVICE_NEVER;
-    for (const struct weir__job *job = service.jobs; job; job = job->next)
-        if (job->due < due)
-            due = job->due;
-    uint64_t now = weir__service_now();
+    uint64_t due = first_due(), now = weir__service_now();
     bool sleeps = due > now;
     const struct timespec left = gpu_clock_timespec(sleeps ? due - now : 0);
     uint64_t changes = service.changes;
@@ -263,9 +270,9 @@ weir_status weir__service_add(struct weir__job *job, weir_error *error)
         pthread_cond_wait(&service.changed, &service.lock);
     if (service.exiting)
         status = weir__fail(error, WEIR_BUSY, "the process is exiting, so that no service thread can be had: open weirs before exit()");
-    else if (!reserve(service.job_count + 1))
+    else if (!by_hand && !reserve(service.job_count + 1))
         status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for one more job of the service thread");
-    else if (service.state == STOPPED)
+    else if (!by_hand && service.state == STOPPED)
         status = start(error);
     if (status == WEIR_OK) {
         job->due = WEIR__SERVICE_NEVER;
@@ -338,4 +345,48 @@ uint64_t weir__service_wakeups(void)
     uint64_t wakeups = service.wakeups;
     pthread_mutex_unlock(&service.lock);
     return wakeups;
+}
+
+/* By hand ------------------------------------------------------------------------------------------------------------------------------ */
+
+void weir__service_by_hand(const struct gpu *gpu)
+{
+    by_hand = gpu;
+}
+
+uint64_t weir__service_next(void)
+{
+    pthread_mutex_lock(&service.lock);
+    uint64_t due = first_due();
+    pthread_mutex_unlock(&service.lock);
+    return due;
+}
+
+size_t weir__service_run_due(void)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&service.lock);
+    is_service_thread = true;
+    /* Each that runs goes to the end of the list. */
+    for (size_t left = service.job_count; left > 0 && run_one(); left--)
+        count++;
+    is_service_thread = false;
+    pthread_mutex_unlock(&service.lock);
+    return count;
+}
+
+static void wait_until(uint64_t time)
+{
+    uint64_t now = by_hand->now();
+    if (time > now)
+        by_hand->pause(time - now);
+}
+
+void weir__service_pass(uint64_t until)
+{
+    for (uint64_t due; (due = weir__service_next()) <= until && due != WEIR__SERVICE_NEVER;) {
+        wait_until(due);
+        weir__service_run_due();
+    }
+    wait_until(until);
 }

@@ -6,12 +6,15 @@
  * signals, and sleeps until a job is due or woken; when none has a time set, for ever. Jobs are run one at a time, in turns, with no lock
  * held; they belong to whoever adds them. One lock guards the list and every job in it. It is a leaf, and is never held over a run.
  *
+ * Or there is no thread, and jobs run by hand, in a thread of the program and by the clock of the waist: so a simulation has one clock.
+ *
  * Every function may be called from any thread. In the child of a fork, where the thread does not exist, they do nothing.
  */
 #ifndef WEIR_LIB_SERVICE_H
 #define WEIR_LIB_SERVICE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/weir.h"
@@ -21,14 +24,14 @@
 /* Something the service thread does now and then; embedded in its owner, who sets `run` and leaves the rest alone. */
 struct weir__job {
     struct weir__job *next;
-    uint64_t due; /* CLOCK_MONOTONIC in nanoseconds, or WEIR__SERVICE_NEVER */
+    uint64_t due; /* by weir__service_now(), or WEIR__SERVICE_NEVER */
     int watched; /* a descriptor, or -1 */
     /* Called on the service thread. Returns when it wants to run next, by the same clock: 0 is at once, WEIR__SERVICE_NEVER when woken. It
        may add and wake jobs and remove others, but not itself, and nothing that it waits for may wait for the removal of a job. */
     uint64_t (*run)(struct weir__job *job);
 };
 
-/* The clock that jobs are due by: CLOCK_MONOTONIC in nanoseconds. */
+/* The clock that jobs are due by: CLOCK_MONOTONIC in nanoseconds; by hand that of the waist. */
 uint64_t weir__service_now(void);
 static inline uint64_t weir__service_earlier(uint64_t a, uint64_t b)
 {
@@ -64,5 +67,24 @@ void weir__service_watch(struct weir__job *job, int fd);
 
 /* How often the thread has woken up since the process began. A process in which nothing is due adds none. */
 uint64_t weir__service_wakeups(void);
+
+/* By hand ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct gpu;
+
+/*
+ * From now on jobs are due by gpu->now() and run in weir__service_run_due() and weir__service_pass() only; no thread is started. NULL: the
+ * thread again. Called while no job exists, and no other thread uses this file. What jobs watch is not looked at: sharing between processes
+ * needs the thread. What a job waits for, or what its calls cost, passes on the one clock like everything else.
+ */
+void weir__service_by_hand(const struct gpu *gpu);
+
+/* By hand: when the first job is due. WEIR__SERVICE_NEVER: none is. */
+uint64_t weir__service_next(void);
+/* By hand: runs what is due now in the calling thread, in turns; no more runs than there are jobs, so that it ends. Returns how many. Never
+   called by a job. */
+size_t weir__service_run_due(void);
+/* By hand: lets time pass until `until`, and each job run at the moment it is due. Jobs that take longer make it end later. */
+void weir__service_pass(uint64_t until);
 
 #endif

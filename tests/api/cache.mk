@@ -16,3 +16,10 @@ tests_api_keeper_LDADD = tests/api/libscene.la
 tests_api_cache_threads_SOURCES = %reldir%/cache_threads.c tests/support/ownership.c tests/support/ownership.h
 tests_api_cache_threads_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_cache_threads_LDADD = tests/api/libscene.la
+
+## The keeper on the simulator's clock; on no GPU.
+check_PROGRAMS += tests/api/keeper_clock
+TESTS += tests/api/keeper_clock
+tests_api_keeper_clock_SOURCES = %reldir%/keeper_clock.c
+tests_api_keeper_clock_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_keeper_clock_LDADD = tests/api/libscene.la
