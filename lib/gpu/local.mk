@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += lib/gpu/libgpu.la
 lib_gpu_libgpu_la_SOURCES = \
 	%reldir%/clock.h \
+	%reldir%/cost.c %reldir%/cost.h \
 	%reldir%/gpu.c %reldir%/gpu.h %reldir%/gpu_tables.h \
 	%reldir%/sim.c %reldir%/sim.h %reldir%/sim_internal.h %reldir%/sim_machine.h \
 	%reldir%/sim_capture.c %reldir%/sim_clock.c %reldir%/sim_device.c %reldir%/sim_errors.c \

@@ -114,7 +114,7 @@ static void clear_machine(void)
     memset(sim.devices, 0, sizeof(sim.devices));
     memset(sim.calls, 0, sizeof(sim.calls));
     sim.ready = sim.used = sim.forked = false;
-    sim.now = sim.last_id = sim.sequence = 0;
+    sim.now = sim.last_id = sim.sequence = sim.handled = 0;
     sim.sticky = 0;
 }
 
@@ -201,7 +201,7 @@ int sim_configure(const char *settings_text, char *why, size_t len)
 
 /* Entering and leaving ----------------------------------------------------------------------------------------------------------------- */
 
-static const char *const operation_names[SIM_OP_COUNT] = {
+const char *const sim_operation_names[SIM_OP_COUNT] = {
 #define SIM_OPERATION_NAME(name, check, parameters, arguments) #name,
     GPU_OPERATIONS(SIM_OPERATION_NAME)
 #undef SIM_OPERATION_NAME
@@ -212,7 +212,7 @@ int sim_operation_find(const char *name)
     if (!name)
         return SIM_OP_COUNT;
     for (int i = 0; i < SIM_OP_COUNT; i++)
-        if (strcmp(operation_names[i], name) == 0)
+        if (strcmp(sim_operation_names[i], name) == 0)
             return i;
     return -1;
 }
@@ -248,6 +248,16 @@ static int sim_enter(enum sim_operation operation)
         return GPU_OUT_OF_MEMORY;
     code = injected(operation);
     return code ? code : sim.sticky;
+}
+
+/* What the call costs passes once it is done, whatever came of it. */
+static int charge(enum sim_operation operation, int code)
+{
+    uint64_t cost = gpu_cost_of(sim.settings.costs[operation], sim.handled);
+    sim.handled = 0;
+    if (cost)
+        sim_advance_by(cost);
+    return code;
 }
 
 static int sim_leave(int code)
@@ -324,7 +334,7 @@ void sim_census(struct sim_census *census)
         int code = sim_enter(SIM_OP_##name);                                                                                               \
         if (!code)                                                                                                                         \
             code = check;                                                                                                                  \
-        return sim_leave(code ? code : sim_##name arguments);                                                                              \
+        return sim_leave(code ? code : charge(SIM_OP_##name, sim_##name arguments));                                                                              \
     }
 GPU_OPERATIONS(SIM_OPERATION_DEFINE)
 #undef SIM_OPERATION_DEFINE

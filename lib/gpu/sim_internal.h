@@ -9,8 +9,8 @@
  * Where CUDA crashes, at any use of a stream that was destroyed, the simulator aborts.
  *
  * Time is virtual. Work queued on a stream is not run by anybody: when it is queued, its end is computed from what stands before it
- * (sim_enqueue), and its effect on memory waits in sim.actions until the clock gets there (sim_advance_to). Only calls that block or poll
- * move the clock, so that a program sees the same interleaving in every run.
+ * (sim_enqueue), and its effect on memory waits in sim.actions until the clock gets there (sim_advance_to). Only calls that block, poll or
+ * cost something move the clock, so that a program sees the same interleaving in every run.
  *
  * A machine with a name, which several processes share (sim_machine.h), has the real clock, CLOCK_MONOTONIC: a GPU goes on working
  * while the process that gave it work sits in poll(), so something outside the program's calls has to run the work, and a virtual clock
@@ -27,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/gpu/cost.h"
 #include "lib/gpu/gpu_tables.h"
 #include "lib/gpu/sim.h"
 
@@ -34,7 +35,6 @@
 #define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
 #define SIM_PAGE (UINT64_C(2) << 20)  /* what a growth is rounded to where a whole step has no room */
 #define SIM_ALIGNMENT UINT64_C(512)
-#define SIM_POLL_NS UINT64_C(1000)  /* an event query */
 #define SIM_NEVER UINT64_MAX
 #define SIM_NAME_SIZE 33 /* of a machine */
 #define SIM_SHARED_MAX (UINT64_C(5248) << 20) /* bytes of the largest block that can be imported */
@@ -75,13 +75,15 @@ struct sim_fault {
 struct sim_settings {
     uint64_t devices;
     uint64_t memory;         /* bytes of each device */
-    uint64_t grow, trim;     /* nanoseconds per GiB */
+    uint64_t grow, grow_host, trim; /* nanoseconds per GiB */
+    uint64_t first;          /* nanoseconds that the first growth of a pool takes longer */
     uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
     uint64_t numa;           /* host NUMA nodes */
     uint64_t pools, posix_fd, mig, os_managed, mapping; /* 0 or 1 */
     uint64_t addresses;      /* bytes of all ranges that pages are mapped into */
     char name[SIM_NAME_SIZE];      /* of the machine; "": it is this process's own */
     bool reaches[SIM_DEVICES_MAX][SIM_DEVICES_MAX]; /* [device][peer]: kernels on peer can reach memory of device */
+    struct gpu_cost costs[SIM_OP_COUNT];            /* of each call, on top of the time that it waits */
     struct sim_fault faults[SIM_OP_COUNT + 1];      /* to come; the last is for any operation */
 };
 
@@ -93,6 +95,7 @@ const char *sim_settings_difference(const struct sim_settings *a, const struct s
 
 /* The index into faults of the operation: SIM_OP_COUNT for NULL, -1 if there is none of that name. */
 int sim_operation_find(const char *name);
+extern const char *const sim_operation_names[SIM_OP_COUNT];
 
 /* Machine ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -163,6 +166,7 @@ struct sim_pool {
     enum gpu_location location;
     bool is_default, destroyed; /* destroyed: gone for its owner, waiting for its last block */
     bool imported;
+    bool has_grown;
     bool handle_exported; /* its handle was: now pointers can be */
     int shared;           /* number in the machine of an exportable or imported one, else -1 */
     uint64_t max_size;
@@ -265,6 +269,7 @@ struct sim {
     struct sim_membership machine;
     uint64_t calls[SIM_OP_COUNT];
     uint64_t now, last_id, sequence;
+    uint64_t handled; /* bytes that the operation in progress has to do with, where it costs more for more of them */
     int sticky; /* the error that has killed the process's work on its devices, or 0 */
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_pool *pools;

@@ -17,13 +17,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What a call costs, whatever its size (measured, of 32 MiB). */
-#define CREATE_NS 6500
-#define MAP_NS 600
-#define ACCESS_NS 21000
-#define UNMAP_NS 13000
-#define RELEASE_NS 15000
-
 struct sim_address_range {
     struct sim_address_range *next;
     unsigned char *base;
@@ -245,7 +238,7 @@ int sim_page_create(int device, uint64_t size, gpu_page *handle)
     int code = check_device(device, size);
     if (code)
         return code;
-    sim_advance_by(CREATE_NS);
+    sim.handled = size;
     struct sim_page *page = size <= sim.settings.memory ? calloc(1, sizeof(*page)) : NULL;
     if (!page || !charge(device, size)) {
         free(page);
@@ -272,7 +265,7 @@ int sim_page_release(gpu_page handle)
     struct sim_page *page = find_page(handle);
     if (!page)
         return GPU_INVALID_VALUE;
-    sim_advance_by(RELEASE_NS);
+    sim.handled = page->size;
     page->released = true;
     if (!page->address)
         drop_page(page);
@@ -286,7 +279,7 @@ int sim_page_map(void *address, uint64_t size, gpu_page handle)
     /* One page could be mapped twice on a GPU. Nobody needs that, and here its bytes would be at two places. */
     if (!page || page->size != size || page->address || !is_place)
         return GPU_INVALID_VALUE;
-    sim_advance_by(MAP_NS);
+    sim.handled = size;
     if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, sim.map.fd, (off_t)page->offset) == MAP_FAILED)
         return GPU_OUT_OF_MEMORY;
     page->address = address;
@@ -298,7 +291,7 @@ int sim_page_unmap(void *address, uint64_t size)
 {
     if (!is_made_of_pages(address, size))
         return GPU_INVALID_VALUE;
-    sim_advance_by(UNMAP_NS);
+    sim.handled = size;
     if (!sim_map_nothing(address, size))
         return GPU_OUT_OF_MEMORY;
     for (struct sim_page *page = mapped_in(sim.map.pages, address, size), *next; page; page = next) {
@@ -321,7 +314,7 @@ int sim_page_set_access(void *address, uint64_t size, const int *devices, size_t
         for (size_t i = 0; i < count; i++)
             if (!sim.settings.reaches[page->device][devices[i]])
                 return GPU_INVALID_DEVICE;
-    sim_advance_by(ACCESS_NS);
+    sim.handled = size;
     for (struct sim_page *page = mapped_in(sim.map.pages, address, size); page; page = mapped_in(page->next, address, size))
         for (size_t i = 0; i < count; i++)
             page->access[devices[i]] = true;

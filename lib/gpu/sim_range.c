@@ -240,7 +240,7 @@ uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
         for (segment = pool->segments; segment && segment->offset < resume; segment = segment->next)
             ;
     }
-    sim_advance_by((uint64_t)((double)released / (1 << 30) * (double)sim.settings.trim));
+    sim_advance_by(gpu_cost_of((struct gpu_cost){ .gib = sim.settings.trim }, released));
     return released;
 }
 
@@ -287,6 +287,14 @@ struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes)
     return gap && (gap->size == bytes || sim_segment_split(gap, bytes)) ? gap : NULL;
 }
 
+static void pass_growth(struct sim_pool *pool, uint64_t bytes)
+{
+    struct gpu_cost cost = { .call = pool->has_grown ? 0 : sim.settings.first,
+                             .gib = is_on_device(pool) ? sim.settings.grow : sim.settings.grow_host };
+    sim_advance_by(gpu_cost_of(cost, bytes));
+    pool->has_grown = true;
+}
+
 static int fill_gap(struct sim_pool *pool, uint64_t bytes)
 {
     struct sim_segment *gap = sim_range_take_gap(pool, bytes);
@@ -300,7 +308,7 @@ static int fill_gap(struct sim_pool *pool, uint64_t bytes)
     gap->state = SIM_SEGMENT_FREE;
     gap->observed = true;
     sim_segment_merge(pool, gap);
-    sim_advance_by((uint64_t)((double)bytes / (1 << 30) * (double)sim.settings.grow));
+    pass_growth(pool, bytes);
     return 0;
 }
 

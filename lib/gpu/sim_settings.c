@@ -44,11 +44,20 @@ static bool parse_size(char *value, uint64_t *number)
     return parse_with_unit(value, units, factors, number);
 }
 
-static bool parse_cost(char *value, uint64_t *number)
+static bool parse_rate(char *value, uint64_t *number)
 {
-    static const char *const units[] = { "ns/GiB", "us/GiB", "ms/GiB", NULL };
-    static const uint64_t factors[] = { 1, 1000, 1000000 };
-    return parse_with_unit(value, units, factors, number);
+    struct gpu_cost cost;
+    bool is_rate = gpu_cost_parse(value, &cost) && !cost.call;
+    *number = is_rate ? cost.gib : 0;
+    return is_rate;
+}
+
+static bool parse_time(char *value, uint64_t *number)
+{
+    struct gpu_cost cost;
+    bool is_time = gpu_cost_parse(value, &cost) && !cost.gib;
+    *number = is_time ? cost.call : 0;
+    return is_time;
 }
 
 static bool parse_yes_no(char *value, uint64_t *number)
@@ -78,8 +87,10 @@ static const struct setting {
     { #key, parse, offsetof(struct sim_settings, key), least, most, standard, help }
     SETTING(devices, parse_count, 0, SIM_DEVICES_MAX, 1, "a number of devices from 0 to 16, as in devices=2"),
     SETTING(memory, parse_size, SIM_STEP, GIB << 10, 8 * GIB, "bytes from 32MiB to 1TiB, as in memory=8GiB"),
-    SETTING(grow, parse_cost, 0, 60000000000, 830000, "virtual time for each GiB in ns, us or ms up to 60000ms, as in grow=830us/GiB"),
-    SETTING(trim, parse_cost, 0, 60000000000, 930000, "virtual time for each GiB in ns, us or ms up to 60000ms, as in trim=930us/GiB"),
+    SETTING(grow, parse_rate, 0, GPU_COST_MOST, 830000, "virtual time for each GiB in ns, us or ms up to 60000ms, as in grow=830us/GiB"),
+    SETTING(grow_host, parse_rate, 0, GPU_COST_MOST, 830000, "virtual time for each GiB up to 60000ms, as in grow_host=250ms/GiB"),
+    SETTING(first, parse_time, 0, GPU_COST_MOST, 0, "virtual time in ns, us or ms up to 60000ms, as in first=360us"),
+    SETTING(trim, parse_rate, 0, GPU_COST_MOST, 930000, "virtual time for each GiB in ns, us or ms up to 60000ms, as in trim=930us/GiB"),
     SETTING(driver, parse_version, 10000, 99090, 13000, "a CUDA version from 10.0, as in driver=12.2"),
     SETTING(numa, parse_count, 0, 64, 1, "a number of host NUMA nodes from 0 to 64, as in numa=1"),
     SETTING(pools, parse_yes_no, 0, 1, 1, "yes or no, as in pools=yes"),
@@ -141,6 +152,32 @@ static bool set_fault(struct sim_settings *settings, char *value)
     return true;
 }
 
+/* What a call costs where nothing else is said: what it did on a GPU, of pages of 32 MiB, and nothing where that was not looked at. A query
+   costs something always, so that a program that polls gets to the end of its polling. */
+static const struct gpu_cost standard_costs[SIM_OP_COUNT] = {
+    [SIM_OP_event_query] = { .call = 1000 },       [SIM_OP_page_create] = { .call = 6500 },       [SIM_OP_page_map] = { .call = 600 },
+    [SIM_OP_page_set_access] = { .call = 21000 },  [SIM_OP_page_unmap] = { .call = 13000 },       [SIM_OP_page_release] = { .call = 15000 },
+};
+
+static bool is_sized(int operation)
+{
+    return operation == SIM_OP_page_create || operation == SIM_OP_page_map || operation == SIM_OP_page_set_access ||
+           operation == SIM_OP_page_unmap || operation == SIM_OP_page_release;
+}
+
+/* NULL, or what to write instead. */
+static const char *set_cost(struct sim_settings *settings, int operation, const char *value)
+{
+    struct gpu_cost cost;
+    bool is_cost = value && gpu_cost_parse(value, &cost);
+    if (is_sized(operation) && !is_cost)
+        return "virtual time of a call, of each GiB or of both, up to 60000ms, as in page_create=7us+10us/GiB";
+    if (!is_sized(operation) && (!is_cost || cost.gib))
+        return "virtual time of a call in ns, us or ms up to 60000ms, as in malloc_async=300ns";
+    settings->costs[operation] = cost;
+    return NULL;
+}
+
 static bool set_name(struct sim_settings *settings, char *value)
 {
     size_t len = strlen(value);
@@ -174,8 +211,11 @@ static const char *set_one(struct sim_settings *settings, const char *key, char 
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         if (strcmp(key, others[i].key) == 0)
             return value && others[i].set(settings, value) ? NULL : others[i].help;
-    return "one of devices=, memory=, peers=, grow=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, mapping=, "
-           "addresses=, name= and fail=, with commas between them";
+    int operation = sim_operation_find(key);
+    if (operation >= 0)
+        return set_cost(settings, operation, value);
+    return "one of devices=, memory=, peers=, grow=, grow_host=, first=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, "
+           "mapping=, addresses=, name= and fail=, or OPERATION=COST, with commas between";
 }
 
 int sim_settings_parse(const char *text, struct sim_settings *settings, char *why, size_t len)
@@ -183,6 +223,7 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
     *settings = (struct sim_settings){ 0 };
     for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++)
         *place_of(settings, &settings_table[i]) = settings_table[i].standard;
+    memcpy(settings->costs, standard_costs, sizeof settings->costs);
     reach_all(settings, true);
     while (text && *text) {
         char copy[SETTING_SIZE], *value = copy;
@@ -205,5 +246,8 @@ const char *sim_settings_difference(const struct sim_settings *a, const struct s
         if (memcmp((const char *)a + offset, (const char *)b + offset, sizeof(uint64_t)) != 0)
             return settings_table[i].key;
     }
+    for (int i = 0; i < SIM_OP_COUNT; i++)
+        if (memcmp(&a->costs[i], &b->costs[i], sizeof(a->costs[i])) != 0)
+            return sim_operation_names[i];
     return memcmp(a->reaches, b->reaches, sizeof(a->reaches)) != 0 ? "peers" : NULL;
 }

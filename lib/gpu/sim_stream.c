@@ -381,11 +381,7 @@ int sim_event_query(gpu_event event)
     int code = check_event(event);
     if (code)
         return code;
-    bool done = sim_event_due(event, false) <= sim.now;
-    sim_advance_by(SIM_POLL_NS);
-    if (sim.sticky)
-        return sim.sticky;
-    return done ? 0 : GPU_NOT_READY;
+    return sim_event_due(event, false) <= sim.now ? 0 : GPU_NOT_READY;
 }
 
 int sim_event_synchronize(gpu_event event)

@@ -12,7 +12,7 @@ tests_gpu_conformance_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_conformance_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
 
 tests_gpu_sim_SOURCES = \
-	%reldir%/sim.c %reldir%/sim_named.c %reldir%/sim_named.h %reldir%/sim_named_clock.c %reldir%/sim_pages.c %reldir%/sim_test.h %reldir%/sim_work.c \
+	%reldir%/sim.c %reldir%/sim_costs.c %reldir%/sim_named.c %reldir%/sim_named.h %reldir%/sim_named_clock.c %reldir%/sim_pages.c %reldir%/sim_test.h %reldir%/sim_work.c \
 	%reldir%/peer.c %reldir%/peer.h
 tests_gpu_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_gpu_sim_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la

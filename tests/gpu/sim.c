@@ -94,6 +94,21 @@ static const struct {
     { "memory=GiB", "memory=8GiB" },
     { "grow=830", "830us/GiB" },
     { "trim=930us", "930us/GiB" },
+    { "grow=1us+830us/GiB", "830us/GiB" },
+    { "grow_host=830", "grow_host=250ms/GiB" },
+    { "first=830us/GiB", "first=360us" },
+    { "malloc_async", "malloc_async=300ns" },
+    { "malloc_async=300", "malloc_async=300ns" },
+    { "malloc_async=-1ns", "malloc_async=300ns" },
+    { "malloc_async=60001ms", "60000ms" },
+    { "malloc_async=99999999999999999999ns", "60000ms" },
+    { "malloc_async=99999999999999999ms", "60000ms" },
+    { "free_async=1us/GiB", "malloc_async=300ns" },
+    { "page_map=1us+", "page_create=7us+10us/GiB" },
+    { "page_map=1us+2us", "page_create=7us+10us/GiB" },
+    { "page_map=1us/GiB+2us", "page_create=7us+10us/GiB" },
+    { "page_map=1us/MiB", "page_create=7us+10us/GiB" },
+    { "page_map=us/GiB", "page_create=7us+10us/GiB" },
     { "driver=12", "driver=12.2" },
     { "driver=12.x", "driver=12.2" },
     { "driver=.2", "driver=12.2" },
@@ -649,6 +664,7 @@ int main(int argc, char **argv)
     add_environment_tests(suite);
     add_faults_tests(suite);
     add_work_tests(suite);
+    add_cost_tests(suite);
     add_page_tests(suite);
     add_named_tests(suite);
     add_named_clock_tests(suite);

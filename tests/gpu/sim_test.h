@@ -30,6 +30,8 @@ TCase *sim_case(Suite *suite, const char *name);
 
 /* sim_work.c: the clock, memory, capture and threads. */
 void add_work_tests(Suite *suite);
+/* sim_costs.c: what calls cost. */
+void add_cost_tests(Suite *suite);
 /* sim_pages.c: ranges and pages. */
 void add_page_tests(Suite *suite);
 /* sim_named.c: machines that several processes share; what main() does in a process of such a test. */
