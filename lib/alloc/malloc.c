@@ -18,10 +18,7 @@ static bool attempt_beside(struct weir__request *request, void **ptr)
 {
     struct weir__asking *asking = &request->pool->device->asking;
     const struct gpu *gpu = request->pool->w->gpu;
-    uint64_t since = atomic_load(&asking->is_closed) ? gpu->now() : 0;
-    struct weir__asker asker = weir__asking_begin(asking);
-    if (since)
-        request->waited = gpu->now() - since;
+    struct weir__asker asker = weir__asking_begin(asking, gpu, &request->waited);
     bool is_served = weir__attempt(request, ptr);
     if (!is_served && (request->was_asked || request->untried) && weir__asking_is_beside(asking, asker))
         request->is_crowded = true;
@@ -51,10 +48,13 @@ static weir_status ask_for_graph(struct weir__request *request, void **ptr)
 static weir_status ask(struct weir__request *request, void **ptr)
 {
     const weir_pool *pool = request->pool;
-    if (attempt_beside(request, ptr))
-        return WEIR_OK;
-    if (request->code == GPU_OUT_OF_MEMORY)
+    bool is_served = attempt_beside(request, ptr);
+    if (!is_served && request->code == GPU_OUT_OF_MEMORY)
         return pool->w->out_of_memory(request, ptr);
+    if (request->waited)
+        weir__request_note_wait(request);
+    if (is_served)
+        return WEIR_OK;
     return weir__fail_gpu(weir__last_error_reset(), pool->w->gpu, request->code, "%s from pool '%s' on device %d",
                           WEIR__BYTES(request->asked), pool->name, pool->device->index);
 }

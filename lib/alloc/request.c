@@ -6,11 +6,19 @@
 #include "lib/alloc/stream.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/mapped_closed.h"
+#include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
 __thread bool weir__in_callback;
+
+void weir__request_note_wait(struct weir__request *request)
+{
+    if (request->waited)
+        weir__record_pool(WEIR__KIND_WAIT, request->pool, request->waited, request->asked);
+    request->waited = 0;
+}
 
 uint64_t weir__device_obtainable(struct weir__device *device)
 {
@@ -144,7 +152,7 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
     for (int tries = 0; tries < 2 && !request->extent && give_up_recent(request); tries++)
         request->extent = weir__mapped_serve(mapped, size, user.id);
     if (!request->extent)
-        code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack);
+        code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack, &request->waited);
     request->at_cap = request->lack == WEIR__MAPPED_AT_CAP;
     if (code == GPU_SUCCESS)
         *block = (void *)(uintptr_t)request->extent->address;

@@ -26,7 +26,7 @@ struct weir__request {
     uint64_t id;       /* of the stream; 0: it was not asked for */
     weir_stream *opened;       /* the caller has it, within a call; else NULL */
     struct weir__aside aside;
-    uint64_t waited;   /* nanoseconds that the first attempt had to wait for others */
+    uint64_t waited;   /* nanoseconds that it had to wait for others or for frees since the last event about that */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
     uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */
@@ -44,6 +44,9 @@ struct weir__request {
 /* Asks CUDA within the cap, unless that is vain, for each size and of each pool that can serve the request. The caller is one who asks,
    beside others or alone (asking.h). On success the pool's counters have the block; else the members of the request say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
+
+/* What it has waited, if at all, becomes an event. Call it with no lock held. */
+void weir__request_note_wait(struct weir__request *request);
 
 /* Bytes that the device could have for one pool if every other one of this weir gave all that it has idle. UINT64_MAX: nobody knows. */
 uint64_t weir__device_obtainable(struct weir__device *device);

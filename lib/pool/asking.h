@@ -17,6 +17,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "lib/gpu/gpu.h"
+
 struct weir__asking {
     _Atomic uint64_t begun, ended; /* how often somebody began to ask, and ended */
     atomic_bool is_closed;         /* somebody asks alone, or waits for the others to end: nobody begins */
@@ -35,15 +37,15 @@ struct weir__asker {
 };
 
 /* The rare cases: somebody asks alone. The first returns what `begun` was at the begin that came of it. */
-uint64_t weir__asking_wait(struct weir__asking *asking);
+uint64_t weir__asking_wait(struct weir__asking *asking, const struct gpu *gpu, uint64_t *waited);
 void weir__asking_wake(struct weir__asking *asking);
 
-/* weir__asking_end() follows. Waits while somebody asks alone. */
-static inline struct weir__asker weir__asking_begin(struct weir__asking *asking)
+/* weir__asking_end() follows. Waits while somebody asks alone; *waited grows by the nanoseconds. */
+static inline struct weir__asker weir__asking_begin(struct weir__asking *asking, const struct gpu *gpu, uint64_t *waited)
 {
     uint64_t number = atomic_fetch_add(&asking->begun, 1);
     if (atomic_load(&asking->is_closed))
-        number = weir__asking_wait(asking);
+        number = weir__asking_wait(asking, gpu, waited);
     return (struct weir__asker){ .number = number, .was_beside = atomic_load(&asking->ended) != number };
 }
 
@@ -60,8 +62,9 @@ static inline void weir__asking_end(struct weir__asking *asking)
         weir__asking_wake(asking);
 }
 
-/* Waits until nobody asks, and lets nobody begin until weir__asking_alone_end(). false: that took until `until`. */
-bool weir__asking_alone_begin(struct weir__asking *asking, const struct timespec *until);
+/* Waits until nobody asks, and lets nobody begin until weir__asking_alone_end(). false: that took until `until`. *waited grows by the
+   nanoseconds. */
+bool weir__asking_alone_begin(struct weir__asking *asking, const struct timespec *until, const struct gpu *gpu, uint64_t *waited);
 void weir__asking_alone_end(struct weir__asking *asking);
 
 #endif

@@ -150,9 +150,11 @@ static __attribute__((noinline)) enum weir__growth_answer begin_risky(struct wei
 {
     struct weir__growth *growth = &growing->pool->growth;
     const struct gpu *gpu = growing->pool->w->gpu;
-    uint64_t since = gpu->now();
-    pthread_mutex_lock(&growth->lock);
-    *waited += gpu->now() - since;
+    if (pthread_mutex_trylock(&growth->lock) != 0) {
+        uint64_t since = gpu->now();
+        pthread_mutex_lock(&growth->lock);
+        *waited += gpu->now() - since;
+    }
     growing->is_risky = true;
     weir__spin_lock(&growth->room_lock);
     count_begin(growth, growing->most);

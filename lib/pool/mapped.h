@@ -74,9 +74,10 @@ bool weir__mapped_destroy(struct weir__mapped *mapped);
 /* Serves so many bytes from what is mapped and known to be free for the stream of that id; NULL: nothing fits. */
 struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id);
 /* Serves so many bytes for which that failed. GPU_OUT_OF_MEMORY: nothing that may serve the stream fits, and no more can be mapped. *lack:
-   for which want, as WEIR__MAPPED_AT_CAP, WEIR__PAGE_NO_ADDRESSES, WEIR__PAGE_NO_HOST_MEMORY; 0: of the device's memory. */
+   for which want, as WEIR__MAPPED_AT_CAP, WEIR__PAGE_NO_ADDRESSES, WEIR__PAGE_NO_HOST_MEMORY; 0: of the device's memory. *waited grows by
+   the nanoseconds that others took who map or unmap. */
 int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
-                        int *lack);
+                        int *lack, uint64_t *waited);
 /* Returns the waist's code, or WEIR__PAGE_NO_HOST_MEMORY, where no event could be put behind the free; nothing was done then. */
 int weir__mapped_free(struct weir__mapped *mapped, struct weir__extent *extent, const struct weir__mapped_user *user);
 /* Makes so many bytes idle. */

@@ -19,9 +19,13 @@ struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t by
 }
 
 /* Maps what the request lacks. Returns a code of the waist, WEIR__MAPPED_AT_CAP, or one of page.h. */
-static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent)
+static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
-    pthread_mutex_lock(&mapped->growing);
+    if (pthread_mutex_trylock(&mapped->growing) != 0) {
+        uint64_t since = mapped->gpu->now();
+        pthread_mutex_lock(&mapped->growing);
+        *waited += mapped->gpu->now() - since;
+    }
     weir__spin_lock(&mapped->lock);
     struct weir__mapped_stream *stream = weir__mapped_stream_find(mapped, id);
     if (stream)
@@ -129,17 +133,18 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
 }
 
 /* Where nothing that is known to be free fits. */
-static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent)
+static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
+                        uint64_t *waited)
 {
     weir__mapped_look(mapped);
     if ((*extent = weir__mapped_serve(mapped, bytes, user->id)))
         return GPU_SUCCESS;
-    int code = grow(mapped, user->id, bytes, extent);
+    int code = grow(mapped, user->id, bytes, extent, waited);
     if (code == GPU_SUCCESS)
         return code;
     if (atomic_load(&mapped->waits) && may_be_enough(mapped, bytes, room_of(mapped, code == WEIR__MAPPED_AT_CAP))) {
         *extent = borrow(mapped, bytes, user);
-        code = *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent);
+        code = *extent ? GPU_SUCCESS : grow(mapped, user->id, bytes, extent, waited);
     }
     /* For who waits: an event is behind everything from now on, what was borrowed in vain included. */
     if (code != GPU_SUCCESS)
@@ -154,12 +159,12 @@ static int code_of(int code)
 }
 
 int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
-                        int *lack)
+                        int *lack, uint64_t *waited)
 {
     const struct gpu *gpu = mapped->gpu;
     *lack = 0;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    int code = serve_slowly(mapped, bytes, user, extent);
+    int code = serve_slowly(mapped, bytes, user, extent, waited);
     weir__relaxed_end(gpu, mode);
     *lack = code_of(code) == code ? 0 : code;
     return code_of(code);
@@ -168,7 +173,8 @@ int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struc
 int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes)
 {
     struct weir__extent *extent;
-    int code = grow(mapped, 0, bytes, &extent);
+    uint64_t waited = 0;
+    int code = grow(mapped, 0, bytes, &extent, &waited);
     if (code != GPU_SUCCESS)
         return code_of(code);
     weir__spin_lock(&mapped->lock);

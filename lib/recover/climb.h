@@ -31,6 +31,8 @@ bool weir__climb_is_late(const struct weir__climb *climb);
 bool weir__climb_has_step(const struct weir__climb *climb, weir_rung rung);
 /* The climb's deadline for a wait on a condition, and a moment from now at least, so that those that are tried can end. */
 struct timespec weir__climb_deadline(const struct weir__climb *climb);
+/* Waits a while, the first time with *pause 0, as weir__event_pause() does until the deadline. */
+bool weir__climb_pause(struct weir__climb *climb, uint64_t *pause);
 /* Tries the request once more, alone. */
 bool weir__climb_retry(struct weir__climb *climb, void **ptr);
 /* The same, where CUDA was not asked since that seemed vain: only it can say that there is no memory. */

@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 
-#include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "lib/pool/recorded.h"
 #include "lib/recover/climb.h"
@@ -50,7 +49,7 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
         bool is_beside = climb->request->at_cap && (rung == WEIR_RUNG_CALLBACKS || rung == WEIR_RUNG_NEIGHBOURS);
         if (!weir__climb_has_step(climb, (weir_rung)rung) || is_beside)
             continue;
-        uint64_t begin = climb->gpu->now();
+        uint64_t begin = climb->gpu->now(), waited = climb->request->waited;
         if (begin > climb->deadline) {
             climb->why = "the deadline passed before the next rung";
             return false;
@@ -59,6 +58,7 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
         bool rescued = weir__rungs[rung](climb, ptr);
         uint64_t took = climb->gpu->now() - begin;
         climb->rungs[rung].took += took;
+        climb->request->waited = waited; /* its waits are the rung's */
         weir__record_pool(WEIR__KIND_RUNG, climb->request->pool, rung, took);
         if (rescued)
             *rescuer = (weir_rung)rung;
@@ -88,10 +88,10 @@ static bool climb_at_once(struct weir__climb *climb, weir_rung *rescuer, void **
 }
 
 /* Until no other thread has cached blocks in its hands. Whether any had some since `before`. */
-static bool wait_for_flushes(const struct weir__climb *climb, uint64_t before)
+static bool wait_for_flushes(struct weir__climb *climb, uint64_t before)
 {
     uint64_t pause = 0;
-    while (atomic_load(&climb->device->flushing) && weir__event_pause(climb->gpu, &pause, climb->deadline))
+    while (atomic_load(&climb->device->flushing) && weir__climb_pause(climb, &pause))
         continue;
     return atomic_load(&climb->device->flushes) != before;
 }
@@ -128,13 +128,15 @@ static bool is_hopeless(struct weir__climb *climb)
 }
 
 /* Until the recovery in progress ends, or the deadline. Called with recovery->lock held. true: it ended. */
-static bool wait_for_turn(const struct weir__climb *climb, struct weir__recovery *recovery)
+static bool wait_for_turn(struct weir__climb *climb, struct weir__recovery *recovery)
 {
     const struct timespec until = weir__climb_deadline(climb);
+    const uint64_t since = climb->gpu->now();
     uint64_t count = recovery->count;
     while (recovery->running && recovery->count == count)
         if (pthread_cond_timedwait(&recovery->ended, &recovery->lock, &until) != 0)
             break;
+    climb->request->waited += climb->gpu->now() - since;
     return recovery->count != count;
 }
 
@@ -220,6 +222,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
         return false;
     if (joined(climb, recovery, &rescued, ptr))
         return rescued || try_last(climb, ptr);
+    weir__request_note_wait(climb->request);
     rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, &rung, ptr);
     if (!rescued && try_last(climb, ptr)) {
         rescued = true;
@@ -243,10 +246,12 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     struct weir__climb climb = { .request = request, .device = pool->device, .gpu = gpu };
     climb.deadline = gpu->now() + deadline_left(request);
     request->deadline = climb.deadline;
+    weir__request_note_wait(request);
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     bool is_served = request->is_crowded && weir__climb_retry(&climb, ptr);
     if (!is_served && !weir__climb_is_over(&climb) && !is_hopeless(&climb))
         is_served = climb_ladder(&climb, ptr);
+    weir__request_note_wait(request);
     weir__aside_end(&request->aside, gpu);
     weir__relaxed_end(gpu, mode);
     if (is_served)

@@ -15,6 +15,15 @@
 
 #define MOMENT GPU_MILLISECOND
 
+bool weir__climb_pause(struct weir__climb *climb, uint64_t *pause)
+{
+    uint64_t since = climb->gpu->now();
+    bool is_in_time = weir__event_pause(climb->gpu, pause, climb->deadline);
+    if (is_in_time)
+        climb->request->waited += climb->gpu->now() - since;
+    return is_in_time;
+}
+
 /* Retrying ----------------------------------------------------------------------------------------------------------------------------- */
 
 bool weir__climb_is_over(const struct weir__climb *climb)
@@ -37,7 +46,7 @@ struct timespec weir__climb_deadline(const struct weir__climb *climb)
 static bool alone_begin(struct weir__climb *climb)
 {
     struct timespec until = weir__climb_deadline(climb);
-    if (weir__asking_alone_begin(&climb->device->asking, &until))
+    if (weir__asking_alone_begin(&climb->device->asking, &until, climb->gpu, &climb->request->waited))
         return true;
     climb->why = "the deadline passed while other requests were tried";
     return false;
@@ -203,7 +212,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             any = false;
         }
     } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || are_due || weir__orphans_are_due(climb->device)) &&
-             weir__event_pause(climb->gpu, &pause, climb->deadline));
+             weir__climb_pause(climb, &pause));
     weir__waits_end(climb->device, waits, left);
     return rescued || (any && weir__climb_retry(climb, ptr));
 }

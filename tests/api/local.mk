@@ -7,20 +7,27 @@ include tests/api/cache.mk
 ## Marks, tags, leaks and traces, which it reads back.
 check_PROGRAMS += tests/api/record
 TESTS += tests/api/record
-tests_api_record_SOURCES = %reldir%/record.c
+tests_api_record_SOURCES = %reldir%/record.c %reldir%/traced.c %reldir%/traced.h
 tests_api_record_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_LDADD = tests/api/libscene.la tools/libtools.la
 
 ## The same where several things come together.
 check_PROGRAMS += tests/api/record_hard
 TESTS += tests/api/record_hard
-tests_api_record_hard_SOURCES = %reldir%/record_hard.c
+tests_api_record_hard_SOURCES = %reldir%/record_hard.c %reldir%/traced.c %reldir%/traced.h
 tests_api_record_hard_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_hard_LDADD = tests/api/libscene.la tools/libtools.la
 
 ## And where host memory fails.
 check_PROGRAMS += tests/api/record_failures
 TESTS += tests/api/record_failures
-tests_api_record_failures_SOURCES = %reldir%/record_failures.c
+tests_api_record_failures_SOURCES = %reldir%/record_failures.c %reldir%/traced.c %reldir%/traced.h
 tests_api_record_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_record_failures_LDADD = tests/support/libfail.la tests/api/libscene.la tools/libtools.la
+
+## What requests waited for.
+check_PROGRAMS += tests/api/record_waits
+TESTS += tests/api/record_waits
+tests_api_record_waits_SOURCES = %reldir%/record_waits.c %reldir%/traced.c %reldir%/traced.h
+tests_api_record_waits_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_record_waits_LDADD = tests/api/libscene.la tools/libtools.la
