@@ -55,6 +55,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/spin.h \
 	%reldir%/base/valid.c \
 	%reldir%/base/valid.h \
+	%reldir%/record/interpreter.c \
+	%reldir%/record/interpreter.h \
 	%reldir%/record/kind.h \
 	%reldir%/record/modules.c \
 	%reldir%/record/modules.h \

@@ -8,11 +8,13 @@
 #include <sys/mman.h>
 
 #include "lib/base/spin.h"
+#include "lib/record/interpreter.h"
 
 #define WORD sizeof(uint64_t)
 #define FIRST_SLOTS 1024  /* of the first table, a power of two */
 #define LEAST_COUNT 64    /* entries */
 #define LEAST_BYTES 16384 /* of their words */
+#define PLACE_WORDS 3     /* of a place, with that before it */
 #define FRAME_WORDS_MAX ((WORD + WEIR__FRAME_FUNCTION_MAX + 1 + WEIR__FRAME_FILE_MAX + 1 + WORD - 1) / WORD)
 _Static_assert(FRAME_WORDS_MAX <= UINT8_MAX && WEIR__STACK_MAX <= UINT8_MAX, "the words of an entry fit into its first word");
 
@@ -45,6 +47,8 @@ struct interned {
 struct weir__stacks {
     struct interned stacks;
     struct interned frames;
+    struct interned places;          /* two words each */
+    _Atomic uint32_t *place_frames;  /* the frame of each place; 0: it is not written yet */
 };
 
 static size_t table_bytes(uint32_t slots)
@@ -211,7 +215,16 @@ struct weir__stacks *weir__stacks_new(size_t bytes, uint32_t count)
         goto free_stacks;
     if (!open_interned(&stacks->frames, bytes / 4, count / 4))
         goto unmap_stacks;
+    if (!open_interned(&stacks->places, PLACE_WORDS * WORD * WEIR__PLACES_COUNT, WEIR__PLACES_COUNT))
+        goto unmap_frames;
+    stacks->place_frames = calloc((size_t)stacks->places.max + 1, sizeof *stacks->place_frames);
+    if (!stacks->place_frames)
+        goto unmap_places;
     return stacks;
+unmap_places:
+    munmap(stacks->places.memory, stacks->places.bytes);
+unmap_frames:
+    munmap(stacks->frames.memory, stacks->frames.bytes);
 unmap_stacks:
     munmap(stacks->stacks.memory, stacks->stacks.bytes);
 free_stacks:
@@ -225,6 +238,8 @@ void weir__stacks_destroy(struct weir__stacks *stacks)
         return;
     munmap(stacks->stacks.memory, stacks->stacks.bytes);
     munmap(stacks->frames.memory, stacks->frames.bytes);
+    munmap(stacks->places.memory, stacks->places.bytes);
+    free(stacks->place_frames);
     free(stacks);
 }
 
@@ -235,11 +250,12 @@ uint32_t weir__stacks_add(struct weir__stacks *stacks, const uint64_t *elements,
 
 uint32_t weir__stacks_here(struct weir__stacks *stacks)
 {
-    uintptr_t pcs[WEIR__STACK_MAX];
+    uintptr_t pcs[WEIR__UNWIND_MAX];
     uint64_t elements[WEIR__STACK_MAX];
-    unsigned count = weir__unwind(pcs, WEIR__STACK_MAX);
+    unsigned count = weir__unwind(pcs, WEIR__UNWIND_MAX);
     for (unsigned i = 0; i < count; i++)
         elements[i] = weir__stack_address(pcs[i]);
+    count = weir__interpreter_append(stacks, elements, count, WEIR__STACK_MAX);
     return weir__stacks_add(stacks, elements, count);
 }
 
@@ -263,6 +279,29 @@ uint32_t weir__stacks_frame(struct weir__stacks *stacks, const char *function, c
         memcpy(text + function_length + 1, file, file_length);
     text[function_length + 1 + file_length] = '\0';
     return intern(&stacks->frames, words, count);
+}
+
+uint32_t weir__stacks_find_place(const struct weir__stacks *stacks, uint64_t code, uint64_t position)
+{
+    const uint64_t words[] = {code, position};
+    const struct interned *places = &stacks->places;
+    uint32_t at, id = look_up(places, atomic_load_explicit(&places->table, memory_order_acquire), hash_words(words, 2), words, 2, &at);
+    return id ? atomic_load_explicit(&stacks->place_frames[id], memory_order_relaxed) : 0;
+}
+
+bool weir__stacks_takes_places(const struct weir__stacks *stacks)
+{
+    return !atomic_load_explicit(&stacks->places.is_full, memory_order_relaxed) &&
+           atomic_load_explicit(&stacks->places.count, memory_order_relaxed) < stacks->places.max;
+}
+
+/* Two threads may add one place, with the same frame. */
+void weir__stacks_add_place(struct weir__stacks *stacks, uint64_t code, uint64_t position, uint32_t frame)
+{
+    const uint64_t words[] = {code, position};
+    uint32_t id = intern(&stacks->places, words, 2);
+    if (id)
+        atomic_store_explicit(&stacks->place_frames[id], frame, memory_order_relaxed);
 }
 
 /* The words of that number, or NULL. */

@@ -18,9 +18,10 @@
 
 #include "lib/record/unwind.h"
 
-#define WEIR__STACK_MAX WEIR__UNWIND_MAX /* elements; the outermost of more are left out */
+#define WEIR__STACK_MAX 128 /* elements, of which WEIR__UNWIND_MAX are native; the outermost of more are left out */
 #define WEIR__STACKS_BYTES ((size_t)64 << 20)
 #define WEIR__STACKS_COUNT (UINT32_C(1) << 20)
+#define WEIR__PLACES_COUNT (UINT32_C(1) << 16) /* of interpreters, whose code is kept */
 #define WEIR__FRAME_FUNCTION_MAX 255 /* bytes; of longer names the end is left out */
 #define WEIR__FRAME_FILE_MAX 511     /* of longer paths the beginning is left out */
 
@@ -51,10 +52,17 @@ void weir__stacks_destroy(struct weir__stacks *stacks);
 
 /* The number of the stack with these elements, which is added if it is new. 0: it has none, or the table is full. */
 uint32_t weir__stacks_add(struct weir__stacks *stacks, const uint64_t *elements, unsigned count);
-/* The number of the calling thread's stack; the caller holds no lock. 0 also within another call of it. */
+/* The number of the calling thread's stack, with the frames of an interpreter (interpreter.h); the caller holds no lock. 0 also within
+   another call of it. */
 uint32_t weir__stacks_here(struct weir__stacks *stacks);
 /* The number of the frame with that function, file and line. NULL is "". */
 uint32_t weir__stacks_frame(struct weir__stacks *stacks, const char *function, const char *file, uint32_t line);
+
+/* Places of an interpreter, whose frames are known: the number of the frame; 0: the table does not have it. */
+uint32_t weir__stacks_find_place(const struct weir__stacks *stacks, uint64_t code, uint64_t position);
+/* Whether another place can be added. It may be told that one can, and find it full then. */
+bool weir__stacks_takes_places(const struct weir__stacks *stacks);
+void weir__stacks_add_place(struct weir__stacks *stacks, uint64_t code, uint64_t position, uint32_t frame);
 
 /* False: there is no such number. */
 bool weir__stacks_get(const struct weir__stacks *stacks, uint32_t id, const uint64_t **elements, unsigned *count);

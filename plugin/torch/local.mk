@@ -17,6 +17,8 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/ledger.h \
 	%reldir%/note.c \
 	%reldir%/note.h \
+	%reldir%/python.c \
+	%reldir%/python.h \
 	%reldir%/reserve.c \
 	%reldir%/reserve.h \
 	%reldir%/marks.c \

@@ -5,7 +5,8 @@
  * All of libweir-torch.so. It holds one weir for each device that torch allocates on, opened by the first allocation there, all from the
  * same policy, and closed never: torch frees tensors until the process ends. Besides these functions it exports those of weir.h.
  *
- * None of them calls torch or Python, takes the GIL, exits or prints; any thread may call any of them. In the child of a fork allocations
+ * None of them calls torch, exits or prints, and none calls Python or takes the GIL, but for what python_begin() says; any thread may call
+ * any of them. In the child of a fork allocations
  * fail and frees do nothing. Only weir_torch_malloc throws. Sizes are bytes.
  */
 #ifndef WEIR_TORCH_H
@@ -144,6 +145,16 @@ WEIR_API weir_status weir_torch_mark(const char *name);
    device that refuses; the others have the tag all the same. */
 WEIR_API weir_status weir_torch_tag_push(const char *name);
 WEIR_API void weir_torch_tag_pop(const char *name);
+
+/*
+ * From now on the stacks of the recorder (`record.stacks: true`) have the frames of the Python of this process, CPython from 3.9 on, and an
+ * allocation by a thread that Python knows takes the GIL for a moment, if its stack is recorded: a lock that a holder of the GIL may wait for
+ * must not be held over it, as with torch's own history. Called with Python initialized. WEIR_NOT_SUPPORTED (there is no such Python),
+ * WEIR_FORKED.
+ */
+WEIR_API WEIR_CHECK weir_status weir_torch_python_begin(weir_error *error);
+/* To be called before Python ends, without the GIL: waits until no thread asks for it on our behalf. */
+WEIR_API void weir_torch_python_end(void);
 
 /* History ------------------------------------------------------------------------------------------------------------------------------ */
 

@@ -6,7 +6,8 @@ tests_plugin_libplug_la_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_libplug_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_libplug_la_LIBADD = plugin/torch/libtorch.la tests/support/libsuite.la
 
-plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/graphs tests/plugin/history \
+plugin_programs = tests/plugin/arena tests/plugin/entry tests/plugin/frames \
+	tests/plugin/graphs tests/plugin/history \
 	tests/plugin/streams tests/plugin/structs tests/plugin/sweep
 check_PROGRAMS += $(plugin_programs)
 TESTS += $(plugin_programs)
@@ -19,6 +20,11 @@ tests_plugin_entry_SOURCES = %reldir%/entry.c
 tests_plugin_entry_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
 tests_plugin_entry_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_plugin_entry_LDADD = tests/plugin/libplug.la
+
+tests_plugin_frames_SOURCES = %reldir%/frames.c
+tests_plugin_frames_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib
+tests_plugin_frames_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_plugin_frames_LDADD = tests/plugin/libplug.la
 
 tests_plugin_streams_SOURCES = %reldir%/streams.c
 tests_plugin_streams_CPPFLAGS = $(AM_CPPFLAGS) -iquote $(top_srcdir)/lib

@@ -103,8 +103,10 @@ check_LTLIBRARIES += tests/unit/libunwindmodule.la
 tests_unit_libunwindmodule_la_SOURCES = %reldir%/unwind_module.c %reldir%/unwind_module.h lib/record/unwind.c lib/record/unwind.h
 tests_unit_libunwindmodule_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version -rpath /nowhere
 
-check_PROGRAMS += tests/unit/modules tests/unit/stacks tests/unit/unwind
-TESTS += tests/unit/modules tests/unit/stacks tests/unit/unwind
+check_PROGRAMS += tests/unit/interpreter tests/unit/modules tests/unit/stacks tests/unit/unwind
+TESTS += tests/unit/interpreter tests/unit/modules tests/unit/stacks tests/unit/unwind
+tests_unit_interpreter_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_interpreter_LDADD = tests/support/libsuite.la lib/libcore.la
 tests_unit_modules_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_modules_LDFLAGS = $(AM_LDFLAGS) -Wl,--build-id=0x0123456789abcdef00ff
 tests_unit_modules_LDADD = tests/support/libsuite.la tests/support/libfail.la lib/libcore.la

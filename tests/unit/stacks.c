@@ -91,7 +91,7 @@ START_TEST(stack_that_another_one_begins_with_is_another_stack)
 }
 END_TEST
 
-START_TEST(outermost_of_more_than_64_elements_are_left_out)
+START_TEST(outermost_of_more_than_128_elements_are_left_out)
 {
     struct weir__stacks *stacks = make();
     uint64_t elements[WEIR__STACK_MAX + 2];
@@ -377,7 +377,7 @@ int main(void)
     TCase *tcase = suite_case(suite, "stacks", 0);
     tcase_add_loop_test(tcase, full_table_counts_what_it_has_no_number_for, 0, 3);
     suite_add(tcase, same_stack_has_the_same_number_and_another_stack_another, elements_stay_where_they_are,
-              stack_that_another_one_begins_with_is_another_stack, outermost_of_more_than_64_elements_are_left_out,
+              stack_that_another_one_begins_with_is_another_stack, outermost_of_more_than_128_elements_are_left_out,
               nothing_has_no_number_and_no_number_has_nothing, stacks_with_one_hash_have_two_numbers, narrow_address_space_makes_it_smaller,
               threads_that_add_the_same_stacks_get_the_same_numbers, own_stack_is_found_again_at_the_same_call,
               same_frame_has_the_same_number_and_another_frame_another, long_names_of_a_frame_are_cut, stack_may_have_addresses_and_frames);

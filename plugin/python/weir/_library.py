@@ -7,6 +7,7 @@ Its calls release the GIL, since an allocation may wait for the recovery of memo
 callback: it would be called with locks of Weir's held, and wait for the GIL, whose holder may wait for these.
 """
 
+import atexit
 import ctypes
 import os
 import sysconfig
@@ -101,6 +102,8 @@ _PROTOTYPES = {
     "weir_torch_report": (None, [_ERROR]),
     "weir_torch_reset": (None, []),
     "weir_torch_stream_lives": (None, [ctypes.c_int, ctypes.c_void_p]),
+    "weir_torch_python_begin": (ctypes.c_int, [_ERROR]),
+    "weir_torch_python_end": (None, []),
     "weir_torch_stats_take": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(Stats)]),
     "weir_torch_reset_peaks": (None, [ctypes.c_int]),
     "weir_torch_reset_totals": (None, [ctypes.c_int]),
@@ -130,6 +133,11 @@ class Library:
                 f"{path} is of version {self.version}, and the Python package {__file__} of {VERSION}: install both "
                 "from the same release",
             )
+
+    def add_frames(self) -> None:
+        """Stacks have Python's frames, until Python ends. On an interpreter other than CPython they have none."""
+        if not self._c.weir_torch_python_begin(None):
+            atexit.register(self._c.weir_torch_python_end)
 
     def address(self, name: str) -> int:
         """Where the function of that name is."""
@@ -259,7 +267,7 @@ def _load() -> Library:
     if _library is None:
         path = find()
         try:
-            _library = _open(path)
+            library = _open(path)
         except OSError as error:
             raise WeirError(
                 Status.NOT_FOUND,
@@ -270,6 +278,8 @@ def _load() -> Library:
             raise WeirError(
                 Status.NOT_SUPPORTED, f"{path} is not of the same release as the Python package {__file__}: {error}"
             ) from None
+        library.add_frames()
+        _library = library
     return _library
 
 
