@@ -13,33 +13,8 @@
 #include <unistd.h>
 
 #include "lib/record/unwind.h"
-#include "tests/api/scene.h"
-#include "tools/trace/merge.h"
+#include "tests/api/traced.h"
 #include "tools/trace/model.h"
-
-static char directory[256], file[300];
-
-static void make_directory(void)
-{
-    snprintf(directory, sizeof directory, "%s/weir-record-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    snprintf(file, sizeof file, "%s/all.weir", directory);
-}
-
-static void remove_directory(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    ck_assert_int_eq(system(command), 0);
-}
-
-/* Opens a pool `main` with these keys, and a recorder with those. */
-static void open_recorded(const char *record, const char *keys)
-{
-    char text[1024];
-    snprintf(text, sizeof text, "weir: 1\nrecord: { %s }\npools: { main: { %s } }\n", record, keys);
-    scene_open(text);
-}
 
 static weir_tag_stats tag_stats(const char *name)
 {
@@ -212,7 +187,7 @@ END_TEST
 START_TEST(leak_has_the_stack_of_whoever_asked)
 {
     struct seen seen = { .count = 0 };
-    open_recorded("stacks: true", "");
+    traced_open_plain("stacks: true", "");
     weir_stream *s = scene_create(NULL);
     void *ptr = scene_malloc(s, MIB);
     ck_assert_int_eq(weir_leaks(scene.w, -1, see, &seen, NULL), WEIR_OK);
@@ -271,16 +246,10 @@ static bool look(void *context, const struct trace_event *event)
     return true;
 }
 
-static void read_trace(const char *path, struct check *check)
+static void read_trace(struct check *check)
 {
-    struct trace trace;
-    ck_assert_msg(trace_open(&trace, path), "%s", trace.error);
-    ck_assert_msg(trace_play(&trace, look, check), "%s", trace.error);
-    ck_assert(trace.losses.is_closed);
-    ck_assert_uint_eq(trace.losses.bytes, 0);
-    ck_assert_uint_eq(trace.losses.events, 0);
+    ck_assert_uint_eq(traced_play(look, check), 0);
     ck_assert_uint_eq(check->model.reused, 0);
-    trace_close(&trace);
 }
 
 /* Random requests and frees, and marks between with what is live by Weir's own figures. */
@@ -322,16 +291,13 @@ static const struct {
 START_TEST(trace_has_what_the_figures_had_at_each_mark)
 {
     struct check check = { .marks = 0 };
-    char record[512];
-    make_directory();
-    snprintf(record, sizeof record, "%s, file: '%s'", recorded[_i].record, file);
-    open_recorded(record, recorded[_i].keys);
+    traced_open(recorded[_i].record, recorded[_i].keys);
     churn(&check, 7 + (unsigned)_i);
     scene_close();
     struct stat status;
-    ck_assert_int_eq(stat(file, &status), 0);
+    ck_assert_int_eq(stat(traced_file, &status), 0);
     ck_assert_uint_eq(status.st_mode & 07777, 0600);
-    read_trace(file, &check);
+    read_trace(&check);
     ck_assert_uint_eq(check.marks, 40);
     ck_assert_uint_eq(check.model.total.blocks, 0);
     ck_assert_uint_eq(check.model.unknown_ends, 0);
@@ -340,7 +306,6 @@ START_TEST(trace_has_what_the_figures_had_at_each_mark)
     ck_assert(strstr(recorded[_i].keys, "off") || check.kinds[TRACE_SERVE]);
     ck_assert(!strstr(recorded[_i].keys, "arena") || check.kinds[TRACE_MAP]);
     model_free(&check.model);
-    remove_directory();
 }
 END_TEST
 
@@ -361,11 +326,8 @@ START_TEST(names_of_marks_and_streams_are_whole_up_to_their_bound)
 {
     static const size_t lens[] = { 0, 1, 24, 25, 72, 73, 126 };
     struct names names = { .count = 0 };
-    struct trace trace;
-    char record[512], text[128];
-    make_directory();
-    snprintf(record, sizeof record, "file: '%s'", file);
-    open_recorded(record, "");
+    char text[128];
+    traced_open("level: pool", "");
     weir_stream_close(scene_create("decode"));
     for (size_t i = 0; i < sizeof lens / sizeof lens[0]; i++) {
         memset(text, 'a' + (int)i, sizeof text);
@@ -373,10 +335,7 @@ START_TEST(names_of_marks_and_streams_are_whole_up_to_their_bound)
         ck_assert_int_eq(weir_mark(scene.w, text), WEIR_OK);
     }
     ck_assert_int_eq(weir_mark(scene.w, NULL), WEIR_INVALID);
-    scene_close();
-    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
-    ck_assert_msg(trace_play(&trace, look_at_names, &names), "%s", trace.error);
-    trace_close(&trace);
+    ck_assert_uint_eq(traced_play(look_at_names, &names), 0);
     ck_assert_uint_eq(names.count, 8);
     ck_assert_str_eq(names.texts[0], "decode");
     ck_assert_str_eq(names.texts[1], "none");
@@ -385,7 +344,6 @@ START_TEST(names_of_marks_and_streams_are_whole_up_to_their_bound)
         text[lens[i] < 72 ? lens[i] : 72] = '\0';
         ck_assert_str_eq(names.texts[1 + i], text);
     }
-    remove_directory();
 }
 END_TEST
 
@@ -394,21 +352,19 @@ START_TEST(out_of_memory_leaves_a_trace_with_who_holds_memory)
     struct check check = { .marks = 0 };
     char record[512];
     void *ptr;
-    make_directory();
-    snprintf(record, sizeof record, "dump: '%s'", directory);
-    open_recorded(record, "max_size: 128MiB, on_oom: { steps: [] }");
+    snprintf(record, sizeof record, "dump: '%s'", traced_directory);
+    traced_open_plain(record, "max_size: 128MiB, on_oom: { steps: [] }");
     weir_stream *s = scene_create(NULL);
     void *held = scene_malloc(s, 50 * MIB);
     ck_assert_int_eq(weir_stream_malloc(s, &ptr, 100 * MIB), WEIR_OUT_OF_MEMORY);
     scene_free(s, held);
     scene_close();
-    snprintf(file, sizeof file, "%s/weir-%ld-1.weir", directory, (long)getpid());
-    read_trace(file, &check);
+    snprintf(traced_file, sizeof traced_file, "%s/weir-%ld-1.weir", traced_directory, (long)getpid());
+    read_trace(&check);
     ck_assert_uint_eq(check.kinds[TRACE_OUT_OF_MEMORY], 1);
     /* The file is written by a thread of its own, before the block is freed or after that. */
     ck_assert_uint_ge(check.kinds[TRACE_LIVE] + check.kinds[TRACE_FREE], 1);
     model_free(&check.model);
-    remove_directory();
 }
 END_TEST
 
@@ -427,22 +383,17 @@ START_TEST(threads_share_definitions_whosever_block_comes_first)
 {
     struct check check = { .marks = 0 };
     pthread_t threads[4];
-    char record[512];
-    make_directory();
-    snprintf(record, sizeof record, "level: all, stacks: true, file: '%s'", file);
-    open_recorded(record, "");
+    traced_open("level: all, stacks: true", "");
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, use_a_stream, scene_create(NULL)), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    scene_close();
-    read_trace(file, &check);
+    read_trace(&check);
     ck_assert_uint_eq(check.model.unknown_ends, 0);
     ck_assert_uint_eq(check.model.total.blocks, 0);
     ck_assert_uint_eq(check.kinds[TRACE_MALLOC] + check.kinds[TRACE_SERVE], 16000);
     ck_assert_uint_eq(check.kinds[TRACE_FREE] + check.kinds[TRACE_KEEP], 16000);
     model_free(&check.model);
-    remove_directory();
 }
 END_TEST
 
@@ -528,11 +479,7 @@ START_TEST(trace_is_what_threads_wrote_down_event_for_event_in_an_order_that_can
     static const char *const keys[] = { "", "cache: off", "backing: arena" };
     pthread_t threads[WORKERS];
     struct model model = { .now = 0 };
-    struct trace trace;
-    char record[512];
-    make_directory();
-    snprintf(record, sizeof record, "level: all, file: '%s'", file);
-    open_recorded(record, keys[_i]);
+    traced_open("level: all", keys[_i]);
     for (int i = 0; i < 2; i++)
         shared[i] = scene_create(NULL);
     for (int i = 0; i < 32; i++)
@@ -552,36 +499,28 @@ START_TEST(trace_is_what_threads_wrote_down_event_for_event_in_an_order_that_can
         last->steps[last->count++] = (struct step){ false, (uintptr_t)slots[i].ptr, slots[i].size };
         scene_free(shared[1], slots[i].ptr);
     }
-    scene_close();
-    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
-    ck_assert_msg(trace_play(&trace, compare, &model), "%s", trace.error);
-    ck_assert_uint_eq(trace.losses.events, 0);
-    trace_close(&trace);
+    ck_assert_uint_eq(traced_play(compare, &model), 0);
     for (int i = 0; i <= WORKERS; i++)
         ck_assert_uint_eq(workers[i].seen, workers[i].count);
     ck_assert_uint_eq(model.total.size, 0);
     ck_assert_uint_eq(model.reused, 0);
     ck_assert_uint_eq(model.unknown_ends, 0);
     model_free(&model);
-    remove_directory();
 }
 END_TEST
 
 START_TEST(file_that_is_there_stays_as_it_is)
 {
-    char record[512], text[8] = "";
-    make_directory();
-    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    char text[8] = "";
+    int fd = open(traced_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     ck_assert_int_eq(write(fd, "mine", 4), 4);
     close(fd);
-    snprintf(record, sizeof record, "file: '%s'", file);
-    open_recorded(record, "");
+    traced_open("level: pool", "");
     scene_close();
-    fd = open(file, O_RDONLY | O_CLOEXEC);
+    fd = open(traced_file, O_RDONLY | O_CLOEXEC);
     ck_assert_int_eq(read(fd, text, sizeof text), 4);
     ck_assert_str_eq(text, "mine");
     close(fd);
-    remove_directory();
 }
 END_TEST
 
@@ -590,10 +529,7 @@ START_TEST(trace_says_what_pools_of_cuda_reserve)
 {
     struct check check = { .marks = 0 };
     struct timespec pause = { .tv_nsec = 1000000 };
-    char record[512];
-    make_directory();
-    snprintf(record, sizeof record, "file: '%s'", file);
-    open_recorded(record, "release_threshold: all");
+    traced_open("level: pool", "release_threshold: all");
     weir_stream *s = scene_create(NULL);
     void *ptr = scene_malloc(s, 100 * MIB);
     /* Until the file says so, which it does some time after an event. */
@@ -601,7 +537,7 @@ START_TEST(trace_says_what_pools_of_cuda_reserve)
         struct trace trace;
         nanosleep(&pause, NULL);
         scene_free(s, scene_malloc(s, 2 * MIB));
-        if (trace_open(&trace, file))
+        if (trace_open(&trace, traced_file))
             check.kinds[TRACE_FIGURES] = (unsigned)trace.kinds[TRACE_FIGURES];
         trace_close(&trace);
     }
@@ -609,10 +545,9 @@ START_TEST(trace_says_what_pools_of_cuda_reserve)
     scene_free(s, ptr);
     scene_close();
     check = (struct check){ .marks = 0 };
-    read_trace(file, &check);
+    read_trace(&check);
     ck_assert_uint_ge(check.model.pools[1].reserved_peak, 100 * MIB);
     model_free(&check.model);
-    remove_directory();
 }
 END_TEST
 
@@ -620,25 +555,21 @@ START_TEST(level_changes_with_the_policy)
 {
     struct check check = { .marks = 0 };
     char text[512];
-    make_directory();
-    snprintf(text, sizeof text, "weir: 1\nrecord: { level: off, file: '%s' }\npools: { main: {} }\n", file);
-    scene_open(text);
+    traced_open("level: off", "");
     weir_stream *s = scene_create(NULL);
     scene_free(s, scene_malloc(s, 4096));
-    snprintf(text, sizeof text, "weir: 1\nrecord: { level: all, file: '%s' }\npools: { main: {} }\n", file);
+    snprintf(text, sizeof text, "weir: 1\nrecord: { level: all, file: '%s' }\npools: { main: {} }\n", traced_file);
     scene_reload(text);
     scene_free(s, scene_malloc(s, 4096));
     scene_free(s, scene_malloc(s, 4096));
-    snprintf(text, sizeof text, "weir: 1\nrecord: { level: off, file: '%s' }\npools: { main: {} }\n", file);
+    snprintf(text, sizeof text, "weir: 1\nrecord: { level: off, file: '%s' }\npools: { main: {} }\n", traced_file);
     scene_reload(text);
     scene_free(s, scene_malloc(s, 4096));
-    scene_close();
-    read_trace(file, &check);
+    read_trace(&check);
     ck_assert_uint_eq(check.kinds[TRACE_MALLOC], 1);
     ck_assert_uint_eq(check.kinds[TRACE_SERVE], 1);
     ck_assert_uint_eq(check.kinds[TRACE_KEEP], 2);
     model_free(&check.model);
-    remove_directory();
 }
 END_TEST
 
@@ -651,6 +582,7 @@ int main(void)
     weir__unwind_prepare();
     Suite *suite = suite_create("record");
     TCase *tcase = suite_case(suite, "record", 60);
+    tcase_add_checked_fixture(tcase, traced_begin, traced_end);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, blocks_count_for_the_tag_of_their_thread_until_they_are_freed,
               cached_blocks_belong_to_the_tag_of_whoever_gets_them_next, wrong_pops_and_pushes_are_refused_and_change_nothing,

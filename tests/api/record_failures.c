@@ -9,26 +9,23 @@
 #include <unistd.h>
 
 #include "lib/record/unwind.h"
-#include "tests/api/scene.h"
+#include "tests/api/traced.h"
 #include "tests/support/fail_malloc.h"
-#include "tools/trace/merge.h"
 
-static char directory[256], policy[1024];
+static char policy[1024];
 
-static void make_directory(void)
+static void write_policy(void)
 {
-    snprintf(directory, sizeof directory, "%s/weir-record-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
     snprintf(policy, sizeof policy,
              "weir: 1\nrecord: { level: all, ring: 64KiB, stacks: true, dump: '%s', file: '%s/all.weir' }\n"
              "pools: { main: { max_size: 256MiB, on_oom: { steps: [flush] } } }\n",
-             directory, directory);
+             traced_directory, traced_directory);
 }
 
-static void empty_directory(const char *and_then)
+static void empty_directory(void)
 {
-    char command[600];
-    snprintf(command, sizeof command, "rm -f '%s'/*; %s '%s'", directory, and_then, directory);
+    char command[300];
+    snprintf(command, sizeof command, "rm -f '%s'/*", traced_directory);
     ck_assert_int_eq(system(command), 0);
 }
 
@@ -86,10 +83,10 @@ START_TEST(allocation_that_fails_costs_no_figure_and_leaves_nothing)
 {
     if (!fail_malloc_works())
         return; /* a sanitizer or valgrind has the allocator to itself */
-    make_directory();
+    write_policy();
     for (int i = 0; i < 2; i++) {
         ck_assert(scenario());
-        empty_directory("true");
+        empty_directory();
     }
     int fds = suite_count_fds();
     long live = fail_malloc_live();
@@ -98,7 +95,7 @@ START_TEST(allocation_that_fails_costs_no_figure_and_leaves_nothing)
         bool is_right = scenario();
         fail_malloc_at(0);
         ck_assert_msg(is_right, "a figure is wrong after allocation %u failed", nth);
-        empty_directory("true");
+        empty_directory();
         ck_assert_msg(fail_malloc_live() == live, "%ld blocks of host memory after allocation %u failed, %ld before", fail_malloc_live(),
                       nth, live);
         ck_assert_int_eq(suite_count_fds(), fds);
@@ -107,7 +104,6 @@ START_TEST(allocation_that_fails_costs_no_figure_and_leaves_nothing)
             break;
         }
     }
-    empty_directory("rmdir");
 }
 END_TEST
 
@@ -124,11 +120,9 @@ START_TEST(cached_call_without_room_for_its_event_counts_as_lost)
 {
     struct trace trace;
     pthread_t thread;
-    char file[300];
     if (!fail_malloc_works())
         return;
-    make_directory();
-    snprintf(file, sizeof file, "%s/all.weir", directory);
+    write_policy();
     scene_open(policy);
     weir_stream *s = scene_create(NULL);
     scene_free(s, scene_malloc(s, 4096)); /* the cache has room from now on */
@@ -137,10 +131,9 @@ START_TEST(cached_call_without_room_for_its_event_counts_as_lost)
     pthread_join(thread, NULL);
     ck_assert(fail_malloc_happened());
     scene_close();
-    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert_msg(trace_open(&trace, traced_file), "%s", trace.error);
     ck_assert_uint_eq(trace.losses.events, 1);
     trace_close(&trace);
-    empty_directory("rmdir");
 }
 END_TEST
 
@@ -152,6 +145,7 @@ int main(void)
     weir__unwind_prepare();
     Suite *suite = suite_create("record_failures");
     TCase *tcase = suite_case(suite, "record_failures", 300);
+    tcase_add_checked_fixture(tcase, traced_begin, traced_end);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, allocation_that_fails_costs_no_figure_and_leaves_nothing, cached_call_without_room_for_its_event_counts_as_lost);
     return suite_run(suite);

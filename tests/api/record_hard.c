@@ -13,35 +13,10 @@
 
 #include "lib/pool/weir_internal.h"
 #include "lib/record/unwind.h"
-#include "tests/api/scene.h"
-#include "tools/trace/merge.h"
+#include "tests/api/traced.h"
 #include "tools/trace/model.h"
 
 #define THREADS 4
-
-static char directory[256], file[300];
-
-static void make_directory(void)
-{
-    snprintf(directory, sizeof directory, "%s/weir-record-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    snprintf(file, sizeof file, "%s/all.weir", directory);
-}
-
-static void remove_directory(void)
-{
-    char command[300];
-    snprintf(command, sizeof command, "rm -r '%s'", directory);
-    ck_assert_int_eq(system(command), 0);
-}
-
-/* Opens a pool `main` with these keys, and a recorder with those and a file. */
-static void open_recorded(const char *record, const char *keys)
-{
-    char text[1024];
-    snprintf(text, sizeof text, "weir: 1\nrecord: { %s, file: '%s' }\npools: { main: { %s } }\n", record, file, keys);
-    scene_open(text);
-}
 
 static void start(pthread_t *threads, size_t count, void *(*run)(void *data))
 {
@@ -53,17 +28,6 @@ static void join(const pthread_t *threads, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-}
-
-/* Plays the trace, which has to be whole. */
-static void play(trace_event_fn *look, void *context, struct trace_losses *losses)
-{
-    struct trace trace;
-    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
-    ck_assert_msg(trace_play(&trace, look, context), "%s", trace.error);
-    ck_assert_msg(trace.losses.is_closed && !trace.losses.bytes && !trace.losses.blocks, "%s", trace.losses.first);
-    *losses = trace.losses;
-    trace_close(&trace);
 }
 
 static weir_tag_stats tag_sum(void)
@@ -123,19 +87,16 @@ static bool look_for_live(void *context, const struct trace_event *event)
 START_TEST(weir_that_closes_at_once_leaves_a_whole_trace_of_an_out_of_memory)
 {
     struct live live = { .blocks = 0 };
-    struct trace_losses losses;
     char record[512];
-    make_directory();
     snprintf(record, sizeof record, "weir: 1\nrecord: { ring: 16MiB, dump: '%s' }\npools: { main: { max_size: 1GiB, cache: off } }\n",
-             directory);
+             traced_directory);
     scene_open(record);
     run_out();
     scene_close();
-    snprintf(file, sizeof file, "%s/weir-%ld-1.weir", directory, (long)getpid());
-    play(look_for_live, &live, &losses);
+    snprintf(traced_file, sizeof traced_file, "%s/weir-%ld-1.weir", traced_directory, (long)getpid());
+    traced_play(look_for_live, &live);
     ck_assert_uint_eq(live.blocks, 20);
     ck_assert_uint_eq(live.named, 20);
-    remove_directory();
     scene_simulate("memory=8GiB"); /* the blocks are lost */
 }
 END_TEST
@@ -143,15 +104,13 @@ END_TEST
 START_TEST(trace_does_not_take_the_place_of_a_closed_standard_stream)
 {
     int saved = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
-    make_directory();
     close(STDIN_FILENO);
-    open_recorded("level: pool", "");
+    traced_open("level: pool", "");
     ck_assert_int_eq(fcntl(STDIN_FILENO, F_GETFD), -1);
     scene_close();
     ck_assert_int_eq(dup2(saved, STDIN_FILENO), STDIN_FILENO);
     close(saved);
-    ck_assert_int_eq(access(file, R_OK), 0);
-    remove_directory();
+    ck_assert_int_eq(access(traced_file, R_OK), 0);
 }
 END_TEST
 
@@ -175,9 +134,7 @@ static bool look_for_tag(void *context, const struct trace_event *event)
 START_TEST(trace_with_all_tags_that_there_can_be_is_whole)
 {
     struct named named = { .events = 0 };
-    struct trace_losses losses;
-    make_directory();
-    open_recorded("level: pool", "cache: off");
+    traced_open("level: pool", "cache: off");
     weir_stream *s = scene_create(NULL);
     for (int i = 0; i < 4095; i++) {
         snprintf(named.wanted, sizeof named.wanted, "%063d", i);
@@ -187,11 +144,9 @@ START_TEST(trace_with_all_tags_that_there_can_be_is_whole)
     ck_assert_int_eq(weir_tag_push(scene.w, named.wanted), WEIR_OK);
     scene_free(s, scene_malloc(s, MIB));
     ck_assert_int_eq(weir_tag_pop(scene.w, NULL), WEIR_OK);
-    scene_close();
-    play(look_for_tag, &named, &losses);
+    traced_play(look_for_tag, &named);
     ck_assert_uint_eq(named.events, 1);
     ck_assert_uint_eq(named.good, 1);
-    remove_directory();
 }
 END_TEST
 
@@ -253,20 +208,15 @@ static bool look_at_mark(void *context, const struct trace_event *event)
 START_TEST(names_of_marks_of_several_threads_are_whole)
 {
     struct marks marks = { .thread_count = 0 };
-    struct trace_losses losses;
     pthread_t threads[THREADS];
-    make_directory();
-    open_recorded("level: pool, ring: 8MiB", "");
+    traced_open("level: pool, ring: 8MiB", "");
     start(threads, THREADS, make_marks);
     join(threads, THREADS);
-    scene_close();
-    play(look_at_mark, &marks, &losses);
-    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(traced_play(look_at_mark, &marks), 0);
     ck_assert_uint_eq(marks.thread_count, THREADS);
     for (size_t i = 0; i < THREADS; i++)
         ck_assert_uint_eq(marks.counts[i], MARKS);
     ck_assert_uint_eq(marks.wrong, 0);
-    remove_directory();
 }
 END_TEST
 
@@ -300,19 +250,15 @@ static bool count(void *context, const struct trace_event *event)
 
 START_TEST(what_is_in_the_file_and_what_is_lost_is_what_happened)
 {
-    struct trace_losses losses;
     pthread_t threads[THREADS];
     struct counted counted = { .events = 0 };
-    make_directory();
-    open_recorded("level: pool, ring: 64KiB", "");
+    traced_open("level: pool, ring: 64KiB", "");
     start(threads, THREADS, burst);
     join(threads, THREADS);
-    scene_close();
-    play(count, &counted, &losses);
-    ck_assert_uint_gt(losses.events, 0);
+    uint64_t lost = traced_play(count, &counted);
+    ck_assert_uint_gt(lost, 0);
     ck_assert_uint_gt(counted.highest, (size_t)THREADS * BURST * 2);
-    ck_assert_uint_eq(counted.events + losses.events, counted.highest);
-    remove_directory();
+    ck_assert_uint_eq(counted.events + lost, counted.highest);
 }
 END_TEST
 
@@ -393,12 +339,10 @@ static const struct {
 START_TEST(threads_leave_a_trace_that_has_the_figures_at_each_mark)
 {
     struct check check = { .marks = 0 };
-    struct trace_losses losses;
     pthread_t threads[THREADS];
     char record[128];
-    make_directory();
     snprintf(record, sizeof record, "%s, ring: 64MiB", threaded[_i].record);
-    open_recorded(record, threaded[_i].keys);
+    traced_open(record, threaded[_i].keys);
     pthread_barrier_init(&work.barrier, NULL, THREADS + 1);
     for (size_t i = 0; i < THREADS; i++)
         work.streams[i] = scene_create(NULL);
@@ -413,14 +357,11 @@ START_TEST(threads_leave_a_trace_that_has_the_figures_at_each_mark)
     pthread_barrier_destroy(&work.barrier);
     ck_assert_uint_eq(tag_sum().live, 0);
     ck_assert_uint_eq(tag_sum().live_blocks, 0);
-    scene_close();
-    play(look_at_figures, &check, &losses);
-    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(traced_play(look_at_figures, &check), 0);
     ck_assert_uint_eq(check.marks, ROUNDS);
     ck_assert_uint_eq(check.model.total.blocks, 0);
     ck_assert_uint_eq(check.model.unknown_ends + check.model.reused + check.model.late_ends, 0);
     model_free(&check.model);
-    remove_directory();
 }
 END_TEST
 
@@ -446,16 +387,15 @@ START_TEST(tags_add_up_whatever_a_policy_switches_on_and_off)
     };
     static const char *const keys[] = { "", "cache: off", "", "cache: { largest: 64KiB }" };
     pthread_t threads[THREADS];
-    make_directory();
     atomic_store(&work.is_over, false);
-    open_recorded("level: pool, ring: 64KiB", "");
+    traced_open("level: pool, ring: 64KiB", "");
     for (size_t i = 0; i < THREADS; i++)
         work.streams[i] = scene_create(NULL);
     start(threads, THREADS, work_until_over);
     for (unsigned i = 0; i < suite_rounds(40, 400); i++) {
         char text[1024];
         snprintf(text, sizeof text, "weir: 1\nrecord: { %s, ring: 64KiB, dump: '%s', file: '%s' }\npools: { main: { %s } }\n",
-                 changes[i % 5], i % 7 ? directory : "/nowhere", file, keys[i % 4]);
+                 changes[i % 5], i % 7 ? traced_directory : "/nowhere", traced_file, keys[i % 4]);
         scene_reload(text);
         ck_assert_int_eq(weir_mark(scene.w, "reload"), WEIR_OK);
     }
@@ -466,10 +406,8 @@ START_TEST(tags_add_up_whatever_a_policy_switches_on_and_off)
     ck_assert_uint_eq(tag_sum().live_blocks, 0);
     scene_close();
     struct counted counted = { .events = 0 };
-    struct trace_losses losses;
-    play(count, &counted, &losses);
+    traced_play(count, &counted);
     ck_assert_uint_gt(counted.marks, 0);
-    remove_directory();
 }
 END_TEST
 
@@ -510,11 +448,9 @@ static bool look_at_ends(void *context, const struct trace_event *event)
 START_TEST(threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last)
 {
     struct ends ends = { 0, 0 };
-    struct trace_losses losses;
     pthread_t threads[THREADS];
     size_t rings = 0;
-    make_directory();
-    open_recorded("level: all, ring: 1MiB", "");
+    traced_open("level: all, ring: 1MiB", "");
     work.streams[0] = scene_create(NULL);
     ck_assert_int_eq(pthread_key_create(&late_key, allocate_late), 0);
     for (size_t i = 0; i < ENDING / THREADS; i++) {
@@ -525,12 +461,9 @@ START_TEST(threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last)
         rings++;
     pthread_key_delete(late_key);
     ck_assert_uint_le(rings, 2 * THREADS + 2);
-    scene_close();
-    play(look_at_ends, &ends, &losses);
-    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(traced_play(look_at_ends, &ends), 0);
     ck_assert_uint_eq(ends.early, ENDING);
     ck_assert_uint_eq(ends.late, ENDING);
-    remove_directory();
 }
 END_TEST
 
@@ -540,8 +473,7 @@ START_TEST(disk_without_room_costs_events_alone)
     struct rlimit limit, low;
     struct trace trace;
     weir_status status = WEIR_OK;
-    make_directory();
-    open_recorded("level: pool", "");
+    traced_open("level: pool", "");
     getrlimit(RLIMIT_FSIZE, &limit);
     low = limit;
     low.rlim_cur = 32768;
@@ -557,20 +489,17 @@ START_TEST(disk_without_room_costs_events_alone)
     setrlimit(RLIMIT_FSIZE, &limit);
     ck_assert_int_eq(status, WEIR_OK);
     ck_assert_uint_eq(atomic_load(&scene.log_lines), lines + 1);
-    ck_assert_msg(trace_open(&trace, file), "%s", trace.error);
+    ck_assert_msg(trace_open(&trace, traced_file), "%s", trace.error);
     ck_assert(!trace.losses.is_closed);
     trace_close(&trace);
-    remove_directory();
 }
 END_TEST
 
 /* Children of a fork that end in all ways. */
 START_TEST(children_write_nothing_into_the_trace_of_their_parent)
 {
-    struct trace_losses losses;
     struct counted counted = { .events = 0 };
-    make_directory();
-    open_recorded("level: pool, ring: 16MiB", "");
+    traced_open("level: pool, ring: 16MiB", "");
     for (int i = 0; i < 40; i++) {
         for (size_t mark = 0; mark < BURST / 40; mark++)
             ck_assert_int_eq(weir_mark(scene.w, ""), WEIR_OK);
@@ -584,12 +513,9 @@ START_TEST(children_write_nothing_into_the_trace_of_their_parent)
         ck_assert_int_eq(waitpid(child, &status, 0), child);
         ck_assert_int_eq(status, 0);
     }
-    scene_close();
-    play(count, &counted, &losses);
-    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(traced_play(count, &counted), 0);
     ck_assert_uint_eq(counted.marks, BURST);
     ck_assert_uint_eq(counted.events, counted.highest);
-    remove_directory();
 }
 END_TEST
 
@@ -633,18 +559,13 @@ static void *open_and_close(void *data)
 START_TEST(handle_that_comes_again_was_closed_before)
 {
     struct handles handles = { .count = 0 };
-    struct trace_losses losses;
     pthread_t threads[THREADS];
-    make_directory();
-    open_recorded("level: pool, ring: 8MiB", "");
+    traced_open("level: pool, ring: 8MiB", "");
     start(threads, THREADS, open_and_close);
     join(threads, THREADS);
-    scene_close();
-    play(look_at_handles, &handles, &losses);
-    ck_assert_uint_eq(losses.events, 0);
+    ck_assert_uint_eq(traced_play(look_at_handles, &handles), 0);
     ck_assert_uint_eq(handles.opened, (size_t)THREADS * 2000);
     ck_assert_uint_eq(handles.twice + handles.unknown, 0);
-    remove_directory();
 }
 END_TEST
 
@@ -673,12 +594,11 @@ static void *mark_all(void *data)
 START_TEST(weirs_of_one_process_have_each_their_own_events)
 {
     pthread_t threads[THREADS];
-    make_directory();
     pthread_barrier_init(&many.barrier, NULL, THREADS + 1);
     for (size_t i = 0; i < WEIRS; i++) {
         char text[1024];
         weir_options options = WEIR_OPTIONS_INIT;
-        snprintf(text, sizeof text, "weir: 1\nrecord: { file: '%s/%zu.weir' }\npools: { main: {} }\n", directory, i);
+        snprintf(text, sizeof text, "weir: 1\nrecord: { file: '%s/%zu.weir' }\npools: { main: {} }\n", traced_directory, i);
         options.policy_text = text;
         ck_assert_int_eq(weir_open(&options, NULL, &many.weirs[i]), WEIR_OK);
     }
@@ -691,15 +611,12 @@ START_TEST(weirs_of_one_process_have_each_their_own_events)
     join(threads, THREADS);
     pthread_barrier_destroy(&many.barrier);
     for (size_t i = 0; i < WEIRS; i++) {
-        struct trace_losses losses;
         struct counted counted = { .events = 0 };
-        snprintf(file, sizeof file, "%s/%zu.weir", directory, i);
-        play(count, &counted, &losses);
-        ck_assert_uint_eq(losses.events, 0);
+        snprintf(traced_file, sizeof traced_file, "%s/%zu.weir", traced_directory, i);
+        ck_assert_uint_eq(traced_play(count, &counted), 0);
         ck_assert_uint_eq(counted.marks, (size_t)THREADS * 100 * (WEIRS - i));
         ck_assert_uint_eq(counted.events, counted.highest);
     }
-    remove_directory();
 }
 END_TEST
 
@@ -712,6 +629,7 @@ int main(void)
     weir__unwind_prepare();
     Suite *suite = suite_create("record_hard");
     TCase *tcase = suite_case(suite, "record_hard", 120);
+    tcase_add_checked_fixture(tcase, traced_begin, traced_end);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, tags_of_closed_weirs_leave_room_for_others,
               trace_does_not_take_the_place_of_a_closed_standard_stream,
