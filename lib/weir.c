@@ -272,6 +272,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     if (status == WEIR_OK)
         status = weir__keeper_set(opened, opened->policy->keeper, error);
     if (status != WEIR_OK) {
+        weir__trace_files_drop(opened);
         weir_close(opened);
         return status;
     }

@@ -3,6 +3,7 @@
 
 #include "share/open.h"
 
+#include "lib/trace/file.h"
 #include "share/control/control.h"
 #include "share/control/neighbours.h"
 
@@ -15,10 +16,12 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
     opened->neighbours = share_neighbours_rescue;
     if (opened->is_controlled)
         status = share_control_open(opened, error);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
         *w = opened;
-    else
-        weir_close(opened);
+        return WEIR_OK;
+    }
+    weir__trace_files_drop(opened);
+    weir_close(opened);
     return status;
 }
 

@@ -9,11 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "policy/keys.h"
 
 #define NAME_MAX_ (POLICY_FILE_NAME_MAX + 64) /* with numbers in place of %p and %r */
+
+/* A file that was made here, and which one it is. */
+struct made_file {
+    char path[NAME_MAX_];
+    dev_t device;
+    ino_t number;
+};
 
 struct weir__trace_files {
     pthread_mutex_t lock;
@@ -21,7 +29,9 @@ struct weir__trace_files {
     unsigned dumps;
     bool is_dumping;     /* somebody begins one */
     char *policy;        /* its values, a line each */
-    struct weir__trace *whole; /* record.file; of the opener and the closer alone */
+    struct weir__trace *whole; /* record.file; of the opener and the closer alone, as are the next two */
+    struct made_file whole_file;
+    bool must_drop;            /* it goes once it is ended */
     struct weir__trace *dump;  /* the last one */
 };
 
@@ -62,12 +72,14 @@ static int move_up(int fd)
     return copy;
 }
 
-weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd)
+/* A new file for this user alone, which nobody else can have put there. name: with %p, %r and %%. *fd: to be closed, with CLOEXEC. */
+static weir_status make_file(const char *name, weir_error *error, int *fd, struct made_file *file)
 {
-    char path[NAME_MAX_];
+    char *path = file->path;
+    struct stat found;
     if (getauxval(AT_SECURE))
         return weir__fail(error, WEIR_REFUSED, "%s: a program with changed user or group ids writes no traces", name);
-    if (!expand(name, path, sizeof path))
+    if (!expand(name, path, sizeof file->path))
         return weir__fail(error, WEIR_INVALID, "%s: behind a %% only p (process), r (rank) and %% can stand", name);
     int made = move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0600));
     if (made < 0 && errno == EEXIST)
@@ -75,8 +87,33 @@ weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd)
                           path);
     if (made < 0)
         return weir__fail(error, WEIR_INVALID, "%s: %s", path, strerror(errno));
+    bool is_known = fstat(made, &found) == 0;
+    file->device = is_known ? found.st_dev : 0;
+    file->number = is_known ? found.st_ino : 0;
     *fd = made;
     return WEIR_OK;
+}
+
+/* Unless another file has the name by now. */
+static void drop_file(const struct made_file *file)
+{
+    struct stat found;
+    if (lstat(file->path, &found) == 0 && found.st_dev == file->device && found.st_ino == file->number)
+        unlink(file->path);
+}
+
+/* Begins a trace in a new file, which is not left behind if that fails. */
+static weir_status begin(weir *w, const char *name, enum weir__trace_span span, const char *reason, weir_error *error,
+                         struct made_file *file, struct weir__trace **trace)
+{
+    int fd = -1;
+    weir_status status = make_file(name, error, &fd, file);
+    if (status != WEIR_OK)
+        return status;
+    status = weir__trace_start(w, fd, span, reason, error, trace);
+    if (status != WEIR_OK)
+        drop_file(file);
+    return status;
 }
 
 /* What the policy asks for ------------------------------------------------------------------------------------------------------------- */
@@ -132,7 +169,6 @@ bool weir__trace_files_begin(weir *w, const struct policy *policy)
 {
     struct weir__trace_files *files = calloc(1, sizeof *files);
     weir_error error = WEIR_ERROR_INIT;
-    int fd = -1;
     if (!files)
         return false;
     pthread_mutex_init(&files->lock, NULL);
@@ -140,20 +176,15 @@ bool weir__trace_files_begin(weir *w, const struct policy *policy)
     weir__trace_files_set(w, policy);
     if (!policy->record_file)
         return true;
-    weir_status status = weir__trace_file_make(policy->record_file, &error, &fd);
-    if (status == WEIR_OK)
-        status = weir__trace_start(w, fd, WEIR__TRACE_FROM_OPEN, "file", &error, &files->whole);
-    if (status != WEIR_OK)
+    if (begin(w, policy->record_file, WEIR__TRACE_FROM_OPEN, "file", &error, &files->whole_file, &files->whole) != WEIR_OK)
         weir__log(w, WEIR_LOG_ERROR, "no trace is written (record.file): %s", error.text);
     return true;
 }
 
-/* Says what became of a trace. */
-static void end(weir *w, struct weir__trace *trace, const char *what)
+void weir__trace_files_drop(weir *w)
 {
-    const struct weir__trace_result result = weir__trace_end(trace);
-    if (result.error)
-        weir__log(w, WEIR_LOG_ERROR, "the trace of %s ends early: %s", what, strerror(result.error));
+    if (w->trace_files)
+        w->trace_files->must_drop = true;
 }
 
 void weir__trace_files_settle(weir *w)
@@ -163,7 +194,7 @@ void weir__trace_files_settle(weir *w)
         weir__trace_settle(files->whole);
     if (!files || !files->dump)
         return;
-    end(w, files->dump, "an out-of-memory");
+    weir__trace_end(files->dump);
     files->dump = NULL;
 }
 
@@ -173,7 +204,9 @@ void weir__trace_files_end(weir *w)
     if (!files)
         return;
     if (files->whole)
-        end(w, files->whole, "record.file");
+        weir__trace_end(files->whole);
+    if (files->whole && files->must_drop)
+        drop_file(&files->whole_file);
     pthread_mutex_destroy(&files->lock);
     free(files->policy);
     free(files);
@@ -201,10 +234,11 @@ static bool claim(struct weir__trace_files *files, char directory[static sizeof 
     return is_due;
 }
 
-/* The next name that is free. */
-static weir_status make_dump(const char *directory, unsigned *number, weir_error *error, int *fd)
+/* Under the next name that is free. */
+static weir_status begin_dump(weir *w, const char *directory, unsigned *number, weir_error *error, struct weir__trace **dump)
 {
     weir_status status = WEIR_BUSY;
+    struct made_file file;
     while (status == WEIR_BUSY && *number < WEIR__TRACE_DUMPS_MAX) {
         char name[2 * NAME_MAX_];
         size_t len = 0;
@@ -212,7 +246,7 @@ static weir_status make_dump(const char *directory, unsigned *number, weir_error
             len += (size_t)snprintf(name + len, sizeof name - len, *at == '%' ? "%%%%" : "%c", *at);
         snprintf(name + len, sizeof name - len, "/weir-%%p-%u.weir", ++*number);
         weir_error_clear(error);
-        status = weir__trace_file_make(name, error, fd);
+        status = begin(w, name, WEIR__TRACE_UNTIL_NOW, "out of memory", error, &file, dump);
     }
     return status;
 }
@@ -224,15 +258,11 @@ void weir__trace_files_dump(weir *w)
     struct weir__trace *former, *dump = NULL;
     char directory[sizeof files->directory];
     unsigned number;
-    int fd = -1;
     if (!claim(files, directory, &number, &former))
         return;
     if (former)
-        end(w, former, "an out-of-memory");
-    weir_status status = make_dump(directory, &number, &error, &fd);
-    if (status == WEIR_OK)
-        status = weir__trace_start(w, fd, WEIR__TRACE_UNTIL_NOW, "out of memory", &error, &dump);
-    if (status != WEIR_OK)
+        weir__trace_end(former);
+    if (begin_dump(w, directory, &number, &error, &dump) != WEIR_OK)
         weir__log(w, WEIR_LOG_ERROR, "no trace of an out-of-memory is written (record.dump): %s", error.text);
     pthread_mutex_lock(&files->lock);
     files->dump = dump;

@@ -11,13 +11,6 @@
 
 #define WEIR__TRACE_DUMPS_MAX 8 /* of a weir */
 
-/*
- * Makes a new file for this user alone, which nobody else can have put there. name: with %p, %r and %%. *fd: to be closed, with CLOEXEC.
- * WEIR_REFUSED (the program runs with changed ids), WEIR_BUSY (there is such a file), WEIR_INVALID (the name, or the system's
- * reason why it cannot be made).
- */
-weir_status weir__trace_file_make(const char *name, weir_error *error, int *fd);
-
 /* Sets out as the policy says: begins record.file, and from now on dumps go to record.dump. What cannot be done is logged. false: no host
    memory. */
 bool weir__trace_files_begin(weir *w, const struct policy *policy);
@@ -25,6 +18,8 @@ bool weir__trace_files_begin(weir *w, const struct policy *policy);
 void weir__trace_files_set(weir *w, const struct policy *policy);
 /* The policy in force, its values a line each, to be freed; NULL: no host memory. */
 char *weir__trace_files_policy(weir *w);
+/* The weir cannot be opened after all: record.file goes once it is ended, as its name shall be free for the next attempt. */
+void weir__trace_files_drop(weir *w);
 /* Waits for the trace of an out-of-memory that is being written, which looks at pools. No request follows. */
 void weir__trace_files_settle(weir *w);
 /* Ends what is being written. */

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/format.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/recorded.h"
 #include "lib/trace/encode.h"
@@ -48,6 +49,7 @@ struct weir__trace {
     const struct weir__ring *newest; /* of the rings that have one */
     uint8_t *block; /* with room for the largest one */
     struct weir__trace_result result;
+    bool was_said; /* its error */
     pthread_mutex_t lock;
     pthread_cond_t told;
     bool must_end, is_over;
@@ -63,8 +65,8 @@ static void write_bytes(struct weir__trace *trace, const uint8_t *bytes, size_t 
         trace->result.error = EFBIG;
     while (len && !trace->result.error) {
         ssize_t written = write(trace->fd, bytes, len);
-        if (written < 0 && errno != EINTR)
-            trace->result.error = errno;
+        if (written == 0 || (written < 0 && errno != EINTR))
+            trace->result.error = written ? errno : EIO;
         if (written <= 0)
             continue;
         bytes += written;
@@ -371,6 +373,16 @@ static void follow(struct weir__trace *trace)
     }
 }
 
+/* Where nobody asks how it goes: at once, as the program may run for long, and the file is all that there is. */
+static void say_error(struct weir__trace *trace)
+{
+    const char *what = trace->span == WEIR__TRACE_FROM_OPEN ? "record.file" : "an out-of-memory (record.dump)";
+    if (trace->result.error && !trace->was_said && trace->span != WEIR__TRACE_FROM_NOW)
+        weir__log(trace->w, WEIR_LOG_ERROR, "the trace of %s ends early, after %s: %s", what, WEIR__BYTES(trace->result.bytes),
+                  strerror(trace->result.error));
+    trace->was_said = trace->result.error;
+}
+
 static void *run(void *data)
 {
     struct weir__trace *trace = data;
@@ -385,6 +397,7 @@ static void *run(void *data)
         write_live(trace, &live);
     if (trace->span != WEIR__TRACE_UNTIL_NOW)
         follow(trace);
+    say_error(trace);
     drain_all(trace);
     flush_all(trace, true);
     if (trace->span == WEIR__TRACE_UNTIL_NOW)
@@ -395,6 +408,7 @@ static void *run(void *data)
     /* Here, as some disks are waited for. */
     if (close(trace->fd) != 0 && !trace->result.error)
         trace->result.error = errno;
+    say_error(trace);
     trace->fd = -1;
     pthread_mutex_lock(&trace->lock);
     trace->is_over = true;

@@ -23,7 +23,7 @@ enum weir__trace_span {
 
 struct weir__trace_result {
     uint64_t bytes, events, lost;
-    int error; /* errno of the write that failed; 0: none */
+    int error; /* errno of the write that failed, which was logged but with WEIR__TRACE_FROM_NOW; 0: none */
 };
 
 /*

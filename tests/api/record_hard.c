@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/pool/weir_internal.h"
@@ -111,6 +112,25 @@ START_TEST(trace_does_not_take_the_place_of_a_closed_standard_stream)
     ck_assert_int_eq(dup2(saved, STDIN_FILENO), STDIN_FILENO);
     close(saved);
     ck_assert_int_eq(access(traced_file, R_OK), 0);
+}
+END_TEST
+
+/* The name shall be free for the next attempt, unless somebody else has it. */
+START_TEST(weir_that_cannot_be_opened_leaves_no_trace)
+{
+    static const char *const wrong[] = { "{ main: { initial_size: 64GiB } }", "{ main: {} }\ncontrol: true", "{ main: { initial_size: 64GiB } }" };
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *w;
+    char text[1024];
+    bool is_there = _i == 2;
+    if (is_there)
+        close(open(traced_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    setenv("WEIR_CONTROL_DIR", "/nonexistent/directory", 1);
+    snprintf(text, sizeof text, "weir: 1\nrecord: { file: '%s' }\npools: %s\n", traced_file, wrong[_i]);
+    options.policy_text = text;
+    ck_assert_int_ne(weir_open(&options, NULL, &w), WEIR_OK);
+    ck_assert_int_eq(access(traced_file, F_OK), is_there ? 0 : -1);
+    unsetenv("WEIR_CONTROL_DIR");
 }
 END_TEST
 
@@ -467,7 +487,8 @@ START_TEST(threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last)
 }
 END_TEST
 
-/* libcheck writes into a file of its own, which stays far below the limit as long as little is asserted. */
+/* libcheck writes into a file of its own, which stays far below the limit as long as little is asserted. The program is told at once, and
+   once. */
 START_TEST(disk_without_room_costs_events_alone)
 {
     struct rlimit limit, low;
@@ -485,9 +506,13 @@ START_TEST(disk_without_room_costs_events_alone)
         snprintf(name, sizeof name, "%u %u", random, random * random);
         status = weir_mark(scene.w, name);
     }
+    for (unsigned tries = 0; atomic_load(&scene.log_lines) == lines && tries < 20000; tries++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    unsigned told = atomic_load(&scene.log_lines);
     scene_close();
     setrlimit(RLIMIT_FSIZE, &limit);
     ck_assert_int_eq(status, WEIR_OK);
+    ck_assert_uint_eq(told, lines + 1);
     ck_assert_uint_eq(atomic_load(&scene.log_lines), lines + 1);
     ck_assert_msg(trace_open(&trace, traced_file), "%s", trace.error);
     ck_assert(!trace.losses.is_closed);
@@ -638,6 +663,7 @@ int main(void)
     suite_add(tcase, tags_add_up_whatever_a_policy_switches_on_and_off, threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last,
               disk_without_room_costs_events_alone, children_write_nothing_into_the_trace_of_their_parent,
               weirs_of_one_process_have_each_their_own_events, handle_that_comes_again_was_closed_before);
+    tcase_add_loop_test(tcase, weir_that_cannot_be_opened_leaves_no_trace, 0, 3);
     tcase_add_loop_test(tcase, threads_leave_a_trace_that_has_the_figures_at_each_mark, 0, sizeof threaded / sizeof threaded[0]);
     return suite_run(suite);
 }

@@ -95,6 +95,21 @@ static bool has_its_control_socket_there(void)
     return share_control_directory(&error, path) != WEIR_OK && strstr(error.text, ELSEWHERE);
 }
 
+/* In files whose names anybody could have put links or other names at. */
+static bool writes_traces_that_the_environment_names(void)
+{
+    weir *w;
+    weir_error error;
+    char policy[256], ours[64], plain_name[64];
+    snprintf(policy, sizeof policy, "weir: 1\nrecord: { file: '/tmp/weir-secure-%%p-%%r.weir', dump: /tmp }\npools: { p: {} }\n");
+    snprintf(ours, sizeof ours, "/tmp/weir-secure-%ld-7.weir", (long)getpid());
+    snprintf(plain_name, sizeof plain_name, "/tmp/weir-secure-%ld-0.weir", (long)getpid());
+    if (open_by(policy, "sim", &w, &error) == WEIR_OK)
+        weir_close(w);
+    int left = unlink(ours);
+    return left == 0 || unlink(plain_name) == 0;
+}
+
 static const struct row {
     const char *variable, *value;
     bool (*obeys)(void);
@@ -106,6 +121,7 @@ static const struct row {
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_sockets_there },
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_control_socket_there },
     { "WEIR_CONTROL_DIR", ELSEWHERE, has_its_control_socket_there },
+    { "RANK", "7", writes_traces_that_the_environment_names },
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))
 
@@ -114,7 +130,7 @@ static const struct row {
 /* Runs the program as a probe, with that one variable, and returns its exit status. */
 static int probe(const char *program, int row)
 {
-    static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR" };
+    static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR", "RANK" };
     char number[16];
     int status;
     snprintf(number, sizeof number, "%d", row);
