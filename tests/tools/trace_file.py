@@ -2,6 +2,8 @@
 """trace_file.py - writes small .weir files for tests, by doc/trace.md alone."""
 import struct
 
+from weirtrace import crc32c
+
 KINDS = {
     "malloc": (16, "spz"), "free": (17, "spz"), "serve": (18, "spz"), "keep": (19, "spz"), "return": (20, "spz"),
     "live": (21, "spz"), "cached": (22, "spz"), "map": (32, "pab"), "unmap": (33, "pab"), "trim": (34, "pab"),
@@ -10,19 +12,6 @@ KINDS = {
 }
 ARENA, HOST, PRIVATE = 1, 2, 4
 MASK = (1 << 64) - 1
-TABLE = []
-for byte in range(256):
-    crc = byte
-    for _ in range(8):
-        crc = crc >> 1 ^ 0x82F63B78 if crc & 1 else crc >> 1
-    TABLE.append(crc)
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
 
 
 def varint(value):

@@ -5,13 +5,14 @@ import ctypes
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import xml.dom.minidom
 
 import weirtrace
+from trace_file import block, signed, string
+from trace_file import varint as number
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
 import tap
@@ -28,29 +29,6 @@ MIB = 1 << 20
 CODES = {kind: (code, fields) for code, (kind, fields) in weirtrace.KINDS.items()}
 
 # Writing ---------------------------------------------------------------------------------------------------------------------------------
-
-
-def number(value):
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out + bytes([value]))
-
-
-def signed(value):
-    value = (value + (1 << 63)) % (1 << 64) - (1 << 63)
-    return number(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def string(text):
-    data = text.encode() if isinstance(text, str) else text
-    return number(len(data)) + data
-
-
-def block(kind, content):
-    head = b"WBLK" + struct.pack("<BBHII", kind, 0, 0, len(content), len(content))
-    return head + struct.pack("<I", weirtrace.crc32c(head + content)) + content
 
 
 def events(thread, base, rows, definitions=b"", lost=0):
