@@ -198,6 +198,19 @@ void weir__trace_files_settle(weir *w)
     files->dump = NULL;
 }
 
+void weir__trace_files_finish(weir *w)
+{
+    struct weir__trace_files *files = w->trace_files;
+    pthread_mutex_lock(&files->lock);
+    struct weir__trace *whole = files->whole;
+    files->whole = NULL;
+    pthread_mutex_unlock(&files->lock);
+    if (!whole)
+        return;
+    weir__trace_settle(whole);
+    end(w, whole, "record.file");
+}
+
 void weir__trace_files_end(weir *w)
 {
     struct weir__trace_files *files = w->trace_files;

@@ -24,6 +24,8 @@ void weir__trace_files_drop(weir *w);
 void weir__trace_files_settle(weir *w);
 /* Ends what is being written. */
 void weir__trace_files_end(weir *w);
+/* Ends record.file of a weir that is never closed, when its process ends; other threads may be using it. */
+void weir__trace_files_finish(weir *w);
 
 /* A request found no memory: writes down what is known, beside everything else. */
 void weir__trace_files_dump(weir *w);

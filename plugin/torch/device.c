@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/pool/settings.h"
+#include "lib/trace/file.h"
 #include "plugin/torch/history.h"
 #include "plugin/torch/late.h"
 
@@ -127,6 +128,8 @@ static void on_exit_of_process(void)
 {
     atomic_store(&is_over, true);
     atomic_fetch_add(&torch_busy, 1);
+    for (struct torch_device *device = torch_device_next(-1); device && !weir__is_forked(); device = torch_device_next(device->index))
+        weir__trace_files_finish(device->w);
 }
 
 /* Called with `opening`. */

@@ -3,6 +3,7 @@
 dist_check_SCRIPTS += \
 	%reldir%/cupy.sh \
 	%reldir%/enable.sh \
+	%reldir%/frames.sh \
 	%reldir%/memory.sh \
 	%reldir%/package.sh \
 	%reldir%/run.sh \
@@ -10,6 +11,7 @@ dist_check_SCRIPTS += \
 TESTS += \
 	%reldir%/cupy.sh \
 	%reldir%/enable.sh \
+	%reldir%/frames.sh \
 	%reldir%/memory.sh \
 	%reldir%/package.sh \
 	%reldir%/run.sh \
@@ -22,6 +24,8 @@ EXTRA_DIST += \
 	%reldir%/fake/torch/cuda/__init__.py \
 	%reldir%/fake/torch/cuda/_utils.py \
 	%reldir%/fake/torch/cuda/memory.py \
+	%reldir%/frames_host.py \
+	%reldir%/frames_test.py \
 	%reldir%/memory_test.py \
 	%reldir%/package_test.py \
 	%reldir%/python.sh \
@@ -33,3 +37,8 @@ EXTRA_DIST += \
 check_PROGRAMS += tests/python/layout
 tests_python_layout_SOURCES = %reldir%/layout.c
 tests_python_layout_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/lib
+
+## Loaded by frames_test.py.
+check_LTLIBRARIES += tests/python/libhost.la
+tests_python_libhost_la_SOURCES = %reldir%/host.c
+tests_python_libhost_la_LDFLAGS = $(AM_LDFLAGS) -shared -module -avoid-version -rpath /nowhere
