@@ -209,6 +209,7 @@ def forever():
             return
 for _ in range(3):
     threading.Thread(target=forever, daemon=True).start()
+    threading.Thread(target=lambda: host.host_here(ctypes.byref(work(1000, 0))), daemon=True).start()
 assert host.host_start(ctypes.byref(work(1000, 0)), 3) == 0
 while library.stats(0).mallocs < 200:
     pass

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* host.c - threads that Python never saw, which allocate: a shared object that frames_test.py loads. */
+/* host.c - native code that allocates, mostly in threads that Python never saw: a shared object that frames_test.py loads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 typedef void *malloc_fn(ssize_t size, int device, void *stream);
 typedef void free_fn(void *ptr, ssize_t size, int device, void *stream);
@@ -17,6 +18,7 @@ struct host_work {
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED unsigned host_run(const struct host_work *work, unsigned threads);
 EXPORTED int host_start(const struct host_work *work, unsigned threads);
+EXPORTED void host_here(const struct host_work *work);
 
 /* Every second block stays. A process that ends refuses. */
 static void *allocate(void *data)
@@ -59,4 +61,19 @@ int host_start(const struct host_work *work, unsigned threads)
         if (pthread_create(&id, NULL, allocate, copy) != 0 || pthread_detach(id) != 0)
             return 1;
     return 0;
+}
+
+/* A Python that ends makes threads end that ask for the GIL. */
+static void was_ended(void *unused)
+{
+    (void)unused;
+    _exit(9);
+}
+
+/* On the calling thread, which must come back. */
+void host_here(const struct host_work *work)
+{
+    pthread_cleanup_push(was_ended, NULL);
+    allocate((void *)work);
+    pthread_cleanup_pop(0);
 }
