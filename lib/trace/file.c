@@ -208,7 +208,7 @@ void weir__trace_files_finish(weir *w)
     if (!whole)
         return;
     weir__trace_settle(whole);
-    end(w, whole, "record.file");
+    weir__trace_end(whole);
 }
 
 void weir__trace_files_end(weir *w)
