@@ -89,6 +89,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/plot.c \
 	%reldir%/trace/plot.h \
 	%reldir%/trace/plot_svg.c \
+	%reldir%/trace/packet_stacks.c \
+	%reldir%/trace/packet_stacks.h \
+	%reldir%/trace/packets.c \
+	%reldir%/trace/packets.h \
 	%reldir%/trace/proto.c \
 	%reldir%/trace/proto.h \
 	%reldir%/trace/reader.c \

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import struct
 import subprocess
 
 from tap import fact
@@ -50,14 +51,17 @@ def decode(data, message):
     while at < len(data):
         key, at = take_varint(data, at)
         name, kind, is_repeated = SCHEMA[message][key >> 3]
-        value, at = take_varint(data, at)
-        if key & 7 == 2:
-            assert kind == "string" or kind in SCHEMA
+        value, at = (0, at) if key & 7 == 1 else take_varint(data, at)
+        if key & 7 == 1:
+            assert kind == "double"
+            value, at = struct.unpack_from("<d", data, at)[0], at + 8
+        elif key & 7 == 2:
+            assert kind in ("string", "bytes") or kind in SCHEMA
             content, at = data[at:at + value], at + value
             assert at <= len(data)
-            value = content.decode() if kind == "string" else decode(content, kind)
+            value = decode(content, kind) if kind in SCHEMA else content.decode()
         else:
-            assert key & 7 == 0 and kind != "string" and kind not in SCHEMA
+            assert key & 7 == 0 and kind not in ("string", "bytes", "double") and kind not in SCHEMA
         if is_repeated:
             found.setdefault(name, []).append(value)
         else:
@@ -71,7 +75,8 @@ class Tracks:
 
     def __init__(self, *traces):
         self.packets = decode(export("perfetto", *traces), "Trace").get("packet", [])
-        self.tracks, self.counters, self.moments, self.slices = {}, {}, [], []
+        self.tracks, self.counters, self.moments, self.slices, self.requests = {}, {}, [], [], []
+        self.interned = {}
         for packet in self.packets:
             assert packet["trusted_packet_sequence_id"] > 0
             if "track_descriptor" in packet:
@@ -79,19 +84,46 @@ class Tracks:
                 assert track["uuid"] not in self.tracks and (track.get("parent_uuid") in self.tracks or "process" in track)
                 self.tracks[track["uuid"]] = track
             elif "track_event" in packet:
-                self.add(packet["timestamp"], packet["track_event"])
+                self.intern(packet)
+                self.add(packet["timestamp"], packet["track_event"], packet["trusted_packet_sequence_id"])
         assert not any(track.get("open") for track in self.tracks.values())
 
     def process(self, track):
         return self.tracks[track.get("parent_uuid", track["uuid"])]["process"]["pid"]
 
-    def add(self, time, event):
+    def intern(self, packet):
+        """What each sequence defines, in order: by the kind and the id, each once."""
+        sequence = packet["trusted_packet_sequence_id"]
+        assert ("callstack_iid" in packet["track_event"]) == ("sequence_flags" in packet)
+        if packet.get("sequence_flags") == 3:
+            assert sequence not in self.interned
+            self.interned[sequence] = {}
+        for kind, rows in packet.get("interned_data", {}).items():
+            for row in rows:
+                assert row["iid"] > 0 and (kind, row["iid"]) not in self.interned[sequence]
+                self.interned[sequence][kind, row["iid"]] = row
+
+    def stack(self, sequence, number):
+        """Its frames, the outermost first: (function, source, line, file, place)."""
+        known, frames = self.interned[sequence], []
+        for frame in (known["frames", number] for number in known["callstacks", number]["frame_ids"]):
+            source = known["source_paths", frame["source_path_iid"]]["str"] if "source_path_iid" in frame else None
+            file, = known["mappings", frame["mapping_id"]]["path_string_ids"]
+            frames.append((known["function_names", frame["function_name_id"]]["str"], source, frame.get("line_number"),
+                           known["mapping_paths", file]["str"], frame["rel_pc"]))
+        return frames
+
+    def add(self, time, event, sequence):
         track = self.tracks[event["track_uuid"]]
         notes = {note["name"]: note.get("uint_value", note.get("string_value")) for note in event.get("debug_annotations", [])}
         if event["type"] == 4:
             values = self.counters.setdefault((self.process(track), track["name"]), [])
             assert track["counter"] == {"unit": 3} and (not values or values[-1][0] <= time)
             values.append((time, event["counter_value"]))
+            return
+        if "callstack_iid" in event:
+            assert event["type"] == 3 and event["callstack_weight"] == notes["bytes"]
+            self.requests.append((track["thread"]["tid"], time, event["name"], notes, self.stack(sequence, event["callstack_iid"])))
             return
         if event["type"] == 3:
             self.moments.append((self.process(track), time, event["name"], notes))
@@ -161,6 +193,34 @@ def perfetto_moments_are_marks_and_failures():
     assert [(time - BEGAN, name, notes) for _, time, name, notes in Tracks(life()).moments] == [
         (3000, "step 1", {}), (13000, "step 2", {}),
         (19000, "out of memory", {"pool": "main", "bytes": 1 << 30, "stream": 0xA0, "at": "the pool's cap"})]
+
+
+@fact
+def perfetto_requests_have_the_stacks_that_were_recorded():
+    frames = [("0x7e0000000010", None, None, "(unknown)", 0x7E0000000010), ("forward", "/home/me/model.py", 42, "(interpreter)", 2),
+              ("libexample.so.1+0x1234", None, None, "/usr/lib/libexample.so.1", 0x1234)]
+    tracks = Tracks(life(), life(pid=2))
+    assert [(tid, time - BEGAN, name, notes, stack) for tid, time, name, notes, stack in tracks.requests] == [
+        (100, 4000, "malloc", {"bytes": 5000, "pool": "main", "tag": "weights"}, frames)] * 2
+
+
+@fact
+def perfetto_stacks_are_written_once():
+    trace = Trace()
+    trace.pool(1, "main")
+    trace.line(1, 1, "outer", "a.py")
+    trace.line(2, 1 << 40, "inner", "")
+    trace.line(3, 3, "other", "b.py")
+    trace.stack(1, [2, 1])
+    trace.stack(2, [3, 1])
+    for number in range(300):
+        trace.event("malloc", pool=1, address=4096 * (number + 1), size=number, stack=1 + number % 2)
+    trace.event("serve", pool=1, address=1 << 40, size=7, stack=1)
+    trace.event("free", pool=1, address=4096, stack=1)
+    requests = Tracks(trace).requests
+    assert [request[2] for request in requests] == ["malloc"] * 300 + ["serve"]
+    assert [frame[:3] for frame in requests[0][4]] == [("outer", "a.py", 1), ("inner", None, None)]
+    assert [frame[:3] for frame in requests[299][4]] == [("outer", "a.py", 1), ("other", "b.py", 3)]
 
 
 @fact

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export_perfetto.c - traces on the time axis of Perfetto: a process of each, with counters of its pools, what its threads waited for, and
- * its marks.
+ * export_perfetto.c - traces on the time axis of Perfetto: a process of each, with counters of its pools, what its threads waited for, its
+ * marks, and where the trace has stacks, its requests with them.
  *
  * All times are nanoseconds since 1970, so that several files stand on one axis. Events of blocks have times of a coarse clock: of those at
  * one time the counters show the highest and the last value.
@@ -11,50 +11,10 @@
 #include "tools/common/complain.h"
 #include "tools/trace/export.h"
 #include "tools/trace/model.h"
-#include "tools/trace/proto.h"
+#include "tools/trace/packet_stacks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-/* Fields of perfetto.protos.Trace and what is in it, and values of its enums. */
-enum {
-    TRACE_PACKET = 1,
-    PACKET_CLOCK_SNAPSHOT = 6,
-    PACKET_TIMESTAMP = 8,
-    PACKET_SEQUENCE = 10,
-    PACKET_TRACK_EVENT = 11,
-    PACKET_TRACK_DESCRIPTOR = 60,
-    SNAPSHOT_CLOCK = 1,
-    CLOCK_ID = 1,
-    CLOCK_TIMESTAMP = 2,
-    CLOCK_IS_REAL = 1,
-    CLOCK_IS_BOOT = 6,
-    TRACK_UUID = 1,
-    TRACK_NAME = 2,
-    TRACK_PROCESS = 3,
-    TRACK_THREAD = 4,
-    TRACK_PARENT = 5,
-    TRACK_COUNTER = 8,
-    PROCESS_PID = 1,
-    PROCESS_NAME = 6,
-    THREAD_PID = 1,
-    THREAD_TID = 2,
-    COUNTER_UNIT = 3,
-    UNIT_BYTES = 3,
-    EVENT_ANNOTATION = 4,
-    EVENT_TYPE = 9,
-    EVENT_TRACK = 11,
-    EVENT_CATEGORY = 22,
-    EVENT_NAME = 23,
-    EVENT_COUNTER = 30,
-    TYPE_BEGIN = 1,
-    TYPE_END = 2,
-    TYPE_INSTANT = 3,
-    TYPE_COUNTER = 4,
-    ANNOTATION_UINT = 3,
-    ANNOTATION_TEXT = 6,
-    ANNOTATION_NAME = 10,
-};
 
 /* Sorts of tracks; their numbers are unique in all the trace. */
 enum track { TRACK_OF_PROCESS, TRACK_OF_THREAD, TRACK_OF_LIVE, TRACK_OF_HELD };
@@ -81,68 +41,57 @@ struct span {
 
 struct perfetto {
     struct export *export;
-    struct proto proto;
+    struct packets packets;
+    struct packet_stacks stacks;
     struct trace *trace;
-    uint64_t number; /* of the trace, from 1 */
-    uint64_t started;
+    size_t place; /* of the trace */
     uint64_t high_bits; /* of process and thread ids, so that processes of several machines with the same ids stay apart */
     struct model model;
     struct pool_counters *pools; /* by number + 1; 0: no pool */
     size_t pool_count, pool_room;
     struct span *spans;
     size_t span_count, span_room;
+    bool *described; /* by number of the thread: it has a track */
+    size_t thread_count, thread_room;
 };
 
 static uint64_t uuid(const struct perfetto *perfetto, enum track track, uint64_t number)
 {
-    return perfetto->number << 35 | (uint64_t)track << 33 | number;
+    return perfetto->packets.number << 35 | (uint64_t)track << 33 | number;
 }
 
 /* Packets -------------------------------------------------------------------------------------------------------------------------------
  */
 
-static void begin_packet(struct perfetto *perfetto, uint64_t time)
-{
-    proto_begin(&perfetto->proto, TRACE_PACKET);
-    proto_number(&perfetto->proto, PACKET_TIMESTAMP, time > INT64_MAX - perfetto->started ? INT64_MAX : perfetto->started + time);
-    proto_number(&perfetto->proto, PACKET_SEQUENCE, perfetto->number);
-}
-
-static void end_packet(struct perfetto *perfetto)
-{
-    proto_end(&perfetto->proto);
-    proto_flush(&perfetto->proto, perfetto->export->out);
-}
-
 /* The clock of a trace is that of the boot; here it is the same as the real one. */
 static void write_clocks(struct perfetto *perfetto)
 {
     static const unsigned clocks[] = {CLOCK_IS_BOOT, CLOCK_IS_REAL};
-    begin_packet(perfetto, 0);
-    proto_begin(&perfetto->proto, PACKET_CLOCK_SNAPSHOT);
+    packets_begin_packet(&perfetto->packets, 0);
+    proto_begin(&perfetto->packets.proto, PACKET_CLOCK_SNAPSHOT);
     for (size_t i = 0; i < sizeof clocks / sizeof clocks[0]; i++) {
-        proto_begin(&perfetto->proto, SNAPSHOT_CLOCK);
-        proto_number(&perfetto->proto, CLOCK_ID, clocks[i]);
-        proto_number(&perfetto->proto, CLOCK_TIMESTAMP, perfetto->started);
-        proto_end(&perfetto->proto);
+        proto_begin(&perfetto->packets.proto, SNAPSHOT_CLOCK);
+        proto_number(&perfetto->packets.proto, CLOCK_ID, clocks[i]);
+        proto_number(&perfetto->packets.proto, CLOCK_TIMESTAMP, perfetto->packets.started);
+        proto_end(&perfetto->packets.proto);
     }
-    proto_end(&perfetto->proto);
-    end_packet(perfetto);
+    proto_end(&perfetto->packets.proto);
+    packets_end_packet(&perfetto->packets);
 }
 
 static void begin_track(struct perfetto *perfetto, enum track track, uint64_t number)
 {
-    begin_packet(perfetto, 0);
-    proto_begin(&perfetto->proto, PACKET_TRACK_DESCRIPTOR);
-    proto_number(&perfetto->proto, TRACK_UUID, uuid(perfetto, track, number));
+    packets_begin_packet(&perfetto->packets, 0);
+    proto_begin(&perfetto->packets.proto, PACKET_TRACK_DESCRIPTOR);
+    proto_number(&perfetto->packets.proto, TRACK_UUID, uuid(perfetto, track, number));
     if (track != TRACK_OF_PROCESS)
-        proto_number(&perfetto->proto, TRACK_PARENT, uuid(perfetto, TRACK_OF_PROCESS, 0));
+        proto_number(&perfetto->packets.proto, TRACK_PARENT, uuid(perfetto, TRACK_OF_PROCESS, 0));
 }
 
 static void end_track(struct perfetto *perfetto)
 {
-    proto_end(&perfetto->proto);
-    end_packet(perfetto);
+    proto_end(&perfetto->packets.proto);
+    packets_end_packet(&perfetto->packets);
 }
 
 static uint64_t id_of(const struct perfetto *perfetto, uint64_t id)
@@ -158,53 +107,33 @@ static void write_process(struct perfetto *perfetto)
                  header->rank ? header->rank : "") < 0)
         name = must(NULL);
     begin_track(perfetto, TRACK_OF_PROCESS, 0);
-    proto_text(&perfetto->proto, TRACK_NAME, name);
-    proto_begin(&perfetto->proto, TRACK_PROCESS);
-    proto_number(&perfetto->proto, PROCESS_PID, id_of(perfetto, header->pid));
-    proto_text(&perfetto->proto, PROCESS_NAME, name);
-    proto_end(&perfetto->proto);
+    proto_text(&perfetto->packets.proto, TRACK_NAME, name);
+    proto_begin(&perfetto->packets.proto, TRACK_PROCESS);
+    proto_number(&perfetto->packets.proto, PROCESS_PID, id_of(perfetto, header->pid));
+    proto_text(&perfetto->packets.proto, PROCESS_NAME, name);
+    proto_end(&perfetto->packets.proto);
     end_track(perfetto);
     free(name);
 }
 
-static void write_thread(struct perfetto *perfetto, const struct trace_event *event)
+/* The track of the event's thread, which is described before the first event on it. */
+static uint64_t thread_track(struct perfetto *perfetto, const struct trace_event *event)
 {
+    const uint64_t track = uuid(perfetto, TRACK_OF_THREAD, event->thread_number);
+    while (perfetto->thread_count <= event->thread_number) {
+        perfetto->described = must_grow(perfetto->described, perfetto->thread_count, &perfetto->thread_room, sizeof(bool));
+        perfetto->described[perfetto->thread_count++] = false;
+    }
+    if (perfetto->described[event->thread_number])
+        return track;
+    perfetto->described[event->thread_number] = true;
     begin_track(perfetto, TRACK_OF_THREAD, event->thread_number);
-    proto_begin(&perfetto->proto, TRACK_THREAD);
-    proto_number(&perfetto->proto, THREAD_PID, id_of(perfetto, perfetto->trace->header.pid));
-    proto_number(&perfetto->proto, THREAD_TID, id_of(perfetto, event->thread));
-    proto_end(&perfetto->proto);
+    proto_begin(&perfetto->packets.proto, TRACK_THREAD);
+    proto_number(&perfetto->packets.proto, THREAD_PID, id_of(perfetto, perfetto->trace->header.pid));
+    proto_number(&perfetto->packets.proto, THREAD_TID, id_of(perfetto, event->thread));
+    proto_end(&perfetto->packets.proto);
     end_track(perfetto);
-}
-
-static void begin_event(struct perfetto *perfetto, uint64_t time, unsigned type, uint64_t track)
-{
-    begin_packet(perfetto, time);
-    proto_begin(&perfetto->proto, PACKET_TRACK_EVENT);
-    proto_number(&perfetto->proto, EVENT_TYPE, type);
-    proto_number(&perfetto->proto, EVENT_TRACK, track);
-}
-
-static void end_event(struct perfetto *perfetto)
-{
-    proto_end(&perfetto->proto);
-    end_packet(perfetto);
-}
-
-static void annotate_text(struct perfetto *perfetto, const char *name, const char *value)
-{
-    proto_begin(&perfetto->proto, EVENT_ANNOTATION);
-    proto_text(&perfetto->proto, ANNOTATION_NAME, name);
-    proto_text(&perfetto->proto, ANNOTATION_TEXT, value);
-    proto_end(&perfetto->proto);
-}
-
-static void annotate(struct perfetto *perfetto, const char *name, uint64_t value)
-{
-    proto_begin(&perfetto->proto, EVENT_ANNOTATION);
-    proto_text(&perfetto->proto, ANNOTATION_NAME, name);
-    proto_number(&perfetto->proto, ANNOTATION_UINT, value);
-    proto_end(&perfetto->proto);
+    return track;
 }
 
 /* Counters ------------------------------------------------------------------------------------------------------------------------------
@@ -220,19 +149,19 @@ static void describe_counter(struct perfetto *perfetto, const struct trace_pool 
     if (asprintf(&name, "%s%s%s: %s", pool ? pool->name : "-", id, device, track == TRACK_OF_LIVE ? "live" : "held") < 0)
         name = must(NULL);
     begin_track(perfetto, track, number);
-    proto_text(&perfetto->proto, TRACK_NAME, name);
-    proto_begin(&perfetto->proto, TRACK_COUNTER);
-    proto_number(&perfetto->proto, COUNTER_UNIT, UNIT_BYTES);
-    proto_end(&perfetto->proto);
+    proto_text(&perfetto->packets.proto, TRACK_NAME, name);
+    proto_begin(&perfetto->packets.proto, TRACK_COUNTER);
+    proto_number(&perfetto->packets.proto, COUNTER_UNIT, UNIT_BYTES);
+    proto_end(&perfetto->packets.proto);
     end_track(perfetto);
     free(name);
 }
 
 static void write_value(struct perfetto *perfetto, struct counter *counter, enum track track, uint64_t number, uint64_t value)
 {
-    begin_event(perfetto, counter->time, TYPE_COUNTER, uuid(perfetto, track, number));
-    proto_number(&perfetto->proto, EVENT_COUNTER, value < INT64_MAX ? value : INT64_MAX);
-    end_event(perfetto);
+    packets_begin_event(&perfetto->packets, counter->time, TYPE_COUNTER, uuid(perfetto, track, number));
+    proto_number(&perfetto->packets.proto, EVENT_COUNTER, value < INT64_MAX ? value : INT64_MAX);
+    packets_end_event(&perfetto->packets);
     counter->written = value;
 }
 
@@ -341,23 +270,24 @@ static void write_begin(struct perfetto *perfetto, const struct span *span)
 {
     const struct trace_event *event = &span->event;
     char rung[TRACE_RUNG_LEN];
+    const uint64_t track = thread_track(perfetto, event);
     trace_rung_text(rung, event->a);
-    begin_event(perfetto, span->begin, TYPE_BEGIN, uuid(perfetto, TRACK_OF_THREAD, event->thread_number));
-    proto_text(&perfetto->proto, EVENT_CATEGORY, "weir");
-    proto_text(&perfetto->proto, EVENT_NAME, event->kind == TRACE_RUNG ? rung : trace_kind_name(event->kind));
+    packets_begin_event(&perfetto->packets, span->begin, TYPE_BEGIN, track);
+    proto_text(&perfetto->packets.proto, EVENT_CATEGORY, "weir");
+    proto_text(&perfetto->packets.proto, EVENT_NAME, event->kind == TRACE_RUNG ? rung : trace_kind_name(event->kind));
     if (event->pool)
-        annotate_text(perfetto, "pool", event->pool->name);
+        packets_annotate_text(&perfetto->packets, "pool", event->pool->name);
     if (event->kind == TRACE_SYNCHRONISE)
-        annotate(perfetto, "stream", event->stream);
+        packets_annotate(&perfetto->packets, "stream", event->stream);
     else if (event->kind != TRACE_RUNG)
-        annotate(perfetto, "bytes", event->kind == TRACE_WAIT ? event->b : event->a);
-    end_event(perfetto);
+        packets_annotate(&perfetto->packets, "bytes", event->kind == TRACE_WAIT ? event->b : event->a);
+    packets_end_event(&perfetto->packets);
 }
 
 static void write_end(struct perfetto *perfetto, const struct span *span)
 {
-    begin_event(perfetto, span->end, TYPE_END, uuid(perfetto, TRACK_OF_THREAD, span->event.thread_number));
-    end_event(perfetto);
+    packets_begin_event(&perfetto->packets, span->end, TYPE_END, thread_track(perfetto, &span->event));
+    packets_end_event(&perfetto->packets);
 }
 
 /* Slices of a track have to lie in each other: what is not over when the one around it is, ends with that. */
@@ -372,8 +302,6 @@ static void write_spans(struct perfetto *perfetto)
         bool is_other = i == 0 || span[-1].event.thread_number != span->event.thread_number;
         while (depth && (is_other || open[depth - 1]->end <= span->begin))
             write_end(perfetto, open[--depth]);
-        if (is_other)
-            write_thread(perfetto, &span->event);
         if (depth && span->end > open[depth - 1]->end)
             span->end = open[depth - 1]->end;
         write_begin(perfetto, span);
@@ -389,11 +317,11 @@ static void write_spans(struct perfetto *perfetto)
 
 static void begin_moment(struct perfetto *perfetto, const struct trace_event *event, const char *name)
 {
-    begin_event(perfetto, event->time, TYPE_INSTANT, uuid(perfetto, TRACK_OF_PROCESS, 0));
-    proto_text(&perfetto->proto, EVENT_CATEGORY, "weir");
-    proto_text(&perfetto->proto, EVENT_NAME, name);
+    packets_begin_event(&perfetto->packets, event->time, TYPE_INSTANT, uuid(perfetto, TRACK_OF_PROCESS, 0));
+    proto_text(&perfetto->packets.proto, EVENT_CATEGORY, "weir");
+    proto_text(&perfetto->packets.proto, EVENT_NAME, name);
     if (event->pool)
-        annotate_text(perfetto, "pool", event->pool->name);
+        packets_annotate_text(&perfetto->packets, "pool", event->pool->name);
 }
 
 static void write_moment(struct perfetto *perfetto, const struct trace_event *event)
@@ -404,24 +332,47 @@ static void write_moment(struct perfetto *perfetto, const struct trace_event *ev
         break;
     case TRACE_OUT_OF_MEMORY:
         begin_moment(perfetto, event, trace_kind_name(event->kind));
-        annotate(perfetto, "bytes", event->a);
-        annotate(perfetto, "stream", event->stream);
-        annotate_text(perfetto, "at", event->b ? "the pool's cap" : "the device");
+        packets_annotate(&perfetto->packets, "bytes", event->a);
+        packets_annotate(&perfetto->packets, "stream", event->stream);
+        packets_annotate_text(&perfetto->packets, "at", event->b ? "the pool's cap" : "the device");
         break;
     case TRACE_ASKED:
         begin_moment(perfetto, event, "asked by another process");
-        annotate(perfetto, "bytes", event->a);
-        annotate(perfetto, "given", event->b);
+        packets_annotate(&perfetto->packets, "bytes", event->a);
+        packets_annotate(&perfetto->packets, "given", event->b);
         break;
     case TRACE_SETTINGS:
         begin_moment(perfetto, event, trace_kind_name(event->kind));
-        annotate(perfetto, "release threshold", event->a);
-        annotate(perfetto, "cap", event->b);
+        packets_annotate(&perfetto->packets, "release threshold", event->a);
+        packets_annotate(&perfetto->packets, "cap", event->b);
         break;
     default:
         return;
     }
-    end_event(perfetto);
+    packets_end_event(&perfetto->packets);
+}
+
+/* Who asked for the block: on a trace with stacks, as the rest is in the counters. */
+static void write_request(struct perfetto *perfetto, const struct trace_event *event)
+{
+    const bool is_request = event->kind == TRACE_MALLOC || event->kind == TRACE_SERVE || event->kind == TRACE_GRAPH_MALLOC;
+    if (!is_request || !event->stack || !event->stack->count)
+        return;
+    const uint64_t track = thread_track(perfetto, event);
+    struct symbols *symbols = perfetto->export->symbols_of(perfetto->export->context, perfetto->place);
+    packets_begin_packet(&perfetto->packets, event->time);
+    const uint64_t stack = packet_stacks_write(&perfetto->stacks, &perfetto->packets.proto, symbols, event->stack);
+    packets_open_event(&perfetto->packets, TYPE_INSTANT, track);
+    proto_text(&perfetto->packets.proto, EVENT_CATEGORY, "weir");
+    proto_text(&perfetto->packets.proto, EVENT_NAME, trace_kind_name(event->kind));
+    proto_number(&perfetto->packets.proto, EVENT_CALLSTACK, stack);
+    proto_double(&perfetto->packets.proto, EVENT_CALLSTACK_WEIGHT, (double)event->size);
+    packets_annotate(&perfetto->packets, "bytes", event->size);
+    if (event->pool)
+        packets_annotate_text(&perfetto->packets, "pool", event->pool->name);
+    if (event->tag)
+        packets_annotate_text(&perfetto->packets, "tag", event->tag->text);
+    packets_end_event(&perfetto->packets);
 }
 
 static bool look(void *context, const struct trace_event *event)
@@ -435,6 +386,7 @@ static bool look(void *context, const struct trace_event *event)
         add_span(perfetto, event, ns);
     else
         write_moment(perfetto, event);
+    write_request(perfetto, event);
     return !ferror(perfetto->export->out);
 }
 
@@ -465,10 +417,11 @@ static bool write_trace(struct perfetto *perfetto, size_t place)
 {
     struct trace *trace = perfetto->trace = perfetto->export->traces[place];
     uint64_t started = trace->header.started_real;
-    perfetto->number = place + 1;
-    perfetto->started = started ? started < INT64_MAX ? started : INT64_MAX : first_start(perfetto->export);
+    perfetto->place = place;
+    perfetto->packets.number = place + 1;
+    perfetto->packets.started = started ? started < INT64_MAX ? started : INT64_MAX : first_start(perfetto->export);
     perfetto->high_bits = has_pid_before(perfetto->export, place) ? (uint64_t)(place % 511 + 1) << PID_BITS : 0;
-    if (place == 0 && perfetto->started)
+    if (place == 0 && perfetto->packets.started)
         write_clocks(perfetto);
     write_process(perfetto);
     bool is_whole = trace_play(trace, look, perfetto);
@@ -479,16 +432,18 @@ static bool write_trace(struct perfetto *perfetto, size_t place)
     model_free(&perfetto->model);
     free(perfetto->pools);
     free(perfetto->spans);
-    *perfetto = (struct perfetto){.export = perfetto->export, .proto = perfetto->proto};
+    packet_stacks_free(&perfetto->stacks);
+    free(perfetto->described);
+    *perfetto = (struct perfetto){.export = perfetto->export, .packets = perfetto->packets};
     return is_whole;
 }
 
 bool export_perfetto(struct export *export)
 {
-    struct perfetto perfetto = {.export = export};
+    struct perfetto perfetto = {.export = export, .packets = {.out = export->out}};
     bool is_whole = true;
     for (size_t i = 0; i < export->count && is_whole; i++)
         is_whole = write_trace(&perfetto, i);
-    proto_free(&perfetto.proto);
+    proto_free(&perfetto.packets.proto);
     return is_whole;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TYPE_NUMBER = 0, TYPE_BYTES = 2, NUMBER_LEN_MAX = 10 };
+enum { TYPE_NUMBER = 0, TYPE_DOUBLE = 1, TYPE_BYTES = 2, NUMBER_LEN_MAX = 10 };
 
 /* The length of a message is not known before its end: so much is left for it. */
 enum { LENGTH_LEN = 4 };
@@ -39,6 +39,17 @@ void proto_number(struct proto *proto, unsigned field, uint64_t value)
 {
     put_number(proto, field << 3 | TYPE_NUMBER);
     put_number(proto, value);
+}
+
+void proto_double(struct proto *proto, unsigned field, double value)
+{
+    uint64_t bits;
+    char bytes[sizeof bits];
+    memcpy(&bits, &value, sizeof bits);
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(uint8_t)(bits >> 8 * i);
+    put_number(proto, field << 3 | TYPE_DOUBLE);
+    put_bytes(proto, bytes, sizeof bytes);
 }
 
 void proto_text(struct proto *proto, unsigned field, const char *text)

@@ -21,6 +21,7 @@ struct proto {
 };
 
 void proto_number(struct proto *proto, unsigned field, uint64_t value);
+void proto_double(struct proto *proto, unsigned field, double value);
 /* Bytes that are not UTF-8 become U+FFFD, as texts must be. */
 void proto_text(struct proto *proto, unsigned field, const char *text);
 
