@@ -54,6 +54,18 @@ tools_libtools_la_SOURCES = \
 	%reldir%/record/name.c \
 	%reldir%/record/name.h \
 	%reldir%/record/record.c \
+	%reldir%/replay/outcome.c \
+	%reldir%/replay/outcome.h \
+	%reldir%/replay/policy.c \
+	%reldir%/replay/policy.h \
+	%reldir%/replay/processes.c \
+	%reldir%/replay/replay.c \
+	%reldir%/replay/report.c \
+	%reldir%/replay/report.h \
+	%reldir%/replay/run.c \
+	%reldir%/replay/run.h \
+	%reldir%/replay/script.c \
+	%reldir%/replay/script.h \
 	%reldir%/top/top.c \
 	%reldir%/top/model.c \
 	%reldir%/top/model.h \

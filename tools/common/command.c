@@ -83,6 +83,11 @@ static bool read_value(const struct command *command, const struct command_optio
     value->text = text;
     if (option->kind == OPTION_FLAG)
         return true;
+    if (option->kind == OPTION_TEXTS) {
+        value->texts = must_grow(value->texts, value->text_count, &value->text_room, sizeof *value->texts);
+        value->texts[value->text_count++] = text;
+        return true;
+    }
     if (option->kind == OPTION_TEXT) {
         if (!strchr(option->placeholder, '|') || is_choice(option->placeholder, text))
             return true;
@@ -202,6 +207,8 @@ int command_run(const struct command *command, int argc, char **argv)
         complaints_begin();
     int status = command->run(&call);
     complaints_end(status);
+    for (size_t i = 0; command->options[i].name; i++)
+        free(call.options[i].texts);
     return status;
 }
 

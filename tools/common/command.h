@@ -15,6 +15,7 @@
 enum option_kind {
     OPTION_FLAG,
     OPTION_TEXT,
+    OPTION_TEXTS,   /* a text that may be given several times */
     OPTION_COUNT,   /* a whole number */
     OPTION_SECONDS, /* a decimal number */
 };
@@ -31,7 +32,9 @@ struct command_option {
 /* What the command line said of one option. */
 struct option_value {
     bool given;
-    const char *text; /* borrowed from argv */
+    const char *text; /* borrowed from argv; of several the last */
+    const char **texts; /* of OPTION_TEXTS: all of them, in their order */
+    size_t text_count, text_room;
     uint64_t count;
     double seconds;
 };
@@ -58,7 +61,8 @@ struct command {
     int (*run)(const struct command_call *call); /* returns an exit status */
 };
 
-extern const struct command command_check, command_show, command_devices, command_try, command_leases, command_evict, command_trace;
+extern const struct command command_check, command_show, command_devices, command_try, command_leases, command_evict, command_trace,
+    command_replay;
 extern const struct command command_record, command_help;
 extern const struct command command_run_program, command_ps, command_top, command_trim, command_set, command_reload, command_metrics;
 

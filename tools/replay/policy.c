@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/replay/policy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/complain.h"
+
+#define DEPTH_MAX 8
+#define DEVICES_MAX 16
+
+/* How many parts at the beginning two paths share. */
+static size_t shared_parts(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    size_t parts = 0;
+    for (size_t i = 0; i < a_len && i < b_len && a[i] == b[i]; i++)
+        parts += a[i] == '.';
+    return parts;
+}
+
+/* The parts of the path behind the first `skip`, a line each. */
+static void put_path(FILE *out, const char *path, size_t len, size_t skip)
+{
+    size_t depth = 0;
+    while (len) {
+        size_t part = 0;
+        while (part < len && path[part] != '.')
+            part++;
+        if (depth >= skip)
+            fprintf(out, "%s%*s%.*s:", depth > skip ? "\n" : "", (int)(2 * depth), "", (int)part, path);
+        depth++;
+        path += part;
+        len -= part;
+        if (len) {
+            path++;
+            len--;
+        }
+    }
+}
+
+char *replay_policy_recorded(const struct trace *trace)
+{
+    const char *at = trace->header.policy, *former = "";
+    size_t former_len = 0;
+    char *text = NULL;
+    size_t size = 0;
+    if (!at || !*at)
+        return NULL;
+    FILE *out = must(open_memstream(&text, &size));
+    while (*at) {
+        size_t line = strcspn(at, "\n"), len = strcspn(at, ":\n");
+        if (len < line) {
+            put_path(out, at, len, shared_parts(at, len, former, former_len));
+            fprintf(out, "%.*s\n", (int)(line - len - 1), at + len + 1);
+            former = at;
+            former_len = len;
+        }
+        at += line + (at[line] == '\n');
+    }
+    fclose(out);
+    return must(text);
+}
+
+char *replay_policy_by_index(const char *text, const struct trace *trace)
+{
+    const char *uuids[DEVICES_MAX];
+    char *made = NULL;
+    size_t size = 0;
+    for (unsigned i = 0; i < DEVICES_MAX; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "gpu.%u.uuid", i);
+        uuids[i] = trace_value(trace, key);
+    }
+    FILE *out = must(open_memstream(&made, &size));
+    while (*text) {
+        unsigned i = 0;
+        while (i < DEVICES_MAX && !(uuids[i] && *uuids[i] && strncmp(text, uuids[i], strlen(uuids[i])) == 0))
+            i++;
+        if (i < DEVICES_MAX) {
+            fprintf(out, "%u", i);
+            text += strlen(uuids[i]);
+        } else {
+            fputc(*text++, out);
+        }
+    }
+    fclose(out);
+    return must(made);
+}

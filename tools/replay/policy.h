@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* policy.h - the policies that a replay is held under, as texts. Pure; what is returned is the caller's to free(). */
+#ifndef WEIR_REPLAY_POLICY_H
+#define WEIR_REPLAY_POLICY_H
+
+#include "tools/trace/merge.h"
+
+/* YAML of a policy that was recorded: values as the header of a trace has them, "pools.main.devices: [0]", a line each. NULL: none is there,
+   or it is none. */
+char *replay_policy_recorded(const struct trace *trace);
+
+/* A copy of the text in which devices that it names by their UUIDs stand by their numbers, as the header of the trace has both. */
+char *replay_policy_by_index(const char *text, const struct trace *trace);
+
+#endif

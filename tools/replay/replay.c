@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* replay.c - `weir replay`: does the requests of a trace again under other policies. */
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/source.h"
+#include "tools/replay/policy.h"
+#include "tools/replay/report.h"
+#include "tools/replay/run.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPT_JSON, OPT_POLICY };
+
+static const struct command_option options[] = {
+    [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_POLICY] = {.name = "policy",
+                    .letter = 'p',
+                    .kind = OPTION_TEXTS,
+                    .placeholder = "FILE",
+                    .help = "replay under this policy as well; may be given several times"},
+    {0},
+};
+
+#define RECORDED "as recorded"
+
+/* The policies of one call. */
+struct choice {
+    const char **names;
+    char **texts;
+    size_t count;
+};
+
+/* EXIT_GOOD, or after a complaint another exit status. */
+static int read_policies(const struct option_value *value, struct choice *choice)
+{
+    *choice = (struct choice){.names = value->texts, .count = value->text_count};
+    choice->texts = must(calloc(choice->count + 1, sizeof *choice->texts));
+    for (size_t i = 0; i < choice->count; i++) {
+        struct policy_errors errors = {0};
+        struct policy *policy = NULL;
+        size_t len;
+        int why = source_read(choice->names[i], &choice->texts[i], &len);
+        if (why) {
+            complain("replay: %s: %s", choice->names[i], strerror(why));
+            return EXIT_TROUBLE;
+        }
+        enum policy_status status = policy_parse(choice->texts[i], len, source_name(choice->names[i]), NULL, &errors, &policy);
+        source_print_errors(&errors);
+        policy_errors_clear(&errors);
+        policy_free(policy);
+        if (status != POLICY_OK)
+            return source_exit(status);
+        if (memchr(choice->texts[i], '\0', len)) {
+            complain("replay: %s has a NUL byte, which no policy has", choice->names[i]);
+            return EXIT_FAILED;
+        }
+    }
+    return EXIT_GOOD;
+}
+
+static uint64_t memory_of(const struct trace *trace)
+{
+    const char *text = trace_value(trace, "gpu.0.memory");
+    uint64_t bytes = text ? strtoull(text, NULL, 10) : 0;
+    return bytes;
+}
+
+/* The machine that was recorded, as far as the trace tells. */
+static char *machine_of(const struct script *script)
+{
+    static const uint64_t least = UINT64_C(32) << 20, most = UINT64_C(1) << 40;
+    uint64_t memory = memory_of(script->trace);
+    memory = memory == 0 || memory > most ? most : memory < least ? least : memory;
+    return format_text("devices=%u,peers=all,memory=%" PRIu64, script_devices(script), memory);
+}
+
+static int replay_trace(struct trace *trace, const struct choice *choice, struct json *json)
+{
+    struct script script;
+    if (!script_make(&script, trace)) {
+        script_free(&script);
+        return EXIT_TROUBLE;
+    }
+    char *recorded = replay_policy_recorded(trace), *machine = machine_of(&script);
+    size_t first = recorded || !choice->count, count = choice->count + first;
+    const char **names = must(calloc(count, sizeof *names));
+    char **texts = must(calloc(count, sizeof *texts));
+    struct replay *replays = must(calloc(count, sizeof *replays));
+    struct outcome *outcomes = must(calloc(count, sizeof *outcomes));
+    int status = EXIT_GOOD;
+    for (size_t i = 0; i < count; i++) {
+        bool is_own = i < first;
+        names[i] = !is_own ? choice->names[i - first] : recorded ? RECORDED : "built-in";
+        texts[i] = replay_policy_by_index(!is_own ? choice->texts[i - first] : recorded ? recorded : policy_builtin_text(), trace);
+        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = machine};
+    }
+    replay_run_all(replays, outcomes, count, NULL);
+    const struct report report = {&script, names, outcomes, count, report_judge(&script, recorded ? &outcomes[0] : NULL), machine};
+    if (json)
+        report_json(json, &report);
+    else
+        report_print(&report);
+    for (size_t i = 0; i < count; i++) {
+        status = outcomes[i].is_done ? status : EXIT_FAILED;
+        free(texts[i]);
+    }
+    status = report.verdict.can_judge ? status : EXIT_FAILED;
+    free(names);
+    free(texts);
+    free(replays);
+    free(outcomes);
+    free(recorded);
+    free(machine);
+    script_free(&script);
+    return status;
+}
+
+static int run(const struct command_call *call)
+{
+    struct json document = JSON_INIT(stdout), *json = call->options[OPT_JSON].given ? &document : NULL;
+    struct choice choice;
+    int status = read_policies(&call->options[OPT_POLICY], &choice);
+    bool is_good = status == EXIT_GOOD;
+    if (is_good && json)
+        json_array(json, NULL);
+    for (int i = 0; i < call->count && is_good; i++) {
+        struct trace trace;
+        if (trace_open(&trace, call->operands[i])) {
+            status = worse_exit(status, replay_trace(&trace, &choice, json));
+        } else {
+            complain("%s: %s", call->operands[i], trace.error);
+            status = EXIT_TROUBLE;
+        }
+        trace_close(&trace);
+    }
+    if (is_good && json)
+        json_end(json);
+    for (size_t i = 0; i < choice.count; i++)
+        free(choice.texts[i]);
+    free(choice.texts);
+    return status;
+}
+
+const struct command command_replay = {
+    .name = "replay",
+    .summary = "do the requests of recorded traces again under other policies",
+    .operands = "TRACE...",
+    .operands_min = 1,
+    .operands_max = INT_MAX,
+    .details =
+        "Does what the programs of the traces asked of Weir again, by the library's own code, on a simulated GPU whose clock goes by a table "
+        "of costs, and shows for each policy what the program would have waited and what memory it would have had.\n"
+        "The policy that was recorded is always replayed first, and held beside the recording. Where its peak memory is more than 5 % off, "
+        "or its stall time more than 15 %, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
+        "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls. PEAK and MEAN are "
+        "bytes that pools reserved, AREA is bytes by seconds. The same trace gives the same figures, always.\n"
+        "Not replayed: graphs, requests of other processes, changes of the policy while it was recorded.\n"
+        "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",
+    .example = "  weir record -o run.weir -- ./program\n"
+               "  weir replay run.weir\n"
+               "  weir replay --policy=small.yaml --policy=large.yaml run.weir\n",
+    .options = options,
+    .run = run,
+};

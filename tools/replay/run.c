@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "tools/replay/run.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/service.h"
+#include "lib/gpu/sim.h"
+#include "lib/pool/device.h"
+#include "lib/pool/pool.h"
+#include "lib/pool/weir_internal.h"
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+
+/* What would reach out of the replay, or slow it down. */
+#define ASSIGNMENTS "control=false,record.level=off,record.file=none,record.dump=none"
+
+struct stream {
+    weir_stream *opened; /* NULL: it is not open now */
+    gpu_stream raw;      /* of one that is not, once it was used */
+    bool is_routed;      /* its pool is the one that it had */
+};
+
+struct stage {
+    const struct script *script;
+    struct outcome *outcome;
+    weir *w;
+    const struct gpu *gpu;
+    weir_pool **pools;
+    struct stream *streams;
+    void **blocks;
+    uint64_t *sizes;   /* of blocks */
+    uint64_t *delays;  /* of threads: how far behind their recorded times they are */
+    uint64_t epoch;    /* gpu->now() at time 0 of the trace */
+    uint64_t counted;  /* gpu->now() up to which `area` has counted */
+    uint64_t reserved, live;
+};
+
+static bool fail(struct outcome *outcome, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool fail(struct outcome *outcome, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(outcome->why, sizeof outcome->why, format, args);
+    va_end(args);
+    return false;
+}
+
+static void ignore(void *data, weir_log_level level, const char *message)
+{
+    (void)data;
+    (void)level;
+    (void)message;
+}
+
+/* Time and memory ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t reserved_now(const struct stage *stage)
+{
+    uint64_t bytes = 0;
+    for (size_t d = 0; d < stage->w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&stage->w->devices[d], NULL); pool;
+             pool = weir__device_next_pool(&stage->w->devices[d], pool))
+            bytes += pool->kind.is_host ? 0 : weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return bytes;
+}
+
+static void count_area(struct stage *stage, uint64_t now)
+{
+    stage->outcome->area += (double)stage->reserved * (double)(now - stage->counted);
+    stage->counted = now;
+}
+
+/* Returns what it took of the time of its caller that the pools grew by, or 0. */
+static void count_reserved(struct stage *stage, uint64_t took)
+{
+    struct outcome *outcome = stage->outcome;
+    uint64_t before = stage->reserved;
+    stage->reserved = reserved_now(stage);
+    if (stage->reserved > before) {
+        outcome->growths++;
+        outcome->grown += stage->reserved - before;
+        outcome->growth_stall += took;
+    } else if (stage->reserved < before) {
+        outcome->trims++;
+        outcome->trimmed += before - stage->reserved;
+    }
+    if (outcome->peak_reserved < stage->reserved)
+        outcome->peak_reserved = stage->reserved;
+}
+
+/* The keeper has its turns meanwhile, and what it gives back counts from then on. */
+static void pass_until(struct stage *stage, uint64_t time)
+{
+    uint64_t due;
+    while ((due = weir__service_next()) <= time) {
+        uint64_t now = stage->gpu->now();
+        if (now < due)
+            sim_advance(due - now);
+        if (weir__service_run_due() == 0)
+            break;
+        count_area(stage, stage->gpu->now());
+        count_reserved(stage, 0);
+    }
+    uint64_t now = stage->gpu->now();
+    if (now < time)
+        sim_advance(time - now);
+}
+
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
+
+static int device_of(const struct stage *stage, const struct script_op *op)
+{
+    return (int)stage->script->pools[op->pool]->device;
+}
+
+static bool open_stream(struct stage *stage, const struct script_op *op)
+{
+    struct stream *stream = &stage->streams[op->stream];
+    const struct script_stream *recorded = &stage->script->streams[op->stream];
+    weir_error error = WEIR_ERROR_INIT;
+    /* Only an opened stream has a cache. */
+    if (!stage->script->has_caches || stream->opened)
+        return true;
+    if (weir_stream_create(stage->w, device_of(stage, op), recorded->name, &error, &stream->opened) != WEIR_OK)
+        return fail(stage->outcome, "a stream could not be opened: %s", error.text);
+    weir_pool *pool = stage->pools[op->pool];
+    stream->is_routed = stage->script->pools[op->pool]->flags & TRACE_POOL_PRIVATE || weir_stream_pool(stream->opened) == pool;
+    return true;
+}
+
+static void close_stream(struct stage *stage, const struct script_op *op)
+{
+    struct stream *stream = &stage->streams[op->stream];
+    weir_stream_close(stream->opened);
+    stream->opened = NULL;
+}
+
+/* NULL after fail(). */
+static gpu_stream handle_of(struct stage *stage, const struct script_op *op)
+{
+    struct stream *stream = &stage->streams[op->stream];
+    if (stream->opened)
+        return weir_stream_handle(stream->opened);
+    if (!stream->raw && stage->gpu->stream_create(device_of(stage, op), &stream->raw) != GPU_SUCCESS)
+        fail(stage->outcome, "a stream could not be made");
+    return stream->raw;
+}
+
+/* Calls -------------------------------------------------------------------------------------------------------------------------------- */
+
+static weir_status request(struct stage *stage, const struct script_op *op, void **ptr)
+{
+    const struct stream *stream = &stage->streams[op->stream];
+    if (stream->opened && stream->is_routed && stage->script->streams[op->stream].pool == op->pool)
+        return weir_stream_malloc(stream->opened, ptr, op->size);
+    return weir_pool_malloc(stage->pools[op->pool], ptr, op->size, handle_of(stage, op));
+}
+
+static weir_status give_back(struct stage *stage, const struct script_op *op, void *ptr)
+{
+    const struct stream *stream = &stage->streams[op->stream];
+    return stream->opened ? weir_stream_free(stream->opened, ptr) : weir_free(stage->w, ptr, handle_of(stage, op));
+}
+
+static bool do_malloc(struct stage *stage, const struct script_op *op)
+{
+    struct outcome *outcome = stage->outcome;
+    void **place = &stage->blocks[op->block];
+    weir_status status = request(stage, op, place);
+    weir_error error;
+    outcome->requests++;
+    if (status == WEIR_OK) {
+        stage->sizes[op->block] = op->size;
+        stage->live += op->size;
+        outcome->peak_live = outcome->peak_live < stage->live ? stage->live : outcome->peak_live;
+        return true;
+    }
+    *place = NULL;
+    if (status == WEIR_OUT_OF_MEMORY) {
+        outcome->refused++;
+        return true;
+    }
+    weir_last_error(&error);
+    return fail(outcome, "a request of %llu bytes failed: %s", (unsigned long long)op->size, error.text);
+}
+
+static bool do_free(struct stage *stage, const struct script_op *op)
+{
+    void *ptr = stage->blocks[op->block];
+    weir_error error;
+    stage->blocks[op->block] = NULL;
+    if (!ptr) {
+        stage->outcome->lost++;
+        return true;
+    }
+    stage->live -= stage->sizes[op->block];
+    if (give_back(stage, op, ptr) == WEIR_OK)
+        return true;
+    weir_last_error(&error);
+    return fail(stage->outcome, "a free failed: %s", error.text);
+}
+
+/* What was refused when it was recorded: what the program would have done with it is not known, so it goes back at once. */
+static bool do_refused(struct stage *stage, const struct script_op *op)
+{
+    void *ptr;
+    if (request(stage, op, &ptr) == WEIR_OK)
+        give_back(stage, op, ptr);
+    return true;
+}
+
+static bool do_synchronise(struct stage *stage, const struct script_op *op)
+{
+    const struct stream *stream = &stage->streams[op->stream];
+    if (stream->opened)
+        weir_stream_synchronize(stream->opened, NULL);
+    else if (handle_of(stage, op))
+        stage->gpu->stream_synchronize(stream->raw);
+    return true;
+}
+
+static bool do_one(struct stage *stage, const struct script_op *op)
+{
+    switch (op->what) {
+    case SCRIPT_MALLOC:
+        return do_malloc(stage, op);
+    case SCRIPT_FREE:
+        return do_free(stage, op);
+    case SCRIPT_OPEN:
+        return open_stream(stage, op);
+    case SCRIPT_CLOSE:
+        close_stream(stage, op);
+        return true;
+    case SCRIPT_SYNCHRONISE:
+        return do_synchronise(stage, op);
+    case SCRIPT_TRIM:
+        weir_pool_trim(stage->pools[op->pool], 0, NULL, NULL);
+        return true;
+    case SCRIPT_REFUSED:
+        return do_refused(stage, op);
+    default:
+        return true;
+    }
+}
+
+static bool step(struct stage *stage, const struct script_op *op)
+{
+    uint64_t time = stage->epoch + op->time + stage->delays[op->thread];
+    pass_until(stage, time);
+    uint64_t begin = stage->gpu->now();
+    bool is_done = do_one(stage, op);
+    uint64_t end = stage->gpu->now(), took = end - begin;
+    bool is_call = op->what == SCRIPT_MALLOC || op->what == SCRIPT_FREE;
+    bool is_trim = op->what == SCRIPT_SYNCHRONISE || op->what == SCRIPT_TRIM;
+    stage->delays[op->thread] += took;
+    if (is_call || is_trim)
+        outcome_add_time(stage->outcome, took);
+    if (is_trim)
+        stage->outcome->trim_stall += took;
+    if (took || begin != stage->counted) {
+        count_area(stage, end);
+        count_reserved(stage, is_call ? took : 0);
+    }
+    return is_done;
+}
+
+/* The whole ---------------------------------------------------------------------------------------------------------------------------- */
+
+static bool find_pools(struct stage *stage)
+{
+    const struct script *script = stage->script;
+    weir_error error = WEIR_ERROR_INIT;
+    bool *is_other = must(calloc(script->pool_count + 1, sizeof *is_other));
+    stage->pools = must(calloc(script->pool_count + 1, sizeof(weir_pool *)));
+    for (size_t i = 0; i < script->pool_count; i++) {
+        const struct trace_pool *pool = script->pools[i];
+        int device = pool->device < INT32_MAX ? (int)pool->device : INT32_MAX;
+        if (weir_pool_get(stage->w, pool->name, device, NULL, &stage->pools[i]) == WEIR_OK)
+            continue;
+        is_other[i] = true;
+        if (weir_pool_get(stage->w, NULL, device, &error, &stage->pools[i]) != WEIR_OK) {
+            free(is_other);
+            return fail(stage->outcome, "the trace uses device %d, where this policy has no pool: %s", device, error.text);
+        }
+    }
+    for (size_t i = 0; i < script->count; i++)
+        stage->outcome->other_pools += script->ops[i].what == SCRIPT_MALLOC && is_other[script->ops[i].pool];
+    free(is_other);
+    return true;
+}
+
+static void take_stats(struct stage *stage)
+{
+    struct outcome *outcome = stage->outcome;
+    weir_stats *stats;
+    if (weir_stats_take(stage->w, NULL, &stats) != WEIR_OK)
+        return;
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
+        outcome->hits += weir_stats_pool(stats, i)->cache_hits;
+    for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
+        outcome->recoveries += weir_stats_device(stats, i)->recoveries;
+        for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+            outcome->rescues[rung] += weir_stats_device(stats, i)->rescues[rung];
+    }
+    weir_stats_free(stats);
+}
+
+static bool open_weir(struct stage *stage, const struct replay *replay)
+{
+    struct outcome *outcome = stage->outcome;
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    if (sim_configure(replay->machine, outcome->why, sizeof outcome->why) != 0)
+        return false;
+    const char *why;
+    weir__service_by_hand(gpu_find("sim", &why));
+    const char *more = replay->assignments && *replay->assignments ? replay->assignments : NULL;
+    set_variable("WEIR_CONF", format_text("%s%s%s", ASSIGNMENTS, more ? "," : "", more ? more : ""));
+    options.policy_text = replay->policy;
+    options.gpu = "sim";
+    options.log = ignore;
+    if (weir_open(&options, &error, &stage->w) != WEIR_OK)
+        return fail(outcome, "%s%s%s", error.file, *error.file ? ": " : "", error.text);
+    stage->gpu = stage->w->gpu;
+    return find_pools(stage);
+}
+
+static bool play(struct stage *stage)
+{
+    const struct script *script = stage->script;
+    struct outcome *outcome = stage->outcome;
+    stage->streams = must(calloc(script->stream_count + 1, sizeof *stage->streams));
+    stage->blocks = must(calloc(script->block_count + 1, sizeof *stage->blocks));
+    stage->sizes = must(calloc(script->block_count + 1, sizeof *stage->sizes));
+    stage->delays = must(calloc(script->thread_count + 1, sizeof *stage->delays));
+    uint64_t start = stage->gpu->now();
+    stage->epoch = start - script->begin;
+    stage->counted = start;
+    stage->reserved = outcome->peak_reserved = reserved_now(stage);
+    for (size_t i = 0; i < script->count; i++)
+        if (!step(stage, &script->ops[i]) || outcome->why[0])
+            return false;
+    pass_until(stage, stage->epoch + script->end);
+    count_area(stage, stage->gpu->now());
+    outcome->elapsed = stage->gpu->now() - start;
+    outcome->end_reserved = stage->reserved;
+    take_stats(stage);
+    return true;
+}
+
+void replay_run(const struct replay *replay, struct outcome *outcome)
+{
+    struct stage stage = {.script = replay->script, .outcome = outcome};
+    *outcome = (struct outcome){.is_done = false};
+    outcome->is_done = open_weir(&stage, replay) && play(&stage);
+    free(stage.pools);
+    free(stage.streams);
+    free(stage.blocks);
+    free(stage.sizes);
+    free(stage.delays);
+    weir_close(stage.w);
+}

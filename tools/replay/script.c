@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/replay/script.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/complain.h"
+#include "tools/trace/map.h"
+#include "tools/trace/model.h"
+
+#define SPANS 16 /* stalls of a thread that one may still turn out to be part of */
+#define NO_BLOCK UINT32_MAX
+
+/* A time that the thread waited for memory. */
+struct span {
+    uint64_t begin, length;
+};
+
+struct thread {
+    struct span spans[SPANS];
+    unsigned span_count;
+    uint64_t stalled;  /* ns, over all spans so far */
+    uint64_t last;     /* the thread's own time of its last operation */
+    bool has_requests; /* else it is one of Weir's, and what it trims is no deed of the program */
+};
+
+struct maker {
+    struct script *script;
+    struct model model;
+    struct trace_map streams, blocks; /* by handle and device; by address and pool */
+    struct thread *threads;
+    uint32_t *free_places; /* of blocks */
+    size_t free_count, free_room;
+    bool *is_open; /* of each stream, just now */
+    size_t open_room;
+    const char *why; /* it cannot be made */
+};
+
+/* Time --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* A stall of so many ns ends at `end`. Those that lie within it were counted already. */
+static void add_stall(struct thread *thread, uint64_t end, uint64_t length)
+{
+    if (length > end)
+        length = end;
+    uint64_t begin = end - length;
+    while (thread->span_count && thread->spans[thread->span_count - 1].begin >= begin)
+        thread->stalled -= thread->spans[--thread->span_count].length;
+    if (thread->span_count == SPANS) {
+        memmove(thread->spans, thread->spans + 1, (SPANS - 1) * sizeof *thread->spans);
+        thread->span_count--;
+    }
+    thread->spans[thread->span_count++] = (struct span){begin, length};
+    thread->stalled += length;
+}
+
+static uint64_t own_time(struct thread *thread, uint64_t time)
+{
+    uint64_t own = time > thread->stalled ? time - thread->stalled : 0;
+    thread->last = own > thread->last ? own : thread->last;
+    return thread->last;
+}
+
+/* Operations --------------------------------------------------------------------------------------------------------------------------- */
+
+static struct script_op *add(struct maker *maker, const struct trace_event *event, enum script_what what)
+{
+    struct script *script = maker->script;
+    script->ops = must_grow(script->ops, script->count, &script->room, sizeof *script->ops);
+    struct script_op *op = &script->ops[script->count++];
+    *op = (struct script_op){.what = (uint8_t)what, .thread = (uint16_t)event->thread_number};
+    op->time = own_time(&maker->threads[event->thread_number], event->time);
+    return op;
+}
+
+/* -1: there are too many. */
+static int find_pool(struct maker *maker, const struct trace_pool *pool)
+{
+    struct script *script = maker->script;
+    for (size_t i = script->pool_count; i-- > 0;)
+        if (script->pools[i] == pool)
+            return (int)i;
+    if (script->pool_count == SCRIPT_POOLS_MAX) {
+        maker->why = "it has more than 65,536 pools";
+        return -1;
+    }
+    script->pools = must_grow(script->pools, script->pool_count, &script->pool_room, sizeof(void *));
+    script->pools[script->pool_count] = pool;
+    return (int)script->pool_count++;
+}
+
+static int find_stream(struct maker *maker, const struct trace_event *event, int pool)
+{
+    struct script *script = maker->script;
+    bool is_new;
+    uint32_t *place = trace_map_add(&maker->streams, event->stream, event->pool->device, &is_new);
+    if (!is_new)
+        return (int)*place;
+    if (script->stream_count == SCRIPT_STREAMS_MAX) {
+        maker->why = "it has more than 65,536 streams";
+        return -1;
+    }
+    *place = (uint32_t)script->stream_count;
+    script->streams = must_grow(script->streams, script->stream_count, &script->stream_room, sizeof *script->streams);
+    maker->is_open = must_grow(maker->is_open, script->stream_count, &maker->open_room, sizeof *maker->is_open);
+    script->streams[script->stream_count] = (struct script_stream){.handle = event->stream, .pool = (uint16_t)pool};
+    maker->is_open[script->stream_count] = false;
+    return (int)script->stream_count++;
+}
+
+static uint32_t take_place(struct maker *maker)
+{
+    return maker->free_count ? maker->free_places[--maker->free_count] : (uint32_t)maker->script->block_count++;
+}
+
+static void give_place(struct maker *maker, uint32_t place)
+{
+    maker->free_places = must_grow(maker->free_places, maker->free_count, &maker->free_room, sizeof *maker->free_places);
+    maker->free_places[maker->free_count++] = place;
+}
+
+static void open_stream(struct maker *maker, const struct trace_event *event, int stream, int pool, const char *name)
+{
+    struct script_op *op = add(maker, event, SCRIPT_OPEN);
+    struct script_stream *opened = &maker->script->streams[stream];
+    op->stream = (uint16_t)stream;
+    op->pool = (uint16_t)pool;
+    opened->name = name ? name : opened->name;
+    opened->pool = (uint16_t)pool;
+    opened->is_opened = true;
+    maker->is_open[stream] = true;
+}
+
+/* Whether a stream that the trace saw nobody open was open all the same: the recording began too late, or cannot tell. */
+static bool was_open_before(const struct maker *maker)
+{
+    const struct trace *trace = maker->script->trace;
+    return trace->is_rmm || !trace->header.reason || strcmp(trace->header.reason, "file") != 0;
+}
+
+static void free_block(struct maker *maker, const struct trace_event *event, int stream, int pool)
+{
+    const uint32_t *place = trace_map_find(&maker->blocks, event->address, event->pool->number);
+    if (!place) {
+        maker->script->unknown_frees++;
+        return;
+    }
+    struct script_op *op = add(maker, event, SCRIPT_FREE);
+    op->block = *place;
+    op->stream = (uint16_t)stream;
+    op->pool = (uint16_t)pool;
+    give_place(maker, *place);
+    trace_map_remove(&maker->blocks, event->address, event->pool->number);
+}
+
+static void get_block(struct maker *maker, const struct trace_event *event, int stream, int pool)
+{
+    bool is_new;
+    if (trace_map_find(&maker->blocks, event->address, event->pool->number)) {
+        if (event->kind == TRACE_LIVE || event->kind == TRACE_CACHED)
+            return;
+        free_block(maker, event, stream, pool); /* its end was lost */
+    }
+    uint32_t place = take_place(maker);
+    struct script_op *op = add(maker, event, SCRIPT_MALLOC);
+    op->block = place;
+    op->size = event->size ? event->size : event->given;
+    op->stream = (uint16_t)stream;
+    op->pool = (uint16_t)pool;
+    *trace_map_add(&maker->blocks, event->address, event->pool->number, &is_new) = place;
+    maker->script->requests++;
+    maker->threads[event->thread_number].has_requests = true;
+}
+
+static void look_at_block(struct maker *maker, const struct trace_event *event)
+{
+    int pool = find_pool(maker, event->pool);
+    int stream = pool < 0 ? -1 : find_stream(maker, event, pool);
+    if (stream < 0)
+        return;
+    bool is_cached = event->kind == TRACE_SERVE || event->kind == TRACE_KEEP || event->kind == TRACE_CACHED;
+    if (!maker->is_open[stream] && (is_cached || (!maker->script->streams[stream].is_opened && was_open_before(maker))))
+        open_stream(maker, event, stream, pool, NULL);
+    switch (event->kind) {
+    case TRACE_CACHED:
+        get_block(maker, event, stream, pool);
+        free_block(maker, event, stream, pool);
+        break;
+    case TRACE_FREE:
+    case TRACE_KEEP:
+        free_block(maker, event, stream, pool);
+        break;
+    case TRACE_RETURN: /* a cache's deed, where the trace tells of caches; else nobody had the block but the cache */
+        if (!maker->script->has_caches)
+            free_block(maker, event, stream, pool);
+        break;
+    default:
+        get_block(maker, event, stream, pool);
+    }
+}
+
+/* The trims of a step of recovery are Weir's. */
+static void take_back_trims(struct maker *maker, const struct trace_event *event)
+{
+    struct script *script = maker->script;
+    uint64_t since = own_time(&maker->threads[event->thread_number], event->time);
+    for (size_t i = script->count; i-- > 0 && i + 64 > script->count;) {
+        struct script_op *op = &script->ops[i];
+        if (op->thread == event->thread_number && op->what == SCRIPT_TRIM && op->time + event->b >= since)
+            op->what = SCRIPT_NOTHING;
+    }
+}
+
+static void look_at_refusal(struct maker *maker, const struct trace_event *event)
+{
+    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event, pool);
+    if (stream < 0)
+        return;
+    struct script_op *op = add(maker, event, SCRIPT_REFUSED);
+    op->size = event->a;
+    op->stream = (uint16_t)stream;
+    op->pool = (uint16_t)pool;
+    maker->script->recorded.refused++;
+}
+
+static void look_at_stream(struct maker *maker, const struct trace_event *event)
+{
+    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event, pool);
+    if (stream < 0)
+        return;
+    if (event->kind == TRACE_STREAM_OPEN) {
+        if (!maker->is_open[stream])
+            open_stream(maker, event, stream, pool, event->name ? event->name->text : NULL);
+        return;
+    }
+    bool is_close = event->kind == TRACE_STREAM_CLOSE;
+    if (is_close && !maker->is_open[stream])
+        return;
+    add(maker, event, is_close ? SCRIPT_CLOSE : SCRIPT_SYNCHRONISE)->stream = (uint16_t)stream;
+    maker->is_open[stream] = maker->is_open[stream] && !is_close;
+    maker->script->has_synchronises = maker->script->has_synchronises || !is_close;
+}
+
+static void look_at_pool(struct maker *maker, const struct trace_event *event)
+{
+    struct thread *thread = &maker->threads[event->thread_number];
+    switch (event->kind) {
+    case TRACE_MAP:
+    case TRACE_UNMAP:
+        add_stall(thread, event->time, event->b);
+        break;
+    case TRACE_WAIT:
+        add_stall(thread, event->time, event->a);
+        break;
+    case TRACE_RUNG:
+        take_back_trims(maker, event);
+        add_stall(thread, event->time, event->b);
+        break;
+    case TRACE_TRIM: {
+        int pool = find_pool(maker, event->pool);
+        add_stall(thread, event->time, event->b);
+        if (pool >= 0)
+            add(maker, event, SCRIPT_TRIM)->pool = (uint16_t)pool;
+        break;
+    }
+    default:
+        maker->script->settings += event->kind == TRACE_SETTINGS;
+    }
+}
+
+static bool look(void *data, const struct trace_event *event)
+{
+    struct maker *maker = data;
+    unsigned fields = trace_kind_fields(event->kind);
+    model_apply(&maker->model, event);
+    if (!(fields & TRACE_HAS_POOL) || !event->pool)
+        return true;
+    if (event->kind == TRACE_GRAPH_MALLOC || event->kind == TRACE_GRAPH_FREE)
+        maker->script->graphs++;
+    else if (fields & TRACE_HAS_ADDRESS)
+        look_at_block(maker, event);
+    else if (event->kind == TRACE_OUT_OF_MEMORY)
+        look_at_refusal(maker, event);
+    else if (fields & TRACE_HAS_STREAM)
+        look_at_stream(maker, event);
+    else
+        look_at_pool(maker, event);
+    return !maker->why;
+}
+
+/* The whole ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void describe_recording(struct maker *maker)
+{
+    struct script_recorded *recorded = &maker->script->recorded;
+    const struct model *model = &maker->model;
+    recorded->peak_live = model->total.peak_size;
+    recorded->peak_reserved = model->peak_held;
+    recorded->has_reserved = model->pool_count > 1;
+    for (size_t i = 1; i < model->pool_count; i++) {
+        const struct model_pool *pool = &model->pools[i];
+        recorded->growths += pool->growth.count;
+        recorded->trims += pool->trims.count + pool->unmaps.count;
+        recorded->has_reserved = recorded->has_reserved && (pool->has_reserved || !pool->live.allocations);
+    }
+}
+
+/* What threads of Weir's own did is no deed of the program. */
+static void drop_trims_of_others(struct maker *maker)
+{
+    struct script *script = maker->script;
+    for (size_t i = 0; i < script->count; i++)
+        if (script->ops[i].what == SCRIPT_TRIM && !maker->threads[script->ops[i].thread].has_requests)
+            script->ops[i].what = SCRIPT_NOTHING;
+    for (size_t i = 0; i < script->thread_count; i++)
+        script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled : 0;
+}
+
+bool script_make(struct script *script, struct trace *trace)
+{
+    struct maker maker = {.script = script};
+    *script = (struct script){.trace = trace, .thread_count = trace->thread_count, .begin = trace->first, .end = trace->last};
+    script->has_caches = trace->is_rmm || (trace->header.level && strcmp(trace->header.level, "all") == 0);
+    if (trace->thread_count > SCRIPT_THREADS_MAX) {
+        complain("%s: it has more than 65,536 threads", trace->path);
+        return false;
+    }
+    maker.threads = must(calloc(trace->thread_count + 1, sizeof *maker.threads));
+    bool is_read = trace_play(trace, look, &maker);
+    if (!is_read || maker.why)
+        complain("%s: %s", trace->path, maker.why ? maker.why : trace->error);
+    describe_recording(&maker);
+    drop_trims_of_others(&maker);
+    model_free(&maker.model);
+    trace_map_free(&maker.streams);
+    trace_map_free(&maker.blocks);
+    free(maker.threads);
+    free(maker.free_places);
+    free(maker.is_open);
+    return is_read && !maker.why;
+}
+
+void script_free(struct script *script)
+{
+    free(script->ops);
+    free(script->streams);
+    free(script->pools);
+    *script = (struct script){.trace = NULL};
+}
+
+unsigned script_devices(const struct script *script)
+{
+    uint64_t devices = 1;
+    for (size_t i = 0; i < script->pool_count; i++)
+        if (script->pools[i]->device >= devices)
+            devices = script->pools[i]->device + 1;
+    return devices < 16 ? (unsigned)devices : 16;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * script.h - what the program of a trace did, without what Weir did for it: requests, frees, streams and the program's own time, small
+ * enough to be done again many times.
+ *
+ * Made from a trace that is open and stays so: names are the trace's. Owned by its maker; never changes afterwards.
+ */
+#ifndef WEIR_REPLAY_SCRIPT_H
+#define WEIR_REPLAY_SCRIPT_H
+
+#include "tools/trace/merge.h"
+
+enum script_what {
+    SCRIPT_NOTHING, /* was taken back */
+    SCRIPT_MALLOC,
+    SCRIPT_FREE,
+    SCRIPT_OPEN,  /* a stream */
+    SCRIPT_CLOSE,
+    SCRIPT_SYNCHRONISE,
+    SCRIPT_TRIM,
+    SCRIPT_REFUSED, /* a request that found no memory; what the program would have done with it is not known */
+};
+
+#define SCRIPT_THREADS_MAX 65536
+#define SCRIPT_STREAMS_MAX 65536
+#define SCRIPT_POOLS_MAX 65536
+
+struct script_op {
+    uint64_t time; /* ns of the thread's own time since the trace began: less what it had waited for memory */
+    uint64_t size; /* of a request, bytes */
+    uint32_t block; /* the place of a block: used again once it is freed */
+    uint16_t thread, stream, pool;
+    uint8_t what;
+};
+
+struct script_stream {
+    uint64_t handle;
+    const char *name; /* in the policy; NULL: none */
+    uint16_t pool; /* that the stream had */
+    bool is_opened; /* with Weir, at some time */
+};
+
+/* What the recording says of itself, beside which a replay of the recorded policy is held. */
+struct script_recorded {
+    uint64_t peak_reserved, peak_live, stall, growths, trims, refused;
+    bool has_reserved;
+};
+
+struct script {
+    struct trace *trace;
+    struct script_op *ops;
+    size_t count, room;
+    struct script_stream *streams;
+    size_t stream_count, stream_room;
+    const struct trace_pool **pools;
+    size_t pool_count, pool_room;
+    size_t thread_count, block_count;
+    uint64_t begin, end; /* of the recording, ns */
+    uint64_t requests, graphs, settings, unknown_frees; /* graphs and settings: events that are left out */
+    struct script_recorded recorded;
+    bool has_caches;  /* the trace tells of calls that caches served, so that they can be replayed */
+    bool has_synchronises;
+};
+
+/* false after a complaint: the trace could not be read, or has more threads, streams or pools than a script can have. */
+bool script_make(struct script *script, struct trace *trace);
+void script_free(struct script *script);
+
+/* Devices that the script uses, at least 1. */
+unsigned script_devices(const struct script *script);
+
+#endif
