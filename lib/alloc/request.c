@@ -181,13 +181,27 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     return all;
 }
 
+/* Asks CUDA, and writes down whether the pool grew by it. Apart, so that the others need not keep what it does. */
+static __attribute__((noinline)) int ask_recorded(weir_pool *pool, void **block, size_t size, gpu_pool handle, gpu_stream stream)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t begun = gpu->ticks();
+    int code = gpu->malloc_async(block, size, handle, stream);
+    uint64_t took = gpu->ticks() - begun;
+    if (took > WEIR__SLOW_TICKS)
+        weir__record_growth(pool, took);
+    return code;
+}
+
 /* Asks the arena, or CUDA. */
 static inline int ask_once(struct weir__request *request, size_t size, bool small, gpu_stream stream, void **block)
 {
     weir_pool *pool = request->pool;
     if (pool->native.mapped)
         return ask_arena(request, size, block);
-    int code = pool->w->gpu->malloc_async(block, size, small ? pool->native.small : pool->native.handle, stream);
+    gpu_pool handle = small ? pool->native.small : pool->native.handle;
+    bool is_recorded = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
+    int code = is_recorded ? ask_recorded(pool, block, size, handle, stream) : pool->w->gpu->malloc_async(block, size, handle, stream);
     request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
     return code;
 }

@@ -366,6 +366,7 @@ const struct gpu gpu_cuda = {
         .supports = cuda_supports,
     .now = gpu_clock_now,
     .now_coarse = gpu_clock_coarse,
+    .ticks = gpu_clock_ticks,
     .pause = pause_for,
     .remedy = remedy,
     .code_name = code_name,

@@ -274,6 +274,9 @@ struct gpu {
     uint64_t (*now)(void);
     /* The same, up to 4 ms late and cheaper: CLOCK_MONOTONIC_COARSE, or the same virtual clock. */
     uint64_t (*now_coarse)(void);
+    /* The cheapest clock, by which calls that take long are told from others: units of 0.1 to 1 ns, at the same pace over the process's life.
+       The simulator's is its virtual clock. */
+    uint64_t (*ticks)(void);
     /* Lets so many nanoseconds of that clock pass. */
     void (*pause)(uint64_t nanoseconds);
     const char *(*code_name)(int code); /* "cudaErrorMemoryAllocation"; never NULL */

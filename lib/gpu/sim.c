@@ -372,6 +372,7 @@ const struct gpu gpu_sim = {
         .supports = supports,
     .now = now,
     .now_coarse = enter_clock,
+    .ticks = enter_clock,
     .pause = sim_advance,
     .remedy = remedy,
     .code_name = sim_code_name,

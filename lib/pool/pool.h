@@ -132,6 +132,12 @@ struct weir_pool {
         struct weir__counts counts[WEIR__SHARDS];
     } figures;
 
+    /* Of recorded.c: growth that CUDA does without a word. Atomic. */
+    struct {
+        _Atomic uint64_t reserved;  /* bytes when it was last asked */
+        _Atomic unsigned left, skip; /* slow calls that are not looked at, as so many looks were in vain */
+    } noted;
+
     /* Of grant.c: what streams have of cache.per_device. Atomic. */
     struct {
         _Atomic uint64_t granted;

@@ -1,11 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/recorded.h"
 
+#define SKIP_MOST 1024
+
+static bool read_figures(const weir_pool *pool, uint64_t *used, uint64_t *reserved)
+{
+    return weir__pool_read(pool, GPU_POOL_USED, used) == GPU_SUCCESS && weir__pool_read(pool, GPU_POOL_RESERVED, reserved) == GPU_SUCCESS;
+}
+
 static void record_figures(weir_pool *pool)
 {
-    uint64_t used = 0, reserved = 0;
-    if (weir__pool_read(pool, GPU_POOL_USED, &used) == GPU_SUCCESS && weir__pool_read(pool, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS)
-        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+    uint64_t used, reserved;
+    if (!read_figures(pool, &used, &reserved))
+        return;
+    /* What is more is for the call that did it to find. */
+    if (reserved < atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed))
+        atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+}
+
+void weir__record_growth(weir_pool *pool, uint64_t ticks)
+{
+    unsigned left = atomic_load_explicit(&pool->noted.left, memory_order_relaxed);
+    uint64_t used, reserved;
+    if (left > 0) {
+        atomic_store_explicit(&pool->noted.left, left - 1, memory_order_relaxed);
+        return;
+    }
+    uint64_t took = weir__record_nanoseconds(&pool->w->recorder, ticks);
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    bool is_read = read_figures(pool, &used, &reserved);
+    weir__relaxed_end(pool->w->gpu, mode);
+    if (!is_read)
+        return;
+    uint64_t before = atomic_exchange_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    unsigned skip = atomic_load_explicit(&pool->noted.skip, memory_order_relaxed);
+    skip = reserved > before ? 0 : skip < SKIP_MOST ? 2 * skip + 1 : SKIP_MOST;
+    atomic_store_explicit(&pool->noted.skip, skip, memory_order_relaxed);
+    atomic_store_explicit(&pool->noted.left, skip, memory_order_relaxed);
+    if (reserved <= before)
+        return;
+    weir__record_pool(WEIR__KIND_MAP, pool, reserved - before, took);
+    weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
 }
 
 void weir__record_pools(weir *w)

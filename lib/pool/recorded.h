@@ -33,6 +33,10 @@ static inline void weir__record_pool(enum weir__kind kind, const weir_pool *pool
     weir__record_figures(&pool->w->recorder, kind, pool->record, NULL, a, b);
 }
 
+/* A call of CUDA for a block of the pool took long, in ticks: if the pool has grown by it, how much and how long. Under contention many calls
+   take long, so the more looks are in vain, the fewer there are. */
+void weir__record_growth(weir_pool *pool, uint64_t ticks);
+
 /* What each pool has in use and reserved now. It asks CUDA. */
 void weir__record_pools(weir *w);
 

@@ -72,6 +72,7 @@ void weir__recorder_start(struct weir__recorder *recorder, const struct gpu *gpu
     recorder->gpu = gpu;
     recorder->ring_bytes = ring_bytes;
     recorder->started_monotonic = gpu->now();
+    recorder->started_ticks = gpu->ticks();
     recorder->started_real = (uint64_t)real.tv_sec * GPU_SECOND + (uint64_t)real.tv_nsec;
 }
 
@@ -198,6 +199,13 @@ struct weir__ring *weir__recorder_find_ring(struct weir__recorder *recorder)
     if (ring)
         weir__my_rings[recorder->id % WEIR__RINGS_MINE] = (struct weir__my_ring){recorder->id, ring};
     return ring;
+}
+
+/* By what both clocks have done since the start, so that nobody need know the pace of the one. */
+uint64_t weir__record_nanoseconds(const struct weir__recorder *recorder, uint64_t ticks)
+{
+    uint64_t all = recorder->gpu->ticks() - recorder->started_ticks, now = recorder->gpu->now() - recorder->started_monotonic;
+    return all && ticks <= all ? (uint64_t)((double)ticks / (double)all * (double)now) : 0;
 }
 
 /* Events ------------------------------------------------------------------------------------------------------------------------------- */

@@ -38,7 +38,8 @@ struct weir__recorder {
     uint64_t id;              /* of all recorders that this process ever had; never 0 */
     const struct gpu *gpu;
     uint64_t ring_bytes;
-    uint64_t started_monotonic, started_real; /* nanoseconds, at one moment */
+    uint64_t started_monotonic, started_real; /* nanoseconds, at one moment, */
+    uint64_t started_ticks;                   /* as are these */
     struct weir__recorder *next;              /* of those of the process, for threads that end */
     pthread_mutex_t lock;
     struct weir__ring *rings; /* guarded by lock; the newest first */
@@ -56,6 +57,12 @@ bool weir__recorder_is_there(uint64_t id);
 
 /* From now on. Stacks that cannot be had for want of host memory are left out. */
 void weir__recorder_set(struct weir__recorder *recorder, enum weir__level level, bool stacks);
+
+/* A call that takes so many ticks is worth a look at what it did: 4 to 16 us. The first growth steps of a pool take 25 us and more. */
+#define WEIR__SLOW_TICKS UINT64_C(16384)
+
+/* Nanoseconds that so many ticks are. */
+uint64_t weir__record_nanoseconds(const struct weir__recorder *recorder, uint64_t ticks);
 
 /* The number by which events name a pool; 0: there are too many, or no host memory. */
 unsigned weir__recorder_add_pool(struct weir__recorder *recorder, const char *name, int device, unsigned flags);

@@ -389,7 +389,9 @@ static void *run(void *data)
     uint8_t header[WEIR__TRACE_FILE_HEADER], number[16];
     struct weir__trace_bytes end = {.bytes = number, .room = sizeof number};
     /* Before the rings are read, so that a block of which they have lost the beginning is there, or its end is in them. */
-    struct live live = trace->span == WEIR__TRACE_FROM_OPEN ? (struct live){.blocks = NULL} : take_live(trace);
+    struct live live = {.count = 0};
+    if (trace->span != WEIR__TRACE_FROM_OPEN)
+        live = take_live(trace);
     weir__trace_file_header(header);
     write_bytes(trace, header, sizeof header);
     write_block(trace, WEIR__TRACE_BLOCK_HEAD, &trace->head);

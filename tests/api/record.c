@@ -551,6 +551,26 @@ START_TEST(trace_says_what_pools_of_cuda_reserve)
 }
 END_TEST
 
+START_TEST(growth_of_a_pool_of_cuda_is_in_the_trace_once_with_its_time)
+{
+    struct check check = { .marks = 0 };
+    traced_open("level: pool", "release_threshold: all");
+    weir_stream *s = scene_create(NULL);
+    void *ptr = scene_malloc(s, 100 * MIB);
+    scene_free(s, ptr);
+    scene_free(s, scene_malloc(s, 90 * MIB));
+    scene_close();
+    read_trace(&check);
+    const struct model_span *growth = &check.model.pools[1].growth;
+    ck_assert_uint_eq(check.kinds[TRACE_MAP], 1);
+    ck_assert_uint_eq(growth->count, 1);
+    ck_assert_uint_ge(growth->bytes, 100 * MIB);
+    ck_assert_uint_gt(growth->ns, 0);
+    ck_assert_uint_eq(check.model.pools[1].reserved_peak, growth->bytes);
+    model_free(&check.model);
+}
+END_TEST
+
 START_TEST(level_changes_with_the_policy)
 {
     struct check check = { .marks = 0 };
@@ -591,6 +611,7 @@ int main(void)
               out_of_memory_names_the_largest_holders, out_of_memory_leaves_a_trace_with_who_holds_memory,
               threads_share_definitions_whosever_block_comes_first, names_of_marks_and_streams_are_whole_up_to_their_bound,
               file_that_is_there_stays_as_it_is, trace_says_what_pools_of_cuda_reserve,
+              growth_of_a_pool_of_cuda_is_in_the_trace_once_with_its_time,
               level_changes_with_the_policy);
     tcase_add_loop_test(tcase, trace_is_what_threads_wrote_down_event_for_event_in_an_order_that_can_be, 0, 3);
     tcase_add_loop_test(tcase, trace_has_what_the_figures_had_at_each_mark, 0, sizeof recorded / sizeof recorded[0]);

@@ -146,9 +146,11 @@ START_TEST(held_is_what_the_trace_says_if_it_does)
     ck_assert_uint_eq(model.held, 1024);
     apply((struct trace_event){.kind = TRACE_FIGURES, .pool = &pools[0], .a = 1024, .b = 4096});
     ck_assert_uint_eq(model.held, 4096);
+    apply((struct trace_event){.kind = TRACE_MAP, .pool = &pools[0], .a = 4096, .b = 60});
     apply((struct trace_event){.kind = TRACE_FIGURES, .pool = &pools[0], .a = 1024, .b = 8192});
     ck_assert_uint_eq(pool()->growth.count, 1);
     ck_assert_uint_eq(pool()->growth.bytes, 4096);
+    ck_assert_uint_eq(pool()->growth.ns, 60);
     apply((struct trace_event){.kind = TRACE_TRIM, .pool = &pools[0], .a = 6144, .b = 50});
     ck_assert_uint_eq(model.held, 2048);
     ck_assert_uint_eq(pool()->held_peak, 8192);

@@ -295,21 +295,18 @@ static void set_reserved(struct model *model, struct model_pool *pool, uint64_t 
 
 static void apply_figures(struct model *model, const struct trace_event *event)
 {
-    struct model_pool *pool = pool_of(model, event->pool);
-    bool is_arena = event->pool && event->pool->flags & TRACE_POOL_ARENA;
-    if (pool->has_reserved && event->b > pool->reserved && !is_arena)
-        span_add(model, &pool->growth, event->b - pool->reserved, 0);
-    set_reserved(model, pool, event->b);
+    set_reserved(model, pool_of(model, event->pool), event->b);
 }
 
-/* What a pool got from its device, or gave back. The figures say what it has then; an arena's trim unmaps. */
+/* What a pool got from its device, or gave back. Of a pool of CUDA figures stand behind growth; an arena's trim unmaps. */
 static void apply_memory(struct model *model, const struct trace_event *event)
 {
     struct model_pool *pool = pool_of(model, event->pool);
     bool is_arena = event->pool && event->pool->flags & TRACE_POOL_ARENA;
     if (event->kind == TRACE_MAP) {
         span_add(model, &pool->growth, event->a, event->b);
-        set_reserved(model, pool, plus(pool->reserved, event->a));
+        if (is_arena)
+            set_reserved(model, pool, plus(pool->reserved, event->a));
         return;
     }
     span_add(model, event->kind == TRACE_UNMAP ? &pool->unmaps : &pool->trims, event->a, event->b);

@@ -48,7 +48,7 @@ struct model_pool {
     uint64_t reserved, reserved_peak;
     bool has_reserved; /* the trace says what is reserved */
     uint64_t held_peak;
-    struct model_span growth; /* maps; of a pool of CUDA: what its figures grew by, without times */
+    struct model_span growth; /* maps */
     struct model_span unmaps, trims, waits, synchronises;
     struct model_span rungs[MODEL_RUNGS]; /* by their number; higher ones count as the last */
     uint64_t threshold, cap;              /* the last settings */
