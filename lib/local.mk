@@ -157,6 +157,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/trace/encode.h \
 	%reldir%/trace/file.c \
 	%reldir%/trace/file.h \
+	%reldir%/trace/head.c \
+	%reldir%/trace/head.h \
 	%reldir%/trace/writer.c \
 	%reldir%/trace/writer.h \
 	%reldir%/leaks.c \

@@ -4,10 +4,8 @@
 #include "lib/trace/writer.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +17,13 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/recorded.h"
 #include "lib/trace/encode.h"
-#include "lib/trace/file.h"
+#include "lib/trace/head.h"
 
 #define BATCH 512                        /* events that are copied at a time */
 #define SAMPLE (50 * GPU_MILLISECOND)    /* between two looks at what pools reserve, while there are events */
 #define PAUSE_LEAST GPU_MILLISECOND      /* between two looks at rings that got something, but little, */
 #define PAUSE_MOST (32 * GPU_MILLISECOND) /* and that got nothing */
 #define FLUSH (1000 * GPU_MILLISECOND)   /* the most that a killed process loses of a quiet thread */
-#define HEAD_ROOM (UINT32_C(1) << 20)
 
 /* One ring, and the block that is made of it. */
 struct tap {
@@ -78,73 +75,6 @@ static void write_bytes(struct weir__trace *trace, const uint8_t *bytes, size_t 
 static void write_block(struct weir__trace *trace, enum weir__trace_block kind, const struct weir__trace_bytes *content)
 {
     write_bytes(trace, trace->block, weir__trace_block_write(kind, content->bytes, content->len, trace->block));
-}
-
-/* The header --------------------------------------------------------------------------------------------------------------------------- */
-
-static void put_pair(struct weir__trace_bytes *pairs, unsigned *count, const char *key, const char *value)
-{
-    weir__trace_put_string(pairs, key, WEIR__TRACE_STRING_MAX);
-    weir__trace_put_string(pairs, value, HEAD_ROOM / 2);
-    (*count)++;
-}
-
-__attribute__((format(printf, 4, 5))) static void put_pairf(struct weir__trace_bytes *pairs, unsigned *count, const char *key,
-                                                            const char *format, ...)
-{
-    char value[256];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(value, sizeof value, format, arguments);
-    va_end(arguments);
-    put_pair(pairs, count, key, value);
-}
-
-static void put_devices(const weir *w, struct weir__trace_bytes *pairs, unsigned *count)
-{
-    char key[64];
-    for (size_t d = 0; d < w->device_count; d++) {
-        const struct gpu_device_info *info = &w->devices[d].info;
-        snprintf(key, sizeof key, "gpu.%zu.name", d);
-        put_pair(pairs, count, key, info->name);
-        snprintf(key, sizeof key, "gpu.%zu.uuid", d);
-        put_pair(pairs, count, key, info->uuid);
-        snprintf(key, sizeof key, "gpu.%zu.memory", d);
-        put_pairf(pairs, count, key, "%" PRIu64, info->memory);
-    }
-}
-
-static bool make_head(struct weir__trace *trace, const char *reason)
-{
-    const weir *w = trace->w;
-    const struct weir__recorder *recorder = &w->recorder;
-    struct weir__trace_bytes pairs = {.bytes = malloc(HEAD_ROOM), .room = HEAD_ROOM};
-    unsigned count = 0;
-    trace->head = (struct weir__trace_bytes){.bytes = malloc(HEAD_ROOM + 16), .room = HEAD_ROOM + 16};
-    if (!pairs.bytes || !trace->head.bytes) {
-        free(pairs.bytes);
-        return false;
-    }
-    put_pair(&pairs, &count, "weir", PACKAGE_VERSION);
-    put_pairf(&pairs, &count, "pid", "%ld", (long)getpid());
-    put_pair(&pairs, &count, "program", program_invocation_short_name);
-    const char *rank = secure_getenv("RANK");
-    if (rank)
-        put_pairf(&pairs, &count, "rank", "%s", rank);
-    put_pairf(&pairs, &count, "started.monotonic", "%" PRIu64, recorder->started_monotonic);
-    put_pairf(&pairs, &count, "started.real", "%" PRIu64, recorder->started_real);
-    put_pair(&pairs, &count, "reason", reason);
-    put_pair(&pairs, &count, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
-    put_pair(&pairs, &count, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
-    put_devices(w, &pairs, &count);
-    char *policy = weir__trace_files_policy(trace->w);
-    if (policy)
-        put_pair(&pairs, &count, "policy", policy);
-    free(policy);
-    weir__trace_put_number(&trace->head, count);
-    weir__trace_put(&trace->head, pairs.bytes, pairs.len);
-    free(pairs.bytes);
-    return !trace->head.is_full;
 }
 
 /* Blocks of events --------------------------------------------------------------------------------------------------------------------- */
@@ -462,9 +392,9 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&made->lock, NULL);
     pthread_mutex_init(&made->sampling, NULL);
-    made->block = malloc(weir__trace_block_bound(HEAD_ROOM + 16));
+    made->block = malloc(weir__trace_block_bound(WEIR__TRACE_HEAD_MAX));
     bool is_ready = weir__trace_encoder_init(&made->encoder, &w->recorder, write_definitions, made) && made->block &&
-                    make_head(made, reason) && find_rings(made);
+                    weir__trace_head_make(w, reason, &made->head) && find_rings(made);
     for (struct tap *tap = made->taps; tap && span == WEIR__TRACE_FROM_NOW; tap = tap->next)
         tap->position = atomic_load(&tap->ring->head);
     if (!is_ready || start_thread(made) != 0) {
