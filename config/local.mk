@@ -12,5 +12,9 @@ dist_weirconf_DATA = \
 	%reldir%/training.yaml \
 	%reldir%/weir.schema.json
 
+## What calls cost on GPUs that were measured, each in a file of the GPU's name.
+weircostsdir = $(weirconfdir)/costs
+dist_weircosts_DATA = %reldir%/costs/nvidia-h200.yaml
+
 dist_check_SCRIPTS += tests/tools/policies.sh
 TESTS += tests/tools/policies.sh

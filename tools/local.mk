@@ -29,6 +29,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/command.h \
 	%reldir%/common/complain.c \
 	%reldir%/common/complain.h \
+	%reldir%/common/costs.c \
+	%reldir%/common/costs.h \
+	%reldir%/common/costs_find.c \
+	%reldir%/common/costs_find.h \
 	%reldir%/common/environment.c \
 	%reldir%/common/environment.h \
 	%reldir%/common/format.c \
@@ -47,6 +51,16 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/terminal.h \
 	%reldir%/common/utf8.c \
 	%reldir%/common/utf8.h \
+	%reldir%/calibrate/bench.h \
+	%reldir%/calibrate/calibrate.c \
+	%reldir%/calibrate/calls.c \
+	%reldir%/calibrate/fit.c \
+	%reldir%/calibrate/fit.h \
+	%reldir%/calibrate/growth.c \
+	%reldir%/calibrate/measure.c \
+	%reldir%/calibrate/measure.h \
+	%reldir%/calibrate/pages.c \
+	%reldir%/calibrate/threads.c \
 	%reldir%/record/launch.c \
 	%reldir%/record/launch.h \
 	%reldir%/record/live.c \
@@ -135,8 +149,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/try/try.h \
 	%reldir%/try/work.c
 tools_libtools_la_LIBADD = share/libshare.la $(ZSTD_LIBS) $(LIBDW_LIBS)
-## Where `weir run` finds what it puts into Python.
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"'
+## Where `weir run` finds what it puts into Python, and where cost tables are.
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
 if HAVE_NCURSES

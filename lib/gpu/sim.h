@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/gpu/cost.h"
+
 /* Forgets all state and starts anew with settings in the syntax of $WEIR_SIM ("devices=2,memory=8GiB"; NULL or "": the defaults).
    Returns 0; else writes into why which setting is wrong and what to write, and keeps the former state. Without a call the first use
    of the simulator reads $WEIR_SIM. */
@@ -24,6 +26,10 @@ void sim_fail(const char *operation, unsigned nth, int code);
 
 /* How often the named operation, or for NULL any that can fail, was called since sim_configure(). UINT64_MAX: no such operation. */
 uint64_t sim_calls(const char *operation);
+
+/* What grow, grow_host, first, trim, or a call of the named operation of struct gpu costs where no setting says otherwise. Pure. false: there
+   is none of that name. */
+bool sim_standard_cost(const char *name, struct gpu_cost *cost);
 
 /* Lets time pass, as a blocking call would: virtual time, or that of a named machine. */
 void sim_advance(uint64_t nanoseconds);

@@ -239,6 +239,22 @@ int sim_settings_parse(const char *text, struct sim_settings *settings, char *wh
     return 0;
 }
 
+bool sim_standard_cost(const char *name, struct gpu_cost *cost)
+{
+    int operation = sim_operation_find(name);
+    if (operation >= 0 && operation < SIM_OP_COUNT)
+        *cost = standard_costs[operation];
+    for (size_t i = 0; operation < 0 && i < sizeof(settings_table) / sizeof(*settings_table); i++) {
+        const struct setting *setting = &settings_table[i];
+        bool is_rate = setting->parse == parse_rate, is_time = setting->parse == parse_time;
+        if ((is_rate || is_time) && strcmp(name, setting->key) == 0) {
+            *cost = (struct gpu_cost){ .call = is_time ? setting->standard : 0, .gib = is_rate ? setting->standard : 0 };
+            return true;
+        }
+    }
+    return operation >= 0 && operation < SIM_OP_COUNT;
+}
+
 const char *sim_settings_difference(const struct sim_settings *a, const struct sim_settings *b)
 {
     for (size_t i = 0; i < sizeof(settings_table) / sizeof(*settings_table); i++) {

@@ -1,5 +1,6 @@
 ## SPDX-License-Identifier: MIT
 dist_check_SCRIPTS += \
+	%reldir%/calibrate.sh \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
@@ -20,6 +21,7 @@ EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %re
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
 EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/trace_file.py
 TESTS += \
+	%reldir%/calibrate.sh \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \

@@ -6,7 +6,7 @@
 
 # Nothing of the person who runs the tests shall reach the command: neither policy nor settings nor colours.
 export WEIR_GPU=sim HOME="$tap_dir/home" XDG_CONFIG_HOME="$tap_dir/home/config"
-unset WEIR_POLICY WEIR_CONF WEIR_SIM NO_COLOR
+unset WEIR_POLICY WEIR_CONF WEIR_SIM WEIR_COSTS_DIR XDG_CACHE_HOME NO_COLOR
 out=$tap_dir/out
 err=$tap_dir/err
 here=$(pwd -P)

@@ -43,6 +43,11 @@ TESTS += tests/unit/service
 tests_unit_service_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_service_LDADD = tests/support/libsuite.la tests/support/libfail.la share/libshare.la
 
+check_PROGRAMS += tests/unit/costs
+TESTS += tests/unit/costs
+tests_unit_costs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_costs_LDADD = tests/support/libsuite.la tools/libtools.la
+
 check_PROGRAMS += tests/unit/service_remove
 TESTS += tests/unit/service_remove
 tests_unit_service_remove_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
