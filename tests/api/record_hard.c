@@ -431,6 +431,40 @@ START_TEST(tags_add_up_whatever_a_policy_switches_on_and_off)
 }
 END_TEST
 
+/* Who frees is the service thread, or who closes the export. */
+START_TEST(blocks_that_were_published_count_for_their_tag_until_they_are_freed)
+{
+    const weir_ring_options ring_options = { .size = sizeof ring_options, .slot_size = MIB, .depth = 4 };
+    struct check check = { .marks = 0 };
+    weir_export *e;
+    weir_ring *ring;
+    char share[512];
+    snprintf(share, sizeof share, "devices: [0], ipc: posix_fd, share: { socket: '%s/socket' }", traced_directory);
+    traced_open("level: all", share);
+    weir_stream *s = scene_create(NULL);
+    gpu_stream stream = weir_stream_handle(s);
+    scene_ok(weir_export_open(scene.pool, NULL, &e), "export");
+    scene_ok(weir_tag_push(scene.w, "frames"), "push");
+    void *first = scene_malloc(s, 4 * MIB), *second = scene_malloc(s, 2 * MIB);
+    scene_ok(weir_ring_open(e, "ring", &ring_options, stream, NULL, &ring), "ring");
+    scene_ok(weir_tag_pop(scene.w, NULL), "pop");
+    scene_ok(weir_export_publish(e, "first", first, 0, NULL, 0, stream, NULL), "publish");
+    scene_ok(weir_export_publish(e, "second", second, 0, NULL, 0, stream, NULL), "publish");
+    ck_assert_uint_eq(tag_sum().live, 10 * MIB);
+    scene_ok(weir_export_withdraw(e, "first", NULL), "withdraw");
+    for (unsigned tries = 0; tag_sum().live != 6 * MIB && tries < 20000; tries++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    ck_assert_uint_eq(tag_sum().live, 6 * MIB);
+    weir_ring_close(ring);
+    weir_export_close(e, 1000);
+    ck_assert_uint_eq(tag_sum().live, 0);
+    ck_assert_uint_eq(tag_sum().live_blocks, 0);
+    ck_assert_uint_eq(traced_play(look_at_figures, &check), 0);
+    ck_assert_uint_eq(check.model.total.blocks + check.model.unknown_ends + check.model.reused, 0);
+    model_free(&check.model);
+}
+END_TEST
+
 static pthread_key_t late_key;
 
 /* Runs once the thread's ring may have been given away. */
@@ -660,6 +694,7 @@ int main(void)
               trace_does_not_take_the_place_of_a_closed_standard_stream,
               weir_that_closes_at_once_leaves_a_whole_trace_of_an_out_of_memory, trace_with_all_tags_that_there_can_be_is_whole,
               names_of_marks_of_several_threads_are_whole, what_is_in_the_file_and_what_is_lost_is_what_happened);
+    suite_add(tcase, blocks_that_were_published_count_for_their_tag_until_they_are_freed);
     suite_add(tcase, tags_add_up_whatever_a_policy_switches_on_and_off, threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last,
               disk_without_room_costs_events_alone, children_write_nothing_into_the_trace_of_their_parent,
               weirs_of_one_process_have_each_their_own_events, handle_that_comes_again_was_closed_before);
