@@ -2,6 +2,8 @@
 /* record_waits.c - what a trace says of requests that waited: for others, and for frees outside the rungs of recovery. */
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "lib/alloc/request.h"
 #include "lib/pool/mapped.h"
@@ -28,6 +30,23 @@ static bool look(void *context, const struct trace_event *event)
     }
     waits->rungs += event->kind == TRACE_RUNG;
     return true;
+}
+
+/* No trace is being written while a test changes what the weir has of the GPU. */
+static void open_recorded(const char *keys)
+{
+    char record[512];
+    snprintf(record, sizeof record, "dump: '%s'", traced_directory);
+    traced_open_plain(record, keys);
+}
+
+/* An out-of-memory leaves what was recorded. */
+static void look_back(struct waits *waits)
+{
+    void *ptr;
+    ck_assert_int_eq(weir_pool_malloc(scene.pool, &ptr, 1024 * GIB, scene_stream(0)), WEIR_OUT_OF_MEMORY);
+    snprintf(traced_file, sizeof traced_file, "%s/weir-%ld-1.weir", traced_directory, (long)getpid());
+    ck_assert_uint_eq(traced_play(look, waits), 0);
 }
 
 /* For others -------------------------------------------------------------------------------------------------------------------------- */
@@ -160,7 +179,7 @@ static const struct {
 static void open_held(int i)
 {
     scene_simulate("memory=1GiB");
-    traced_open("level: pool", others[i].keys);
+    open_recorded(others[i].keys);
     hold.gpu = *scene.gpu;
     hold.gpu.now = watched_now;
     hold.gpu.malloc_async = others[i].malloc ? others[i].malloc : scene.gpu->malloc_async;
@@ -189,7 +208,7 @@ START_TEST(request_that_waits_for_another_says_how_long)
         scene.pool->native.mapped->gpu = scene.gpu;
     scene_free(s, ptr);
     scene_free(hold.stream, hold.block);
-    ck_assert_uint_eq(traced_play(look, &waits), 0);
+    look_back(&waits);
     ck_assert_uint_eq(waits.count, 1);
     ck_assert_uint_eq(waits.ns, hold.until - hold.since);
     ck_assert_uint_ge(waits.ns, TOOK);
@@ -219,7 +238,7 @@ START_TEST(request_that_waits_for_frees_behind_the_last_rung_says_how_long)
 {
     struct waits waits = { .count = 0 };
     scene_simulate("memory=1GiB");
-    traced_open("level: pool", "small_below: 0, cache: off, " ALONE ", on_oom: { steps: [flush, wait, neighbours], deadline: 1s }");
+    open_recorded("small_below: 0, cache: off, " ALONE ", on_oom: { steps: [flush, wait, neighbours], deadline: 1s }");
     weir_stream *s = scene_create(NULL);
     hold.stream = scene_create(NULL);
     hold.held = scene_malloc(hold.stream, 900 * MIB);
@@ -230,7 +249,7 @@ START_TEST(request_that_waits_for_frees_behind_the_last_rung_says_how_long)
     void *ptr = scene_malloc(s, 500 * MIB);
     scene.w->gpu = scene.gpu;
     scene_free(s, ptr);
-    ck_assert_uint_eq(traced_play(look, &waits), 0);
+    look_back(&waits);
     ck_assert_uint_eq(waits.ns, paused);
     ck_assert_uint_ge(paused, 19 * MILLISECOND);
     ck_assert_uint_eq(waits.count, 1);
@@ -256,7 +275,7 @@ static const struct {
 START_TEST(request_that_waits_for_nobody_says_nothing)
 {
     struct waits waits = { .count = 0 };
-    traced_open("level: pool", alone[_i].keys);
+    open_recorded(alone[_i].keys);
     weir_stream *first = scene_create(NULL), *second = scene_create(NULL);
     for (int i = 0; i < 3; i++) {
         void *ptr = scene_malloc(first, 600 * MIB);
@@ -266,7 +285,7 @@ START_TEST(request_that_waits_for_nobody_says_nothing)
         scene_free(second, scene_malloc(second, 700 * MIB));
         scene_sync(weir_stream_handle(second));
     }
-    ck_assert_uint_eq(traced_play(look, &waits), 0);
+    look_back(&waits);
     ck_assert(!alone[_i].climbs || waits.rungs);
     ck_assert_uint_eq(waits.count, 0);
 }
