@@ -441,8 +441,9 @@ typedef struct weir_leak {
     uint64_t size;        /* bytes that each of them was asked with */
     uint64_t blocks;
     const void *ptr;      /* one of them */
-    size_t frame_count;   /* return addresses of who asked for them, the innermost first; 0 without `record.stacks: true`. With
-                             `record.level: pool` and no tag ever pushed: of who got them from CUDA, before a cache had them */
+    size_t frame_count;   /* return addresses of who asked for them, the innermost first, none of an interpreter; 0 without
+                             `record.stacks: true`. With `record.level: pool` and no tag ever pushed: of who got them from CUDA, before a
+                             cache had them */
     const uintptr_t *frames;
 } weir_leak;
 

@@ -129,8 +129,9 @@ static const struct policy_key file_keys[] = {
         FILE_KEY("record.stacks", BOOL, record_stacks),
         .live = true,
         TRUE_OR_FALSE("false"),
-        .help = "Whether each request that is recorded has the call stack of whoever made it. It is best beside libunwind8, which is "
-                "loaded where it is installed.",
+        .help = "Whether each request that is recorded has the call stack of whoever made it, with the frames of Python in programs that "
+                "use Weir's Python package; for these a request takes Python's GIL. It is best beside libunwind8, which is loaded where "
+                "it is installed.",
     },
     {
         FILE_KEY("record.dump", PATH, record_dump),

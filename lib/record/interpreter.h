@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * interpreter.h - the interpreter whose frames stand in stacks, such as Python's: how its host tells of them, and who waits for whom.
+ * interpreter.h - the interpreter whose frames stand in stacks, such as Python: how its host tells of them, and who waits for whom.
  *
- * One for the process, the host's, who takes it away before the interpreter goes. There is no lock: a thread that is with the interpreter is
- * counted, and taking it away waits until there is none. The interpreter may take locks of its own, such as Python's GIL, whose holders may
- * be in any call of Weir's. So a thread is sent there before it takes the first lock of Weir's, or not at all.
+ * One for the process, the host's, who takes it away before the interpreter goes. There is no lock: a thread that is with the interpreter
+ * is counted, and taking it away waits until there is none. The interpreter may take locks of its own, such as Python's GIL, whose holders
+ * may be in any call of Weir's. So a thread is sent there before it takes the first lock of Weir's, or not at all.
  *
  * An interpreter tells of places: the address of some code, and where in it. That is all on the usual way; which function, file and line a
  * place is, is asked once for each table of stacks, which keeps the answer. Code that is freed could leave its address to other code. So it
  * is kept before its place enters a table, while a frame of the calling thread still runs it, and for good: what is in a table has an
- * address that never comes again. Tables keep a bounded number of places. Those beyond it are asked for each time, and their code is not kept.
+ * address that never comes again. Tables keep a bounded number of places. Those beyond it are asked for each time, and their code is not
+ * kept.
  */
 #ifndef WEIR_RECORD_INTERPRETER_H
 #define WEIR_RECORD_INTERPRETER_H

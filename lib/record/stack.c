@@ -286,7 +286,7 @@ uint32_t weir__stacks_find_place(const struct weir__stacks *stacks, uint64_t cod
     const uint64_t words[] = {code, position};
     const struct interned *places = &stacks->places;
     uint32_t at, id = look_up(places, atomic_load_explicit(&places->table, memory_order_acquire), hash_words(words, 2), words, 2, &at);
-    return id ? atomic_load_explicit(&stacks->place_frames[id], memory_order_relaxed) : 0;
+    return id ? atomic_load_explicit(&stacks->place_frames[id], memory_order_acquire) : 0;
 }
 
 bool weir__stacks_takes_places(const struct weir__stacks *stacks)
@@ -301,7 +301,7 @@ void weir__stacks_add_place(struct weir__stacks *stacks, uint64_t code, uint64_t
     const uint64_t words[] = {code, position};
     uint32_t id = intern(&stacks->places, words, 2);
     if (id)
-        atomic_store_explicit(&stacks->place_frames[id], frame, memory_order_relaxed);
+        atomic_store_explicit(&stacks->place_frames[id], frame, memory_order_release);
 }
 
 /* The words of that number, or NULL. */

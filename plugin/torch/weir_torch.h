@@ -148,8 +148,8 @@ WEIR_API void weir_torch_tag_pop(const char *name);
 
 /*
  * From now on the stacks of the recorder (`record.stacks: true`) have the frames of the Python of this process, CPython from 3.9 on, and an
- * allocation by a thread that Python knows takes the GIL for a moment, if its stack is recorded: a lock that a holder of the GIL may wait for
- * must not be held over it, as with torch's own history. Called with Python initialized. WEIR_NOT_SUPPORTED (there is no such Python),
+ * allocation by a thread that Python knows takes the GIL for a moment, if its stack is recorded: a lock that a holder of the GIL may wait
+ * for must not be held over it, as with torch's own history. Called with Python initialized. WEIR_NOT_SUPPORTED (there is no such Python),
  * WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_python_begin(weir_error *error);

@@ -3,8 +3,11 @@
 import contextlib
 import ctypes
 import gc
+import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 
 import snapshots
@@ -442,6 +445,48 @@ def a_shim_of_other_sources_is_not_taken():
     assert _build.path() is None
     assert _build.is_stale()
     shutil.move(other, path)
+
+
+RECORDED = """
+import sys, torch, weir.torch
+policy = "weir: 1\\npools: { t: {} }\\nrecord: { level: all, stacks: true, file: %s }\\n" % sys.argv[1]
+weir.torch.enable(policy_text=policy, shim=sys.argv[2] == "with")
+torch.cuda.init()
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return made_in_backward(gradient)
+
+def made_in_backward(gradient):
+    return torch.empty_like(gradient)
+
+x = torch.empty(1000, device="cuda", requires_grad=True)
+y = Double.apply(x)
+y.backward(torch.empty_like(y))
+"""
+
+
+@fact
+def stacks_of_a_trace_have_frames_of_torch_and_then_of_python():
+    folder = os.environ["XDG_CACHE_HOME"]
+    program = os.path.join(folder, "recorded.py")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(RECORDED)
+    for shim in ["with", "without"]:
+        trace = os.path.join(folder, shim + ".weir")
+        subprocess.run([sys.executable, "-W", "ignore", program, trace, shim], check=True, timeout=120)
+        tool = os.path.join(os.environ["top_builddir"], "tools", "weir")
+        done = subprocess.run([tool, "trace", "stacks", "--json", trace], check=True, capture_output=True, text=True, timeout=120)
+        stacks = [one["stack"] for one in json.loads(done.stdout)["files"][0]["stacks"]]
+        for python in ["forward", "apply", "<module>"], ["made_in_backward", "backward", "apply"]:
+            # Before 3.11 functions have no class in their names.
+            (found,) = [stack for stack in stacks if [frame.split(" (")[0].split(".")[-1] for frame in stack[-3:]] == python]
+            assert any("THPVariable_empty_like" in frame for frame in found[:-3]), found
 
 
 @fact
