@@ -20,7 +20,7 @@
 #   share      several processes that share pools and give each other memory, on one device
 #   peers      the test cases called "peers" of every test program, on two devices, where there are two
 #   examples   the examples, as their own test runs them
-#   try        weir devices, weir try
+#   try        weir devices, weir calibrate, weir try
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
 #   real       bench/torch/bench.py --real, workload by workload, in about ten minutes
@@ -165,6 +165,7 @@ step_try() {
         return
     fi
     suite devices tools/weir devices
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite calibrate tools/weir calibrate --output "$out/costs.yaml"
     for policy in config/*.yaml; do
         [ -e "$policy" ] || continue
         [ "$policy" != config/multi-gpu.yaml ] || continue

@@ -170,6 +170,50 @@ START_TEST(free_growth_is_a_rate_for_the_simulator)
 }
 END_TEST
 
+/* Small and the same in every run. */
+static uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    return *state ^= *state << 5;
+}
+
+/* Changes up to four bytes into what tables are made of, or anything. Returns the length. */
+static size_t mutate(char *text, size_t len, uint32_t *state)
+{
+    static const char bytes[] = "0123456789nsumGiB/+:# \n\t_";
+    for (uint32_t left = next_random(state) % 4 + 1; left > 0; left--) {
+        uint32_t random = next_random(state);
+        text[random % len] = random >> 30 ? bytes[random / 4096 % (sizeof bytes - 1)] : (char)(random >> 8);
+    }
+    return next_random(state) % 8 ? len : next_random(state) % len;
+}
+
+START_TEST(mutated_table_is_refused_with_a_reason_or_says_what_it_would_be_written_as)
+{
+    static const char good[] = HEAD "driver: 13.0\nuuid: GPU-1\ngrow: 701us/GiB # so\nfirst: 5ms\npage_map: 7us+3us/GiB\npair_2: 1ns\n";
+    uint32_t state = 1, rounds = suite_rounds(20000, 1000000), accepted = 0;
+    for (uint32_t i = 0; i < rounds; i++) {
+        char text[sizeof good], why[512] = "";
+        struct costs costs, again;
+        memcpy(text, good, sizeof good);
+        size_t len = mutate(text, sizeof good - 1, &state);
+        if (!costs_read("table", text, len, &costs, why, sizeof why)) {
+            ck_assert_msg(strncmp(why, "table:", 6) == 0 && strlen(why) > 12, "%s", why);
+            continue;
+        }
+        char *written = costs_write(&costs);
+        ck_assert_msg(costs_read("again", written, strlen(written), &again, why, sizeof why), "%s", why);
+        ck_assert_mem_eq(again.values, costs.values, sizeof costs.values);
+        ck_assert_mem_eq(again.is_measured, costs.is_measured, sizeof costs.is_measured);
+        free(written);
+        accepted++;
+    }
+    ck_assert_uint_gt(accepted, rounds / 100);
+    ck_assert_uint_lt(accepted, rounds);
+}
+END_TEST
+
 /* Files -------------------------------------------------------------------------------------------------------------------------------- */
 
 static char home[64], cache[80], folder[96], shipped[80];
@@ -392,7 +436,8 @@ int main(void)
     tcase_add_loop_test(texts, bad_table_is_refused_with_place_value_and_remedy, 0, sizeof bad / sizeof *bad);
     suite_add(texts, table_has_what_it_says_and_the_simulators_costs_for_the_rest, zero_byte_and_long_line_are_refused,
               table_above_its_bound_is_refused, what_is_written_is_read_again, name_that_would_be_read_otherwise_is_made_harmless,
-              every_cost_but_those_of_pairs_is_a_setting_of_the_simulator, free_growth_is_a_rate_for_the_simulator);
+              every_cost_but_those_of_pairs_is_a_setting_of_the_simulator, free_growth_is_a_rate_for_the_simulator,
+              mutated_table_is_refused_with_a_reason_or_says_what_it_would_be_written_as);
     tcase_add_checked_fixture(files, begin, end);
     suite_add(files, without_any_table_the_costs_are_built_in, nearest_measured_table_is_taken,
               measured_again_replaces_the_table_and_leaves_nothing_beside_it, home_has_the_cache_where_no_other_is_set,
