@@ -48,6 +48,11 @@ TESTS += tests/unit/costs
 tests_unit_costs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_costs_LDADD = tests/support/libsuite.la tools/libtools.la
 
+check_PROGRAMS += tests/unit/service_hand
+TESTS += tests/unit/service_hand
+tests_unit_service_hand_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_service_hand_LDADD = tests/support/libsuite.la tests/support/libfail.la share/libshare.la
+
 check_PROGRAMS += tests/unit/service_remove
 TESTS += tests/unit/service_remove
 tests_unit_service_remove_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
