@@ -157,7 +157,7 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
         return WEIR_FORKED;
     if (!pool)
         return weir__fail(error, WEIR_INVALID, "weir_pool_trim: pool must not be NULL");
-    uint64_t gone = 0;
+    uint64_t gone = 0, begun = pool->w->gpu->now();
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
     weir__orphans_free(pool->device, WEIR__NO_DEADLINE);
@@ -165,6 +165,9 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
     int code = weir__pool_trim(pool, keep, &gone);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, pool->w->gpu, code, "trim of pool '%s' on device %d", pool->name, pool->device->index);
+    /* It has emptied the caches all the same. */
+    if (gone == 0)
+        weir__record_pool(WEIR__KIND_TRIM, pool, 0, pool->w->gpu->now() - begun);
     if (released)
         *released = gone;
     return WEIR_OK;

@@ -31,8 +31,7 @@ static int create_page(void *data, uint64_t bytes, uint64_t *handle)
     gpu_page page = 0;
     uint64_t begun = mapped->gpu->now();
     int code = mapped->gpu->page_create(mapped->device, bytes, &page);
-    if (code == GPU_SUCCESS)
-        note(mapped, WEIR__KIND_MAP, bytes, begun);
+    mapped->turn = (struct weir__mapped_turn){.begun = begun, .created = code == GPU_SUCCESS ? bytes : 0};
     weir__spin_lock(&mapped->lock);
     *handle = page;
     return code;
@@ -43,11 +42,17 @@ static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handl
     struct weir__mapped *mapped = data;
     const struct gpu *gpu = mapped->gpu;
     weir__spin_unlock(&mapped->lock);
+    /* The page is new, or was unmapped elsewhere just now. */
+    const struct weir__mapped_turn turn = mapped->turn;
     int code = gpu->page_map((void *)(uintptr_t)address, bytes, handle);
     if (code == GPU_SUCCESS) {
         code = gpu->page_set_access((void *)(uintptr_t)address, bytes, mapped->devices, mapped->device_count);
         if (code != GPU_SUCCESS)
             gpu->page_unmap((void *)(uintptr_t)address, bytes);
+    }
+    if (code == GPU_SUCCESS) {
+        note(mapped, WEIR__KIND_MAP, turn.created, turn.begun);
+        mapped->turn.created = 0;
     }
     weir__spin_lock(&mapped->lock);
     return code;
@@ -57,6 +62,7 @@ static int unmap_page(void *data, uint64_t address, uint64_t bytes)
 {
     struct weir__mapped *mapped = data;
     weir__spin_unlock(&mapped->lock);
+    mapped->turn = (struct weir__mapped_turn){.begun = mapped->gpu->now()};
     int code = mapped->gpu->page_unmap((void *)(uintptr_t)address, bytes);
     weir__spin_lock(&mapped->lock);
     return code;
@@ -66,9 +72,11 @@ static void release_page(void *data, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
     weir__spin_unlock(&mapped->lock);
-    uint64_t begun = mapped->gpu->now();
     mapped->gpu->page_release(handle);
-    note(mapped, WEIR__KIND_UNMAP, bytes, begun);
+    /* One that could not be mapped never was the arena's. */
+    if (!mapped->turn.created)
+        note(mapped, WEIR__KIND_UNMAP, bytes, mapped->turn.begun);
+    mapped->turn.created = 0;
     weir__spin_lock(&mapped->lock);
 }
 

@@ -38,6 +38,12 @@ struct weir__mapped_user {
 
 struct weir__recorder;
 
+/* What the driver is doing to one page, call by call, so that the recorder has it as one event. */
+struct weir__mapped_turn {
+    uint64_t begun;   /* gpu->now() */
+    uint64_t created; /* bytes of a page that was made and is not mapped yet; 0: there is none */
+};
+
 struct weir__mapped {
     const struct gpu *gpu;
     int device;
@@ -47,10 +53,11 @@ struct weir__mapped {
     atomic_bool waits;         /* a stream may be made to wait for another one's free */
 
     pthread_mutex_t growing;
-    int devices[GPU_PAGE_DEVICES_MAX]; /* that have access: its own first. Guarded by growing, like the next three */
+    int devices[GPU_PAGE_DEVICES_MAX]; /* that have access: its own first. Guarded by growing, like the next four */
     size_t device_count;
     struct weir__recorder *recorder; /* of its weir, until that is closed */
     unsigned record;                 /* its pool's number there */
+    struct weir__mapped_turn turn;
 
     pthread_mutex_t events;
 

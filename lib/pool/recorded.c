@@ -19,29 +19,40 @@ static void record_figures(weir_pool *pool)
     weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
 }
 
-void weir__record_growth(weir_pool *pool, uint64_t ticks)
+/* Whether it is time to ask CUDA what the pool reserves. */
+static bool may_look(weir_pool *pool)
 {
     unsigned left = atomic_load_explicit(&pool->noted.left, memory_order_relaxed);
-    uint64_t used, reserved;
-    if (left > 0) {
+    if (left > 0)
         atomic_store_explicit(&pool->noted.left, left - 1, memory_order_relaxed);
-        return;
-    }
-    uint64_t took = weir__record_nanoseconds(&pool->w->recorder, ticks);
-    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    bool is_read = read_figures(pool, &used, &reserved);
-    weir__relaxed_end(pool->w->gpu, mode);
-    if (!is_read)
-        return;
-    uint64_t before = atomic_exchange_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    return left == 0;
+}
+
+static void count_look(weir_pool *pool, bool was_vain)
+{
     unsigned skip = atomic_load_explicit(&pool->noted.skip, memory_order_relaxed);
-    skip = reserved > before ? 0 : skip < SKIP_MOST ? 2 * skip + 1 : SKIP_MOST;
+    skip = !was_vain ? 0 : skip < SKIP_MOST ? 2 * skip + 1 : SKIP_MOST;
     atomic_store_explicit(&pool->noted.skip, skip, memory_order_relaxed);
     atomic_store_explicit(&pool->noted.left, skip, memory_order_relaxed);
-    if (reserved <= before)
-        return;
-    weir__record_pool(WEIR__KIND_MAP, pool, reserved - before, took);
-    weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+}
+
+void weir__record_growth(weir_pool *pool, uint64_t ticks)
+{
+    uint64_t took = weir__record_nanoseconds(&pool->w->recorder, ticks);
+    uint64_t before = atomic_load_explicit(&pool->noted.reserved, memory_order_relaxed), used, reserved = before;
+    /* What a synchronise took from the pool and the request brought back shows in no figure. */
+    bool is_read = false, may_have_grown = atomic_load_explicit(&pool->settings.release_threshold, memory_order_relaxed) < before;
+    if (may_look(pool)) {
+        enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+        is_read = read_figures(pool, &used, &reserved);
+        weir__relaxed_end(pool->w->gpu, mode);
+        count_look(pool, reserved == before && !may_have_grown);
+        atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    }
+    if (reserved > before || may_have_grown)
+        weir__record_pool(WEIR__KIND_MAP, pool, reserved > before ? reserved - before : 0, took);
+    if (is_read && reserved != before)
+        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
 }
 
 void weir__record_pools(weir *w)

@@ -22,7 +22,8 @@ struct outcome {
     uint64_t refused;        /* requests that found no memory, and were served when they were recorded */
     uint64_t lost;           /* frees of blocks that were refused before */
     uint64_t stall, worst;   /* all calls together; the longest */
-    uint64_t growth_stall, trim_stall; /* parts of it: of calls in which pools grew; of synchronises and trims */
+    uint64_t slow_stall;  /* part of it: of calls that took longer than some 16 us, and of trims, but not of synchronises, since
+                             a recording does not tell what these waited for; so this is what compares with one */
     uint64_t elapsed;
     uint64_t peak_reserved, peak_live, end_reserved;
     double area; /* bytes reserved x ns */

@@ -22,18 +22,12 @@ static void refuse(struct verdict *verdict, const char *why)
     snprintf(verdict->why, sizeof verdict->why, "%s", why);
 }
 
-/* What waited for memory, of the kinds that a recording has times of. */
-static uint64_t stall_of(const struct outcome *outcome)
-{
-    return outcome->growth_stall + outcome->trim_stall;
-}
-
 static void compare(const struct script *script, const struct outcome *outcome, struct verdict *verdict)
 {
     const struct script_recorded *recorded = &script->recorded;
     if (recorded->has_reserved)
         verdict->memory_error = error_of(outcome->peak_reserved, recorded->peak_reserved);
-    uint64_t replayed = stall_of(outcome), stall = recorded->stall, least = replayed < stall ? replayed : stall;
+    uint64_t replayed = outcome->slow_stall, stall = recorded->stall, least = replayed < stall ? replayed : stall;
     verdict->stall_error = replayed + stall - 2 * least < REPORT_STALL_FREE ? 0 : error_of(replayed, stall);
     if (!recorded->has_reserved)
         refuse(verdict, "the trace does not tell what its pools reserved, so nothing says how far the replay is off");
@@ -154,7 +148,7 @@ void report_print(const struct report *report)
 static const struct json_member members[] = {
     JSON_MEMBER(struct outcome, calls),        JSON_MEMBER(struct outcome, requests),      JSON_MEMBER(struct outcome, hits),
     JSON_MEMBER(struct outcome, refused),      JSON_MEMBER(struct outcome, lost),          JSON_MEMBER(struct outcome, stall),
-    JSON_MEMBER(struct outcome, worst),        JSON_MEMBER(struct outcome, growth_stall),  JSON_MEMBER(struct outcome, trim_stall),
+    JSON_MEMBER(struct outcome, worst),        JSON_MEMBER(struct outcome, slow_stall),
     JSON_MEMBER(struct outcome, elapsed),      JSON_MEMBER(struct outcome, peak_reserved), JSON_MEMBER(struct outcome, peak_live),
     JSON_MEMBER(struct outcome, end_reserved), JSON_MEMBER(struct outcome, growths),       JSON_MEMBER(struct outcome, grown),
     JSON_MEMBER(struct outcome, trims),        JSON_MEMBER(struct outcome, trimmed),       JSON_MEMBER(struct outcome, recoveries),

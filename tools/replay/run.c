@@ -13,6 +13,7 @@
 #include "lib/pool/device.h"
 #include "lib/pool/pool.h"
 #include "lib/pool/weir_internal.h"
+#include "lib/record/recorder.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 
@@ -76,8 +77,7 @@ static void count_area(struct stage *stage, uint64_t now)
     stage->counted = now;
 }
 
-/* Returns what it took of the time of its caller that the pools grew by, or 0. */
-static void count_reserved(struct stage *stage, uint64_t took)
+static void count_reserved(struct stage *stage)
 {
     struct outcome *outcome = stage->outcome;
     uint64_t before = stage->reserved;
@@ -85,7 +85,6 @@ static void count_reserved(struct stage *stage, uint64_t took)
     if (stage->reserved > before) {
         outcome->growths++;
         outcome->grown += stage->reserved - before;
-        outcome->growth_stall += took;
     } else if (stage->reserved < before) {
         outcome->trims++;
         outcome->trimmed += before - stage->reserved;
@@ -105,7 +104,7 @@ static void pass_until(struct stage *stage, uint64_t time)
         if (weir__service_run_due() == 0)
             break;
         count_area(stage, stage->gpu->now());
-        count_reserved(stage, 0);
+        count_reserved(stage);
     }
     uint64_t now = stage->gpu->now();
     if (now < time)
@@ -261,11 +260,11 @@ static bool step(struct stage *stage, const struct script_op *op)
     stage->delays[op->thread] += took;
     if (is_call || is_trim)
         outcome_add_time(stage->outcome, took);
-    if (is_trim)
-        stage->outcome->trim_stall += took;
+    if (took > WEIR__SLOW_TICKS && op->what != SCRIPT_SYNCHRONISE)
+        stage->outcome->slow_stall += took;
     if (took || begin != stage->counted) {
         count_area(stage, end);
-        count_reserved(stage, is_call ? took : 0);
+        count_reserved(stage);
     }
     return is_done;
 }

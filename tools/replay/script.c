@@ -14,12 +14,14 @@
 /* A time that the thread waited for memory. */
 struct span {
     uint64_t begin, length;
+    bool is_unmap; /* it may be part of a synchronise, whose time no recording tells apart */
 };
 
 struct thread {
     struct span spans[SPANS];
     unsigned span_count;
-    uint64_t stalled;  /* ns, over all spans so far */
+    uint64_t stalled;  /* ns, over all spans so far, */
+    uint64_t unmapped; /* and of unmaps among them that are part of no other span */
     uint64_t last;     /* the thread's own time of its last operation */
     bool has_requests; /* else it is one of Weir's, and what it trims is no deed of the program */
 };
@@ -39,19 +41,23 @@ struct maker {
 /* Time --------------------------------------------------------------------------------------------------------------------------------- */
 
 /* A stall of so many ns ends at `end`. Those that lie within it were counted already. */
-static void add_stall(struct thread *thread, uint64_t end, uint64_t length)
+static void add_stall(struct thread *thread, uint64_t end, uint64_t length, bool is_unmap)
 {
     if (length > end)
         length = end;
     uint64_t begin = end - length;
-    while (thread->span_count && thread->spans[thread->span_count - 1].begin >= begin)
-        thread->stalled -= thread->spans[--thread->span_count].length;
+    while (thread->span_count && thread->spans[thread->span_count - 1].begin >= begin) {
+        const struct span *within = &thread->spans[--thread->span_count];
+        thread->stalled -= within->length;
+        thread->unmapped -= within->is_unmap ? within->length : 0;
+    }
     if (thread->span_count == SPANS) {
         memmove(thread->spans, thread->spans + 1, (SPANS - 1) * sizeof *thread->spans);
         thread->span_count--;
     }
-    thread->spans[thread->span_count++] = (struct span){begin, length};
+    thread->spans[thread->span_count++] = (struct span){begin, length, is_unmap};
     thread->stalled += length;
+    thread->unmapped += is_unmap ? length : 0;
 }
 
 static uint64_t own_time(struct thread *thread, uint64_t time)
@@ -247,18 +253,18 @@ static void look_at_pool(struct maker *maker, const struct trace_event *event)
     switch (event->kind) {
     case TRACE_MAP:
     case TRACE_UNMAP:
-        add_stall(thread, event->time, event->b);
+        add_stall(thread, event->time, event->b, event->kind == TRACE_UNMAP);
         break;
     case TRACE_WAIT:
-        add_stall(thread, event->time, event->a);
+        add_stall(thread, event->time, event->a, false);
         break;
     case TRACE_RUNG:
         take_back_trims(maker, event);
-        add_stall(thread, event->time, event->b);
+        add_stall(thread, event->time, event->b, false);
         break;
     case TRACE_TRIM: {
         int pool = find_pool(maker, event->pool);
-        add_stall(thread, event->time, event->b);
+        add_stall(thread, event->time, event->b, false);
         if (pool >= 0)
             add(maker, event, SCRIPT_TRIM)->pool = (uint16_t)pool;
         break;
@@ -313,7 +319,7 @@ static void drop_trims_of_others(struct maker *maker)
         if (script->ops[i].what == SCRIPT_TRIM && !maker->threads[script->ops[i].thread].has_requests)
             script->ops[i].what = SCRIPT_NOTHING;
     for (size_t i = 0; i < script->thread_count; i++)
-        script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled : 0;
+        script->recorded.stall += maker->threads[i].has_requests ? maker->threads[i].stalled - maker->threads[i].unmapped : 0;
 }
 
 bool script_make(struct script *script, struct trace *trace)
