@@ -37,6 +37,8 @@ struct tap {
 struct weir__trace {
     weir *w;
     int fd;
+    dev_t device; /* what it is open on */
+    ino_t number;
     enum weir__trace_span span;
     uint64_t dropped_before; /* events that are no loss of this trace */
     pthread_t thread;
@@ -56,8 +58,24 @@ struct weir__trace {
 
 /* The file ----------------------------------------------------------------------------------------------------------------------------- */
 
+/* A program that closes descriptors which it did not open may get the number again, for a file of its own. */
+static bool is_there(const struct weir__trace *trace)
+{
+    struct stat found;
+    return trace->fd >= 0 && fstat(trace->fd, &found) == 0 && found.st_dev == trace->device && found.st_ino == trace->number;
+}
+
+static int close_file(struct weir__trace *trace)
+{
+    int failed = is_there(trace) && close(trace->fd) != 0 ? errno : 0;
+    trace->fd = -1;
+    return failed;
+}
+
 static void write_bytes(struct weir__trace *trace, const uint8_t *bytes, size_t len)
 {
+    if (!trace->result.error && !is_there(trace))
+        trace->result.error = EBADF;
     if (!trace->result.error && trace->result.bytes + len > WEIR__TRACE_BYTES_MAX)
         trace->result.error = EFBIG;
     while (len && !trace->result.error) {
@@ -338,10 +356,9 @@ static void *run(void *data)
     weir__trace_put_number(&end, trace->result.lost);
     write_block(trace, WEIR__TRACE_BLOCK_END, &end);
     /* Here, as some disks are waited for. */
-    if (close(trace->fd) != 0 && !trace->result.error)
-        trace->result.error = errno;
+    int failed = close_file(trace);
+    trace->result.error = trace->result.error ? trace->result.error : failed;
     say_error(trace);
-    trace->fd = -1;
     pthread_mutex_lock(&trace->lock);
     trace->is_over = true;
     pthread_mutex_unlock(&trace->lock);
@@ -351,8 +368,7 @@ static void *run(void *data)
 static void destroy(struct weir__trace *trace)
 {
     destroy_taps(trace->taps);
-    if (trace->fd >= 0)
-        close(trace->fd);
+    close_file(trace);
     free(trace->head.bytes);
     free(trace->block);
     weir__trace_encoder_destroy(&trace->encoder);
@@ -376,6 +392,7 @@ static int start_thread(struct weir__trace *trace)
 weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const char *reason, weir_error *error,
                               struct weir__trace **trace)
 {
+    struct stat found;
     struct weir__trace *made = calloc(1, sizeof *made);
     if (!made) {
         close(fd);
@@ -383,6 +400,10 @@ weir_status weir__trace_start(weir *w, int fd, enum weir__trace_span span, const
     }
     made->w = w;
     made->fd = fd;
+    if (fstat(fd, &found) == 0) {
+        made->device = found.st_dev;
+        made->number = found.st_ino;
+    }
     made->span = span;
     made->dropped_before = span == WEIR__TRACE_FROM_NOW ? atomic_load(&w->recorder.dropped) : 0;
     pthread_condattr_t monotonic;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -554,6 +555,43 @@ START_TEST(disk_without_room_costs_events_alone)
 }
 END_TEST
 
+/* As daemons do with descriptors that they know nothing of. */
+static int find_descriptor(const char *path)
+{
+    struct stat wanted, found;
+    ck_assert_int_eq(stat(path, &wanted), 0);
+    for (int fd = 3; fd < 256; fd++)
+        if (fstat(fd, &found) == 0 && found.st_dev == wanted.st_dev && found.st_ino == wanted.st_ino)
+            return fd;
+    return -1;
+}
+
+START_TEST(program_that_takes_the_descriptor_for_a_file_of_its_own_keeps_that_as_it_is)
+{
+    struct stat found;
+    char mine[300];
+    traced_open("level: pool", "");
+    /* Once the header is there, the next block is long to come. */
+    for (bool is_there = false; !is_there;) {
+        struct trace trace;
+        is_there = trace_open(&trace, traced_file) && trace.header.pid;
+        trace_close(&trace);
+    }
+    int fd = find_descriptor(traced_file);
+    ck_assert_int_ge(fd, 0);
+    snprintf(mine, sizeof mine, "%s/mine", traced_directory);
+    close(fd);
+    ck_assert_int_eq(open(mine, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), fd);
+    ck_assert_int_eq(weir_mark(scene.w, "here"), WEIR_OK);
+    unsigned lines = atomic_load(&scene.log_lines);
+    scene_close();
+    ck_assert_uint_eq(atomic_load(&scene.log_lines), lines + 1);
+    ck_assert_int_eq(fstat(fd, &found), 0);
+    ck_assert_int_eq(found.st_size, 0);
+    close(fd);
+}
+END_TEST
+
 /* Children of a fork that end in all ways. */
 START_TEST(children_write_nothing_into_the_trace_of_their_parent)
 {
@@ -696,7 +734,8 @@ int main(void)
               names_of_marks_of_several_threads_are_whole, what_is_in_the_file_and_what_is_lost_is_what_happened);
     suite_add(tcase, blocks_that_were_published_count_for_their_tag_until_they_are_freed);
     suite_add(tcase, tags_add_up_whatever_a_policy_switches_on_and_off, threads_that_end_hand_on_their_rings_and_may_use_weir_to_the_last,
-              disk_without_room_costs_events_alone, children_write_nothing_into_the_trace_of_their_parent,
+              disk_without_room_costs_events_alone, program_that_takes_the_descriptor_for_a_file_of_its_own_keeps_that_as_it_is,
+              children_write_nothing_into_the_trace_of_their_parent,
               weirs_of_one_process_have_each_their_own_events, handle_that_comes_again_was_closed_before);
     tcase_add_loop_test(tcase, weir_that_cannot_be_opened_leaves_no_trace, 0, 3);
     tcase_add_loop_test(tcase, threads_leave_a_trace_that_has_the_figures_at_each_mark, 0, sizeof threaded / sizeof threaded[0]);
