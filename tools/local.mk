@@ -68,6 +68,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/record/name.c \
 	%reldir%/record/name.h \
 	%reldir%/record/record.c \
+	%reldir%/replay/machine.c \
+	%reldir%/replay/machine.h \
 	%reldir%/replay/outcome.c \
 	%reldir%/replay/outcome.h \
 	%reldir%/replay/policy.c \

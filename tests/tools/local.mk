@@ -10,6 +10,7 @@ dist_check_SCRIPTS += \
 	%reldir%/output.sh \
 	%reldir%/processes.sh \
 	%reldir%/record.sh \
+	%reldir%/replay.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
@@ -31,6 +32,7 @@ TESTS += \
 	%reldir%/output.sh \
 	%reldir%/processes.sh \
 	%reldir%/record.sh \
+	%reldir%/replay.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
@@ -41,6 +43,10 @@ TESTS += \
 ## What `weir leases` and `weir evict` are tested with.
 check_PROGRAMS += tests/tools/sharing
 tests_tools_sharing_LDADD = share/libshare.la
+
+## What is recorded for `weir replay`.
+check_PROGRAMS += tests/tools/steps
+tests_tools_steps_LDADD = share/libshare.la
 
 ## What is seen and changed by `weir ps`, `weir top` and their like.
 check_PROGRAMS += tests/tools/worker

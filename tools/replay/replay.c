@@ -3,19 +3,23 @@
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/source.h"
+#include "tools/replay/machine.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
 #include "tools/replay/run.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_JSON, OPT_POLICY };
+enum { OPT_COSTS, OPT_JSON, OPT_POLICY };
 
 static const struct command_option options[] = {
+    [OPT_COSTS] = {.name = "costs",
+                   .kind = OPTION_TEXT,
+                   .placeholder = "FILE",
+                   .help = "what calls cost, as weir calibrate wrote it (default: the table of the recorded GPU)"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
@@ -62,44 +66,29 @@ static int read_policies(const struct option_value *value, struct choice *choice
     return EXIT_GOOD;
 }
 
-static uint64_t memory_of(const struct trace *trace)
-{
-    const char *text = trace_value(trace, "gpu.0.memory");
-    uint64_t bytes = text ? strtoull(text, NULL, 10) : 0;
-    return bytes;
-}
-
-/* The machine that was recorded, as far as the trace tells. */
-static char *machine_of(const struct script *script)
-{
-    static const uint64_t least = UINT64_C(32) << 20, most = UINT64_C(1) << 40;
-    uint64_t memory = memory_of(script->trace);
-    memory = memory == 0 || memory > most ? most : memory < least ? least : memory;
-    return format_text("devices=%u,peers=all,memory=%" PRIu64, script_devices(script), memory);
-}
-
-static int replay_trace(struct trace *trace, const struct choice *choice, struct json *json)
+static int replay_trace(struct trace *trace, const struct choice *choice, const char *costs, struct json *json)
 {
     struct script script;
-    if (!script_make(&script, trace)) {
+    struct machine machine;
+    int status = script_make(&script, trace) ? machine_of(&script, costs, &machine) : EXIT_TROUBLE;
+    if (status != EXIT_GOOD) {
         script_free(&script);
-        return EXIT_TROUBLE;
+        return status;
     }
-    char *recorded = replay_policy_recorded(trace), *machine = machine_of(&script);
+    char *recorded = replay_policy_recorded(trace);
     size_t first = recorded || !choice->count, count = choice->count + first;
     const char **names = must(calloc(count, sizeof *names));
     char **texts = must(calloc(count, sizeof *texts));
     struct replay *replays = must(calloc(count, sizeof *replays));
     struct outcome *outcomes = must(calloc(count, sizeof *outcomes));
-    int status = EXIT_GOOD;
     for (size_t i = 0; i < count; i++) {
         bool is_own = i < first;
         names[i] = !is_own ? choice->names[i - first] : recorded ? RECORDED : "built-in";
         texts[i] = replay_policy_by_index(!is_own ? choice->texts[i - first] : recorded ? recorded : policy_builtin_text(), trace);
-        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = machine};
+        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = machine.settings};
     }
     replay_run_all(replays, outcomes, count, NULL);
-    const struct report report = {&script, names, outcomes, count, report_judge(&script, recorded ? &outcomes[0] : NULL), machine};
+    const struct report report = {&script, names, outcomes, count, report_judge(&script, recorded ? &outcomes[0] : NULL), &machine};
     if (json)
         report_json(json, &report);
     else
@@ -114,7 +103,7 @@ static int replay_trace(struct trace *trace, const struct choice *choice, struct
     free(replays);
     free(outcomes);
     free(recorded);
-    free(machine);
+    machine_free(&machine);
     script_free(&script);
     return status;
 }
@@ -130,7 +119,7 @@ static int run(const struct command_call *call)
     for (int i = 0; i < call->count && is_good; i++) {
         struct trace trace;
         if (trace_open(&trace, call->operands[i])) {
-            status = worse_exit(status, replay_trace(&trace, &choice, json));
+            status = worse_exit(status, replay_trace(&trace, &choice, call->options[OPT_COSTS].text, json));
         } else {
             complain("%s: %s", call->operands[i], trace.error);
             status = EXIT_TROUBLE;
@@ -153,7 +142,7 @@ const struct command command_replay = {
     .operands_max = INT_MAX,
     .details =
         "Does what the programs of the traces asked of Weir again, by the library's own code, on a simulated GPU whose clock goes by a table "
-        "of costs, and shows for each policy what the program would have waited and what memory it would have had.\n"
+        "of costs (weir calibrate), and shows for each policy what the program would have waited and what memory it would have had.\n"
         "The policy that was recorded is always replayed first, and held beside the recording. Where its peak memory is more than 5 % off, "
         "or its stall time more than 15 %, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
         "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls. PEAK and MEAN are "

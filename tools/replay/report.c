@@ -140,6 +140,7 @@ void report_print(const struct report *report)
     for (size_t i = 0; i < report->count; i++)
         print_rungs(report->names[i], &report->outcomes[i]);
     print_limits(script);
+    printf("  Costs: %s.\n", machine_costs_text(report->machine));
     print_verdict(report);
 }
 
@@ -190,7 +191,8 @@ void report_json(struct json *json, const struct report *report)
     json_uint(json, "graph_events", script->graphs);
     json_uint(json, "unknown_frees", script->unknown_frees);
     json_bool(json, "has_caches", script->has_caches);
-    json_string(json, "machine", report->machine);
+    json_string(json, "machine", report->machine->settings);
+    json_string(json, "costs", report->machine->costs.kind == COSTS_BUILT_IN ? NULL : report->machine->costs.path);
     json_object(json, "recorded");
     json_uint(json, "stall", recorded->stall);
     if (recorded->has_reserved)

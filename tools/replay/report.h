@@ -4,6 +4,7 @@
 #define WEIR_REPLAY_REPORT_H
 
 #include "tools/common/json.h"
+#include "tools/replay/machine.h"
 #include "tools/replay/outcome.h"
 #include "tools/replay/script.h"
 
@@ -29,7 +30,7 @@ struct report {
     const struct outcome *outcomes;
     size_t count;
     struct verdict verdict;
-    const char *machine;
+    const struct machine *machine;
 };
 
 void report_print(const struct report *report);

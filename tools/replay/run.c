@@ -255,12 +255,12 @@ static bool step(struct stage *stage, const struct script_op *op)
     uint64_t begin = stage->gpu->now();
     bool is_done = do_one(stage, op);
     uint64_t end = stage->gpu->now(), took = end - begin;
-    bool is_call = op->what == SCRIPT_MALLOC || op->what == SCRIPT_FREE;
+    bool is_call = op->what == SCRIPT_MALLOC || op->what == SCRIPT_FREE || op->what == SCRIPT_REFUSED;
     bool is_trim = op->what == SCRIPT_SYNCHRONISE || op->what == SCRIPT_TRIM;
     stage->delays[op->thread] += took;
     if (is_call || is_trim)
         outcome_add_time(stage->outcome, took);
-    if (took > WEIR__SLOW_TICKS && op->what != SCRIPT_SYNCHRONISE)
+    if (took > WEIR__SLOW_TICKS && (is_call || op->what == SCRIPT_TRIM))
         stage->outcome->slow_stall += took;
     if (took || begin != stage->counted) {
         count_area(stage, end);

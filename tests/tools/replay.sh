@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `weir replay`: what it says of traces that were recorded on the simulator, of damaged ones, and of policies that are wrong.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+export XDG_CACHE_HOME="$tap_dir/cache" WEIR_COSTS_DIR="$tap_dir/shipped"
+mkdir "$WEIR_COSTS_DIR"
+unset WEIR_SIM WEIR_CONF
+
+record() {
+    WEIR_POLICY="$tap_dir/policy.yaml" "$weir" record -o "$1" --level "$2" -- "$top_builddir/tests/tools/steps" 20 64 512 40
+}
+
+cat >"$tap_dir/policy.yaml" <<'END'
+weir: 1
+pools: { main: { release_threshold: 256MiB, small_below: 1MiB } }
+END
+cat >"$tap_dir/capped.yaml" <<'END'
+weir: 1
+pools: { main: { small_below: 0, max_size: 64MiB, on_oom: { steps: [] } } }
+END
+cat >"$tap_dir/other.yaml" <<'END'
+weir: 1
+pools: { elsewhere: { small_below: 0 } }
+END
+printf 'weir: 1\npools: { main: { max_size: many } }\n' >"$tap_dir/wrong.yaml"
+cat >"$tap_dir/rmm.csv" <<'END'
+Thread,Time,Action,Pointer,Size,Stream
+1,10:00:00.000000,allocate,0x1000,33554432,0
+1,10:00:00.001000,allocate,0x2000,1073741824,0
+1,10:00:00.002000,free,0x2000,1073741824,0
+1,10:00:00.003000,allocate,0x3000,1073741824,0
+1,10:00:00.004000,free,0x3000,1073741824,0
+1,10:00:01.000000,free,0x1000,33554432,0
+END
+
+check "program_is_recorded" record "$tap_dir/run.weir" all
+check "replay_of_what_was_recorded_exits_0" exits 0 replay "$tap_dir/run.weir"
+check "policy_that_was_recorded_is_replayed" says "$out" "as recorded"
+check "its_error_is_shown" says "$out" "Against the recording: peak memory 0.0 % off"
+cp "$out" "$tap_dir/first"
+check "replay_exits_0_again" exits 0 replay "$tap_dir/run.weir"
+check "same_trace_gives_the_same_figures" cmp "$out" "$tap_dir/first"
+
+check "other_policies_are_replayed_beside_it" exits 0 replay "$tap_dir/run.weir" -p "$tap_dir/capped.yaml" --policy "$tap_dir/other.yaml"
+check "they_are_named" says "$out" "capped.yaml"
+check "pools_that_a_policy_does_not_have_are_told_of" says "$out" "pools that this policy does not have"
+check "document_of_them_exits_0" exits 0 replay --json "$tap_dir/run.weir" -p "$tap_dir/capped.yaml"
+check_json "cap_refuses_requests" "d[0]['policies'][1]['refused'] > 0 and d[0]['policies'][0]['refused'] == 0"
+check_json "cap_holds" "d[0]['policies'][1]['peak_reserved'] <= 64 << 20"
+check_json "replay_of_the_recorded_policy_is_to_the_byte" "d[0]['memory_error'] == 0 and d[0]['can_judge']"
+
+check "trace_of_level_pool_is_recorded" record "$tap_dir/pool.weir" pool
+check "trace_of_level_pool_is_replayed" exits 0 replay "$tap_dir/pool.weir"
+check "it_says_what_such_a_trace_cannot_tell" says "$out" "caches are off in all replays"
+
+# Behind its middle the file has no end.
+size=$(wc -c <"$tap_dir/run.weir")
+head -c "$((size / 2))" "$tap_dir/run.weir" >"$tap_dir/cut.weir"
+check "trace_that_was_cut_exits_1" exits 1 replay "$tap_dir/cut.weir"
+check "replay_of_it_judges_nothing" says "$out" "cannot judge policies for this trace"
+check "document_of_a_cut_trace_exits_1" exits 1 replay --json "$tap_dir/cut.weir"
+check_json "document_says_so" "not d[0]['can_judge'] and d[0]['why_not']"
+
+check "log_of_rmm_is_replayed" exits 0 replay --json "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
+check_json "it_has_what_the_log_has" "d[0]['requests'] == 3 and d[0]['policies'][0]['peak_live'] == (1 << 30) + (32 << 20)"
+printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\ngrow: 100ms/GiB\n' >"$tap_dir/dear.yaml"
+check "cost_table_is_taken" exits 0 replay --json --costs="$tap_dir/dear.yaml" "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
+check_json "growth_costs_what_the_table_says" "100e6 < d[0]['policies'][0]['slow_stall'] < 120e6"
+
+check "policy_that_is_wrong_exits_1" exits 1 replay "$tap_dir/run.weir" -p "$tap_dir/wrong.yaml"
+check "its_error_has_place_and_remedy" says "$err" "wrong.yaml:2:"
+check "policy_that_is_missing_exits_2" exits 2 replay "$tap_dir/run.weir" -p "$tap_dir/none.yaml"
+check "trace_that_is_missing_exits_2" exits 2 replay "$tap_dir/none.weir"
+check "what_is_no_trace_exits_2" exits 2 replay "$tap_dir/policy.yaml"
+check "without_a_trace_exits_2" exits 2 replay
+done_testing

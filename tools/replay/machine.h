@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* machine.h - the simulated machine that stands for the recorded one: its devices and memory, and what calls cost there. */
+#ifndef WEIR_REPLAY_MACHINE_H
+#define WEIR_REPLAY_MACHINE_H
+
+#include "tools/common/costs_find.h"
+#include "tools/replay/script.h"
+
+struct machine {
+    char *settings; /* of the simulator */
+    uint64_t memory; /* bytes of each device; 0: the trace does not tell, and there is plenty */
+    struct costs_origin costs;
+};
+
+/* costs: a table by name; NULL: that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED or EXIT_TROUBLE. */
+int machine_of(const struct script *script, const char *costs, struct machine *machine);
+void machine_free(struct machine *machine);
+
+/* "the cost table FILE", "costs of no GPU, ..." Lives as long as the machine. */
+const char *machine_costs_text(const struct machine *machine);
+
+#endif
