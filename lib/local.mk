@@ -76,6 +76,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/blocks.h \
 	%reldir%/pool/current.c \
 	%reldir%/pool/current.h \
+	%reldir%/pool/demand.c \
+	%reldir%/pool/demand.h \
 	%reldir%/pool/device.c \
 	%reldir%/pool/device.h \
 	%reldir%/pool/figures.c \
@@ -144,6 +146,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/recover/report.c \
 	%reldir%/recover/report.h \
 	%reldir%/recover/rungs.c \
+	%reldir%/release/adapt.c \
+	%reldir%/release/adapt.h \
 	%reldir%/release/give.c \
 	%reldir%/release/give.h \
 	%reldir%/release/keeper.c \

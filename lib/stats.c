@@ -5,6 +5,7 @@
 
 #include "lib/alloc/held.h"
 #include "lib/base/valid.h"
+#include "lib/gpu/clock.h"
 
 struct weir_stats {
     size_t pool_count, device_count;
@@ -20,6 +21,12 @@ struct weir_stats {
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_t *ms)
+{
+    *bytes = atomic_load(&audit->bytes);
+    *ms = atomic_load(&audit->time) / GPU_MILLISECOND;
 }
 
 /*
@@ -44,9 +51,14 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->cached = held.cached;
     /* What streams have not added yet may make the peak look higher than all that ever came from CUDA. */
     uint64_t live_high = atomic_load(&pool->figures.live_high), taken_high = atomic_load(&pool->figures.taken_high);
+    taken_high = larger(taken_high, atomic_load(&pool->figures.taken_before));
     stats->live_high = larger(live_high < taken_high ? live_high : taken_high, stats->live);
     stats->max_size = atomic_load(&pool->settings.max_size);
-    stats->release_threshold = atomic_load(&pool->settings.release_threshold);
+    stats->is_auto = atomic_load(&pool->settings.is_auto);
+    stats->release_threshold = atomic_load(stats->is_auto ? &pool->settings.kept : &pool->settings.release_threshold);
+    read_audit(&pool->adapted.used, &stats->kept_used, &stats->kept_used_ms);
+    read_audit(&pool->adapted.unused, &stats->kept_unused, &stats->kept_unused_ms);
+    read_audit(&pool->adapted.missed, &stats->given_missed, &stats->given_missed_ms);
     stats->keep = atomic_load(&pool->settings.keep);
 
     stats->used = stats->live + stats->cached;

@@ -23,6 +23,15 @@ static bool is_set(const struct policy_pool *pool, const char *key)
     return pool_origin(pool, key)->mark.file != NULL;
 }
 
+/* Nobody else sets a threshold while the program runs. */
+static void check_auto(const struct policy *policy, const struct policy_pool *pool, struct policy_report *report)
+{
+    if (pool->release_threshold.kind == POLICY_SIZE_AUTO && !policy->keeper)
+        fail(report, pool, "release_threshold",
+             "is auto, which only the keeper can set while the program runs, and keeper is false; add keeper: true, or write all, none or "
+             "bytes");
+}
+
 /* Memory of blocks that were exported never goes back while their pool lives, so no such pool can keep to a threshold. */
 static void check_ipc(const struct policy_pool *pool, struct policy_report *report)
 {
@@ -254,6 +263,7 @@ void policy_check(const struct policy *policy, struct policy_report *report)
     for (size_t i = 0; i < policy->pool_count; i++) {
         const struct policy_pool *pool = &policy->pools[i];
         check_ipc(pool, report);
+        check_auto(policy, pool, report);
         check_needs(pool, report);
         check_share(pool, report);
         check_arena(pool, report);

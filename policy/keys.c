@@ -193,15 +193,16 @@ static const struct policy_key pool_keys[] = {
     },
     {
         POOL_KEY("release_threshold", SIZE, release_threshold),
-        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL,
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_ALL | POLICY_ACCEPTS_AUTO,
         .max = BYTES_MAX,
         .live = true,
         .initial = "all",
-        .write = SIZES_WRITE ", none or all",
+        .write = SIZES_WRITE ", none, all or auto",
         .help =
             "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
             "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
-            "exportable pool keeps nothing: see ipc.",
+            "exportable pool keeps nothing: see ipc. auto keeps everything over a synchronise, and has the keeper give back what the "
+            "program will hardly want again, never below initial_size and keep; it needs keeper: true.",
     },
     {
         POOL_KEY("initial_size", SIZE, initial_size),

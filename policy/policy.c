@@ -92,6 +92,7 @@ uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory)
     case POLICY_SIZE_PERCENT:
         return (uint64_t)((unsigned __int128)device_memory * size.value / 10000);
     case POLICY_SIZE_ALL:
+    case POLICY_SIZE_AUTO:
         return UINT64_MAX;
     default:
         return 0;

@@ -108,6 +108,8 @@ static bool read_size(const struct policy_reading *reading, const struct policy_
         size.kind = POLICY_SIZE_NONE;
     } else if ((key->accepts & POLICY_ACCEPTS_ALL) && strcmp(node->text, "all") == 0) {
         size.kind = POLICY_SIZE_ALL;
+    } else if ((key->accepts & POLICY_ACCEPTS_AUTO) && strcmp(node->text, "auto") == 0) {
+        size.kind = POLICY_SIZE_AUTO;
     } else if (node->text[strlen(node->text) - 1] == '%') {
         if (!read_percent(reading, key, node, &size))
             return false;
@@ -151,6 +153,9 @@ static void put_size(struct policy_text *out, const void *value)
         break;
     case POLICY_SIZE_ALL:
         policy_put(out, "all");
+        break;
+    case POLICY_SIZE_AUTO:
+        policy_put(out, "auto");
         break;
     }
 }

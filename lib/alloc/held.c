@@ -65,6 +65,7 @@ struct weir__held weir__pool_held(weir_pool *pool)
 int weir__pool_reset_peaks(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
+    atomic_store(&pool->figures.taken_before, 0);
     atomic_store(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
     atomic_store(&pool->figures.live_high, pool->kind.is_exact ? atomic_load(&pool->figures.live_now) : weir__pool_held(pool).live);
     if (pool->native.mapped)

@@ -36,6 +36,17 @@ void weir__pool_count_live(weir_pool *pool, int64_t bytes)
     raise_high(pool, atomic_load_explicit(&pool->figures.taken, memory_order_relaxed));
 }
 
+/* Whoever reads both marks, this one last, finds the highest value in one of them at any time. */
+uint64_t weir__pool_take_high(weir_pool *pool)
+{
+    raise_to(&pool->figures.taken_before, atomic_load(&pool->figures.taken_high));
+    uint64_t high = atomic_exchange(&pool->figures.taken_high, 0);
+    raise_to(&pool->figures.taken_before, high);
+    /* A request that comes meanwhile raises it itself. */
+    raise_to(&pool->figures.taken_high, atomic_load(&pool->figures.taken));
+    return high;
+}
+
 void weir__pool_count_malloc(weir_pool *pool, uint64_t bytes, uint64_t asked)
 {
     uint64_t taken = atomic_fetch_add_explicit(&pool->figures.taken, bytes, memory_order_relaxed) + bytes;

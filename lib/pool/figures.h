@@ -18,6 +18,8 @@ static inline void weir__pool_count_spare_gone(weir_pool *pool, uint64_t bytes)
     atomic_fetch_sub_explicit(&pool->figures.taken, bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&pool->figures.spare, (int64_t)bytes, memory_order_relaxed);
 }
+/* The most that `taken` was since this was asked last; weir_stats_reset_peaks() makes it start anew, too. */
+uint64_t weir__pool_take_high(weir_pool *pool);
 /* A stream tells that users have so many bytes more, or less, of what Weir has from CUDA. */
 void weir__pool_count_live(weir_pool *pool, int64_t bytes);
 

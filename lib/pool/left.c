@@ -10,6 +10,8 @@ uint64_t weir__keeper_interval(weir *w)
     uint64_t shortest = LONGEST;
     for (size_t d = 0; d < w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool)) {
+            if (atomic_load(&pool->settings.is_auto) && shortest > WEIR__DEMAND_EPOCH)
+                shortest = WEIR__DEMAND_EPOCH;
             uint64_t part = atomic_load(&pool->cache.idle) / WEIR__KEEPER_LOOKS;
             /* Whole looks to a part: otherwise each part would last until the look after it. */
             part /= (part + LONGEST - 1) / LONGEST + !part;

@@ -15,6 +15,7 @@
 
 #include "lib/gpu/gpu.h"
 #include "lib/pool/blocks.h"
+#include "lib/pool/demand.h"
 #include "lib/pool/growth.h"
 #include "lib/weir.h"
 #include "policy/policy.h"
@@ -27,6 +28,29 @@ struct weir__retired;
 
 /* What a default pool was before Weir configured it, in the order of the attributes that are put back. */
 #define WEIR__SAVED_COUNT 4
+
+#define WEIR__ADAPTED_EPOCHS 8 /* in which growth is laid to what was given back */
+
+/* What the keeper knows of a pool whose threshold it sets. Its own, but for the counts, which are atomic. */
+struct weir__adapted {
+    struct weir__demand demand;
+    bool is_begun;
+    bool is_awake;      /* it is to look again although nothing was freed */
+    bool is_giving;     /* another piece follows the last one. All frees before the first piece were */
+    bool is_done;       /* complete */
+    uint64_t began;     /* when the present epoch did, by the service's clock */
+    uint64_t low, high; /* the least and the most bytes in use in it, as far as it was seen */
+    uint64_t peak;      /* the most in use in the epoch before */
+    uint64_t reserved;  /* when it looked last, and gave back */
+    uint64_t waste;     /* bytes beyond those in use that were needed when the pool grew last */
+    uint64_t asks, asked; /* of neighbours, and when the last one came */
+    uint64_t rent;        /* nanoseconds that the present idle bytes have cost by lying idle */
+    uint64_t given[WEIR__ADAPTED_EPOCHS]; /* bytes given back in the last epochs, the present one first */
+    /* Bytes, and nanoseconds of calls that they saved or cost. */
+    struct weir__audit {
+        _Atomic uint64_t bytes, time;
+    } used, unused, missed;
+};
 
 struct weir_pool {
     weir *w;
@@ -94,6 +118,9 @@ struct weir_pool {
         bool is_due;         /* its own: it found idle memory above the threshold */
     } keeper;
 
+    /* Of `release_threshold: auto`, the keeper's own (adapt.h). */
+    struct weir__adapted adapted;
+
     /* What the policy says of caches; the fast path reads it and nothing that others write stands beside it. Changed under lock. */
     struct {
         _Atomic unsigned classes;       /* size classes from 1 to this one are kept; 0: nothing is cached */
@@ -109,7 +136,10 @@ struct weir_pool {
 
     /* What else a policy or the program sets (settings.h). Changed under lock. */
     struct {
-        _Atomic uint64_t release_threshold;
+        _Atomic uint64_t release_threshold; /* what the driver keeps over a synchronise; all, if it is automatic */
+        atomic_bool is_auto;          /* `release_threshold: auto`: the keeper gives back what is above `kept`, which it sets */
+        _Atomic uint64_t kept;        /* bytes; UINT64_MAX: all, until the keeper knows */
+        _Atomic uint64_t initial;     /* initial_size: `kept` is never below it, nor below `keep` */
         _Atomic uint64_t max_size;    /* 0: none */
         _Atomic uint64_t keep;        /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
         _Atomic uint64_t deadline;    /* of the ladder, in nanoseconds */
@@ -118,7 +148,8 @@ struct weir_pool {
         _Atomic uint64_t small_share; /* the part of the threshold that the twin has; UINT64_MAX: there is nothing to share out */
         _Atomic int64_t small_idle;   /* bytes that the twin may still be asked for before its share is looked at */
         uint64_t policy_max, limit;   /* the policy's max_size, and weir__pool_set_limit()'s; 0: none */
-        uint64_t threshold_before;    /* release_threshold when the last reload began. Guarded by w->config */
+        uint64_t threshold_before;    /* release_threshold when the last reload began. Guarded by w->config, as the next */
+        bool auto_before;
         bool *peers;                  /* by device: access granted */
     } settings __attribute__((aligned(128)));
 
@@ -127,6 +158,7 @@ struct weir_pool {
         _Atomic uint64_t taken;   /* bytes of the blocks that Weir has from CUDA, in whichever hands they are */
         _Atomic int64_t spare;    /* of these, bytes that no user has: cached, or rounding of a class; as far as streams have told yet */
         _Atomic uint64_t taken_high, live_high, failures;
+        _Atomic uint64_t taken_before; /* what taken_high was before the keeper made it start anew */
         _Atomic uint64_t live_now;                  /* bytes in users' hands */
         _Atomic uint64_t closed_hits, closed_keeps; /* of the caches of streams that are closed */
         struct weir__counts counts[WEIR__SHARDS];

@@ -122,6 +122,8 @@ weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, wei
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
     int code = weir__settings_write_threshold(pool, bytes);
+    if (code == GPU_SUCCESS)
+        atomic_store(&pool->settings.is_auto, false);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
     record_settings(pool);
@@ -236,6 +238,7 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
 weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     pool->settings.threshold_before = atomic_load(&pool->settings.release_threshold);
+    pool->settings.auto_before = atomic_load(&pool->settings.is_auto);
     uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
     if (pool->native.max && (max_size == 0 || max_size > pool->native.max))
@@ -366,6 +369,16 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
     return code;
 }
 
+/* The driver keeps all, and the keeper sets what is kept. Called with pool->lock held. */
+static void apply_auto(weir_pool *pool, const struct policy_pool *entry)
+{
+    bool is_auto = entry->release_threshold.kind == POLICY_SIZE_AUTO;
+    atomic_store(&pool->settings.initial, policy_size_bytes(entry->initial_size, pool->device->info.memory));
+    if (is_auto && !atomic_load(&pool->settings.is_auto))
+        atomic_store(&pool->settings.kept, UINT64_MAX);
+    atomic_store(&pool->settings.is_auto, is_auto);
+}
+
 weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -387,6 +400,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
         pool->settings.policy_max = policy_size_bytes(entry->max_size, pool->device->info.memory);
         apply_cap(pool);
         atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->info.memory));
+        apply_auto(pool, entry);
         atomic_store(&pool->settings.deadline, entry->on_oom_deadline);
         atomic_store(&pool->settings.scrub, entry->share_scrub);
         atomic_store(&pool->settings.steps, steps_mask(&entry->on_oom_steps));
@@ -403,6 +417,7 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
     pthread_mutex_lock(&pool->lock);
     if (!pool->kind.is_exportable)
         weir__settings_write_threshold(pool, pool->settings.threshold_before);
+    atomic_store(&pool->settings.is_auto, pool->settings.auto_before);
     pthread_mutex_unlock(&pool->lock);
     return WEIR_OK;
 }

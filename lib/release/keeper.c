@@ -6,6 +6,7 @@
 #include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/left.h"
+#include "lib/release/adapt.h"
 
 #define BATCH 64                 /* streams that are pinned at a time */
 #define PATIENCE GPU_MILLISECOND /* how long a look waits for the streams of a device, by the GPU's clock */
@@ -76,7 +77,8 @@ static bool look_at_pools(struct weir__device *device)
 {
     bool any = false;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
-        if (atomic_exchange(&pool->keeper.is_left, false) && (pool->keeper.is_due = is_above(pool)))
+        if (!atomic_load(&pool->settings.is_auto) && atomic_exchange(&pool->keeper.is_left, false) &&
+            (pool->keeper.is_due = is_above(pool)))
             any = true;
     if (!any)
         return false;
@@ -99,15 +101,16 @@ static bool look_at_pools(struct weir__device *device)
 static uint64_t run(struct weir__job *job)
 {
     weir *w = weir_of(job);
-    uint64_t now = weir__service_now();
+    uint64_t now = weir__service_now(), due = WEIR__SERVICE_NEVER;
     bool again = false;
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     for (size_t d = 0; d < w->device_count; d++) {
         again = look_at_caches(&w->devices[d], now) || again;
         again = look_at_pools(&w->devices[d]) || again;
+        due = weir__service_earlier(due, weir__adapt_look(&w->devices[d], now));
     }
     weir__relaxed_end(w->gpu, mode);
-    return again ? now + weir__keeper_interval(w) : WEIR__SERVICE_NEVER;
+    return again ? weir__service_earlier(due, now + weir__keeper_interval(w)) : due;
 }
 
 /* With a keeper the frees of streams that are not open are noted as soon as they can make a growth step idle. */

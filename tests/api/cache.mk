@@ -23,3 +23,10 @@ TESTS += tests/api/keeper_clock
 tests_api_keeper_clock_SOURCES = %reldir%/keeper_clock.c
 tests_api_keeper_clock_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_keeper_clock_LDADD = tests/api/libscene.la
+
+## The threshold that the keeper sets: of whole programs, and its bounds.
+check_PROGRAMS += tests/api/adapt_programs
+TESTS += tests/api/adapt_programs
+tests_api_adapt_programs_SOURCES = %reldir%/adapt_programs.c
+tests_api_adapt_programs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_adapt_programs_LDADD = tests/api/libscene.la

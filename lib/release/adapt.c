@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/release/adapt.h"
+
+#include <string.h>
+
+#include "lib/alloc/waits.h"
+#include "lib/gpu/clock.h"
+#include "lib/pool/figures.h"
+#include "lib/pool/left.h"
+
+#define PIECE (UINT64_C(64) << 20)  /* bytes that go back at a time: other threads' calls wait for 60 us (measured), */
+#define PAUSE (5 * GPU_MILLISECOND) /* and then have so long for themselves */
+#define PATIENCE GPU_MILLISECOND    /* how long a look waits for the streams of a device, by the GPU's clock */
+
+/* A GiB that lies idle for a second is worth so many nanoseconds of calls that wait: one that grows and is trimmed breaks even after 4 s. */
+#define RENT UINT64_C(440000)
+#define ASKED_RENT 8                     /* times as dear, where a neighbour has asked for memory */
+#define ASKED_TIME (60 * GPU_SECOND)     /* as long ago as this, at most */
+
+/* Nanoseconds for a GiB, in pieces of 64 MiB (measured on an H200). */
+static const struct weir__demand_costs pool_costs = { .grow = 830000, .trim = 930000 }, arena_costs = { .grow = 450000, .trim = 600000 };
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static void count(struct weir__audit *audit, uint64_t bytes, uint64_t time)
+{
+    atomic_fetch_add_explicit(&audit->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
+}
+
+static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
+{
+    const struct weir__adapted *adapted = &pool->adapted;
+    struct weir__demand_costs costs = pool->native.mapped ? arena_costs : pool_costs;
+    bool is_asked = adapted->asks && now - adapted->asked < ASKED_TIME;
+    costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (is_asked ? ASKED_RENT : 1);
+    return costs;
+}
+
+/* What the pool is to keep, within the bounds of its policy. */
+static uint64_t bounded(const weir_pool *pool, uint64_t bytes)
+{
+    uint64_t max_size = atomic_load(&pool->settings.max_size);
+    bytes = larger(bytes, larger(atomic_load(&pool->settings.keep), atomic_load(&pool->settings.initial)));
+    return max_size ? smaller(bytes, max_size) : bytes;
+}
+
+/* A pool that is parked keeps nothing, whatever it is to keep. */
+static uint64_t threshold_of(const weir_pool *pool)
+{
+    return smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->settings.release_threshold));
+}
+
+static bool is_above(uint64_t reserved, uint64_t kept)
+{
+    return less(reserved, kept) >= WEIR__GROWTH_STEP;
+}
+
+/* Epochs ---------------------------------------------------------------------------------------------------------------------------------- */
+
+/* What came of the bytes that lay idle until this epoch, and of those that were given back before it. */
+static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct weir__demand_costs *costs)
+{
+    uint64_t again = less(smaller(adapted->high, adapted->reserved), adapted->peak), idle = less(adapted->reserved, adapted->peak);
+    uint64_t grown = less(reserved, adapted->reserved);
+    if (again) {
+        count(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
+        adapted->rent -= (uint64_t)((unsigned __int128)adapted->rent * again / idle);
+    }
+    for (unsigned i = 0; i < WEIR__ADAPTED_EPOCHS && grown; i++) {
+        uint64_t missed = smaller(grown, adapted->given[i]);
+        count(&adapted->missed, missed, weir__demand_cost(missed, costs->grow + costs->trim));
+        adapted->given[i] -= missed;
+        grown -= missed;
+    }
+}
+
+static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t reserved)
+{
+    struct weir__adapted *adapted = &pool->adapted;
+    const struct weir__demand_costs costs = costs_of(pool, now);
+    uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = smaller(adapted->low, use);
+    /* It slept through the others, for as long as nothing was freed. */
+    for (uint64_t i = 1; i < smaller(passed, WEIR__DEMAND_EPOCHS); i++)
+        weir__demand_add(&adapted->demand, quiet, quiet, &costs);
+    weir__demand_add(&adapted->demand, adapted->low, adapted->high, &costs);
+    audit(adapted, reserved, &costs);
+    if (reserved > adapted->reserved)
+        adapted->waste = less(reserved, adapted->high);
+    adapted->rent += weir__demand_cost(less(reserved, adapted->high), costs.rent);
+    uint64_t shift = smaller(passed, WEIR__ADAPTED_EPOCHS);
+    memmove(adapted->given + shift, adapted->given, (WEIR__ADAPTED_EPOCHS - shift) * sizeof adapted->given[0]);
+    memset(adapted->given, 0, shift * sizeof adapted->given[0]);
+    adapted->peak = adapted->high;
+    adapted->reserved = reserved;
+    adapted->began = now;
+    adapted->low = adapted->high = use;
+}
+
+static void begin(weir_pool *pool, uint64_t now, uint64_t use, uint64_t high)
+{
+    struct weir__adapted *adapted = &pool->adapted;
+    weir__demand_begin(&adapted->demand);
+    memset(adapted->given, 0, sizeof adapted->given);
+    adapted->is_begun = true;
+    adapted->began = now - WEIR__DEMAND_EPOCH; /* what was before counts as an epoch */
+    adapted->low = use;
+    adapted->peak = adapted->high = high;
+    adapted->reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    adapted->waste = adapted->rent = 0;
+    adapted->asks = 0;
+}
+
+static void note_asks(weir_pool *pool, uint64_t now)
+{
+    uint64_t asks = atomic_load_explicit(&pool->device->recovery.asks_received, memory_order_relaxed);
+    if (asks != pool->adapted.asks)
+        pool->adapted.asked = now;
+    pool->adapted.asks = asks;
+}
+
+/* Reads the pool's figures, and sets what it keeps. */
+static void observe(weir_pool *pool, uint64_t now)
+{
+    struct weir__adapted *adapted = &pool->adapted;
+    uint64_t high = weir__pool_take_high(pool), taken = atomic_load(&pool->figures.taken);
+    uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    /* Others may allocate from a pool of CUDA's. Of these only the present is known. */
+    uint64_t others = less(used, taken), use = taken + others;
+    high += others;
+    if (!adapted->is_begun)
+        begin(pool, now, use, high);
+    note_asks(pool, now);
+    adapted->low = smaller(adapted->low, use);
+    adapted->high = larger(adapted->high, high);
+    if (now - adapted->began >= WEIR__DEMAND_EPOCH)
+        end_epochs(pool, now, use, reserved);
+    uint64_t wanted = larger(weir__demand_wanted(&adapted->demand), adapted->high);
+    atomic_store(&pool->settings.kept, bounded(pool, wanted + smaller(adapted->waste, wanted)));
+    /* Later less may be wanted than now, although nothing is freed. */
+    adapted->is_awake = wanted > use && is_above(reserved, bounded(pool, use));
+}
+
+/* Giving back ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* One piece. Returns when the next one is due. */
+static uint64_t give_back(weir_pool *pool)
+{
+    struct weir__adapted *adapted = &pool->adapted;
+    uint64_t threshold = threshold_of(pool), before = weir__pool_figure(pool, GPU_POOL_RESERVED), released = 0;
+    weir__pool_trim(pool, larger(threshold, less(before, PIECE)), &released);
+    if (!released) {
+        adapted->is_awake = adapted->is_awake || !adapted->is_done;
+        return WEIR__SERVICE_NEVER;
+    }
+    uint64_t idle = larger(less(before, adapted->peak), released), rent = (uint64_t)((unsigned __int128)adapted->rent * released / idle);
+    count(&adapted->unused, released, rent);
+    adapted->rent -= rent;
+    adapted->given[0] += released;
+    adapted->reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    return is_above(adapted->reserved, threshold) ? weir__service_now() + PAUSE : WEIR__SERVICE_NEVER;
+}
+
+uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
+{
+    bool needs_frees = false, done = true;
+    uint64_t due = WEIR__SERVICE_NEVER;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        struct weir__adapted *adapted = &pool->adapted;
+        if (!atomic_load(&pool->settings.is_auto)) {
+            adapted->is_begun = adapted->is_awake = adapted->is_giving = false;
+            continue;
+        }
+        if (!atomic_exchange(&pool->keeper.is_left, false) && !adapted->is_awake)
+            continue;
+        observe(pool, now);
+        uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+        pool->keeper.is_due = is_above(reserved, threshold_of(pool)) && weir__pool_figure(pool, GPU_POOL_USED) < reserved;
+        needs_frees = needs_frees || (pool->keeper.is_due && !adapted->is_giving);
+    }
+    if (needs_frees)
+        done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE);
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        struct weir__adapted *adapted = &pool->adapted;
+        if (!atomic_load(&pool->settings.is_auto))
+            continue;
+        if (!adapted->is_giving)
+            adapted->is_done = done;
+        uint64_t again = pool->keeper.is_due ? give_back(pool) : WEIR__SERVICE_NEVER;
+        adapted->is_giving = again != WEIR__SERVICE_NEVER;
+        pool->keeper.is_due = false;
+        adapted->is_awake = adapted->is_awake || again != WEIR__SERVICE_NEVER;
+        if (adapted->is_awake)
+            due = weir__service_earlier(due, weir__service_earlier(again, adapted->began + WEIR__DEMAND_EPOCH));
+    }
+    return due;
+}
