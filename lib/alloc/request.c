@@ -306,12 +306,25 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
     return false;
 }
 
+/* weir__pool_handle_end() follows. Waits while a shared pool is made anew. */
+static __attribute__((noinline)) void enter_shared(struct weir__request *request)
+{
+    weir_pool *pool = request->pool;
+    if (pthread_rwlock_tryrdlock(&pool->native.exchange) == 0)
+        return;
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t since = gpu->now();
+    weir__pool_handle_begin(pool);
+    request->waited += gpu->now() - since;
+}
+
 bool weir__attempt(struct weir__request *request, void **ptr)
 {
     weir_pool *pool = request->pool;
     request->code = GPU_OUT_OF_MEMORY;
     request->at_cap = request->is_crowded = request->was_asked = request->untried = false;
-    weir__pool_handle_begin(pool);
+    if (pool->kind.is_exportable)
+        enter_shared(request);
     bool is_served = request->small && try_sizes(request, true, ptr);
     /* Where the twin cannot grow, the pool may have idle memory for something so small. */
     if (!is_served && may_go_on(request))

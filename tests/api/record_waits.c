@@ -44,7 +44,7 @@ static void open_recorded(const char *keys)
 static void look_back(struct waits *waits)
 {
     void *ptr;
-    ck_assert_int_eq(weir_pool_malloc(scene.pool, &ptr, 1024 * GIB, scene_stream(0)), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(weir_pool_malloc(scene.pool, &ptr, scene.memory + GIB, scene_stream(0)), WEIR_OUT_OF_MEMORY);
     snprintf(traced_file, sizeof traced_file, "%s/weir-%ld-1.weir", traced_directory, (long)getpid());
     ck_assert_uint_eq(traced_play(look, waits), 0);
 }
@@ -54,7 +54,7 @@ static void look_back(struct waits *waits)
 /* A request that another one waits for. The clock moves once that one waits. */
 static struct {
     struct gpu gpu; /* the simulator's, but for the clock and an operation */
-    pthread_mutex_t *lock; /* that the other one waits on, or has until it waits */
+    pthread_mutex_t *lock; /* that the other one waits on, or has until it waits. NULL: that of a shared pool's handle */
     bool is_passed_on;     /* the latter */
     bool is_due;
     weir_stream *stream;   /* of the other one */
@@ -69,6 +69,18 @@ static struct {
 
 static __thread bool is_other;
 
+/* Whether the other one may not enter. */
+static bool is_held(void)
+{
+    pthread_rwlock_t *exchange = &scene.pool->native.exchange;
+    bool is_free = hold.lock ? pthread_mutex_trylock(hold.lock) == 0 : pthread_rwlock_tryrdlock(exchange) == 0;
+    if (is_free && hold.lock)
+        pthread_mutex_unlock(hold.lock);
+    else if (is_free)
+        pthread_rwlock_unlock(exchange);
+    return !is_free;
+}
+
 static uint64_t watched_now(void)
 {
     uint64_t now = scene.gpu->now();
@@ -78,10 +90,8 @@ static uint64_t watched_now(void)
         hold.since = now;
     else if (!hold.until)
         hold.until = now;
-    if (pthread_mutex_trylock(hold.lock) != 0)
+    if (is_held())
         atomic_store(&hold.is_waiting, true);
-    else
-        pthread_mutex_unlock(hold.lock);
     return now;
 }
 
@@ -216,6 +226,30 @@ START_TEST(request_that_waits_for_another_says_how_long)
 }
 END_TEST
 
+/* The service thread does so for a moment when it makes an empty pool anew. */
+START_TEST(request_that_waits_for_a_pool_that_is_made_anew_says_how_long)
+{
+    struct waits waits = { .count = 0 };
+    scene_simulate("memory=1GiB");
+    open_recorded("devices: [0], ipc: posix_fd, cache: off");
+    hold.gpu = *scene.gpu;
+    hold.gpu.now = watched_now;
+    hold.stream = scene_create(NULL);
+    scene.w->gpu = &hold.gpu;
+    pthread_rwlock_wrlock(&scene.pool->native.exchange);
+    hold.is_due = true;
+    hold_on();
+    pthread_rwlock_unlock(&scene.pool->native.exchange);
+    pthread_join(hold.thread, NULL);
+    scene.w->gpu = scene.gpu;
+    scene_free(hold.stream, hold.block);
+    look_back(&waits);
+    ck_assert_uint_eq(waits.count, 1);
+    ck_assert_uint_eq(waits.ns, TOOK);
+    ck_assert_uint_eq(waits.bytes, OTHER);
+}
+END_TEST
+
 /* For frees --------------------------------------------------------------------------------------------------------------------------- */
 
 /* As a neighbour that gives what another thread of this process was about to free. */
@@ -302,7 +336,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, traced_begin, traced_end);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     tcase_add_loop_test(tcase, request_that_waits_for_another_says_how_long, 0, sizeof others / sizeof others[0]);
-    suite_add(tcase, request_that_waits_for_frees_behind_the_last_rung_says_how_long);
+    suite_add(tcase, request_that_waits_for_a_pool_that_is_made_anew_says_how_long,
+              request_that_waits_for_frees_behind_the_last_rung_says_how_long);
     tcase_add_loop_test(tcase, request_that_waits_for_nobody_says_nothing, 0, sizeof alone / sizeof alone[0]);
     return suite_run(suite);
 }
