@@ -159,9 +159,13 @@ static uint64_t looks_of_four(void)
     return looks;
 }
 
+/* Without the recorder, which looks at pools that grow, too. */
 START_TEST(far_from_the_cap_nothing_is_asked_of_the_pool)
 {
-    open_watched(_i);
+    char text[400];
+    scene_simulate(watched[_i].machine);
+    snprintf(text, sizeof text, "%srecord: { level: off }\n", policy(_i, "512MiB"));
+    scene_open(text);
     ck_assert_uint_eq(looks_of_four(), 0);
 }
 END_TEST
