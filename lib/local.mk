@@ -23,6 +23,7 @@ lib_pool_arena_libarena_la_SOURCES = \
 	%reldir%/pool/arena/extent.h \
 	%reldir%/pool/arena/page.c \
 	%reldir%/pool/arena/page.h \
+	%reldir%/pool/arena/pinned.c \
 	%reldir%/pool/arena/queue.c \
 	%reldir%/pool/arena/queue.h \
 	%reldir%/pool/arena/valid.c
@@ -141,6 +142,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/recover/callbacks.c \
 	%reldir%/recover/callbacks.h \
 	%reldir%/recover/climb.h \
+	%reldir%/recover/finding.c \
+	%reldir%/recover/finding.h \
 	%reldir%/recover/recover.c \
 	%reldir%/recover/recover.h \
 	%reldir%/recover/report.c \

@@ -426,6 +426,14 @@ struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped)
     return figures;
 }
 
+bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes)
+{
+    weir__spin_lock(&mapped->lock);
+    bool is_known = weir__arena_pinned(&mapped->arena, most, bytes);
+    weir__spin_unlock(&mapped->lock);
+    return is_known;
+}
+
 uint64_t weir__mapped_high(struct weir__mapped *mapped)
 {
     weir__spin_lock(&mapped->lock);

@@ -117,6 +117,8 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
 int weir__mapped_set_peers(struct weir__mapped *mapped, const int *devices, size_t count);
 
 struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);
+/* As weir__arena_pinned(). */
+bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes);
 uint64_t weir__mapped_high(struct weir__mapped *mapped);
 void weir__mapped_reset_high(struct weir__mapped *mapped);
 

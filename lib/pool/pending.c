@@ -188,6 +188,16 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         gpu->event_destroy(unused);
 }
 
+uint64_t weir__pending_bytes(struct weir__pending *pending)
+{
+    uint64_t bytes = 0;
+    weir__spin_lock(&pending->lock);
+    for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
+        bytes += pending->entries[i].bytes;
+    weir__spin_unlock(&pending->lock);
+    return bytes;
+}
+
 uintptr_t weir__pending_name(void)
 {
     static _Atomic uintptr_t last = (uintptr_t)1 << 32; /* beyond the numbers of devices, which owner_of() gives */

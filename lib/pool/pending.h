@@ -57,6 +57,9 @@ uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_strea
 /* Puts an event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
+/* Bytes that were freed before an event which nobody has seen complete. */
+uint64_t weir__pending_bytes(struct weir__pending *pending);
+
 /* A name that no stream has, and no other caller gets. */
 uintptr_t weir__pending_name(void);
 /* Notes so many bytes that were freed before an event, which is the table's from then on. For a stream of Weir's own that will be gone, by

@@ -19,6 +19,7 @@ struct weir__climb {
     uint64_t deadline; /* by gpu->now() */
     bool is_used_up;   /* CUDA was asked until after the deadline: it is not asked again */
     struct weir__rung_report rungs[WEIR_RUNG_COUNT];
+    uint64_t left; /* for the report: bytes of CUDA's pools that a trim found idle and could not give back */
     char note[sizeof(((struct weir__plea *)NULL)->note)]; /* of the neighbours rung, for the report */
     const char *why; /* the ladder was not climbed to its end, and why */
 };

@@ -259,7 +259,7 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     if (request->code == GPU_OUT_OF_MEMORY) {
         weir__record_figures(&pool->w->recorder, WEIR__KIND_OUT_OF_MEMORY, pool->record, request->stream, request->asked,
                              request->at_cap);
-        weir_status status = weir__report(&(struct weir__report){ request, climb.rungs, climb.note, climb.why });
+        weir_status status = weir__report(&(struct weir__report){ request, climb.rungs, climb.left, climb.note, climb.why });
         pool->w->dump(pool->w);
         return status;
     }

@@ -10,6 +10,7 @@
 #include "lib/base/format.h"
 #include "lib/pool/holders.h"
 #include "lib/pool/mapped.h"
+#include "lib/recover/finding.h"
 
 #define POOLS_MAX 16   /* pools that have a line of their own */
 #define HOLDERS 6      /* groups of live blocks, and tags, that are named */
@@ -151,24 +152,19 @@ static void append_tags(weir_error *error, const weir *w)
         append(error, 0, "\n  live by tag: %s", text);
 }
 
-/* The largest groups of blocks of the device, if they can be found in little time. */
-static void append_holders(weir_error *error, weir_pool *own)
+/* The largest groups of blocks. */
+static void append_holders(weir_error *error, const weir *w, const struct weir__holder *holders, size_t count)
 {
-    struct weir__holder *holders;
-    size_t count;
     char size[WEIR__BYTES_LEN], all[WEIR__BYTES_LEN];
-    if (atomic_load(&own->w->recorder.tags.are_used))
-        append_tags(error, own->w);
-    if (!weir__holders_find(own->w, own->device->index, BLOCKS_MAX, &holders, &count))
-        return;
+    if (atomic_load(&w->recorder.tags.are_used))
+        append_tags(error, w);
     for (size_t i = 0; i < count && i < HOLDERS; i++) {
         const struct weir__holder *holder = &holders[i];
-        const struct weir__tag *tag = weir__tags_get(&own->w->recorder.tags, weir__origin_tag(holder->origin));
+        const struct weir__tag *tag = weir__tags_get(&w->recorder.tags, weir__origin_tag(holder->origin));
         append(error, 0, "\n  live: %s = %llu block%s of %s in pool '%s'%s%s", weir__bytes(all, holder->size * holder->blocks),
                (unsigned long long)holder->blocks, weir__plural(holder->blocks), weir__bytes(size, holder->size), holder->pool->name,
                tag ? ", tag " : "", tag ? tag->name : "");
     }
-    free(holders);
 }
 
 weir_status weir__report(const struct weir__report *report)
@@ -176,7 +172,13 @@ weir_status weir__report(const struct weir__report *report)
     weir_error *error = weir__last_error_reset();
     weir_pool *pool = report->request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    char size[WEIR__BYTES_LEN];
+    char size[WEIR__BYTES_LEN], findings[WEIR__FINDINGS_LEN];
+    struct weir__holder *holders = NULL;
+    size_t count = 0;
+    /* If they can be found in little time. */
+    if (!weir__holders_find(pool->w, pool->device->index, BLOCKS_MAX, &holders, &count))
+        count = 0;
+    weir__findings_write(findings, report, holders, count);
     atomic_fetch_add_explicit(&pool->figures.failures, 1, memory_order_relaxed);
     error->status = report->request->lack == WEIR__PAGE_NO_HOST_MEMORY ? WEIR_NO_HOST_MEMORY : WEIR_OUT_OF_MEMORY;
     error->cuda_code = GPU_OUT_OF_MEMORY;
@@ -185,8 +187,10 @@ weir_status weir__report(const struct weir__report *report)
            gpu->code_name(GPU_OUT_OF_MEMORY));
     append_rungs(error, report);
     append_device(error, pool->device);
+    append(error, 0, "%s", findings);
     append_pools(error, pool);
-    append_holders(error, pool);
+    append_holders(error, pool->w, holders, count);
+    free(holders);
     weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "%s", error->text);
     return error->status;
 }

@@ -15,6 +15,7 @@ struct weir__rung_report {
 struct weir__report {
     const struct weir__request *request;
     const struct weir__rung_report *rungs; /* WEIR_RUNG_COUNT of them */
+    uint64_t left;    /* bytes of CUDA's pools that were idle behind the last trim, which had given back what it could */
     const char *note; /* of the neighbours rung; "" */
     const char *why;  /* the ladder was not climbed to its end, and why; NULL: it was */
 };

@@ -221,11 +221,15 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
 static uint64_t trim(struct weir__climb *climb)
 {
     uint64_t released, all = 0;
+    climb->left = 0;
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool)) {
         /* At a cap only this pool's own idle memory counts. A trim can take long, so none begins after the deadline. */
         bool helps = (!climb->request->at_cap || pool == climb->request->pool) && !weir__climb_is_late(climb);
-        if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
-            all += released;
+        if (!helps || weir__pool_trim(pool, 0, &released) != GPU_SUCCESS)
+            continue;
+        all += released;
+        if (!pool->native.mapped && !pool->kind.is_host && !weir__pool_is_stuck(pool))
+            climb->left += weir__pool_idle(pool);
     }
     climb->rungs[WEIR_RUNG_TRIM].gave += all;
     return all;

@@ -585,6 +585,7 @@ int main(void)
         add_crowd_cases(suite);
         add_deadline_cases(suite);
         add_growth_cases(suite);
+        add_report_cases(suite);
     }
     return suite_run(suite);
 }

@@ -12,7 +12,7 @@ TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
 
 tests_api_recovery_SOURCES = %reldir%/recovery.c %reldir%/recovery.h %reldir%/recovery_callbacks.c %reldir%/recovery_crowd.c \
-	%reldir%/recovery_deadline.c %reldir%/recovery_growth.c %reldir%/recovery_sim.c
+	%reldir%/recovery_deadline.c %reldir%/recovery_growth.c %reldir%/recovery_report.c %reldir%/recovery_sim.c
 tests_api_recovery_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_recovery_LDADD = tests/api/libscene.la
 

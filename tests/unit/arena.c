@@ -166,6 +166,32 @@ START_TEST(what_was_passed_on_is_complete_once_the_waiting_stream_was_seen_there
 }
 END_TEST
 
+/* Pinned ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* A trim gives back every page that is free as a whole, so what is complete after it is pinned. */
+START_TEST(what_a_trim_leaves_is_what_is_pinned)
+{
+    struct model *m = model_new(64);
+    struct model_block *blocks[36];
+    uint64_t state = (uint64_t)_i, pinned, before;
+    for (unsigned i = 0; i < 36; i++) {
+        state = state * 636413622384679365u + 1442695036888963367u;
+        blocks[i] = get(m, NONE, (state >> 33) % (i % 3 ? 2 * MIB : 100 * KIB) + 1);
+    }
+    for (unsigned i = 0; i < 36; i++)
+        if (i % 7)
+            put(m, blocks[i], NONE);
+    ck_assert(weir__arena_pinned(&m->arena, SIZE_MAX, &before));
+    model_trim(m, UINT64_MAX);
+    ck_assert(weir__arena_pinned(&m->arena, SIZE_MAX, &pinned));
+    ck_assert_uint_gt(pinned, 0);
+    ck_assert_uint_eq(pinned, before);
+    ck_assert_uint_eq(pinned, weir__arena_figures(&m->arena).complete);
+    ck_assert(!weir__arena_pinned(&m->arena, 2, &pinned));
+    model_end(m);
+}
+END_TEST
+
 /* Where -------------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(the_lowest_fitting_address_of_a_bin_is_taken)
@@ -564,6 +590,7 @@ int main(void)
     tcase_add_test(owners, neighbours_of_others_do_not_serve);
     tcase_add_test(owners, a_stream_that_waits_for_another_one_gets_what_that_freed);
     tcase_add_test(owners, what_was_passed_on_is_complete_once_the_waiting_stream_was_seen_there);
+    tcase_add_loop_test(owners, what_a_trim_leaves_is_what_is_pinned, 0, 20);
     tcase_add_test(where, the_lowest_fitting_address_of_a_bin_is_taken);
     tcase_add_test(where, the_last_free_extent_is_taken_only_where_nothing_else_fits);
     tcase_add_test(where, sizes_are_exact_to_512_bytes);

@@ -64,6 +64,9 @@ void weir__arena_pass_on(struct weir__arena *arena, struct weir__arena_stream *s
 /* As weir__pages_trim(), the large part first. */
 uint64_t weir__arena_trim(struct weir__arena *arena, uint64_t bytes);
 
+/* As weir__pages_pinned(), of both parts. */
+bool weir__arena_pinned(const struct weir__arena *arena, size_t most, uint64_t *bytes);
+
 struct weir__arena_figures weir__arena_figures(const struct weir__arena *arena);
 
 /* Everything that the headers here say is so, while no call of the driver is under way. */

@@ -71,6 +71,10 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
    many it was; a call that fails ends it as well. */
 uint64_t weir__pages_trim(struct weir__pages *pages, uint64_t bytes);
 
+/* Bytes that are free in pages in which something is live, so that no trim can give them back. false: to know it, more than so many parts
+   of extents would have to be looked at. */
+bool weir__pages_pinned(const struct weir__pages *pages, size_t most, uint64_t *bytes);
+
 /* Everything that this header and extent.h say is so, while no call of the driver is under way. */
 bool weir__pages_are_valid(const struct weir__pages *pages);
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* What is free and yet cannot go back, as something lives in its page. */
+#include "lib/pool/arena/arena.h"
+
+/* One page, while the walk is in it. */
+struct stay {
+    uint64_t end, free; /* end: of its addresses; 0: none yet */
+    bool is_pinned;
+};
+
+static void enter_page(struct stay *stay, const struct weir__pages *pages, uint64_t address, uint64_t otherwise)
+{
+    uint64_t unit = (address - pages->extents.base) / WEIR__PAGE_UNIT;
+    const struct weir__page *page = &pages->map[unit];
+    uint64_t begin = pages->extents.base + (unit - page->into) * WEIR__PAGE_UNIT;
+    /* Where one is just being mapped or unmapped there is none. */
+    *stay = (struct stay){.end = page->units ? begin + page->units * WEIR__PAGE_UNIT : otherwise};
+}
+
+bool weir__pages_pinned(const struct weir__pages *pages, size_t most, uint64_t *bytes)
+{
+    struct stay stay = {.end = 0};
+    uint64_t sum = 0;
+    for (const struct weir__extent *extent = pages->extents.first; extent != &pages->extents.end; extent = extent->after) {
+        uint64_t end = weir__extent_end(extent);
+        for (uint64_t at = extent->address, next; at < end && extent->state != WEIR__EXTENT_HOLE; at = next) {
+            if (!most--)
+                return false;
+            if (at >= stay.end) {
+                sum += stay.is_pinned ? stay.free : 0;
+                enter_page(&stay, pages, at, end);
+            }
+            next = stay.end < end ? stay.end : end;
+            stay.is_pinned = stay.is_pinned || extent->state == WEIR__EXTENT_LIVE;
+            stay.free += extent->state == WEIR__EXTENT_FREE ? next - at : 0;
+        }
+    }
+    *bytes = sum + (stay.is_pinned ? stay.free : 0);
+    return true;
+}
+
+bool weir__arena_pinned(const struct weir__arena *arena, size_t most, uint64_t *bytes)
+{
+    uint64_t small, large;
+    if (!weir__pages_pinned(&arena->small, most, &small) || !weir__pages_pinned(&arena->large, most, &large))
+        return false;
+    *bytes = small + large;
+    return true;
+}

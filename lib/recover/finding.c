@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/recover/finding.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/alloc/held.h"
+#include "lib/alloc/orphans.h"
+#include "lib/base/format.h"
+#include "lib/pool/mapped.h"
+
+#define PARTS_MAX 16384 /* parts of an arena's extents that are looked at under its lock: some 100 us */
+#define NOTEWORTHY 128  /* what is less than this part of the request did not decide */
+
+/* Of the pools that count: at a cap the request's own, else all of the device that have its memory. */
+struct figures {
+    const struct weir__report *report;
+    const weir_pool *own;
+    bool at_cap;
+    uint64_t asked, live, cached, orphaned, idle, reserved;
+    uint64_t pending, pinned; /* freed, and not seen complete; free in pages of arenas in which something is live */
+    uint64_t max_size;
+    uint64_t free_bytes, total; /* of the device */
+    bool has_device;            /* these two are known, and are a bound */
+    const struct weir__tag *tag; /* that has the most of what is live; NULL: none is known */
+    uint64_t tagged;
+};
+
+/* Appends a line where it fits as a whole. */
+__attribute__((format(printf, 2, 3))) static void say(char *text, const char *format, ...)
+{
+    size_t len = strlen(text), room = WEIR__FINDINGS_LEN - len;
+    va_list arguments;
+    va_start(arguments, format);
+    int needed = vsnprintf(text + len, room, format, arguments);
+    va_end(arguments);
+    if (needed < 0 || (size_t)needed >= room)
+        text[len] = '\0';
+}
+
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Figures ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void add_pool(struct figures *figures, weir_pool *pool)
+{
+    const struct weir__held held = weir__pool_held(pool);
+    uint64_t pinned = 0;
+    figures->live += held.live;
+    figures->cached += held.cached;
+    figures->orphaned += weir__orphans_bytes(pool->device, pool);
+    figures->reserved += weir__pool_figure(pool, GPU_POOL_RESERVED);
+    if (!pool->native.mapped) {
+        figures->idle += weir__pool_is_stuck(pool) ? 0 : weir__pool_idle(pool);
+        return;
+    }
+    const struct weir__arena_figures arena = weir__mapped_figures(pool->native.mapped);
+    figures->idle += arena.complete;
+    figures->pending += arena.pending;
+    if (weir__mapped_pinned(pool->native.mapped, PARTS_MAX, &pinned))
+        figures->pinned += pinned;
+}
+
+static bool counts(const struct figures *figures, const weir_pool *pool)
+{
+    return figures->at_cap ? pool == figures->own : !pool->kind.is_host;
+}
+
+static void find_tag(struct figures *figures, const struct weir__holder *holders, size_t count)
+{
+    const struct weir__tags *tags = &figures->own->w->recorder.tags;
+    uint64_t *sums = atomic_load(&tags->are_used) ? calloc(WEIR__TAGS_MAX + 1, sizeof *sums) : NULL;
+    unsigned most = 0;
+    for (size_t i = 0; i < count && sums; i++) {
+        unsigned tag = weir__origin_tag(holders[i].origin);
+        if (!tag || tag > WEIR__TAGS_MAX || !counts(figures, holders[i].pool))
+            continue;
+        sums[tag] += holders[i].size * holders[i].blocks;
+        most = !most || sums[tag] > sums[most] ? tag : most;
+    }
+    figures->tag = most ? weir__tags_get(tags, most) : NULL;
+    figures->tagged = most ? sums[most] : 0;
+    /* Others allocate and free meanwhile. */
+    if (figures->tagged > figures->live)
+        figures->tag = NULL;
+    free(sums);
+}
+
+static void take(struct figures *figures, const struct weir__report *report)
+{
+    const struct weir__request *request = report->request;
+    weir_pool *own = request->pool;
+    struct weir__device *device = own->device;
+    *figures = (struct figures){.report = report, .own = own, .at_cap = request->at_cap, .asked = request->asked};
+    figures->max_size = atomic_load(&own->settings.max_size);
+    figures->has_device = !device->info.os_managed &&
+                          device->w->gpu->device_memory(device->index, &figures->free_bytes, &figures->total) == GPU_SUCCESS;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        if (counts(figures, pool))
+            add_pool(figures, pool);
+    figures->pending += figures->at_cap ? 0 : weir__pending_bytes(&device->pending);
+}
+
+/* Words -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* ", 24 GiB of them tag 'optimizer'"; "" without a tag. */
+#define OF_THEM_LEN (WEIR__TAG_NAME_MAX + WEIR__BYTES_LEN + 32)
+static const char *of_them(char text[static OF_THEM_LEN], const struct figures *figures)
+{
+    text[0] = '\0';
+    if (figures->tag && figures->tagged)
+        snprintf(text, OF_THEM_LEN, ", %s of them tag '%s'", WEIR__BYTES(figures->tagged), figures->tag->name);
+    return text;
+}
+
+/* Whether the step could have done something, and the policy leaves it out. */
+static const char *without(const struct figures *figures, weir_rung rung)
+{
+    bool is_left_out = !(atomic_load(&figures->own->settings.steps) >> rung & 1);
+    switch (is_left_out ? rung : WEIR_RUNG_COUNT) {
+    case WEIR_RUNG_FLUSH:
+        return "; on_oom.steps has no flush";
+    case WEIR_RUNG_WAIT:
+        return "; on_oom.steps has no wait";
+    case WEIR_RUNG_TRIM:
+        return "; on_oom.steps has no trim";
+    default:
+        return "";
+    }
+}
+
+static bool is_noteworthy(const struct figures *figures, uint64_t bytes)
+{
+    return bytes && bytes >= figures->asked / NOTEWORTHY;
+}
+
+/* The cap ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* true: the cap alone explains it. */
+static bool say_cap(char *text, const struct figures *figures)
+{
+    uint64_t needed = sum_of(figures->live, figures->asked), max_size = figures->max_size;
+    char tagged[OF_THEM_LEN];
+    if (!max_size || needed <= max_size)
+        return false;
+    if (figures->asked > max_size)
+        say(text, "\n  max_size of pool '%s', %s, is %s below what was asked", figures->own->name, WEIR__BYTES(max_size),
+            WEIR__BYTES(figures->asked - max_size));
+    else
+        say(text, "\n  max_size of pool '%s', %s, is %s below what was needed: %s are live in it%s, and %s were asked", figures->own->name,
+            WEIR__BYTES(max_size), WEIR__BYTES(needed - max_size), WEIR__BYTES(figures->live), of_them(tagged, figures),
+            WEIR__BYTES(figures->asked));
+    return true;
+}
+
+/* The device --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Whether the program would have been asked to free something, if the policy had said so. */
+static bool may_callbacks_help(const struct figures *figures)
+{
+    struct weir__callbacks *callbacks = &figures->own->w->callbacks;
+    pthread_mutex_lock(&callbacks->lock);
+    bool are_some = callbacks->first;
+    pthread_mutex_unlock(&callbacks->lock);
+    return are_some && !figures->report->rungs[WEIR_RUNG_CALLBACKS].ran;
+}
+
+/* true: what is live explains it. */
+static bool say_device(char *text, const struct figures *figures)
+{
+    uint64_t needed = sum_of(figures->live, figures->asked), had = sum_of(figures->free_bytes, figures->reserved);
+    char tagged[OF_THEM_LEN];
+    if (!figures->has_device || figures->asked > figures->total)
+        return false;
+    if (needed > figures->total) {
+        say(text, "\n  %s are live%s: with %s more that is %s above all that the device has%s", WEIR__BYTES(figures->live),
+            of_them(tagged, figures), WEIR__BYTES(figures->asked), WEIR__BYTES(needed - figures->total),
+            may_callbacks_help(figures) ? "" : ", so no policy could have served this from it");
+        return true;
+    }
+    if (needed <= had)
+        return false;
+    say(text,
+        "\n  %s are live%s: with %s more that is %s above what the device has beside %s that are in none of these pools (other processes have "
+        "them, CUDA, or this program by other ways), so nothing that is cached or idle here could have served this",
+        WEIR__BYTES(figures->live), of_them(tagged, figures), WEIR__BYTES(figures->asked), WEIR__BYTES(needed - had),
+        WEIR__BYTES(figures->total - had));
+    return true;
+}
+
+/* What stands in the way --------------------------------------------------------------------------------------------------------------- */
+
+static void say_obstacles(char *text, const struct figures *figures)
+{
+    uint64_t left = figures->report->left, cached = figures->cached > figures->orphaned ? figures->cached - figures->orphaned : 0;
+    if (is_noteworthy(figures, figures->pinned))
+        say(text, "\n  %s are idle but pinned: they are in pages of arenas in which something is live, so that no trim can give them back",
+            WEIR__BYTES(figures->pinned));
+    if (is_noteworthy(figures, left))
+        say(text, "\n  %s were idle that the trim could not give back: they share steps of 32 MiB with what is live, or work that uses them "
+                  "was not done",
+            WEIR__BYTES(left));
+    if (*without(figures, WEIR_RUNG_TRIM) && is_noteworthy(figures, figures->idle))
+        say(text, "\n  %s are idle%s", WEIR__BYTES(figures->idle), without(figures, WEIR_RUNG_TRIM));
+    if (is_noteworthy(figures, cached))
+        say(text, "\n  %s are in caches%s", WEIR__BYTES(cached), without(figures, WEIR_RUNG_FLUSH));
+    if (is_noteworthy(figures, figures->orphaned))
+        say(text, "\n  %s were freed on streams that captured or are gone, and work that may use them is not known to be done%s",
+            WEIR__BYTES(figures->orphaned), without(figures, WEIR_RUNG_WAIT));
+    if (is_noteworthy(figures, figures->pending))
+        say(text, "\n  %s were freed behind work that is not known to be done%s", WEIR__BYTES(figures->pending),
+            without(figures, WEIR_RUNG_WAIT));
+}
+
+void weir__findings_write(char text[static WEIR__FINDINGS_LEN], const struct weir__report *report, const struct weir__holder *holders,
+                          size_t count)
+{
+    struct figures figures;
+    text[0] = '\0';
+    /* What lacks then is no memory of the device. */
+    if (report->request->lack == WEIR__PAGE_NO_ADDRESSES || report->request->lack == WEIR__PAGE_NO_HOST_MEMORY)
+        return;
+    take(&figures, report);
+    find_tag(&figures, holders, count);
+    if (figures.at_cap ? say_cap(text, &figures) : figures.own->kind.is_host || say_device(text, &figures))
+        return;
+    say_obstacles(text, &figures);
+}
