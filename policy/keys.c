@@ -137,14 +137,14 @@ static const struct policy_key file_keys[] = {
         FILE_KEY("record.dump", PATH, record_dump),
         .live = true,
         .otherwise = "none",
-        .write = "a directory as in /var/tmp",
+        .write = "a directory as in /var/tmp, or none",
         .help = "Where a file is written with what the recorder has when a request finds no memory: weir-PID-N.weir, for this user alone, "
                 "8 for each process at most. weir trace reads it.",
     },
     {
         FILE_KEY("record.file", PATH, record_file),
         .otherwise = "none",
-        .write = "a file as in /var/tmp/trace-%p.weir",
+        .write = "a file as in /var/tmp/trace-%p.weir, or none; a file of that name is ./none",
         .help = "A file that gets all events from open to close. It must not exist. %p stands for the number of the process, %r for its "
                 "rank ($RANK, or 0), %% for a percent sign. Programs with changed user or group ids write none.",
     },

@@ -203,12 +203,15 @@ static void put_socket(struct policy_text *out, const void *value)
     policy_put(out, "%s", *(char *const *)value);
 }
 
-/* Files: any name; what of it cannot be is said where it is opened. */
+/* Files: any name; what of it cannot be is said where it is opened. The bare word none is no file, so that an assignment can take one away. */
 static bool read_path(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)
 {
     if (!policy_is_text(reading, key, node))
         return false;
     size_t len = strlen(node->text);
+    *(char **)value = NULL;
+    if (node->plain && strcmp(node->text, "none") == 0)
+        return true;
     if (len == 0 || len > POLICY_FILE_NAME_MAX)
         return policy_fail(reading, node, "the name of a file has 1 to %d bytes, this one has %zu; write %s", POLICY_FILE_NAME_MAX, len,
                            key->write);

@@ -143,6 +143,13 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/view_summary.c \
 	%reldir%/trace/view_totals.c \
 	%reldir%/trace/view_waits.c \
+	%reldir%/tune/advice.c \
+	%reldir%/tune/advice.h \
+	%reldir%/tune/candidate.c \
+	%reldir%/tune/candidate.h \
+	%reldir%/tune/search.c \
+	%reldir%/tune/search.h \
+	%reldir%/tune/tune.c \
 	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \

@@ -16,6 +16,7 @@ dist_check_SCRIPTS += \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
+	%reldir%/tune.sh \
 	%reldir%/usage.sh
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
@@ -38,6 +39,7 @@ TESTS += \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
+	%reldir%/tune.sh \
 	%reldir%/usage.sh
 
 ## What `weir leases` and `weir evict` are tested with.

@@ -37,6 +37,7 @@ struct stage {
     uint64_t *sizes;   /* of blocks */
     uint64_t *delays;  /* of threads: how far behind their recorded times they are */
     uint64_t epoch;    /* gpu->now() at time 0 of the trace */
+    uint64_t begun;    /* gpu->now() where figures began to count */
     uint64_t counted;  /* gpu->now() up to which `area` has counted */
     uint64_t reserved, live;
 };
@@ -330,7 +331,14 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
     return find_pools(stage);
 }
 
-static bool play(struct stage *stage)
+/* What was before counts no more. Hits and recoveries are of the whole replay all the same. */
+static void begin_counting(struct stage *stage)
+{
+    *stage->outcome = (struct outcome){.other_pools = stage->outcome->other_pools, .peak_reserved = stage->reserved, .peak_live = stage->live};
+    stage->counted = stage->begun = stage->gpu->now();
+}
+
+static bool play(struct stage *stage, const struct replay *replay)
 {
     const struct script *script = stage->script;
     struct outcome *outcome = stage->outcome;
@@ -338,16 +346,20 @@ static bool play(struct stage *stage)
     stage->blocks = must(calloc(script->block_count + 1, sizeof *stage->blocks));
     stage->sizes = must(calloc(script->block_count + 1, sizeof *stage->sizes));
     stage->delays = must(calloc(script->thread_count + 1, sizeof *stage->delays));
-    uint64_t start = stage->gpu->now();
-    stage->epoch = start - script->begin;
-    stage->counted = start;
+    stage->begun = stage->counted = stage->gpu->now();
+    stage->epoch = stage->begun - script->begin;
     stage->reserved = outcome->peak_reserved = reserved_now(stage);
-    for (size_t i = 0; i < script->count; i++)
+    size_t until = replay->until ? replay->until : script->count;
+    for (size_t i = 0; i < until; i++) {
+        if (i == replay->from && i > 0)
+            begin_counting(stage);
         if (!step(stage, &script->ops[i]) || outcome->why[0])
             return false;
-    pass_until(stage, stage->epoch + script->end);
+    }
+    if (until == script->count)
+        pass_until(stage, stage->epoch + script->end);
     count_area(stage, stage->gpu->now());
-    outcome->elapsed = stage->gpu->now() - start;
+    outcome->elapsed = stage->gpu->now() - stage->begun;
     outcome->end_reserved = stage->reserved;
     take_stats(stage);
     return true;
@@ -357,7 +369,7 @@ void replay_run(const struct replay *replay, struct outcome *outcome)
 {
     struct stage stage = {.script = replay->script, .outcome = outcome};
     *outcome = (struct outcome){.is_done = false};
-    outcome->is_done = open_weir(&stage, replay) && play(&stage);
+    outcome->is_done = open_weir(&stage, replay) && play(&stage, replay);
     free(stage.pools);
     free(stage.streams);
     free(stage.blocks);

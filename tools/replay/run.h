@@ -12,6 +12,7 @@ struct replay {
     const char *policy;      /* YAML */
     const char *assignments; /* on top of it, as in $WEIR_CONF; NULL: none */
     const char *machine;     /* settings of the simulator */
+    size_t from, until;      /* of the script: figures count from the operation `from` on, and the replay ends before `until`. 0: its end */
 };
 
 /*

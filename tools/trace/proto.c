@@ -44,7 +44,7 @@ void proto_number(struct proto *proto, unsigned field, uint64_t value)
 void proto_double(struct proto *proto, unsigned field, double value)
 {
     uint64_t bits;
-    char bytes[sizeof bits];
+    char bytes[sizeof bits] = {0};
     memcpy(&bits, &value, sizeof bits);
     for (unsigned i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(uint8_t)(bits >> 8 * i);

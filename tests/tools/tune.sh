@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `weir tune`: it finds what was planted, says what is true of it, and refuses what it cannot judge.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+export XDG_CACHE_HOME="$tap_dir/cache" WEIR_COSTS_DIR="$tap_dir/shipped"
+mkdir "$WEIR_COSTS_DIR"
+unset WEIR_SIM WEIR_CONF
+
+record() {
+    WEIR_POLICY="$1" "$weir" record -o "$2" --level "$3" -- "$top_builddir/tests/tools/steps" 60 64 512 40
+}
+
+lacks() {
+    ! grep -q -e "$2" "$1"
+}
+
+# Each step gives 512 MiB back and takes them again: without a threshold that costs growth and trims, which no policy below 576 MiB spares.
+printf 'weir: 1\npools: { main: { release_threshold: 0, cache: off, small_below: 0 } }\n' >"$tap_dir/cuda.yaml"
+printf 'weir: 1\npools: { main: { max_size: many } }\n' >"$tap_dir/wrong.yaml"
+check "program_is_recorded" record "$tap_dir/cuda.yaml" "$tap_dir/run.weir" all
+
+check "policy_for_time_is_found" exits 0 tune --json --for=time "$tap_dir/run.weir"
+check_json "it_spares_nine_tenths_of_the_stalls" "10 * d['chosen']['stall'] < d['in_force']['stall']"
+check_json "it_spares_them_on_what_was_kept_aside_as_well" "10 * d['kept_aside_chosen']['stall'] < d['kept_aside_in_force']['stall']"
+check_json "its_threshold_holds_what_a_step_takes" \
+    "all(t['release_threshold'] >= 512 << 20 for p in d['pools'] for t in p['front'] if t['is_chosen'])"
+check_json "nothing_on_the_front_takes_less_time" \
+    "all(t['figures']['stall'] >= d['chosen']['stall'] for p in d['pools'] for t in p['front'])"
+check_json "one_policy_is_chosen" "sum(t['is_chosen'] for p in d['pools'] for t in p['front']) == 1"
+check_json "none_on_the_front_beats_another" \
+    "all(a['figures']['stall'] > b['figures']['stall'] for p in d['pools'] for a, b in zip(p['front'], p['front'][1:]))"
+cp "$out" "$tap_dir/first"
+check "it_is_found_again" exits 0 tune --json --for=time "$tap_dir/run.weir"
+check "same_trace_gives_the_same_answer" cmp "$out" "$tap_dir/first"
+
+check "policy_for_memory_is_found" exits 0 tune --json --for=memory "$tap_dir/run.weir"
+check_json "nothing_on_the_front_takes_less_memory" \
+    "all(t['figures']['peak_reserved'] >= d['chosen']['peak_reserved'] for p in d['pools'] for t in p['front'])"
+check_json "it_takes_no_more_than_is_live_and_a_step_of_growth" "d['chosen']['peak_reserved'] <= (576 + 32) << 20"
+
+check "policy_is_written" exits 0 tune "$tap_dir/run.weir" -o "$tap_dir/found.yaml"
+check "front_is_shown" says "$out" "what no other policy beats"
+check "gain_over_cuda_is_said" says "$out" "Against CUDA's defaults:"
+check "what_was_kept_aside_is_said" says "$out" "which was kept aside"
+check "values_have_reasons" grep -q '# .* would ' "$tap_dir/found.yaml"
+check "recording_is_no_part_of_it" lacks "$tap_dir/found.yaml" 'file: '
+check "policy_is_one" exits 0 check "$tap_dir/found.yaml"
+check "its_replay_exits_0" exits 0 replay --json "$tap_dir/run.weir" -p "$tap_dir/found.yaml"
+check_json "its_replay_is_better_than_what_was_recorded" \
+    "d[0]['policies'][1]['stall'] < d[0]['policies'][0]['stall'] / 5 and d[0]['policies'][1]['refused'] == 0"
+check "file_that_is_there_stays" exits 2 tune "$tap_dir/run.weir" -o "$tap_dir/found.yaml"
+
+check "bound_of_memory_is_kept" exits 0 tune --json --memory=1GiB "$tap_dir/run.weir"
+check_json "it_stands_in_the_policy" "'max_size: 1GiB' in d['policy']"
+check "bound_below_what_the_program_needs_is_tried_all_the_same" exits 0 tune --json --memory=256MiB "$tap_dir/run.weir"
+check_json "and_requests_are_refused" "d['chosen']['refused'] > 0"
+check "bound_that_is_no_size_exits_2" exits 2 tune --memory=much "$tap_dir/run.weir"
+
+check "trace_of_level_pool_is_recorded" record "$tap_dir/cuda.yaml" "$tap_dir/pool.weir" pool
+check "trace_of_level_pool_exits_1" exits 1 tune "$tap_dir/pool.weir"
+check "it_says_how_to_record" says "$err" "--level=all"
+size=$(wc -c <"$tap_dir/run.weir")
+head -c "$((size / 2))" "$tap_dir/run.weir" >"$tap_dir/cut.weir"
+check "trace_that_was_cut_exits_1" exits 1 tune "$tap_dir/cut.weir"
+check "it_says_why" says "$err" "cannot judge"
+check "policy_that_is_wrong_exits_1" exits 1 tune "$tap_dir/run.weir" -p "$tap_dir/wrong.yaml"
+check "goal_that_is_none_exits_2" exits 2 tune "$tap_dir/run.weir" --for=speed
+check "what_is_no_trace_exits_2" exits 2 tune "$tap_dir/cuda.yaml"
+done_testing

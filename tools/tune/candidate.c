@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/tune/candidate.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "tools/common/environment.h"
+
+bool candidate_equals(const struct candidate *a, const struct candidate *b)
+{
+    return a->threshold == b->threshold && a->largest == b->largest && a->per_stream == b->per_stream && a->small_below == b->small_below &&
+           a->initial == b->initial && a->is_arena == b->is_arena;
+}
+
+/* The caller's to free. */
+static char *cache_text(const struct candidate *candidate, const char *pool)
+{
+    if (candidate->largest == 0)
+        return format_text("pools.%s.cache=off", pool);
+    uint64_t per_device = 4 * candidate->per_stream;
+    return format_text("pools.%s.cache.largest=%" PRIu64 ",pools.%s.cache.per_stream=%" PRIu64 ",pools.%s.cache.per_device=%" PRIu64, pool,
+                       candidate->largest, pool, candidate->per_stream, pool, per_device);
+}
+
+char *candidate_assignments(const struct candidate *candidate, const char *pool, uint64_t max_size)
+{
+    char *cache = cache_text(candidate, pool);
+    char *threshold = candidate->threshold == CANDIDATE_ALL ? format_text("all") : format_text("%" PRIu64, candidate->threshold);
+    char *cap = max_size ? format_text(",pools.%s.max_size=%" PRIu64, pool, max_size) : format_text("%s", "");
+    char *text = format_text("%s,pools.%s.backing=%s,pools.%s.release_threshold=%s,pools.%s.small_below=%" PRIu64
+                             ",pools.%s.initial_size=%" PRIu64 "%s",
+                             cache, pool, candidate->is_arena ? "arena" : "new", pool, threshold, pool,
+                             candidate->is_arena ? 0 : candidate->small_below, pool, candidate->initial, cap);
+    free(cache);
+    free(threshold);
+    free(cap);
+    return text;
+}
+
+bool trial_beats(const struct trial *a, const struct trial *b)
+{
+    const struct outcome *x = &a->outcome, *y = &b->outcome;
+    if (x->refused != y->refused)
+        return x->refused < y->refused;
+    bool is_no_worse = x->peak_reserved <= y->peak_reserved && x->stall <= y->stall;
+    return is_no_worse && (x->peak_reserved < y->peak_reserved || x->stall < y->stall || x->area < y->area);
+}

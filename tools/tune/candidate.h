@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * candidate.h - one choice of what `weir tune` looks for in one pool, and what its replay came to.
+ *
+ * Plain values, the owner's.
+ */
+#ifndef WEIR_TUNE_CANDIDATE_H
+#define WEIR_TUNE_CANDIDATE_H
+
+#include "tools/replay/outcome.h"
+
+#define CANDIDATE_ALL UINT64_MAX /* a threshold: everything is kept */
+
+struct candidate {
+    uint64_t threshold;   /* bytes */
+    uint64_t largest;     /* of the caches, bytes; 0: they are off */
+    uint64_t per_stream;
+    uint64_t small_below; /* bytes */
+    uint64_t initial;
+    bool is_arena;
+};
+
+/* What was tried, and what it came to. */
+struct trial {
+    struct candidate candidate;
+    struct outcome outcome;
+};
+
+bool candidate_equals(const struct candidate *a, const struct candidate *b);
+
+/* Assignments as in $WEIR_CONF that make the pool so; the caller's to free. max_size: bytes; 0: as the policy has it. */
+char *candidate_assignments(const struct candidate *candidate, const char *pool, uint64_t max_size);
+
+/* Whether a is as good as b in memory and in time, and better in one of them. */
+bool trial_beats(const struct trial *a, const struct trial *b);
+
+#endif

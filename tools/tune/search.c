@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/tune/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/policy.h"
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define ROUNDS 5
+#define BATCH_MAX 128
+#define THRESHOLDS_MAX 10
+
+static const uint64_t largest_sizes[] = {0, 64 * 1024, 256 * 1024, MIB, 2 * MIB, 8 * MIB, 32 * MIB};
+static const uint64_t stream_sizes[] = {16 * MIB, 64 * MIB, 256 * MIB, 512 * MIB};
+static const uint64_t small_sizes[] = {0, 64 * 1024, MIB};
+
+const struct candidate candidate_of_cuda = {.threshold = 0, .largest = 0, .per_stream = 64 * MIB};
+
+/* Candidates that wait for their replays. */
+struct batch {
+    struct candidate candidates[BATCH_MAX];
+    size_t count;
+};
+
+static const struct trial *find(const struct search *search, const struct candidate *candidate)
+{
+    for (size_t i = 0; i < search->count; i++)
+        if (candidate_equals(&search->trials[i].candidate, candidate))
+            return &search->trials[i];
+    return NULL;
+}
+
+static void add(const struct search *search, struct batch *batch, struct candidate candidate)
+{
+    bool is_known = find(search, &candidate) || batch->count == BATCH_MAX || (candidate.is_arena && !search->may_be_arena);
+    for (size_t i = 0; i < batch->count; i++)
+        is_known = is_known || candidate_equals(&batch->candidates[i], &candidate);
+    if (!is_known)
+        batch->candidates[batch->count++] = candidate;
+}
+
+static void run_batch(struct search *search, struct batch *batch)
+{
+    struct replay *replays = must(calloc(batch->count + 1, sizeof *replays));
+    struct outcome *outcomes = must(calloc(batch->count + 1, sizeof *outcomes));
+    char **texts = must(calloc(batch->count + 1, sizeof *texts));
+    for (size_t i = 0; i < batch->count; i++) {
+        char *own = candidate_assignments(&batch->candidates[i], search->pool, search->max_size);
+        texts[i] = format_text("%s%s%s", search->fixed ? search->fixed : "", search->fixed && *search->fixed ? "," : "", own);
+        free(own);
+        replays[i] = (struct replay){.script = search->script, .policy = search->policy, .assignments = texts[i], .until = search->until};
+        replays[i].machine = search->machine;
+    }
+    replay_run_all(replays, outcomes, batch->count, search->progress);
+    for (size_t i = 0; i < batch->count; i++) {
+        free(texts[i]);
+        if (!outcomes[i].is_done) {
+            if (!search->why)
+                search->why = memcpy(search->why_text, outcomes[i].why, sizeof search->why_text);
+            continue;
+        }
+        search->trials = must_grow(search->trials, search->count, &search->room, sizeof *search->trials);
+        search->trials[search->count++] = (struct trial){batch->candidates[i], outcomes[i]};
+    }
+    batch->count = 0;
+    free(replays);
+    free(outcomes);
+    free(texts);
+}
+
+const struct trial *search_try(struct search *search, const struct candidate *candidate)
+{
+    struct batch batch = {.count = 0};
+    add(search, &batch, *candidate);
+    run_batch(search, &batch);
+    return find(search, candidate);
+}
+
+/* Choosing ----------------------------------------------------------------------------------------------------------------------------- */
+
+static const struct trial *least_memory(const struct search *search)
+{
+    const struct trial *least = NULL;
+    for (size_t i = 0; i < search->count; i++)
+        if (!least || search->trials[i].outcome.refused < least->outcome.refused ||
+            (search->trials[i].outcome.refused == least->outcome.refused &&
+             search->trials[i].outcome.peak_reserved < least->outcome.peak_reserved))
+            least = &search->trials[i];
+    return least;
+}
+
+/* Lower is better. */
+static double cost_of(const struct search *search, const struct outcome *outcome, const struct outcome *least)
+{
+    double memory = (double)outcome->peak_reserved / (double)(least->peak_reserved ? least->peak_reserved : 1);
+    uint64_t run = least->elapsed > least->stall ? least->elapsed - least->stall : 1;
+    double percent = 100 * (double)outcome->stall / (double)run;
+    double mean = outcome->area / ((double)(least->peak_reserved ? least->peak_reserved : 1) * (double)run);
+    switch (search->goal) {
+    case GOAL_TIME:
+        return percent + memory / 1e3 + mean / 1e5;
+    case GOAL_MEMORY:
+        return memory + percent / 1e3 + mean / 1e5;
+    default:
+        return memory + GOAL_MEMORY_PER_PERCENT * percent + mean / 1e4;
+    }
+}
+
+static const struct trial *best(const struct search *search)
+{
+    const struct trial *least = least_memory(search), *found = least;
+    for (size_t i = 0; i < search->count; i++) {
+        const struct trial *trial = &search->trials[i];
+        if (trial->outcome.refused == least->outcome.refused &&
+            cost_of(search, &trial->outcome, &least->outcome) < cost_of(search, &found->outcome, &least->outcome))
+            found = trial;
+    }
+    return found;
+}
+
+static int by_memory(const void *left, const void *right)
+{
+    const struct outcome *a = &(*(const struct trial *const *)left)->outcome, *b = &(*(const struct trial *const *)right)->outcome;
+    if (a->peak_reserved != b->peak_reserved)
+        return a->peak_reserved < b->peak_reserved ? -1 : 1;
+    return a->stall < b->stall ? -1 : a->stall > b->stall;
+}
+
+const struct trial **search_front(const struct search *search, size_t *count)
+{
+    const struct trial **front = must(calloc(search->count + 1, sizeof(void *)));
+    *count = 0;
+    for (size_t i = 0; i < search->count; i++) {
+        bool is_beaten = false;
+        for (size_t j = 0; j < search->count && !is_beaten; j++) {
+            const struct outcome *a = &search->trials[i].outcome, *b = &search->trials[j].outcome;
+            bool is_twin = a->peak_reserved == b->peak_reserved && a->stall == b->stall && a->area == b->area;
+            is_beaten = trial_beats(&search->trials[j], &search->trials[i]) || (is_twin && j < i);
+        }
+        if (!is_beaten)
+            front[(*count)++] = &search->trials[i];
+    }
+    qsort(front, *count, sizeof(void *), by_memory);
+    return front;
+}
+
+/* The stages --------------------------------------------------------------------------------------------------------------------------- */
+
+/* The most by which what is live swings between two synchronises; without any, in a fiftieth of the run. */
+static uint64_t swing_of(const struct search *search)
+{
+    const struct script *script = search->script;
+    uint64_t *sizes = must(calloc(script->block_count + 1, sizeof *sizes));
+    uint64_t live = 0, low = 0, high = 0, swing = 0;
+    size_t window = search->until / 50 + 1;
+    for (size_t i = 0; i < search->until; i++) {
+        const struct script_op *op = &script->ops[i];
+        if (op->what == SCRIPT_MALLOC)
+            live += sizes[op->block] = op->size;
+        else if (op->what == SCRIPT_FREE)
+            live -= sizes[op->block];
+        low = live < low ? live : low;
+        high = live > high ? live : high;
+        if (script->has_synchronises ? op->what == SCRIPT_SYNCHRONISE : i % window == 0) {
+            swing = high - low > swing ? high - low : swing;
+            low = high = live;
+        }
+    }
+    free(sizes);
+    return high - low > swing ? high - low : swing;
+}
+
+static uint64_t in_steps(uint64_t bytes)
+{
+    return (bytes + POLICY_GROWTH_STEP - 1) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP;
+}
+
+static size_t thresholds_of(const struct search *search, uint64_t peak, uint64_t thresholds[static THRESHOLDS_MAX])
+{
+    const uint64_t wanted[] = {0, in_steps(peak / 8), in_steps(peak / 4), in_steps(peak / 2), in_steps(peak * 3 / 4),
+                               in_steps(swing_of(search)), in_steps(peak), CANDIDATE_ALL};
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        bool is_new = true;
+        for (size_t j = 0; j < count; j++)
+            is_new = is_new && thresholds[j] != wanted[i];
+        if (is_new)
+            thresholds[count++] = wanted[i];
+    }
+    return count;
+}
+
+static void run_grid(struct search *search, const uint64_t *thresholds, size_t count)
+{
+    struct batch batch = {.count = 0};
+    for (size_t i = 0; i < count; i++)
+        for (unsigned arena = 0; arena < 2; arena++)
+            for (unsigned cached = 0; cached < 2; cached++)
+                add(search, &batch,
+                    (struct candidate){.threshold = thresholds[i], .largest = cached ? MIB : 0, .per_stream = 64 * MIB, .is_arena = arena});
+    run_batch(search, &batch);
+}
+
+/* Each value alone, around that candidate. */
+static void run_around(struct search *search, const struct candidate *centre, const uint64_t *thresholds, size_t count, uint64_t peak)
+{
+    struct batch batch = {.count = 0};
+    struct candidate other = *centre;
+    for (size_t i = 0; i < count; i++, other = *centre) {
+        other.threshold = thresholds[i];
+        other.initial = other.threshold < other.initial ? 0 : other.initial;
+        add(search, &batch, other);
+    }
+    static const unsigned parts[] = {2, 3, 5, 6}; /* of four */
+    for (size_t i = 0; i < 4 && centre->threshold && centre->threshold != CANDIDATE_ALL; i++, other = *centre) {
+        other.threshold = in_steps(centre->threshold / 4 * parts[i]);
+        other.initial = other.threshold < other.initial ? 0 : other.initial;
+        add(search, &batch, other);
+    }
+    for (size_t i = 0; i < sizeof largest_sizes / sizeof largest_sizes[0]; i++, other = *centre) {
+        other.largest = largest_sizes[i];
+        other.per_stream = other.per_stream < other.largest ? other.largest : other.per_stream;
+        add(search, &batch, other);
+    }
+    for (size_t i = 0; i < sizeof stream_sizes / sizeof stream_sizes[0] && centre->largest; i++, other = *centre) {
+        other.per_stream = stream_sizes[i] > centre->largest ? stream_sizes[i] : centre->largest;
+        add(search, &batch, other);
+    }
+    for (size_t i = 0; i < sizeof small_sizes / sizeof small_sizes[0] && !centre->is_arena; i++, other = *centre) {
+        other.small_below = small_sizes[i];
+        add(search, &batch, other);
+    }
+    other.is_arena = !centre->is_arena;
+    other.small_below = 0;
+    add(search, &batch, other);
+    other = *centre;
+    other.initial = in_steps(peak) <= centre->threshold ? in_steps(peak) : 0;
+    add(search, &batch, other);
+    run_batch(search, &batch);
+}
+
+const struct trial *search_run(struct search *search)
+{
+    const struct candidate all = {.threshold = CANDIDATE_ALL, .largest = MIB, .per_stream = 64 * MIB};
+    uint64_t thresholds[THRESHOLDS_MAX];
+    const struct trial *first = search_try(search, &all);
+    search_try(search, &candidate_of_cuda);
+    if (!first)
+        return NULL;
+    size_t count = thresholds_of(search, first->outcome.peak_reserved, thresholds);
+    run_grid(search, thresholds, count);
+    struct candidate centre = best(search)->candidate, former;
+    unsigned round = 0;
+    do {
+        former = centre;
+        run_around(search, &centre, thresholds, count, best(search)->outcome.peak_reserved);
+        centre = best(search)->candidate;
+    } while (!candidate_equals(&centre, &former) && ++round < ROUNDS);
+    return best(search);
+}
+
+void search_free(struct search *search)
+{
+    free(search->trials);
+    search->trials = NULL;
+    search->count = 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * search.h - the search for the values of one pool: replays under many policies, and what came of each.
+ *
+ * First a coarse grid; then, around the best so far, each value alone, until nothing better shows itself. Nothing in it is random, so the
+ * same trace gives the same answer.
+ */
+#ifndef WEIR_TUNE_SEARCH_H
+#define WEIR_TUNE_SEARCH_H
+
+#include "tools/replay/run.h"
+#include "tools/tune/candidate.h"
+
+enum goal { GOAL_TIME, GOAL_MEMORY, GOAL_BALANCE };
+
+/* For GOAL_BALANCE: stalls of 1 % of the run weigh as much as so many parts of the least peak memory. */
+#define GOAL_MEMORY_PER_PERCENT 0.1
+
+struct search {
+    /* The caller's. */
+    const struct script *script;
+    const char *policy, *machine;
+    const char *fixed; /* assignments that hold in all trials; NULL: none */
+    const char *pool;
+    uint64_t max_size; /* bytes that the pool may have; 0: as the policy has it */
+    bool may_be_arena;
+    size_t until; /* of the script */
+    enum goal goal;
+    void (*progress)(size_t done, size_t count);
+    /* The search's own. */
+    struct trial *trials; /* those that could be replayed */
+    size_t count, room;
+    const char *why; /* nothing could be replayed; the first reason */
+    char why_text[1024];
+};
+
+/* What CUDA does without a policy. */
+extern const struct candidate candidate_of_cuda;
+
+/* NULL: nothing could be replayed, and `why` says why. The search's. */
+const struct trial *search_run(struct search *search);
+/* The trial of that candidate, which is run unless it was already; NULL: it cannot be replayed. Valid until the next one is run. */
+const struct trial *search_try(struct search *search, const struct candidate *candidate);
+/* Trials that no other one beats, those with the least memory first; the caller's to free(). */
+const struct trial **search_front(const struct search *search, size_t *count);
+void search_free(struct search *search);
+
+#endif

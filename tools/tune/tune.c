@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+/* tune.c - `weir tune`: searches the values of a policy for a recorded program, and writes the policy. */
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/source.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+#include "tools/replay/policy.h"
+#include "tools/replay/report.h"
+#include "tools/trace/view.h"
+#include "tools/tune/advice.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "policy/keys.h"
+#include "policy/number.h"
+
+enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_POLICY };
+
+static const struct command_option options[] = {
+    [OPT_COSTS] = {.name = "costs",
+                   .kind = OPTION_TEXT,
+                   .placeholder = "FILE",
+                   .help = "what calls cost, as weir calibrate wrote it (default: the table of the recorded GPU)"},
+    [OPT_FOR] = {.name = "for", .kind = OPTION_TEXT, .placeholder = "time|memory|balance", .help = "what to look for (default: balance)"},
+    [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_MEMORY] = {.name = "memory",
+                    .letter = 'm',
+                    .kind = OPTION_TEXT,
+                    .placeholder = "SIZE",
+                    .help = "what the largest pool may have, as in 40GiB"},
+    [OPT_OUTPUT] = {.name = "output", .letter = 'o', .kind = OPTION_TEXT, .placeholder = "FILE", .help = "write the policy there"},
+    [OPT_POLICY] = {.name = "policy",
+                    .letter = 'p',
+                    .kind = OPTION_TEXT,
+                    .placeholder = "FILE",
+                    .help = "begin with this policy (default: the one that was recorded)"},
+    {0},
+};
+
+#define POOLS_MAX 3           /* pools that are searched, those with the most memory */
+#define KEPT_ASIDE 3          /* a part of so many is not searched on */
+#define KEPT_ASIDE_LEAST 1000 /* operations */
+
+/* One call. */
+struct tune {
+    struct script script;
+    struct machine machine;
+    const char *base_name;
+    char *base_text, *text; /* the policy to begin with; the same with devices by their numbers */
+    struct policy *base;
+    uint64_t memory;
+    enum goal goal;
+    size_t split; /* operations that are searched on; the rest is kept aside */
+    struct search searches[POOLS_MAX];
+    struct finding findings[POOLS_MAX];
+    char *fixed[POOLS_MAX + 1]; /* what was found for the pools before */
+    size_t count;               /* of findings */
+    struct outcome in_force, chosen;            /* on what was searched on */
+    struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
+    struct verdict verdict;
+};
+
+/* Input -------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool read_memory(const struct option_value *value, uint64_t *bytes)
+{
+    struct policy_number number;
+    *bytes = 0;
+    if (!value->given)
+        return true;
+    uint64_t factor = 0;
+    if (policy_number_read(value->text, &number) == POLICY_NUMBER_OK)
+        for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
+            factor = strcmp(number.unit, unit->name) == 0 ? unit->factor : factor;
+    if (factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK && *bytes >= 2 * POLICY_GROWTH_STEP)
+        return true;
+    complain("tune: --memory=%s: write bytes from 64MiB as in 40GiB", value->text);
+    return false;
+}
+
+/* The policy to begin with: EXIT_GOOD, or after a complaint another exit status. */
+static int read_base(struct tune *tune, const char *file)
+{
+    struct policy_errors errors = {0};
+    size_t len;
+    if (file) {
+        int why = source_read(file, &tune->base_text, &len);
+        if (why) {
+            complain("tune: %s: %s", file, strerror(why));
+            return EXIT_TROUBLE;
+        }
+        tune->base_name = source_name(file);
+    } else {
+        tune->base_text = replay_policy_recorded(tune->script.trace);
+        tune->base_name = tune->base_text ? "as recorded" : "built-in";
+        if (!tune->base_text)
+            tune->base_text = must(strdup(policy_builtin_text()));
+    }
+    enum policy_status status = policy_parse(tune->base_text, strlen(tune->base_text), tune->base_name, NULL, &errors, &tune->base);
+    source_print_errors(&errors);
+    policy_errors_clear(&errors);
+    tune->text = replay_policy_by_index(tune->base_text, tune->script.trace);
+    return source_exit(status);
+}
+
+/* The pools of the policy that served the most bytes in the trace, at most POOLS_MAX. Returns how many. */
+static size_t largest_pools(const struct tune *tune, const struct policy_pool *pools[static POOLS_MAX])
+{
+    const struct script *script = &tune->script;
+    size_t count = 0;
+    uint64_t *bytes = must(calloc(tune->base->pool_count + 1, sizeof *bytes));
+    for (size_t i = 0; i < script->count; i++) {
+        const struct script_op *op = &script->ops[i];
+        const struct policy_pool *pool = op->what == SCRIPT_MALLOC ? policy_find_pool(tune->base, script->pools[op->pool]->name) : NULL;
+        if (op->what == SCRIPT_MALLOC)
+            bytes[pool ? (size_t)(pool - tune->base->pools) : tune->base->default_pool] += op->size;
+    }
+    while (count < POOLS_MAX) {
+        size_t most = 0;
+        for (size_t i = 0; i < tune->base->pool_count; i++)
+            most = bytes[i] > bytes[most] ? i : most;
+        if (!bytes[most])
+            break;
+        bytes[most] = 0;
+        const struct policy_pool *pool = &tune->base->pools[most];
+        /* What is shared or the host's has other purposes than speed. */
+        if (pool->location.kind == POLICY_LOCATION_DEVICE && pool->ipc == POLICY_IPC_NONE && pool->backing != POLICY_BACKING_DEFAULT)
+            pools[count++] = pool;
+    }
+    free(bytes);
+    return count;
+}
+
+/* The search --------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t replays_done;
+
+static void show_progress(size_t done, size_t count)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%zu replays, %zu of %zu of this round ", replays_done + done, done, count);
+    if (done == count) {
+        replays_done += done;
+        if (isatty(STDERR_FILENO))
+            fputs("\r\033[K", stderr);
+    }
+}
+
+static void replay_one(const struct tune *tune, const char *assignments, size_t from, size_t until, struct outcome *outcome)
+{
+    const struct replay replay = {&tune->script, tune->text, assignments, tune->machine.settings, from, until};
+    replay_run_all(&replay, outcome, 1, NULL);
+}
+
+/* The policy as it is, beside the recording and on what was kept aside. */
+static bool look_at_base(struct tune *tune, bool is_recorded)
+{
+    struct outcome whole;
+    replay_one(tune, NULL, 0, 0, &whole);
+    tune->verdict = report_judge(&tune->script, is_recorded ? &whole : NULL);
+    if (!whole.is_done) {
+        complain("tune: the policy '%s' cannot be replayed: %s", tune->base_name, whole.why);
+        return false;
+    }
+    if (!tune->verdict.can_judge && tune->script.trace->header.policy && is_recorded) {
+        complain("tune: a replay cannot judge policies for this trace: %s", tune->verdict.why);
+        return false;
+    }
+    replay_one(tune, NULL, 0, tune->split, &tune->in_force);
+    replay_one(tune, NULL, tune->split, 0, &tune->aside_in_force);
+    return true;
+}
+
+static bool search_all(struct tune *tune)
+{
+    const struct policy_pool *pools[POOLS_MAX];
+    size_t count = largest_pools(tune, pools);
+    if (!count) {
+        complain("tune: the trace has no requests of a pool whose values can be searched: one on a device that is neither exported nor CUDA's");
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct search *search = &tune->searches[i];
+        *search = (struct search){.script = &tune->script, .policy = tune->text, .machine = tune->machine.settings};
+        search->fixed = tune->fixed[i];
+        search->pool = pools[i]->name;
+        search->max_size = i == 0 ? tune->memory : 0;
+        search->may_be_arena = !pools[i]->current;
+        search->until = tune->split;
+        search->goal = tune->goal;
+        search->progress = show_progress;
+        const struct trial *best = search_run(search);
+        if (!best) {
+            complain("tune: nothing could be replayed for pool '%s': %s", pools[i]->name, search->why ? search->why : "no reason is known");
+            return false;
+        }
+        tune->findings[i] = (struct finding){search, *best};
+        char *own = candidate_assignments(&best->candidate, search->pool, search->max_size);
+        tune->fixed[i + 1] = format_text("%s%s%s", tune->fixed[i] ? tune->fixed[i] : "", tune->fixed[i] ? "," : "", own);
+        free(own);
+        tune->count++;
+    }
+    replay_one(tune, tune->fixed[tune->count], 0, tune->split, &tune->chosen);
+    replay_one(tune, tune->fixed[tune->count], tune->split, 0, &tune->aside_chosen);
+    return true;
+}
+
+/* Output ------------------------------------------------------------------------------------------------------------------------------- */
+
+static const char *const goals[] = {[GOAL_TIME] = "time", [GOAL_MEMORY] = "memory", [GOAL_BALANCE] = "balance"};
+
+static const char *size_or_all(struct text *text, uint64_t bytes)
+{
+    return bytes == CANDIDATE_ALL ? "all" : format_size(text, bytes);
+}
+
+static void print_front(const struct finding *finding)
+{
+    size_t count;
+    const struct trial **front = search_front(finding->search, &count);
+    struct table table = TABLE_INIT("llrrrrrrr");
+    printf("\nPool %s: what no other policy beats, of %zu that were replayed\n", finding->search->pool, finding->search->count);
+    table_row(&table, "", "BACKING", "THRESHOLD", "CACHED UP TO", "OF A STREAM", "SMALL BELOW", "PEAK", "STALL", "WORST");
+    for (size_t i = 0; i < count; i++) {
+        const struct candidate *candidate = &front[i]->candidate;
+        const struct outcome *outcome = &front[i]->outcome;
+        bool is_cached = candidate->largest > 0;
+        table_row(&table, candidate_equals(candidate, &finding->best.candidate) ? ">" : "", candidate->is_arena ? "arena" : "new",
+                  size_or_all(&(struct text){{0}}, candidate->threshold), is_cached ? SIZE_TEXT(candidate->largest) : "off",
+                  is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below),
+                  SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
+    }
+    table_print(&table, stdout);
+    free(front);
+}
+
+static void gain_text(char text[static 160], const struct outcome *now, const struct outcome *before)
+{
+    bool is_less = now->peak_reserved <= before->peak_reserved, is_faster = now->stall <= before->stall;
+    snprintf(text, 160, "%s %s at the peak, %s %s of stalls",
+             SIZE_TEXT(is_less ? before->peak_reserved - now->peak_reserved : now->peak_reserved - before->peak_reserved),
+             is_less ? "less" : "more", TIME_TEXT(is_faster ? before->stall - now->stall : now->stall - before->stall),
+             is_faster ? "less" : "more");
+}
+
+/* What stands on top of the policy, and is printed. The caller's to free(). */
+static char *describe(struct tune *tune)
+{
+    char own[160], cuda[160] = "", aside[160];
+    const struct trial *plain = search_try(&tune->searches[0], &candidate_of_cuda);
+    gain_text(own, &tune->chosen, &tune->in_force);
+    if (plain && tune->count == 1)
+        gain_text(cuda, &tune->chosen, &plain->outcome);
+    gain_text(aside, &tune->aside_chosen, &tune->aside_in_force);
+    char *kept = tune->split < tune->script.count && tune->aside_chosen.is_done
+                     ? format_text("On the last third of the trace, which was kept aside: %s.\n", aside)
+                     : format_text("The trace is too short to keep a part of it aside.\n");
+    char shown[SHOWN_LEN], base[SHOWN_LEN];
+    char *text = format_text("Found by weir tune for %s, from %s requests of %s.\n"
+                             "Peak %s, stalls %s in %s. Against the policy '%s': %s.\n%s%s%s%s"
+                             "Replays judge by a table of costs; measure before you rely on it.",
+                             goals[tune->goal], COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
+                             SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
+                             view_shown(base, tune->base_name), own, *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "", kept);
+    free(kept);
+    return text;
+}
+
+static int write_policy(const struct tune *tune, const char *file, const char *comment)
+{
+    if (!file) {
+        puts("");
+        advice_write(stdout, tune->base, tune->findings, tune->count, comment);
+        return EXIT_GOOD;
+    }
+    FILE *out = fopen(file, "wx");
+    if (!out) {
+        complain("tune: %s: %s%s", file, strerror(errno), errno == EEXIST ? ": name another file, or move it away" : "");
+        return EXIT_TROUBLE;
+    }
+    advice_write(out, tune->base, tune->findings, tune->count, comment);
+    bool is_bad = ferror(out);
+    if (fclose(out) != 0 || is_bad) {
+        complain("tune: %s: %s", file, strerror(errno));
+        remove(file);
+        return EXIT_TROUBLE;
+    }
+    return EXIT_GOOD;
+}
+
+static void json_figures(struct json *json, const char *key, const struct outcome *outcome)
+{
+    json_object(json, key);
+    json_uint(json, "peak_reserved", outcome->peak_reserved);
+    json_uint(json, "stall", outcome->stall);
+    json_uint(json, "worst", outcome->worst);
+    json_uint(json, "elapsed", outcome->elapsed);
+    json_uint(json, "refused", outcome->refused);
+    json_end(json);
+}
+
+static void json_trial(struct json *json, const struct finding *finding, const struct trial *trial)
+{
+    const struct candidate *candidate = &trial->candidate;
+    json_object(json, NULL);
+    json_bool(json, "is_chosen", candidate_equals(candidate, &finding->best.candidate));
+    json_string(json, "backing", candidate->is_arena ? "arena" : "new");
+    json_uint(json, "release_threshold", candidate->threshold);
+    json_uint(json, "cache_largest", candidate->largest);
+    json_uint(json, "cache_per_stream", candidate->per_stream);
+    json_uint(json, "small_below", candidate->small_below);
+    json_uint(json, "initial_size", candidate->initial);
+    json_figures(json, "figures", &trial->outcome);
+    json_end(json);
+}
+
+static void print_json(const struct tune *tune, const char *comment)
+{
+    struct json json = JSON_INIT(stdout);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = must(open_memstream(&text, &size));
+    advice_write(out, tune->base, tune->findings, tune->count, comment);
+    fclose(out);
+    json_object(&json, NULL);
+    json_string(&json, "file", tune->script.trace->path);
+    json_string(&json, "for", goals[tune->goal]);
+    json_string(&json, "policy_in_force", tune->base_name);
+    json_figures(&json, "in_force", &tune->in_force);
+    json_figures(&json, "chosen", &tune->chosen);
+    json_figures(&json, "kept_aside_in_force", &tune->aside_in_force);
+    json_figures(&json, "kept_aside_chosen", &tune->aside_chosen);
+    json_array(&json, "pools");
+    for (size_t i = 0; i < tune->count; i++) {
+        size_t count;
+        const struct trial **front = search_front(tune->findings[i].search, &count);
+        json_object(&json, NULL);
+        json_string(&json, "pool", tune->findings[i].search->pool);
+        json_uint(&json, "replayed", tune->findings[i].search->count);
+        json_array(&json, "front");
+        for (size_t j = 0; j < count; j++)
+            json_trial(&json, &tune->findings[i], front[j]);
+        json_end(&json);
+        json_end(&json);
+        free(front);
+    }
+    json_end(&json);
+    json_string(&json, "policy", text);
+    json_end(&json);
+    free(text);
+}
+
+/* The command -------------------------------------------------------------------------------------------------------------------------- */
+
+static int tune_trace(struct tune *tune, const struct command_call *call)
+{
+    const char *file = call->options[OPT_POLICY].text, *goal = call->options[OPT_FOR].text;
+    tune->goal = GOAL_BALANCE;
+    for (enum goal i = GOAL_TIME; goal && i <= GOAL_BALANCE; i++)
+        tune->goal = strcmp(goals[i], goal) == 0 ? i : tune->goal;
+    int status = machine_of(&tune->script, call->options[OPT_COSTS].text, &tune->machine);
+    if (status == EXIT_GOOD)
+        status = read_base(tune, file);
+    if (status != EXIT_GOOD)
+        return status;
+    if (!tune->script.has_caches) {
+        complain("tune: the trace has level 'pool', which does not tell what caches served; record with --level=all");
+        return EXIT_FAILED;
+    }
+    tune->split = tune->script.count - tune->script.count / KEPT_ASIDE;
+    if (tune->script.count - tune->split < KEPT_ASIDE_LEAST)
+        tune->split = tune->script.count;
+    if (!look_at_base(tune, !file && tune->script.trace->header.policy) || !search_all(tune))
+        return EXIT_FAILED;
+    char *comment = describe(tune);
+    if (call->options[OPT_JSON].given) {
+        print_json(tune, comment);
+    } else {
+        puts(comment);
+        for (size_t i = 0; i < tune->count; i++)
+            print_front(&tune->findings[i]);
+    }
+    if (!call->options[OPT_JSON].given || call->options[OPT_OUTPUT].given)
+        status = write_policy(tune, call->options[OPT_OUTPUT].text, comment);
+    free(comment);
+    return status;
+}
+
+static int run(const struct command_call *call)
+{
+    struct tune tune = {.count = 0};
+    struct trace trace;
+    int status = EXIT_TROUBLE;
+    if (!read_memory(&call->options[OPT_MEMORY], &tune.memory))
+        return EXIT_TROUBLE;
+    if (!trace_open(&trace, call->operands[0]))
+        complain("%s: %s", call->operands[0], trace.error);
+    else if (script_make(&tune.script, &trace))
+        status = tune_trace(&tune, call);
+    for (size_t i = 0; i < POOLS_MAX; i++) {
+        search_free(&tune.searches[i]);
+        free(tune.fixed[i + 1]);
+    }
+    policy_free(tune.base);
+    free(tune.base_text);
+    free(tune.text);
+    machine_free(&tune.machine);
+    script_free(&tune.script);
+    trace_close(&trace);
+    return status;
+}
+
+const struct command command_tune = {
+    .name = "tune",
+    .summary = "find the values of a policy for a recorded program",
+    .operands = "TRACE",
+    .operands_min = 1,
+    .operands_max = 1,
+    .details =
+        "Replays the trace (weir replay) under many policies and prints the one that is best for it, as YAML with the reason of each value.\n"
+        "Searched are release_threshold, backing, the bounds of caches, small_below and initial_size of the pools that served the most "
+        "bytes, three at most, one after the other. Shown is what no other policy beats in peak memory and stall time.\n"
+        "--for=time takes the least stalls, --for=memory the least memory; --for=balance weighs stalls of 1 % of the run like 10 % of the "
+        "least peak memory. With --memory the largest pool gets that max_size.\n"
+        "The last third of a long trace is kept aside, and the policy that was found is tried on it. The same trace gives the same "
+        "answer.\n"
+        "A trace for which replays cannot judge is refused. Exit status: 0 found, 1 refused, or the policy to begin with is bad, 2 a file "
+        "cannot be read or written.",
+    .example = "  weir record -o run.weir -- ./program\n"
+               "  weir tune run.weir -o policy.yaml\n"
+               "  weir tune --for=memory --memory=40GiB run.weir\n",
+    .options = options,
+    .run = run,
+};
