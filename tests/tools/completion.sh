@@ -136,7 +136,7 @@ check "pools_and_keys_of_the_file_are_offered_to_set" offers "weir set $one " ke
 check "live_keys_of_a_pool_are_offered_to_set" has "weir set $one pools.$pool." "pools.$pool.release_threshold=" "pools.$pool.keep=" \
     "pools.$pool.cache.idle="
 check "other_keys_are_not_offered_to_set" lacks "weir set $one pools.$pool." "pools.$pool.devices="
-check "words_for_a_key_of_a_pool_are_offered" offers "weir set $one pools.$pool.release_threshold=" all none
+check "words_for_a_key_of_a_pool_are_offered" offers "weir set $one pools.$pool.release_threshold=" all none auto
 check "words_for_a_key_of_the_file_are_offered" offers "weir set $one keeper=" true false
 check "a_second_assignment_is_completed" offers "weir set $one keeper=true pools.$pool.reuse.opp" "pools.$pool.reuse.opportunistic="
 
