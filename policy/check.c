@@ -26,7 +26,7 @@ static bool is_set(const struct policy_pool *pool, const char *key)
 /* Nobody else sets a threshold while the program runs. */
 static void check_auto(const struct policy *policy, const struct policy_pool *pool, struct policy_report *report)
 {
-    if (pool->release_threshold.kind == POLICY_SIZE_AUTO && !policy->keeper)
+    if (pool->release_threshold.kind == POLICY_SIZE_AUTO && !policy->keeper && pool->ipc == POLICY_IPC_NONE)
         fail(report, pool, "release_threshold",
              "is auto, which only the keeper can set while the program runs, and keeper is false; add keeper: true, or write all, none or "
              "bytes");

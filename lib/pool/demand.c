@@ -79,5 +79,5 @@ void weir__demand_add(struct weir__demand *demand, uint64_t low, uint64_t high, 
     for (unsigned choice = 0; choice < WEIR__DEMAND_CHOICES; choice++)
         if (demand->choices[choice].cost < demand->choices[best].cost)
             best = choice;
-    demand->choice = demand->choices[best].cost < demand->choices[usual].cost / 4 * 3 ? best : usual;
+    demand->choice = demand->choices[best].cost < demand->choices[usual].cost / 8 * 7 ? best : usual;
 }

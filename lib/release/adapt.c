@@ -88,6 +88,14 @@ static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct
     }
 }
 
+/* So many epochs later. */
+static void age_given(struct weir__adapted *adapted, uint64_t epochs)
+{
+    uint64_t by = smaller(epochs, WEIR__ADAPTED_EPOCHS);
+    memmove(adapted->given + by, adapted->given, (WEIR__ADAPTED_EPOCHS - by) * sizeof adapted->given[0]);
+    memset(adapted->given, 0, by * sizeof adapted->given[0]);
+}
+
 static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t reserved)
 {
     struct weir__adapted *adapted = &pool->adapted;
@@ -97,13 +105,12 @@ static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t res
     for (uint64_t i = 1; i < smaller(passed, WEIR__DEMAND_EPOCHS); i++)
         weir__demand_add(&adapted->demand, quiet, quiet, &costs);
     weir__demand_add(&adapted->demand, adapted->low, adapted->high, &costs);
+    age_given(adapted, passed - 1);
     audit(adapted, reserved, &costs);
+    age_given(adapted, 1);
     if (reserved > adapted->reserved)
         adapted->waste = less(reserved, adapted->high);
     adapted->rent += weir__demand_cost(less(reserved, adapted->high), costs.rent);
-    uint64_t shift = smaller(passed, WEIR__ADAPTED_EPOCHS);
-    memmove(adapted->given + shift, adapted->given, (WEIR__ADAPTED_EPOCHS - shift) * sizeof adapted->given[0]);
-    memset(adapted->given, 0, shift * sizeof adapted->given[0]);
     adapted->peak = adapted->high;
     adapted->reserved = reserved;
     adapted->began = now;
@@ -136,10 +143,11 @@ static void note_asks(weir_pool *pool, uint64_t now)
 static void observe(weir_pool *pool, uint64_t now)
 {
     struct weir__adapted *adapted = &pool->adapted;
-    uint64_t high = weir__pool_take_high(pool), taken = atomic_load(&pool->figures.taken);
+    uint64_t high = weir__pool_take_high(pool), before = atomic_load(&pool->figures.taken);
     uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    uint64_t taken = atomic_load(&pool->figures.taken);
     /* Others may allocate from a pool of CUDA's. Of these only the present is known. */
-    uint64_t others = less(used, taken), use = taken + others;
+    uint64_t others = less(used, larger(before, taken)), use = taken + others;
     high += others;
     if (!adapted->is_begun)
         begin(pool, now, use, high);
@@ -149,7 +157,8 @@ static void observe(weir_pool *pool, uint64_t now)
     if (now - adapted->began >= WEIR__DEMAND_EPOCH)
         end_epochs(pool, now, use, reserved);
     uint64_t wanted = larger(weir__demand_wanted(&adapted->demand), adapted->high);
-    atomic_store(&pool->settings.kept, bounded(pool, wanted + smaller(adapted->waste, wanted)));
+    /* Fragments take room beside what is wanted, but none once nothing more is wanted than there is. */
+    atomic_store(&pool->settings.kept, bounded(pool, wanted + smaller(adapted->waste, wanted - use)));
     /* Later less may be wanted than now, although nothing is freed. */
     adapted->is_awake = wanted > use && is_above(reserved, bounded(pool, use));
 }

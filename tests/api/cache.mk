@@ -30,3 +30,9 @@ TESTS += tests/api/adapt_programs
 tests_api_adapt_programs_SOURCES = %reldir%/adapt_programs.c
 tests_api_adapt_programs_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_adapt_programs_LDADD = tests/api/libscene.la
+
+check_PROGRAMS += tests/api/adapt
+TESTS += tests/api/adapt
+tests_api_adapt_SOURCES = %reldir%/adapt.c
+tests_api_adapt_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_adapt_LDADD = tests/api/libscene.la

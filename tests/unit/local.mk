@@ -68,6 +68,11 @@ TESTS += tests/unit/class
 tests_unit_class_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_class_LDADD = tests/support/libsuite.la share/libshare.la
 
+check_PROGRAMS += tests/unit/demand
+TESTS += tests/unit/demand
+tests_unit_demand_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_demand_LDADD = tests/support/libsuite.la share/libshare.la
+
 ## The messages of each type and their bytes, for the codec's tests and as seeds of its fuzzer.
 check_LTLIBRARIES += tests/unit/libwiredata.la
 tests_unit_libwiredata_la_SOURCES = %reldir%/wire_data.c %reldir%/wire_data.h
