@@ -141,8 +141,8 @@ const struct command command_replay = {
     .operands_min = 1,
     .operands_max = INT_MAX,
     .details =
-        "Does what the programs of the traces asked of Weir again, by the library's own code, on a simulated GPU whose clock goes by a table "
-        "of costs (weir calibrate), and shows for each policy what the program would have waited and what memory it would have had.\n"
+        "Does what the programs of the traces asked of Weir again, by the library's own code, on a simulated GPU whose clock goes by a "
+        "table of costs (weir calibrate), and shows for each policy what the program would have waited and what memory it would have had.\n"
         "The policy that was recorded is always replayed first, and held beside the recording. Where its peak memory is more than 5 % off, "
         "or its stall time more than 15 %, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
         "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls. PEAK and MEAN are "

@@ -116,7 +116,10 @@ static void print_verdict(const struct report *report)
 static void print_limits(const struct script *script)
 {
     if (!script->has_caches)
-        puts("  The trace has level 'pool', which does not tell what caches served: caches are off in all replays. Record with --level=all.");
+        puts("  The trace has level 'pool', which does not tell what caches served: caches are off in all replays.\n"
+             "  Record with --level=all.");
+    if (!script->has_synchronises)
+        puts("  The trace has no synchronises through Weir, so release thresholds in bytes do nothing here.");
     if (script->graphs)
         printf("  %s events of graphs are left out.\n", COUNT_TEXT(script->graphs));
     if (script->unknown_frees)
@@ -132,8 +135,8 @@ void report_print(const struct report *report)
     printf("%s: %s requests of %s thread%s in %s\n", view_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
            COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), LASTS_TEXT(script->end - script->begin));
     table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "GROWTHS", "TRIMS", "HITS", "REFUSED");
-    table_row(&table, "(recording)", TIME_TEXT(recorded->stall), "", "", "", recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "",
-              "", "", COUNT_TEXT(recorded->growths), COUNT_TEXT(recorded->trims), "", COUNT_TEXT(recorded->refused));
+    const char *peak = recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "";
+    table_row(&table, "(recording)", TIME_TEXT(recorded->stall), "", "", "", peak, "", "", COUNT_TEXT(recorded->growths), COUNT_TEXT(recorded->trims), "", COUNT_TEXT(recorded->refused));
     for (size_t i = 0; i < report->count; i++)
         print_row(&table, report->names[i], &report->outcomes[i]);
     table_print(&table, stdout);

@@ -334,7 +334,8 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
 /* What was before counts no more. Hits and recoveries are of the whole replay all the same. */
 static void begin_counting(struct stage *stage)
 {
-    *stage->outcome = (struct outcome){.other_pools = stage->outcome->other_pools, .peak_reserved = stage->reserved, .peak_live = stage->live};
+    struct outcome *outcome = stage->outcome;
+    *outcome = (struct outcome){.other_pools = outcome->other_pools, .peak_reserved = stage->reserved, .peak_live = stage->live};
     stage->counted = stage->begun = stage->gpu->now();
 }
 

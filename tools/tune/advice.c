@@ -13,20 +13,6 @@
 #define PATH_PARTS_MAX 8
 #define TEXT_MAX 512
 
-/* Bytes as a policy has them, without loss. */
-static const char *bytes_text(char text[static 32], uint64_t bytes)
-{
-    static const char *const units[] = {"", "KiB", "MiB", "GiB"};
-    unsigned unit = 0;
-    while (unit < 3 && bytes && bytes % 1024 == 0) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(text, 32, "%" PRIu64 "%s", bytes, units[unit]);
-    return text;
-}
-#define BYTES_TEXT(bytes) bytes_text((char[32]){0}, (bytes))
-
 /* Reasons ------------------------------------------------------------------------------------------------------------------------------ */
 
 enum part { PART_THRESHOLD, PART_LARGEST, PART_PER_STREAM, PART_SMALL, PART_INITIAL, PART_BACKING, PART_COUNT };
@@ -63,15 +49,15 @@ static const char *value_text(char text[static 32], const struct candidate *cand
 {
     switch (part) {
     case PART_THRESHOLD:
-        return candidate->threshold == CANDIDATE_ALL ? "all" : bytes_text(text, candidate->threshold);
+        return candidate_threshold(text, candidate->threshold);
     case PART_LARGEST:
-        return candidate->largest ? bytes_text(text, candidate->largest) : "no cache";
+        return candidate->largest ? candidate_bytes(text, candidate->largest) : "no cache";
     case PART_PER_STREAM:
-        return bytes_text(text, candidate->per_stream);
+        return candidate_bytes(text, candidate->per_stream);
     case PART_SMALL:
-        return bytes_text(text, candidate->small_below);
+        return candidate_bytes(text, candidate->small_below);
     case PART_INITIAL:
-        return bytes_text(text, candidate->initial);
+        return candidate_bytes(text, candidate->initial);
     default:
         return candidate->is_arena ? "arena" : "new";
     }

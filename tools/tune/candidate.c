@@ -2,6 +2,7 @@
 #include "tools/tune/candidate.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tools/common/environment.h"
@@ -18,23 +19,38 @@ static char *cache_text(const struct candidate *candidate, const char *pool)
     if (candidate->largest == 0)
         return format_text("pools.%s.cache=off", pool);
     uint64_t per_device = 4 * candidate->per_stream;
-    return format_text("pools.%s.cache.largest=%" PRIu64 ",pools.%s.cache.per_stream=%" PRIu64 ",pools.%s.cache.per_device=%" PRIu64, pool,
-                       candidate->largest, pool, candidate->per_stream, pool, per_device);
+    return format_text("pools.%s.cache.largest=%" PRIu64 ",pools.%s.cache.per_stream=%" PRIu64 ",pools.%s.cache.per_device=%" PRIu64,
+                       pool, candidate->largest, pool, candidate->per_stream, pool, per_device);
 }
 
 char *candidate_assignments(const struct candidate *candidate, const char *pool, uint64_t max_size)
 {
     char *cache = cache_text(candidate, pool);
-    char *threshold = candidate->threshold == CANDIDATE_ALL ? format_text("all") : format_text("%" PRIu64, candidate->threshold);
+    char threshold[32];
     char *cap = max_size ? format_text(",pools.%s.max_size=%" PRIu64, pool, max_size) : format_text("%s", "");
-    char *text = format_text("%s,pools.%s.backing=%s,pools.%s.release_threshold=%s,pools.%s.small_below=%" PRIu64
+    char *text = format_text("%s%s,pools.%s.backing=%s,pools.%s.release_threshold=%s,pools.%s.small_below=%" PRIu64
                              ",pools.%s.initial_size=%" PRIu64 "%s",
-                             cache, pool, candidate->is_arena ? "arena" : "new", pool, threshold, pool,
+                             candidate->threshold == CANDIDATE_AUTO ? "keeper=true," : "", cache, pool,
+                             candidate->is_arena ? "arena" : "new", pool, candidate_threshold(threshold, candidate->threshold), pool,
                              candidate->is_arena ? 0 : candidate->small_below, pool, candidate->initial, cap);
     free(cache);
-    free(threshold);
     free(cap);
     return text;
+}
+
+const char *candidate_bytes(char text[static 32], uint64_t bytes)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB"};
+    unsigned unit = 0;
+    for (; unit < 3 && bytes && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    snprintf(text, 32, "%" PRIu64 "%s", bytes, units[unit]);
+    return text;
+}
+
+const char *candidate_threshold(char text[static 32], uint64_t threshold)
+{
+    return threshold == CANDIDATE_ALL ? "all" : threshold == CANDIDATE_AUTO ? "auto" : candidate_bytes(text, threshold);
 }
 
 bool trial_beats(const struct trial *a, const struct trial *b)

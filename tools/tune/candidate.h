@@ -9,7 +9,9 @@
 
 #include "tools/replay/outcome.h"
 
-#define CANDIDATE_ALL UINT64_MAX /* a threshold: everything is kept */
+/* Thresholds that are words. */
+#define CANDIDATE_ALL UINT64_MAX        /* everything is kept */
+#define CANDIDATE_AUTO (UINT64_MAX - 1) /* the keeper sets it, which the policy then has to have */
 
 struct candidate {
     uint64_t threshold;   /* bytes */
@@ -30,6 +32,11 @@ bool candidate_equals(const struct candidate *a, const struct candidate *b);
 
 /* Assignments as in $WEIR_CONF that make the pool so; the caller's to free. max_size: bytes; 0: as the policy has it. */
 char *candidate_assignments(const struct candidate *candidate, const char *pool, uint64_t max_size);
+
+/* The threshold as a policy has it: bytes without loss, "all" or "auto". */
+const char *candidate_threshold(char text[static 32], uint64_t threshold);
+/* The same of a number of bytes: "1536MiB". */
+const char *candidate_bytes(char text[static 32], uint64_t bytes);
 
 /* Whether a is as good as b in memory and in time, and better in one of them. */
 bool trial_beats(const struct trial *a, const struct trial *b);

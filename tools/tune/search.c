@@ -99,6 +99,7 @@ static double cost_of(const struct search *search, const struct outcome *outcome
     double memory = (double)outcome->peak_reserved / (double)(least->peak_reserved ? least->peak_reserved : 1);
     uint64_t run = least->elapsed > least->stall ? least->elapsed - least->stall : 1;
     double percent = 100 * (double)outcome->stall / (double)run;
+    /* Mean memory decides between those that are equal otherwise. */
     double mean = outcome->area / ((double)(least->peak_reserved ? least->peak_reserved : 1) * (double)run);
     switch (search->goal) {
     case GOAL_TIME:
@@ -182,10 +183,11 @@ static uint64_t in_steps(uint64_t bytes)
 static size_t thresholds_of(const struct search *search, uint64_t peak, uint64_t thresholds[static THRESHOLDS_MAX])
 {
     const uint64_t wanted[] = {0, in_steps(peak / 8), in_steps(peak / 4), in_steps(peak / 2), in_steps(peak * 3 / 4),
-                               in_steps(swing_of(search)), in_steps(peak), CANDIDATE_ALL};
+                               in_steps(swing_of(search)), in_steps(peak), CANDIDATE_ALL, CANDIDATE_AUTO};
     size_t count = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        bool is_new = true;
+        /* Others act at synchronises. Where the program made them behind Weir's back, nothing tells when. */
+        bool is_new = search->script->has_synchronises || wanted[i] >= CANDIDATE_AUTO;
         for (size_t j = 0; j < count; j++)
             is_new = is_new && thresholds[j] != wanted[i];
         if (is_new)
@@ -205,6 +207,14 @@ static void run_grid(struct search *search, const uint64_t *thresholds, size_t c
     run_batch(search, &batch);
 }
 
+/* No policy may have more than its threshold. */
+static uint64_t initial_of(const struct candidate *candidate)
+{
+    bool is_kept = candidate->threshold == CANDIDATE_ALL ||
+                   (candidate->threshold < CANDIDATE_AUTO && candidate->initial <= candidate->threshold);
+    return is_kept ? candidate->initial : 0;
+}
+
 /* Each value alone, around that candidate. */
 static void run_around(struct search *search, const struct candidate *centre, const uint64_t *thresholds, size_t count, uint64_t peak)
 {
@@ -212,13 +222,13 @@ static void run_around(struct search *search, const struct candidate *centre, co
     struct candidate other = *centre;
     for (size_t i = 0; i < count; i++, other = *centre) {
         other.threshold = thresholds[i];
-        other.initial = other.threshold < other.initial ? 0 : other.initial;
+        other.initial = initial_of(&other);
         add(search, &batch, other);
     }
     static const unsigned parts[] = {2, 3, 5, 6}; /* of four */
-    for (size_t i = 0; i < 4 && centre->threshold && centre->threshold != CANDIDATE_ALL; i++, other = *centre) {
+    for (size_t i = 0; i < 4 && centre->threshold && centre->threshold < CANDIDATE_AUTO; i++, other = *centre) {
         other.threshold = in_steps(centre->threshold / 4 * parts[i]);
-        other.initial = other.threshold < other.initial ? 0 : other.initial;
+        other.initial = initial_of(&other);
         add(search, &batch, other);
     }
     for (size_t i = 0; i < sizeof largest_sizes / sizeof largest_sizes[0]; i++, other = *centre) {
@@ -238,7 +248,8 @@ static void run_around(struct search *search, const struct candidate *centre, co
     other.small_below = 0;
     add(search, &batch, other);
     other = *centre;
-    other.initial = in_steps(peak) <= centre->threshold ? in_steps(peak) : 0;
+    other.initial = in_steps(peak);
+    other.initial = initial_of(&other);
     add(search, &batch, other);
     run_batch(search, &batch);
 }
@@ -248,10 +259,11 @@ const struct trial *search_run(struct search *search)
     const struct candidate all = {.threshold = CANDIDATE_ALL, .largest = MIB, .per_stream = 64 * MIB};
     uint64_t thresholds[THRESHOLDS_MAX];
     const struct trial *first = search_try(search, &all);
-    search_try(search, &candidate_of_cuda);
     if (!first)
         return NULL;
     size_t count = thresholds_of(search, first->outcome.peak_reserved, thresholds);
+    if (search->script->has_synchronises)
+        search_try(search, &candidate_of_cuda);
     run_grid(search, thresholds, count);
     struct candidate centre = best(search)->candidate, former;
     unsigned round = 0;

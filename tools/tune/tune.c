@@ -181,7 +181,7 @@ static bool search_all(struct tune *tune)
     const struct policy_pool *pools[POOLS_MAX];
     size_t count = largest_pools(tune, pools);
     if (!count) {
-        complain("tune: the trace has no requests of a pool whose values can be searched: one on a device that is neither exported nor CUDA's");
+        complain("tune: the trace has no requests of a pool that can be searched: one of a device, and neither exported nor CUDA's own");
         return false;
     }
     for (size_t i = 0; i < count; i++) {
@@ -214,9 +214,9 @@ static bool search_all(struct tune *tune)
 
 static const char *const goals[] = {[GOAL_TIME] = "time", [GOAL_MEMORY] = "memory", [GOAL_BALANCE] = "balance"};
 
-static const char *size_or_all(struct text *text, uint64_t bytes)
+static const char *threshold_text(struct text *text, uint64_t bytes)
 {
-    return bytes == CANDIDATE_ALL ? "all" : format_size(text, bytes);
+    return bytes >= CANDIDATE_AUTO ? candidate_threshold(text->chars, bytes) : format_size(text, bytes);
 }
 
 static void print_front(const struct finding *finding)
@@ -231,7 +231,7 @@ static void print_front(const struct finding *finding)
         const struct outcome *outcome = &front[i]->outcome;
         bool is_cached = candidate->largest > 0;
         table_row(&table, candidate_equals(candidate, &finding->best.candidate) ? ">" : "", candidate->is_arena ? "arena" : "new",
-                  size_or_all(&(struct text){{0}}, candidate->threshold), is_cached ? SIZE_TEXT(candidate->largest) : "off",
+                  threshold_text(&(struct text){{0}}, candidate->threshold), is_cached ? SIZE_TEXT(candidate->largest) : "off",
                   is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below),
                   SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
     }
@@ -248,13 +248,17 @@ static void gain_text(char text[static 160], const struct outcome *now, const st
              is_faster ? "less" : "more");
 }
 
+static const char no_synchronises[] =
+    "The trace has no synchronises through Weir, so it is not known what thresholds in bytes would do: all and auto were tried.\n";
+
 /* What stands on top of the policy, and is printed. The caller's to free(). */
 static char *describe(struct tune *tune)
 {
     char own[160], cuda[160] = "", aside[160];
-    const struct trial *plain = search_try(&tune->searches[0], &candidate_of_cuda);
+    bool has_plain = tune->count == 1 && tune->script.has_synchronises;
+    const struct trial *plain = has_plain ? search_try(&tune->searches[0], &candidate_of_cuda) : NULL;
     gain_text(own, &tune->chosen, &tune->in_force);
-    if (plain && tune->count == 1)
+    if (plain)
         gain_text(cuda, &tune->chosen, &plain->outcome);
     gain_text(aside, &tune->aside_chosen, &tune->aside_in_force);
     char *kept = tune->split < tune->script.count && tune->aside_chosen.is_done
@@ -263,10 +267,11 @@ static char *describe(struct tune *tune)
     char shown[SHOWN_LEN], base[SHOWN_LEN];
     char *text = format_text("Found by weir tune for %s, from %s requests of %s.\n"
                              "Peak %s, stalls %s in %s. Against the policy '%s': %s.\n%s%s%s%s"
-                             "Replays judge by a table of costs; measure before you rely on it.",
+                             "%sReplays judge by a table of costs; measure before you rely on it.",
                              goals[tune->goal], COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
-                             view_shown(base, tune->base_name), own, *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "", kept);
+                             view_shown(base, tune->base_name), own, *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
+                             kept, tune->script.has_synchronises ? "" : no_synchronises);
     free(kept);
     return text;
 }
@@ -310,7 +315,10 @@ static void json_trial(struct json *json, const struct finding *finding, const s
     json_object(json, NULL);
     json_bool(json, "is_chosen", candidate_equals(candidate, &finding->best.candidate));
     json_string(json, "backing", candidate->is_arena ? "arena" : "new");
-    json_uint(json, "release_threshold", candidate->threshold);
+    if (candidate->threshold == CANDIDATE_AUTO)
+        json_string(json, "release_threshold", "auto");
+    else
+        json_uint(json, "release_threshold", candidate->threshold);
     json_uint(json, "cache_largest", candidate->largest);
     json_uint(json, "cache_per_stream", candidate->per_stream);
     json_uint(json, "small_below", candidate->small_below);
@@ -422,7 +430,8 @@ const struct command command_tune = {
     .operands_min = 1,
     .operands_max = 1,
     .details =
-        "Replays the trace (weir replay) under many policies and prints the one that is best for it, as YAML with the reason of each value.\n"
+        "Replays the trace (weir replay) under many policies and prints the one that is best for it, as YAML with the reason of each "
+        "value.\n"
         "Searched are release_threshold, backing, the bounds of caches, small_below and initial_size of the pools that served the most "
         "bytes, three at most, one after the other. Shown is what no other policy beats in peak memory and stall time.\n"
         "--for=time takes the least stalls, --for=memory the least memory; --for=balance weighs stalls of 1 % of the run like 10 % of the "
