@@ -76,7 +76,7 @@ static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct
 {
     uint64_t again = less(smaller(adapted->high, adapted->reserved), adapted->peak), idle = less(adapted->reserved, adapted->peak);
     uint64_t grown = less(reserved, adapted->reserved);
-    if (again) {
+    if (again && idle) {
         count(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
         adapted->rent -= (uint64_t)((unsigned __int128)adapted->rent * again / idle);
     }

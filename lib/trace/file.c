@@ -97,7 +97,7 @@ static weir_status make_file(const char *name, weir_error *error, int *fd, struc
 /* Unless another file has the name by now. */
 static void drop_file(const struct made_file *file)
 {
-    struct stat found;
+    struct stat found = {0};
     if (lstat(file->path, &found) == 0 && found.st_dev == file->device && found.st_ino == file->number)
         unlink(file->path);
 }

@@ -67,7 +67,7 @@ static bool measure_sizes(struct bench *bench)
 {
     struct measurement *result = bench->result;
     for (size_t i = 0; i < PAGE_SIZES && sizes[i].size <= bench->block; i++) {
-        uint64_t found[PAGE_CALLS];
+        uint64_t found[PAGE_CALLS] = {0};
         bench->page_size = sizes[i].size;
         if (!bench_is_good(bench, measure_size(bench, sizes[i].rounds, found), "pages"))
             return false;
