@@ -10,11 +10,12 @@ weirdoc_DATA = \
 	doc/installed/pytorch.md \
 	doc/installed/several-processes.md \
 	doc/installed/thread-safety.md \
-	doc/installed/trace.md
+	doc/installed/trace.md \
+	doc/installed/tuning.md
 dist_weirdoc_DATA = %reldir%/house.svg
 doc_DATA += doc/installed/README.md
 documents = README.md doc/architecture.md doc/cuda.md doc/performance.md doc/protocol.md doc/pytorch.md doc/several-processes.md \
-	doc/thread-safety.md doc/trace.md
+	doc/thread-safety.md doc/trace.md doc/tuning.md
 EXTRA_DIST += $(documents)
 CLEANFILES += $(weirdoc_DATA) doc/installed/README.md
 

@@ -17,6 +17,10 @@ dist_example_DATA = \
 	%reldir%/torch_ddp.py \
 	%reldir%/torch_train.py
 
+## What doc/tuning.md is about.
+exampletracesdir = $(exampledir)/traces
+dist_exampletraces_DATA = %reldir%/traces/generation.weir
+
 check_PROGRAMS += examples/embed examples/pipeline
 examples_embed_SOURCES = %reldir%/embed.c
 examples_embed_CPPFLAGS = -I$(top_srcdir)/lib

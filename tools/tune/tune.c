@@ -223,16 +223,16 @@ static void print_front(const struct finding *finding)
 {
     size_t count;
     const struct trial **front = search_front(finding->search, &count);
-    struct table table = TABLE_INIT("llrrrrrrr");
+    struct table table = TABLE_INIT("llrrrrrrrr");
     printf("\nPool %s: what no other policy beats, of %zu that were replayed\n", finding->search->pool, finding->search->count);
-    table_row(&table, "", "BACKING", "THRESHOLD", "CACHED UP TO", "OF A STREAM", "SMALL BELOW", "PEAK", "STALL", "WORST");
+    table_row(&table, "", "BACKING", "THRESHOLD", "CACHED UP TO", "OF A STREAM", "SMALL BELOW", "INITIAL", "PEAK", "STALL", "WORST");
     for (size_t i = 0; i < count; i++) {
         const struct candidate *candidate = &front[i]->candidate;
         const struct outcome *outcome = &front[i]->outcome;
         bool is_cached = candidate->largest > 0;
         table_row(&table, candidate_equals(candidate, &finding->best.candidate) ? ">" : "", candidate->is_arena ? "arena" : "new",
                   threshold_text(&(struct text){{0}}, candidate->threshold), is_cached ? SIZE_TEXT(candidate->largest) : "off",
-                  is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below),
+                  is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below), SIZE_TEXT(candidate->initial),
                   SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
     }
     table_print(&table, stdout);
@@ -436,6 +436,7 @@ const struct command command_tune = {
         "bytes, three at most, one after the other. Shown is what no other policy beats in peak memory and stall time.\n"
         "--for=time takes the least stalls, --for=memory the least memory; --for=balance weighs stalls of 1 % of the run like 10 % of the "
         "least peak memory. With --memory the largest pool gets that max_size.\n"
+        "Growth to initial_size is at weir_open(), and no stall.\n"
         "The last third of a long trace is kept aside, and the policy that was found is tried on it. The same trace gives the same "
         "answer.\n"
         "A trace for which replays cannot judge is refused. Exit status: 0 found, 1 refused, or the policy to begin with is bad, 2 a file "
