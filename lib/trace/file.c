@@ -251,7 +251,7 @@ static bool claim(struct weir__trace_files *files, char directory[static sizeof 
 static weir_status begin_dump(weir *w, const char *directory, unsigned *number, weir_error *error, struct weir__trace **dump)
 {
     weir_status status = WEIR_BUSY;
-    struct made_file file;
+    struct made_file file = {.device = 0};
     while (status == WEIR_BUSY && *number < WEIR__TRACE_DUMPS_MAX) {
         char name[2 * NAME_MAX_];
         size_t len = 0;
