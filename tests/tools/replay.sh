@@ -68,6 +68,13 @@ printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\ngrow: 100ms/GiB\n' >"$tap_dir/dea
 check "cost_table_is_taken" exits 0 replay --json --costs="$tap_dir/dear.yaml" "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
 check_json "growth_costs_what_the_table_says" "100e6 < d[0]['policies'][0]['slow_stall'] < 120e6"
 
+on_a_gpu() {
+    WEIR_GPU=sim exits "$@"
+}
+check "replay_on_the_gpu_exits_0" on_a_gpu 0 replay --json --gpu "$tap_dir/run.weir"
+check_json "it_comes_to_what_was_recorded" "d[0]['memory_error'] == 0 and d[0]['machine'] is None and d[0]['can_judge']"
+check "costs_of_a_gpu_are_its_own" exits 2 replay --gpu --costs="$tap_dir/dear.yaml" "$tap_dir/run.weir"
+
 check "policy_that_is_wrong_exits_1" exits 1 replay "$tap_dir/run.weir" -p "$tap_dir/wrong.yaml"
 check "its_error_has_place_and_remedy" says "$err" "wrong.yaml:2:"
 check "policy_that_is_missing_exits_2" exits 2 replay "$tap_dir/run.weir" -p "$tap_dir/none.yaml"

@@ -107,9 +107,9 @@ static bool listen_to(struct job *job, struct outcome *outcome)
     return got == 0;
 }
 
-static size_t at_once(void)
+static size_t at_once(const struct replay *replays)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long cores = replays->machine ? sysconf(_SC_NPROCESSORS_ONLN) : 1;
     return cores < 1 ? 1 : cores > AT_ONCE_MAX ? AT_ONCE_MAX : (size_t)cores;
 }
 
@@ -117,7 +117,7 @@ void replay_run_all(const struct replay *replays, struct outcome *outcomes, size
 {
     struct job jobs[AT_ONCE_MAX];
     struct pollfd polled[AT_ONCE_MAX];
-    size_t running = 0, begun = 0, ended = 0, most = at_once();
+    size_t running = 0, begun = 0, ended = 0, most = at_once(replays);
     memset(outcomes, 0, count * sizeof *outcomes);
     while (ended < count) {
         for (; running < most && begun < count; begun++) {

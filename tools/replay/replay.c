@@ -13,13 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_COSTS, OPT_JSON, OPT_POLICY };
+enum { OPT_COSTS, OPT_GPU, OPT_JSON, OPT_POLICY };
 
 static const struct command_option options[] = {
     [OPT_COSTS] = {.name = "costs",
                    .kind = OPTION_TEXT,
                    .placeholder = "FILE",
                    .help = "what calls cost, as weir calibrate wrote it (default: the table of the recorded GPU)"},
+    [OPT_GPU] = {.name = "gpu", .kind = OPTION_FLAG, .help = "on the GPU of this machine instead of a simulated one, in the recorded time"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
@@ -66,11 +67,12 @@ static int read_policies(const struct option_value *value, struct choice *choice
     return EXIT_GOOD;
 }
 
-static int replay_trace(struct trace *trace, const struct choice *choice, const char *costs, struct json *json)
+static int replay_trace(struct trace *trace, const struct choice *choice, const struct command_call *call, struct json *json)
 {
+    bool is_real = call->options[OPT_GPU].given;
     struct script script;
     struct machine machine;
-    int status = script_make(&script, trace) ? machine_of(&script, costs, &machine) : EXIT_TROUBLE;
+    int status = script_make(&script, trace) ? machine_of(&script, call->options[OPT_COSTS].text, &machine) : EXIT_TROUBLE;
     if (status != EXIT_GOOD) {
         script_free(&script);
         return status;
@@ -85,10 +87,11 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
         bool is_own = i < first;
         names[i] = !is_own ? choice->names[i - first] : recorded ? RECORDED : "built-in";
         texts[i] = replay_policy_by_index(!is_own ? choice->texts[i - first] : recorded ? recorded : policy_builtin_text(), trace);
-        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = machine.settings};
+        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = is_real ? NULL : machine.settings};
     }
     replay_run_all(replays, outcomes, count, NULL);
-    const struct report report = {&script, names, outcomes, count, report_judge(&script, recorded ? &outcomes[0] : NULL), &machine};
+    const struct verdict verdict = report_judge(&script, recorded ? &outcomes[0] : NULL);
+    const struct report report = {&script, names, outcomes, count, verdict, is_real ? NULL : &machine};
     if (json)
         report_json(json, &report);
     else
@@ -112,6 +115,10 @@ static int run(const struct command_call *call)
 {
     struct json document = JSON_INIT(stdout), *json = call->options[OPT_JSON].given ? &document : NULL;
     struct choice choice;
+    if (call->options[OPT_GPU].given && call->options[OPT_COSTS].given) {
+        complain("replay: --gpu and --costs go not together: on a GPU calls cost what they cost");
+        return EXIT_TROUBLE;
+    }
     int status = read_policies(&call->options[OPT_POLICY], &choice);
     bool is_good = status == EXIT_GOOD;
     if (is_good && json)
@@ -119,7 +126,7 @@ static int run(const struct command_call *call)
     for (int i = 0; i < call->count && is_good; i++) {
         struct trace trace;
         if (trace_open(&trace, call->operands[i])) {
-            status = worse_exit(status, replay_trace(&trace, &choice, call->options[OPT_COSTS].text, json));
+            status = worse_exit(status, replay_trace(&trace, &choice, call, json));
         } else {
             complain("%s: %s", call->operands[i], trace.error);
             status = EXIT_TROUBLE;
@@ -146,7 +153,7 @@ const struct command command_replay = {
         "The policy that was recorded is always replayed first, and held beside the recording. Where its peak memory is more than 5 % off, "
         "or its stall time more than 15 %, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
         "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls. PEAK and MEAN are "
-        "bytes that pools reserved, AREA is bytes by seconds. The same trace gives the same figures, always.\n"
+        "bytes that pools reserved, AREA is bytes by seconds. The same trace gives the same figures, always, but with --gpu.\n"
         "Not replayed: graphs, requests of other processes, changes of the policy while it was recorded.\n"
         "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",
     .example = "  weir record -o run.weir -- ./program\n"

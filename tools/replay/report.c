@@ -136,14 +136,16 @@ void report_print(const struct report *report)
            COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), LASTS_TEXT(script->end - script->begin));
     table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "GROWTHS", "TRIMS", "HITS", "REFUSED");
     const char *peak = recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "";
-    table_row(&table, "(recording)", TIME_TEXT(recorded->stall), "", "", "", peak, "", "", COUNT_TEXT(recorded->growths), COUNT_TEXT(recorded->trims), "", COUNT_TEXT(recorded->refused));
+    table_row(&table, "(recording)", TIME_TEXT(recorded->stall), "", "", "", peak, "", "", COUNT_TEXT(recorded->growths),
+              COUNT_TEXT(recorded->trims), "", COUNT_TEXT(recorded->refused));
     for (size_t i = 0; i < report->count; i++)
         print_row(&table, report->names[i], &report->outcomes[i]);
     table_print(&table, stdout);
     for (size_t i = 0; i < report->count; i++)
         print_rungs(report->names[i], &report->outcomes[i]);
     print_limits(script);
-    printf("  Costs: %s.\n", machine_costs_text(report->machine));
+    if (report->machine)
+        printf("  Costs: %s.\n", machine_costs_text(report->machine));
     print_verdict(report);
 }
 
@@ -194,8 +196,9 @@ void report_json(struct json *json, const struct report *report)
     json_uint(json, "graph_events", script->graphs);
     json_uint(json, "unknown_frees", script->unknown_frees);
     json_bool(json, "has_caches", script->has_caches);
-    json_string(json, "machine", report->machine->settings);
-    json_string(json, "costs", report->machine->costs.kind == COSTS_BUILT_IN ? NULL : report->machine->costs.path);
+    bool has_costs = report->machine && report->machine->costs.kind != COSTS_BUILT_IN;
+    json_string(json, "machine", report->machine ? report->machine->settings : NULL);
+    json_string(json, "costs", has_costs ? report->machine->costs.path : NULL);
     json_object(json, "recorded");
     json_uint(json, "stall", recorded->stall);
     if (recorded->has_reserved)

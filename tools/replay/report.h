@@ -30,7 +30,7 @@ struct report {
     const struct outcome *outcomes;
     size_t count;
     struct verdict verdict;
-    const struct machine *machine;
+    const struct machine *machine; /* NULL: replayed on the GPU */
 };
 
 void report_print(const struct report *report);

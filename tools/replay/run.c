@@ -20,6 +20,8 @@
 /* What would reach out of the replay, or slow it down. */
 #define ASSIGNMENTS "control=false,record.level=off,record.file=none,record.dump=none"
 
+#define PAUSE_LEAST 100000 /* ns that are worth a sleep on a GPU, where a replay may fall behind and catch up */
+
 struct stream {
     weir_stream *opened; /* NULL: it is not open now */
     gpu_stream raw;      /* of one that is not, once it was used */
@@ -37,6 +39,7 @@ struct stage {
     uint64_t *sizes;   /* of blocks */
     uint64_t *delays;  /* of threads: how far behind their recorded times they are */
     uint64_t epoch;    /* gpu->now() at time 0 of the trace */
+    bool is_real;      /* a GPU, whose time passes by itself */
     uint64_t begun;    /* gpu->now() where figures began to count */
     uint64_t counted;  /* gpu->now() up to which `area` has counted */
     uint64_t reserved, live;
@@ -98,6 +101,12 @@ static void count_reserved(struct stage *stage)
 static void pass_until(struct stage *stage, uint64_t time)
 {
     uint64_t due;
+    if (stage->is_real) {
+        uint64_t now = stage->gpu->now();
+        if (now + PAUSE_LEAST < time)
+            stage->gpu->pause(time - now);
+        return;
+    }
     while ((due = weir__service_next()) <= time) {
         uint64_t now = stage->gpu->now();
         if (now < due)
@@ -316,14 +325,16 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
     struct outcome *outcome = stage->outcome;
     weir_options options = WEIR_OPTIONS_INIT;
     weir_error error = WEIR_ERROR_INIT;
-    if (sim_configure(replay->machine, outcome->why, sizeof outcome->why) != 0)
-        return false;
     const char *why;
-    weir__service_by_hand(gpu_find("sim", &why));
+    stage->is_real = !replay->machine;
+    if (!stage->is_real && sim_configure(replay->machine, outcome->why, sizeof outcome->why) != 0)
+        return false;
+    if (!stage->is_real)
+        weir__service_by_hand(gpu_find("sim", &why));
     const char *more = replay->assignments && *replay->assignments ? replay->assignments : NULL;
     set_variable("WEIR_CONF", format_text("%s%s%s", ASSIGNMENTS, more ? "," : "", more ? more : ""));
     options.policy_text = replay->policy;
-    options.gpu = "sim";
+    options.gpu = stage->is_real ? NULL : "sim";
     options.log = ignore;
     if (weir_open(&options, &error, &stage->w) != WEIR_OK)
         return fail(outcome, "%s%s%s", error.file, *error.file ? ": " : "", error.text);

@@ -11,7 +11,7 @@ struct replay {
     const struct script *script;
     const char *policy;      /* YAML */
     const char *assignments; /* on top of it, as in $WEIR_CONF; NULL: none */
-    const char *machine;     /* settings of the simulator */
+    const char *machine;     /* settings of the simulator; NULL: on the GPU, in its time */
     size_t from, until;      /* of the script: figures count from the operation `from` on, and the replay ends before `until`. 0: its end */
 };
 
@@ -23,7 +23,7 @@ struct replay {
 void replay_run(const struct replay *replay, struct outcome *outcome);
 
 /*
- * Does `count` of them, each in a process of its own, several at a time. done (may be NULL) is called after each one that ended, with their
+ * Does `count` of them, each in a process of its own: several at a time on simulators, one on a GPU. done (may be NULL) is called after each one that ended, with their
  * number. An outcome says why its replay failed; a process that died is such a reason.
  */
 void replay_run_all(const struct replay *replays, struct outcome *outcomes, size_t count, void (*done)(size_t number, size_t count));
