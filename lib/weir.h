@@ -358,7 +358,7 @@ typedef struct weir_pool_stats {
                            more) for each opened stream, with `exact_peaks: true` to the byte */
     uint64_t reserved_high;
     uint64_t max_size;          /* the cap in bytes, for cached blocks too; 0: none */
-    uint64_t release_threshold; /* bytes; UINT64_MAX: all. With `release_threshold: auto` what the keeper lets the pool keep at present */
+    uint64_t release_threshold; /* bytes; UINT64_MAX: all. With `release_threshold: auto` what the keeper keeps at present */
     uint64_t keep;              /* bytes that stay reserved when a neighbour asks; UINT64_MAX: all */
     uint64_t live_blocks;
     uint64_t graph_blocks; /* allocated during a capture; not part of `live`, since they do not come from the pool */
@@ -367,11 +367,12 @@ typedef struct weir_pool_stats {
     uint64_t failures; /* requests refused for want of memory, after recovery */
     uint64_t cache_hits; /* of the requests served: those that needed no call of CUDA */
     /* What `release_threshold: auto` did, since open: bytes, and what they come to in milliseconds of calls that wait. */
-    int is_auto;                              /* it is in force now */
-    uint64_t kept_used, kept_used_ms;         /* kept while idle for half a second or more, and used again: what that saved */
-    uint64_t kept_unused, kept_unused_ms;     /* kept, and given back in the end: what memory is worth that lies idle, 0.44 ms for 1 GiB
-                                                 and second, and with a neighbour that asks for memory eight times as much */
-    uint64_t given_missed, given_missed_ms;   /* given back, and had from the device anew within 4 s: what that cost */
+    int is_auto; /* it is in force now */
+    uint64_t kept_used, kept_used_ms; /* kept while idle for half a second or more, and used again: what that saved */
+    /* Kept, and given back in the end: what the idle memory was worth, 0.44 ms for a GiB and second, eight times as much with a neighbour
+       that asks for memory. */
+    uint64_t kept_unused, kept_unused_ms;
+    uint64_t given_missed, given_missed_ms; /* given back, and had from the device anew within 4 s: what that cost */
 } weir_pool_stats;
 
 /* One device. */

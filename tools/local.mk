@@ -41,6 +41,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/json.h \
 	%reldir%/common/paragraph.c \
 	%reldir%/common/paragraph.h \
+	%reldir%/common/details.c \
 	%reldir%/common/processes.c \
 	%reldir%/common/processes.h \
 	%reldir%/common/source.c \

@@ -36,7 +36,7 @@ enum value_kind {
 };
 
 /* What a family has a series for. */
-enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL, OF_TAG, OF_EXPORT, OF_RING };
+enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL, OF_AUDIT, OF_TAG, OF_EXPORT, OF_RING };
 
 struct family {
     const char *name, *type, *help;
@@ -50,6 +50,7 @@ struct family {
 #define DEVICE(member) OF_DEVICE, offsetof(process_device, member)
 #define RUNG(member) OF_RUNG, offsetof(process_device, member) /* an array, of each device */
 #define POOL(member) OF_POOL, offsetof(process_pool, member)
+#define AUDIT(member) OF_AUDIT, offsetof(process_audit, member)
 #define TAG(member) OF_TAG, offsetof(process_tag, member)
 #define EXPORT(member) OF_EXPORT, offsetof(observed_counts, member)
 #define RING(member) OF_RING, offsetof(observed_ring, member)
@@ -65,6 +66,9 @@ struct family {
         {prefix "_lag_frames", "gauge", "Frames that the slowest reader is behind.", OF(lag), VALUE_PLAIN},                                \
         {prefix "_lag_peak_frames", "gauge", "The most frames that a reader was behind.", OF(lag_high), VALUE_PLAIN}
 #define SUMMED " Private pools of one name and device are one series, their sum."
+#define AUDITED(figure, bytes, time)                                                                                                       \
+    {"weir_pool_" #figure "_bytes_total", "counter", bytes SUMMED, AUDIT(figure), VALUE_PLAIN},                                            \
+        {"weir_pool_" #figure "_seconds_total", "counter", time SUMMED, AUDIT(figure##_ms), VALUE_MILLISECONDS}
 static const struct family families[] = {
     {"weir_process_age_seconds", "gauge", "Time since the process opened its policy.", PROCESS(age_ms), VALUE_MILLISECONDS},
     {"weir_gpu_memory_bytes", "gauge", "Memory of the GPU.", GPU(memory), VALUE_PLAIN},
@@ -93,6 +97,9 @@ static const struct family families[] = {
     {"weir_pool_frees_total", "counter", "Blocks that were freed." SUMMED, POOL(frees), VALUE_PLAIN},
     {"weir_pool_failures_total", "counter", "Requests that failed for want of memory." SUMMED, POOL(failures), VALUE_PLAIN},
     {"weir_pool_cache_hits_total", "counter", "Requests that a stream's cache served without CUDA." SUMMED, POOL(cache_hits), VALUE_PLAIN},
+    AUDITED(kept_used, "Idle bytes that release_threshold: auto kept and that were used again.", "Time of calls that this saved."),
+    AUDITED(kept_unused, "Idle bytes that it kept, and gave back unused.", "What that was worth, in time of calls."),
+    AUDITED(given_missed, "Bytes that it gave back, and that the pool grew by soon after.", "Time of calls that this cost."),
     {"weir_tag_live_bytes", "gauge", "Bytes that the program has under this tag.", TAG(live), VALUE_PLAIN},
     {"weir_tag_live_peak_bytes", "gauge", "The most bytes that the program had under this tag at a time.", TAG(live_high), VALUE_PLAIN},
     {"weir_tag_live_blocks", "gauge", "Blocks that the program has under this tag.", TAG(live_blocks), VALUE_PLAIN},
@@ -326,6 +333,16 @@ static void write_pool(struct writer *writer, const struct family *family, const
     end(writer, value, family->kind);
 }
 
+static void write_audit(struct writer *writer, const struct family *family, const struct process *process, const process_audit *audit)
+{
+    const process_pool pool = {.device = audit->device};
+    begin(writer, family);
+    label_device(writer, process, audit->device, process_device_of(process, &pool));
+    label(writer, "pool", audit->name);
+    label(writer, "private", audit->flags & WIRE_POOL_PRIVATE ? "true" : "false");
+    end(writer, value_of(audit, family, 0), family->kind);
+}
+
 /* The series that the process tells of. */
 static void write_family(struct writer *writer, const struct family *family, const struct process *process)
 {
@@ -340,6 +357,8 @@ static void write_family(struct writer *writer, const struct family *family, con
             write_device(writer, family, process, &process->devices[i]);
     for (size_t i = 0; family->of == OF_POOL && i < process->pool_count; i++)
         write_pool(writer, family, process, i);
+    for (size_t i = 0; family->of == OF_AUDIT && i < process->audit_count; i++)
+        write_audit(writer, family, process, &process->audits[i]);
     for (size_t i = 0; family->of == OF_TAG && i < process->tag_count; i++) {
         begin(writer, family);
         label_program(writer, process);
@@ -448,7 +467,7 @@ static int run(const struct command_call *call)
     struct observed_sockets exports;
     struct writer writer = {.processes = &processes, .exports = &exports};
     int status = processes_find("metrics", 0, NULL, timeout_ms, &processes);
-    processes_ask_tags(&processes, timeout_ms);
+    processes_ask_details(&processes, timeout_ms);
     if (observe_sockets("metrics", 0, NULL, &exports))
         observe_ask(&exports, &count, timeout_ms);
     if (call->options[OPT_OUTPUT].given)

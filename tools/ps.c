@@ -159,6 +159,20 @@ static void json_pool(struct json *json, const process_pool *pool)
     json_end(json);
 }
 
+static void json_audit(struct json *json, const process_audit *audit)
+{
+#define MEMBER(member) JSON_MEMBER(process_audit, member),
+    static const struct json_member members[] = {WIRE_AUDIT_FIGURES(MEMBER)};
+#undef MEMBER
+    json_object(json, NULL);
+    json_uint(json, "device", audit->device);
+    json_string(json, "pool", audit->name);
+    json_bool(json, "is_private", audit->flags & WIRE_POOL_PRIVATE);
+    json_bool(json, "is_auto", audit->flags & WIRE_POOL_AUTO);
+    json_members(json, audit, members, COUNT(members));
+    json_end(json);
+}
+
 static void json_tag(struct json *json, const process_tag *tag)
 {
 #define MEMBER(member) JSON_MEMBER(process_tag, member),
@@ -191,6 +205,10 @@ static void json_answer(struct json *json, const struct process *process)
     for (size_t i = 0; i < process->tag_count; i++)
         json_tag(json, &process->tags[i]);
     json_end(json);
+    json_array(json, "audits");
+    for (size_t i = 0; i < process->audit_count; i++)
+        json_audit(json, &process->audits[i]);
+    json_end(json);
 }
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
@@ -205,7 +223,7 @@ static int run(const struct command_call *call)
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
     int status = processes_find("ps", call->count, call->operands, timeout_ms, &processes);
     if (call->options[OPT_JSON].given)
-        processes_ask_tags(&processes, timeout_ms);
+        processes_ask_details(&processes, timeout_ms);
     status = worse_exit(status, processes_exit(&processes));
     if (call->options[OPT_LIST].given)
         (strcmp(call->options[OPT_LIST].text, "pids") == 0 ? list_pids : list_pools)(&processes);

@@ -69,7 +69,7 @@ static void reckon(struct weir__demand *demand, unsigned choice, const struct we
 
 void weir__demand_add(struct weir__demand *demand, uint64_t low, uint64_t high, const struct weir__demand_costs *costs)
 {
-    const struct weir__demand_epoch epoch = { .low = low, .high = high };
+    const struct weir__demand_epoch epoch = {.low = low, .high = high};
     demand->epochs[demand->next] = epoch;
     demand->next = (demand->next + 1) % WEIR__DEMAND_EPOCHS;
     demand->count += demand->count < WEIR__DEMAND_EPOCHS;

@@ -27,7 +27,7 @@ struct weir__demand_costs {
 
 struct weir__demand {
     struct weir__demand_epoch {
-        uint64_t low, high; /* bytes in use */
+        uint64_t low, high;        /* bytes in use */
     } epochs[WEIR__DEMAND_EPOCHS]; /* the latest stands before `next` */
     unsigned next, count;
     unsigned choice; /* of the patience in force */

@@ -12,13 +12,13 @@
 #define PAUSE (5 * GPU_MILLISECOND) /* and then have so long for themselves */
 #define PATIENCE GPU_MILLISECOND    /* how long a look waits for the streams of a device, by the GPU's clock */
 
-/* A GiB that lies idle for a second is worth so many nanoseconds of calls that wait: one that grows and is trimmed breaks even after 4 s. */
+/* A GiB that lies idle for a second is worth so many nanoseconds of calls that wait: growing and trimming breaks even after 4 s. */
 #define RENT UINT64_C(440000)
-#define ASKED_RENT 8                     /* times as dear, where a neighbour has asked for memory */
-#define ASKED_TIME (60 * GPU_SECOND)     /* as long ago as this, at most */
+#define ASKED_RENT 8                 /* times as dear, where a neighbour has asked for memory */
+#define ASKED_TIME (60 * GPU_SECOND) /* as long ago as this, at most */
 
-/* Nanoseconds for a GiB, in pieces of 64 MiB (measured on an H200). */
-static const struct weir__demand_costs pool_costs = { .grow = 830000, .trim = 930000 }, arena_costs = { .grow = 450000, .trim = 600000 };
+/* Nanoseconds for a GiB (measured on an H200; an arena's for pieces of 64 MiB, between those measured for 32 and 256). */
+static const struct weir__demand_costs pool_costs = {.grow = 830000, .trim = 930000}, arena_costs = {.grow = 450000, .trim = 600000};
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -69,7 +69,7 @@ static bool is_above(uint64_t reserved, uint64_t kept)
     return less(reserved, kept) >= WEIR__GROWTH_STEP;
 }
 
-/* Epochs ---------------------------------------------------------------------------------------------------------------------------------- */
+/* Epochs ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* What came of the bytes that lay idle until this epoch, and of those that were given back before it. */
 static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct weir__demand_costs *costs)
@@ -163,7 +163,7 @@ static void observe(weir_pool *pool, uint64_t now)
     adapted->is_awake = wanted > use && is_above(reserved, bounded(pool, use));
 }
 
-/* Giving back ----------------------------------------------------------------------------------------------------------------------------- */
+/* Giving back ------------------------------------------------------------------------------------------------------------------------- */
 
 /* One piece. Returns when the next one is due. */
 static uint64_t give_back(weir_pool *pool)

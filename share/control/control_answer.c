@@ -132,6 +132,35 @@ static void answer_tags(struct share_asker *asker, const struct wire_message *qu
     share_asker_ready(asker, question->request);
 }
 
+static void tell_audit(struct share_asker *asker, uint32_t request, const weir_pool_stats *stats)
+{
+    struct wire_message message = { .type = WIRE_AUDIT, .request = request };
+    uint64_t any = stats->is_auto;
+    message.u.audit.device = (uint32_t)stats->device;
+    message.u.audit.flags = (stats->is_private ? WIRE_POOL_PRIVATE : 0) | (stats->is_auto ? WIRE_POOL_AUTO : 0);
+    snprintf(message.u.audit.name, sizeof message.u.audit.name, "%s", stats->name);
+#define COPY_FIGURE(figure) any |= message.u.audit.figure = stats->figure;
+    WIRE_AUDIT_FIGURES(COPY_FIGURE)
+#undef COPY_FIGURE
+    if (any)
+        share_asker_send(asker, &message);
+}
+
+static void answer_audits(struct share_asker *asker, const struct wire_message *question)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats;
+    weir_status status = weir_stats_take(asker->control->w, &error, &stats);
+    if (status != WEIR_OK) {
+        share_asker_deny(asker, question->request, status, error.text);
+        return;
+    }
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
+        tell_audit(asker, question->request, weir_stats_pool(stats, i));
+    weir_stats_free(stats);
+    share_asker_ready(asker, question->request);
+}
+
 /* Giving ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* The number of the device, or -1. */
@@ -297,7 +326,7 @@ static void answer_stop(struct share_asker *asker, const struct wire_message *qu
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
     [WIRE_STATS] = answer_stats, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
     [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
-    [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_tags,
+    [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_tags,   [WIRE_AUDITS] = answer_audits,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)

@@ -84,6 +84,9 @@ LAYOUT(record, RANGE(record.level, WIRE_RECORD_POOL, WIRE_RECORD_ALL), RANGE(rec
 LAYOUT(recorded, NUMBER(recorded.bytes), NUMBER(recorded.events), NUMBER(recorded.lost), NUMBER(recorded.error), RESERVED(4));
 #define TAG_FIGURE(name) , NUMBER(tag.name)
 LAYOUT(tag, { KIND_TEXT, PLACE(tag.name), .min = 1 } WIRE_TAG_FIGURES(TAG_FIGURE));
+#define AUDIT_FIGURE(name) , NUMBER(audit.name)
+LAYOUT(audit, NUMBER(audit.device), RANGE(audit.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_AUTO),
+       NAME(audit.name) WIRE_AUDIT_FIGURES(AUDIT_FIGURE));
 
 /* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */
 static bool agrees(const struct wire_message *message)

@@ -92,17 +92,20 @@
     X(STOP, 71, none, controller, some) \
     /* The figures of all tags. Answered by one TAG for each tag, and READY. */ \
     X(TAGS, 72, none, controller, some) \
+    /* What came of `release_threshold: auto`. Answered by one AUDIT for each pool that has or had it, and READY. */ \
+    X(AUDITS, 73, none, controller, some) \
     X(PROCESS, 96, process, process, some) \
     X(DEVICE, 97, device, process, some) \
     X(POOL, 98, pool, process, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
-    /* The end of the answer to STATS and TAGS; SET and RELOAD are done; RECORD has begun. */ \
+    /* The end of the answer to STATS, TAGS and AUDITS; SET and RELOAD are done; RECORD has begun. */ \
     X(READY, 101, none, process, some) \
     /* What DENIED refuses is the request; with request 0 the connection, which ends. */ \
     X(DENIED, 102, refused, process, any) \
     X(RECORDED, 103, recorded, process, some) \
-    X(TAG, 104, tag, process, some)
+    X(TAG, 104, tag, process, some) \
+    X(AUDIT, 105, audit, process, some)
 
 enum wire_type {
 #define WIRE_TYPE_ENTRY(name, number, member, sender, request) WIRE_##name = number,
@@ -129,6 +132,7 @@ enum wire_hold {
 /* pool.flags */
 #define WIRE_POOL_PRIVATE 1u
 #define WIRE_POOL_EXPORTABLE 2u
+#define WIRE_POOL_AUTO 2u /* audit.flags, beside WIRE_POOL_PRIVATE: it is in force now */
 #define WIRE_POLICY_KEEP UINT64_MAX /* trim.keep: what the policy says of each pool */
 #define WIRE_GIVE_MAX_MS 600000     /* give.deadline_ms, trim.deadline_ms */
 
@@ -151,6 +155,9 @@ enum wire_hold {
 
 /* Those of a tag, as in weir_tag_stats. */
 #define WIRE_TAG_FIGURES(X) X(live) X(live_high) X(live_blocks)
+
+/* Those of a pool whose threshold is or was automatic, as in weir_pool_stats. */
+#define WIRE_AUDIT_FIGURES(X) X(kept_used) X(kept_used_ms) X(kept_unused) X(kept_unused_ms) X(given_missed) X(given_missed_ms)
 
 /* The figures of an export and of a ring, in the order of the messages; as in weir_export_info and weir_ring_info. */
 #define WIRE_FLOW_FIGURES(X) X(pushed) X(bytes) X(dropped) X(refused) X(hangs) X(leases_given) X(lag) X(lag_high)
@@ -260,6 +267,12 @@ struct wire_message {
             char name[WIRE_NAME_SIZE]; /* a text */
             WIRE_TAG_FIGURES(WIRE_FIGURE)
         } tag;
+        struct {
+            uint32_t device; /* index */
+            uint32_t flags;
+            char name[WIRE_NAME_SIZE]; /* of the pool */
+            WIRE_AUDIT_FIGURES(WIRE_FIGURE)
+        } audit;
     } u;
 };
 #undef WIRE_FIGURE

@@ -63,7 +63,7 @@ static uint64_t reserved(void)
     return scene_pool_stats("main").reserved;
 }
 
-/* What is kept ---------------------------------------------------------------------------------------------------------------------------- */
+/* What is kept ------------------------------------------------------------------------------------------------------------------------ */
 
 START_TEST(synchronise_gives_nothing_back_and_the_keeper_gives_back_what_is_not_wanted_again)
 {
@@ -127,13 +127,13 @@ static const struct {
     const char *policy;
     uint64_t kept;
 } bounds[] = {
-    { POLICY("release_threshold: auto"), 0 },
-    { POLICY("release_threshold: auto, keep: 256MiB"), 256 * MIB },
-    { POLICY("release_threshold: auto, keep: all"), GIB },
-    { POLICY("release_threshold: auto, initial_size: 128MiB"), 128 * MIB },
-    { POLICY("release_threshold: auto, initial_size: 128MiB, keep: 64MiB"), 128 * MIB },
-    { POLICY("release_threshold: auto, max_size: 1GiB, keep: all"), GIB },
-    { POLICY("backing: arena, release_threshold: auto, keep: 256MiB"), 256 * MIB },
+    {POLICY("release_threshold: auto"), 0},
+    {POLICY("release_threshold: auto, keep: 256MiB"), 256 * MIB},
+    {POLICY("release_threshold: auto, keep: all"), GIB},
+    {POLICY("release_threshold: auto, initial_size: 128MiB"), 128 * MIB},
+    {POLICY("release_threshold: auto, initial_size: 128MiB, keep: 64MiB"), 128 * MIB},
+    {POLICY("release_threshold: auto, max_size: 1GiB, keep: all"), GIB},
+    {POLICY("backing: arena, release_threshold: auto, keep: 256MiB"), 256 * MIB},
 };
 
 START_TEST(keep_and_initial_size_are_never_given_back)
@@ -158,7 +158,7 @@ START_TEST(memory_goes_back_sooner_once_a_neighbour_has_asked)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     use_often(s, GIB, 100 * MILLISECOND, 5);
-    struct weir__give_request request = { .device = 0, .wanted = 1, .keep = UINT64_MAX, .is_neighbour = true, .deadline = UINT64_MAX };
+    struct weir__give_request request = {.device = 0, .wanted = 1, .keep = UINT64_MAX, .is_neighbour = true, .deadline = UINT64_MAX};
     struct weir__give *give = weir__give_begin(scene.w, &request);
     while (weir__give_step(give) != WEIR__GIVE_DONE)
         pass(MILLISECOND);
@@ -170,7 +170,7 @@ START_TEST(memory_goes_back_sooner_once_a_neighbour_has_asked)
 }
 END_TEST
 
-/* How it goes back ------------------------------------------------------------------------------------------------------------------------ */
+/* How it goes back -------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(memory_goes_back_in_pieces_with_pauses)
 {
@@ -271,7 +271,7 @@ START_TEST(program_that_frees_all_the_time_is_looked_at_twice_a_second)
 }
 END_TEST
 
-/* Between automatic and fixed ------------------------------------------------------------------------------------------------------------- */
+/* Between automatic and fixed --------------------------------------------------------------------------------------------------------- */
 
 START_TEST(reload_goes_from_fixed_to_automatic_and_back)
 {
@@ -390,7 +390,7 @@ START_TEST(reload_that_fails_leaves_it_automatic)
 }
 END_TEST
 
-/* What it counts -------------------------------------------------------------------------------------------------------------------------- */
+/* What it counts ---------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(what_was_kept_and_used_again_is_counted)
 {

@@ -27,7 +27,7 @@
 static const struct backing {
     const char *name;
     uint64_t grow, trim; /* nanoseconds */
-} backings[] = { { "new", 830000, 930000 }, { "arena", 450000, 600000 } };
+} backings[] = {{"new", 830000, 930000}, {"arena", 450000, 600000}};
 #define BACKING_COUNT (sizeof backings / sizeof backings[0])
 
 struct step {
@@ -44,7 +44,7 @@ static void use_of(unsigned pool, unsigned blocks, uint64_t time)
 {
     ck_assert_uint_lt(program.count, STEPS_MAX);
     ck_assert_uint_le(blocks, MOST);
-    program.steps[program.count++] = (struct step){ pool, blocks, time };
+    program.steps[program.count++] = (struct step){pool, blocks, time};
 }
 
 static void use(unsigned blocks, uint64_t time)
@@ -52,7 +52,7 @@ static void use(unsigned blocks, uint64_t time)
     use_of(0, blocks, time);
 }
 
-/* The programs ---------------------------------------------------------------------------------------------------------------------------- */
+/* The programs ------------------------------------------------------------------------------------------------------------------------ */
 
 static void swing(unsigned low, unsigned high, uint64_t half, unsigned times)
 {
@@ -148,21 +148,21 @@ static const struct {
     const char *name;
     void (*steps)(void);
 } programs[] = {
-    { "periodic", be_periodic },
-    { "slowly periodic", be_slowly_periodic },
-    { "drifting", drift },
-    { "bursty", burst },
-    { "two phases", have_two_phases },
-    { "growing cache", grow_a_cache },
-    { "neighbours taking turns", take_turns },
-    { "idle long", idle_long },
-    { "one huge spike", spike },
-    { "saw tooth", saw },
-    { "random", be_random },
+    {"periodic", be_periodic},
+    {"slowly periodic", be_slowly_periodic},
+    {"drifting", drift},
+    {"bursty", burst},
+    {"two phases", have_two_phases},
+    {"growing cache", grow_a_cache},
+    {"neighbours taking turns", take_turns},
+    {"idle long", idle_long},
+    {"one huge spike", spike},
+    {"saw tooth", saw},
+    {"random", be_random},
 };
 #define PROGRAM_COUNT (sizeof programs / sizeof programs[0])
 
-/* A run ----------------------------------------------------------------------------------------------------------------------------------- */
+/* A run ------------------------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t cost_of(uint64_t bytes, uint64_t for_a_gib)
 {
@@ -240,7 +240,7 @@ static uint64_t run_with(const char *threshold, const char *backing, uint64_t *l
     scene_simulate("memory=2GiB,page_release=24500ns");
     memset(&run, 0, sizeof run);
     scene_open(text);
-    static const char *const names[POOLS] = { "a", "b" };
+    static const char *const names[POOLS] = {"a", "b"};
     for (unsigned p = 0; p < POOLS; p++) {
         scene_ok(weir_pool_get(scene.w, names[p], 0, &error, &run.pools[p]), names[p]);
         run.streams[p] = scene_create(names[p]);
@@ -249,7 +249,7 @@ static uint64_t run_with(const char *threshold, const char *backing, uint64_t *l
         take_step(&program.steps[i]);
     uint64_t cost = run.stalls + run.rent;
     for (unsigned p = 0; p < POOLS; p++)
-        take_step(&(struct step){ p, 0, 1 });
+        take_step(&(struct step){p, 0, 1});
     pass(60 * SECOND);
     *left = reserved_in_all();
     scene_end();
@@ -320,8 +320,8 @@ START_TEST(auto_costs_at_most_twice_as_much_as_the_best_fixed_threshold_and_as_a
     uint64_t cost = run_with("auto", backing->name, &left), fixed = best_fixed(backing->name, &blocks), known = oracle(backing);
     if (getenv("WEIR_TEST_COSTS"))
         printf("# %-5s %-24s auto %8.2f ms, best fixed %8.2f ms (%4u MiB) %.2f, oracle %8.2f ms %.2f\n", backing->name, name,
-               (double)cost / 1e6, (double)fixed / 1e6, (unsigned)(blocks * BLOCK / MIB), (double)cost / (double)fixed,
-               (double)known / 1e6, (double)cost / (double)known);
+               (double)cost / 1e6, (double)fixed / 1e6, (unsigned)(blocks * BLOCK / MIB), (double)cost / (double)fixed, (double)known / 1e6,
+               (double)cost / (double)known);
     ck_assert_msg(cost <= 2 * fixed, "%s: %llu ns, the best fixed one %llu", name, (unsigned long long)cost, (unsigned long long)fixed);
     ck_assert_msg(cost <= 2 * known, "%s: %llu ns, the oracle %llu", name, (unsigned long long)cost, (unsigned long long)known);
     ck_assert_uint_le(left, 32 * MIB);
@@ -358,7 +358,7 @@ int main(void)
     TCase *all = suite_case(suite, "programs", 60);
     tcase_add_checked_fixture(all, begin, end);
     tcase_add_loop_test(all, auto_costs_at_most_twice_as_much_as_the_best_fixed_threshold_and_as_an_oracle, 0,
-                         (int)(PROGRAM_COUNT * BACKING_COUNT));
+                        (int)(PROGRAM_COUNT * BACKING_COUNT));
     tcase_add_loop_test(all, gaps_of_any_length_cost_at_most_twice_as_much_as_an_oracle, 0, (int)BACKING_COUNT);
     return suite_run(suite);
 }

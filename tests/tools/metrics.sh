@@ -10,10 +10,12 @@ export WEIR_CONTROL_DIR="$tap_dir" XDG_RUNTIME_DIR="$tap_dir/run" WEIR_SIM="name
 policy policy.yaml <<'YAML'
 weir: 1
 control: true
+keeper: true
 defaults: { pool: main }
 pools:
   main: { max_size: 512MiB, release_threshold: 256MiB }
   open: { release_threshold: all, keep: all }
+  swing: { release_threshold: auto }
 streams: { own: { private: true, pool: open } }
 YAML
 # The exporter is no process that `weir ps` shows.
@@ -91,6 +93,11 @@ m('weir_pool_live_bytes', pool='open', private='true') == 0 and m('weir_pool_max
 check_metrics "tag_has_the_figures_of_ps" "[m('weir_tag_%s' % n, tag='kv-cache', program='worker') for n in \
 ('live_bytes', 'live_peak_bytes', 'live_blocks')] == [32 << 20, 32 << 20, 1] and ps['tags'] == \
 [{'name': 'kv-cache', 'live': 32 << 20, 'live_high': 32 << 20, 'live_blocks': 1}]"
+check_metrics "automatic_threshold_has_the_audit_of_ps" "[m('weir_pool_%s_total' % n, pool='swing', private='false', device='0') for n in \
+('kept_used_bytes', 'kept_used_seconds', 'kept_unused_bytes', 'kept_unused_seconds', 'given_missed_bytes', 'given_missed_seconds')] == \
+[0] * 6 and ps['audits'] == [{'device': 0, 'pool': 'swing', 'is_private': False, 'is_auto': True, 'kept_used': 0, 'kept_used_ms': 0, \
+'kept_unused': 0, 'kept_unused_ms': 0, 'given_missed': 0, 'given_missed_ms': 0}]"
+check_metrics "pool_of_a_fixed_threshold_has_no_audit" "not [1 for n, l, v in series if 'kept_' in n and l['pool'] == 'main']"
 check_metrics "device_has_the_figures_of_ps" "all(m('weir_device_%s_total' % n, device='0') == ps['devices'][0][k] for n, k in \
 (('recoveries', 'recoveries'), ('asks_sent', 'asks_sent'), \
 ('got_bytes', 'bytes_got'), ('asks_received', 'asks_received'), ('given_bytes', 'bytes_given')))"

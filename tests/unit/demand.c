@@ -6,7 +6,7 @@
 #define GIB (UINT64_C(1) << 30)
 
 /* Keeping a GiB for eight epochs breaks even. */
-static const struct weir__demand_costs usual = { .grow = 830000, .trim = 930000, .rent = 220000 };
+static const struct weir__demand_costs usual = {.grow = 830000, .trim = 930000, .rent = 220000};
 static struct weir__demand demand;
 
 static void begin(void)
@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(dearer_memory_is_forgotten_sooner)
 {
-    static const struct weir__demand_costs dear = { .grow = 830000, .trim = 930000, .rent = 1760000 };
+    static const struct weir__demand_costs dear = {.grow = 830000, .trim = 930000, .rent = 1760000};
     weir__demand_add(&demand, GIB, GIB, &dear);
     ck_assert_uint_le(until_forgotten(0, &dear), 2);
 }

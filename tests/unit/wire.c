@@ -111,7 +111,7 @@ END_TEST
 START_TEST(message_of_no_type_has_no_bytes)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    static const unsigned gaps[][2] = {{13, 31}, {44, 63}, {73, 95}, {105, 300}};
+    static const unsigned gaps[][2] = {{13, 31}, {44, 63}, {74, 95}, {106, 300}};
     for (size_t gap = 0; gap < sizeof(gaps) / sizeof(gaps[0]); gap++)
         for (unsigned type = gaps[gap][0]; type <= gaps[gap][1]; type++)
             ck_assert_uint_eq(wire_encode(&(struct wire_message){.type = (enum wire_type)type}, bytes), 0);
@@ -223,7 +223,7 @@ START_TEST(unknown_types_are_refused)
         golden.bytes[6] = type & 0xff;
         golden.bytes[7] = (unsigned char)(type >> 8);
         bool is_empty = type == WIRE_CANCEL || type == WIRE_LIST || type == WIRE_COUNT || type == WIRE_DONE || type == WIRE_STATS ||
-                        type == WIRE_RELOAD || type == WIRE_STOP || type == WIRE_TAGS || type == WIRE_READY;
+                        type == WIRE_RELOAD || type == WIRE_STOP || type == WIRE_TAGS || type == WIRE_AUDITS || type == WIRE_READY;
         ck_assert_int_eq(decode_exactly(golden.bytes, golden.len), is_empty ? WIRE_GOOD : WIRE_MALFORMED);
     }
 }
@@ -325,6 +325,8 @@ static const struct change {
     {"flag 2", WIRE_RECORD, 20, 4, 2},
     {"something reserved", WIRE_RECORDED, 44, 4, 1},
     {"no name", WIRE_TAG, 16, 8, 0},
+    {"flag 4", WIRE_AUDIT, 20, 4, 4},
+    {"no name", WIRE_AUDIT, 24, 8, 0},
     {"no uuid", WIRE_OFFER, 16, 8, 0},
     {"no bytes", WIRE_GIVE, 16, 8, 0},
     {"a deadline of more than 10 minutes", WIRE_GIVE, 24, 4, 600001},
@@ -395,7 +397,7 @@ START_TEST(types_have_their_names)
     ck_assert_str_eq(wire_type_name((enum wire_type)0), "unknown");
     ck_assert_str_eq(wire_type_name((enum wire_type)31), "unknown");
     ck_assert_str_eq(wire_type_name((enum wire_type)44), "unknown");
-    ck_assert_str_eq(wire_type_name((enum wire_type)105), "unknown");
+    ck_assert_str_eq(wire_type_name((enum wire_type)106), "unknown");
 }
 END_TEST
 

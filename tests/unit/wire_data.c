@@ -114,6 +114,7 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_RECORD, 70, {.record = {WIRE_RECORD_ALL, WIRE_RECORD_STACKS}}}, 24, {HEADER(70, 8, 70), [16] = 2, [20] = 1}},
     {{WIRE_STOP, 71, {{0}}}, 16, {HEADER(71, 0, 71)}},
     {{WIRE_TAGS, 72, {{0}}}, 16, {HEADER(72, 0, 72)}},
+    {{WIRE_AUDITS, 73, {{0}}}, 16, {HEADER(73, 0, 73)}},
     {{WIRE_PROCESS, 64, {.process = {1234, 1, 2, 0x10000, "trainer", "1.0", "/a b\xc3\xa9"}}},
      424,
      {HEADER(96, 408, 64), [16] = 0xd2, 4, [20] = 1, [24] = 2, [34] = 1, [40] = 't', 'r', 'a', 'i', 'n', 'e', 'r',
@@ -135,6 +136,10 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_TAG, 72, {.tag = {"a b", 1, 2, 3}}},
      104,
      {HEADER(104, 88, 72), [16] = 'a', ' ', 'b', [80] = 1, [88] = 2, [96] = 3}},
+    {{WIRE_AUDIT, 73, {.audit = {1, 3, "frames", 4, 5, 6, 7, 8, 9}}},
+     136,
+     {HEADER(105, 120, 73), [16] = 1, [20] = 3, [24] = 'f', 'r', 'a', 'm', 'e', 's', [88] = 4, [96] = 5, [104] = 6, [112] = 7, [120] = 8,
+      [128] = 9}},
 };
 const size_t wire_golden_count = sizeof(wire_goldens) / sizeof(wire_goldens[0]);
 
@@ -405,6 +410,12 @@ void wire_random(uint64_t *seed, struct wire_message *message)
         random_name(seed, 1, message->u.tag.name, WIRE_NAME_SIZE);
         random_numbers(seed, &message->u.tag.live, 3);
         break;
+    case WIRE_AUDIT:
+        message->u.audit.device = (uint32_t)between(seed, 0, UINT32_MAX);
+        message->u.audit.flags = (uint32_t)between(seed, 0, 3);
+        random_name(seed, 1, message->u.audit.name, WIRE_NAME_SIZE);
+        random_numbers(seed, &message->u.audit.kept_used, 6);
+        break;
     case WIRE_GAVE:
         random_numbers(seed, &message->u.gave.bytes, 2);
         break;
@@ -417,6 +428,7 @@ void wire_random(uint64_t *seed, struct wire_message *message)
     case WIRE_RELOAD:
     case WIRE_STOP:
     case WIRE_TAGS:
+    case WIRE_AUDITS:
     case WIRE_READY:
         break;
     }

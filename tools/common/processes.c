@@ -75,16 +75,13 @@ void processes_list(struct processes *processes)
     free(paths);
 }
 
-static void forget_tags(struct process *process)
-{
-    free(process->tags);
-    process->tags = NULL;
-    process->tag_count = process->tag_room = 0;
-}
-
 static void forget_answers(struct process *process)
 {
-    forget_tags(process);
+    free(process->tags);
+    free(process->audits);
+    process->tags = NULL;
+    process->audits = NULL;
+    process->tag_count = process->tag_room = process->audit_count = process->audit_room = 0;
     free(process->devices);
     free(process->pools);
     process->devices = NULL;
@@ -141,28 +138,6 @@ static bool take_figures(struct share_query *query, const struct wire_message *a
     }
 }
 
-/* What cannot be told apart here, as it has characters that may not be sent, is one tag. */
-static bool take_tag(struct share_query *query, const struct wire_message *answer)
-{
-    struct process *process = query->data;
-    if (answer->type != WIRE_TAG)
-        return answer->type == WIRE_READY;
-    for (size_t i = 0; i < process->tag_count; i++) {
-        process_tag *tag = &process->tags[i];
-        if (strcmp(tag->name, answer->u.tag.name) != 0)
-            continue;
-#define ADD_FIGURE(figure) tag->figure += answer->u.tag.figure;
-        WIRE_TAG_FIGURES(ADD_FIGURE)
-#undef ADD_FIGURE
-        return true;
-    }
-    if (process->tag_count == TRUST_MAX)
-        return false;
-    process->tags = must_grow(process->tags, process->tag_count, &process->tag_room, sizeof process->tags[0]);
-    process->tags[process->tag_count++] = answer->u.tag;
-    return true;
-}
-
 /* The answer to TRIM, or to what has no figures. */
 static bool take_outcome(struct share_query *query, const struct wire_message *answer)
 {
@@ -186,15 +161,9 @@ static void end_query(const struct share_query *query)
         process->pid = query->pid;
 }
 
-static void end_tags(const struct share_query *query)
-{
-    if (query->status != WEIR_OK)
-        forget_tags(query->data);
-}
-
-/* Asks those that answered the latest question, all at once. */
-static void ask(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
-                bool (*take)(struct share_query *query, const struct wire_message *answer), void (*end)(const struct share_query *query))
+void processes_question(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
+                        bool (*take)(struct share_query *query, const struct wire_message *answer),
+                        void (*end)(const struct share_query *query))
 {
     struct share_query *queries = must(calloc(processes->count + 1, sizeof *queries));
     size_t count = 0;
@@ -251,7 +220,7 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
         forget_answers(&processes->items[i]);
         processes->items[i].status = WEIR_OK;
     }
-    ask(processes, &question, timeout_ms, take_figures, end_query);
+    processes_question(processes, &question, timeout_ms, take_figures, end_query);
     /* Half an answer is none. */
     for (size_t i = 0; i < processes->count; i++)
         if (processes->items[i].status != WEIR_OK)
@@ -260,19 +229,11 @@ void processes_ask(struct processes *processes, unsigned timeout_ms)
     find_siblings(processes);
 }
 
-void processes_ask_tags(struct processes *processes, unsigned timeout_ms)
-{
-    static const struct wire_message question = {.type = WIRE_TAGS};
-    for (size_t i = 0; i < processes->count; i++)
-        forget_tags(&processes->items[i]);
-    ask(processes, &question, timeout_ms, take_tag, end_tags);
-}
-
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms)
 {
     for (size_t i = 0; i < processes->count; i++)
         processes->items[i].gave_bytes = processes->items[i].gave_us = 0;
-    ask(processes, question, timeout_ms, take_outcome, end_query);
+    processes_question(processes, question, timeout_ms, take_outcome, end_query);
 }
 
 /* Which ones --------------------------------------------------------------------------------------------------------------------------- */

@@ -20,11 +20,14 @@
 #include "tools/common/format.h"
 #include "tools/common/json.h"
 
+struct share_query;
+
 /* A device and a pool as the process tells of them: as in the messages DEVICE and POOL. */
 typedef __typeof__(((struct wire_message *)0)->u.device) process_device;
 typedef __typeof__(((struct wire_message *)0)->u.pool) process_pool;
-/* A tag, as in the message TAG. */
+/* A tag, and what came of an automatic threshold: as in the messages TAG and AUDIT. */
 typedef __typeof__(((struct wire_message *)0)->u.tag) process_tag;
+typedef __typeof__(((struct wire_message *)0)->u.audit) process_audit;
 
 /* One weir of a live process. */
 struct process {
@@ -49,7 +52,9 @@ struct process {
     process_device *devices; /* those with pools */
     process_pool *pools;     /* of all devices; pool.device is a devices[].index */
     size_t tag_count, tag_room;
-    process_tag *tags; /* processes_ask_tags()'s; each name once */
+    process_tag *tags; /* processes_ask_details()'s; each name once */
+    size_t audit_count, audit_room;
+    process_audit *audits; /* the same; private pools of one name and device once */
 
     uint64_t gave_bytes, gave_us; /* processes_send()'s, where the answer was GAVE */
 };
@@ -63,9 +68,13 @@ struct processes {
 void processes_list(struct processes *processes);
 /* Asks all of them for their figures. Those that are gone meanwhile leave the list: they are no live processes any more. */
 void processes_ask(struct processes *processes, unsigned timeout_ms);
-/* Asks those of them that answered for the figures of their tags. A process that does not tell, as those of older releases of Weir, has
-   none. */
-void processes_ask_tags(struct processes *processes, unsigned timeout_ms);
+/* Asks those of them that answered for the figures of their tags and automatic thresholds (details.c). A process that does not tell, as
+   those of older releases of Weir, has none. */
+void processes_ask_details(struct processes *processes, unsigned timeout_ms);
+/* Asks those that answered the latest question, all at once. `take` gets each answer, `end` how each query ended; data: the process. */
+void processes_question(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
+                        bool (*take)(struct share_query *query, const struct wire_message *answer),
+                        void (*end)(const struct share_query *query));
 /* Asks those of them that answered the latest question something that is answered by READY or GAVE. The others stay as they are. */
 void processes_send(struct processes *processes, const struct wire_message *question, unsigned timeout_ms);
 void processes_free(struct processes *processes);

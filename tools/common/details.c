@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* details.c - what live processes tell beside their figures: of tags, and of automatic thresholds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "share/wire/query.h"
+#include "tools/common/processes.h"
+
+#define TRUST_MAX 4096 /* of each: more than this no process has */
+
+static void forget_tags(struct process *process)
+{
+    free(process->tags);
+    process->tags = NULL;
+    process->tag_count = process->tag_room = 0;
+}
+
+static void forget_audits(struct process *process)
+{
+    free(process->audits);
+    process->audits = NULL;
+    process->audit_count = process->audit_room = 0;
+}
+
+/* What cannot be told apart here, as it has characters that may not be sent, is one tag. */
+static bool take_tag(struct share_query *query, const struct wire_message *answer)
+{
+    struct process *process = query->data;
+    if (answer->type != WIRE_TAG)
+        return answer->type == WIRE_READY;
+    for (size_t i = 0; i < process->tag_count; i++) {
+        process_tag *tag = &process->tags[i];
+        if (strcmp(tag->name, answer->u.tag.name) != 0)
+            continue;
+#define ADD_FIGURE(figure) tag->figure += answer->u.tag.figure;
+        WIRE_TAG_FIGURES(ADD_FIGURE)
+#undef ADD_FIGURE
+        return true;
+    }
+    if (process->tag_count == TRUST_MAX)
+        return false;
+    process->tags = must_grow(process->tags, process->tag_count, &process->tag_room, sizeof process->tags[0]);
+    process->tags[process->tag_count++] = answer->u.tag;
+    return true;
+}
+
+static void end_tags(const struct share_query *query)
+{
+    if (query->status != WEIR_OK)
+        forget_tags(query->data);
+}
+
+static bool is_same_pool(const process_audit *a, const process_audit *b)
+{
+    return a->device == b->device && ((a->flags ^ b->flags) & WIRE_POOL_PRIVATE) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+static bool take_audit(struct share_query *query, const struct wire_message *answer)
+{
+    struct process *process = query->data;
+    if (answer->type != WIRE_AUDIT)
+        return answer->type == WIRE_READY;
+    for (size_t i = 0; i < process->audit_count; i++) {
+        process_audit *audit = &process->audits[i];
+        if (!is_same_pool(audit, &answer->u.audit))
+            continue;
+#define ADD_FIGURE(figure) audit->figure += answer->u.audit.figure;
+        WIRE_AUDIT_FIGURES(ADD_FIGURE)
+#undef ADD_FIGURE
+        audit->flags |= answer->u.audit.flags;
+        return true;
+    }
+    if (process->audit_count == TRUST_MAX)
+        return false;
+    process->audits = must_grow(process->audits, process->audit_count, &process->audit_room, sizeof process->audits[0]);
+    process->audits[process->audit_count++] = answer->u.audit;
+    return true;
+}
+
+static void end_audits(const struct share_query *query)
+{
+    if (query->status != WEIR_OK)
+        forget_audits(query->data);
+}
+
+void processes_ask_details(struct processes *processes, unsigned timeout_ms)
+{
+    static const struct wire_message tags = {.type = WIRE_TAGS}, audits = {.type = WIRE_AUDITS};
+    for (size_t i = 0; i < processes->count; i++) {
+        forget_tags(&processes->items[i]);
+        forget_audits(&processes->items[i]);
+    }
+    processes_question(processes, &tags, timeout_ms, take_tag, end_tags);
+    processes_question(processes, &audits, timeout_ms, take_audit, end_audits);
+}
