@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/recorded.h"
 
+#include "lib/pool/mapped.h"
+
 #define SKIP_MOST 1024
 
 static bool read_figures(const weir_pool *pool, uint64_t *used, uint64_t *reserved)
@@ -8,9 +10,25 @@ static bool read_figures(const weir_pool *pool, uint64_t *used, uint64_t *reserv
     return weir__pool_read(pool, GPU_POOL_USED, used) == GPU_SUCCESS && weir__pool_read(pool, GPU_POOL_RESERVED, reserved) == GPU_SUCCESS;
 }
 
+/* An arena maps and unmaps nothing meanwhile, since each of these is an event of its own, which has to stand on the right side of the
+   figures. Where one does just now, this is left to the next time. */
+static void record_arena(weir_pool *pool)
+{
+    uint64_t used, reserved;
+    if (pthread_mutex_trylock(&pool->native.mapped->growing) != 0)
+        return;
+    if (read_figures(pool, &used, &reserved))
+        weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+    pthread_mutex_unlock(&pool->native.mapped->growing);
+}
+
 static void record_figures(weir_pool *pool)
 {
     uint64_t used, reserved;
+    if (pool->native.mapped) {
+        record_arena(pool);
+        return;
+    }
     if (!read_figures(pool, &used, &reserved))
         return;
     /* What is more is for the call that did it to find. */
