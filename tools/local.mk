@@ -69,6 +69,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/record/name.c \
 	%reldir%/record/name.h \
 	%reldir%/record/record.c \
+	%reldir%/replay/change.c \
+	%reldir%/replay/change.h \
 	%reldir%/replay/machine.c \
 	%reldir%/replay/machine.h \
 	%reldir%/replay/outcome.c \
@@ -77,12 +79,15 @@ tools_libtools_la_SOURCES = \
 	%reldir%/replay/policy.h \
 	%reldir%/replay/processes.c \
 	%reldir%/replay/replay.c \
+	%reldir%/replay/refusal.c \
+	%reldir%/replay/refusal.h \
 	%reldir%/replay/report.c \
 	%reldir%/replay/report.h \
 	%reldir%/replay/run.c \
 	%reldir%/replay/run.h \
 	%reldir%/replay/script.c \
 	%reldir%/replay/script.h \
+	%reldir%/replay/why.c \
 	%reldir%/top/top.c \
 	%reldir%/top/model.c \
 	%reldir%/top/model.h \

@@ -22,8 +22,8 @@ struct figures {
     uint64_t asked, live, cached, orphaned, idle, reserved;
     uint64_t pending, pinned; /* freed, and not seen complete; free in pages of arenas in which something is live */
     uint64_t max_size;
-    uint64_t free_bytes, total; /* of the device */
-    bool has_device;            /* these two are known, and are a bound */
+    uint64_t free_bytes, total;  /* of the device */
+    bool has_device;             /* these two are known, and are a bound */
     const struct weir__tag *tag; /* that has the most of what is live; NULL: none is known */
     uint64_t tagged;
 };
@@ -98,8 +98,8 @@ static void take(struct figures *figures, const struct weir__report *report)
     struct weir__device *device = own->device;
     *figures = (struct figures){.report = report, .own = own, .at_cap = request->at_cap, .asked = request->asked};
     figures->max_size = atomic_load(&own->settings.max_size);
-    figures->has_device = !device->info.os_managed &&
-                          device->w->gpu->device_memory(device->index, &figures->free_bytes, &figures->total) == GPU_SUCCESS;
+    figures->has_device =
+        !device->info.os_managed && device->w->gpu->device_memory(device->index, &figures->free_bytes, &figures->total) == GPU_SUCCESS;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
         if (counts(figures, pool))
             add_pool(figures, pool);
@@ -186,7 +186,8 @@ static bool say_device(char *text, const struct figures *figures)
     if (needed <= had)
         return false;
     say(text,
-        "\n  %s are live%s: with %s more that is %s above what the device has beside %s that are in none of these pools (other processes have "
+        "\n  %s are live%s: with %s more that is %s above what the device has beside %s that are in none of these pools (other processes "
+        "have "
         "them, CUDA, or this program by other ways), so nothing that is cached or idle here could have served this",
         WEIR__BYTES(figures->live), of_them(tagged, figures), WEIR__BYTES(figures->asked), WEIR__BYTES(needed - had),
         WEIR__BYTES(figures->total - had));
@@ -202,8 +203,9 @@ static void say_obstacles(char *text, const struct figures *figures)
         say(text, "\n  %s are idle but pinned: they are in pages of arenas in which something is live, so that no trim can give them back",
             WEIR__BYTES(figures->pinned));
     if (is_noteworthy(figures, left))
-        say(text, "\n  %s were idle that the trim could not give back: they share steps of 32 MiB with what is live, or work that uses them "
-                  "was not done",
+        say(text,
+            "\n  %s were idle that the trim could not give back: they share steps of 32 MiB with what is live, or work that uses them "
+            "was not done",
             WEIR__BYTES(left));
     if (*without(figures, WEIR_RUNG_TRIM) && is_noteworthy(figures, figures->idle))
         say(text, "\n  %s are idle%s", WEIR__BYTES(figures->idle), without(figures, WEIR_RUNG_TRIM));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * finding.h - what arithmetic on figures says of a request that was refused: whether it could have been served at all, and what stood in the
- * way. Nothing is said that is not certain. Keeps nothing.
+ * finding.h - what arithmetic on figures says of a request that was refused: whether it could have been served at all, and what stood in
+ * the way. Nothing is said that is not certain. Keeps nothing.
  */
 #ifndef WEIR_LIB_FINDING_H
 #define WEIR_LIB_FINDING_H

@@ -18,7 +18,8 @@ dist_check_SCRIPTS += \
 	%reldir%/try.sh \
 	%reldir%/tune.sh \
 	%reldir%/tuning.sh \
-	%reldir%/usage.sh
+	%reldir%/usage.sh \
+	%reldir%/why.sh
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
@@ -42,7 +43,8 @@ TESTS += \
 	%reldir%/try.sh \
 	%reldir%/tune.sh \
 	%reldir%/tuning.sh \
-	%reldir%/usage.sh
+	%reldir%/usage.sh \
+	%reldir%/why.sh
 
 ## What `weir leases` and `weir evict` are tested with.
 check_PROGRAMS += tests/tools/sharing
@@ -51,6 +53,10 @@ tests_tools_sharing_LDADD = share/libshare.la
 ## What is recorded for `weir replay`.
 check_PROGRAMS += tests/tools/steps
 tests_tools_steps_LDADD = share/libshare.la
+
+## What is recorded for `weir trace why`.
+check_PROGRAMS += tests/tools/refused
+tests_tools_refused_LDADD = share/libshare.la
 
 ## What is seen and changed by `weir ps`, `weir top` and their like.
 check_PROGRAMS += tests/tools/worker

@@ -354,6 +354,30 @@ def names_from_outside_give_the_terminal_no_orders():
 
 
 @fact
+def why_says_what_a_trace_lacks_to_judge_a_refusal():
+    has(weir("why", JOB, status=1), "no 1 TiB for stream 0x10: its max_size was reached", "TAG", "does not tell which policy was recorded")
+    has(weir("why", trace("quiet.weir", [events(1, 0, [], MAIN)], HEADER), status=1), "no request found no memory in it")
+
+
+@fact
+def why_takes_no_orders_from_a_trace():
+    written = os.path.join(FOLDER.name, "written")
+    rows = [("malloc", 1, 1, of(1, 100, tag=1)), ("figures", 2, 2, {"pool": 1, "a": 100, "b": 1 << 63}),
+            ("out of memory", 3, 3, {"stream": 1, "pool": 1, "a": (1 << 64) - 1, "b": 0})]
+    names = ("main,record.file=" + written, "main\x1b[31m", "m" * 64, "main")
+    policies = ("pools.main.devices: all\n", "record.file: " + written + "\npools.main.devices: all\n", "pools.main.max_size: \x1b[31m\n", "{[")
+    for name in names:
+        definitions = bytes([1]) + number(1) + number(0) + number(0) + string(name) + bytes([2]) + number(1) + string(b"\xff\x07t")
+        for policy in policies:
+            for memory in ("0", "1", "1073741824", "18446744073709551615", "many,devices=9"):
+                header = dict(HEADER, policy="weir: 1\n" + policy, **{"gpu.0.memory": memory})
+                text = weir("why", trace("orders.weir", [events(1, 0, rows, definitions)], header), status=1)
+                assert all(char == "\n" or char.isprintable() for char in text), text
+                has(text, "cannot be judged")
+    assert not os.path.exists(written)
+
+
+@fact
 def empty_trace_has_every_view():
     path = trace("empty.weir", [])
     for view in ("summary", "peak", "leaks", "live", "tags", "stacks", "waits", "plot", "events"):

@@ -20,6 +20,8 @@ struct outcome {
     char why[1024];
     uint64_t calls, requests, hits;
     uint64_t refused;        /* requests that found no memory, and were served when they were recorded */
+    uint64_t newly_served;   /* requests that found no memory when they were recorded, and are served here */
+    bool is_last_served;     /* the last of those is */
     uint64_t lost;           /* frees of blocks that were refused before */
     uint64_t stall, worst;   /* all calls together; the longest */
     uint64_t slow_stall;  /* part of it: of calls that took longer than some 16 us, and of trims, but not of synchronises, since

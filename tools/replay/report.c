@@ -42,23 +42,35 @@ static void compare(const struct script *script, const struct outcome *outcome, 
     verdict->can_judge = !verdict->why[0];
 }
 
-struct verdict report_judge(const struct script *script, const struct outcome *outcome)
+const char *report_incomplete(const struct script *script)
+{
+    const struct trace_losses *losses = &script->trace->losses;
+    if (losses->blocks || losses->first[0])
+        return "parts of the file are lost, and what was done there is not replayed";
+    if (losses->events)
+        return "the recorder lost events, which are not replayed; record with a larger record.ring";
+    return script->trace->is_rmm || losses->is_closed ? NULL : "the recording was cut before its end";
+}
+
+struct verdict report_compare(const struct script *script, const struct outcome *outcome)
 {
     struct verdict verdict = {.can_judge = true, .memory_error = -1, .stall_error = -1};
-    const struct trace_losses *losses = &script->trace->losses;
     if (outcome && outcome->is_done)
         compare(script, outcome, &verdict);
-    if (losses->blocks || losses->first[0])
-        refuse(&verdict, "parts of the file are lost, and what was done there is not replayed");
-    else if (losses->events)
-        refuse(&verdict, "the recorder lost events, which are not replayed; record with a larger record.ring");
-    else if (!script->trace->is_rmm && !losses->is_closed)
-        refuse(&verdict, "the recording was cut before its end");
-    else if (!script->trace->is_rmm && !outcome)
+    if (!script->trace->is_rmm && !outcome)
         refuse(&verdict, "the trace does not tell which policy was recorded, so nothing says how far the replay is off");
     else if (outcome && !outcome->is_done)
         snprintf(verdict.why, sizeof verdict.why, "the policy that was recorded could not be replayed: %.400s", outcome->why);
     verdict.can_judge = verdict.can_judge && !(outcome && !outcome->is_done);
+    return verdict;
+}
+
+struct verdict report_judge(const struct script *script, const struct outcome *outcome)
+{
+    struct verdict verdict = report_compare(script, outcome);
+    const char *why = report_incomplete(script);
+    if (why)
+        refuse(&verdict, why);
     return verdict;
 }
 
@@ -158,17 +170,14 @@ static const struct json_member members[] = {
     JSON_MEMBER(struct outcome, elapsed),      JSON_MEMBER(struct outcome, peak_reserved), JSON_MEMBER(struct outcome, peak_live),
     JSON_MEMBER(struct outcome, end_reserved), JSON_MEMBER(struct outcome, growths),       JSON_MEMBER(struct outcome, grown),
     JSON_MEMBER(struct outcome, trims),        JSON_MEMBER(struct outcome, trimmed),       JSON_MEMBER(struct outcome, recoveries),
-    JSON_MEMBER(struct outcome, other_pools),
+    JSON_MEMBER(struct outcome, newly_served), JSON_MEMBER(struct outcome, other_pools),
 };
 
-static void json_outcome(struct json *json, const char *name, const struct outcome *outcome)
+void report_json_outcome(struct json *json, const struct outcome *outcome)
 {
-    json_object(json, NULL);
-    json_string(json, "policy", name);
     json_bool(json, "is_done", outcome->is_done);
     if (!outcome->is_done) {
         json_string(json, "why", outcome->why);
-        json_end(json);
         return;
     }
     json_members(json, outcome, members, sizeof members / sizeof members[0]);
@@ -179,7 +188,6 @@ static void json_outcome(struct json *json, const char *name, const struct outco
     json_object(json, "rescues");
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
         json_uint(json, weir_rung_name((weir_rung)rung), outcome->rescues[rung]);
-    json_end(json);
     json_end(json);
 }
 
@@ -215,8 +223,12 @@ void report_json(struct json *json, const struct report *report)
         json_number(json, "stall_error", verdict->stall_error, 6);
     }
     json_array(json, "policies");
-    for (size_t i = 0; i < report->count; i++)
-        json_outcome(json, report->names[i], &report->outcomes[i]);
+    for (size_t i = 0; i < report->count; i++) {
+        json_object(json, NULL);
+        json_string(json, "policy", report->names[i]);
+        report_json_outcome(json, &report->outcomes[i]);
+        json_end(json);
+    }
     json_end(json);
     json_end(json);
 }

@@ -23,6 +23,10 @@ struct verdict {
 /* outcome: of the recorded policy; NULL: the trace does not tell which that was. */
 struct verdict report_judge(const struct script *script, const struct outcome *outcome);
 
+/* The same as if the trace were complete; and in what way it is not, NULL: it is. */
+struct verdict report_compare(const struct script *script, const struct outcome *outcome);
+const char *report_incomplete(const struct script *script);
+
 /* One row for each policy. */
 struct report {
     const struct script *script;
@@ -35,5 +39,7 @@ struct report {
 
 void report_print(const struct report *report);
 void report_json(struct json *json, const struct report *report);
+/* Members of an object that is open: what a replay came to. */
+void report_json_outcome(struct json *json, const struct outcome *outcome);
 
 #endif

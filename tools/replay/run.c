@@ -219,8 +219,13 @@ static bool do_free(struct stage *stage, const struct script_op *op)
 static bool do_refused(struct stage *stage, const struct script_op *op)
 {
     void *ptr;
-    if (request(stage, op, &ptr) == WEIR_OK)
-        give_back(stage, op, ptr);
+    struct outcome *outcome = stage->outcome;
+    outcome->is_last_served = request(stage, op, &ptr) == WEIR_OK;
+    if (!outcome->is_last_served)
+        return true;
+    outcome->newly_served++;
+    count_reserved(stage);
+    give_back(stage, op, ptr);
     return true;
 }
 

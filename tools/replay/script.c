@@ -35,6 +35,7 @@ struct maker {
     size_t free_count, free_room;
     bool *is_open; /* of each stream, just now */
     size_t open_room;
+    uint64_t until; /* events */
     const char *why; /* it cannot be made */
 };
 
@@ -278,6 +279,8 @@ static bool look(void *data, const struct trace_event *event)
 {
     struct maker *maker = data;
     unsigned fields = trace_kind_fields(event->kind);
+    if (maker->model.applied >= maker->until)
+        return false;
     model_apply(&maker->model, event);
     if (!(fields & TRACE_HAS_POOL) || !event->pool)
         return true;
@@ -324,7 +327,12 @@ static void drop_trims_of_others(struct maker *maker)
 
 bool script_make(struct script *script, struct trace *trace)
 {
-    struct maker maker = {.script = script};
+    return script_make_until(script, trace, UINT64_MAX);
+}
+
+bool script_make_until(struct script *script, struct trace *trace, uint64_t events)
+{
+    struct maker maker = {.script = script, .until = events};
     *script = (struct script){.trace = trace, .thread_count = trace->thread_count, .begin = trace->first, .end = trace->last};
     script->has_caches = trace->is_rmm || (trace->header.level && strcmp(trace->header.level, "all") == 0);
     if (trace->thread_count > SCRIPT_THREADS_MAX) {
@@ -335,6 +343,8 @@ bool script_make(struct script *script, struct trace *trace)
     bool is_read = trace_play(trace, look, &maker);
     if (!is_read || maker.why)
         complain("%s: %s", trace->path, maker.why ? maker.why : trace->error);
+    if (maker.model.applied < trace->events && script->count)
+        script->end = script->ops[script->count - 1].time;
     describe_recording(&maker);
     drop_trims_of_others(&maker);
     model_free(&maker.model);

@@ -64,6 +64,8 @@ struct script {
 
 /* false after a complaint: the trace could not be read, or has more threads, streams or pools than a script can have. */
 bool script_make(struct script *script, struct trace *trace);
+/* The same of the first `events` of the trace, as if it ended with the last operation among them. */
+bool script_make_until(struct script *script, struct trace *trace, uint64_t events);
 void script_free(struct script *script);
 
 /* Devices that the script uses, at least 1. */

@@ -14,7 +14,7 @@ enum { OPT_AT, OPT_COLLAPSED, OPT_JSON, OPT_LIMIT, OPT_MEMORY_VIZ, OPT_PERFETTO,
 enum { LIMIT_DEFAULT = 10 };
 
 static const struct command_option options[] = {
-    [OPT_AT] = {.name = "at", .kind = OPTION_TEXT, .placeholder = "MOMENT", .help = "live: a time, as 1.5s, or the name of a mark"},
+    [OPT_AT] = {.name = "at", .kind = OPTION_TEXT, .placeholder = "MOMENT", .help = "live and why: a time, as 1.5s, or the name of a mark"},
     [OPT_COLLAPSED] = {.name = "collapsed", .kind = OPTION_FLAG, .help = "stacks: a line for each, as flame graphs are made of"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_LIMIT] = {.name = "limit",
@@ -47,7 +47,8 @@ static const struct command_option options[] = {
     X(waits, 0)                                                                                                                            \
     X(plot, 1 << OPT_SVG)                                                                                                                  \
     X(events, 0)                                                                                                                           \
-    X(export, EXPORTS)
+    X(export, EXPORTS)                                                                                                                     \
+    X(why, 1 << OPT_AT)
 
 static const struct {
     const char *name;
@@ -188,11 +189,14 @@ const struct command command_trace = {
         "waits: waits, steps of recovery, growth and trims, with their times.\n"
         "plot: memory over time.\n"
         "export: writes them for other tools, into the file that one of --memory-viz, --perfetto and --rmm names; -: standard output.\n"
+        "why: of a request that found no memory, the last or the one that --at names: who had memory, why it failed, and by replay (weir "
+        "replay) which changes of the policy would have served it, and what they cost.\n"
         "Several files, as of the ranks of one job, are shown below each other, with times that count from when the first was started.\n"
-        "Exit status: 0 shown, 1 a file does not have the moment, 2 a file cannot be read.",
+        "Exit status: 0 shown, 1 a file does not have the moment, or why cannot judge, 2 a file cannot be read.",
     .example = "  weir trace train.weir\n"
                "  weir trace peak train.weir\n"
                "  weir trace live --at='step 12' train.weir\n"
+               "  weir trace why train.weir\n"
                "  weir trace stacks --collapsed train.weir | flamegraph.pl >memory.svg\n"
                "  weir trace plot --svg=memory.svg rank-*.weir\n"
                "  weir trace export --memory-viz=snapshot.pickle train.weir\n",

@@ -47,6 +47,7 @@ int view_waits(const struct view *view);
 int view_plot(const struct view *view);
 int view_events(const struct view *view);
 int view_export(const struct view *view);
+int view_why(const struct view *view); /* of replay/why.c, as it replays */
 
 /* Words ---------------------------------------------------------------------------------------------------------------------------------
  */
@@ -93,6 +94,9 @@ struct symbols *view_symbols(struct view_file *file);
 bool view_play(struct view_file *file, struct model *model, uint64_t events);
 #define VIEW_ALL UINT64_MAX
 
+/* A time, as "1.5", "1.5s" or "300ms", since the first file was started, in ns. false: it is none. */
+bool view_read_time(const char *text, uint64_t *ns);
+
 /* Holders -------------------------------------------------------------------------------------------------------------------------------
  */
 
@@ -109,5 +113,8 @@ struct holder {
 
 /* By what parts says, those with the most bytes first. The caller's to free. */
 struct holder *view_holders(const struct model *model, unsigned parts, size_t *count);
+
+/* Prints who has what, in each of the ways, at the moment that the model is at. */
+void view_print_holders(const struct view *view, struct view_file *file, const struct model *model, uint64_t time);
 
 #endif

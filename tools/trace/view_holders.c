@@ -104,8 +104,7 @@ static void json_list(const struct view *view, struct view_file *file, const str
     free(holders);
 }
 
-/* Who has what, in each of the ways, at the moment that the model is at. */
-static void show_moment(const struct view *view, struct view_file *file, const struct model *model, uint64_t time)
+void view_print_holders(const struct view *view, struct view_file *file, const struct model *model, uint64_t time)
 {
     bool has_stacks = model->stack_count > 1;
     if (view->json) {
@@ -140,7 +139,7 @@ int view_peak(const struct view *view)
         /* Once more, up to there. */
         if (is_good)
             view_play(file, &model, peak.event);
-        show_moment(view, file, &model, peak.time);
+        view_print_holders(view, file, &model, peak.time);
         model_free(&model);
         view_file_end(view);
     }
@@ -150,8 +149,7 @@ int view_peak(const struct view *view)
 /* Any moment ----------------------------------------------------------------------------------------------------------------------------
  */
 
-/* A time, as "1.5", "1.5s" or "300ms", since the first file was started, in ns. */
-static bool read_time(const char *text, uint64_t *ns)
+bool view_read_time(const char *text, uint64_t *ns)
 {
     static const struct {
         const char *unit;
@@ -205,7 +203,7 @@ static bool find_moment(const struct view *view, struct view_file *file, struct 
     if (!view->at)
         return true;
     *search = (struct search){0};
-    if (read_time(view->at, &search->time)) {
+    if (view_read_time(view->at, &search->time)) {
         search->is_found = search->time >= file->shift;
         search->time = search->is_found ? search->time - file->shift : 0;
         search->found_time = search->time;
@@ -233,7 +231,7 @@ int view_live(const struct view *view)
         view_say_losses(view, file);
         if (find_moment(view, file, &search)) {
             view_play(file, &model, search.found);
-            show_moment(view, file, &model, search.found_time);
+            view_print_holders(view, file, &model, search.found_time);
             model_free(&model);
         } else {
             status = EXIT_FAILED;

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# `weir trace why`: what it says of requests that were refused on the simulator, and which changes of the policy it finds for them.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+export XDG_CACHE_HOME="$tap_dir/cache" WEIR_COSTS_DIR="$tap_dir/shipped" WEIR_SIM=memory=1GiB
+mkdir "$WEIR_COSTS_DIR"
+unset WEIR_CONF
+cd "$top_builddir" || exit 1
+refused=$PWD/tests/tools/refused
+cd "$here" || exit 1
+
+# record FILE LEVEL KEYS ARGUMENT…: a trace of a program whose request is refused, with those keys of its pool.
+record() {
+    file=$tap_dir/$1 level=$2
+    printf 'weir: 1\npools: { main: { %s } }\n' "$3" >"$tap_dir/policy.yaml"
+    shift 3
+    WEIR_POLICY="$tap_dir/policy.yaml" "$weir" record -o "$file" --level "$level" -- "$refused" "$@"
+}
+
+# Its cap refuses it.
+check "request_above_the_cap_is_recorded" record cap.weir all "small_below: 0, max_size: 256MiB" 192 8 0 128 20
+check "why_of_it_exits_0" exits 0 trace why "$tap_dir/cap.weir"
+check "cap_is_said_with_what_it_lacks" says "$out" \
+    "max_size, 256 MiB, is 64 MiB below what was needed: 192 MiB were live in the pool, 192 MiB of them tag 'weights', and 128 MiB were asked."
+check "holders_are_shown" says "$out" "TAG" "weights  192 MiB"
+check "change_is_shown_beside_the_recorded_policy" says "$out" "(none: refused)" "max_size: 320MiB"
+cp "$out" "$tap_dir/first"
+check "why_exits_0_again" exits 0 trace why "$tap_dir/cap.weir"
+check "same_trace_gives_the_same_answer" cmp "$out" "$tap_dir/first"
+check "document_of_it_exits_0" exits 0 trace why --json "$tap_dir/cap.weir"
+check_json "least_cap_that_serves_is_found" \
+    "[c['change'] for c in d['files'][0]['changes']] == ['max_size: 320MiB'] and d['files'][0]['can_judge'] and not d['files'][0]['guesses']"
+check_json "assignment_is_as_in_the_environment" "d['files'][0]['changes'][0]['assignments'] == 'pools.main.max_size=320MiB'"
+check_json "costs_of_the_change_are_there" \
+    "d['files'][0]['changes'][0]['peak_reserved'] == 320 << 20 and d['files'][0]['changes'][0]['stall'] > d['files'][0]['recorded']['stall'] > 0"
+check_json "refusal_has_its_figures" \
+    "d['files'][0]['refusal']['asked'] == 128 << 20 and d['files'][0]['refusal']['at_cap'] and d['files'][0]['refusal']['pool_live'] == 192 << 20"
+check_json "nothing_behind_the_refusal_is_replayed" "d['files'][0]['recorded']['requests'] == 1"
+
+# The recorded change is tried on the program itself.
+WEIR_CONF=pools.main.max_size=320MiB
+export WEIR_CONF
+served() {
+    ! WEIR_POLICY="$tap_dir/policy.yaml" "$refused" 192 8 0 128
+}
+check "change_serves_the_program_itself" served
+unset WEIR_CONF
+
+# Blocks of 1 MiB pin the steps of 32 MiB that they share with what was freed.
+check "request_that_fragmentation_refuses_is_recorded" record gaps.weir all "small_below: 0" 0 30 24 640 3000
+check "why_of_that_exits_0" exits 0 trace why "$tap_dir/gaps.weir"
+check "it_is_no_want_of_memory" says "$out" "24 MiB were live: with 640 MiB more that is within the 1 GiB of the device"
+check "document_of_that_exits_0" exits 0 trace why --json "$tap_dir/gaps.weir"
+check_json "a_twin_or_an_arena_would_have_served_it" \
+    "{c['change'] for c in d['files'][0]['changes']} == {'backing: arena', 'small_below: 4MiB'} and not d['files'][0]['failed']"
+check_json "the_cheapest_comes_first" "(lambda a: a == sorted(a))([c['gib_seconds'] for c in d['files'][0]['changes']])"
+
+# More than the device has.
+check "request_that_nothing_can_serve_is_recorded" record full.weir all "" 900 0 0 512 20
+check "why_of_what_nothing_serves_exits_0" exits 0 trace why "$tap_dir/full.weir"
+check "it_says_that_no_policy_could" says "$out" "so no policy could have served this from it" "No policy that was tried would have served it"
+check_full() {
+    exits 0 trace why --json "$tap_dir/full.weir" && json "d['files'][0]['changes'] == [] and d['files'][0]['tried'] > 15"
+}
+if have_python; then check "several_keys_are_tried_then" check_full; fi
+
+# Incomplete traces.
+size=$(wc -c <"$tap_dir/gaps.weir")
+head -c "$((size - 1))" "$tap_dir/gaps.weir" >"$tap_dir/cut.weir"
+check "why_of_a_cut_trace_exits_0" exits 0 trace why "$tap_dir/cut.weir"
+check "answer_for_a_cut_trace_is_a_guess" says "$out" "backing: arena" "This is a guess: parts of the file are lost"
+check "trace_of_level_pool_is_recorded" record pool.weir pool "small_below: 0" 0 30 24 640
+check "why_of_level_pool_exits_0" exits 0 trace why "$tap_dir/pool.weir"
+check "answer_for_level_pool_is_a_guess" says "$out" "This is a guess: the trace has level 'pool'"
+head -c 400 "$tap_dir/gaps.weir" >"$tap_dir/short.weir"
+check "trace_that_was_cut_before_its_refusal_exits_1" exits 1 trace why "$tap_dir/short.weir"
+check "it_says_that_there_is_none" says "$err" "no request found no memory in it"
+dump() {
+    printf 'weir: 1\nrecord: { dump: "%s" }\npools: { main: { small_below: 0 } }\n' "$tap_dir/dumps" >"$tap_dir/policy.yaml"
+    mkdir "$tap_dir/dumps" && WEIR_POLICY="$tap_dir/policy.yaml" "$refused" 32 30 8 900 2>"$err" && mv "$tap_dir"/dumps/*.weir "$tap_dir/dump.weir"
+}
+check "dump_is_written" dump
+check "why_of_a_dump_exits_1" exits 1 trace why "$tap_dir/dump.weir"
+check "it_shows_who_had_memory" says "$out" "40 MiB were live, 32 MiB of them tag 'weights'"
+check "it_says_what_the_file_lacks" says "$out" "cannot be judged: the file has only the last events before the request"
+
+# Moments.
+check "refusal_behind_a_mark_is_found" exits 0 trace why --at=asks "$tap_dir/cap.weir"
+check "refusal_near_a_time_is_found" exits 0 trace why --at=3s "$tap_dir/cap.weir"
+check "mark_that_is_not_there_exits_1" exits 1 trace why --at=nowhere "$tap_dir/cap.weir"
+check "it_is_answered_with_the_remedy" says "$err" "weir trace summary' lists the marks"
+check "file_that_is_none_exits_2" exits 2 trace why "$tap_dir/policy.yaml"
+done_testing

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/replay/change.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+
+#define NAME_MAX_LEN 63
+#define MEMORY_MOST (UINT64_C(1) << 40)
+#define STEP (UINT64_C(32) << 20) /* by which pools of CUDA grow */
+
+/* One key and its value; several are in an array that ends with a key of NULL. */
+struct setting {
+    const char *key, *value;
+};
+
+#define KEYS_MAX 6
+
+#define THRESHOLD_NONE                                                                                                                     \
+    {                                                                                                                                      \
+        "release_threshold", "none"                                                                                                        \
+    }
+#define THRESHOLD_SOME                                                                                                                     \
+    {                                                                                                                                      \
+        "release_threshold", "256MiB"                                                                                                      \
+    }
+#define THRESHOLD_ALL                                                                                                                      \
+    {                                                                                                                                      \
+        "release_threshold", "all"                                                                                                         \
+    }
+#define CACHE_OFF                                                                                                                          \
+    {                                                                                                                                      \
+        "cache", "off"                                                                                                                     \
+    }
+#define NO_TWIN                                                                                                                            \
+    {                                                                                                                                      \
+        "small_below", "0"                                                                                                                 \
+    }
+#define TWIN                                                                                                                               \
+    {                                                                                                                                      \
+        "small_below", "1MiB"                                                                                                              \
+    }
+#define LARGER_TWIN                                                                                                                        \
+    {                                                                                                                                      \
+        "small_below", "4MiB"                                                                                                              \
+    }
+#define LARGE_TWIN                                                                                                                         \
+    {                                                                                                                                      \
+        "small_below", "16MiB"                                                                                                             \
+    }
+#define ARENA                                                                                                                              \
+    {                                                                                                                                      \
+        "backing", "arena"                                                                                                                 \
+    }
+#define STEPS                                                                                                                              \
+    {                                                                                                                                      \
+        "on_oom.steps", "[flush, wait, trim, callbacks, neighbours]"                                                                       \
+    }
+#define DEADLINE                                                                                                                           \
+    {                                                                                                                                      \
+        "on_oom.deadline", "60s"                                                                                                           \
+    }
+#define UNCAPPED                                                                                                                           \
+    {                                                                                                                                      \
+        "max_size", "none"                                                                                                                 \
+    }
+
+static const struct setting singles[][KEYS_MAX] = {
+    {STEPS}, {DEADLINE},    {THRESHOLD_NONE}, {THRESHOLD_SOME}, {THRESHOLD_ALL}, {CACHE_OFF},
+    {TWIN},  {LARGER_TWIN}, {LARGE_TWIN},     {NO_TWIN},        {ARENA},
+};
+
+static const struct setting several[][KEYS_MAX] = {
+    {STEPS, DEADLINE},
+    {STEPS, THRESHOLD_NONE},
+    {STEPS, CACHE_OFF},
+    {THRESHOLD_NONE, CACHE_OFF},
+    {THRESHOLD_NONE, TWIN},
+    {CACHE_OFF, TWIN},
+    {ARENA, THRESHOLD_NONE},
+    {ARENA, CACHE_OFF},
+    {ARENA, STEPS},
+    {LARGER_TWIN, CACHE_OFF},
+    {LARGE_TWIN, CACHE_OFF},
+    {LARGE_TWIN, CACHE_OFF, STEPS},
+    {ARENA, THRESHOLD_NONE, CACHE_OFF, STEPS, DEADLINE},
+};
+
+/* At a cap only. */
+static const struct setting uncapped[][KEYS_MAX] = {
+    {UNCAPPED, STEPS}, {UNCAPPED, CACHE_OFF}, {UNCAPPED, THRESHOLD_NONE}, {UNCAPPED, ARENA}, {UNCAPPED, ARENA, CACHE_OFF, STEPS, DEADLINE},
+};
+
+static bool is_of_caches(const struct setting *settings)
+{
+    for (size_t i = 0; i < KEYS_MAX && settings[i].key; i++)
+        if (strcmp(settings[i].key, "cache") == 0)
+            return true;
+    return false;
+}
+
+static void add(struct changes *changes, const struct setting *settings)
+{
+    if (!changes->has_caches && is_of_caches(settings))
+        return;
+    char *text = NULL, *assignments = NULL;
+    size_t text_size, size;
+    FILE *words = must(open_memstream(&text, &text_size)), *out = must(open_memstream(&assignments, &size));
+    for (size_t i = 0; i < KEYS_MAX && settings[i].key; i++) {
+        fprintf(words, "%s%s: %s", i ? ", " : "", settings[i].key, settings[i].value);
+        for (size_t pool = 0; pool < changes->pool_count; pool++)
+            fprintf(out, "%spools.%s.%s=%s", i || pool ? "," : "", changes->pools[pool], settings[i].key, settings[i].value);
+    }
+    fclose(words);
+    fclose(out);
+    changes->items = must_grow(changes->items, changes->count, &changes->room, sizeof *changes->items);
+    changes->items[changes->count++] = (struct change){must(text), must(assignments)};
+}
+
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* As the policy has names; a trace is a stranger's, and its names become part of assignments. */
+static bool is_name(const char *name)
+{
+    size_t len = strlen(name);
+    if (len == 0 || len > NAME_MAX_LEN || !(isalpha((unsigned char)name[0]) || name[0] == '_'))
+        return false;
+    for (size_t i = 1; i < len; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-')
+            return false;
+    return true;
+}
+
+static void add_pool(struct changes *changes, const struct trace_pool *pool)
+{
+    if (!is_name(pool->name))
+        return;
+    for (size_t i = 0; i < changes->pool_count; i++)
+        if (strcmp(changes->pools[i], pool->name) == 0)
+            return;
+    changes->pools = must_grow(changes->pools, changes->pool_count, &changes->pool_room, sizeof *changes->pools);
+    changes->pools[changes->pool_count++] = format_text("%s", pool->name);
+}
+
+/* Caps --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The least that could do, in whole steps, and some more. */
+static void add_caps(struct changes *changes)
+{
+    static const unsigned eighths[] = {8, 9, 10, 12, 16};
+    const struct refusal *refusal = changes->refusal;
+    uint64_t cap = refusal_cap(refusal), live = refusal_live(refusal, false), most = refusal->memory;
+    most = most && most < MEMORY_MOST ? most : MEMORY_MOST;
+    uint64_t least = live < most && refusal->event.a < most ? live + refusal->event.a : most;
+    least = least > cap ? least : cap;
+    for (size_t i = 0; i < sizeof eighths / sizeof eighths[0]; i++) {
+        uint64_t bytes = (least / 8 * eighths[i] + STEP - 1) / STEP * STEP;
+        if (bytes <= cap || bytes > most)
+            continue;
+        char *value = format_text("%" PRIu64 "MiB", bytes >> 20);
+        add(changes, (const struct setting[KEYS_MAX]){{"max_size", value}});
+        free(value);
+    }
+    add(changes, (const struct setting[KEYS_MAX]){UNCAPPED});
+}
+
+/* The whole ---------------------------------------------------------------------------------------------------------------------------- */
+
+void changes_make(struct changes *changes, const struct script *script, const struct refusal *refusal)
+{
+    const struct trace_pool *own = refusal->event.pool;
+    *changes = (struct changes){.refusal = refusal, .has_caches = script->has_caches};
+    add_pool(changes, own);
+    for (size_t i = 0; i < script->pool_count && !refusal->event.b; i++)
+        if (script->pools[i]->device == own->device && !(script->pools[i]->flags & TRACE_POOL_HOST))
+            add_pool(changes, script->pools[i]);
+    if (!changes->pool_count)
+        return;
+    if (refusal->event.b)
+        add_caps(changes);
+    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++)
+        add(changes, singles[i]);
+}
+
+void changes_add_several(struct changes *changes)
+{
+    for (size_t i = 0; i < sizeof several / sizeof several[0] && changes->pool_count; i++)
+        add(changes, several[i]);
+    for (size_t i = 0; i < sizeof uncapped / sizeof uncapped[0] && changes->pool_count && changes->refusal->event.b; i++)
+        add(changes, uncapped[i]);
+}
+
+void changes_free(struct changes *changes)
+{
+    for (size_t i = 0; i < changes->count; i++) {
+        free(changes->items[i].text);
+        free(changes->items[i].assignments);
+    }
+    for (size_t i = 0; i < changes->pool_count; i++)
+        free(changes->pools[i]);
+    free(changes->items);
+    free(changes->pools);
+}

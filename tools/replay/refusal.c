@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/replay/refusal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/complain.h"
+
+#define STEP (UINT64_C(32) << 20) /* by which pools of CUDA grow */
+#define PAGE (UINT64_C(2) << 20)  /* and arenas, at least */
+
+/* Finding it --------------------------------------------------------------------------------------------------------------------------- */
+
+struct moment {
+    uint64_t events, time;
+};
+
+struct search {
+    struct moment *refusals;
+    size_t count, room;
+    uint64_t events;
+    const char *mark; /* NULL: none is looked for */
+    size_t behind;    /* refusals before the last mark of that name */
+    bool has_mark;
+};
+
+static bool look_for(void *context, const struct trace_event *event)
+{
+    struct search *search = context;
+    search->events++;
+    if (event->kind == TRACE_MARK && search->mark && event->name && strcmp(event->name->text, search->mark) == 0) {
+        search->behind = search->count;
+        search->has_mark = true;
+    } else if (event->kind == TRACE_OUT_OF_MEMORY && event->pool) {
+        search->refusals = must_grow(search->refusals, search->count, &search->room, sizeof *search->refusals);
+        search->refusals[search->count++] = (struct moment){search->events, event->time};
+    }
+    return true;
+}
+
+static size_t nearest(const struct search *search, uint64_t time)
+{
+    size_t best = 0;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < search->count; i++) {
+        uint64_t at = search->refusals[i].time, distance = at > time ? at - time : time - at;
+        if (distance < least) {
+            least = distance;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* The place of the one that is asked for; search->count, after a complaint: none. */
+static size_t choose(const struct search *search, const struct view *view, const struct view_file *file)
+{
+    uint64_t time;
+    const char *path = file->trace.path;
+    if (search->count == 0)
+        complain("%s: no request found no memory in it", path);
+    else if (!view->at)
+        return search->count - 1;
+    else if (view_read_time(view->at, &time))
+        return nearest(search, time > file->shift ? time - file->shift : 0);
+    else if (!search->has_mark)
+        complain("%s: --at=%s: it has no such mark, and this is no time, as 1.5s or 300ms; 'weir trace summary' lists the marks", path,
+                 view->at);
+    else if (search->behind == search->count)
+        complain("%s: --at=%s: no request found no memory behind that mark", path, view->at);
+    else
+        return search->behind;
+    return search->count;
+}
+
+struct copy {
+    struct refusal *refusal;
+    bool is_dump; /* what was live then follows it */
+};
+
+static bool look_until(void *context, const struct trace_event *event)
+{
+    struct copy *copy = context;
+    struct refusal *refusal = copy->refusal;
+    if (refusal->model.applied >= refusal->events &&
+        !(copy->is_dump && (event->kind == TRACE_LIVE || event->kind == TRACE_CACHED || event->kind == TRACE_FIGURES)))
+        return false;
+    model_apply(&refusal->model, event);
+    if (refusal->model.applied == refusal->events)
+        refusal->event = *event;
+    return true;
+}
+
+static uint64_t memory_of(const struct trace *trace, uint64_t device)
+{
+    char key[48];
+    snprintf(key, sizeof key, "gpu.%" PRIu64 ".memory", device);
+    const char *text = trace_value(trace, key);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static bool is_of_device(const struct refusal *refusal, const struct model_pool *pool)
+{
+    return pool->pool && !(pool->pool->flags & TRACE_POOL_HOST) && pool->pool->device == refusal->event.pool->device;
+}
+
+static uint64_t held(const struct refusal *refusal)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < refusal->model.pool_count; i++)
+        if (is_of_device(refusal, &refusal->model.pools[i]))
+            bytes += model_held(&refusal->model.pools[i]);
+    return bytes;
+}
+
+/* At the device the pools and what was free of it were together less than what the pool would have had to grow to. */
+static uint64_t others_of(const struct refusal *refusal)
+{
+    const struct trace_event *event = &refusal->event;
+    uint64_t unit = event->pool->flags & TRACE_POOL_ARENA ? PAGE : STEP, had = held(refusal),
+             asked = event->a ? (event->a - 1) / unit * unit : 0;
+    if (event->b || event->pool->flags & TRACE_POOL_HOST || had > refusal->memory || asked > refusal->memory - had)
+        return 0;
+    return refusal->memory - had - asked;
+}
+
+bool refusal_find(struct refusal *refusal, const struct view *view, struct view_file *file)
+{
+    struct trace *trace = &file->trace;
+    struct search search = {.mark = view->at};
+    *refusal = (struct refusal){.number = 0};
+    bool is_read = trace_play(trace, look_for, &search);
+    size_t chosen = is_read ? choose(&search, view, file) : 0;
+    bool is_found = is_read && chosen < search.count;
+    if (is_found) {
+        struct copy copy = {refusal, trace->header.reason && strcmp(trace->header.reason, "out of memory") == 0};
+        refusal->events = search.refusals[chosen].events;
+        refusal->number = chosen + 1;
+        refusal->count = search.count;
+        is_read = trace_play(trace, look_until, &copy);
+    }
+    free(search.refusals);
+    if (!is_read) {
+        complain("%s: %s", trace->path, trace->error);
+        file->is_bad = true;
+    }
+    if (!is_read || !is_found || !refusal->event.pool)
+        return false;
+    refusal->memory = memory_of(trace, refusal->event.pool->device);
+    refusal->others = others_of(refusal);
+    return true;
+}
+
+void refusal_free(struct refusal *refusal)
+{
+    model_free(&refusal->model);
+}
+
+/* Figures ------------------------------------------------------------------------------------------------------------------------------ */
+
+static const struct model_pool *own_pool(const struct refusal *refusal)
+{
+    return &refusal->model.pools[refusal->event.pool->number + 1];
+}
+
+uint64_t refusal_live(const struct refusal *refusal, bool of_device)
+{
+    uint64_t bytes = 0;
+    if (!of_device)
+        return own_pool(refusal)->live.size;
+    for (size_t i = 0; i < refusal->model.pool_count; i++)
+        if (is_of_device(refusal, &refusal->model.pools[i]))
+            bytes += refusal->model.pools[i].live.size;
+    return bytes;
+}
+
+uint64_t refusal_cap(const struct refusal *refusal)
+{
+    return own_pool(refusal)->has_settings ? own_pool(refusal)->cap : 0;
+}
+
+/* Words -------------------------------------------------------------------------------------------------------------------------------- */
+
+#define TAGGED_LEN 256
+
+/* ", 24 GiB of them tag 'optimizer'": of the tag with the most, if any. */
+static const char *of_them(char text[static TAGGED_LEN], const struct refusal *refusal, bool of_device)
+{
+    size_t count;
+    struct holder *holders = view_holders(&refusal->model, BY_TAG | BY_POOL, &count);
+    uint64_t *sums = must(calloc(refusal->model.tag_count + 1, sizeof *sums));
+    size_t most = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const struct holder *holder = &holders[i];
+        bool counts = of_device ? holder->pool && is_of_device(refusal, &refusal->model.pools[holder->pool->number + 1])
+                                : holder->pool == refusal->event.pool;
+        if (!counts || !holder->tag)
+            continue;
+        size_t place = holder->tag->number + 1;
+        sums[place] += holder->bytes;
+        most = !most || sums[place] > sums[most] ? place : most;
+    }
+    if (most)
+        snprintf(text, TAGGED_LEN, ", %s of them tag '%.128s'", SIZE_TEXT(sums[most]), SHOWN(refusal->model.tag_names[most]->text));
+    free(holders);
+    free(sums);
+    return text;
+}
+
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+#define LINE(...) snprintf(lines[count++], REFUSAL_LINE_LEN, __VA_ARGS__)
+
+static size_t conclude_cap(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN])
+{
+    const struct model_pool *pool = own_pool(refusal);
+    uint64_t live = refusal_live(refusal, false), asked = refusal->event.a, cap = refusal_cap(refusal), needed = sum_of(live, asked);
+    char tagged[TAGGED_LEN];
+    size_t count = 0;
+    if (!cap)
+        LINE("The pool's max_size was reached; the trace does not tell what it was.");
+    else if (asked > cap)
+        LINE("max_size, %s, is %s below what was asked.", SIZE_TEXT(cap), SIZE_TEXT(asked - cap));
+    else if (needed > cap)
+        LINE("max_size, %s, is %s below what was needed: %s were live in the pool%s, and %s were asked.", SIZE_TEXT(cap),
+             SIZE_TEXT(needed - cap), SIZE_TEXT(live), of_them(tagged, refusal, false), SIZE_TEXT(asked));
+    else
+        LINE(
+            "With the %s that were live in the pool%s, the request is within max_size, %s: what was cached, idle or pinned was in its way.",
+            SIZE_TEXT(live), of_them(tagged, refusal, false), SIZE_TEXT(cap));
+    if (pool->has_reserved)
+        LINE("The pool held %s, of which %s were live and %s cached.", SIZE_TEXT(pool->reserved), SIZE_TEXT(live), SIZE_TEXT(pool->cached));
+    return count;
+}
+
+static size_t conclude_device(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN])
+{
+    uint64_t live = refusal_live(refusal, true), asked = refusal->event.a, memory = refusal->memory, needed = sum_of(live, asked);
+    char tagged[TAGGED_LEN];
+    size_t count = 0;
+    of_them(tagged, refusal, true);
+    if (!memory)
+        LINE("%s were live%s; the trace does not tell how much memory the device has.", SIZE_TEXT(live), tagged);
+    else if (needed > memory)
+        LINE("%s were live%s: with %s more that is %s above all that the device has, %s, so no policy could have served this from it.",
+             SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(needed - memory), SIZE_TEXT(memory));
+    else if (needed > memory - refusal->others)
+        LINE(
+            "%s were live%s: with %s more that is above what was left to the pools of %s, so nothing that was cached or idle in them could "
+            "have served this.",
+            SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(memory));
+    else
+        LINE("%s were live%s: with %s more that is within the %s of the device: what the pools held beside, or others, was in its way.",
+             SIZE_TEXT(live), tagged, SIZE_TEXT(asked), SIZE_TEXT(memory));
+    if (refusal->others)
+        LINE("At least %s of the device were in none of these pools: other processes had them, CUDA, or this program by other ways.",
+             SIZE_TEXT(refusal->others));
+    LINE("The pools of the device held %s.", SIZE_TEXT(held(refusal)));
+    return count;
+}
+
+size_t refusal_conclude(const struct refusal *refusal, char lines[static REFUSAL_LINES][REFUSAL_LINE_LEN])
+{
+    size_t count = 0;
+    if (refusal->event.b)
+        return conclude_cap(refusal, lines);
+    if (!(refusal->event.pool->flags & TRACE_POOL_HOST))
+        return conclude_device(refusal, lines);
+    LINE("The pool is in host memory, of which the host gave no more.");
+    return count;
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * why.c - `weir trace why`: of a request that found no memory, who had it, why the request failed, and which changes of the policy would
+ * have served it. A view of `weir trace` that stands here, above the others, as it replays.
+ */
+#include "tools/replay/change.h"
+#include "tools/replay/machine.h"
+#include "tools/replay/policy.h"
+#include "tools/replay/refusal.h"
+#include "tools/replay/report.h"
+#include "tools/replay/run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/format.h"
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+#include "tools/common/table.h"
+
+#define GUESSES 6
+
+/* What replays up to the refusal say. */
+struct answer {
+    const struct refusal *refusal;
+    struct script script;
+    struct machine machine;
+    struct changes changes;
+    char *policy, *settings; /* as recorded; of the simulator */
+    struct outcome recorded;
+    struct outcome *outcomes;     /* of changes */
+    size_t *served, served_count; /* changes that serve it and refuse nothing else, the cheapest first */
+    size_t costly;                /* changes that serve it, but refuse others that were served */
+    char why_not[640];            /* "": it can judge */
+    char *guesses[GUESSES];       /* why that is a guess */
+    size_t guess_count;
+};
+
+__attribute__((format(printf, 2, 3))) static void guess(struct answer *answer, const char *format, ...)
+{
+    va_list args;
+    if (answer->guess_count == GUESSES)
+        return;
+    va_start(args, format);
+    answer->guesses[answer->guess_count++] = make_text(format, args);
+    va_end(args);
+}
+
+/* Replaying ---------------------------------------------------------------------------------------------------------------------------- */
+
+static bool serves(const struct outcome *outcome)
+{
+    return outcome->is_done && outcome->is_last_served;
+}
+
+static bool is_cheaper(const struct outcome *a, const struct outcome *b)
+{
+    return a->area != b->area ? a->area < b->area : a->stall < b->stall;
+}
+
+/* Replays changes from `first` on. */
+static void try_changes(struct answer *answer, size_t first, bool with_recorded)
+{
+    size_t count = answer->changes.count - first + with_recorded;
+    struct replay *replays = must(calloc(count + 1, sizeof *replays));
+    struct outcome *outcomes = must(calloc(count + 1, sizeof *outcomes));
+    for (size_t i = 0; i < count; i++) {
+        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = answer->settings};
+        if (i >= with_recorded)
+            replays[i].assignments = answer->changes.items[first + i - with_recorded].assignments;
+    }
+    replay_run_all(replays, outcomes, count, NULL);
+    if (with_recorded)
+        answer->recorded = outcomes[0];
+    answer->outcomes = must(realloc(answer->outcomes, (answer->changes.count + 1) * sizeof *answer->outcomes));
+    memcpy(answer->outcomes + first, outcomes + with_recorded, (count - with_recorded) * sizeof *outcomes);
+    free(replays);
+    free(outcomes);
+}
+
+/* Whether a smaller change of the same key comes to the same. */
+static bool is_needless(const struct answer *answer, size_t place)
+{
+    const struct outcome *outcome = &answer->outcomes[place];
+    const char *text = answer->changes.items[place].text;
+    size_t key = strcspn(text, ":") + 1;
+    for (size_t i = 0; i < answer->served_count; i++) {
+        const struct outcome *other = &answer->outcomes[answer->served[i]];
+        if (strncmp(answer->changes.items[answer->served[i]].text, text, key) == 0 && other->area == outcome->area &&
+            other->stall == outcome->stall && other->peak_reserved == outcome->peak_reserved)
+            return true;
+    }
+    return false;
+}
+
+/* In the order of what they cost; those that cost the same in the order in which they were tried. */
+static void collect(struct answer *answer)
+{
+    answer->served = must(realloc(answer->served, (answer->changes.count + 1) * sizeof *answer->served));
+    answer->served_count = answer->costly = 0;
+    for (size_t i = 0; i < answer->changes.count; i++) {
+        const struct outcome *outcome = &answer->outcomes[i];
+        if (!serves(outcome) || outcome->refused) {
+            answer->costly += serves(outcome);
+            continue;
+        }
+        if (is_needless(answer, i))
+            continue;
+        size_t place = answer->served_count++;
+        for (; place && is_cheaper(outcome, &answer->outcomes[answer->served[place - 1]]); place--)
+            answer->served[place] = answer->served[place - 1];
+        answer->served[place] = i;
+    }
+}
+
+/* Judging ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void judge(struct answer *answer)
+{
+    const struct verdict verdict = report_compare(&answer->script, &answer->recorded);
+    const char *why = NULL;
+    if (!verdict.can_judge)
+        why = verdict.why;
+    else if (serves(&answer->recorded))
+        why = "under the policy that was recorded the replay serves the request; what refused it, as work of the GPU that was not done in "
+              "time, is not in the trace";
+    else if (answer->recorded.refused)
+        why = "under the policy that was recorded the replay refuses requests before it that were served";
+    if (why)
+        snprintf(answer->why_not, sizeof answer->why_not, "%s", why);
+}
+
+static void find_guesses(struct answer *answer)
+{
+    const struct script *script = &answer->script;
+    const char *lack = report_incomplete(script), *reason = script->trace->header.reason;
+    if (lack)
+        guess(answer, "%s", lack);
+    if (!script->has_caches)
+        guess(answer, "the trace has level 'pool', which does not tell what caches served, so caches are off in all replays");
+    if (reason && strcmp(reason, "file") != 0)
+        guess(answer, "the recording began when the program had memory already, and the replays lay that out anew");
+    if (answer->refusal->others)
+        guess(answer,
+              "what others had of the device is not in the trace: the replays have %s of it, the most with which the request could have "
+              "been refused",
+              SIZE_TEXT(answer->refusal->memory - answer->refusal->others));
+    if (script->graphs)
+        guess(answer, "%s events of graphs are not replayed", COUNT_TEXT(script->graphs));
+    if (script->unknown_frees)
+        guess(answer, "%s frees were of blocks that the trace does not know", COUNT_TEXT(script->unknown_frees));
+}
+
+/* Whether there is something to replay. */
+static bool can_replay(struct answer *answer)
+{
+    const struct trace *trace = answer->script.trace;
+    const char *why = NULL;
+    if (!answer->policy)
+        why = "the trace does not tell which policy was recorded";
+    else if (trace->header.reason && strcmp(trace->header.reason, "out of memory") == 0)
+        why = "the file has only the last events before the request, and not how what was live came to be; record with 'weir record' or "
+              "record.file";
+    else if (!answer->changes.pool_count)
+        why = "the name of the pool is none that a policy can have";
+    if (why)
+        snprintf(answer->why_not, sizeof answer->why_not, "%s", why);
+    return !why;
+}
+
+/* false, after a complaint: there is no answer. */
+static bool answer_make(struct answer *answer, const struct refusal *refusal, struct trace *trace)
+{
+    *answer = (struct answer){.refusal = refusal};
+    if (!script_make_until(&answer->script, trace, refusal->events) || machine_of(&answer->script, NULL, &answer->machine) != EXIT_GOOD)
+        return false;
+    char *recorded = replay_policy_recorded(trace);
+    answer->policy = recorded ? replay_policy_by_index(recorded, trace) : NULL;
+    free(recorded);
+    answer->settings = refusal->others ? format_text("%s,memory=%" PRIu64, answer->machine.settings, refusal->memory - refusal->others)
+                                       : format_text("%s", answer->machine.settings);
+    changes_make(&answer->changes, &answer->script, refusal);
+    find_guesses(answer);
+    if (!can_replay(answer))
+        return true;
+    try_changes(answer, 0, true);
+    judge(answer);
+    collect(answer);
+    if (answer->why_not[0] || answer->served_count)
+        return true;
+    size_t first = answer->changes.count;
+    changes_add_several(&answer->changes);
+    try_changes(answer, first, false);
+    collect(answer);
+    return true;
+}
+
+static void answer_free(struct answer *answer)
+{
+    for (size_t i = 0; i < answer->guess_count; i++)
+        free(answer->guesses[i]);
+    free(answer->policy);
+    free(answer->settings);
+    free(answer->outcomes);
+    free(answer->served);
+    changes_free(&answer->changes);
+    machine_free(&answer->machine);
+    script_free(&answer->script);
+}
+
+/* Words -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void print_refusal(struct view_file *file, const struct refusal *refusal)
+{
+    char lines[REFUSAL_LINES][REFUSAL_LINE_LEN];
+    const struct trace_event *event = &refusal->event;
+    printf("At %s pool %s had no %s for stream %s: %s. It is refusal %s of %s.\n", MOMENT_TEXT(file, event->time), POOL_TEXT(event->pool),
+           SIZE_TEXT(event->a), STREAM_TEXT(event->stream), event->b ? "its max_size was reached" : "the device had no more memory",
+           COUNT_TEXT(refusal->number), COUNT_TEXT(refusal->count));
+    size_t count = refusal_conclude(refusal, lines);
+    for (size_t i = 0; i < count; i++)
+        printf("  %s\n", lines[i]);
+    putchar('\n');
+}
+
+static void print_pools(const struct answer *answer)
+{
+    printf("  Changes are of pool");
+    for (size_t i = 0; i < answer->changes.pool_count; i++)
+        printf("%s %s", i == 0 ? (answer->changes.pool_count > 1 ? "s" : "") : ",", SHOWN(answer->changes.pools[i]));
+    puts(".");
+}
+
+static void print_row(struct table *table, const char *name, const struct outcome *outcome)
+{
+    table_row(table, name, TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst), SIZE_TEXT(outcome->peak_reserved),
+              SIZE_TEXT(outcome_mean_reserved(outcome)));
+}
+
+static void print_changes(const struct view *view, const struct answer *answer)
+{
+    struct table table = TABLE_INIT("lrrrr");
+    table_row(&table, "CHANGE", "STALL", "WORST", "PEAK", "MEAN");
+    print_row(&table, "(none: refused)", &answer->recorded);
+    for (size_t i = 0; i < answer->served_count && i < view->limit; i++)
+        print_row(&table, answer->changes.items[answer->served[i]].text, &answer->outcomes[answer->served[i]]);
+    table_print(&table, stdout);
+    if (answer->served_count > view->limit)
+        printf("  and %s more\n", COUNT_TEXT(answer->served_count - view->limit));
+}
+
+static void print_answer(const struct view *view, const struct answer *answer)
+{
+    putchar('\n');
+    if (answer->why_not[0]) {
+        printf("Which change of the policy would have served it cannot be judged: %s.\n", SHOWN(answer->why_not));
+        return;
+    }
+    if (answer->served_count) {
+        puts("Up to there replayed, these changes of the policy would have served it, the cheapest in memory by time first:");
+        print_changes(view, answer);
+        print_pools(answer);
+    } else {
+        printf("No policy that was tried would have served it; %s were.\n", COUNT_TEXT(answer->changes.count));
+    }
+    if (answer->costly)
+        printf("  %s more would have, but would have refused requests before it that were served.\n", COUNT_TEXT(answer->costly));
+    printf("  Costs: %s.\n", machine_costs_text(&answer->machine));
+    for (size_t i = 0; i < answer->guess_count; i++)
+        printf("  This is a guess: %s.\n", answer->guesses[i]);
+}
+
+/* JSON --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void json_refusal(struct json *json, const struct refusal *refusal)
+{
+    char lines[REFUSAL_LINES][REFUSAL_LINE_LEN];
+    size_t count = refusal_conclude(refusal, lines);
+    json_object(json, "refusal");
+    json_uint(json, "number", refusal->number);
+    json_uint(json, "count", refusal->count);
+    json_uint(json, "time", refusal->event.time);
+    json_uint(json, "asked", refusal->event.a);
+    json_bool(json, "at_cap", refusal->event.b);
+    view_json_pool(json, refusal->event.pool);
+    view_json_stream(json, "stream", refusal->event.stream);
+    json_uint(json, "pool_live", refusal_live(refusal, false));
+    json_uint(json, "device_live", refusal_live(refusal, true));
+    json_uint(json, "max_size", refusal_cap(refusal));
+    json_uint(json, "memory", refusal->memory);
+    json_uint(json, "others_at_least", refusal->others);
+    json_array(json, "conclusions");
+    for (size_t i = 0; i < count; i++)
+        json_string(json, NULL, lines[i]);
+    json_end(json);
+    json_end(json);
+}
+
+static void json_answer(struct json *json, const struct answer *answer)
+{
+    bool can_judge = !answer->why_not[0];
+    json_bool(json, "can_judge", can_judge);
+    json_string(json, "why_not", can_judge ? NULL : answer->why_not);
+    json_array(json, "guesses");
+    for (size_t i = 0; i < answer->guess_count; i++)
+        json_string(json, NULL, answer->guesses[i]);
+    json_end(json);
+    json_string(json, "costs", answer->machine.costs.kind == COSTS_BUILT_IN ? NULL : answer->machine.costs.path);
+    if (!can_judge)
+        return;
+    json_uint(json, "tried", answer->changes.count);
+    json_uint(json, "refusing_others", answer->costly);
+    json_object(json, "recorded");
+    report_json_outcome(json, &answer->recorded);
+    json_end(json);
+    json_array(json, "failed");
+    for (size_t i = 0; i < answer->changes.count; i++) {
+        if (answer->outcomes[i].is_done)
+            continue;
+        json_object(json, NULL);
+        json_string(json, "change", answer->changes.items[i].text);
+        json_string(json, "why", answer->outcomes[i].why);
+        json_end(json);
+    }
+    json_end(json);
+    json_array(json, "changes");
+    for (size_t i = 0; i < answer->served_count; i++) {
+        const struct change *change = &answer->changes.items[answer->served[i]];
+        json_object(json, NULL);
+        json_string(json, "change", change->text);
+        json_string(json, "assignments", change->assignments);
+        report_json_outcome(json, &answer->outcomes[answer->served[i]]);
+        json_end(json);
+    }
+    json_end(json);
+}
+
+/* The whole ---------------------------------------------------------------------------------------------------------------------------- */
+
+static int show(const struct view *view, struct view_file *file)
+{
+    struct refusal refusal;
+    struct answer answer;
+    if (!refusal_find(&refusal, view, file)) {
+        refusal_free(&refusal);
+        return EXIT_FAILED;
+    }
+    if (view->json)
+        json_refusal(view->json, &refusal);
+    else
+        print_refusal(file, &refusal);
+    view_print_holders(view, file, &refusal.model, refusal.event.time);
+    bool is_made = answer_make(&answer, &refusal, &file->trace);
+    if (is_made && view->json)
+        json_answer(view->json, &answer);
+    else if (is_made)
+        print_answer(view, &answer);
+    int status = !is_made || answer.why_not[0] ? EXIT_FAILED : EXIT_GOOD;
+    answer_free(&answer);
+    refusal_free(&refusal);
+    return status;
+}
+
+int view_why(const struct view *view)
+{
+    int status = EXIT_GOOD;
+    for (size_t i = 0; i < view->count; i++) {
+        view_file_begin(view, &view->files[i]);
+        view_say_losses(view, &view->files[i]);
+        status = worse_exit(status, show(view, &view->files[i]));
+        view_file_end(view);
+    }
+    return status;
+}
