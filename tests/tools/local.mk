@@ -11,6 +11,7 @@ dist_check_SCRIPTS += \
 	%reldir%/processes.sh \
 	%reldir%/record.sh \
 	%reldir%/replay.sh \
+	%reldir%/replay_traces.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
@@ -23,7 +24,7 @@ dist_check_SCRIPTS += \
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
-EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/trace_file.py %reldir%/tuning.py
+EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/replay_traces_test.py %reldir%/trace_file.py %reldir%/tuning.py
 TESTS += \
 	%reldir%/calibrate.sh \
 	%reldir%/check.sh \
@@ -36,6 +37,7 @@ TESTS += \
 	%reldir%/processes.sh \
 	%reldir%/record.sh \
 	%reldir%/replay.sh \
+	%reldir%/replay_traces.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \

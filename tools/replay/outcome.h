@@ -41,7 +41,9 @@ void outcome_add_time(struct outcome *outcome, uint64_t ns);
 uint64_t outcome_time(const struct outcome *outcome, double share);
 static inline uint64_t outcome_mean_reserved(const struct outcome *outcome)
 {
-    return outcome->elapsed ? (uint64_t)(outcome->area / (double)outcome->elapsed) : outcome->end_reserved;
+    double mean = outcome->elapsed ? outcome->area / (double)outcome->elapsed : (double)outcome->end_reserved;
+    /* The area is a sum of rounded products. */
+    return mean < (double)outcome->peak_reserved ? (uint64_t)mean : outcome->peak_reserved;
 }
 
 #endif

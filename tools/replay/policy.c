@@ -10,23 +10,25 @@
 
 #define DEPTH_MAX 8
 #define DEVICES_MAX 16
+#define UUID_MAX 64
+#define UUID_BYTES "-/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 /* How many parts at the beginning two paths share. */
 static size_t shared_parts(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     size_t parts = 0;
-    for (size_t i = 0; i < a_len && i < b_len && a[i] == b[i]; i++)
+    for (size_t i = 0; i < a_len && i < b_len && a[i] == b[i] && parts < DEPTH_MAX; i++)
         parts += a[i] == '.';
     return parts;
 }
 
-/* The parts of the path behind the first `skip`, a line each. */
+/* The parts of the path behind the first `skip`, a line each. No policy is deeper, so that what is left is one part, which is none. */
 static void put_path(FILE *out, const char *path, size_t len, size_t skip)
 {
     size_t depth = 0;
     while (len) {
         size_t part = 0;
-        while (part < len && path[part] != '.')
+        while (part < len && (path[part] != '.' || depth == DEPTH_MAX))
             part++;
         if (depth >= skip)
             fprintf(out, "%s%*s%.*s:", depth > skip ? "\n" : "", (int)(2 * depth), "", (int)part, path);
@@ -63,26 +65,34 @@ char *replay_policy_recorded(const struct trace *trace)
     return must(text);
 }
 
+/* What a header says may be anything: only what can stand for a device in a policy is a UUID. */
+static const char *uuid_of(const struct trace *trace, unsigned device)
+{
+    char key[32];
+    snprintf(key, sizeof key, "gpu.%u.uuid", device);
+    const char *uuid = trace_value(trace, key);
+    bool is_one = uuid && (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0) && strspn(uuid, UUID_BYTES) == strlen(uuid);
+    return is_one && strlen(uuid) <= UUID_MAX ? uuid : NULL;
+}
+
 char *replay_policy_by_index(const char *text, const struct trace *trace)
 {
     const char *uuids[DEVICES_MAX];
     char *made = NULL;
     size_t size = 0;
-    for (unsigned i = 0; i < DEVICES_MAX; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "gpu.%u.uuid", i);
-        uuids[i] = trace_value(trace, key);
-    }
+    for (unsigned i = 0; i < DEVICES_MAX; i++)
+        uuids[i] = uuid_of(trace, i);
     FILE *out = must(open_memstream(&made, &size));
     while (*text) {
+        size_t quotes = *text == '"' || *text == '\'', len = strspn(text + quotes, UUID_BYTES);
         unsigned i = 0;
-        while (i < DEVICES_MAX && !(uuids[i] && *uuids[i] && strncmp(text, uuids[i], strlen(uuids[i])) == 0))
+        while (i < DEVICES_MAX && !(uuids[i] && strlen(uuids[i]) == len && strncmp(text + quotes, uuids[i], len) == 0))
             i++;
-        if (i < DEVICES_MAX) {
-            fprintf(out, "%u", i);
-            text += strlen(uuids[i]);
+        if (i < DEVICES_MAX && (!quotes || text[1 + len] == *text)) {
+            fprintf(out, "%u", i); /* a number in quotes is none */
+            text += len + 2 * quotes;
         } else {
-            fputc(*text++, out);
+            text += fwrite(text, 1, quotes + len ? quotes + len : 1, out);
         }
     }
     fclose(out);

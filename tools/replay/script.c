@@ -8,7 +8,6 @@
 #include "tools/trace/map.h"
 #include "tools/trace/model.h"
 
-#define SPANS 16 /* stalls of a thread that one may still turn out to be part of */
 #define NO_BLOCK UINT32_MAX
 
 /* A time that the thread waited for memory. */
@@ -18,8 +17,8 @@ struct span {
 };
 
 struct thread {
-    struct span spans[SPANS];
-    unsigned span_count;
+    struct span *spans;
+    size_t span_count, span_room;
     uint64_t stalled;  /* ns, over all spans so far, */
     uint64_t unmapped; /* and of unmaps among them that are part of no other span */
     uint64_t last;     /* the thread's own time of its last operation */
@@ -29,7 +28,7 @@ struct thread {
 struct maker {
     struct script *script;
     struct model model;
-    struct trace_map streams, blocks; /* by handle and device; by address and pool */
+    struct trace_map pools, streams, blocks; /* by number; by handle and device; by address and pool */
     struct thread *threads;
     uint32_t *free_places; /* of blocks */
     size_t free_count, free_room;
@@ -41,7 +40,7 @@ struct maker {
 
 /* Time --------------------------------------------------------------------------------------------------------------------------------- */
 
-/* A stall of so many ns ends at `end`. Those that lie within it were counted already. */
+/* A stall of so many ns ends at `end`. Those that lie within it were counted already, and no time counts twice. */
 static void add_stall(struct thread *thread, uint64_t end, uint64_t length, bool is_unmap)
 {
     if (length > end)
@@ -52,10 +51,12 @@ static void add_stall(struct thread *thread, uint64_t end, uint64_t length, bool
         thread->stalled -= within->length;
         thread->unmapped -= within->is_unmap ? within->length : 0;
     }
-    if (thread->span_count == SPANS) {
-        memmove(thread->spans, thread->spans + 1, (SPANS - 1) * sizeof *thread->spans);
-        thread->span_count--;
+    if (thread->span_count) {
+        const struct span *last = &thread->spans[thread->span_count - 1];
+        begin = begin > last->begin + last->length ? begin : last->begin + last->length;
+        length = end > begin ? end - begin : 0;
     }
+    thread->spans = must_grow(thread->spans, thread->span_count, &thread->span_room, sizeof *thread->spans);
     thread->spans[thread->span_count++] = (struct span){begin, length, is_unmap};
     thread->stalled += length;
     thread->unmapped += is_unmap ? length : 0;
@@ -84,15 +85,17 @@ static struct script_op *add(struct maker *maker, const struct trace_event *even
 static int find_pool(struct maker *maker, const struct trace_pool *pool)
 {
     struct script *script = maker->script;
-    for (size_t i = script->pool_count; i-- > 0;)
-        if (script->pools[i] == pool)
-            return (int)i;
+    bool is_new;
+    uint32_t *place = trace_map_add(&maker->pools, pool->number, 0, &is_new);
+    if (!is_new)
+        return (int)*place;
     if (script->pool_count == SCRIPT_POOLS_MAX) {
         maker->why = "it has more than 65,536 pools";
         return -1;
     }
     script->pools = must_grow(script->pools, script->pool_count, &script->pool_room, sizeof(void *));
     script->pools[script->pool_count] = pool;
+    *place = (uint32_t)script->pool_count;
     return (int)script->pool_count++;
 }
 
@@ -348,8 +351,11 @@ bool script_make_until(struct script *script, struct trace *trace, uint64_t even
     describe_recording(&maker);
     drop_trims_of_others(&maker);
     model_free(&maker.model);
+    trace_map_free(&maker.pools);
     trace_map_free(&maker.streams);
     trace_map_free(&maker.blocks);
+    for (size_t i = 0; i < trace->thread_count; i++)
+        free(maker.threads[i].spans);
     free(maker.threads);
     free(maker.free_places);
     free(maker.is_open);
@@ -366,9 +372,8 @@ void script_free(struct script *script)
 
 unsigned script_devices(const struct script *script)
 {
-    uint64_t devices = 1;
+    uint64_t last = 0;
     for (size_t i = 0; i < script->pool_count; i++)
-        if (script->pools[i]->device >= devices)
-            devices = script->pools[i]->device + 1;
-    return devices < 16 ? (unsigned)devices : 16;
+        last = script->pools[i]->device > last ? script->pools[i]->device : last;
+    return last < 16 ? (unsigned)last + 1 : 16;
 }

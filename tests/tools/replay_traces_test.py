@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""replay_traces_test.py BUILD - replays of traces that no recorder wrote: their numbers, names and policies may be anything."""
+import json
+import os
+import resource
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import tap  # noqa: E402
+from tap import fact  # noqa: E402
+from export_support import WEIR  # noqa: E402
+from trace_file import Trace  # noqa: E402
+
+POLICY = "weir: 1\ndefaults.pool: main\npools.main.devices: all\n"
+UUID = "GPU-00000000-1111-2222-3333-444444444444"
+FOLDER = tap.FOLDER.name
+os.mkdir(os.path.join(FOLDER, "empty"))
+# The largest memory of all processes so far, in KiB.
+MEMORY_MAX = 400 << 10
+
+
+def trace(policy=POLICY, device=0, **header):
+    """One with steps of 20 MiB, and little memory."""
+    made = Trace(policy=policy)
+    made.pairs["gpu.0.memory"] = str(1 << 30)
+    made.pairs.update({key.replace("_", "."): value for key, value in header.items()})
+    made.pool(1, "main", device)
+    made.event("stream open", stream=5, pool=1)
+    for _ in range(3):
+        for number in range(20):
+            made.event("malloc", stream=5, pool=1, address=4096 * number, size=1 << 20)
+        for number in range(20):
+            made.event("free", stream=5, pool=1, address=4096 * number, size=1 << 20)
+        made.event("synchronise", stream=5, pool=1)
+    return made
+
+
+def weir(*arguments, stdout=subprocess.PIPE, **environment):
+    """Status, what is printed, and what is complained of."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_") and key != "XDG_CACHE_HOME"}
+    clean.update({"WEIR_GPU": "sim", "HOME": os.path.join(FOLDER, "empty"), "WEIR_COSTS_DIR": os.path.join(FOLDER, "empty"), **environment})
+    done = subprocess.run([WEIR, *arguments], stdout=stdout, stderr=subprocess.PIPE, timeout=120, check=False, env=clean, cwd=FOLDER)
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
+
+
+def replay(made, *options, **environment):
+    """The document of its replay."""
+    status, text, complaint = weir("replay", "--json", made.write(os.path.join(FOLDER, "made.weir")), *options, **environment)
+    assert status in (0, 1), (status, complaint)
+    document = json.loads(text)[0]
+    for outcome in document["policies"]:
+        if outcome["is_done"]:
+            add_up(outcome)
+    return document
+
+
+def add_up(outcome):
+    """What holds of every outcome."""
+    assert outcome["mean_reserved"] <= outcome["peak_reserved"] and outcome["end_reserved"] <= outcome["peak_reserved"], outcome
+    assert outcome["slow_stall"] <= outcome["stall"] and outcome["p50"] <= outcome["p99"] <= outcome["worst"] <= outcome["stall"], outcome
+    assert outcome["hits"] <= outcome["requests"] and outcome["refused"] <= outcome["requests"], outcome
+    assert outcome["gib_seconds"] * 0.99 <= outcome["peak_reserved"] / (1 << 30) * outcome["elapsed"] / 1e9, outcome
+
+
+def own_policy(text):
+    """A policy of the user's."""
+    path = os.path.join(FOLDER, "own.yaml")
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+@fact
+def recorded_policy_that_is_deep_takes_little_memory():
+    for policy in (".".join("a" * 20000) + ": 1\n", "." * 20000 + ": 1\n", "\n".join("a." * n + "b: 1" for n in range(200))):
+        (outcome,) = replay(trace(policy))["policies"]
+        assert not outcome["is_done"] and "policy_text" in outcome["why"], outcome
+        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        assert used < MEMORY_MAX, used
+
+
+@fact
+def what_is_no_uuid_stands_for_no_device():
+    policy = own_policy("weir: 1\npools: { main: { release_threshold: 256MiB, small_below: 1MiB } }\n")
+    wanted = replay(trace(), "-p", policy)["policies"]
+    for word in ("256MiB", "main", "2", "\n", "GPU-", "release_threshold: ", "GPU-" + "x" * 100000):
+        assert replay(trace(gpu_0_uuid=word), "-p", policy)["policies"] == wanted, word
+
+
+@fact
+def uuid_of_a_recorded_device_stands_for_its_number():
+    policy = own_policy("weir: 1\npools: { main: { devices: [ %s, '%s'], small_below: 1MiB } }\n" % (UUID, UUID[:-1] + "5"))
+    made = trace(gpu_0_uuid=UUID[:-1], gpu_1_uuid=UUID, gpu_2_uuid=UUID[:-1] + "5", device=2)
+    outcome = replay(made, "-p", policy)["policies"][1]
+    assert outcome["is_done"] and outcome["requests"] == 60, outcome
+
+
+@fact
+def time_of_a_thread_counts_once_whatever_it_waited_for():
+    made = trace()
+    begin = made.time
+    for _ in range(40):
+        made.event("trim", pool=1, a=1, b=900)
+    made.event("rung", pool=1, a=0, b=made.time + 1000 - begin)
+    assert replay(made)["recorded"]["stall"] == made.time - begin
+    made = trace()
+    for _ in range(8):
+        made.event("wait", pool=1, a=(1 << 63) - 5, b=1, time=max(made.time, 1 << 63) + 1000)
+    assert replay(made)["recorded"]["stall"] <= made.time
+
+
+@fact
+def device_that_no_machine_has_is_named():
+    for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):
+        (outcome,) = replay(trace(device=device))["policies"]
+        assert not outcome["is_done"] and "there is no device" in outcome["why"], outcome
+
+
+tap.main()
