@@ -82,14 +82,15 @@ static void append(char text[TEXT_SIZE], const char *format, ...)
 static void write_policy(const struct plan *plan, struct chaos_random *random, size_t which, char text[TEXT_SIZE])
 {
     static const char *const caches[] = { "off", "on", "{ per_stream: 1MiB }", "{ per_stream: 256MiB, per_device: 512MiB, largest: 128MiB }" };
-    static const char *const thresholds[] = { "0", "64MiB", "all" };
+    static const char *const thresholds[] = { "0", "64MiB", "all", "auto" }; /* the last with a keeper only */
     static const char *const names[NAMES] = { "first", "second" };
     text[0] = '\0';
     append(text, "weir: 1\nkeeper: %s\nexact_peaks: %s\ndefaults: { pool: first }\npools:\n", plan->keeper ? "true" : "false",
            plan->exact_peaks ? "true" : "false");
     for (size_t i = 0; i < NAMES; i++) {
-        append(text, "  %s: { release_threshold: %s, cache: %s, on_oom: { deadline: %llums }", names[i], thresholds[random_below(random, 3)],
-               caches[random_below(random, 4)], (unsigned long long)(plan->deadlines[which] / MILLISECOND));
+        append(text, "  %s: { release_threshold: %s, cache: %s, on_oom: { deadline: %llums }", names[i],
+               thresholds[random_below(random, plan->keeper ? 4 : 3)], caches[random_below(random, 4)],
+               (unsigned long long)(plan->deadlines[which] / MILLISECOND));
         if (plan->devices > 1)
             append(text, ", peer_access: all");
         if (plan->arenas >> i & 1)
