@@ -20,13 +20,18 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static const struct weir__demand_epoch *epoch_before(const struct weir__demand *demand, unsigned epochs)
+{
+    return &demand->epochs[(demand->next + WEIR__DEMAND_EPOCHS - 1 - epochs) % WEIR__DEMAND_EPOCHS];
+}
+
 /* The short time is three quarters of the long one, so that a peak is forgotten before a floor is. */
 static uint64_t wanted_by(const struct weir__demand *demand, unsigned choice)
 {
     unsigned lasting = 1U << choice, brief = lasting - lasting / 4;
     uint64_t floor = 0, swing = 0, peak = 0;
     for (unsigned i = 0; i < lasting && i < demand->count; i++) {
-        const struct weir__demand_epoch *epoch = &demand->epochs[(demand->next + WEIR__DEMAND_EPOCHS - 1 - i) % WEIR__DEMAND_EPOCHS];
+        const struct weir__demand_epoch *epoch = epoch_before(demand, i);
         floor = larger(floor, epoch->low);
         peak = larger(peak, epoch->high);
         if (i < brief)
@@ -38,6 +43,15 @@ static uint64_t wanted_by(const struct weir__demand *demand, unsigned choice)
 uint64_t weir__demand_wanted(const struct weir__demand *demand)
 {
     return wanted_by(demand, demand->choice);
+}
+
+uint64_t weir__demand_least(const struct weir__demand *demand)
+{
+    uint64_t least = demand->count ? UINT64_MAX : 0;
+    for (unsigned i = 0; i < 1U << demand->choice && i < demand->count; i++)
+        if (epoch_before(demand, i)->low < least)
+            least = epoch_before(demand, i)->low;
+    return least;
 }
 
 /* The longest patience under which keeping costs no more than giving back and growing again. */

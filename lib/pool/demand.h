@@ -42,6 +42,8 @@ void weir__demand_begin(struct weir__demand *demand);
 void weir__demand_add(struct weir__demand *demand, uint64_t low, uint64_t high, const struct weir__demand_costs *costs);
 /* Bytes that will be wanted again. */
 uint64_t weir__demand_wanted(const struct weir__demand *demand);
+/* The least that was in use in the time that counts for that. */
+uint64_t weir__demand_least(const struct weir__demand *demand);
 /* What so many bytes cost, at a cost for a GiB. */
 uint64_t weir__demand_cost(uint64_t bytes, uint64_t cost);
 

@@ -126,7 +126,7 @@ static void begin(weir_pool *pool, uint64_t now, uint64_t use, uint64_t high)
     adapted->began = now - WEIR__DEMAND_EPOCH; /* what was before counts as an epoch */
     adapted->low = use;
     adapted->peak = adapted->high = high;
-    adapted->reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    adapted->reserved = 0; /* all that it has it was grown by */
     adapted->waste = adapted->rent = 0;
     adapted->asks = 0;
 }
@@ -157,10 +157,12 @@ static void observe(weir_pool *pool, uint64_t now)
     if (now - adapted->began >= WEIR__DEMAND_EPOCH)
         end_epochs(pool, now, use, reserved);
     uint64_t wanted = larger(weir__demand_wanted(&adapted->demand), adapted->high);
-    /* Fragments take room beside what is wanted, but none once nothing more is wanted than there is. */
-    atomic_store(&pool->settings.kept, bounded(pool, wanted + smaller(adapted->waste, wanted - use)));
-    /* Later less may be wanted than now, although nothing is freed. */
-    adapted->is_awake = wanted > use && is_above(reserved, bounded(pool, use));
+    /* Fragments take room beside what is wanted, but no more than what comes and goes. */
+    uint64_t swing = wanted - smaller(weir__demand_least(&adapted->demand), use);
+    uint64_t kept = bounded(pool, wanted + smaller(adapted->waste, swing)), least = bounded(pool, use);
+    atomic_store(&pool->settings.kept, kept);
+    /* Later it may be less than now, although nothing is freed. */
+    adapted->is_awake = kept > least && is_above(reserved, least);
 }
 
 /* Giving back ------------------------------------------------------------------------------------------------------------------------- */

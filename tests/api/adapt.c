@@ -154,6 +154,57 @@ START_TEST(threshold_is_never_above_max_size)
 }
 END_TEST
 
+/* A block in each step of half a GiB leaves no room for large ones there, but does not make the rest needless. */
+START_TEST(room_that_fragments_take_is_kept_beside_what_is_wanted)
+{
+    void *small[16], *gaps[16];
+    weir_stream *s = open_auto(POLICY("release_threshold: auto"));
+    void *live = scene_malloc(s, 256 * MIB);
+    for (unsigned i = 0; i < 16; i++) {
+        small[i] = scene_malloc(s, MIB);
+        gaps[i] = scene_malloc(s, 31 * MIB);
+    }
+    for (unsigned i = 0; i < 16; i++)
+        scene_free(s, gaps[i]);
+    use_often(s, 512 * MIB, SECOND, 10);
+    ck_assert_uint_eq(reserved(), 1280 * MIB);
+    ck_assert_uint_eq(scene_pool_stats("main").kept_unused, 0);
+    pass(LONG);
+    ck_assert_uint_eq(reserved(), 768 * MIB);
+    for (unsigned i = 0; i < 16; i++)
+        scene_free(s, small[i]);
+    scene_free(s, live);
+}
+END_TEST
+
+static uint64_t reserved_in_all(void)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stats *stats;
+    scene_ok(weir_stats_take(scene.w, &error, &stats), "stats");
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
+        bytes += weir_stats_pool(stats, i)->reserved;
+    weir_stats_free(stats);
+    return bytes;
+}
+
+START_TEST(pool_of_a_private_stream_keeps_nothing_once_that_is_closed)
+{
+    scene_open("weir: 1\nkeeper: true\npools: { main: { small_below: 0, cache: off, release_threshold: auto } }\n"
+               "streams: { own: { private: true } }\n");
+    for (unsigned i = 0; i < 2; i++) {
+        weir_stream *s = scene_create("own");
+        use_once(s, GIB);
+        pass(SECOND);
+        ck_assert_uint_eq(reserved_in_all(), GIB);
+        weir_stream_close(s);
+        pass(SECOND);
+        ck_assert_uint_eq(reserved_in_all(), 0);
+    }
+}
+END_TEST
+
 START_TEST(memory_goes_back_sooner_once_a_neighbour_has_asked)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
@@ -375,18 +426,42 @@ START_TEST(keeper_cannot_be_switched_off_under_it)
 }
 END_TEST
 
-/* A threshold that fails to be written makes the reload fail, and all is as before. */
+/* Of one pool that is changed already, or of the other. */
 START_TEST(reload_that_fails_leaves_it_automatic)
 {
+    scene_open("weir: 1\nkeeper: true\ndefaults: { pool: main }\npools:\n"
+               "  main: { small_below: 0, cache: off, release_threshold: auto }\n"
+               "  more: { small_below: 0, cache: off, release_threshold: auto }\n");
+    weir_stream *s = scene_create(NULL);
+    for (unsigned nth = 1; nth <= 8; nth++) {
+        weir_error error = WEIR_ERROR_INIT;
+        use_once(s, GIB);
+        sim_fail("pool_set", nth, GPU_UNKNOWN);
+        ck_assert_int_ne(set("pools.main.release_threshold=64MiB,pools.more.release_threshold=64MiB", &error), WEIR_OK);
+        sim_fail(NULL, 0, 0);
+        ck_assert(scene_pool_stats("main").is_auto);
+        ck_assert(scene_pool_stats("more").is_auto);
+        use_once(s, GIB);
+        ck_assert_uint_eq(reserved(), GIB);
+        pass(LONG);
+        ck_assert_uint_eq(reserved(), 0);
+    }
+}
+END_TEST
+
+START_TEST(reload_that_fails_leaves_the_threshold_that_the_program_set)
+{
     weir_error error = WEIR_ERROR_INIT;
-    weir_stream *s = open_auto(POLICY("release_threshold: auto"));
-    use_once(s, GIB);
-    sim_fail("pool_set", 1, GPU_UNKNOWN);
-    ck_assert_int_ne(set("pools.main.release_threshold=64MiB", &error), WEIR_OK);
+    scene_open("weir: 1\nkeeper: true\ndefaults: { pool: main }\npools:\n"
+               "  main: { small_below: 0, cache: off, release_threshold: auto }\n"
+               "  more: { small_below: 0, cache: off, release_threshold: auto }\n");
+    scene_ok(weir_pool_set_release_threshold(scene.pool, 512 * MIB, &error), "threshold");
+    sim_fail("pool_set", 8, GPU_UNKNOWN);
+    ck_assert_int_ne(set("pools.main.keep=64MiB", &error), WEIR_OK);
     sim_fail(NULL, 0, 0);
-    ck_assert(scene_pool_stats("main").is_auto);
-    pass(LONG);
-    ck_assert_uint_eq(reserved(), 0);
+    ck_assert(!scene_pool_stats("main").is_auto);
+    ck_assert_uint_eq(scene_pool_stats("main").release_threshold, 512 * MIB);
+    ck_assert(scene_pool_stats("more").is_auto);
 }
 END_TEST
 
@@ -462,6 +537,7 @@ int main(void)
     suite_add(kept, synchronise_gives_nothing_back_and_the_keeper_gives_back_what_is_not_wanted_again,
               memory_that_comes_back_within_its_price_is_kept, what_is_live_stays_and_only_the_rest_goes_back,
               pool_with_a_twin_gives_back_as_well, arena_gives_back_as_well_and_keeps_over_a_synchronise, threshold_is_never_above_max_size,
+              room_that_fragments_take_is_kept_beside_what_is_wanted, pool_of_a_private_stream_keeps_nothing_once_that_is_closed,
               memory_goes_back_sooner_once_a_neighbour_has_asked);
     tcase_add_loop_test(kept, keep_and_initial_size_are_never_given_back, 0, (int)(sizeof bounds / sizeof bounds[0]));
     TCase *back = suite_case(suite, "giving back", 0);
@@ -474,7 +550,7 @@ int main(void)
     suite_add(live, reload_goes_from_fixed_to_automatic_and_back, reload_that_changes_something_else_leaves_what_was_learnt,
               weir_set_goes_from_fixed_to_automatic_and_back, threshold_that_the_program_sets_holds_until_the_next_reload,
               without_the_keeper_it_is_refused_with_reason_place_and_remedy, keeper_cannot_be_switched_off_under_it,
-              reload_that_fails_leaves_it_automatic);
+              reload_that_fails_leaves_it_automatic, reload_that_fails_leaves_the_threshold_that_the_program_set);
     TCase *counts = suite_case(suite, "counts", 0);
     tcase_add_checked_fixture(counts, begin, end);
     suite_add(counts, what_was_kept_and_used_again_is_counted, what_was_kept_for_nothing_is_counted,
