@@ -287,6 +287,16 @@ struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool
     return drained;
 }
 
+uint64_t weir__cache_barred(weir_stream *stream)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__bias_visit(&cache->lock);
+    uint64_t bytes = cache->bytes + cache->recent.bytes;
+    bool barred = bytes && is_barred(stream);
+    weir__bias_unlock(&cache->lock);
+    return barred ? bytes : 0;
+}
+
 struct weir__entry *weir__cache_drain_recent(weir_stream *stream, bool is_own)
 {
     struct weir__cache *cache = &stream->cache;

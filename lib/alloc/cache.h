@@ -86,6 +86,9 @@ bool weir__cache_forget(struct weir__entry *entry, const void *ptr);
    ones first; and it was granted as much. */
 bool weir__cache_is_valid(const weir_stream *stream);
 
+/* Bytes in it, if its stream captures, so that nobody can take them out; else 0. */
+uint64_t weir__cache_barred(weir_stream *stream);
+
 /* Whether there is anything in it, or granted to it. */
 bool weir__cache_holds(weir_stream *stream);
 

@@ -151,6 +151,21 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
     return total;
 }
 
+uint64_t weir__flush_barred(const weir_pool *pool)
+{
+    weir_stream *streams[BATCH];
+    uint64_t below = UINT64_MAX, bytes = 0;
+    size_t count;
+    enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
+    while ((count = weir__streams_pin_next(pool->device, &below, streams, BATCH)))
+        for (size_t i = 0; i < count; i++) {
+            bytes += streams[i]->pool == pool ? weir__cache_barred(streams[i]) : 0;
+            weir__stream_unpin(streams[i]);
+        }
+    weir__relaxed_end(pool->w->gpu, mode);
+    return bytes;
+}
+
 weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, uint64_t *released)
 {
     if (weir__check_fork(error) != WEIR_OK)

@@ -37,6 +37,9 @@ void weir__flush_recent_everywhere(struct weir__device *device, const weir_strea
    the deadline, so that CUDA sees the frees of those that have nothing else to do. Returns the bytes. Call it in relaxed capture mode. */
 uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool seen, uint64_t deadline);
 
+/* Bytes that a flush of the pool's caches leaves there, as their streams capture. In any capture mode. */
+uint64_t weir__flush_barred(const weir_pool *pool);
+
 /* Frees each entry of the list on the stream, of that device; opened: if it is one. What is refused becomes an orphan. Returns the bytes
    that went. */
 uint64_t weir__flush_list(struct weir__device *device, gpu_stream handle, const weir_stream *opened, struct weir__entry *entries);

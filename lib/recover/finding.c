@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/base/format.h"
@@ -19,7 +20,7 @@ struct figures {
     const struct weir__report *report;
     const weir_pool *own;
     bool at_cap;
-    uint64_t asked, live, cached, orphaned, idle, reserved;
+    uint64_t asked, live, cached, barred, orphaned, idle, reserved; /* barred: in caches of streams that capture */
     uint64_t pending, pinned; /* freed, and not seen complete; free in pages of arenas in which something is live */
     uint64_t max_size;
     uint64_t free_bytes, total;  /* of the device */
@@ -53,6 +54,7 @@ static void add_pool(struct figures *figures, weir_pool *pool)
     uint64_t pinned = 0;
     figures->live += held.live;
     figures->cached += held.cached;
+    figures->barred += held.cached ? weir__flush_barred(pool) : 0;
     figures->orphaned += weir__orphans_bytes(pool->device, pool);
     figures->reserved += weir__pool_figure(pool, GPU_POOL_RESERVED);
     if (!pool->native.mapped) {
@@ -198,7 +200,8 @@ static bool say_device(char *text, const struct figures *figures)
 
 static void say_obstacles(char *text, const struct figures *figures)
 {
-    uint64_t left = figures->report->left, cached = figures->cached > figures->orphaned ? figures->cached - figures->orphaned : 0;
+    uint64_t left = figures->report->left, apart = figures->orphaned + figures->barred;
+    uint64_t cached = figures->cached > apart ? figures->cached - apart : 0;
     if (is_noteworthy(figures, figures->pinned))
         say(text, "\n  %s are idle but pinned: they are in pages of arenas in which something is live, so that no trim can give them back",
             WEIR__BYTES(figures->pinned));
@@ -211,6 +214,8 @@ static void say_obstacles(char *text, const struct figures *figures)
         say(text, "\n  %s are idle%s", WEIR__BYTES(figures->idle), without(figures, WEIR_RUNG_TRIM));
     if (is_noteworthy(figures, cached))
         say(text, "\n  %s are in caches%s", WEIR__BYTES(cached), without(figures, WEIR_RUNG_FLUSH));
+    if (is_noteworthy(figures, figures->barred))
+        say(text, "\n  %s are in caches of streams that capture", WEIR__BYTES(figures->barred));
     if (is_noteworthy(figures, figures->orphaned))
         say(text, "\n  %s were freed on streams that captured or are gone, and work that may use them is not known to be done%s",
             WEIR__BYTES(figures->orphaned), without(figures, WEIR_RUNG_WAIT));

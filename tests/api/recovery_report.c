@@ -13,6 +13,7 @@
 static void *held[2048], *foreign_block;
 static size_t held_count;
 static gpu_pool foreign;
+static gpu_stream captures; /* NULL: none does */
 
 static void keep(weir_stream *s, uint64_t size)
 {
@@ -21,6 +22,10 @@ static void keep(weir_stream *s, uint64_t size)
 
 static void drop_all(weir_stream *s)
 {
+    size_t nodes;
+    if (captures)
+        ck_assert_int_eq(scene.gpu->capture_end(captures, &nodes), GPU_SUCCESS);
+    captures = NULL;
     while (held_count)
         scene_free(s, held[--held_count]);
     if (!foreign)
@@ -28,6 +33,7 @@ static void drop_all(weir_stream *s)
     ck_assert_int_eq(scene.gpu->free_async(foreign_block, weir_stream_handle(s)), GPU_SUCCESS);
     scene_sync(weir_stream_handle(s));
     ck_assert_int_eq(scene.gpu->pool_destroy(foreign), GPU_SUCCESS);
+    foreign = NULL;
 }
 
 static void hold(weir_stream *s, uint64_t size, const char *tag)
@@ -109,6 +115,16 @@ static void have_cached_blocks(weir_stream *s)
         scene_free(s, blocks[i]);
 }
 
+/* Its cache can go nowhere before the capture ends. */
+static void have_cached_blocks_of_a_capture(weir_stream *s)
+{
+    (void)s;
+    weir_stream *capturing = scene_create(NULL);
+    have_cached_blocks(capturing);
+    ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(capturing), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    captures = weir_stream_handle(capturing);
+}
+
 static void have_a_free_behind_a_kernel(weir_stream *s)
 {
     (void)s;
@@ -143,6 +159,8 @@ static const struct situation {
     { ARENA("cache: off"), have_gaps_in_pages, 4 * GIB, "GiB are idle but pinned", "the trim could not" },
     { MAIN("max_size: 2GiB, cache: { per_stream: 512MiB, largest: 64MiB }, on_oom: { steps: [trim] }"), have_cached_blocks, 1920 * MIB,
       "\n  256 MiB are in caches; on_oom.steps has no flush\n", "max_size of pool" },
+    { MAIN("max_size: 2GiB, cache: { per_stream: 512MiB, largest: 64MiB }"), have_cached_blocks_of_a_capture, 1920 * MIB,
+      "\n  256 MiB are in caches of streams that capture\n", "in caches\n" },
     { MAIN(ALONE ", on_oom: { steps: [flush, trim] }"), have_a_free_behind_a_kernel, 4 * GIB,
       "\n  6 GiB were freed behind work that is not known to be done; on_oom.steps has no wait\n", NO_POLICY },
     { MAIN("cache: off, on_oom: { steps: [wait] }"), have_gaps_in_steps, 6 * GIB, "GiB are idle; on_oom.steps has no trim\n", "the trim could" },

@@ -85,6 +85,18 @@ check "why_of_a_dump_exits_1" exits 1 trace why "$tap_dir/dump.weir"
 check "it_shows_who_had_memory" says "$out" "40 MiB were live, 32 MiB of them tag 'weights'"
 check "it_says_what_the_file_lacks" says "$out" "cannot be judged: the file has only the last events before the request"
 
+# What no trace has: memory of others, and work of the GPU.
+check "program_beside_others_is_recorded" record others.weir all "small_below: 0" 64 30 12 480 0 256
+check "why_of_it_beside_others_exits_0" exits 0 trace why "$tap_dir/others.weir"
+check "others_are_told_of" says "$out" "of the device were in none of these pools: other processes had them, CUDA, or this program by other ways." \
+    "This is a guess: what others had of the device is not in the trace: the replays have" "backing: arena"
+check "request_behind_work_is_recorded" \
+    record busy.weir all "small_below: 4MiB, cache: off, reuse: { internal_dependencies: false }, on_oom: { steps: [] }" 0 30 24 640 0 0 900
+check "why_of_it_behind_work_exits_1" exits 1 trace why "$tap_dir/busy.weir"
+check "what_the_replay_serves_is_not_judged" says "$out" "cannot be judged: under the policy that was recorded the replay serves the request"
+check "document_of_that_exits_1" exits 1 trace why --json "$tap_dir/busy.weir"
+check_json "document_says_why_not" "not d['files'][0]['can_judge'] and 'serves the request' in d['files'][0]['why_not']"
+
 # Moments.
 check "refusal_behind_a_mark_is_found" exits 0 trace why --at=asks "$tap_dir/cap.weir"
 check "refusal_near_a_time_is_found" exits 0 trace why --at=3s "$tap_dir/cap.weir"

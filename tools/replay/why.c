@@ -21,6 +21,7 @@
 #include "tools/common/table.h"
 
 #define GUESSES 6
+#define WHY_LEN 640
 
 /* What replays up to the refusal say. */
 struct answer {
@@ -29,11 +30,12 @@ struct answer {
     struct machine machine;
     struct changes changes;
     char *policy, *settings; /* as recorded; of the simulator */
+    uint64_t memory;         /* bytes that the pools of the device had in the replays; 0: as the trace has it */
     struct outcome recorded;
     struct outcome *outcomes;     /* of changes */
     size_t *served, served_count; /* changes that serve it and refuse nothing else, the cheapest first */
     size_t costly;                /* changes that serve it, but refuse others that were served */
-    char why_not[640];            /* "": it can judge */
+    char why_not[WHY_LEN];        /* "": it can judge */
     char *guesses[GUESSES];       /* why that is a guess */
     size_t guess_count;
 };
@@ -60,24 +62,70 @@ static bool is_cheaper(const struct outcome *a, const struct outcome *b)
     return a->area != b->area ? a->area < b->area : a->stall < b->stall;
 }
 
-/* Replays changes from `first` on. */
-static void try_changes(struct answer *answer, size_t first, bool with_recorded)
+static char *settings_of(const struct answer *answer, uint64_t memory)
 {
-    size_t count = answer->changes.count - first + with_recorded;
-    struct replay *replays = must(calloc(count + 1, sizeof *replays));
-    struct outcome *outcomes = must(calloc(count + 1, sizeof *outcomes));
+    return memory ? format_text("%s,memory=%" PRIu64, answer->machine.settings, memory) : format_text("%s", answer->machine.settings);
+}
+
+/* What can be said against the replay of the recorded policy; false: nothing, it does what was recorded. */
+static bool doubt(const struct answer *answer, const struct outcome *recorded, char text[static WHY_LEN])
+{
+    const struct verdict verdict = report_compare(&answer->script, recorded);
+    text[0] = '\0';
+    if (serves(recorded))
+        snprintf(
+            text, WHY_LEN,
+            "under the policy that was recorded the replay serves the request; what refused it, as work of the GPU that was not done in "
+            "time, is not in the trace");
+    else if (!verdict.can_judge)
+        snprintf(text, WHY_LEN, "%s", verdict.why);
+    else if (recorded->refused)
+        snprintf(text, WHY_LEN, "under the policy that was recorded the replay refuses requests before it that were served");
+    return text[0];
+}
+
+/*
+ * Replays the recorded policy, to know whether replays can judge. What others had of the device is not in the trace: it was at least what
+ * the refusal shows, and where a pool of CUDA's took all that was left before it failed, the most that the pools ever held is all that they
+ * had.
+ */
+static void settle(struct answer *answer)
+{
+    const struct refusal *refusal = answer->refusal;
+    uint64_t peak = answer->script.recorded.peak_reserved;
+    const uint64_t memories[] = {refusal->others ? refusal->memory - refusal->others : 0, peak};
+    size_t count = !refusal->event.b && peak && peak < refusal->memory ? 2 : 1;
+    struct replay replays[2];
+    struct outcome *outcomes = must(calloc(2, sizeof *outcomes));
+    char *settings[2], text[WHY_LEN];
     for (size_t i = 0; i < count; i++) {
-        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = answer->settings};
-        if (i >= with_recorded)
-            replays[i].assignments = answer->changes.items[first + i - with_recorded].assignments;
+        settings[i] = settings_of(answer, memories[i]);
+        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = settings[i]};
     }
     replay_run_all(replays, outcomes, count, NULL);
-    if (with_recorded)
-        answer->recorded = outcomes[0];
-    answer->outcomes = must(realloc(answer->outcomes, (answer->changes.count + 1) * sizeof *answer->outcomes));
-    memcpy(answer->outcomes + first, outcomes + with_recorded, (count - with_recorded) * sizeof *outcomes);
-    free(replays);
+    size_t best = count == 2 && doubt(answer, &outcomes[0], text) && !doubt(answer, &outcomes[1], text);
+    doubt(answer, &outcomes[best], answer->why_not);
+    answer->recorded = outcomes[best];
+    answer->memory = memories[best];
+    answer->settings = settings[best];
+    if (count == 2)
+        free(settings[!best]);
     free(outcomes);
+}
+
+/* Replays changes from `first` on. */
+static void try_changes(struct answer *answer, size_t first)
+{
+    size_t count = answer->changes.count - first;
+    struct replay *replays = must(calloc(count + 1, sizeof *replays));
+    for (size_t i = 0; i < count; i++)
+        replays[i] = (struct replay){.script = &answer->script,
+                                     .policy = answer->policy,
+                                     .machine = answer->settings,
+                                     .assignments = answer->changes.items[first + i].assignments};
+    answer->outcomes = must(realloc(answer->outcomes, (answer->changes.count + 1) * sizeof *answer->outcomes));
+    replay_run_all(replays, answer->outcomes + first, count, NULL);
+    free(replays);
 }
 
 /* Whether a smaller change of the same key comes to the same. */
@@ -117,21 +165,6 @@ static void collect(struct answer *answer)
 
 /* Judging ------------------------------------------------------------------------------------------------------------------------------ */
 
-static void judge(struct answer *answer)
-{
-    const struct verdict verdict = report_compare(&answer->script, &answer->recorded);
-    const char *why = NULL;
-    if (!verdict.can_judge)
-        why = verdict.why;
-    else if (serves(&answer->recorded))
-        why = "under the policy that was recorded the replay serves the request; what refused it, as work of the GPU that was not done in "
-              "time, is not in the trace";
-    else if (answer->recorded.refused)
-        why = "under the policy that was recorded the replay refuses requests before it that were served";
-    if (why)
-        snprintf(answer->why_not, sizeof answer->why_not, "%s", why);
-}
-
 static void find_guesses(struct answer *answer)
 {
     const struct script *script = &answer->script;
@@ -142,11 +175,10 @@ static void find_guesses(struct answer *answer)
         guess(answer, "the trace has level 'pool', which does not tell what caches served, so caches are off in all replays");
     if (reason && strcmp(reason, "file") != 0)
         guess(answer, "the recording began when the program had memory already, and the replays lay that out anew");
-    if (answer->refusal->others)
+    if (answer->memory)
         guess(answer,
-              "what others had of the device is not in the trace: the replays have %s of it, the most with which the request could have "
-              "been refused",
-              SIZE_TEXT(answer->refusal->memory - answer->refusal->others));
+              "what others had of the device is not in the trace: the replays have %s of it, with which the request is refused as it was",
+              SIZE_TEXT(answer->memory));
     if (script->graphs)
         guess(answer, "%s events of graphs are not replayed", COUNT_TEXT(script->graphs));
     if (script->unknown_frees)
@@ -179,20 +211,19 @@ static bool answer_make(struct answer *answer, const struct refusal *refusal, st
     char *recorded = replay_policy_recorded(trace);
     answer->policy = recorded ? replay_policy_by_index(recorded, trace) : NULL;
     free(recorded);
-    answer->settings = refusal->others ? format_text("%s,memory=%" PRIu64, answer->machine.settings, refusal->memory - refusal->others)
-                                       : format_text("%s", answer->machine.settings);
     changes_make(&answer->changes, &answer->script, refusal);
+    if (can_replay(answer))
+        settle(answer);
     find_guesses(answer);
-    if (!can_replay(answer))
+    if (answer->why_not[0])
         return true;
-    try_changes(answer, 0, true);
-    judge(answer);
+    try_changes(answer, 0);
     collect(answer);
-    if (answer->why_not[0] || answer->served_count)
+    if (answer->served_count)
         return true;
     size_t first = answer->changes.count;
     changes_add_several(&answer->changes);
-    try_changes(answer, first, false);
+    try_changes(answer, first);
     collect(answer);
     return true;
 }
