@@ -167,12 +167,23 @@ static void observe(weir_pool *pool, uint64_t now)
 
 /* Giving back ------------------------------------------------------------------------------------------------------------------------- */
 
+/* Lets go of a piece above the threshold. Memory goes back in the pieces in which it came, so it grows until one fits into it. */
+static uint64_t trim_piece(weir_pool *pool, uint64_t reserved, uint64_t threshold)
+{
+    uint64_t released = 0, piece = PIECE;
+    for (uint64_t to = reserved; !released && to > threshold; piece *= 2) {
+        to = larger(threshold, less(reserved, piece));
+        weir__pool_trim(pool, to, &released);
+    }
+    return released;
+}
+
 /* One piece. Returns when the next one is due. */
 static uint64_t give_back(weir_pool *pool)
 {
     struct weir__adapted *adapted = &pool->adapted;
-    uint64_t threshold = threshold_of(pool), before = weir__pool_figure(pool, GPU_POOL_RESERVED), released = 0;
-    weir__pool_trim(pool, larger(threshold, less(before, PIECE)), &released);
+    uint64_t threshold = threshold_of(pool), before = weir__pool_figure(pool, GPU_POOL_RESERVED);
+    uint64_t released = trim_piece(pool, before, threshold);
     if (!released) {
         adapted->is_awake = adapted->is_awake || !adapted->is_done;
         return WEIR__SERVICE_NEVER;

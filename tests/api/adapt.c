@@ -288,6 +288,8 @@ START_TEST(keeper_sleeps_where_nothing_can_go_back)
     pass(LONG);
     ck_assert_uint_eq(reserved(), 512 * MIB);
     ck_assert_uint_eq(weir__service_next(), WEIR__SERVICE_NEVER);
+    ck_assert_uint_gt(sim_calls("pool_trim"), 1); /* larger pieces were tried, too */
+    ck_assert_uint_le(sim_calls("pool_trim"), 64);
     for (unsigned i = 0; i < 16; i++)
         scene_free(s, small[i]);
 }
