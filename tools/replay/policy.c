@@ -42,6 +42,25 @@ static void put_path(FILE *out, const char *path, size_t len, size_t skip)
     }
 }
 
+static bool begins_with(const char *text, const char *with, size_t len)
+{
+    return strncmp(text, with, len) == 0;
+}
+
+/* Whether it is a value that a policy must not write for an exportable pool, though the pool has it. */
+static bool is_implied(const char *policy, const char *path, size_t len)
+{
+    static const char *const keys[] = {".release_threshold", ".small_below"};
+    size_t pool = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (len > strlen(keys[i]) && begins_with(path + len - strlen(keys[i]), keys[i], strlen(keys[i])))
+            pool = len - strlen(keys[i]);
+    for (const char *at = policy; pool && *at; at += strcspn(at, "\n"), at += *at == '\n')
+        if (begins_with(at, path, pool) && begins_with(at + pool, ".ipc:", 5))
+            return !begins_with(at + pool, ".ipc: none", 10);
+    return false;
+}
+
 char *replay_policy_recorded(const struct trace *trace)
 {
     const char *at = trace->header.policy, *former = "";
@@ -53,7 +72,7 @@ char *replay_policy_recorded(const struct trace *trace)
     FILE *out = must(open_memstream(&text, &size));
     while (*at) {
         size_t line = strcspn(at, "\n"), len = strcspn(at, ":\n");
-        if (len < line) {
+        if (len < line && !is_implied(trace->header.policy, at, len)) {
             put_path(out, at, len, shared_parts(at, len, former, former_len));
             fprintf(out, "%.*s\n", (int)(line - len - 1), at + len + 1);
             former = at;
