@@ -56,6 +56,19 @@ check_json "a_twin_or_an_arena_would_have_served_it" \
     "{c['change'] for c in d['files'][0]['changes']} == {'backing: arena', 'small_below: 4MiB'} and not d['files'][0]['failed']"
 check_json "the_cheapest_comes_first" "(lambda a: a == sorted(a))([c['gib_seconds'] for c in d['files'][0]['changes']])"
 
+# Where one pool of the device can have no twin, the other can.
+two() {
+    printf 'weir: 1\ndefaults: { pool: main }\npools: { main: { small_below: 0 }, shared: { ipc: posix_fd } }\n' >"$tap_dir/policy.yaml"
+    WEIR_POLICY="$tap_dir/policy.yaml" "$weir" record -o "$tap_dir/two.weir" --level all -- "$refused" 0 30 24 640 0 0 0 shared &&
+        exits 0 trace why --json "$tap_dir/two.weir"
+}
+if have_python; then
+    check "request_beside_a_pool_that_is_shared_is_explained" two
+    check "change_of_one_pool_alone_is_found" json \
+        "[c['assignments'] for c in d['files'][0]['changes'] if c['change'] == 'small_below: 4MiB, of main alone'] == ['pools.main.small_below=4MiB']"
+    check "change_that_a_pool_cannot_have_failed" json "[f for f in d['files'][0]['failed'] if f['change'] == 'small_below: 4MiB'] != []"
+fi
+
 # More than the device has.
 check "request_that_nothing_can_serve_is_recorded" record full.weir all "" 900 0 0 512 20
 check "why_of_what_nothing_serves_exits_0" exits 0 trace why "$tap_dir/full.weir"

@@ -104,7 +104,8 @@ static bool is_of_caches(const struct setting *settings)
     return false;
 }
 
-static void add(struct changes *changes, const struct setting *settings)
+/* Of all pools, or of the request's own alone. */
+static void add_to(struct changes *changes, const struct setting *settings, size_t pool_count)
 {
     if (!changes->has_caches && is_of_caches(settings))
         return;
@@ -113,13 +114,23 @@ static void add(struct changes *changes, const struct setting *settings)
     FILE *words = must(open_memstream(&text, &text_size)), *out = must(open_memstream(&assignments, &size));
     for (size_t i = 0; i < KEYS_MAX && settings[i].key; i++) {
         fprintf(words, "%s%s: %s", i ? ", " : "", settings[i].key, settings[i].value);
-        for (size_t pool = 0; pool < changes->pool_count; pool++)
+        for (size_t pool = 0; pool < pool_count; pool++)
             fprintf(out, "%spools.%s.%s=%s", i || pool ? "," : "", changes->pools[pool], settings[i].key, settings[i].value);
     }
+    if (pool_count < changes->pool_count)
+        fprintf(words, ", of %s alone", changes->pools[0]);
     fclose(words);
     fclose(out);
     changes->items = must_grow(changes->items, changes->count, &changes->room, sizeof *changes->items);
     changes->items[changes->count++] = (struct change){must(text), must(assignments)};
+}
+
+static void add(struct changes *changes, const struct setting *settings)
+{
+    add_to(changes, settings, changes->pool_count);
+    /* What one pool cannot be, as an exportable one no arena, spoils the change of all. */
+    if (changes->pool_count > 1)
+        add_to(changes, settings, 1);
 }
 
 /* Pools -------------------------------------------------------------------------------------------------------------------------------- */
