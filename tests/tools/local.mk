@@ -18,13 +18,12 @@ dist_check_SCRIPTS += \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
 	%reldir%/tune.sh \
-	%reldir%/tuning.sh \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
 EXTRA_DIST += %reldir%/weir.sh
 EXTRA_DIST += %reldir%/screen.py %reldir%/top_test.py %reldir%/trace_test.py %reldir%/weirtrace.py
 EXTRA_DIST += %reldir%/export_support.py %reldir%/export_test.py %reldir%/export_perfetto_test.py %reldir%/export_rmm_test.py
-EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/replay_traces_test.py %reldir%/trace_file.py %reldir%/tuning.py
+EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/replay_traces_test.py %reldir%/trace_file.py
 TESTS += \
 	%reldir%/calibrate.sh \
 	%reldir%/check.sh \
@@ -44,7 +43,6 @@ TESTS += \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
 	%reldir%/tune.sh \
-	%reldir%/tuning.sh \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
 

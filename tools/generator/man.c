@@ -20,6 +20,9 @@ static void roff(const char *text)
         if (column > 0)
             putchar(sentence || column + 1 + len > MAN_WIDTH ? '\n' : ' ');
         column = column > 0 && !sentence && column + 1 + len <= MAN_WIDTH ? column + 1 + len : len;
+        /* Else it would be a macro at the beginning of a line. */
+        if (*word == '.' || *word == '\'')
+            fputs("\\&", stdout);
         for (; len > 0; len--, word++)
             printf(*word == '-' ? "\\-" : *word == '\\' ? "\\e" : "%c", *word);
     }
