@@ -1,11 +1,13 @@
 ## SPDX-License-Identifier: MIT
 
 ## Without libFuzzer: the seeds through the same entry. (The script is not called corpus.sh, as make would build `corpus` from it.)
-check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/policy_corpus tests/fuzz/trace_corpus tests/fuzz/wire_corpus
+check_PROGRAMS += tests/fuzz/arena_corpus tests/fuzz/policy_corpus tests/fuzz/replay_corpus tests/fuzz/trace_corpus tests/fuzz/wire_corpus
 tests_fuzz_arena_corpus_SOURCES = %reldir%/arena_fuzz.c %reldir%/run_files.h
 tests_fuzz_arena_corpus_LDADD = tests/unit/libarenamodel.la
 tests_fuzz_policy_corpus_SOURCES = %reldir%/policy_fuzz.c %reldir%/run_files.h
 tests_fuzz_policy_corpus_LDADD = policy/libpolicy.la
+tests_fuzz_replay_corpus_SOURCES = %reldir%/replay_fuzz.c %reldir%/run_files.h
+tests_fuzz_replay_corpus_LDADD = tests/unit/libtracedata.la tools/libtools.la
 tests_fuzz_trace_corpus_SOURCES = %reldir%/trace_fuzz.c %reldir%/run_files.h
 tests_fuzz_trace_corpus_LDADD = tests/unit/libtracedata.la tools/libtools.la
 tests_fuzz_wire_corpus_SOURCES = %reldir%/wire_fuzz.c %reldir%/run_files.h

@@ -111,6 +111,31 @@ def time_of_a_thread_counts_once_whatever_it_waited_for():
 
 
 @fact
+def wait_that_began_before_the_first_event_moves_no_clock():
+    made = Trace(policy=POLICY)
+    made.pool(1, "main")
+    made.event("wait", pool=1, a=900000, b=1 << 20, time=1000000)
+    made.event("malloc", stream=5, pool=1, address=4096, size=1 << 20, time=1001000)
+    made.event("free", stream=5, pool=1, address=4096, size=1 << 20, time=2000000)
+    (outcome,) = replay(made)["policies"]
+    assert outcome["is_done"] and 1000000 <= outcome["elapsed"] < 2000000, outcome
+
+
+@fact
+def time_that_no_clock_has_ends_a_replay_all_the_same():
+    """The keeper has its turns at each moment that it asked for."""
+    for policy in ("pools.main.release_threshold: 1MiB\n", "pools.main.release_threshold: auto\n"):
+        for time in (1 << 62, 1 << 63, (1 << 64) - 1):
+            made = trace("weir: 1\ndefaults.pool: main\nkeeper: true\npools.main.devices: all\n" + policy)
+            made.event("serve", stream=5, pool=1, address=4096, size=1000)
+            made.event("keep", stream=5, pool=1, address=4096, size=1000)
+            made.event("mark", time=time)
+            made.event("mark", time=time)
+            (outcome,) = replay(made)["policies"]
+            assert outcome["is_done"] and outcome["elapsed"] <= 1 << 62, outcome
+
+
+@fact
 def device_that_no_machine_has_is_named():
     for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):
         (outcome,) = replay(trace(device=device))["policies"]

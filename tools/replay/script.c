@@ -40,9 +40,15 @@ struct maker {
 
 /* Time --------------------------------------------------------------------------------------------------------------------------------- */
 
+static uint64_t bounded(uint64_t time)
+{
+    return time < SCRIPT_TIME_MAX ? time : SCRIPT_TIME_MAX;
+}
+
 /* A stall of so many ns ends at `end`. Those that lie within it were counted already, and no time counts twice. */
 static void add_stall(struct thread *thread, uint64_t end, uint64_t length, bool is_unmap)
 {
+    end = bounded(end);
     if (length > end)
         length = end;
     uint64_t begin = end - length;
@@ -64,7 +70,7 @@ static void add_stall(struct thread *thread, uint64_t end, uint64_t length, bool
 
 static uint64_t own_time(struct thread *thread, uint64_t time)
 {
-    uint64_t own = time > thread->stalled ? time - thread->stalled : 0;
+    uint64_t own = bounded(time) > thread->stalled ? bounded(time) - thread->stalled : 0;
     thread->last = own > thread->last ? own : thread->last;
     return thread->last;
 }
@@ -336,13 +342,17 @@ bool script_make(struct script *script, struct trace *trace)
 bool script_make_until(struct script *script, struct trace *trace, uint64_t events)
 {
     struct maker maker = {.script = script, .until = events};
-    *script = (struct script){.trace = trace, .thread_count = trace->thread_count, .begin = trace->first, .end = trace->last};
+    *script = (struct script){.trace = trace, .thread_count = trace->thread_count};
+    script->begin = bounded(trace->first);
+    script->end = bounded(trace->last);
     script->has_caches = trace->is_rmm || (trace->header.level && strcmp(trace->header.level, "all") == 0);
     if (trace->thread_count > SCRIPT_THREADS_MAX) {
         complain("%s: it has more than 65,536 threads", trace->path);
         return false;
     }
     maker.threads = must(calloc(trace->thread_count + 1, sizeof *maker.threads));
+    for (size_t i = 0; i < trace->thread_count; i++)
+        maker.threads[i].last = script->begin; /* also if it waited for its first event */
     bool is_read = trace_play(trace, look, &maker);
     if (!is_read || maker.why)
         complain("%s: %s", trace->path, maker.why ? maker.why : trace->error);

@@ -21,6 +21,7 @@ enum script_what {
     SCRIPT_REFUSED, /* a request that found no memory; what the program would have done with it is not known */
 };
 
+#define SCRIPT_TIME_MAX (UINT64_C(1) << 62) /* ns; later times are of no recorder, and a clock that overflows would stand still */
 #define SCRIPT_THREADS_MAX 65536
 #define SCRIPT_STREAMS_MAX 65536
 #define SCRIPT_POOLS_MAX 65536
