@@ -55,6 +55,8 @@ check "bound_of_memory_is_kept" exits 0 tune --json --memory=1GiB "$tap_dir/run.
 check_json "it_stands_in_the_policy" "'max_size: 1GiB' in d['policy']"
 check "bound_below_what_the_program_needs_is_tried_all_the_same" exits 0 tune --json --memory=256MiB "$tap_dir/run.weir"
 check_json "and_requests_are_refused" "d['chosen']['refused'] > 0"
+check_json "how_many_is_said" "d['policy'].count('{:,} requests refused'.format(d['chosen']['refused'])) == 1"
+check_json "cuda_without_a_cap_is_not_compared_with_it" "'CUDA' not in d['policy']"
 check "bound_that_is_no_size_exits_2" exits 2 tune --memory=much "$tap_dir/run.weir"
 
 check "trace_of_level_pool_is_recorded" record "$tap_dir/cuda.yaml" "$tap_dir/pool.weir" pool
@@ -64,6 +66,8 @@ size=$(wc -c <"$tap_dir/run.weir")
 head -c "$((size / 2))" "$tap_dir/run.weir" >"$tap_dir/cut.weir"
 check "trace_that_was_cut_exits_1" exits 1 tune "$tap_dir/cut.weir"
 check "it_says_why" says "$err" "cannot judge"
+check "it_exits_1_with_a_policy_of_the_users_too" exits 1 tune "$tap_dir/cut.weir" -p "$tap_dir/cuda.yaml"
+check "and_says_why" says "$err" "cannot judge"
 check "policy_that_is_wrong_exits_1" exits 1 tune "$tap_dir/run.weir" -p "$tap_dir/wrong.yaml"
 check "goal_that_is_none_exits_2" exits 2 tune "$tap_dir/run.weir" --for=speed
 check "what_is_no_trace_exits_2" exits 2 tune "$tap_dir/cuda.yaml"

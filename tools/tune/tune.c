@@ -62,7 +62,6 @@ struct tune {
     size_t count;               /* of findings */
     struct outcome in_force, chosen;            /* on what was searched on */
     struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
-    struct verdict verdict;
 };
 
 /* Input -------------------------------------------------------------------------------------------------------------------------------- */
@@ -157,23 +156,32 @@ static void replay_one(const struct tune *tune, const char *assignments, size_t 
     replay_run_all(&replay, outcome, 1, NULL);
 }
 
-/* The policy as it is, beside the recording and on what was kept aside. */
-static bool look_at_base(struct tune *tune, bool is_recorded)
+/* By the policy that was recorded, whichever one the search begins with. */
+static bool can_judge(const struct tune *tune)
 {
-    struct outcome whole;
-    replay_one(tune, NULL, 0, 0, &whole);
-    tune->verdict = report_judge(&tune->script, is_recorded ? &whole : NULL);
-    if (!whole.is_done) {
-        complain("tune: the policy '%s' cannot be replayed: %s", tune->base_name, whole.why);
-        return false;
-    }
-    if (!tune->verdict.can_judge && tune->script.trace->header.policy && is_recorded) {
-        complain("tune: a replay cannot judge policies for this trace: %s", tune->verdict.why);
-        return false;
-    }
+    char *recorded = replay_policy_recorded(tune->script.trace);
+    if (!recorded)
+        return true;
+    char *text = replay_policy_by_index(recorded, tune->script.trace);
+    const struct replay replay = {.script = &tune->script, .policy = text, .machine = tune->machine.settings};
+    struct outcome outcome;
+    replay_run_all(&replay, &outcome, 1, NULL);
+    free(text);
+    free(recorded);
+    const struct verdict verdict = report_judge(&tune->script, &outcome);
+    if (!verdict.can_judge)
+        complain("tune: a replay cannot judge policies for this trace: %s", verdict.why);
+    return verdict.can_judge;
+}
+
+/* The policy as it is, also on what was kept aside. */
+static bool look_at_base(struct tune *tune)
+{
     replay_one(tune, NULL, 0, tune->split, &tune->in_force);
     replay_one(tune, NULL, tune->split, 0, &tune->aside_in_force);
-    return true;
+    if (!tune->in_force.is_done)
+        complain("tune: the policy '%s' cannot be replayed: %s", tune->base_name, tune->in_force.why);
+    return tune->in_force.is_done;
 }
 
 static bool search_all(struct tune *tune)
@@ -207,7 +215,9 @@ static bool search_all(struct tune *tune)
     }
     replay_one(tune, tune->fixed[tune->count], 0, tune->split, &tune->chosen);
     replay_one(tune, tune->fixed[tune->count], tune->split, 0, &tune->aside_chosen);
-    return true;
+    if (!tune->chosen.is_done)
+        complain("tune: the policy that was found cannot be replayed again: %s", tune->chosen.why);
+    return tune->chosen.is_done;
 }
 
 /* Output ------------------------------------------------------------------------------------------------------------------------------- */
@@ -242,10 +252,14 @@ static void print_front(const struct finding *finding)
 static void gain_text(char text[static 160], const struct outcome *now, const struct outcome *before)
 {
     bool is_less = now->peak_reserved <= before->peak_reserved, is_faster = now->stall <= before->stall;
-    snprintf(text, 160, "%s %s at the peak, %s %s of stalls",
+    bool is_refusing = now->refused > before->refused;
+    int len = snprintf(text, 160, "%s %s at the peak, %s %s of stalls",
              SIZE_TEXT(is_less ? before->peak_reserved - now->peak_reserved : now->peak_reserved - before->peak_reserved),
              is_less ? "less" : "more", TIME_TEXT(is_faster ? before->stall - now->stall : now->stall - before->stall),
              is_faster ? "less" : "more");
+    if (now->refused != before->refused)
+        snprintf(text + len, 160 - (size_t)len, ", %s requests %s refused",
+                 COUNT_TEXT(is_refusing ? now->refused - before->refused : before->refused - now->refused), is_refusing ? "more" : "fewer");
 }
 
 static const char no_synchronises[] =
@@ -254,23 +268,29 @@ static const char no_synchronises[] =
 /* What stands on top of the policy, and is printed. The caller's to free(). */
 static char *describe(struct tune *tune)
 {
-    char own[160], cuda[160] = "", aside[160];
-    bool has_plain = tune->count == 1 && tune->script.has_synchronises;
+    char own[160], cuda[160] = "", aside[160], refused[64] = "";
+    if (tune->chosen.refused)
+        snprintf(refused, sizeof refused, ", %s requests refused", COUNT_TEXT(tune->chosen.refused));
+    /* CUDA's own has no cap. */
+    const struct policy_pool *pool = policy_find_pool(tune->base, tune->searches[0].pool);
+    bool has_cap = tune->memory || pool->max_size.kind != POLICY_SIZE_NONE;
+    bool has_plain = tune->count == 1 && tune->script.has_synchronises && !has_cap;
     const struct trial *plain = has_plain ? search_try(&tune->searches[0], &candidate_of_cuda) : NULL;
     gain_text(own, &tune->chosen, &tune->in_force);
     if (plain)
         gain_text(cuda, &tune->chosen, &plain->outcome);
     gain_text(aside, &tune->aside_chosen, &tune->aside_in_force);
-    char *kept = tune->split < tune->script.count && tune->aside_chosen.is_done
-                     ? format_text("On the last third of the trace, which was kept aside: %s.\n", aside)
-                     : format_text("The trace is too short to keep a part of it aside.\n");
+    bool is_aside_done = tune->aside_chosen.is_done && tune->aside_in_force.is_done;
+    char *kept = tune->split == tune->script.count ? format_text("The trace is too short to keep a part of it aside.\n")
+                 : is_aside_done ? format_text("On the last third of the trace, which was kept aside: %s.\n", aside)
+                                 : format_text("The part of the trace that was kept aside could not be replayed.\n");
     char shown[SHOWN_LEN], base[SHOWN_LEN];
     char *text = format_text("Found by weir tune for %s, from %s requests of %s.\n"
-                             "Peak %s, stalls %s in %s. Against the policy '%s': %s.\n%s%s%s%s"
+                             "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s"
                              "%sReplays judge by a table of costs; measure before you rely on it.",
                              goals[tune->goal], COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
-                             view_shown(base, tune->base_name), own, *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
+                             refused, view_shown(base, tune->base_name), own, *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
                              kept, tune->script.has_synchronises ? "" : no_synchronises);
     free(kept);
     return text;
@@ -383,7 +403,7 @@ static int tune_trace(struct tune *tune, const struct command_call *call)
     tune->split = tune->script.count - tune->script.count / KEPT_ASIDE;
     if (tune->script.count - tune->split < KEPT_ASIDE_LEAST)
         tune->split = tune->script.count;
-    if (!look_at_base(tune, !file && tune->script.trace->header.policy) || !search_all(tune))
+    if (!can_judge(tune) || !look_at_base(tune) || !search_all(tune))
         return EXIT_FAILED;
     char *comment = describe(tune);
     if (call->options[OPT_JSON].given) {
