@@ -101,6 +101,15 @@ enum policy_status policy_report_status(const struct policy_report *report)
     return report->errors->count > report->before ? POLICY_BAD : POLICY_OK;
 }
 
+/* Those from U+0080 to U+009F are two bytes. */
+static bool is_control(const char *text, size_t at)
+{
+    unsigned char byte = (unsigned char)text[at];
+    if (byte == 0xc2)
+        return (unsigned char)text[at + 1] < 0xa0;
+    return byte < 0x20 || byte == 0x7f || (byte >= 0x80 && byte < 0xa0 && at > 0 && (unsigned char)text[at - 1] == 0xc2);
+}
+
 struct policy_quote policy_quote(const char *text)
 {
     struct policy_quote quote;
@@ -112,7 +121,7 @@ struct policy_quote policy_quote(const char *text)
             ;
     }
     for (size_t i = 0; i < shown; i++)
-        quote.text[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+        quote.text[i] = is_control(text, i) ? '?' : text[i];
     snprintf(quote.text + shown, sizeof(quote.text) - shown, "%s", shown < len ? "…" : "");
     return quote;
 }

@@ -136,6 +136,15 @@ def time_that_no_clock_has_ends_a_replay_all_the_same():
 
 
 @fact
+def recorded_policy_brings_no_control_character_to_a_terminal():
+    for value in ("\\e[31m", "\\x9b31m", "\\a\\b\\x7f\\r"):
+        for policy in ('weir: 1\n"%s": 1\n', 'weir: 1\npools.main.devices: "a%s"\n', 'weir: 1\n"pools": {"%s": {}}\n'):
+            status, text, complaint = weir("replay", trace(policy % value).write(os.path.join(FOLDER, "made.weir")))
+            assert status == 1 and "policy_text:" in text, (status, text, complaint)
+            assert not [letter for letter in text + complaint if letter != "\n" and (ord(letter) < 32 or 127 <= ord(letter) < 160)], text
+
+
+@fact
 def device_that_no_machine_has_is_named():
     for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):
         (outcome,) = replay(trace(device=device))["policies"]

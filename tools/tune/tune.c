@@ -290,7 +290,8 @@ static char *describe(struct tune *tune)
                              "%sReplays judge by a table of costs; measure before you rely on it.",
                              goals[tune->goal], COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
-                             refused, view_shown(base, tune->base_name), own, *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
+                             refused, view_shown(base, tune->base_name), own,
+                             *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
                              kept, tune->script.has_synchronises ? "" : no_synchronises);
     free(kept);
     return text;
