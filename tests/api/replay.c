@@ -104,14 +104,15 @@ static void record(const struct program *program, uint64_t seed, const char *key
 
 static void replay(const struct script *script, struct outcome *outcome)
 {
-    char *policy = replay_policy_recorded(script->trace);
+    char *policy = replay_policy_recorded(script->trace), machine[64];
     ck_assert_ptr_nonnull(policy);
-    const struct replay replay = { .script = script, .policy = policy, .machine = "memory=8GiB" };
+    snprintf(machine, sizeof machine, "memory=%s", trace_value(script->trace, "gpu.0.memory"));
+    const struct replay replay = { .script = script, .policy = policy, .machine = machine };
     replay_run(&replay, outcome);
     ck_assert_msg(outcome->is_done, "%s", outcome->why);
     free(policy);
     weir__service_by_hand(NULL);
-    scene_simulate("memory=8GiB");
+    scene_simulate(machine);
 }
 
 START_TEST(replay_of_what_was_recorded_comes_to_the_same_figures_to_the_byte)

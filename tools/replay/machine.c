@@ -9,6 +9,8 @@
 
 #define MEMORY_LEAST (UINT64_C(32) << 20)
 #define MEMORY_MOST (UINT64_C(1) << 40)
+#define PLENTY_LEAST (UINT64_C(8) << 30)
+#define PLENTY 8 /* times what was live, where the trace does not tell what there was: no fragments take so much */
 
 /* The simulator has one size for all of them: that of the largest, as one that is refused for want of memory says so. */
 static uint64_t memory_of(const struct script *script)
@@ -24,6 +26,12 @@ static uint64_t memory_of(const struct script *script)
     return most > MEMORY_MOST ? MEMORY_MOST : most && most < MEMORY_LEAST ? MEMORY_LEAST : most;
 }
 
+static uint64_t plenty_of(const struct script *script)
+{
+    uint64_t live = script->recorded.peak_live, bytes = live < MEMORY_MOST / PLENTY ? live * PLENTY : MEMORY_MOST;
+    return bytes < PLENTY_LEAST ? PLENTY_LEAST : bytes;
+}
+
 int machine_of(const struct script *script, const char *file, struct machine *machine)
 {
     const char *gpu = trace_value(script->trace, "gpu.0.name");
@@ -34,7 +42,7 @@ int machine_of(const struct script *script, const char *file, struct machine *ma
         return status;
     char *settings = costs_to_sim(&costs);
     machine->settings = format_text("devices=%u,peers=all,memory=%" PRIu64 "%s%s", script_devices(script),
-                                    machine->memory ? machine->memory : MEMORY_MOST, *settings ? "," : "", settings);
+                                    machine->memory ? machine->memory : plenty_of(script), *settings ? "," : "", settings);
     free(settings);
     return EXIT_GOOD;
 }
