@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/common/complain.h"
+#include "tools/common/source.h"
 
 #define DEPTH_MAX 8
 #define DEVICES_MAX 16
@@ -92,6 +93,21 @@ static const char *uuid_of(const struct trace *trace, unsigned device)
     const char *uuid = trace_value(trace, key);
     bool is_one = uuid && (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0) && strspn(uuid, UUID_BYTES) == strlen(uuid);
     return is_one && strlen(uuid) <= UUID_MAX ? uuid : NULL;
+}
+
+char *replay_policy_read(const char *command, const char *file)
+{
+    char *bytes = NULL, *text = NULL;
+    size_t len;
+    int why = source_read(file, &bytes, &len);
+    if (why)
+        complain("%s: %s: %s", command, file, strerror(why));
+    else if (memchr(bytes, '\0', len))
+        complain("%s: %s has a NUL byte, which no policy has", command, file);
+    else
+        text = must(strndup(bytes, len));
+    free(bytes);
+    return text;
 }
 
 char *replay_policy_by_index(const char *text, const struct trace *trace)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* policy.h - the policies that a replay is held under, as texts. Pure; what is returned is the caller's to free(). */
+/* policy.h - the policies that a replay is held under, as texts. What is returned is the caller's to free(). */
 #ifndef WEIR_REPLAY_POLICY_H
 #define WEIR_REPLAY_POLICY_H
 
@@ -8,6 +8,9 @@
 /* YAML of a policy that was recorded: values as the header of a trace has them, "pools.main.devices: [0]", a line each. NULL: none is there,
    or it is none. */
 char *replay_policy_recorded(const struct trace *trace);
+
+/* The whole file, as text; NULL after a complaint of that command: it cannot be read, or has a NUL byte, which no policy has. */
+char *replay_policy_read(const char *command, const char *file);
 
 /* A copy of the text in which devices that it names by their UUIDs stand by their numbers, as the header of the trace has both. */
 char *replay_policy_by_index(const char *text, const struct trace *trace);

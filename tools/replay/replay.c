@@ -47,22 +47,16 @@ static int read_policies(const struct option_value *value, struct choice *choice
     for (size_t i = 0; i < choice->count; i++) {
         struct policy_errors errors = {0};
         struct policy *policy = NULL;
-        size_t len;
-        int why = source_read(choice->names[i], &choice->texts[i], &len);
-        if (why) {
-            complain("replay: %s: %s", choice->names[i], strerror(why));
+        choice->texts[i] = replay_policy_read("replay", choice->names[i]);
+        if (!choice->texts[i])
             return EXIT_TROUBLE;
-        }
-        enum policy_status status = policy_parse(choice->texts[i], len, source_name(choice->names[i]), NULL, &errors, &policy);
+        const char *text = choice->texts[i], *name = source_name(choice->names[i]);
+        enum policy_status status = policy_parse(text, strlen(text), name, NULL, &errors, &policy);
         source_print_errors(&errors);
         policy_errors_clear(&errors);
         policy_free(policy);
         if (status != POLICY_OK)
             return source_exit(status);
-        if (memchr(choice->texts[i], '\0', len)) {
-            complain("replay: %s has a NUL byte, which no policy has", choice->names[i]);
-            return EXIT_FAILED;
-        }
     }
     return EXIT_GOOD;
 }

@@ -97,7 +97,7 @@ static void settle(struct answer *answer)
     size_t count = !refusal->event.b && peak && peak < refusal->memory ? 2 : 1;
     struct replay replays[2];
     struct outcome *outcomes = must(calloc(2, sizeof *outcomes));
-    char *settings[2], text[WHY_LEN];
+    char *settings[2] = {NULL}, text[WHY_LEN];
     for (size_t i = 0; i < count; i++) {
         settings[i] = settings_of(answer, memories[i]);
         replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = settings[i]};

@@ -86,13 +86,10 @@ static bool read_memory(const struct option_value *value, uint64_t *bytes)
 static int read_base(struct tune *tune, const char *file)
 {
     struct policy_errors errors = {0};
-    size_t len;
     if (file) {
-        int why = source_read(file, &tune->base_text, &len);
-        if (why) {
-            complain("tune: %s: %s", file, strerror(why));
+        tune->base_text = replay_policy_read("tune", file);
+        if (!tune->base_text)
             return EXIT_TROUBLE;
-        }
         tune->base_name = source_name(file);
     } else {
         tune->base_text = replay_policy_recorded(tune->script.trace);
