@@ -84,22 +84,13 @@ static void tell_pool(struct share_asker *asker, uint32_t request, const weir_po
     share_asker_send(asker, &message);
 }
 
-static void answer_stats(struct share_asker *asker, const struct wire_message *question)
+static void tell_stats(struct share_asker *asker, uint32_t request, const weir_stats *stats)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    weir_stats *stats;
-    weir_status status = weir_stats_take(asker->control->w, &error, &stats);
-    if (status != WEIR_OK) {
-        share_asker_deny(asker, question->request, status, error.text);
-        return;
-    }
-    tell_process(asker, question->request, stats);
+    tell_process(asker, request, stats);
     for (size_t i = 0; i < weir_stats_device_count(stats); i++)
-        tell_device(asker, question->request, weir_stats_device(stats, i));
+        tell_device(asker, request, weir_stats_device(stats, i));
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
-        tell_pool(asker, question->request, weir_stats_pool(stats, i));
-    weir_stats_free(stats);
-    share_asker_ready(asker, question->request);
+        tell_pool(asker, request, weir_stats_pool(stats, i));
 }
 
 /* Whatever bytes the program had in it. */
@@ -110,26 +101,17 @@ static void copy_tag(char to[WIRE_NAME_SIZE], const char *name)
     snprintf(to, WIRE_NAME_SIZE, "%.*s", WIRE_NAME_SIZE - 1, text[0] ? text : "?");
 }
 
-static void answer_tags(struct share_asker *asker, const struct wire_message *question)
+static void tell_tags(struct share_asker *asker, uint32_t request, const weir_stats *stats)
 {
-    weir_error error = WEIR_ERROR_INIT;
-    weir_stats *stats;
-    weir_status status = weir_stats_take(asker->control->w, &error, &stats);
-    if (status != WEIR_OK) {
-        share_asker_deny(asker, question->request, status, error.text);
-        return;
-    }
     for (size_t i = 0; i < weir_stats_tag_count(stats); i++) {
         const weir_tag_stats *tag = weir_stats_tag(stats, i);
-        struct wire_message message = { .type = WIRE_TAG, .request = question->request };
+        struct wire_message message = { .type = WIRE_TAG, .request = request };
         copy_tag(message.u.tag.name, tag->name);
 #define COPY_FIGURE(figure) message.u.tag.figure = tag->figure;
         WIRE_TAG_FIGURES(COPY_FIGURE)
 #undef COPY_FIGURE
         share_asker_send(asker, &message);
     }
-    weir_stats_free(stats);
-    share_asker_ready(asker, question->request);
 }
 
 static void tell_audit(struct share_asker *asker, uint32_t request, const weir_pool_stats *stats)
@@ -146,7 +128,14 @@ static void tell_audit(struct share_asker *asker, uint32_t request, const weir_p
         share_asker_send(asker, &message);
 }
 
-static void answer_audits(struct share_asker *asker, const struct wire_message *question)
+static void tell_audits(struct share_asker *asker, uint32_t request, const weir_stats *stats)
+{
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
+        tell_audit(asker, request, weir_stats_pool(stats, i));
+}
+
+/* What a snapshot has of what was asked for. */
+static void answer_figures(struct share_asker *asker, const struct wire_message *question)
 {
     weir_error error = WEIR_ERROR_INIT;
     weir_stats *stats;
@@ -155,8 +144,12 @@ static void answer_audits(struct share_asker *asker, const struct wire_message *
         share_asker_deny(asker, question->request, status, error.text);
         return;
     }
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
-        tell_audit(asker, question->request, weir_stats_pool(stats, i));
+    if (question->type == WIRE_STATS)
+        tell_stats(asker, question->request, stats);
+    else if (question->type == WIRE_TAGS)
+        tell_tags(asker, question->request, stats);
+    else
+        tell_audits(asker, question->request, stats);
     weir_stats_free(stats);
     share_asker_ready(asker, question->request);
 }
@@ -324,9 +317,9 @@ static void answer_stop(struct share_asker *asker, const struct wire_message *qu
 /* Questions ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void (*const answers[])(struct share_asker *asker, const struct wire_message *question) = {
-    [WIRE_STATS] = answer_stats, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
+    [WIRE_STATS] = answer_figures, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
     [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
-    [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_tags,   [WIRE_AUDITS] = answer_audits,
+    [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_figures,   [WIRE_AUDITS] = answer_figures,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/policy.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 
 #define NAME_MAX_LEN 63
 #define MEMORY_MOST (UINT64_C(1) << 40)
-#define STEP (UINT64_C(32) << 20) /* by which pools of CUDA grow */
 
 /* One key and its value; several are in an array that ends with a key of NULL. */
 struct setting {
@@ -170,7 +170,7 @@ static void add_caps(struct changes *changes)
     uint64_t least = live < most && refusal->event.a < most ? live + refusal->event.a : most;
     least = least > cap ? least : cap;
     for (size_t i = 0; i < sizeof eighths / sizeof eighths[0]; i++) {
-        uint64_t bytes = (least / 8 * eighths[i] + STEP - 1) / STEP * STEP;
+        uint64_t bytes = (least / 8 * eighths[i] + POLICY_GROWTH_STEP - 1) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP;
         if (bytes <= cap || bytes > most)
             continue;
         char *value = format_text("%" PRIu64 "MiB", bytes >> 20);

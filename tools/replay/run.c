@@ -108,17 +108,11 @@ static void pass_until(struct stage *stage, uint64_t time)
         return;
     }
     while ((due = weir__service_next()) <= time) {
-        uint64_t now = stage->gpu->now();
-        if (now < due)
-            sim_advance(due - now);
-        if (weir__service_run_due() == 0)
-            break;
+        weir__service_pass(due);
         count_area(stage, stage->gpu->now());
         count_reserved(stage);
     }
-    uint64_t now = stage->gpu->now();
-    if (now < time)
-        sim_advance(time - now);
+    weir__service_pass(time);
 }
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */

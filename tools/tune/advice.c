@@ -8,9 +8,7 @@
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
-#include "tools/common/paragraph.h"
 
-#define PATH_PARTS_MAX 8
 #define TEXT_MAX 512
 
 /* Reasons ------------------------------------------------------------------------------------------------------------------------------ */
@@ -101,7 +99,7 @@ static const struct trial *nearest(const struct finding *finding, enum part part
         const struct outcome *a = &trial->outcome, *b = &finding->best.outcome;
         struct candidate same = trial->candidate;
         make_equal(&same, &finding->best.candidate, part);
-        bool is_off = part != PART_LARGEST && trial->candidate.largest == 0 && part == PART_PER_STREAM;
+        bool is_off = part == PART_PER_STREAM && trial->candidate.largest == 0;
         bool differs = candidate_equals(&same, &finding->best.candidate) && !candidate_equals(&trial->candidate, &finding->best.candidate);
         bool is_less = in_memory ? a->peak_reserved < b->peak_reserved : a->stall < b->stall;
         if (differs && !is_off && is_less && (!found || distance(a, b) < distance(&found->outcome, b)))
