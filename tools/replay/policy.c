@@ -23,24 +23,17 @@ static size_t shared_parts(const char *a, size_t a_len, const char *b, size_t b_
     return parts;
 }
 
-/* The parts of the path behind the first `skip`, a line each. No policy is deeper, so that what is left is one part, which is none. */
-static void put_path(FILE *out, const char *path, size_t len, size_t skip)
+unsigned replay_policy_put_parents(FILE *out, const char *path, size_t len, const char *former, size_t former_len)
 {
-    size_t depth = 0;
-    while (len) {
-        size_t part = 0;
-        while (part < len && (path[part] != '.' || depth == DEPTH_MAX))
-            part++;
+    size_t skip = shared_parts(path, len, former, former_len);
+    unsigned depth = 0;
+    for (const char *dot; depth < DEPTH_MAX && (dot = memchr(path, '.', len)); depth++) {
         if (depth >= skip)
-            fprintf(out, "%s%*s%.*s:", depth > skip ? "\n" : "", (int)(2 * depth), "", (int)part, path);
-        depth++;
-        path += part;
-        len -= part;
-        if (len) {
-            path++;
-            len--;
-        }
+            fprintf(out, "%*s%.*s:\n", (int)(2 * depth), "", (int)(dot - path), path);
+        len -= (size_t)(dot - path) + 1;
+        path = dot + 1;
     }
+    return depth;
 }
 
 static bool begins_with(const char *text, const char *with, size_t len)
@@ -74,8 +67,11 @@ char *replay_policy_recorded(const struct trace *trace)
     while (*at) {
         size_t line = strcspn(at, "\n"), len = strcspn(at, ":\n");
         if (len < line && !is_implied(trace->header.policy, at, len)) {
-            put_path(out, at, len, shared_parts(at, len, former, former_len));
-            fprintf(out, "%.*s\n", (int)(line - len - 1), at + len + 1);
+            unsigned depth = replay_policy_put_parents(out, at, len, former, former_len);
+            const char *key = at;
+            for (unsigned i = 0; i < depth; i++)
+                key = strchr(key, '.') + 1;
+            fprintf(out, "%*s%.*s\n", (int)(2 * depth), "", (int)(at + line - key), key);
             former = at;
             former_len = len;
         }

@@ -8,6 +8,7 @@
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
+#include "tools/replay/policy.h"
 
 #define TEXT_MAX 512
 
@@ -172,23 +173,6 @@ static const struct finding *finding_of(const struct writer *writer, const char 
     return NULL;
 }
 
-/* The parts of the path that the one before did not have, a line each, down to the last. Returns its depth. */
-static unsigned put_parents(struct writer *writer, const char *path)
-{
-    unsigned depth = 0;
-    bool is_same = true;
-    const char *at = path, *former = writer->former;
-    for (const char *dot; (dot = strchr(at, '.')); depth++) {
-        size_t len = (size_t)(dot - at), former_len = strcspn(former, ".");
-        is_same = is_same && former[former_len] == '.' && former_len == len && strncmp(at, former, len) == 0;
-        if (!is_same)
-            fprintf(writer->out, "%*s%.*s:\n", (int)(2 * depth), "", (int)len, at);
-        at = dot + 1;
-        former += former[former_len] == '.' ? former_len + 1 : former_len;
-    }
-    return depth;
-}
-
 static void write_value(const struct policy_value *value, void *data)
 {
     struct writer *writer = data;
@@ -201,7 +185,7 @@ static void write_value(const struct policy_value *value, void *data)
     bool has_reason = finding && reason_of(reason, finding, part);
     if (!is_needed && !has_reason)
         return;
-    unsigned depth = put_parents(writer, value->path);
+    unsigned depth = replay_policy_put_parents(writer->out, value->path, strlen(value->path), writer->former, strlen(writer->former));
     if (*reason)
         fprintf(writer->out, "%*s# %s.\n", (int)(2 * depth), "", reason);
     fprintf(writer->out, "%*s%s: %s\n", (int)(2 * depth), "", last ? last + 1 : value->path, value->text);
