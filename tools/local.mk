@@ -44,6 +44,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/details.c \
 	%reldir%/common/processes.c \
 	%reldir%/common/processes.h \
+	%reldir%/common/size.c \
+	%reldir%/common/size.h \
 	%reldir%/common/source.c \
 	%reldir%/common/source.h \
 	%reldir%/common/table.c \

@@ -4,13 +4,11 @@
 #include "tools/common/format.h"
 #include "tools/common/json.h"
 #include "tools/common/processes.h"
+#include "tools/common/size.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "policy/keys.h"
-#include "policy/number.h"
 
 enum { OPT_PID, OPT_ALL, OPT_POOL, OPT_KEEP, OPT_JSON, OPT_TIMEOUT };
 
@@ -24,22 +22,14 @@ static const struct command_option options[] = {
     {0},
 };
 
-/* Bytes as a policy has them: "0", "512MiB", "1.5GiB". */
-static bool read_size(const char *text, uint64_t *bytes)
+static bool read_keep(const char *text, uint64_t *bytes)
 {
-    struct policy_number number;
     if (strcmp(text, "none") == 0) {
         *bytes = 0;
         return true;
     }
-    if (policy_number_read(text, &number) != POLICY_NUMBER_OK)
-        return false;
-    uint64_t factor = number.unit[0] ? 0 : 1;
-    for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
-        if (strcmp(number.unit, unit->name) == 0)
-            factor = unit->factor;
     /* The largest number of all stands for something else in the message. */
-    return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK && *bytes < WIRE_POLICY_KEEP - 1;
+    return size_read(text, bytes) && *bytes < WIRE_POLICY_KEEP - 1;
 }
 
 /* What the command line asks for. false, after a complaint: nothing that can be done. */
@@ -62,7 +52,7 @@ static bool read_question(const struct command_call *call, struct wire_message *
         return false;
     }
     snprintf(question->u.trim.pool, sizeof question->u.trim.pool, "%s", pool->given ? pool->text : "");
-    if (keep->given && !read_size(keep->text, &question->u.trim.keep)) {
+    if (keep->given && !read_keep(keep->text, &question->u.trim.keep)) {
         complain("trim: --keep=%s: write bytes, or a number with a unit, as in 512MiB", keep->text);
         return false;
     }

@@ -2,6 +2,7 @@
 /* tune.c - `weir tune`: searches the values of a policy for a recorded program, and writes the policy. */
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/common/size.h"
 #include "tools/common/source.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
@@ -15,9 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "policy/keys.h"
-#include "policy/number.h"
 
 enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_POLICY };
 
@@ -68,15 +66,8 @@ struct tune {
 
 static bool read_memory(const struct option_value *value, uint64_t *bytes)
 {
-    struct policy_number number;
     *bytes = 0;
-    if (!value->given)
-        return true;
-    uint64_t factor = 0;
-    if (policy_number_read(value->text, &number) == POLICY_NUMBER_OK)
-        for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
-            factor = strcmp(number.unit, unit->name) == 0 ? unit->factor : factor;
-    if (factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK && *bytes >= 2 * POLICY_GROWTH_STEP)
+    if (!value->given || (size_read(value->text, bytes) && *bytes >= 2 * POLICY_GROWTH_STEP))
         return true;
     complain("tune: --memory=%s: write bytes from 64MiB as in 40GiB", value->text);
     return false;
