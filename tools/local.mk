@@ -157,7 +157,12 @@ tools_libtools_la_SOURCES = \
 	%reldir%/tune/candidate.h \
 	%reldir%/tune/search.c \
 	%reldir%/tune/search.h \
+	%reldir%/tune/show.c \
+	%reldir%/tune/show.h \
 	%reldir%/tune/tune.c \
+	%reldir%/tune/tune.h \
+	%reldir%/tune/verify.c \
+	%reldir%/tune/verify.h \
 	%reldir%/try/json.c \
 	%reldir%/try/recover.c \
 	%reldir%/try/report.c \

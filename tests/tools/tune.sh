@@ -59,6 +59,37 @@ check_json "how_many_is_said" "d['policy'].count('{:,} requests refused'.format(
 check_json "cuda_without_a_cap_is_not_compared_with_it" "'CUDA' not in d['policy']"
 check "bound_that_is_no_size_exits_2" exits 2 tune --memory=much "$tap_dir/run.weir"
 
+# The simulator stands for a GPU here, at first with the costs that the replays were predicted with.
+with_sim() {
+    sim=$1
+    shift
+    WEIR_SIM=$sim exits "$@"
+}
+check "what_was_found_is_measured" exits 0 tune --json --verify --for=time "$tap_dir/run.weir"
+check_json "its_rivals_are_measured_as_well" \
+    "[p['policy'] for p in d['verified']['policies']] == ['chosen', 'as recorded', 'next best'] and d['verified']['is_measured']"
+check_json "same_machine_has_what_was_predicted" \
+    "all(p['predicted_peak'] == p['measured_peak']['median'] and p['predicted_stall'] == p['measured_stall']['median']
+         for p in d['verified']['policies'])"
+check_json "then_the_order_is_the_predicted_one" "d['verified']['other_order'] is None and 'measured order' not in d['policy']"
+check_json "policy_has_what_was_measured_in_place_of_a_warning" "'Measured on the GPU' in d['policy'] and 'before you rely' not in d['policy']"
+check "machine_with_other_costs_is_measured" with_sim malloc_async=1us 0 tune --verify --for=time "$tap_dir/run.weir"
+check "other_order_is_said" says "$out" "  The measured order is not the predicted one: 'next best' waits less than 'chosen'."
+check "it_stands_in_the_policy_as_well" says "$out" "# The measured order is not the predicted one:"
+check "predicted_stands_beside_measured" says "$out" "PEAK PREDICTED  MEASURED  STALL PREDICTED  MEASURED"
+check "machine_without_a_gpu_measures_nothing" with_sim devices=0 1 tune --verify "$tap_dir/run.weir"
+check "it_says_why_and_what_to_do" says "$err" "cannot be replayed on the GPU here: no usable GPU" "Leave --verify away"
+check "it_searches_nothing" test ! -s "$out"
+check "policy_that_cannot_be_measured_exits_1" with_sim memory=128MiB 1 tune --json --verify --for=time "$tap_dir/run.weir"
+check_json "why_is_said" "not d['verified']['is_measured'] and not d['verified']['policies'][0]['is_measured'] and d['verified']['policies'][0]['why']"
+check_json "requests_that_found_no_memory_are_counted" "d['verified']['policies'][1]['refused'] > 0"
+check_json "policy_is_there_all_the_same" "'It could not be measured on the GPU.' in d['policy']"
+
+check "part_that_was_searched_is_named" exits 0 tune "$tap_dir/run.weir"
+check "with_the_whole" says "$out" "from the first 2,242 of 3,361 requests of"
+check "document_has_both" exits 0 tune --json "$tap_dir/run.weir"
+check_json "numbers_are_of_the_trace" "d['requests'] == 3361 and d['requests_searched'] == 2242 and d['costs'] is None"
+
 check "trace_of_level_pool_is_recorded" record "$tap_dir/cuda.yaml" "$tap_dir/pool.weir" pool
 check "trace_of_level_pool_exits_1" exits 1 tune "$tap_dir/pool.weir"
 check "it_says_how_to_record" says "$err" "--level=all"

@@ -149,6 +149,18 @@ const struct trial **search_front(const struct search *search, size_t *count)
     return front;
 }
 
+const struct trial *search_next_best(const struct search *search, const struct candidate *but)
+{
+    size_t count;
+    const struct trial **front = search_front(search, &count), *least = least_memory(search), *found = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!candidate_equals(&front[i]->candidate, but) &&
+            (!found || cost_of(search, &front[i]->outcome, &least->outcome) < cost_of(search, &found->outcome, &least->outcome)))
+            found = front[i];
+    free(front);
+    return found;
+}
+
 /* The stages --------------------------------------------------------------------------------------------------------------------------- */
 
 /* The most by which what is live swings between two synchronises; without any, in a fiftieth of the run. */

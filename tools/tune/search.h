@@ -41,6 +41,8 @@ extern const struct candidate candidate_of_cuda;
 const struct trial *search_run(struct search *search);
 /* The trial of that candidate, which is run unless it was already; NULL: it cannot be replayed. Valid until the next one is run. */
 const struct trial *search_try(struct search *search, const struct candidate *candidate);
+/* Of those that no other one beats the one that the goal likes best, but for that candidate; NULL: there is no other. */
+const struct trial *search_next_best(const struct search *search, const struct candidate *but);
 /* Trials that no other one beats, those with the least memory first; the caller's to free(). */
 const struct trial **search_front(const struct search *search, size_t *count);
 void search_free(struct search *search);

@@ -4,12 +4,10 @@
 #include "tools/common/environment.h"
 #include "tools/common/size.h"
 #include "tools/common/source.h"
-#include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
-#include "tools/trace/view.h"
-#include "tools/tune/advice.h"
+#include "tools/tune/show.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_POLICY };
+enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_POLICY, OPT_VERIFY };
 
 static const struct command_option options[] = {
     [OPT_COSTS] = {.name = "costs",
@@ -37,30 +35,14 @@ static const struct command_option options[] = {
                     .kind = OPTION_TEXT,
                     .placeholder = "FILE",
                     .help = "begin with this policy (default: the one that was recorded)"},
+    [OPT_VERIFY] = {.name = "verify",
+                    .kind = OPTION_FLAG,
+                    .help = "measure what was found and its rivals on the GPU of this machine, in the recorded time"},
     {0},
 };
 
-#define POOLS_MAX 3           /* pools that are searched, those with the most memory */
 #define KEPT_ASIDE 3          /* a part of so many is not searched on */
 #define KEPT_ASIDE_LEAST 1000 /* operations */
-
-/* One call. */
-struct tune {
-    struct script script;
-    struct machine machine;
-    const char *base_name;
-    char *base_text, *text; /* the policy to begin with; the same with devices by their numbers */
-    struct policy *base;
-    uint64_t memory;
-    enum goal goal;
-    size_t split; /* operations that are searched on; the rest is kept aside */
-    struct search searches[POOLS_MAX];
-    struct finding findings[POOLS_MAX];
-    char *fixed[POOLS_MAX + 1]; /* what was found for the pools before */
-    size_t count;               /* of findings */
-    struct outcome in_force, chosen;            /* on what was searched on */
-    struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
-};
 
 /* Input -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -95,8 +77,8 @@ static int read_base(struct tune *tune, const char *file)
     return source_exit(status);
 }
 
-/* The pools of the policy that served the most bytes in the trace, at most POOLS_MAX. Returns how many. */
-static size_t largest_pools(const struct tune *tune, const struct policy_pool *pools[static POOLS_MAX])
+/* The pools of the policy that served the most bytes in the trace, at most TUNE_POOLS_MAX. Returns how many. */
+static size_t largest_pools(const struct tune *tune, const struct policy_pool *pools[static TUNE_POOLS_MAX])
 {
     const struct script *script = &tune->script;
     size_t count = 0;
@@ -107,7 +89,7 @@ static size_t largest_pools(const struct tune *tune, const struct policy_pool *p
         if (op->what == SCRIPT_MALLOC)
             bytes[pool ? (size_t)(pool - tune->base->pools) : tune->base->default_pool] += op->size;
     }
-    while (count < POOLS_MAX) {
+    while (count < TUNE_POOLS_MAX) {
         size_t most = 0;
         for (size_t i = 0; i < tune->base->pool_count; i++)
             most = bytes[i] > bytes[most] ? i : most;
@@ -174,7 +156,7 @@ static bool look_at_base(struct tune *tune)
 
 static bool search_all(struct tune *tune)
 {
-    const struct policy_pool *pools[POOLS_MAX];
+    const struct policy_pool *pools[TUNE_POOLS_MAX];
     size_t count = largest_pools(tune, pools);
     if (!count) {
         complain("tune: the trace has no requests of a pool that can be searched: one of a device, and neither exported nor CUDA's own");
@@ -208,82 +190,7 @@ static bool search_all(struct tune *tune)
     return tune->chosen.is_done;
 }
 
-/* Output ------------------------------------------------------------------------------------------------------------------------------- */
-
-static const char *const goals[] = {[GOAL_TIME] = "time", [GOAL_MEMORY] = "memory", [GOAL_BALANCE] = "balance"};
-
-static const char *threshold_text(struct text *text, uint64_t bytes)
-{
-    return bytes >= CANDIDATE_AUTO ? candidate_threshold(text->chars, bytes) : format_size(text, bytes);
-}
-
-static void print_front(const struct finding *finding)
-{
-    size_t count;
-    const struct trial **front = search_front(finding->search, &count);
-    struct table table = TABLE_INIT("llrrrrrrrr");
-    printf("\nPool %s: what no other policy beats, of %zu that were replayed\n", finding->search->pool, finding->search->count);
-    table_row(&table, "", "BACKING", "THRESHOLD", "CACHED UP TO", "OF A STREAM", "SMALL BELOW", "INITIAL", "PEAK", "STALL", "WORST");
-    for (size_t i = 0; i < count; i++) {
-        const struct candidate *candidate = &front[i]->candidate;
-        const struct outcome *outcome = &front[i]->outcome;
-        bool is_cached = candidate->largest > 0;
-        table_row(&table, candidate_equals(candidate, &finding->best.candidate) ? ">" : "", candidate->is_arena ? "arena" : "new",
-                  threshold_text(&(struct text){{0}}, candidate->threshold), is_cached ? SIZE_TEXT(candidate->largest) : "off",
-                  is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below), SIZE_TEXT(candidate->initial),
-                  SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
-    }
-    table_print(&table, stdout);
-    free(front);
-}
-
-static void gain_text(char text[static 160], const struct outcome *now, const struct outcome *before)
-{
-    bool is_less = now->peak_reserved <= before->peak_reserved, is_faster = now->stall <= before->stall;
-    bool is_refusing = now->refused > before->refused;
-    int len = snprintf(text, 160, "%s %s at the peak, %s %s of stalls",
-             SIZE_TEXT(is_less ? before->peak_reserved - now->peak_reserved : now->peak_reserved - before->peak_reserved),
-             is_less ? "less" : "more", TIME_TEXT(is_faster ? before->stall - now->stall : now->stall - before->stall),
-             is_faster ? "less" : "more");
-    if (now->refused != before->refused)
-        snprintf(text + len, 160 - (size_t)len, ", %s requests %s refused",
-                 COUNT_TEXT(is_refusing ? now->refused - before->refused : before->refused - now->refused), is_refusing ? "more" : "fewer");
-}
-
-static const char no_synchronises[] =
-    "The trace has no synchronises through Weir, so it is not known what thresholds in bytes would do: all and auto were tried.\n";
-
-/* What stands on top of the policy, and is printed. The caller's to free(). */
-static char *describe(struct tune *tune)
-{
-    char own[160], cuda[160] = "", aside[160], refused[64] = "";
-    if (tune->chosen.refused)
-        snprintf(refused, sizeof refused, ", %s requests refused", COUNT_TEXT(tune->chosen.refused));
-    /* CUDA's own has no cap. */
-    const struct policy_pool *pool = policy_find_pool(tune->base, tune->searches[0].pool);
-    bool has_cap = tune->memory || pool->max_size.kind != POLICY_SIZE_NONE;
-    bool has_plain = tune->count == 1 && tune->script.has_synchronises && !has_cap;
-    const struct trial *plain = has_plain ? search_try(&tune->searches[0], &candidate_of_cuda) : NULL;
-    gain_text(own, &tune->chosen, &tune->in_force);
-    if (plain)
-        gain_text(cuda, &tune->chosen, &plain->outcome);
-    gain_text(aside, &tune->aside_chosen, &tune->aside_in_force);
-    bool is_aside_done = tune->aside_chosen.is_done && tune->aside_in_force.is_done;
-    char *kept = tune->split == tune->script.count ? format_text("The trace is too short to keep a part of it aside.\n")
-                 : is_aside_done ? format_text("On the last third of the trace, which was kept aside: %s.\n", aside)
-                                 : format_text("The part of the trace that was kept aside could not be replayed.\n");
-    char shown[SHOWN_LEN], base[SHOWN_LEN];
-    char *text = format_text("Found by weir tune for %s, from %s requests of %s.\n"
-                             "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s"
-                             "%sReplays judge by a table of costs; measure before you rely on it.",
-                             goals[tune->goal], COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
-                             SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
-                             refused, view_shown(base, tune->base_name), own,
-                             *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
-                             kept, tune->script.has_synchronises ? "" : no_synchronises);
-    free(kept);
-    return text;
-}
+/* The command -------------------------------------------------------------------------------------------------------------------------- */
 
 static int write_policy(const struct tune *tune, const char *file, const char *comment)
 {
@@ -307,79 +214,41 @@ static int write_policy(const struct tune *tune, const char *file, const char *c
     return EXIT_GOOD;
 }
 
-static void json_figures(struct json *json, const char *key, const struct outcome *outcome)
+/* Keeps the last part of a long trace aside. */
+static void split(struct tune *tune)
 {
-    json_object(json, key);
-    json_uint(json, "peak_reserved", outcome->peak_reserved);
-    json_uint(json, "stall", outcome->stall);
-    json_uint(json, "worst", outcome->worst);
-    json_uint(json, "elapsed", outcome->elapsed);
-    json_uint(json, "refused", outcome->refused);
-    json_end(json);
+    const struct script *script = &tune->script;
+    tune->split = script->count - script->count / KEPT_ASIDE;
+    if (script->count - tune->split < KEPT_ASIDE_LEAST)
+        tune->split = script->count;
+    for (size_t i = 0; i < tune->split; i++)
+        tune->searched += script->ops[i].what == SCRIPT_MALLOC;
 }
 
-static void json_trial(struct json *json, const struct finding *finding, const struct trial *trial)
+static int answer(struct tune *tune, const struct verification *verification, const struct command_call *call)
 {
-    const struct candidate *candidate = &trial->candidate;
-    json_object(json, NULL);
-    json_bool(json, "is_chosen", candidate_equals(candidate, &finding->best.candidate));
-    json_string(json, "backing", candidate->is_arena ? "arena" : "new");
-    if (candidate->threshold == CANDIDATE_AUTO)
-        json_string(json, "release_threshold", "auto");
-    else
-        json_uint(json, "release_threshold", candidate->threshold);
-    json_uint(json, "cache_largest", candidate->largest);
-    json_uint(json, "cache_per_stream", candidate->per_stream);
-    json_uint(json, "small_below", candidate->small_below);
-    json_uint(json, "initial_size", candidate->initial);
-    json_figures(json, "figures", &trial->outcome);
-    json_end(json);
-}
-
-static void print_json(const struct tune *tune, const char *comment)
-{
-    struct json json = JSON_INIT(stdout);
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = must(open_memstream(&text, &size));
-    advice_write(out, tune->base, tune->findings, tune->count, comment);
-    fclose(out);
-    json_object(&json, NULL);
-    json_string(&json, "file", tune->script.trace->path);
-    json_string(&json, "for", goals[tune->goal]);
-    json_string(&json, "policy_in_force", tune->base_name);
-    json_figures(&json, "in_force", &tune->in_force);
-    json_figures(&json, "chosen", &tune->chosen);
-    json_figures(&json, "kept_aside_in_force", &tune->aside_in_force);
-    json_figures(&json, "kept_aside_chosen", &tune->aside_chosen);
-    json_array(&json, "pools");
-    for (size_t i = 0; i < tune->count; i++) {
-        size_t count;
-        const struct trial **front = search_front(tune->findings[i].search, &count);
-        json_object(&json, NULL);
-        json_string(&json, "pool", tune->findings[i].search->pool);
-        json_uint(&json, "replayed", tune->findings[i].search->count);
-        json_array(&json, "front");
-        for (size_t j = 0; j < count; j++)
-            json_trial(&json, &tune->findings[i], front[j]);
-        json_end(&json);
-        json_end(&json);
-        free(front);
+    int status = EXIT_GOOD;
+    char *summary = show_summary(tune, verification);
+    if (call->options[OPT_JSON].given) {
+        show_json(tune, verification, summary);
+    } else {
+        puts(summary);
+        show_fronts(tune);
+        if (verification)
+            verify_print(verification);
     }
-    json_end(&json);
-    json_string(&json, "policy", text);
-    json_end(&json);
-    free(text);
+    if (!call->options[OPT_JSON].given || call->options[OPT_OUTPUT].given)
+        status = write_policy(tune, call->options[OPT_OUTPUT].text, summary);
+    free(summary);
+    return status;
 }
-
-/* The command -------------------------------------------------------------------------------------------------------------------------- */
 
 static int tune_trace(struct tune *tune, const struct command_call *call)
 {
     const char *file = call->options[OPT_POLICY].text, *goal = call->options[OPT_FOR].text;
     tune->goal = GOAL_BALANCE;
     for (enum goal i = GOAL_TIME; goal && i <= GOAL_BALANCE; i++)
-        tune->goal = strcmp(goals[i], goal) == 0 ? i : tune->goal;
+        tune->goal = strcmp(tune_goals[i], goal) == 0 ? i : tune->goal;
     int status = machine_of(&tune->script, call->options[OPT_COSTS].text, &tune->machine);
     if (status == EXIT_GOOD)
         status = read_base(tune, file);
@@ -389,22 +258,17 @@ static int tune_trace(struct tune *tune, const struct command_call *call)
         complain("tune: the trace has level 'pool', which does not tell what caches served; record with --level=all");
         return EXIT_FAILED;
     }
-    tune->split = tune->script.count - tune->script.count / KEPT_ASIDE;
-    if (tune->script.count - tune->split < KEPT_ASIDE_LEAST)
-        tune->split = tune->script.count;
-    if (!can_judge(tune) || !look_at_base(tune) || !search_all(tune))
+    split(tune);
+    bool is_verified = call->options[OPT_VERIFY].given;
+    if (!can_judge(tune) || (is_verified && !verify_can(tune)) || !look_at_base(tune) || !search_all(tune))
         return EXIT_FAILED;
-    char *comment = describe(tune);
-    if (call->options[OPT_JSON].given) {
-        print_json(tune, comment);
-    } else {
-        puts(comment);
-        for (size_t i = 0; i < tune->count; i++)
-            print_front(&tune->findings[i]);
-    }
-    if (!call->options[OPT_JSON].given || call->options[OPT_OUTPUT].given)
-        status = write_policy(tune, call->options[OPT_OUTPUT].text, comment);
-    free(comment);
+    struct verification verification = {.count = 0};
+    if (is_verified)
+        verify_run(tune, &verification);
+    status = answer(tune, is_verified ? &verification : NULL, call);
+    if (is_verified && !verification.is_measured)
+        status = worse_exit(status, EXIT_FAILED);
+    verify_free(&verification);
     return status;
 }
 
@@ -419,7 +283,7 @@ static int run(const struct command_call *call)
         complain("%s: %s", call->operands[0], trace.error);
     else if (script_make(&tune.script, &trace))
         status = tune_trace(&tune, call);
-    for (size_t i = 0; i < POOLS_MAX; i++) {
+    for (size_t i = 0; i < TUNE_POOLS_MAX; i++) {
         search_free(&tune.searches[i]);
         free(tune.fixed[i + 1]);
     }
@@ -448,8 +312,10 @@ const struct command command_tune = {
         "Growth to initial_size is at weir_open(), and no stall.\n"
         "The last third of a long trace is kept aside, and the policy that was found is tried on it. The same trace gives the same "
         "answer.\n"
-        "A trace for which replays cannot judge is refused. Exit status: 0 found, 1 refused, or the policy to begin with is bad, 2 a file "
-        "cannot be read or written.",
+        "With --verify the chosen policy, the next best one and the one in force are replayed on the GPU as by weir replay --gpu, three "
+        "times each in turn, and what was measured stands beside what was predicted.\n"
+        "A trace for which replays cannot judge is refused. Exit status: 0 found, 1 refused, not measured, or the policy to begin with is "
+        "bad, 2 a file cannot be read or written.",
     .example = "  weir record -o run.weir -- ./program\n"
                "  weir tune run.weir -o policy.yaml\n"
                "  weir tune --for=memory --memory=40GiB run.weir\n",

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tune.h - one call of `weir tune`: what it looks for, what it searched on, and what it found.
+ *
+ * The command's own; what shows, draws and measures it only reads it.
+ */
+#ifndef WEIR_TUNE_TUNE_H
+#define WEIR_TUNE_TUNE_H
+
+#include "tools/replay/machine.h"
+#include "tools/tune/advice.h"
+
+#define TUNE_POOLS_MAX 3 /* pools that are searched, those with the most memory */
+
+struct tune {
+    struct script script;
+    struct machine machine;
+    const char *base_name;
+    char *base_text, *text; /* the policy to begin with; the same with devices by their numbers */
+    struct policy *base;
+    uint64_t memory;
+    enum goal goal;
+    size_t split;      /* operations that are searched on; the rest is kept aside */
+    uint64_t searched; /* requests among them */
+    struct search searches[TUNE_POOLS_MAX];
+    struct finding findings[TUNE_POOLS_MAX];
+    char *fixed[TUNE_POOLS_MAX + 1]; /* what was found for the pools before */
+    size_t count;                    /* of findings */
+    struct outcome in_force, chosen;             /* on what was searched on */
+    struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
+};
+
+/* Words of --for. */
+extern const char *const tune_goals[GOAL_BALANCE + 1];
+
+#endif
