@@ -98,9 +98,8 @@ static void replace(uint64_t *time, uint64_t base, uint64_t at)
 static void replace_in_pools(uint64_t base, uint64_t at)
 {
     for (struct sim_pool *pool = sim.pools; pool; pool = pool->next)
-        if (pool->unobserved)
-            for (struct sim_segment *segment = pool->segments; segment; segment = segment->next)
-                replace(&segment->done_at, base, at);
+        for (struct sim_segment *segment = pool->index.pending; segment; segment = segment->later)
+            replace(&segment->done_at, base, at);
 }
 
 /* Their place in the list is another one then. */

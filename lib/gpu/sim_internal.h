@@ -30,6 +30,7 @@
 #include "lib/gpu/cost.h"
 #include "lib/gpu/gpu_tables.h"
 #include "lib/gpu/sim.h"
+#include "lib/gpu/sim_index.h"
 
 #define SIM_DEVICES_MAX 16
 #define SIM_STEP (UINT64_C(32) << 20) /* pools grow by, and give back, multiples of this */
@@ -53,9 +54,7 @@ enum sim_code {
 };
 
 /* A handle is the address of the simulator's own struct, which has the name that CUDA gives to what such a handle points to. */
-#define sim_stream CUstream_st
 #define sim_event CUevent_st
-#define sim_pool CUmemPoolHandle_st
 
 enum sim_operation {
 #define SIM_OPERATION_ENUM(name, check, parameters, arguments) SIM_OP_##name,
@@ -133,29 +132,6 @@ struct sim_event {
     uint64_t capture;       /* id of the capture in which it was recorded, 0 for none */
 };
 
-/* A stretch of a pool's address range. The segments of a pool cover all of it, in order, without gaps. */
-enum sim_segment_state {
-    SIM_SEGMENT_ABSENT, /* no memory behind it */
-    SIM_SEGMENT_FREE,
-    SIM_SEGMENT_LIVE, /* a block */
-};
-
-struct sim_segment {
-    struct sim_segment *prev, *next;
-    uint64_t offset, size;
-    enum sim_segment_state state;
-    uint64_t asked; /* of a block: the bytes asked for, of which `size` is the next multiple of the pool's alignment */
-    uint64_t source; /* of an imported block: its offset in the exporter's pool */
-    bool exported; /* some of it was part of an exported block: it never goes back to the device */
-    bool hidden;   /* exported, free, and no longer among the pool's reserved bytes */
-    /* Of a free one: */
-    bool observed;     /* the host has seen a synchronise behind the free; the rest matters only until then */
-    int device;        /* of the stream that freed it */
-    uint64_t freed_by; /* id of that stream */
-    uint64_t sequence; /* of the free */
-    uint64_t done_at;  /* when that stream gets to the free */
-};
-
 /*
  * Identities: used = bytes asked for of live segments; held = bytes of live and free segments, which is what the device lacks; reserved =
  * the same without hidden ones; exported = bytes of exported ones. An imported pool's device lacks nothing for it.
@@ -178,6 +154,7 @@ struct sim_pool {
     uint64_t alignment;  /* of its blocks */
     int fd;              /* the memfd behind an exportable or imported pool, else -1 */
     struct sim_segment *segments;
+    struct sim_index index;
     size_t blocks, unobserved; /* live segments; free segments not observed yet */
     uint64_t held, exported, reserved, reserved_high, used, used_high;
 };
@@ -403,9 +380,10 @@ static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
     return value / unit * unit;
 }
 
-/* Cuts what is beyond `size` bytes off; it becomes the next segment, of the same kind. False if there is no host memory. */
-bool sim_segment_split(struct sim_segment *segment, uint64_t size);
-void sim_segment_absorb(struct sim_segment *segment);
+/* Cuts what is beyond `size` bytes off; it becomes the next segment, of the same kind. False if there is no host memory. As for all that
+   changes segments: a free one is in no run meanwhile (sim_run_leave). */
+bool sim_segment_split(struct sim_pool *pool, struct sim_segment *segment, uint64_t size);
+void sim_segment_absorb(struct sim_pool *pool, struct sim_segment *segment);
 struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment);
 /* The pool takes memory from its device; false if that has not so much. */
 bool sim_range_take(struct sim_pool *pool, uint64_t bytes);
@@ -421,6 +399,8 @@ int sim_memory_open(struct sim_pool *pool, uint64_t span, bool exportable);
 int sim_memory_open_imported(struct sim_pool *pool, uint64_t span, int fd);
 /* Unmaps it and returns all that the device lacks for it. */
 void sim_memory_close(struct sim_pool *pool);
+/* Whether the stream may have the free memory as it is. */
+bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream);
 /* A block for the stream, which may have to wait for a free of another stream before its later work runs. */
 int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *stream, void **ptr);
 /* The live segment that begins at ptr, and its pool; NULL if there is none. */

@@ -16,7 +16,7 @@ static bool is_allowed(const struct sim_pool *pool, enum gpu_pool_attribute reus
 }
 
 /* Whether the stream may have the memory as it is. */
-static bool is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
+bool sim_memory_is_usable(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
     if (segment->state != SIM_SEGMENT_FREE || segment->hidden)
         return false;
@@ -31,30 +31,7 @@ static bool is_usable(const struct sim_pool *pool, const struct sim_segment *seg
 static bool can_wait_for(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream)
 {
     bool is_orderable = segment->state == SIM_SEGMENT_FREE && !segment->hidden && segment->device == stream->device;
-    return is_usable(pool, segment, stream) || (is_orderable && is_allowed(pool, GPU_POOL_REUSE_INTERNAL_DEPENDENCIES));
-}
-
-typedef bool (*fits_fn)(const struct sim_pool *pool, const struct sim_segment *segment, const struct sim_stream *stream);
-
-/* The smallest run of neighbours that fit and have so many bytes. */
-static struct sim_segment *best_fit(const struct sim_pool *pool, uint64_t size, const struct sim_stream *stream, fits_fn fits)
-{
-    struct sim_segment *best = NULL, *begin = NULL;
-    uint64_t best_size = UINT64_MAX, run = 0;
-    for (struct sim_segment *segment = pool->segments;; segment = segment->next) {
-        if (segment && fits(pool, segment, stream)) {
-            begin = run ? begin : segment;
-            run += segment->size;
-            continue;
-        }
-        if (run >= size && run < best_size) {
-            best = begin;
-            best_size = run;
-        }
-        if (!segment)
-            return best;
-        run = 0;
-    }
+    return sim_memory_is_usable(pool, segment, stream) || (is_orderable && is_allowed(pool, GPU_POOL_REUSE_INTERNAL_DEPENDENCIES));
 }
 
 /* Makes the stream wait for those frees in the first `size` bytes of a run that it could not do without. */
@@ -63,56 +40,44 @@ static int wait_for_run(const struct sim_pool *pool, const struct sim_segment *s
     int code = 0;
     uint64_t end = segment->offset + size;
     for (; segment && segment->offset < end && !code; segment = segment->next)
-        if (!is_usable(pool, segment, stream))
+        if (!sim_memory_is_usable(pool, segment, stream))
             code = sim_stream_wait_for(stream, segment->freed_by, segment->sequence, segment->done_at);
     return code;
 }
 
 /* What the pool has, else what it can grow by, else (measured: only then) what is there once the stream waits for it. */
-static int find_run(struct sim_pool *pool, uint64_t size, struct sim_stream *stream, struct sim_segment **segment)
+static int find_run(struct sim_pool *pool, uint64_t size, struct sim_stream *stream, struct sim_segment **segment,
+                    struct sim_segment **head)
 {
-    *segment = best_fit(pool, size, stream, is_usable);
+    *segment = sim_index_best_fit(pool, size, stream, sim_memory_is_usable, head);
     if (*segment)
         return 0;
     int code = sim_range_grow(pool, size);
-    *segment = best_fit(pool, size, stream, code ? can_wait_for : is_usable);
+    *segment = sim_index_best_fit(pool, size, stream, code ? can_wait_for : sim_memory_is_usable, head);
     if (!*segment)
         return GPU_OUT_OF_MEMORY;
     return wait_for_run(pool, *segment, size, stream);
 }
 
-/* Makes `size` bytes of a run of free segments one live segment. What was exported once makes all of it stay with the pool. */
-static void absorb_run(struct sim_pool *pool, struct sim_segment *segment, uint64_t size)
+/* Makes the first `size` bytes of a row of free segments one live segment. What was exported once makes all of it stay with the pool. */
+static int make_live(struct sim_pool *pool, struct sim_segment *head, struct sim_segment *segment, uint64_t size)
 {
+    if (!sim_index_reserve(pool) || !sim_run_cut(pool, head, segment, size))
+        return GPU_OUT_OF_MEMORY;
     bool exported = segment->exported;
-    pool->unobserved -= !segment->observed;
+    sim_index_unlist(pool, segment);
     pool->exported -= segment->exported ? segment->size : 0;
     while (segment->size < size) {
         const struct sim_segment *next = segment->next;
-        pool->unobserved -= !next->observed;
         exported = exported || next->exported;
         pool->exported -= next->exported ? next->size : 0;
-        sim_segment_absorb(segment);
+        sim_segment_absorb(pool, segment);
     }
     segment->state = SIM_SEGMENT_LIVE;
+    sim_index_add_block(pool, segment);
     segment->exported = false;
     if (exported)
         sim_memory_export(pool, segment);
-}
-
-/* Makes the first `size` bytes of a run of free segments one live segment. */
-static int make_live(struct sim_pool *pool, struct sim_segment *segment, uint64_t size)
-{
-    struct sim_segment *last = segment;
-    uint64_t total = segment->size;
-    for (; total < size; total += last->size)
-        last = last->next;
-    if (total > size) {
-        if (!sim_segment_split(last, last->size - (total - size)))
-            return GPU_OUT_OF_MEMORY;
-        pool->unobserved += !last->observed;
-    }
-    absorb_run(pool, segment, size);
     return 0;
 }
 
@@ -131,7 +96,7 @@ int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, voi
     while (segment && (segment->state != SIM_SEGMENT_LIVE || segment->source != offset || segment->size != size))
         segment = segment->next;
     if (!segment) {
-        segment = sim_range_take_gap(pool, size);
+        segment = sim_index_reserve(pool) ? sim_range_take_gap(pool, size) : NULL;
         if (!segment)
             return GPU_OUT_OF_MEMORY;
         void *address = mmap(pool->base + segment->offset, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, pool->fd, (off_t)offset);
@@ -139,7 +104,9 @@ int sim_memory_import(struct sim_pool *pool, uint64_t offset, uint64_t size, voi
             sim_segment_merge(pool, segment);
             return GPU_OUT_OF_MEMORY;
         }
+        sim_index_unlist(pool, segment);
         segment->state = SIM_SEGMENT_LIVE;
+        sim_index_add_block(pool, segment);
         segment->source = offset;
         segment->asked = size;
         pool->blocks++;
@@ -155,10 +122,10 @@ int sim_memory_take(struct sim_pool *pool, size_t size, struct sim_stream *strea
     if (size > pool->span)
         return GPU_OUT_OF_MEMORY;
     uint64_t bytes = sim_round_up(size, pool->alignment);
-    struct sim_segment *segment;
-    int code = find_run(pool, bytes, stream, &segment);
+    struct sim_segment *segment, *head;
+    int code = find_run(pool, bytes, stream, &segment, &head);
     if (!code)
-        code = make_live(pool, segment, bytes);
+        code = make_live(pool, head, segment, bytes);
     if (code)
         return code;
     segment->asked = size;
@@ -184,13 +151,9 @@ struct sim_segment *sim_memory_block(const void *ptr, struct sim_pool **pool)
     struct sim_pool *home = sim_memory_pool(ptr);
     if (!home)
         return NULL;
-    uint64_t offset = (uint64_t)((const unsigned char *)ptr - home->base);
-    struct sim_segment *segment = home->segments;
-    while (segment && segment->offset < offset)
-        segment = segment->next;
-    if (!segment || segment->offset != offset || segment->state != SIM_SEGMENT_LIVE)
-        return NULL;
-    *pool = home;
+    struct sim_segment *segment = sim_index_block(home, (uint64_t)((const unsigned char *)ptr - home->base));
+    if (segment)
+        *pool = home;
     return segment;
 }
 
@@ -207,6 +170,7 @@ bool sim_memory_is_present(const struct sim_pool *pool, const void *ptr, size_t 
 
 void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct sim_stream *stream)
 {
+    sim_index_remove_block(pool, segment);
     segment->state = SIM_SEGMENT_FREE;
     segment->observed = false;
     segment->device = stream->device;
@@ -215,23 +179,20 @@ void sim_memory_free(struct sim_pool *pool, struct sim_segment *segment, struct 
     segment->done_at = sim_enqueue(stream, 0);
     pool->used -= segment->asked;
     pool->blocks--;
-    pool->unobserved++;
-    sim_segment_merge(pool, segment);
+    sim_index_list(pool, segment);
+    sim_run_join(pool, segment);
 }
 
 /* Seeing that frees have ended --------------------------------------------------------------------------------------------------------- */
 
 static void observe_in(struct sim_pool *pool, uint64_t id, uint64_t sequence, int device)
 {
-    for (struct sim_segment *segment = pool->segments; segment && pool->unobserved; segment = segment->next) {
-        if (segment->state != SIM_SEGMENT_FREE || segment->observed || segment->sequence > sequence)
-            continue;
-        if (id ? segment->freed_by != id : segment->device != device)
-            continue;
-        segment->observed = true;
-        pool->unobserved--;
-        segment = sim_segment_merge(pool, segment);
+    for (struct sim_segment *segment = pool->index.pending, *later; segment; segment = later) {
+        later = segment->later;
+        if (segment->sequence <= sequence && (id ? segment->freed_by == id : segment->device == device))
+            sim_index_observe(pool, segment);
     }
+    sim_index_settle(pool);
 }
 
 void sim_memory_observe(uint64_t id, uint64_t sequence, int device)
@@ -243,9 +204,8 @@ void sim_memory_observe(uint64_t id, uint64_t sequence, int device)
 uint64_t sim_memory_quiet_at(const struct sim_pool *pool)
 {
     uint64_t time = 0;
-    if (pool->unobserved)
-        for (const struct sim_segment *segment = pool->segments; segment; segment = segment->next)
-            if (segment->state == SIM_SEGMENT_FREE && !segment->observed && segment->done_at > time)
-                time = segment->done_at;
+    for (const struct sim_segment *segment = pool->index.pending; segment; segment = segment->later)
+        if (segment->done_at > time)
+            time = segment->done_at;
     return time;
 }

@@ -201,6 +201,7 @@ int sim_pool_set(gpu_pool pool, enum gpu_pool_attribute attribute, uint64_t valu
     case GPU_POOL_REUSE_OPPORTUNISTIC:
     case GPU_POOL_REUSE_INTERNAL_DEPENDENCIES:
         *place = value != 0;
+        sim_runs_reconsider(pool);
         return 0;
     case GPU_POOL_RESERVED_HIGH:
     case GPU_POOL_USED_HIGH:

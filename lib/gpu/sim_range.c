@@ -15,7 +15,7 @@
 
 /* Segments ----------------------------------------------------------------------------------------------------------------------------- */
 
-bool sim_segment_split(struct sim_segment *segment, uint64_t size)
+bool sim_segment_split(struct sim_pool *pool, struct sim_segment *segment, uint64_t size)
 {
     struct sim_segment *rest = malloc(sizeof(*rest));
     if (!rest)
@@ -28,12 +28,14 @@ bool sim_segment_split(struct sim_segment *segment, uint64_t size)
         rest->next->prev = rest;
     segment->next = rest;
     segment->size = size;
+    sim_index_list(pool, rest);
     return true;
 }
 
-void sim_segment_absorb(struct sim_segment *segment)
+void sim_segment_absorb(struct sim_pool *pool, struct sim_segment *segment)
 {
     struct sim_segment *next = segment->next;
+    sim_index_unlist(pool, next);
     segment->size += next->size;
     segment->next = next->next;
     if (next->next)
@@ -57,13 +59,12 @@ static void merge_next(struct sim_pool *pool, struct sim_segment *segment)
 {
     struct sim_segment *next = segment->next;
     if (segment->state == SIM_SEGMENT_FREE && !segment->observed) {
-        pool->unobserved--;
         if (segment->sequence < next->sequence)
             segment->sequence = next->sequence;
         if (segment->done_at < next->done_at)
             segment->done_at = next->done_at;
     }
-    sim_segment_absorb(segment);
+    sim_segment_absorb(pool, segment);
 }
 
 struct sim_segment *sim_segment_merge(struct sim_pool *pool, struct sim_segment *segment)
@@ -99,6 +100,7 @@ static int open_range(struct sim_pool *pool, uint64_t span)
     }
     segment->size = span;
     pool->segments = segment;
+    sim_index_list(pool, segment);
     pool->base = base;
     pool->span = span;
     return 0;
@@ -163,6 +165,7 @@ void sim_memory_close(struct sim_pool *pool)
         pool->segments = segment->next;
         free(segment);
     }
+    sim_index_clear(&pool->index);
     munmap(pool->base, pool->span);
     if (pool->fd >= 0)
         close(pool->fd);
@@ -181,64 +184,101 @@ static void releasable(const struct sim_pool *pool, const struct sim_segment *se
         *end = sim_round_down(*end, SIM_STEP);
 }
 
-/* Turns [begin, end) of a free segment into absent memory. False if there is no host memory for the bookkeeping. */
-static bool make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end)
+/* Turns [begin, end) of a free segment into absent memory, unless there is no host memory for the bookkeeping. Returns what it is now. */
+static struct sim_segment *make_absent(struct sim_pool *pool, struct sim_segment *segment, uint64_t begin, uint64_t end)
 {
-    if (begin > segment->offset) {
-        if (!sim_segment_split(segment, begin - segment->offset))
-            return false;
-        segment = segment->next;
-    }
-    if (end < segment->offset + segment->size && !sim_segment_split(segment, end - begin)) {
-        sim_segment_merge(pool, segment);
-        return false;
+    sim_run_leave(pool, segment);
+    bool is_cut = begin == segment->offset || sim_segment_split(pool, segment, begin - segment->offset);
+    segment = is_cut && begin > segment->offset ? segment->next : segment;
+    if (!is_cut || (end < segment->offset + segment->size && !sim_segment_split(pool, segment, end - begin))) {
+        segment = sim_segment_merge(pool, segment);
+        sim_run_enter(pool, segment);
+        return segment;
     }
     segment->state = SIM_SEGMENT_ABSENT;
+    sim_index_list(pool, segment);
     give_memory(pool, end - begin);
     if (pool->fd >= 0 && !pool->imported)
         fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)begin, (off_t)(end - begin));
     sim_map_nothing(pool->base + begin, end - begin);
-    sim_segment_merge(pool, segment);
-    return true;
+    /* Before it merges with others like it, beyond which runs are in the index still. */
+    sim_run_enter(pool, segment->prev);
+    sim_run_enter(pool, segment->next);
+    return sim_segment_merge(pool, segment);
 }
 
 /* Measured: the figure falls, the device gets nothing, and the pool does not use the memory again. */
-static uint64_t hide(struct sim_pool *pool, struct sim_segment *segment)
+static struct sim_segment *hide(struct sim_pool *pool, struct sim_segment *segment, uint64_t *bytes)
 {
-    uint64_t bytes = segment->hidden ? 0 : segment->size;
+    if (segment->hidden)
+        return segment;
+    sim_run_leave(pool, segment);
     segment->hidden = true;
-    set_reserved(pool, pool->reserved - bytes);
-    sim_segment_merge(pool, segment);
-    return bytes;
+    *bytes += segment->size;
+    set_reserved(pool, pool->reserved - segment->size);
+    /* Before it merges with others like it, beyond which runs are in the index still. */
+    sim_run_enter(pool, segment->prev);
+    sim_run_enter(pool, segment->next);
+    return sim_segment_merge(pool, segment);
 }
 
-static uint64_t release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want)
+/* What of the segment would go back: false, nothing. */
+static bool can_release(const struct sim_pool *pool, const struct sim_segment *segment, uint64_t want, uint64_t *begin, uint64_t *end)
+{
+    if (segment->state != SIM_SEGMENT_FREE || !segment->observed)
+        return false;
+    releasable(pool, segment, begin, end);
+    if (*end > *begin && *end - *begin > want)
+        *begin = sim_round_up(*end - want, SIM_STEP);
+    return *end > *begin;
+}
+
+/* Adds to *released. Returns what the segment is part of afterwards. */
+static struct sim_segment *release_from(struct sim_pool *pool, struct sim_segment *segment, uint64_t want, uint64_t *released)
 {
     uint64_t begin, end;
-    if (segment->state != SIM_SEGMENT_FREE || !segment->observed)
-        return 0;
-    if (segment->exported)
-        return hide(pool, segment);
-    releasable(pool, segment, &begin, &end);
-    if (end <= begin)
-        return 0;
-    if (end - begin > want)
-        begin = sim_round_up(end - want, SIM_STEP);
-    if (end <= begin || !make_absent(pool, segment, begin, end))
-        return 0;
-    return end - begin;
+    if (segment->state == SIM_SEGMENT_FREE && segment->observed && segment->exported)
+        return hide(pool, segment, released);
+    if (!can_release(pool, segment, want - *released, &begin, &end))
+        return segment;
+    uint64_t before = pool->held;
+    segment = make_absent(pool, segment, begin, end);
+    *released += before - pool->held;
+    return segment;
+}
+
+/* Whether a walk over all segments would find anything: it has a whole step, or a gap beside it, or the end of the range. */
+static bool may_release(const struct sim_pool *pool)
+{
+    uint64_t begin, end;
+    bool has_end = false;
+    if (pool->exported || pool->imported)
+        return true;
+    for (const struct sim_segment *gap = pool->index.gaps; gap; gap = gap->later) {
+        has_end = has_end || !gap->next;
+        if ((gap->prev && can_release(pool, gap->prev, UINT64_MAX, &begin, &end)) ||
+            (gap->next && can_release(pool, gap->next, UINT64_MAX, &begin, &end)))
+            return true;
+    }
+    for (const struct sim_segment *run = sim_run_from(pool, 0, SIM_STEP, 0); run;
+         run = run->run < SIM_STEP ? sim_run_from(pool, run->owner, SIM_STEP, 0) :
+                                     sim_run_from(pool, run->owner, run->run, run->offset + 1))
+        for (const struct sim_segment *segment = run; sim_segment_is_in_run(segment) && run->run >= SIM_STEP; segment = segment->next)
+            if (segment->size >= SIM_STEP && can_release(pool, segment, UINT64_MAX, &begin, &end))
+                return true;
+    return !has_end;
 }
 
 uint64_t sim_memory_release(struct sim_pool *pool, uint64_t want)
 {
     uint64_t released = 0;
-    struct sim_segment *segment = pool->segments;
+    struct sim_segment *segment = may_release(pool) ? pool->segments : NULL;
     while (segment && released < want) {
         uint64_t resume = segment->offset + segment->size;
-        released += release_from(pool, segment, want - released);
-        /* The segment may have been merged away: go on from its end. */
-        for (segment = pool->segments; segment && segment->offset < resume; segment = segment->next)
-            ;
+        segment = release_from(pool, segment, want, &released);
+        /* It may have been cut, or have become one with neighbours: go on from its former end. */
+        while (segment && segment->offset < resume)
+            segment = segment->next;
     }
     sim_advance_by(gpu_cost_of((struct gpu_cost){ .gib = sim.settings.trim }, released));
     return released;
@@ -275,16 +315,17 @@ static uint64_t room(const struct sim_pool *pool)
 /* The first gap that has so many bytes, so that memory stays together. */
 static struct sim_segment *find_gap(const struct sim_pool *pool, uint64_t bytes)
 {
-    struct sim_segment *segment = pool->segments;
-    while (segment && (segment->state != SIM_SEGMENT_ABSENT || segment->size < bytes))
-        segment = segment->next;
-    return segment;
+    struct sim_segment *first = NULL;
+    for (struct sim_segment *gap = pool->index.gaps; gap; gap = gap->later)
+        if (gap->size >= bytes && (!first || gap->offset < first->offset))
+            first = gap;
+    return first;
 }
 
 struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes)
 {
     struct sim_segment *gap = find_gap(pool, bytes);
-    return gap && (gap->size == bytes || sim_segment_split(gap, bytes)) ? gap : NULL;
+    return gap && (gap->size == bytes || sim_segment_split(pool, gap, bytes)) ? gap : NULL;
 }
 
 static void pass_growth(struct sim_pool *pool, uint64_t bytes)
@@ -305,9 +346,10 @@ static int fill_gap(struct sim_pool *pool, uint64_t bytes)
         sim_segment_merge(pool, gap);
         return GPU_OUT_OF_MEMORY;
     }
+    sim_index_unlist(pool, gap);
     gap->state = SIM_SEGMENT_FREE;
     gap->observed = true;
-    sim_segment_merge(pool, gap);
+    sim_run_join(pool, gap);
     pass_growth(pool, bytes);
     return 0;
 }

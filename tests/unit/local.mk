@@ -162,3 +162,8 @@ check_PROGRAMS += tests/unit/ring
 TESTS += tests/unit/ring
 tests_unit_ring_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_ring_LDADD = tests/support/libsuite.la lib/libcore.la
+
+check_PROGRAMS += tests/unit/sim_index
+TESTS += tests/unit/sim_index
+tests_unit_sim_index_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_sim_index_LDADD = tests/support/libsuite.la lib/gpu/libgpu.la
