@@ -84,6 +84,7 @@ bench_torch_files = \
 	%reldir%/torch/counter.cpp \
 	%reldir%/torch/figures.py \
 	%reldir%/torch/models.py \
+	%reldir%/torch/recordings.py \
 	%reldir%/torch/plain.c \
 	%reldir%/torch/worker.py \
 	%reldir%/torch/workloads.py

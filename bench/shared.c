@@ -204,7 +204,10 @@ bool side_try(const struct side *side, void **block, size_t size)
 void side_wait(const struct side *side)
 {
     for (size_t i = 0; i < side->stream_count; i++)
-        BENCH_GPU(side->gpu, stream_synchronize(side->streams[i]));
+        if (side->pool)
+            BENCH_GPU(side->gpu, stream_synchronize(side->streams[i]));
+        else
+            weir_stream_synchronize(side->opened[i], NULL);
 }
 
 void side_trim(const struct side *side)

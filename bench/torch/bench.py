@@ -49,6 +49,8 @@ QUICK_PLAN = {"resnet50-b32": (20, 6), "resnet50-b2": (20, 10), "transformer": (
 FEWEST_ROUNDS = 5  # however little time there is
 # Steps before the first round: enough for libraries to have chosen their kernels and for caches to be filled.
 WARM_UP = 15
+# Of a generation one step is hundreds of times an ordinary one.
+FEW_WARM_UPS = {"generate-b1": 2, "generate-b16": 2, "lora": 4}
 START_SECONDS = 90  # for the import of torch, all processes at once
 ANSWER_SECONDS = 90  # for any command: the first loads the libraries of CUDA
 
@@ -168,7 +170,7 @@ def run_workload(
 ) -> None:
     """Warms each up and runs the rounds; after `until` only those that a figure cannot do without."""
     for process in processes:
-        process.attempt("begin", WARM_UP, deadline)
+        process.attempt("begin", FEW_WARM_UPS.get(process.workload, WARM_UP), deadline)
     by_name = {process.allocator: process for process in processes}
     for number, order in enumerate(figures.orders(list(by_name), rounds)):
         if number >= FEWEST_ROUNDS and time.monotonic() > until:

@@ -4,6 +4,7 @@
     begin N    builds the workload, and runs N steps to warm up
     round N    runs N steps
     count N    runs N steps behind counter.cpp, which stays: the last command; its folder is on PYTHONPATH
+    end 0      ends as a program does, with all that its exit does; without it, at the end of the input, at once
 
 Answers each with a line of JSON on standard output: the milliseconds of each step, by events of the device, and by how
 many bytes the memory in use on the device grew meanwhile, CUDA's bare context left out. The workload `large` takes 100
@@ -122,6 +123,9 @@ def main() -> int:
     answer({})
     for line in sys.stdin:
         command, count = line.split()
+        if command == "end":
+            answer({})
+            return 0
         try:
             answer({"begin": worker.begin, "round": worker.round, "count": worker.count}[command](int(count)))
         except Exception as error:  # which the table shows

@@ -21,7 +21,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     program=$bundle/$1
     mkdir -p "$(dirname "$program")"
     cp "$build/$1" "$program"
-    strip --strip-debug "$program"
+    strip --strip-unneeded "$program"
     case $1 in
     *.so) may_load=$allowed$allowed_in_host ;;
     *) may_load=$allowed ;;

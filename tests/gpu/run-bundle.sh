@@ -24,6 +24,7 @@
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
 #   real       bench/torch/bench.py --real, workload by workload, in about ten minutes
+#   recordings bench/torch/recordings.py and weir try: traces for weir replay, in about five minutes
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
 #     torch-peers    those of its cases alone that take two devices; part of torch-tests
@@ -235,6 +236,24 @@ step_real() {
     done
 }
 
+step_recordings() {
+    torch_ready recordings || return 0
+    export WEIR=$bundle/tools/weir
+    CUDA_VISIBLE_DEVICES=${devices[0]} limit=${SUITE_LIMIT:-400} suite recordings "$python" bench/torch/recordings.py record "$out/recordings"
+    cat "$out/recordings.log"
+    local policy trace
+    for policy in default training; do
+        trace=$out/recordings/try.$policy.weir
+        CUDA_VISIBLE_DEVICES=${devices[0]} limit=60 suite "recordings-try-$policy" \
+            tools/weir record -o "$trace" -- tools/weir try --seconds=1 "config/$policy.yaml"
+    done
+    # The same requests on this GPU, in the recorded time, by the library alone.
+    for trace in "$out"/recordings/lora.cached.weir "$out"/recordings/try.*.weir; do
+        CUDA_VISIBLE_DEVICES=${devices[0]} limit=60 suite "replay-$(basename "$trace" .weir)" tools/weir replay --gpu --json \
+            --policy="$out/recordings/cached.yaml" --policy="$out/recordings/uncached.yaml" --policy="$out/recordings/arena.yaml" "$trace"
+    done
+}
+
 torch_built=
 
 # torch_ready STEP: what PyTorch on Weir needs; says in the table why not, if it is not there. The shim is built once.
@@ -331,9 +350,9 @@ fi
 [ $# -gt 0 ] || set -- tests share peers examples try figures torch sanitizer
 for step; do
     case $step in
-    tests | share | peers | examples | try | figures | rivals | real | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
+    tests | share | peers | examples | try | figures | rivals | real | recordings | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try figures rivals real torch torch-tests" \
+        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try figures rivals real recordings torch torch-tests" \
             "torch-peers torch-figures sanitizer" >&2
         exit 2
         ;;

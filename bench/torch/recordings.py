@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""recordings.py - real work recorded under several policies, and what weir replay says of it beside what was.
+
+    recordings.py record FOLDER [--workload NAME]... [--steps N]
+    recordings.py judge FOLDER [--costs FILE] [--json FILE]
+
+`record` runs each workload of models.py under each policy and keeps the traces in FOLDER, with the policies beside them.
+`judge` needs no GPU: it replays each trace under the policies of the others, and holds peak memory and stall time beside
+what was recorded under them. Stall time is that
+of calls of more than some 16 us, which is what a recording knows. Takes
+$WEIR, or weir of PATH.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Tuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORKLOADS = ("generate-b1", "generate-b16", "lora", "resnet50-sizes")
+# Requests of a step: tens of thousands of a generation, thousands of the others.
+STEPS = {"generate-b1": 4, "generate-b16": 4, "lora": 10, "resnet50-sizes": 14}
+TENSORS = "weir: 1\npools:\n  tensors:\n    release_threshold: {}\n    small_below: 1MiB\n"
+POLICIES = {
+    "cached": TENSORS.format("all") + "    cache: { largest: 1MiB, per_stream: 512MiB, per_device: 1GiB }\n",
+    "uncached": TENSORS.format("all") + "    cache: off\n",
+    "arena": TENSORS.format("all") + "    backing: arena\n    cache: { largest: 1MiB }\n",
+}
+MEMORY_ERROR, STALL_ERROR = 0.05, 0.15
+# Below this a difference of stall time is none, ms: weir replay's own bound.
+STALL_FREE_MS = 1.0
+
+
+def weir() -> str:
+    """The command."""
+    return os.environ.get("WEIR") or shutil.which("weir") or "weir"
+
+
+def record(folder: str, workloads: List[str], steps: int) -> int:
+    """Each in a process of its own, one after the other. All of a workload import torch meanwhile."""
+    os.makedirs(folder, exist_ok=True)
+    failures = 0
+    for name, text in POLICIES.items():
+        with open(os.path.join(folder, name + ".yaml"), "w", encoding="utf-8") as file:
+            file.write(text)
+    for workload in workloads:
+        started = [(policy, start(folder, workload, policy)) for policy in POLICIES]
+        for policy, process in started:
+            failures += not obey(workload, policy, process, steps or STEPS[workload])
+    return failures
+
+
+def start(folder: str, workload: str, policy: str) -> "subprocess.Popen[str]":
+    """worker.py under weir record."""
+    trace = os.path.join(folder, f"{workload}.{policy}.weir")
+    worker = [sys.executable, os.path.join(HERE, "worker.py"), "shim", workload, os.path.join(folder, policy + ".yaml")]
+    return subprocess.Popen(
+        [weir(), "record", "-o", trace, "--", *worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def obey(workload: str, policy: str, process: "subprocess.Popen[str]", steps: int) -> bool:
+    """Has it do its steps and end."""
+    assert process.stdin and process.stdout
+    begun = time.monotonic()
+    said: List[Dict[str, Any]] = []
+    try:
+        for command in ("", f"begin {steps}", "end 0"):
+            if command:
+                process.stdin.write(command + "\n")
+                process.stdin.flush()
+            line = next((line for line in process.stdout if line.startswith("{")), '{"error": "no answer"}')
+            said.append(json.loads(line))
+            if "error" in said[-1]:
+                break
+    except BrokenPipeError:
+        said.append({"error": "it has gone"})
+    process.stdin.close()
+    status = process.wait(timeout=60)
+    error = said[-1].get("error") or (f"status {status}" if status else "")
+    print(f"{workload:16} {policy:10} {error or 'recorded'} {time.monotonic() - begun:6.1f} s", flush=True)
+    return not error
+
+
+def asked(command: List[str]) -> Dict[str, Any]:
+    """The document that weir writes with --json."""
+    made = subprocess.run([weir(), *command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if not made.stdout.strip():
+        raise RuntimeError(f"{' '.join(command)}: {made.stderr.strip()[-300:]}")
+    answer: Dict[str, Any] = json.loads(made.stdout)
+    return answer
+
+
+def pairs(folder: str) -> Iterator[Tuple[str, List[str]]]:
+    """Workloads, and the policies under which each was recorded."""
+    found: Dict[str, List[str]] = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".weir"):
+            workload, policy, _ = name.rsplit(".", 2)
+            found.setdefault(workload, []).append(policy)
+    yield from found.items()
+
+
+def apart(one: float, other: float) -> float:
+    """By how much of the second."""
+    return abs(one - other) / other if other else float(one != 0)
+
+
+def judge(folder: str, costs: str) -> List[Dict[str, Any]]:
+    """A row for each trace and policy."""
+    rows = []
+    options = [f"--costs={costs}"] if costs else []
+    for workload, policies in pairs(folder):
+        replays = {}
+        for policy in policies:
+            trace = os.path.join(folder, f"{workload}.{policy}.weir")
+            others = [f"--policy={os.path.join(folder, other)}.yaml" for other in policies]
+            replays[policy] = asked(["replay", *options, *others, trace])
+        real = {policy: replays[policy]["recorded"] for policy in policies}
+        for policy in policies:
+            outcomes = replays[policy]["policies"]
+            for other, outcome in zip(policies, outcomes[1:]):
+                rows.append({"workload": workload, "recorded": policy, "policy": other, "real": real[other], "replayed": outcome})
+    return rows
+
+
+def table(rows: List[Dict[str, Any]]) -> str:
+    """MiB and ms; what is more than the bounds apart is marked."""
+    lines = [f"{'workload':16} {'recorded':9} {'policy':9} {'peak real':>10} {'replayed':>9} {'off':>7} {'stall real':>11} {'replayed':>9} {'off':>7}"]
+    for row in rows:
+        real, replayed = row["real"], row["replayed"]
+        peak, peak_replayed = real["peak_reserved"] / 2**20, replayed["peak_reserved"] / 2**20
+        stall, stall_replayed = real["stall"] / 1e6, replayed["slow_stall"] / 1e6
+        memory = apart(peak_replayed, peak)
+        stalled = 0.0 if abs(stall - stall_replayed) < STALL_FREE_MS else apart(stall_replayed, stall)
+        lines.append(
+            f"{row['workload']:16} {row['recorded']:9} {row['policy']:9} {peak:10.0f} {peak_replayed:9.0f} "
+            f"{memory:6.1%}{'!' if memory > MEMORY_ERROR else ' '} {stall:11.2f} {stall_replayed:9.2f} "
+            f"{stalled:6.0%}{'!' if stalled > STALL_ERROR else ' '}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Parses the arguments."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("command", choices=("record", "judge"))
+    parser.add_argument("folder", metavar="FOLDER")
+    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="this one alone (may be given again)")
+    parser.add_argument("--steps", type=int, default=0, metavar="N", help="of each process, instead of 4 to 14")
+    parser.add_argument("--costs", metavar="FILE", default="", help="what weir calibrate wrote on that machine")
+    parser.add_argument("--json", metavar="FILE", help="write every row there")
+    arguments = parser.parse_args()
+    if arguments.command == "record":
+        return 1 if record(arguments.folder, arguments.workload or list(WORKLOADS), arguments.steps) else 0
+    rows = judge(arguments.folder, arguments.costs)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file)
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
