@@ -242,7 +242,7 @@ step_recordings() {
     CUDA_VISIBLE_DEVICES=${devices[0]} limit=${SUITE_LIMIT:-400} suite recordings "$python" bench/torch/recordings.py record "$out/recordings"
     cat "$out/recordings.log"
     local policy trace
-    for policy in default training; do
+    for policy in default inference; do
         trace=$out/recordings/try.$policy.weir
         CUDA_VISIBLE_DEVICES=${devices[0]} limit=60 suite "recordings-try-$policy" \
             tools/weir record -o "$trace" -- tools/weir try --seconds=1 "config/$policy.yaml"
