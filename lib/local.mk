@@ -81,6 +81,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/demand.h \
 	%reldir%/pool/device.c \
 	%reldir%/pool/device.h \
+	%reldir%/pool/extend.c \
+	%reldir%/pool/extend.h \
 	%reldir%/pool/figures.c \
 	%reldir%/pool/figures.h \
 	%reldir%/pool/growth.c \
@@ -151,6 +153,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/recover/rungs.c \
 	%reldir%/release/adapt.c \
 	%reldir%/release/adapt.h \
+	%reldir%/release/ahead.c \
+	%reldir%/release/ahead.h \
 	%reldir%/release/give.c \
 	%reldir%/release/give.h \
 	%reldir%/release/keeper.c \

@@ -373,6 +373,8 @@ typedef struct weir_pool_stats {
        that asks for memory. */
     uint64_t kept_unused, kept_unused_ms;
     uint64_t given_missed, given_missed_ms; /* given back, and had from the device anew within 4 s: what that cost */
+    uint64_t grown_ahead, grown_ahead_ms; /* grown by the keeper before it was asked for, and how long that took, on no thread of yours */
+    uint64_t ahead_used, ahead_used_ms;   /* of these, what came to be used: what that saved */
 } weir_pool_stats;
 
 /* One device. */

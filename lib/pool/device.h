@@ -84,6 +84,7 @@ struct weir__device {
     struct weir__asking asking;
     struct weir__pending pending;
     struct weir__recovery recovery;
+    gpu_stream extending; /* the keeper's, to grow pools on; NULL: it has none */
 };
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error);

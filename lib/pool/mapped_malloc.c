@@ -3,6 +3,8 @@
 #include "lib/base/context.h"
 #include "lib/pool/mapped_stream.h"
 
+#define EXTENSION (UINT64_C(32) << 20) /* bytes of a page that no request asked for: larger ones would be pinned by as little */
+
 /* What is mapped and may serve the stream. Called with mapped->lock. */
 static struct weir__extent *take(struct weir__mapped *mapped, uint64_t id, uint64_t bytes)
 {
@@ -18,6 +20,13 @@ struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t by
     return extent;
 }
 
+/* Called with mapped->lock. */
+static void raise_high(struct weir__mapped *mapped)
+{
+    if (weir__mapped_bytes(mapped) > mapped->mapped_high)
+        mapped->mapped_high = weir__mapped_bytes(mapped);
+}
+
 /* Maps what the request lacks. Returns a code of the waist, WEIR__MAPPED_AT_CAP, or one of page.h. */
 static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct weir__extent **extent, uint64_t *waited)
 {
@@ -31,8 +40,7 @@ static int grow(struct weir__mapped *mapped, uint64_t id, uint64_t bytes, struct
     if (stream)
         stream->users++;
     int code = weir__arena_grow(&mapped->arena, stream ? &stream->freed : NULL, bytes, extent);
-    if (weir__mapped_bytes(mapped) > mapped->mapped_high)
-        mapped->mapped_high = weir__mapped_bytes(mapped);
+    raise_high(mapped);
     if (stream)
         stream->users--;
     weir__spin_unlock(&mapped->lock);
@@ -181,4 +189,17 @@ int weir__mapped_fill(struct weir__mapped *mapped, uint64_t bytes)
     weir__arena_give(&mapped->arena, extent, NULL, 0);
     weir__spin_unlock(&mapped->lock);
     return GPU_SUCCESS;
+}
+
+uint64_t weir__mapped_extend(struct weir__mapped *mapped, uint64_t bytes)
+{
+    uint64_t done = 0;
+    pthread_mutex_lock(&mapped->growing);
+    weir__spin_lock(&mapped->lock);
+    while (done < bytes && weir__pages_extend(&mapped->arena.large, EXTENSION) == 0)
+        done += EXTENSION;
+    raise_high(mapped);
+    weir__spin_unlock(&mapped->lock);
+    pthread_mutex_unlock(&mapped->growing);
+    return done;
 }

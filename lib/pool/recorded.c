@@ -73,6 +73,17 @@ void weir__record_growth(weir_pool *pool, uint64_t ticks)
         weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
 }
 
+void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took)
+{
+    uint64_t used, reserved;
+    if (!weir__records(&pool->w->recorder, WEIR__LEVEL_POOL) || !read_figures(pool, &used, &reserved))
+        return;
+    /* No request is to find it, and be taken for who did it. */
+    atomic_store_explicit(&pool->noted.reserved, reserved, memory_order_relaxed);
+    weir__record_pool(WEIR__KIND_MAP, pool, bytes, took);
+    weir__record_pool(WEIR__KIND_FIGURES, pool, used, reserved);
+}
+
 void weir__record_pools(weir *w)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);

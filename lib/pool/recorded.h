@@ -37,6 +37,9 @@ static inline void weir__record_pool(enum weir__kind kind, const weir_pool *pool
    take long, so the more looks are in vain, the fewer there are. */
 void weir__record_growth(weir_pool *pool, uint64_t ticks);
 
+/* The keeper made the pool of CUDA's grow by so many bytes, which took so many nanoseconds. An arena's growth writes itself down. */
+void weir__record_extension(weir_pool *pool, uint64_t bytes, uint64_t took);
+
 /* What each pool has in use and reserved now. It asks CUDA. */
 void weir__record_pools(weir *w);
 

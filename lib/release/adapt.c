@@ -7,6 +7,7 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
+#include "lib/release/ahead.h"
 
 #define PIECE (UINT64_C(64) << 20)  /* bytes that go back at a time: other threads' calls wait for 60 us (measured), */
 #define PAUSE (5 * GPU_MILLISECOND) /* and then have so long for themselves */
@@ -41,12 +42,17 @@ static void count(struct weir__audit *audit, uint64_t bytes, uint64_t time)
     atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
 }
 
-static struct weir__demand_costs costs_of(const weir_pool *pool, uint64_t now)
+bool weir__adapt_is_asked(const weir_pool *pool, uint64_t now)
 {
     const struct weir__adapted *adapted = &pool->adapted;
+    uint64_t asks = atomic_load_explicit(&pool->device->recovery.asks_received, memory_order_relaxed);
+    return asks != adapted->asks || (asks && now - adapted->asked < ASKED_TIME);
+}
+
+struct weir__demand_costs weir__adapt_costs(const weir_pool *pool, uint64_t now)
+{
     struct weir__demand_costs costs = pool->native.mapped ? arena_costs : pool_costs;
-    bool is_asked = adapted->asks && now - adapted->asked < ASKED_TIME;
-    costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (is_asked ? ASKED_RENT : 1);
+    costs.rent = RENT * WEIR__DEMAND_EPOCH / GPU_SECOND * (weir__adapt_is_asked(pool, now) ? ASKED_RENT : 1);
     return costs;
 }
 
@@ -76,6 +82,7 @@ static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct
 {
     uint64_t again = less(smaller(adapted->high, adapted->reserved), adapted->peak), idle = less(adapted->reserved, adapted->peak);
     uint64_t grown = less(reserved, adapted->reserved);
+    again = less(again, adapted->grown.used_now);
     if (again && idle) {
         count(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
         adapted->rent -= (uint64_t)((unsigned __int128)adapted->rent * again / idle);
@@ -99,7 +106,7 @@ static void age_given(struct weir__adapted *adapted, uint64_t epochs)
 static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t reserved)
 {
     struct weir__adapted *adapted = &pool->adapted;
-    const struct weir__demand_costs costs = costs_of(pool, now);
+    const struct weir__demand_costs costs = weir__adapt_costs(pool, now);
     uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = smaller(adapted->low, use);
     /* It slept through the others, for as long as nothing was freed. */
     for (uint64_t i = 1; i < smaller(passed, WEIR__DEMAND_EPOCHS); i++)
@@ -109,8 +116,9 @@ static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t res
     audit(adapted, reserved, &costs);
     age_given(adapted, 1);
     if (reserved > adapted->reserved)
-        adapted->waste = less(reserved, adapted->high);
+        adapted->waste = less(reserved - smaller(adapted->grown.unused, reserved), adapted->high);
     adapted->rent += weir__demand_cost(less(reserved, adapted->high), costs.rent);
+    weir__ahead_pass(pool, now, less(reserved, adapted->reserved));
     adapted->peak = adapted->high;
     adapted->reserved = reserved;
     adapted->began = now;
@@ -121,6 +129,7 @@ static void begin(weir_pool *pool, uint64_t now, uint64_t use, uint64_t high)
 {
     struct weir__adapted *adapted = &pool->adapted;
     weir__demand_begin(&adapted->demand);
+    weir__ahead_forget(pool);
     memset(adapted->given, 0, sizeof adapted->given);
     adapted->is_begun = true;
     adapted->began = now - WEIR__DEMAND_EPOCH; /* what was before counts as an epoch */
@@ -154,12 +163,13 @@ static void observe(weir_pool *pool, uint64_t now)
     note_asks(pool, now);
     adapted->low = smaller(adapted->low, use);
     adapted->high = larger(adapted->high, high);
+    weir__ahead_note(pool, reserved, adapted->high);
     if (now - adapted->began >= WEIR__DEMAND_EPOCH)
         end_epochs(pool, now, use, reserved);
     uint64_t wanted = larger(weir__demand_wanted(&adapted->demand), adapted->high);
     /* Fragments take room beside what is wanted, but no more than what comes and goes. */
     uint64_t swing = wanted - smaller(weir__demand_least(&adapted->demand), use);
-    uint64_t kept = bounded(pool, wanted + smaller(adapted->waste, swing)), least = bounded(pool, use);
+    uint64_t kept = bounded(pool, larger(wanted + smaller(adapted->waste, swing), adapted->grown.level)), least = bounded(pool, use);
     atomic_store(&pool->settings.kept, kept);
     /* Later it may be less than now, although nothing is freed. */
     adapted->is_awake = kept > least && is_above(reserved, least);
@@ -204,6 +214,7 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
         struct weir__adapted *adapted = &pool->adapted;
         if (!atomic_load(&pool->settings.is_auto)) {
             adapted->is_begun = adapted->is_awake = adapted->is_giving = false;
+            weir__ahead_forget(pool);
             continue;
         }
         if (!atomic_exchange(&pool->keeper.is_left, false) && !adapted->is_awake)
@@ -225,6 +236,7 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
         adapted->is_giving = again != WEIR__SERVICE_NEVER;
         pool->keeper.is_due = false;
         adapted->is_awake = adapted->is_awake || again != WEIR__SERVICE_NEVER;
+        weir__ahead_watch(pool);
         if (adapted->is_awake)
             due = weir__service_earlier(due, weir__service_earlier(again, adapted->began + WEIR__DEMAND_EPOCH));
     }

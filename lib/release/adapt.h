@@ -18,4 +18,9 @@
    mode, on the keeper's job. */
 uint64_t weir__adapt_look(struct weir__device *device, uint64_t now);
 
+/* What memory of the pool costs at present. */
+struct weir__demand_costs weir__adapt_costs(const weir_pool *pool, uint64_t now);
+/* Whether a neighbour has asked for memory of the pool's device of late. */
+bool weir__adapt_is_asked(const weir_pool *pool, uint64_t now);
+
 #endif
