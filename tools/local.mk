@@ -137,6 +137,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/record.h \
 	%reldir%/trace/rmm.c \
 	%reldir%/trace/rmm.h \
+	%reldir%/trace/svg.c \
+	%reldir%/trace/svg.h \
 	%reldir%/trace/symbols.c \
 	%reldir%/trace/symbols.h \
 	%reldir%/trace/turn.c \
@@ -155,6 +157,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/tune/advice.h \
 	%reldir%/tune/candidate.c \
 	%reldir%/tune/candidate.h \
+	%reldir%/tune/picture.c \
+	%reldir%/tune/picture.h \
 	%reldir%/tune/search.c \
 	%reldir%/tune/search.h \
 	%reldir%/tune/show.c \

@@ -51,6 +51,33 @@ check_json "its_replay_is_better_than_what_was_recorded" \
     "d[0]['policies'][1]['stall'] < d[0]['policies'][0]['stall'] / 5 and d[0]['policies'][1]['refused'] == 0"
 check "file_that_is_there_stays" exits 2 tune "$tap_dir/run.weir" -o "$tap_dir/found.yaml"
 
+draws() {
+    python3 - "$tap_dir/front.svg" "$out" <<'END'
+import json, sys, xml.dom.minidom
+svg, answer = xml.dom.minidom.parse(sys.argv[1]), json.load(open(sys.argv[2]))
+titles = [c.firstChild.firstChild.data for c in svg.getElementsByTagName("circle") if c.firstChild]
+front = [t for pool in answer["pools"] for t in pool["front"]]
+assert len(titles) == answer["pools"][0]["replayed"] + len(front) + 3, titles
+for name in ("as recorded: ", "CUDA's defaults: ", "chosen: "):
+    assert sum(t.startswith(name) for t in titles) == 1, name
+text = " ".join(n.firstChild.data for n in svg.getElementsByTagName("text"))
+assert "chosen: " in text and "what no other policy beats" in text and "stall time" in text, text
+points = [(float(c.getAttribute("cx")), float(c.getAttribute("cy"))) for c in svg.getElementsByTagName("circle") if c.firstChild]
+assert all(90 <= x <= 730 and 60 <= y <= 380 for x, y in points), points
+steps = points[answer["pools"][0]["replayed"]:][:len(front)]
+assert steps == sorted(steps, reverse=True), steps
+END
+}
+check "front_is_drawn" exits 0 tune --json "$tap_dir/run.weir" --plot "$tap_dir/front.svg"
+if have_python; then
+    check "picture_has_what_was_tried_and_what_it_is_compared_with" draws
+else
+    skip "picture_has_what_was_tried_and_what_it_is_compared_with" "no python3"
+fi
+check "picture_that_is_there_stays" exits 2 tune "$tap_dir/run.weir" --plot "$tap_dir/front.svg"
+check "it_is_said_before_the_search" test ! -s "$out"
+check "picture_that_cannot_be_made_exits_2" exits 2 tune "$tap_dir/run.weir" --plot "$tap_dir/none/front.svg"
+
 check "bound_of_memory_is_kept" exits 0 tune --json --memory=1GiB "$tap_dir/run.weir"
 check_json "it_stands_in_the_policy" "'max_size: 1GiB' in d['policy']"
 check "bound_below_what_the_program_needs_is_tried_all_the_same" exits 0 tune --json --memory=256MiB "$tap_dir/run.weir"

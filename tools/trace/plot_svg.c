@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* plot_svg.c - a plot as a file that needs nothing else: one panel for each file, below each other, on one axis of time. */
 #include "tools/trace/plot.h"
-#include "tools/common/command.h"
+#include "tools/trace/svg.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,17 +15,6 @@ static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7"
 static const char *colour_of(size_t line)
 {
     return line == 0 ? "#222222" : colours[(line - 1) % (sizeof colours / sizeof colours[0])];
-}
-
-/* Text between tags. */
-static void write_text(FILE *out, const char *text)
-{
-    for (const char *at = SHOWN(text); *at; at++) {
-        if (*at == '<' || *at == '>' || *at == '&' || *at == '"')
-            fprintf(out, "&#%d;", *at);
-        else
-            fputc(*at, out);
-    }
 }
 
 static double x_of(const struct plot *plot, uint64_t time)
@@ -72,13 +61,13 @@ static void write_moments(FILE *out, const struct plot *plot, double top, const 
         double x = x_of(plot, file->marks[i].time);
         const char *name = file->marks[i].name ? file->marks[i].name->text : "mark";
         fprintf(out, "<path d=\"M%.1f %.1fv%d\" stroke=\"#999999\" stroke-dasharray=\"2 3\"><title>", x, top, PANEL);
-        write_text(out, name);
+        svg_text(out, name);
         fprintf(out, "</title></path>\n");
         /* Names of many marks would lie on each other. */
         if (file->mark_count <= 24) {
             fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" transform=\"rotate(90 %.1f %.1f)\" fill=\"#777777\">", x + 3, top + 4, x + 3,
                     top + 4);
-            write_text(out, name);
+            svg_text(out, name);
             fprintf(out, "</text>\n");
         }
     }
@@ -91,15 +80,15 @@ static void write_panel(FILE *out, const struct plot *plot, double top, const st
 {
     const struct trace *trace = &file->file->trace;
     fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">", LEFT, top - 12);
-    write_text(out, trace->path);
+    svg_text(out, trace->path);
     if (trace->header.program) {
         fprintf(out, ": ");
-        write_text(out, trace->header.program);
+        svg_text(out, trace->header.program);
         fprintf(out, ", pid %" PRIu64, trace->header.pid);
     }
     if (trace->header.rank) {
         fprintf(out, ", rank ");
-        write_text(out, trace->header.rank);
+        svg_text(out, trace->header.rank);
     }
     fprintf(out, "</text>\n");
     write_axes(out, plot, top);
@@ -118,7 +107,7 @@ static void write_panel(FILE *out, const struct plot *plot, double top, const st
         double y = top + 12 + 18 * (double)row++;
         fprintf(out, "<path d=\"M%d %.1fh18\" stroke=\"%s\" stroke-width=\"3\"/><text x=\"%d\" y=\"%.1f\">", LEFT + WIDTH + 12, y - 4,
                 colour_of(i), LEFT + WIDTH + 36, y);
-        write_text(out, line->pool ? POOL_TEXT(line->pool) : "all pools");
+        svg_text(out, line->pool ? POOL_TEXT(line->pool) : "all pools");
         fprintf(out, "</text>\n");
     }
     write_moments(out, plot, top, file);
@@ -127,13 +116,12 @@ static void write_panel(FILE *out, const struct plot *plot, double top, const st
 void plot_write_svg(const struct plot *plot, FILE *out)
 {
     int height = TOP + (int)plot->file_count * (PANEL + GAP);
+    svg_begin(out, LEFT + WIDTH + RIGHT, height, "GPU memory over time");
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-            "font-size=\"11\">\n<title>GPU memory over time</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
             "<text x=\"%d\" y=\"14\" fill=\"#777777\">filled: live, what the program has; dashed: held, what the pools have of the device; "
             "red: out of memory</text>\n",
-            LEFT + WIDTH + RIGHT, height, LEFT + WIDTH + RIGHT, height, LEFT);
+            LEFT);
     for (size_t i = 0; i < plot->file_count; i++)
         write_panel(out, plot, TOP + (double)i * (PANEL + GAP), &plot->files[i]);
-    fprintf(out, "</svg>\n");
+    svg_end(out);
 }

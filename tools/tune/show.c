@@ -62,21 +62,16 @@ static void gain_text(char text[static 160], const struct outcome *now, const st
 static const char no_synchronises[] =
     "The trace has no synchronises through Weir, so it is not known what thresholds in bytes would do: all and auto were tried.\n";
 
-char *show_summary(struct tune *tune, const struct verification *verification)
+char *show_summary(const struct tune *tune, const struct verification *verification)
 {
     char own[160], cuda[160] = "", aside[160], refused[64] = "", first[64] = "";
     if (tune->searched < tune->script.requests)
         snprintf(first, sizeof first, "the first %s of ", COUNT_TEXT(tune->searched));
     if (tune->chosen.refused)
         snprintf(refused, sizeof refused, ", %s requests refused", COUNT_TEXT(tune->chosen.refused));
-    /* CUDA's own has no cap. */
-    const struct policy_pool *pool = policy_find_pool(tune->base, tune->searches[0].pool);
-    bool has_cap = tune->memory || pool->max_size.kind != POLICY_SIZE_NONE;
-    bool has_plain = tune->count == 1 && tune->script.has_synchronises && !has_cap;
-    const struct trial *plain = has_plain ? search_try(&tune->searches[0], &candidate_of_cuda) : NULL;
     gain_text(own, &tune->chosen, &tune->in_force);
-    if (plain)
-        gain_text(cuda, &tune->chosen, &plain->outcome);
+    if (tune->has_cuda)
+        gain_text(cuda, &tune->chosen, &tune->cuda.outcome);
     gain_text(aside, &tune->aside_chosen, &tune->aside_in_force);
     bool is_aside_done = tune->aside_chosen.is_done && tune->aside_in_force.is_done;
     char *kept = tune->split == tune->script.count ? format_text("The trace is too short to keep a part of it aside.\n")

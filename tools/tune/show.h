@@ -7,7 +7,7 @@
 #include "tools/tune/verify.h"
 
 /* What stands on top of the policy, and is printed; verification: NULL if nothing was measured. The caller's to free(). */
-char *show_summary(struct tune *tune, const struct verification *verification);
+char *show_summary(const struct tune *tune, const struct verification *verification);
 
 /* The list of what no other policy beats, for each pool. */
 void show_fronts(const struct tune *tune);

@@ -7,6 +7,7 @@
 #include "tools/common/terminal.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
+#include "tools/tune/picture.h"
 #include "tools/tune/show.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_POLICY, OPT_VERIFY };
+enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_PLOT, OPT_POLICY, OPT_VERIFY };
 
 static const struct command_option options[] = {
     [OPT_COSTS] = {.name = "costs",
@@ -30,6 +31,7 @@ static const struct command_option options[] = {
                     .placeholder = "SIZE",
                     .help = "what the largest pool may have, as in 40GiB"},
     [OPT_OUTPUT] = {.name = "output", .letter = 'o', .kind = OPTION_TEXT, .placeholder = "FILE", .help = "write the policy there"},
+    [OPT_PLOT] = {.name = "plot", .kind = OPTION_TEXT, .placeholder = "FILE.svg", .help = "draw what was tried there"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
                     .kind = OPTION_TEXT,
@@ -154,6 +156,18 @@ static bool look_at_base(struct tune *tune)
     return tune->in_force.is_done;
 }
 
+/* For the comparison; as it has neither a cap nor more than one pool, it is none where those matter. */
+static void look_at_cuda(struct tune *tune)
+{
+    const struct policy_pool *pool = policy_find_pool(tune->base, tune->searches[0].pool);
+    bool has_cap = tune->memory || pool->max_size.kind != POLICY_SIZE_NONE;
+    bool is_alike = tune->count == 1 && tune->script.has_synchronises && !has_cap;
+    const struct trial *trial = is_alike ? search_try(&tune->searches[0], &candidate_of_cuda) : NULL;
+    tune->has_cuda = trial != NULL;
+    if (trial)
+        tune->cuda = *trial;
+}
+
 static bool search_all(struct tune *tune)
 {
     const struct policy_pool *pools[TUNE_POOLS_MAX];
@@ -192,26 +206,53 @@ static bool search_all(struct tune *tune)
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
+/* A new file; NULL after a complaint. */
+static FILE *make_file(const char *file)
+{
+    FILE *out = fopen(file, "wx");
+    if (!out)
+        complain("tune: %s: %s%s", file, strerror(errno), errno == EEXIST ? ": name another file, or move it away" : "");
+    return out;
+}
+
+/* An exit status. */
+static int end_file(FILE *out, const char *file)
+{
+    bool is_bad = ferror(out);
+    if (fclose(out) == 0 && !is_bad)
+        return EXIT_GOOD;
+    complain("tune: %s: %s", file, strerror(errno));
+    remove(file);
+    return EXIT_TROUBLE;
+}
+
 static int write_policy(const struct tune *tune, const char *file, const char *comment)
 {
-    if (!file) {
+    FILE *out = file ? make_file(file) : stdout;
+    if (!out)
+        return EXIT_TROUBLE;
+    if (!file)
         puts("");
-        advice_write(stdout, tune->base, tune->findings, tune->count, comment);
-        return EXIT_GOOD;
-    }
-    FILE *out = fopen(file, "wx");
-    if (!out) {
-        complain("tune: %s: %s%s", file, strerror(errno), errno == EEXIST ? ": name another file, or move it away" : "");
-        return EXIT_TROUBLE;
-    }
     advice_write(out, tune->base, tune->findings, tune->count, comment);
-    bool is_bad = ferror(out);
-    if (fclose(out) != 0 || is_bad) {
-        complain("tune: %s: %s", file, strerror(errno));
-        remove(file);
+    return file ? end_file(out, file) : EXIT_GOOD;
+}
+
+static int write_picture(const struct tune *tune, const char *file)
+{
+    FILE *out = make_file(file);
+    if (!out)
         return EXIT_TROUBLE;
-    }
-    return EXIT_GOOD;
+    picture_write(tune, out);
+    return end_file(out, file);
+}
+
+/* A search takes minutes, and its files are made behind it. false after a complaint. */
+static bool can_be_made(const struct option_value *file)
+{
+    bool is_there = file->given && access(file->text, F_OK) == 0;
+    if (is_there)
+        complain("tune: %s: %s: name another file, or move it away", file->text, strerror(EEXIST));
+    return !is_there;
 }
 
 /* Keeps the last part of a long trace aside. */
@@ -225,7 +266,7 @@ static void split(struct tune *tune)
         tune->searched += script->ops[i].what == SCRIPT_MALLOC;
 }
 
-static int answer(struct tune *tune, const struct verification *verification, const struct command_call *call)
+static int answer(const struct tune *tune, const struct verification *verification, const struct command_call *call)
 {
     int status = EXIT_GOOD;
     char *summary = show_summary(tune, verification);
@@ -239,6 +280,8 @@ static int answer(struct tune *tune, const struct verification *verification, co
     }
     if (!call->options[OPT_JSON].given || call->options[OPT_OUTPUT].given)
         status = write_policy(tune, call->options[OPT_OUTPUT].text, summary);
+    if (call->options[OPT_PLOT].given)
+        status = worse_exit(status, write_picture(tune, call->options[OPT_PLOT].text));
     free(summary);
     return status;
 }
@@ -262,6 +305,7 @@ static int tune_trace(struct tune *tune, const struct command_call *call)
     bool is_verified = call->options[OPT_VERIFY].given;
     if (!can_judge(tune) || (is_verified && !verify_can(tune)) || !look_at_base(tune) || !search_all(tune))
         return EXIT_FAILED;
+    look_at_cuda(tune);
     struct verification verification = {.count = 0};
     if (is_verified)
         verify_run(tune, &verification);
@@ -277,7 +321,8 @@ static int run(const struct command_call *call)
     struct tune tune = {.count = 0};
     struct trace trace;
     int status = EXIT_TROUBLE;
-    if (!read_memory(&call->options[OPT_MEMORY], &tune.memory))
+    if (!read_memory(&call->options[OPT_MEMORY], &tune.memory) || !can_be_made(&call->options[OPT_OUTPUT]) ||
+        !can_be_made(&call->options[OPT_PLOT]))
         return EXIT_TROUBLE;
     if (!trace_open(&trace, call->operands[0]))
         complain("%s: %s", call->operands[0], trace.error);
@@ -312,12 +357,14 @@ const struct command command_tune = {
         "Growth to initial_size is at weir_open(), and no stall.\n"
         "The last third of a long trace is kept aside, and the policy that was found is tried on it. The same trace gives the same "
         "answer.\n"
+        "--plot draws peak memory against stall time of all that was tried.\n"
         "With --verify the chosen policy, the next best one and the one in force are replayed on the GPU as by weir replay --gpu, three "
         "times each in turn, and what was measured stands beside what was predicted.\n"
         "A trace for which replays cannot judge is refused. Exit status: 0 found, 1 refused, not measured, or the policy to begin with is "
         "bad, 2 a file cannot be read or written.",
     .example = "  weir record -o run.weir -- ./program\n"
                "  weir tune run.weir -o policy.yaml\n"
+               "  weir tune --verify --plot=front.svg run.weir\n"
                "  weir tune --for=memory --memory=40GiB run.weir\n",
     .options = options,
     .run = run,

@@ -27,6 +27,8 @@ struct tune {
     char *fixed[TUNE_POOLS_MAX + 1]; /* what was found for the pools before */
     size_t count;                    /* of findings */
     struct outcome in_force, chosen;             /* on what was searched on */
+    struct trial cuda; /* what CUDA does without a policy */
+    bool has_cuda;     /* that could be replayed, and compares with what was found */
     struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
 };
 
