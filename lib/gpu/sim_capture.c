@@ -63,7 +63,7 @@ int sim_capture_check_unsafe(void)
 /* Work on the legacy stream would wait for a blocking stream that captures, which cannot be. */
 static struct sim_capture *implicit_capture(const struct sim_stream *legacy)
 {
-    for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
+    for (const struct sim_stream *stream = sim.captures ? sim.streams : NULL; stream; stream = stream->next)
         if (stream->kind == SIM_STREAM_PER_THREAD && stream->device == legacy->device && stream->capture)
             return stream->capture;
     return NULL;

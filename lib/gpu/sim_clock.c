@@ -80,9 +80,9 @@ static uint64_t implicit_wait(const struct sim_stream *stream)
     if (stream->kind == SIM_STREAM_PER_THREAD)
         return sim.devices[stream->device].legacy.busy_until;
     if (stream->kind == SIM_STREAM_LEGACY)
-        for (const struct sim_stream *other = sim.streams; other; other = other->next)
-            if (other->kind == SIM_STREAM_PER_THREAD && other->device == stream->device)
-                time = sim_time_join(time, other->busy_until);
+        for (const struct sim_thread *thread = sim.threads; thread; thread = thread->next)
+            if (thread->streams[stream->device])
+                time = sim_time_join(time, thread->streams[stream->device]->busy_until);
     return time;
 }
 

@@ -37,7 +37,7 @@ bool sim_supports(int device, enum gpu_feature feature, char *why, size_t len)
         [GPU_FEATURE_DEVICE_EVENT] = { 12050, true, NULL },
         [GPU_FEATURE_MAPPING] = { 11020, is->mapping, "the simulated device maps no pages (mapping=no)" },
     };
-    char text[160] = "";
+    char text[160];
     if (sim_device_find(device)) {
         snprintf(text, sizeof(text), "there is no simulated device %d (devices=%d)", device, (int)is->devices);
     } else if ((unsigned)feature >= GPU_FEATURE_COUNT) {

@@ -30,6 +30,7 @@
 #include "lib/gpu/cost.h"
 #include "lib/gpu/gpu_tables.h"
 #include "lib/gpu/sim.h"
+#include "lib/gpu/sim_handles.h"
 #include "lib/gpu/sim_index.h"
 
 #define SIM_DEVICES_MAX 16
@@ -113,7 +114,8 @@ enum sim_stream_kind { SIM_STREAM_CREATED, SIM_STREAM_LEGACY, SIM_STREAM_PER_THR
 
 /* The address of a created stream is its handle. Destroyed ones wait in sim.spare_streams, whence the next create takes the last. */
 struct sim_stream {
-    struct sim_stream *next;
+    struct sim_stream *prev, *next; /* prev: while it is open */
+    bool is_open;
     enum sim_stream_kind kind;
     int device;
     uint64_t id;         /* never used twice */
@@ -123,7 +125,8 @@ struct sim_stream {
 };
 
 struct sim_event {
-    struct sim_event *next;
+    struct sim_event *prev, *next; /* prev: while it is open */
+    bool is_open;
     int device;
     int shared;       /* its number in the machine, -1: of this process alone */
     uint64_t done_at; /* not of a shared one */
@@ -250,9 +253,11 @@ struct sim {
     int sticky; /* the error that has killed the process's work on its devices, or 0 */
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_pool *pools;
+    size_t destroyed_pools; /* of these: gone for their owners */
     struct sim_map map;
     struct sim_stream *streams, *spare_streams; /* all but the legacy ones */
     struct sim_event *events, *spare_events;
+    struct sim_handles stream_handles, event_handles; /* of created streams */
     struct sim_action *actions; /* by due, then by age */
     struct sim_capture *captures;
     struct sim_thread *threads;

@@ -25,11 +25,6 @@
 #define YIELDS 16    /* tries to take the lock before a nap */
 #define NAP_NS 50000 /* its owner may have been put to sleep */
 
-bool sim_machine_is_named(void)
-{
-    return sim.machine.shared && sim.machine.fd >= 0;
-}
-
 /* The lock ----------------------------------------------------------------------------------------------------------------------------- */
 
 static int init_lock(struct sim_machine *shared)

@@ -86,7 +86,10 @@ void sim_machine_leave(void);
 void sim_machine_after_fork(void);
 
 /* Whether it is shared with other processes: then time is that of CLOCK_MONOTONIC. */
-bool sim_machine_is_named(void);
+static inline bool sim_machine_is_named(void)
+{
+    return sim.machine.shared && sim.machine.fd >= 0;
+}
 /* Tells the simulator's thread of the process in this slot to look. */
 void sim_machine_wake(int process);
 

@@ -88,6 +88,7 @@ int sim_pool_destroy(gpu_pool pool)
     if (code)
         return code;
     pool->destroyed = true;
+    sim.destroyed_pools++;
     for (int device = 0; device < SIM_DEVICES_MAX; device++)
         if (sim.devices[device].current_pool == pool)
             sim.devices[device].current_pool = sim.devices[device].default_pool;
@@ -98,6 +99,7 @@ static void drop(struct sim_pool **place)
 {
     struct sim_pool *pool = *place;
     *place = pool->next;
+    sim.destroyed_pools -= pool->destroyed;
     sim_memory_close(pool);
     sim_pool_leave(pool);
     free(pool);
@@ -105,7 +107,7 @@ static void drop(struct sim_pool **place)
 
 void sim_pools_sweep(void)
 {
-    for (struct sim_pool **place = &sim.pools; *place;) {
+    for (struct sim_pool **place = &sim.pools; sim.destroyed_pools && *place;) {
         if ((*place)->destroyed && !(*place)->blocks && sim_memory_quiet_at(*place) <= sim.now)
             drop(place);
         else
@@ -160,21 +162,21 @@ int sim_pool_set_current(int device, gpu_pool pool)
 /* Where the attribute stands. 0, or the error that who asks for it gets. */
 static int find_attribute(struct sim_pool *pool, enum gpu_pool_attribute attribute, uint64_t **place)
 {
-    uint64_t *const places[] = {
-        [GPU_POOL_RELEASE_THRESHOLD] = &pool->release_threshold,
-        [GPU_POOL_REUSE_EVENT_DEPENDENCIES] = &pool->reuse[0],
-        [GPU_POOL_REUSE_OPPORTUNISTIC] = &pool->reuse[1],
-        [GPU_POOL_REUSE_INTERNAL_DEPENDENCIES] = &pool->reuse[2],
-        [GPU_POOL_RESERVED] = &pool->reserved,
-        [GPU_POOL_RESERVED_HIGH] = &pool->reserved_high,
-        [GPU_POOL_USED] = &pool->used,
-        [GPU_POOL_USED_HIGH] = &pool->used_high,
+    static const size_t places[] = {
+        [GPU_POOL_RELEASE_THRESHOLD] = offsetof(struct sim_pool, release_threshold),
+        [GPU_POOL_REUSE_EVENT_DEPENDENCIES] = offsetof(struct sim_pool, reuse[0]),
+        [GPU_POOL_REUSE_OPPORTUNISTIC] = offsetof(struct sim_pool, reuse[1]),
+        [GPU_POOL_REUSE_INTERNAL_DEPENDENCIES] = offsetof(struct sim_pool, reuse[2]),
+        [GPU_POOL_RESERVED] = offsetof(struct sim_pool, reserved),
+        [GPU_POOL_RESERVED_HIGH] = offsetof(struct sim_pool, reserved_high),
+        [GPU_POOL_USED] = offsetof(struct sim_pool, used),
+        [GPU_POOL_USED_HIGH] = offsetof(struct sim_pool, used_high),
     };
     if ((unsigned)attribute > GPU_POOL_USED_HIGH)
         return GPU_INVALID_VALUE;
     if (attribute >= GPU_POOL_RESERVED && !sim_supports(pool->device, GPU_FEATURE_POOL_USAGE, NULL, 0))
         return GPU_NOT_SUPPORTED;
-    *place = places[attribute];
+    *place = (uint64_t *)(void *)((char *)pool + places[attribute]);
     return 0;
 }
 

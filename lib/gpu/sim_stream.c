@@ -74,12 +74,19 @@ static struct sim_stream *add_stream(enum sim_stream_kind kind, int device)
         sim.spare_streams = stream->next;
     } else {
         stream = calloc(1, sizeof(*stream));
+        if (stream && kind == SIM_STREAM_CREATED && !sim_handles_add(&sim.stream_handles, stream)) {
+            free(stream);
+            stream = NULL;
+        }
         if (!stream)
             return NULL;
     }
     sim_stream_init(stream, kind, device);
     sim.devices[device].used = true;
+    stream->is_open = true;
     stream->next = sim.streams;
+    if (sim.streams)
+        sim.streams->prev = stream;
     sim.streams = stream;
     return stream;
 }
@@ -89,10 +96,13 @@ static void unlink_stream(struct sim_stream *stream)
 {
     uint64_t *gone_until = &sim.devices[stream->device].gone_until;
     *gone_until = sim_time_join(*gone_until, stream->busy_until);
-    struct sim_stream **place = &sim.streams;
-    while (*place != stream)
-        place = &(*place)->next;
-    *place = stream->next;
+    stream->is_open = false;
+    if (stream->prev)
+        stream->prev->next = stream->next;
+    else
+        sim.streams = stream->next;
+    if (stream->next)
+        stream->next->prev = stream->prev;
 }
 
 static struct sim_stream *per_thread_stream(void)
@@ -105,14 +115,9 @@ static struct sim_stream *per_thread_stream(void)
 
 /* CUDA crashes within the driver where it is asked anything of a stream that was destroyed (measured). So does the simulator, with a word
    to whoever looks for the reason. */
-static void die_if_destroyed(gpu_stream handle)
+__attribute__((cold, noreturn)) static void die_of_destroyed(const struct sim_stream *stream)
 {
-    const struct sim_stream *stream = sim.spare_streams;
-    while (stream && stream != handle)
-        stream = stream->next;
-    if (!stream)
-        return;
-    fprintf(stderr, "weir: the simulator was asked of stream %p (id %llu), which was destroyed: CUDA crashes here\n", (void *)handle,
+    fprintf(stderr, "weir: the simulator was asked of stream %p (id %llu), which was destroyed: CUDA crashes here\n", (const void *)stream,
             (unsigned long long)stream->id);
     abort();
 }
@@ -127,11 +132,11 @@ int sim_stream_find(gpu_stream *stream)
         *stream = per_thread_stream();
         return *stream ? 0 : GPU_OUT_OF_MEMORY;
     }
-    for (const struct sim_stream *candidate = sim.streams; candidate; candidate = candidate->next)
-        if (candidate == *stream && candidate->kind == SIM_STREAM_CREATED)
-            return 0;
-    die_if_destroyed(*stream);
-    return GPU_INVALID_HANDLE;
+    if (!sim_handles_have(&sim.stream_handles, *stream))
+        return GPU_INVALID_HANDLE;
+    if (!(*stream)->is_open)
+        die_of_destroyed(*stream);
+    return 0;
 }
 
 int sim_work_begin(gpu_stream *stream)
@@ -180,6 +185,8 @@ void sim_streams_clear(void)
     free_streams(&sim.spare_streams);
     free_events(&sim.events);
     free_events(&sim.spare_events);
+    sim_handles_clear(&sim.stream_handles);
+    sim_handles_clear(&sim.event_handles);
     for (int device = 0; device < SIM_DEVICES_MAX; device++)
         waits_clear(&sim.devices[device].legacy.waits);
 }
@@ -261,22 +268,24 @@ int sim_device_synchronize(int device)
 
 int sim_event_find(gpu_event event)
 {
-    const struct sim_event *open = sim.events;
-    while (open && open != event)
-        open = open->next;
-    return open ? 0 : GPU_INVALID_HANDLE;
+    return sim_handles_have(&sim.event_handles, event) && event->is_open ? 0 : GPU_INVALID_HANDLE;
 }
 
 int sim_event_create(int device, gpu_event *made)
 {
     struct sim_event *event = sim.spare_events;
-    if (event)
+    if (event) {
         sim.spare_events = event->next;
-    else
+    } else {
         event = calloc(1, sizeof(*event));
-    if (!event)
-        return GPU_OUT_OF_MEMORY;
-    *event = (struct sim_event){ .next = sim.events, .device = device, .shared = -1 };
+        if (!event || !sim_handles_add(&sim.event_handles, event)) {
+            free(event);
+            return GPU_OUT_OF_MEMORY;
+        }
+    }
+    *event = (struct sim_event){ .next = sim.events, .is_open = true, .device = device, .shared = -1 };
+    if (sim.events)
+        sim.events->prev = event;
     sim.devices[device].used = true;
     sim.events = *made = event;
     return 0;
@@ -284,10 +293,13 @@ int sim_event_create(int device, gpu_event *made)
 
 int sim_event_destroy(gpu_event event)
 {
-    struct sim_event **place = &sim.events;
-    while (*place != event)
-        place = &(*place)->next;
-    *place = event->next;
+    event->is_open = false;
+    if (event->prev)
+        event->prev->next = event->next;
+    else
+        sim.events = event->next;
+    if (event->next)
+        event->next->prev = event->prev;
     waits_clear(&event->waits);
     if (event->shared >= 0)
         sim_event_leave(event->shared);

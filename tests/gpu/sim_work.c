@@ -487,6 +487,35 @@ START_TEST(threads_do_not_disturb_each_other)
 }
 END_TEST
 
+/* Handles ------------------------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(each_of_many_handles_is_known_until_it_is_destroyed)
+{
+    enum { MANY = 3000 };
+    static gpu_stream streams[MANY];
+    static gpu_event events[MANY];
+    uint64_t id;
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_eq(g->stream_create(0, &streams[i]), 0);
+        ck_assert_int_eq(g->event_create(0, &events[i]), 0);
+    }
+    for (int i = 0; i < MANY; i += 2)
+        ck_assert_int_eq(g->event_destroy(events[i]) ?: g->stream_destroy(streams[i]), 0);
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_eq(g->event_query(events[i]), i % 2 ? 0 : GPU_INVALID_HANDLE);
+        ck_assert_int_eq(i % 2 ? g->stream_id(streams[i], &id) : 0, 0);
+    }
+    ck_assert_int_eq(g->stream_id((gpu_stream)(void *)events[1], &id), GPU_INVALID_HANDLE);
+    ck_assert_int_eq(g->event_query((gpu_event)(void *)streams[1]), GPU_INVALID_HANDLE);
+    for (int i = 1; i < MANY; i += 2)
+        ck_assert_int_eq(g->event_destroy(events[i]) ?: g->stream_destroy(streams[i]), 0);
+    struct sim_census census;
+    sim_census(&census);
+    ck_assert_uint_eq(census.events, 0);
+    ck_assert_uint_eq(census.streams, 2);
+}
+END_TEST
+
 static void add_clock_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "clock");
@@ -525,7 +554,7 @@ static void add_capture_tests(Suite *suite)
 static void add_threads_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "threads");
-    suite_add(tcase, threads_do_not_disturb_each_other);
+    suite_add(tcase, threads_do_not_disturb_each_other, each_of_many_handles_is_known_until_it_is_destroyed);
 }
 
 void add_work_tests(Suite *suite)
