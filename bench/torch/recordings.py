@@ -88,12 +88,12 @@ def obey(workload: str, policy: str, process: "subprocess.Popen[str]", steps: in
 
 
 def asked(command: List[str]) -> Dict[str, Any]:
-    """The document that weir writes with --json."""
+    """What weir says with --json of the one trace that it is given."""
     made = subprocess.run([weir(), *command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if not made.stdout.strip():
         raise RuntimeError(f"{' '.join(command)}: {made.stderr.strip()[-300:]}")
-    answer: Dict[str, Any] = json.loads(made.stdout)
-    return answer
+    traces: List[Dict[str, Any]] = json.loads(made.stdout)
+    return traces[0]
 
 
 def pairs(folder: str) -> Iterator[Tuple[str, List[str]]]:
