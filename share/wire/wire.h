@@ -157,7 +157,9 @@ enum wire_hold {
 #define WIRE_TAG_FIGURES(X) X(live) X(live_high) X(live_blocks)
 
 /* Those of a pool whose threshold is or was automatic, as in weir_pool_stats. */
-#define WIRE_AUDIT_FIGURES(X) X(kept_used) X(kept_used_ms) X(kept_unused) X(kept_unused_ms) X(given_missed) X(given_missed_ms)
+#define WIRE_AUDIT_FIGURES(X)                                                                                                              \
+    X(kept_used) X(kept_used_ms) X(kept_unused) X(kept_unused_ms) X(given_missed) X(given_missed_ms) X(grown_ahead) X(grown_ahead_ms)      \
+    X(ahead_used) X(ahead_used_ms)
 
 /* The figures of an export and of a ring, in the order of the messages; as in weir_export_info and weir_ring_info. */
 #define WIRE_FLOW_FIGURES(X) X(pushed) X(bytes) X(dropped) X(refused) X(hangs) X(leases_given) X(lag) X(lag_high)

@@ -143,6 +143,55 @@ START_TEST(replay_of_what_was_recorded_comes_to_the_same_figures_to_the_byte)
 }
 END_TEST
 
+static const char *const automatic[] = {"release_threshold: auto", "release_threshold: auto, backing: arena"};
+
+/* Steps with gaps after which all has gone back, the keeper by hand. */
+static void record_steps(const char *keys, struct trace *trace, struct counted *counted)
+{
+    char text[1024];
+    void *blocks[BLOCKS];
+    snprintf(text, sizeof text,
+             "weir: 1\nkeeper: true\nrecord: { level: all, file: '%s' }\npools: { main: { small_below: 0, cache: off, %s } }\n", traced_file,
+             keys);
+    weir__service_by_hand(scene.gpu);
+    scene_open(text);
+    weir_stream *s = scene_create(NULL);
+    for (unsigned step = 0; step < 4; step++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            blocks[i] = scene_malloc(s, 24 * MIB);
+            weir__service_pass(scene.gpu->now() + 3 * MILLISECOND);
+        }
+        for (unsigned i = 0; i < BLOCKS; i++)
+            scene_free(s, blocks[i]);
+        scene_ok(weir_stream_synchronize(s, NULL), "weir_stream_synchronize");
+        weir__service_pass(scene.gpu->now() + 20000 * MILLISECOND);
+    }
+    counted->pool = scene_pool_stats("main");
+    ck_assert_uint_eq(traced_play(count_nothing, NULL), 0);
+    weir__service_by_hand(NULL);
+    ck_assert_msg(trace_open(trace, traced_file), "%s", trace->error);
+}
+
+START_TEST(replay_grows_pools_ahead_of_demand_as_the_recorded_keeper_did)
+{
+    struct counted counted;
+    struct trace trace;
+    struct script script;
+    struct outcome outcome, again;
+    record_steps(automatic[_i], &trace, &counted);
+    ck_assert_uint_ge(counted.pool.grown_ahead, 3 * GIB);
+    ck_assert(script_make(&script, &trace));
+    replay(&script, &outcome);
+    ck_assert_uint_eq(outcome.peak_reserved, counted.pool.reserved_high);
+    /* The keeper had the program's thread here, so the recording takes its time for the program's. */
+    ck_assert(report_judge(&script, &outcome).memory_error == 0);
+    replay(&script, &again);
+    ck_assert_mem_eq(&again, &outcome, sizeof outcome);
+    script_free(&script);
+    trace_close(&trace);
+}
+END_TEST
+
 int main(void)
 {
     if (!scene_is_sim())
@@ -155,5 +204,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, traced_begin, traced_end);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     tcase_add_loop_test(tcase, replay_of_what_was_recorded_comes_to_the_same_figures_to_the_byte, 0, 4 * PROGRAMS);
+    tcase_add_loop_test(tcase, replay_grows_pools_ahead_of_demand_as_the_recorded_keeper_did, 0,
+                        (int)(sizeof automatic / sizeof automatic[0]));
     return suite_run(suite);
 }

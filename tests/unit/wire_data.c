@@ -136,10 +136,10 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_TAG, 72, {.tag = {"a b", 1, 2, 3}}},
      104,
      {HEADER(104, 88, 72), [16] = 'a', ' ', 'b', [80] = 1, [88] = 2, [96] = 3}},
-    {{WIRE_AUDIT, 73, {.audit = {1, 3, "frames", 4, 5, 6, 7, 8, 9}}},
-     136,
-     {HEADER(105, 120, 73), [16] = 1, [20] = 3, [24] = 'f', 'r', 'a', 'm', 'e', 's', [88] = 4, [96] = 5, [104] = 6, [112] = 7, [120] = 8,
-      [128] = 9}},
+    {{WIRE_AUDIT, 73, {.audit = {1, 3, "frames", 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}}},
+     168,
+     {HEADER(105, 152, 73), [16] = 1, [20] = 3, [24] = 'f', 'r', 'a', 'm', 'e', 's', [88] = 4, [96] = 5, [104] = 6, [112] = 7, [120] = 8,
+      [128] = 9, [136] = 10, [144] = 11, [152] = 12, [160] = 13}},
 };
 const size_t wire_golden_count = sizeof(wire_goldens) / sizeof(wire_goldens[0]);
 
@@ -414,7 +414,7 @@ void wire_random(uint64_t *seed, struct wire_message *message)
         message->u.audit.device = (uint32_t)between(seed, 0, UINT32_MAX);
         message->u.audit.flags = (uint32_t)between(seed, 0, 3);
         random_name(seed, 1, message->u.audit.name, WIRE_NAME_SIZE);
-        random_numbers(seed, &message->u.audit.kept_used, 6);
+        random_numbers(seed, &message->u.audit.kept_used, 10);
         break;
     case WIRE_GAVE:
         random_numbers(seed, &message->u.gave.bytes, 2);
