@@ -296,6 +296,11 @@ uint64_t sim_calls(const char *operation)
     return calls;
 }
 
+uint64_t sim_changes(void)
+{
+    return __atomic_load_n(&sim.changes, __ATOMIC_RELAXED);
+}
+
 void sim_advance(uint64_t nanoseconds)
 {
     lock();

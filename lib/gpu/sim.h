@@ -34,6 +34,10 @@ bool sim_standard_cost(const char *name, struct gpu_cost *cost);
 /* Lets time pass, as a blocking call would: virtual time, or that of a named machine. */
 void sim_advance(uint64_t nanoseconds);
 
+/* As long as this number stays what it is, no pool has come or gone, or reserves more or less, and no page was made, mapped, unmapped or
+   given back. Takes no lock. */
+uint64_t sim_changes(void);
+
 /* What exists now in this process, for leak checks: everything that Weir made, imported or opened and has not given back. Default pools do
    not count. */
 struct sim_census {

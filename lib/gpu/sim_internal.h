@@ -249,6 +249,7 @@ struct sim {
     struct sim_membership machine;
     uint64_t calls[SIM_OP_COUNT];
     uint64_t now, last_id, sequence;
+    uint64_t changes; /* of what pools reserve, of pools and of pages; read without the lock too */
     uint64_t handled; /* bytes that the operation in progress has to do with, where it costs more for more of them */
     int sticky; /* the error that has killed the process's work on its devices, or 0 */
     struct sim_device devices[SIM_DEVICES_MAX];
@@ -269,6 +270,11 @@ extern struct sim sim;
 extern _Thread_local struct sim_thread *sim_self; /* the calling thread, known to every operation */
 
 /* sim.c -------------------------------------------------------------------------------------------------------------------------------- */
+
+static inline void sim_note_change(void)
+{
+    __atomic_store_n(&sim.changes, sim.changes + 1, __ATOMIC_RELAXED);
+}
 
 /* sim_<operation>(), for each operation: without the lock, the count, the faults and the check. */
 #define SIM_OPERATION_DECLARE(name, check, parameters, arguments) int sim_##name parameters;

@@ -236,6 +236,7 @@ int sim_range_free(void *range, uint64_t size)
 int sim_page_create(int device, uint64_t size, gpu_page *handle)
 {
     int code = check_device(device, size);
+    sim_note_change();
     if (code)
         return code;
     sim.handled = size;
@@ -263,6 +264,7 @@ int sim_page_create(int device, uint64_t size, gpu_page *handle)
 int sim_page_release(gpu_page handle)
 {
     struct sim_page *page = find_page(handle);
+    sim_note_change();
     if (!page)
         return GPU_INVALID_VALUE;
     sim.handled = page->size;
@@ -277,6 +279,7 @@ int sim_page_map(void *address, uint64_t size, gpu_page handle)
     struct sim_page *page = find_page(handle);
     bool is_place = (uintptr_t)address % GPU_PAGE_UNIT == 0 && find_range(address, size) && !mapped_in(sim.map.pages, address, size);
     /* One page could be mapped twice on a GPU. Nobody needs that, and here its bytes would be at two places. */
+    sim_note_change();
     if (!page || page->size != size || page->address || !is_place)
         return GPU_INVALID_VALUE;
     sim.handled = size;
@@ -289,6 +292,7 @@ int sim_page_map(void *address, uint64_t size, gpu_page handle)
 
 int sim_page_unmap(void *address, uint64_t size)
 {
+    sim_note_change();
     if (!is_made_of_pages(address, size))
         return GPU_INVALID_VALUE;
     sim.handled = size;

@@ -50,6 +50,7 @@ int sim_pool_make(const struct gpu_pool_spec *spec, struct sim_pool **pool)
     }
     made->next = sim.pools;
     sim.pools = made;
+    sim_note_change();
     *pool = made;
     return 0;
 }
@@ -89,6 +90,7 @@ int sim_pool_destroy(gpu_pool pool)
         return code;
     pool->destroyed = true;
     sim.destroyed_pools++;
+    sim_note_change();
     for (int device = 0; device < SIM_DEVICES_MAX; device++)
         if (sim.devices[device].current_pool == pool)
             sim.devices[device].current_pool = sim.devices[device].default_pool;

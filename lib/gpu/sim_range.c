@@ -135,6 +135,7 @@ static bool is_on_device(const struct sim_pool *pool)
 static void set_reserved(struct sim_pool *pool, uint64_t bytes)
 {
     pool->reserved = bytes;
+    sim_note_change();
     if (pool->reserved_high < bytes)
         pool->reserved_high = bytes;
 }

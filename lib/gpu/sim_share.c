@@ -49,6 +49,7 @@ int sim_pool_import(int device, int fd, gpu_pool *handle)
     }
     pool->next = sim.pools;
     sim.pools = *handle = pool;
+    sim_note_change();
     return 0;
 }
 

@@ -42,6 +42,7 @@ struct stage {
     bool is_real;      /* a GPU, whose time passes by itself */
     uint64_t begun;    /* gpu->now() where figures began to count */
     uint64_t counted;  /* gpu->now() up to which `area` has counted */
+    uint64_t changes;  /* sim_changes() when `reserved` was looked at */
     uint64_t reserved, live;
 };
 
@@ -81,10 +82,14 @@ static void count_area(struct stage *stage, uint64_t now)
     stage->counted = now;
 }
 
+/* Most calls change nothing of it, which the simulator knows sooner than all pools do. */
 static void count_reserved(struct stage *stage)
 {
     struct outcome *outcome = stage->outcome;
-    uint64_t before = stage->reserved;
+    uint64_t before = stage->reserved, changes = stage->is_real ? stage->changes + 1 : sim_changes();
+    if (changes == stage->changes)
+        return;
+    stage->changes = changes;
     stage->reserved = reserved_now(stage);
     if (stage->reserved > before) {
         outcome->growths++;
@@ -97,22 +102,26 @@ static void count_reserved(struct stage *stage)
         outcome->peak_reserved = stage->reserved;
 }
 
-/* The keeper has its turns meanwhile, and what it gives back counts from then on. */
-static void pass_until(struct stage *stage, uint64_t time)
+/* The keeper has its turns meanwhile, and what it gives back counts from then on. Returns what time it is. */
+static uint64_t pass_until(struct stage *stage, uint64_t time)
 {
     uint64_t due;
     if (stage->is_real) {
         uint64_t now = stage->gpu->now();
         if (now + PAUSE_LEAST < time)
             stage->gpu->pause(time - now);
-        return;
+        return stage->gpu->now();
     }
     while ((due = weir__service_next()) <= time) {
         weir__service_pass(due);
         count_area(stage, stage->gpu->now());
         count_reserved(stage);
     }
-    weir__service_pass(time);
+    uint64_t now = stage->gpu->now();
+    if (now >= time)
+        return now;
+    stage->gpu->pause(time - now);
+    return time;
 }
 
 /* Streams ------------------------------------------------------------------------------------------------------------------------------ */
@@ -260,8 +269,7 @@ static bool do_one(struct stage *stage, const struct script_op *op)
 static bool step(struct stage *stage, const struct script_op *op)
 {
     uint64_t time = stage->epoch + op->time + stage->delays[op->thread];
-    pass_until(stage, time);
-    uint64_t begin = stage->gpu->now();
+    uint64_t begin = pass_until(stage, time);
     bool is_done = do_one(stage, op);
     uint64_t end = stage->gpu->now(), took = end - begin;
     bool is_call = op->what == SCRIPT_MALLOC || op->what == SCRIPT_FREE || op->what == SCRIPT_REFUSED;
@@ -359,6 +367,7 @@ static bool play(struct stage *stage, const struct replay *replay)
     stage->delays = must(calloc(script->thread_count + 1, sizeof *stage->delays));
     stage->begun = stage->counted = stage->gpu->now();
     stage->epoch = stage->begun - script->begin;
+    stage->changes = stage->is_real ? 0 : sim_changes();
     stage->reserved = outcome->peak_reserved = reserved_now(stage);
     size_t until = replay->until ? replay->until : script->count;
     for (size_t i = 0; i < until; i++) {
