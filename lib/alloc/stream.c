@@ -60,32 +60,46 @@ static weir_stream *find_handle(struct weir__device *device, gpu_stream handle)
     return stream;
 }
 
-static uint64_t filter_bit(gpu_stream handle)
+static unsigned filter_place(gpu_stream handle)
 {
     if (!handle)
         handle = GPU_STREAM_LEGACY; /* two names of one stream */
-    return UINT64_C(1) << ((uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+    return (unsigned)((uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 58);
 }
 
-/* Called with device->lock held for writing, whenever the list has changed. */
-static void rebuild_filters(struct weir__device *device)
+static uint64_t filter_bit(gpu_stream handle)
+{
+    return UINT64_C(1) << filter_place(handle);
+}
+
+/* Counts one stream more, or one less. */
+static void count_in(_Atomic uint64_t *filter, unsigned *counts, unsigned place, bool more)
+{
+    uint64_t bit = UINT64_C(1) << place, others = atomic_load_explicit(filter, memory_order_relaxed) & ~bit;
+    counts[place] += more ? 1U : -1U;
+    atomic_store_explicit(filter, counts[place] ? others | bit : others, memory_order_release);
+}
+
+static void begin_generation(struct weir__device *device)
 {
     static _Atomic uint64_t generations;
-    uint64_t routed = 0, listed = 0;
-    for (const weir_stream *stream = device->streams; stream; stream = stream->next) {
-        listed |= filter_bit(stream->handle);
-        if (stream->pool != device->default_pool)
-            routed |= filter_bit(stream->handle);
-    }
-    atomic_store_explicit(&device->routed, routed, memory_order_release);
-    atomic_store_explicit(&device->listed, listed, memory_order_release);
     atomic_store_explicit(&device->generation, atomic_fetch_add(&generations, 1) + 1, memory_order_release);
+}
+
+/* Called with device->lock held for writing, whenever the list has changed by the stream, whose handle and pool are fixed. */
+static void change_filters(struct weir__device *device, const weir_stream *stream, bool more)
+{
+    unsigned place = filter_place(stream->handle);
+    if (stream->pool != device->default_pool)
+        count_in(&device->routed, device->routed_count, place, more);
+    count_in(&device->listed, device->listed_count, place, more);
+    begin_generation(device);
 }
 
 void weir__streams_init(struct weir__device *device)
 {
     device->closed_end = &device->closed;
-    rebuild_filters(device);
+    begin_generation(device);
 }
 
 void weir__streams_destroy(struct weir__device *device)
@@ -230,13 +244,10 @@ void weir__stream_leave(weir_stream *stream)
     weir__bias_unlock(&stream->cache.lock);
 }
 
-void weir__stream_complete(struct weir__device *device, const weir_stream *completed, uint64_t freed)
+void weir__stream_complete(struct weir__device *device, weir_stream *stream, uint64_t freed)
 {
     pthread_rwlock_rdlock(&device->lock);
-    weir_stream *stream = device->streams;
-    while (stream && stream != completed)
-        stream = stream->next;
-    if (stream) {
+    if (stream->is_listed) {
         uint64_t before = atomic_load(&stream->completed);
         while (before < freed && !atomic_compare_exchange_weak(&stream->completed, &before, freed))
             continue;
@@ -252,8 +263,12 @@ void weir__stream_list(weir_stream *stream)
     pthread_rwlock_wrlock(&device->lock);
     stream->number = device->streams ? device->streams->number + 1 : 0;
     stream->next = device->streams;
+    stream->previous = NULL;
+    if (device->streams)
+        device->streams->previous = stream;
     device->streams = stream;
-    rebuild_filters(device);
+    stream->is_listed = true;
+    change_filters(device, stream, true);
     pthread_rwlock_unlock(&device->lock);
 }
 
@@ -301,11 +316,14 @@ void weir__stream_unlist(weir_stream *s)
 {
     struct weir__device *device = s->device;
     pthread_rwlock_wrlock(&device->lock);
-    weir_stream **link = &device->streams;
-    while (*link != s)
-        link = &(*link)->next;
-    *link = s->next;
-    rebuild_filters(device);
+    if (s->previous)
+        s->previous->next = s->next;
+    else
+        device->streams = s->next;
+    if (s->next)
+        s->next->previous = s->previous;
+    s->is_listed = false;
+    change_filters(device, s, false);
     add_counts(s);
     pthread_rwlock_unlock(&device->lock);
 }

@@ -19,7 +19,9 @@
 #define WEIR__GRANT_SPENT UINT64_MAX
 
 struct weir_stream {
-    weir_stream *next; /* device->streams, or device->closed; guarded by device->lock */
+    weir_stream *next; /* device->streams, or device->closed; guarded by device->lock, as the next two */
+    weir_stream *previous; /* in device->streams */
+    bool is_listed;        /* there */
     _Atomic unsigned pins; /* of those that found it in the list */
     uint64_t number; /* later streams have higher ones, and stand before it in the list */
     weir *w;
@@ -115,6 +117,6 @@ static inline uint64_t weir__stream_pending(const weir_stream *stream)
 }
 
 /* What was freed on the stream, if it is still open, when `freed` was so much was seen complete. Several may see it. */
-void weir__stream_complete(struct weir__device *device, const weir_stream *stream, uint64_t freed);
+void weir__stream_complete(struct weir__device *device, weir_stream *stream, uint64_t freed);
 
 #endif

@@ -4,7 +4,7 @@
 #include "lib/base/event.h"
 #include "lib/pool/weir_internal.h"
 
-bool weir__wait_begin(const weir_stream *stream, struct weir__wait *wait)
+bool weir__wait_begin(weir_stream *stream, struct weir__wait *wait)
 {
     *wait = (struct weir__wait){ .stream = stream, .bytes = weir__stream_pending(stream), .freed = atomic_load(&stream->freed) };
     return weir__event_behind(stream->w->gpu, stream->device->index, stream->handle, &wait->event);

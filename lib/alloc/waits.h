@@ -17,7 +17,7 @@
 struct weir__wait {
     gpu_event event;
     struct weir__pending_entry *entry; /* the event is this entry's; NULL: it is ours to destroy */
-    const weir_stream *stream;         /* the opened stream of the event, by name only: it may be closed meanwhile. Or NULL */
+    weir_stream *stream;               /* the opened stream of the event, or NULL. It may be closed meanwhile, but is never gone */
     uint64_t bytes;                    /* freed before it, as far as Weir knows, and not yet seen complete */
     uint64_t freed;                    /* of that stream, when the event was recorded */
 };
@@ -29,7 +29,7 @@ struct weir__seen {
 };
 
 /* Puts an event behind a pinned stream. false: there is none, as where the stream captures. */
-bool weir__wait_begin(const weir_stream *stream, struct weir__wait *wait);
+bool weir__wait_begin(weir_stream *stream, struct weir__wait *wait);
 
 /* Puts an event behind each opened stream, and behind *extra (NULL: there is none), if that is not one of them, but none after `deadline`,
    by gpu->now(). Returns how many. */

@@ -85,6 +85,8 @@ struct weir__device {
     struct weir__pending pending;
     struct weir__recovery recovery;
     gpu_stream extending; /* the keeper's, to grow pools on; NULL: it has none */
+    /* For each bit of `routed` and of `listed`: how many of the opened streams make it 1. Guarded by lock. */
+    unsigned routed_count[64], listed_count[64];
 };
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error);
