@@ -164,6 +164,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/open.h \
 	%reldir%/trace/block.c \
 	%reldir%/trace/block.h \
+	%reldir%/trace/costs.c \
+	%reldir%/trace/costs.h \
 	%reldir%/trace/encode.c \
 	%reldir%/trace/encode.h \
 	%reldir%/trace/file.c \

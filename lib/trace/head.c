@@ -8,8 +8,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "lib/trace/costs.h"
 #include "lib/trace/file.h"
 
 #define ROOM (WEIR__TRACE_HEAD_MAX - 16)
@@ -46,6 +48,22 @@ static void put_devices(const weir *w, struct weir__trace_bytes *pairs, unsigned
     }
 }
 
+/* What calls cost on the devices, where somebody has measured it, so that the trace can be replayed elsewhere. The rest is worth more. */
+static void put_costs(const weir *w, struct weir__trace_bytes *pairs, unsigned *count)
+{
+    int driver, runtime;
+    if (w->gpu->versions(&driver, &runtime) != GPU_SUCCESS)
+        return;
+    for (size_t d = 0; d < w->device_count; d++) {
+        const struct gpu_device_info *info = &w->devices[d].info;
+        char key[64], *text = weir__costs_text(info->name, driver, info->uuid);
+        snprintf(key, sizeof key, "gpu.%zu.costs", d);
+        if (text && strlen(text) + sizeof key + 16 < pairs->room - pairs->len)
+            put_pair(pairs, count, key, text);
+        free(text);
+    }
+}
+
 bool weir__trace_head_make(weir *w, const char *reason, struct weir__trace_bytes *head)
 {
     const struct weir__recorder *recorder = &w->recorder;
@@ -72,6 +90,7 @@ bool weir__trace_head_make(weir *w, const char *reason, struct weir__trace_bytes
     if (policy)
         put_pair(&pairs, &count, "policy", policy);
     free(policy);
+    put_costs(w, &pairs, &count);
     weir__trace_put_number(head, count);
     weir__trace_put(head, pairs.bytes, pairs.len);
     free(pairs.bytes);

@@ -68,6 +68,28 @@ printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\ngrow: 100ms/GiB\n' >"$tap_dir/dea
 check "cost_table_is_taken" exits 0 replay --json --costs="$tap_dir/dear.yaml" "$tap_dir/rmm.csv" -p "$tap_dir/policy.yaml"
 check_json "growth_costs_what_the_table_says" "100e6 < d[0]['policies'][0]['slow_stall'] < 120e6"
 
+# A trace has what calls cost where it was recorded, if that was measured there.
+with_cache() {
+    XDG_CACHE_HOME="$tap_dir/measured" WEIR_SIM=grow=7ms/GiB,malloc_async=250ns "$@"
+}
+check "machine_is_measured" with_cache exits 0 calibrate
+check "program_is_recorded_there" with_cache record "$tap_dir/costly.weir" all
+check "it_is_replayed_elsewhere" exits 0 replay "$tap_dir/costly.weir"
+check "costs_are_those_of_the_trace" says "$out" "Costs: the trace's own, as measured on simulated GPU 0."
+check "it_is_replayed_with_a_document" exits 0 replay --json "$tap_dir/costly.weir"
+check_json "document_has_their_origin" \
+    "d[0]['costs_origin'] == 'recorded' and d[0]['costs'] is None and 'malloc_async=250ns' in d[0]['machine'] and 'grow=7ms/GiB' in d[0]['machine']"
+# It was recorded with other costs.
+check "trace_without_a_table_takes_the_cache" with_cache exits 1 replay --json "$tap_dir/run.weir"
+check_json "which_is_said" "d[0]['costs_origin'] == 'measured' and d[0]['costs'].startswith('$tap_dir/measured/weir/')"
+check "table_of_the_trace_goes_before_the_cache" with_cache exits 0 replay --json "$tap_dir/costly.weir"
+check_json "and_that_is_said" "d[0]['costs_origin'] == 'recorded'"
+cp "$tap_dir/measured/weir"/*.yaml "$tap_dir/mine.yaml"
+check "named_table_goes_before_that_of_the_trace" exits 0 replay --json --costs="$tap_dir/mine.yaml" "$tap_dir/costly.weir"
+check_json "and_that_is_said_too" "d[0]['costs_origin'] == 'named' and d[0]['costs'] == '$tap_dir/mine.yaml'"
+check "policy_is_sought_by_the_costs_of_the_trace" exits 0 tune "$tap_dir/costly.weir"
+check "which_stands_in_the_policy" says "$out" "# Costs: the trace's own, as measured on simulated GPU 0."
+
 on_a_gpu() {
     WEIR_GPU=sim exits "$@"
 }

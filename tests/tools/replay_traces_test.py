@@ -144,6 +144,52 @@ def recorded_policy_brings_no_control_character_to_a_terminal():
             assert not [letter for letter in text + complaint if letter != "\n" and (ord(letter) < 32 or 127 <= ord(letter) < 160)], text
 
 
+TABLE = "weir_costs: 1\ngpu: Simulated\ngrow: %s\n"
+
+
+def stall(made, *options, **environment):
+    """Of the recorded policy, in nanoseconds; and where the costs come from."""
+    document = replay(made, *options, **environment)
+    return document["policies"][0]["stall"], document["costs_origin"]
+
+
+@fact
+def table_of_the_trace_is_taken_unless_another_one_is_named():
+    made, named = trace(**{"gpu.0.costs": TABLE % "80ms/GiB"}), os.path.join(FOLDER, "named.yaml")
+    with open(named, "w") as file:
+        file.write(TABLE % "8ms/GiB")
+    plain, origin = stall(trace())
+    assert origin == "built-in", origin
+    own, origin = stall(made)
+    assert origin == "recorded" and own > 50 * plain > 0, (own, plain, origin)
+    other, origin = stall(made, "--costs", named)
+    assert origin == "named" and own > 8 * other > 0, (own, other, origin)
+
+
+@fact
+def table_of_the_trace_that_is_none_is_left_aside_and_that_is_said():
+    plain, _ = stall(trace())
+    for text in ("", "x", TABLE % "much", TABLE % "101ms/GiB", TABLE % "1ms/GiB" + "malloc_async: 101ms\n", "weir_costs: 2\n", "\n" * 70000,
+                 "\x1b[31m: 1\n"):
+        path = trace(**{"gpu.0.costs": text}).write(os.path.join(FOLDER, "made.weir"))
+        status, printed, complaint = weir("replay", path)
+        assert "no cost table of this GPU was found" in printed, printed
+        assert "the trace's own cost table is left aside: gpu.0.costs:" in complaint and "\x1b" not in complaint, (status, complaint)
+        assert stall(trace(**{"gpu.0.costs": text})) == (plain, "built-in"), text
+
+
+@fact
+def costs_at_their_bound_end_a_replay_all_the_same():
+    keys = ("malloc_async", "free_async", "event_query", "event_record", "stream_wait_event", "stream_synchronize", "page_create")
+    for time in ("0ns", "100ms"):
+        table = TABLE % (time + "/GiB") + "trim: %s/GiB\n" % time + "".join("%s: %s\n" % (key, time) for key in keys)
+        for policy in ("", "pools.main.release_threshold: 0\n", "pools.main.release_threshold: auto\n", "pools.main.backing: arena\n"):
+            made = trace("weir: 1\ndefaults.pool: main\nkeeper: true\npools.main.devices: all\n" + policy, **{"gpu.0.costs": table})
+            made.event("mark", time=10**9)
+            (outcome,) = replay(made)["policies"]
+            assert outcome["is_done"] and outcome["elapsed"] < 1000 * 10**9, outcome
+
+
 @fact
 def device_that_no_machine_has_is_named():
     for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/gpu/sim.h"
+#include "lib/trace/costs.h"
 #include "tests/support/suite.h"
 #include "tools/calibrate/fit.h"
 #include "tools/common/complain.h"
@@ -364,6 +365,85 @@ START_TEST(folder_that_others_may_write_is_no_cache)
 }
 END_TEST
 
+#define DRIVER 13000 /* as CUDA has 13.0 */
+
+/* The file that `weir calibrate` made for that GPU. */
+static void own_file(char path[static PATH_MAX])
+{
+    save("NVIDIA H200", "13.0", "GPU-1", 1);
+    snprintf(path, PATH_MAX, "%s/nvidia-h200-13.0-gpu-1.yaml", folder);
+}
+
+START_TEST(header_of_a_trace_gets_the_table_of_exactly_that_gpu_and_driver)
+{
+    char path[PATH_MAX];
+    ck_assert_ptr_null(weir__costs_text("NVIDIA H200", DRIVER, "GPU-1"));
+    own_file(path);
+    char *text = weir__costs_text("NVIDIA H200", DRIVER, "GPU-1");
+    ck_assert_ptr_nonnull(text);
+    ck_assert_uint_eq(read_good(text).values[COST_malloc_async].call, 1);
+    free(text);
+    ck_assert_ptr_null(weir__costs_text("NVIDIA H200", DRIVER, "GPU-2"));
+    ck_assert_ptr_null(weir__costs_text("NVIDIA H200", 12080, "GPU-1"));
+    ck_assert_ptr_null(weir__costs_text("NVIDIA H100", DRIVER, "GPU-1"));
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    ck_assert_ptr_null(weir__costs_text("NVIDIA H200", DRIVER, "GPU-1"));
+}
+END_TEST
+
+static void make_link(const char *path)
+{
+    put(home, "mine.yaml", HEAD);
+    char to[PATH_MAX];
+    snprintf(to, sizeof to, "%s/mine.yaml", home);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink(to, path), 0);
+}
+
+static void make_pipe(const char *path)
+{
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+}
+
+static void make_folder(const char *path)
+{
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+}
+
+static void make_large(const char *path)
+{
+    ck_assert_int_eq(truncate(path, WEIR__COSTS_MAX + 1), 0);
+}
+
+static void make_binary(const char *path)
+{
+    ck_assert_int_eq(truncate(path, 1000), 0); /* zeros behind the text */
+}
+
+static void make_empty(const char *path)
+{
+    ck_assert_int_eq(truncate(path, 0), 0);
+}
+
+static void make_open_to_others(const char *path)
+{
+    (void)path;
+    ck_assert_int_eq(chmod(folder, 0777), 0);
+}
+
+static void (*const unfit[])(const char *) = { make_link, make_pipe, make_folder, make_large, make_binary, make_empty, make_open_to_others };
+
+START_TEST(file_that_is_no_table_of_this_users_comes_into_no_trace)
+{
+    char path[PATH_MAX];
+    own_file(path);
+    unfit[_i](path);
+    ck_assert_ptr_null(weir__costs_text("NVIDIA H200", DRIVER, "GPU-1"));
+}
+END_TEST
+
 START_TEST(file_that_is_named_may_be_of_another_gpu)
 {
     char path[PATH_MAX];
@@ -442,7 +522,9 @@ int main(void)
     suite_add(files, without_any_table_the_costs_are_built_in, nearest_measured_table_is_taken,
               measured_again_replaces_the_table_and_leaves_nothing_beside_it, home_has_the_cache_where_no_other_is_set,
               bad_measured_table_is_no_reason_to_take_another, links_and_pipes_in_the_cache_are_not_read,
-              folder_that_others_may_write_is_no_cache, file_that_is_named_may_be_of_another_gpu, table_that_is_shipped_is_good);
+              folder_that_others_may_write_is_no_cache, header_of_a_trace_gets_the_table_of_exactly_that_gpu_and_driver,
+              file_that_is_named_may_be_of_another_gpu, table_that_is_shipped_is_good);
+    tcase_add_loop_test(files, file_that_is_no_table_of_this_users_comes_into_no_trace, 0, sizeof unfit / sizeof *unfit);
     tcase_add_loop_test(fits, cost_that_gives_the_samples_is_found, 0, sizeof exact / sizeof *exact);
     suite_add(fits, noise_moves_a_fit_no_further_than_itself, falling_times_are_no_negative_rate);
     return suite_run(suite);

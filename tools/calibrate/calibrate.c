@@ -32,7 +32,8 @@ struct answer {
 };
 
 static const char *const origins[] = {
-    [COSTS_NAMED] = "named", [COSTS_CACHED] = "measured", [COSTS_SHIPPED] = "shipped", [COSTS_BUILT_IN] = "built-in"
+    [COSTS_NAMED] = "named",     [COSTS_RECORDED] = "recorded", [COSTS_CACHED] = "measured",
+    [COSTS_SHIPPED] = "shipped", [COSTS_BUILT_IN] = "built-in",
 };
 
 /* Printing ----------------------------------------------------------------------------------------------------------------------------- */

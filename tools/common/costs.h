@@ -11,8 +11,9 @@
 #include <stddef.h>
 
 #include "lib/gpu/cost.h"
+#include "lib/trace/costs.h"
 
-#define COSTS_TEXT_MAX 65536 /* bytes of a table as text */
+#define COSTS_TEXT_MAX WEIR__COSTS_MAX /* bytes of a table as text */
 #define COSTS_THREAD_ROWS 4  /* COST_pair_2 and those behind it */
 
 /* Key, form and meaning. Keys are settings of the simulator (doc/architecture.md), but for those of pairs. */

@@ -3,7 +3,6 @@
 
 #include "tools/common/costs_find.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/trace/costs.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/source.h"
@@ -24,27 +24,6 @@
 #define ENTRIES_MAX 4096 /* of the cache that are looked at */
 
 /* Names -------------------------------------------------------------------------------------------------------------------------------- */
-
-/* "NVIDIA H200" as part of a file's name: nvidia-h200. */
-static void make_slug(const char *name, char slug[static NAME_MAX])
-{
-    size_t len = 0;
-    for (; *name && len < NAME_MAX / 4; name++)
-        if (isalnum((unsigned char)*name) || *name == '.')
-            slug[len++] = (char)tolower((unsigned char)*name);
-        else if (len > 0 && slug[len - 1] != '-')
-            slug[len++] = '-';
-    slug[len] = '\0';
-}
-
-static void name_file(const struct costs *costs, char name[static NAME_MAX])
-{
-    char gpu[NAME_MAX], driver[NAME_MAX], uuid[NAME_MAX];
-    make_slug(costs->gpu, gpu);
-    make_slug(costs->driver, driver);
-    make_slug(costs->uuid, uuid);
-    snprintf(name, NAME_MAX, "%.80s-%.20s-%.60s" SUFFIX, gpu, driver, uuid);
-}
 
 /* false: there is no such place, or its name is too long. */
 static bool join(char path[static PATH_MAX], const char *directory, const char *name)
@@ -134,7 +113,7 @@ static int choose(DIR *folder, const char *directory, const char *gpu, const cha
                   struct costs_origin *origin, int *best)
 {
     char slug[NAME_MAX];
-    make_slug(gpu, slug);
+    weir__costs_slug(gpu, slug);
     size_t slug_len = strlen(slug), count = 0;
     for (const struct dirent *entry; count < ENTRIES_MAX && (entry = readdir(folder)); count++) {
         struct costs found;
@@ -156,23 +135,10 @@ static int choose(DIR *folder, const char *directory, const char *gpu, const cha
     return EXIT_GOOD;
 }
 
-/* Folders that another user could have filled are no cache of this one's. */
-static int open_cache(const char *directory)
-{
-    struct stat status;
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)))) {
-        close(fd);
-        errno = EPERM;
-        return -1;
-    }
-    return fd;
-}
-
 static int find_in(const char *directory, const char *gpu, const char *driver, const char *uuid, struct costs *costs,
                    struct costs_origin *origin, int *best)
 {
-    int fd = open_cache(directory);
+    int fd = weir__costs_open_folder(directory);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return EXIT_GOOD;
     DIR *folder = fd < 0 ? NULL : fdopendir(fd);
@@ -204,7 +170,7 @@ static bool find_shipped(const char *gpu, struct costs *costs, struct costs_orig
 {
     char slug[NAME_MAX], name[NAME_MAX + sizeof SUFFIX];
     const char *directory = variable("WEIR_COSTS_DIR");
-    make_slug(gpu, slug);
+    weir__costs_slug(gpu, slug);
     snprintf(name, sizeof name, "%s" SUFFIX, slug);
     if (!*slug || !join(origin->path, directory ? directory : WEIR_COSTS_DIR, name) || access(origin->path, F_OK) != 0)
         return false;
@@ -275,13 +241,13 @@ static int replace(const char *path, const char *text)
 static int place_in(const char *directory, const struct costs *costs, char path[static PATH_MAX])
 {
     char name[NAME_MAX];
-    int fd = make_folder(directory) ? open_cache(directory) : -1;
+    int fd = make_folder(directory) ? weir__costs_open_folder(directory) : -1;
     if (fd < 0) {
         complain("%s: %s: set XDG_CACHE_HOME to a folder of your own, or name a file by --output", directory, strerror(errno));
         return EXIT_TROUBLE;
     }
     close(fd);
-    name_file(costs, name);
+    weir__costs_name(costs->gpu, costs->driver, costs->uuid, name);
     if (join(path, directory, name))
         return EXIT_GOOD;
     complain("%s: the name is too long: name a file by --output", directory);

@@ -10,9 +10,9 @@
 
 #include "tools/common/costs.h"
 
-/* Where a table came from. path: of its file, "" for none. */
+/* Where a table came from; costs_find() finds none that was recorded with a trace. path: of its file, "" for none. */
 struct costs_origin {
-    enum { COSTS_NAMED, COSTS_CACHED, COSTS_SHIPPED, COSTS_BUILT_IN } kind;
+    enum { COSTS_NAMED, COSTS_RECORDED, COSTS_CACHED, COSTS_SHIPPED, COSTS_BUILT_IN } kind;
     char path[PATH_MAX];
 };
 

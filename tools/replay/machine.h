@@ -4,19 +4,23 @@
 #define WEIR_REPLAY_MACHINE_H
 
 #include "tools/common/costs_find.h"
+#include "tools/common/json.h"
 #include "tools/replay/script.h"
 
 struct machine {
     char *settings; /* of the simulator */
     uint64_t memory; /* bytes of each device; 0: the trace does not tell, and there is plenty */
     struct costs_origin costs;
+    char *costs_text; /* of a table that the trace has; NULL: it is another one */
 };
 
-/* costs: a table by name; NULL: that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED or EXIT_TROUBLE. */
+/* costs: a table by name; NULL: the trace's own, else that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED or EXIT_TROUBLE. */
 int machine_of(const struct script *script, const char *costs, struct machine *machine);
 void machine_free(struct machine *machine);
 
-/* "the cost table FILE", "costs of no GPU, ..." Lives as long as the machine. */
+/* Which table it is, or that there is none. Lives as long as the machine. */
 const char *machine_costs_text(const struct machine *machine);
+/* Members "costs", the file, and "costs_origin". NULL: a GPU, which needs no table. */
+void machine_costs_json(struct json *json, const struct machine *machine);
 
 #endif

@@ -204,9 +204,8 @@ void report_json(struct json *json, const struct report *report)
     json_uint(json, "graph_events", script->graphs);
     json_uint(json, "unknown_frees", script->unknown_frees);
     json_bool(json, "has_caches", script->has_caches);
-    bool has_costs = report->machine && report->machine->costs.kind != COSTS_BUILT_IN;
     json_string(json, "machine", report->machine ? report->machine->settings : NULL);
-    json_string(json, "costs", has_costs ? report->machine->costs.path : NULL);
+    machine_costs_json(json, report->machine);
     json_object(json, "recorded");
     json_uint(json, "stall", recorded->stall);
     if (recorded->has_reserved)

@@ -338,7 +338,7 @@ static void json_answer(struct json *json, const struct answer *answer)
     for (size_t i = 0; i < answer->guess_count; i++)
         json_string(json, NULL, answer->guesses[i]);
     json_end(json);
-    json_string(json, "costs", answer->machine.costs.kind == COSTS_BUILT_IN ? NULL : answer->machine.costs.path);
+    machine_costs_json(json, &answer->machine);
     if (!can_judge)
         return;
     json_uint(json, "tried", answer->changes.count);

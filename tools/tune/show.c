@@ -136,7 +136,7 @@ void show_json(const struct tune *tune, const struct verification *verification,
     json_string(&json, "for", tune_goals[tune->goal]);
     json_uint(&json, "requests", tune->script.requests);
     json_uint(&json, "requests_searched", tune->searched);
-    json_string(&json, "costs", tune->machine.costs.kind == COSTS_BUILT_IN ? NULL : tune->machine.costs.path);
+    machine_costs_json(&json, &tune->machine);
     json_string(&json, "policy_in_force", tune->base_name);
     json_figures(&json, "in_force", &tune->in_force);
     json_figures(&json, "chosen", &tune->chosen);
