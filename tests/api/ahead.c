@@ -3,9 +3,11 @@
  * ahead.c - growth ahead of demand of `release_threshold: auto`: whom it spares growth, its bounds, what comes of a wrong guess, and of
  * failures. By hand, on the simulator's clock.
  */
+#include <sched.h>
 #include <stdio.h>
 
 #include "lib/base/service.h"
+#include "lib/gpu/clock.h"
 #include "lib/release/give.h"
 #include "tests/api/scene.h"
 
@@ -357,6 +359,32 @@ START_TEST(failures_that_go_on_are_tried_less_and_less)
 }
 END_TEST
 
+/* Beside the program ------------------------------------------------------------------------------------------------------------------ */
+
+#define LEAST_GROWN (512 * MIB)
+#define CAPPED "release_threshold: auto, max_size: 1GiB, on_oom: { steps: [] }"
+static const char *const capped[] = {POLICY(CAPPED), POLICY("backing: arena, " CAPPED),
+                                     "weir: 1\nkeeper: true\npools: { main: { cache: off, " CAPPED " } }\n"};
+
+/* The service thread grows the pool while requests take all of it up to its cap, each of which fits. Nothing but time makes an epoch end,
+   so this takes some. */
+START_TEST(requests_up_to_the_cap_never_fail_beside_it)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = open_pool(capped[_i]);
+    uint64_t deadline = gpu_clock_now() + 25 * SECOND;
+    while (grown_ahead() < LEAST_GROWN && gpu_clock_now() < deadline) {
+        for (unsigned i = 0; i < GIB / BLOCK; i++) {
+            blocks[i] = scene_malloc(s, BLOCK);
+            sched_yield();
+        }
+        fall(s, GIB / BLOCK);
+        scene_ok(weir_pool_trim(scene.pool, 0, &error, NULL), "trim");
+    }
+    ck_assert_uint_ge(grown_ahead(), LEAST_GROWN);
+}
+END_TEST
+
 int main(void)
 {
     const char *why = scene_why_not();
@@ -381,5 +409,8 @@ int main(void)
     tcase_add_checked_fixture(failures, begin, end);
     tcase_add_loop_test(failures, failing_call_is_nothing_to_the_program_and_is_tried_again_later, 0, (int)(CALL_COUNT * 2));
     suite_add(failures, failures_that_go_on_are_tried_less_and_less);
+    TCase *beside = suite_case(suite, "beside the program", 60);
+    tcase_add_checked_fixture(beside, scene_begin, scene_end);
+    tcase_add_loop_test(beside, requests_up_to_the_cap_never_fail_beside_it, 0, (int)(sizeof capped / sizeof capped[0]));
     return suite_run(suite);
 }
