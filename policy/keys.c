@@ -202,7 +202,7 @@ static const struct policy_key pool_keys[] = {
             "How much reserved memory the pool and its small twin together keep when a stream or event is synchronised; what is above "
             "goes back to the device. none keeps nothing, which makes each allocation after a synchronise slow; all keeps everything. An "
             "exportable pool keeps nothing: see ipc. auto keeps everything over a synchronise, and has the keeper give back what the "
-            "program will hardly want again; it needs keeper: true, see AUTOMATIC THRESHOLDS.",
+            "program will hardly want again, and grow the pool ahead of what it will; it needs keeper: true, see AUTOMATIC THRESHOLDS.",
     },
     {
         POOL_KEY("initial_size", SIZE, initial_size),
