@@ -14,11 +14,12 @@
 
 /* Reasons ------------------------------------------------------------------------------------------------------------------------------ */
 
-enum part { PART_THRESHOLD, PART_LARGEST, PART_PER_STREAM, PART_SMALL, PART_INITIAL, PART_BACKING, PART_COUNT };
+enum part { PART_THRESHOLD, PART_LARGEST, PART_PER_STREAM, PART_SMALL, PART_INITIAL, PART_MAX_SIZE, PART_BACKING, PART_COUNT };
 
 static const char *const part_keys[PART_COUNT] = {
     [PART_THRESHOLD] = "release_threshold", [PART_LARGEST] = "cache.largest", [PART_PER_STREAM] = "cache.per_stream",
-    [PART_SMALL] = "small_below",           [PART_INITIAL] = "initial_size",  [PART_BACKING] = "backing",
+    [PART_SMALL] = "small_below",           [PART_INITIAL] = "initial_size",  [PART_MAX_SIZE] = "max_size",
+    [PART_BACKING] = "backing",
 };
 
 static void make_equal(struct candidate *candidate, const struct candidate *to, enum part part)
@@ -39,6 +40,9 @@ static void make_equal(struct candidate *candidate, const struct candidate *to, 
     case PART_INITIAL:
         candidate->initial = to->initial;
         break;
+    case PART_MAX_SIZE:
+        candidate->max_size = to->max_size;
+        break;
     default:
         candidate->is_arena = to->is_arena;
     }
@@ -57,6 +61,8 @@ static const char *value_text(char text[static 32], const struct candidate *cand
         return candidate_bytes(text, candidate->small_below);
     case PART_INITIAL:
         return candidate_bytes(text, candidate->initial);
+    case PART_MAX_SIZE:
+        return candidate_bytes(text, candidate->max_size);
     default:
         return candidate->is_arena ? "arena" : "new";
     }
@@ -221,7 +227,7 @@ void advice_write(FILE *out, const struct policy *base, const struct finding *fi
     struct policy *policy = NULL;
     char *all = must(strdup(""));
     for (size_t i = 0; i < count; i++) {
-        char *own = candidate_assignments(&findings[i].best.candidate, findings[i].search->pool, findings[i].search->max_size);
+        char *own = candidate_assignments(&findings[i].best.candidate, findings[i].search->pool);
         char *longer = format_text("%s%s%s", all, *all ? "," : "", own);
         free(own);
         free(all);

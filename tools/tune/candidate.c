@@ -10,7 +10,7 @@
 bool candidate_equals(const struct candidate *a, const struct candidate *b)
 {
     return a->threshold == b->threshold && a->largest == b->largest && a->per_stream == b->per_stream && a->small_below == b->small_below &&
-           a->initial == b->initial && a->is_arena == b->is_arena;
+           a->initial == b->initial && a->max_size == b->max_size && a->is_arena == b->is_arena;
 }
 
 /* The caller's to free. */
@@ -23,11 +23,11 @@ static char *cache_text(const struct candidate *candidate, const char *pool)
                        pool, candidate->largest, pool, candidate->per_stream, pool, per_device);
 }
 
-char *candidate_assignments(const struct candidate *candidate, const char *pool, uint64_t max_size)
+char *candidate_assignments(const struct candidate *candidate, const char *pool)
 {
     char *cache = cache_text(candidate, pool);
     char threshold[32];
-    char *cap = max_size ? format_text(",pools.%s.max_size=%" PRIu64, pool, max_size) : format_text("%s", "");
+    char *cap = candidate->max_size ? format_text(",pools.%s.max_size=%" PRIu64, pool, candidate->max_size) : format_text("%s", "");
     char *text = format_text("%s%s,pools.%s.backing=%s,pools.%s.release_threshold=%s,pools.%s.small_below=%" PRIu64
                              ",pools.%s.initial_size=%" PRIu64 "%s",
                              candidate->threshold == CANDIDATE_AUTO ? "keeper=true," : "", cache, pool,

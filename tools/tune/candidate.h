@@ -19,6 +19,7 @@ struct candidate {
     uint64_t per_stream;
     uint64_t small_below; /* bytes */
     uint64_t initial;
+    uint64_t max_size; /* bytes; 0: as the policy has it */
     bool is_arena;
 };
 
@@ -30,8 +31,8 @@ struct trial {
 
 bool candidate_equals(const struct candidate *a, const struct candidate *b);
 
-/* Assignments as in $WEIR_CONF that make the pool so; the caller's to free. max_size: bytes; 0: as the policy has it. */
-char *candidate_assignments(const struct candidate *candidate, const char *pool, uint64_t max_size);
+/* Assignments as in $WEIR_CONF that make the pool so; the caller's to free. */
+char *candidate_assignments(const struct candidate *candidate, const char *pool);
 
 /* The threshold as a policy has it: bytes without loss, "all" or "auto". */
 const char *candidate_threshold(char text[static 32], uint64_t threshold);

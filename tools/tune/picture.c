@@ -116,11 +116,13 @@ static void write_point(FILE *out, const struct axes *axes, const struct outcome
 static void write_trial(FILE *out, const struct axes *axes, const struct trial *trial, double radius, const char *style)
 {
     const struct candidate *candidate = &trial->candidate;
-    char title[256], threshold[32], largest[32], stream[32], small[32], initial[32];
+    char title[256], threshold[32], largest[32], stream[32], small[32], initial[32], most[32];
     int len = snprintf(title, sizeof title, "%s, threshold %s, initial size %s", candidate->is_arena ? "arena" : "new",
                        candidate_threshold(threshold, candidate->threshold), candidate_bytes(initial, candidate->initial));
     if (!candidate->is_arena)
         len += snprintf(title + len, sizeof title - (size_t)len, ", small below %s", candidate_bytes(small, candidate->small_below));
+    if (candidate->max_size)
+        len += snprintf(title + len, sizeof title - (size_t)len, ", max size %s", candidate_bytes(most, candidate->max_size));
     if (candidate->largest)
         snprintf(title + len, sizeof title - (size_t)len, ", caches up to %s, %s of a stream", candidate_bytes(largest, candidate->largest),
                  candidate_bytes(stream, candidate->per_stream));

@@ -49,7 +49,7 @@ static void run_batch(struct search *search, struct batch *batch)
     struct outcome *outcomes = must(calloc(batch->count + 1, sizeof *outcomes));
     char **texts = must(calloc(batch->count + 1, sizeof *texts));
     for (size_t i = 0; i < batch->count; i++) {
-        char *own = candidate_assignments(&batch->candidates[i], search->pool, search->max_size);
+        char *own = candidate_assignments(&batch->candidates[i], search->pool);
         texts[i] = format_text("%s%s%s", search->fixed ? search->fixed : "", search->fixed && *search->fixed ? "," : "", own);
         free(own);
         replays[i] = (struct replay){.script = search->script, .policy = search->policy, .assignments = texts[i], .until = search->until};
@@ -215,7 +215,11 @@ static void run_grid(struct search *search, const uint64_t *thresholds, size_t c
         for (unsigned arena = 0; arena < 2; arena++)
             for (unsigned cached = 0; cached < 2; cached++)
                 add(search, &batch,
-                    (struct candidate){.threshold = thresholds[i], .largest = cached ? MIB : 0, .per_stream = 64 * MIB, .is_arena = arena});
+                    (struct candidate){.threshold = thresholds[i],
+                                       .largest = cached ? MIB : 0,
+                                       .per_stream = 64 * MIB,
+                                       .max_size = search->max_size,
+                                       .is_arena = arena});
     run_batch(search, &batch);
 }
 
@@ -225,6 +229,23 @@ static uint64_t initial_of(const struct candidate *candidate)
     bool is_kept = candidate->threshold == CANDIDATE_ALL ||
                    (candidate->threshold < CANDIDATE_AUTO && candidate->initial <= candidate->threshold);
     return is_kept ? candidate->initial : 0;
+}
+
+/*
+ * Where the pool is to be bounded: tighter bounds, at which it gives idle memory back rather than grow. The next run may need a little more
+ * than this one, so none is nearer to what was live than an eighth of that.
+ */
+static void add_caps(const struct search *search, struct batch *batch, const struct candidate *centre)
+{
+    static const unsigned parts[] = {9, 10, 12, 16}; /* of eight */
+    uint64_t live = search->trials[0].outcome.peak_live;
+    struct candidate other = *centre;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && search->max_size; i++, other = *centre) {
+        uint64_t cap = in_steps(live / 8 * parts[i]);
+        other.max_size = cap < search->max_size ? cap : search->max_size;
+        other.initial = other.initial < other.max_size ? other.initial : other.max_size;
+        add(search, batch, other);
+    }
 }
 
 /* Each value alone, around that candidate. */
@@ -263,19 +284,22 @@ static void run_around(struct search *search, const struct candidate *centre, co
     other.initial = in_steps(peak);
     other.initial = initial_of(&other);
     add(search, &batch, other);
+    add_caps(search, &batch, centre);
     run_batch(search, &batch);
 }
 
 const struct trial *search_run(struct search *search)
 {
-    const struct candidate all = {.threshold = CANDIDATE_ALL, .largest = MIB, .per_stream = 64 * MIB};
+    const struct candidate all = {.threshold = CANDIDATE_ALL, .largest = MIB, .per_stream = 64 * MIB, .max_size = search->max_size};
     uint64_t thresholds[THRESHOLDS_MAX];
     const struct trial *first = search_try(search, &all);
     if (!first)
         return NULL;
     size_t count = thresholds_of(search, first->outcome.peak_reserved, thresholds);
+    struct candidate cuda = candidate_of_cuda;
+    cuda.max_size = search->max_size;
     if (search->script->has_synchronises)
-        search_try(search, &candidate_of_cuda);
+        search_try(search, &cuda);
     run_grid(search, thresholds, count);
     struct candidate centre = best(search)->candidate, former;
     unsigned round = 0;

@@ -22,7 +22,7 @@ struct search {
     const char *policy, *machine;
     const char *fixed; /* assignments that hold in all trials; NULL: none */
     const char *pool;
-    uint64_t max_size; /* bytes that the pool may have; 0: as the policy has it */
+    uint64_t max_size; /* bytes that the pool may have at most; 0: as the policy has it */
     bool may_be_arena;
     size_t until; /* of the script */
     enum goal goal;

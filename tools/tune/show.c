@@ -24,17 +24,24 @@ static void show_front(const struct finding *finding)
 {
     size_t count;
     const struct trial **front = search_front(finding->search, &count);
-    struct table table = TABLE_INIT("llrrrrrrrr");
+    const bool has_cap = finding->search->max_size != 0;
+    struct table table = TABLE_INIT(has_cap ? "llrrrrrrrrr" : "llrrrrrrrr");
     printf("\nPool %s: what no other policy beats, of %zu that were replayed\n", finding->search->pool, finding->search->count);
-    table_row(&table, "", "BACKING", "THRESHOLD", "CACHED UP TO", "OF A STREAM", "SMALL BELOW", "INITIAL", "PEAK", "STALL", "WORST");
+    table_row(&table, "", "BACKING", "THRESHOLD", "CACHED UP TO", "OF A STREAM", "SMALL BELOW", "INITIAL");
+    if (has_cap)
+        table_row(&table, "MAX SIZE");
+    table_row(&table, "PEAK", "STALL", "WORST");
     for (size_t i = 0; i < count; i++) {
         const struct candidate *candidate = &front[i]->candidate;
         const struct outcome *outcome = &front[i]->outcome;
         bool is_cached = candidate->largest > 0;
         table_row(&table, candidate_equals(candidate, &finding->best.candidate) ? ">" : "", candidate->is_arena ? "arena" : "new",
                   threshold_text(&(struct text){{0}}, candidate->threshold), is_cached ? SIZE_TEXT(candidate->largest) : "off",
-                  is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below), SIZE_TEXT(candidate->initial),
-                  SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
+                  is_cached ? SIZE_TEXT(candidate->per_stream) : "", candidate->is_arena ? "" : SIZE_TEXT(candidate->small_below),
+                  SIZE_TEXT(candidate->initial));
+        if (has_cap)
+            table_row(&table, SIZE_TEXT(candidate->max_size));
+        table_row(&table, SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
     }
     table_print(&table, stdout);
     free(front);
@@ -119,6 +126,10 @@ static void json_trial(struct json *json, const struct finding *finding, const s
     json_uint(json, "cache_per_stream", candidate->per_stream);
     json_uint(json, "small_below", candidate->small_below);
     json_uint(json, "initial_size", candidate->initial);
+    if (candidate->max_size)
+        json_uint(json, "max_size", candidate->max_size);
+    else
+        json_null(json, "max_size");
     json_figures(json, "figures", &trial->outcome);
     json_end(json);
 }

@@ -192,7 +192,7 @@ static bool search_all(struct tune *tune)
             return false;
         }
         tune->findings[i] = (struct finding){search, *best};
-        char *own = candidate_assignments(&best->candidate, search->pool, search->max_size);
+        char *own = candidate_assignments(&best->candidate, search->pool);
         tune->fixed[i + 1] = format_text("%s%s%s", tune->fixed[i] ? tune->fixed[i] : "", tune->fixed[i] ? "," : "", own);
         free(own);
         tune->count++;
@@ -353,7 +353,7 @@ const struct command command_tune = {
         "Searched are release_threshold, backing, the bounds of caches, small_below and initial_size of the pools that served the most "
         "bytes, three at most, one after the other. Shown is what no other policy beats in peak memory and stall time.\n"
         "--for=time takes the least stalls, --for=memory the least memory; --for=balance weighs stalls of 1 % of the run like 10 % of the "
-        "least peak memory. With --memory the largest pool gets that max_size.\n"
+        "least peak memory. With --memory the largest pool gets that max_size, or a smaller one that serves it better.\n"
         "Growth to initial_size is at weir_open(), and no stall.\n"
         "The last third of a long trace is kept aside, and the policy that was found is tried on it. The same trace gives the same "
         "answer.\n"

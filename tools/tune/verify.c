@@ -38,7 +38,7 @@ static char *next_best(const struct tune *tune)
         char *text = must(strdup(""));
         for (size_t j = 0; j < tune->count; j++) {
             const struct search *search = tune->findings[j].search;
-            char *own = candidate_assignments(j == i ? &next->candidate : &tune->findings[j].best.candidate, search->pool, search->max_size);
+            char *own = candidate_assignments(j == i ? &next->candidate : &tune->findings[j].best.candidate, search->pool);
             char *longer = format_text("%s%s%s", text, *text ? "," : "", own);
             free(own);
             free(text);
