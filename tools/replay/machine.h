@@ -14,7 +14,8 @@ struct machine {
     char *costs_text; /* of a table that the trace has; NULL: it is another one */
 };
 
-/* costs: a table by name; NULL: the trace's own, else that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED or EXIT_TROUBLE. */
+/* costs: a table by name; NULL: the trace's own, else that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED
+   or EXIT_TROUBLE. */
 int machine_of(const struct script *script, const char *costs, struct machine *machine);
 void machine_free(struct machine *machine);
 

@@ -97,12 +97,14 @@ static void write_axes(FILE *out, const struct axes *axes)
         fprintf(out, "<path d=\"M%.1f %.1fv%d\" stroke=\"#eeeeee\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x,
                 axes->top, PANEL, x, axes->top + PANEL + 16, TIME_TEXT(tick));
     }
-    fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">stall time</text>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">peak</text>\n",
+    fprintf(out,
+            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">stall time</text>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">peak</text>\n",
             LEFT + WIDTH / 2, axes->top + PANEL + 34, LEFT - 6, axes->top - 10);
 }
 
 /* A point says what it is under the pointer. */
-static void write_point(FILE *out, const struct axes *axes, const struct outcome *outcome, double radius, const char *style, const char *title)
+static void write_point(FILE *out, const struct axes *axes, const struct outcome *outcome, double radius, const char *style,
+                        const char *title)
 {
     fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" %s><title>", x_of(axes, outcome->stall), y_of(axes, outcome->peak_reserved),
             radius, style);
@@ -152,7 +154,8 @@ static void write_front(FILE *out, const struct axes *axes, const struct search 
 /* One place of the legend; outcome: NULL if it is of many points. */
 static void write_name(FILE *out, double y, const char *style, const char *name, const struct outcome *outcome)
 {
-    fprintf(out, "<circle cx=\"%d\" cy=\"%.1f\" r=\"5\" %s/><text x=\"%d\" y=\"%.1f\">", LEFT + WIDTH + 22, y - 4, style, LEFT + WIDTH + 36, y);
+    fprintf(out, "<circle cx=\"%d\" cy=\"%.1f\" r=\"5\" %s/><text x=\"%d\" y=\"%.1f\">", LEFT + WIDTH + 22, y - 4, style,
+            LEFT + WIDTH + 36, y);
     svg_text(out, name);
     if (outcome)
         fprintf(out, ": %s, %s", SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall));
@@ -194,7 +197,8 @@ void picture_write(const struct tune *tune, FILE *out)
     svg_begin(out, LEFT + WIDTH + RIGHT, TOP + (int)tune->count * (PANEL + GAP), "Peak memory against stall time");
     fprintf(out, "<text x=\"%d\" y=\"16\" fill=\"#777777\">weir tune, ", LEFT);
     svg_text(out, tune->script.trace->path);
-    fprintf(out, ": each point is a policy that was replayed; the pointer shows which. Lower is less memory, left is less waiting.</text>\n");
+    fprintf(out, ": each point is a policy that was replayed; the pointer shows which. Lower is less memory, "
+                 "left is less waiting.</text>\n");
     for (size_t i = 0; i < tune->count; i++)
         write_panel(tune, &tune->findings[i], TOP + (double)i * (PANEL + GAP), out);
     svg_end(out);

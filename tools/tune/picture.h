@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* picture.h - what `weir tune` tried as a picture: peak memory against stall time, with the front, the choice and what it is compared with. */
+/* picture.h - what `weir tune` tried as a picture: peak memory against stall time, the front, the choice, and what it is compared with. */
 #ifndef WEIR_TUNE_PICTURE_H
 #define WEIR_TUNE_PICTURE_H
 

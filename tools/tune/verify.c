@@ -22,7 +22,8 @@ bool verify_can(const struct tune *tune)
     if (tune->script.count)
         replay_run_all(&first, &outcome, 1, NULL);
     if (!outcome.is_done)
-        complain("tune: --verify: the trace cannot be replayed on the GPU here: %s. Leave --verify away, or copy the trace to such a machine",
+        complain("tune: --verify: the trace cannot be replayed on the GPU here: %s. Leave --verify away, or copy the trace to such "
+                 "a machine",
                  outcome.why);
     return outcome.is_done;
 }
@@ -88,7 +89,10 @@ static void measure(const struct tune *tune, struct verification *verification)
     struct outcome *outcomes = must(calloc(VERIFY_ROUNDS * VERIFY_COUNT, sizeof *outcomes));
     size_t count = verification->count;
     for (size_t i = 0; i < count * VERIFY_ROUNDS; i++)
-        replays[i] = (struct replay){&tune->script, tune->text, verification->contenders[i % count].assignments, tune->machine.settings, 0, 0};
+        replays[i] = (struct replay){.script = &tune->script,
+                                     .policy = tune->text,
+                                     .assignments = verification->contenders[i % count].assignments,
+                                     .machine = tune->machine.settings};
     replay_run_all(replays, outcomes, count, NULL);
     for (size_t i = 0; i < count; i++)
         verification->contenders[i].predicted = outcomes[i];
@@ -110,8 +114,8 @@ static void add_difference(struct verification *verification, const struct conte
 {
     char one[SHOWN_LEN], other[SHOWN_LEN];
     size_t len = strlen(verification->order);
-    snprintf(verification->order + len, sizeof verification->order - len, "%s'%s' %s than '%s'", len ? ", " : "", view_shown(one, less->name), takes,
-             view_shown(other, more->name));
+    snprintf(verification->order + len, sizeof verification->order - len, "%s'%s' %s than '%s'", len ? ", " : "",
+             view_shown(one, less->name), takes, view_shown(other, more->name));
 }
 
 /* Where the measured order of two is not the predicted one. Rounds that overlap have no order. */
