@@ -13,14 +13,20 @@ includes_only() {
     is_empty "$tap_dir/found"
 }
 
-# calls_nothing PATTERN FILES…: no line of code has the pattern. Comments may name a function; text in quotes may too.
+# The lines of code of the files, each behind its place. Comments may name a function; text in quotes may too.
+code_of() {
+    awk 'FNR == 1 { inside = 0 }
+        { gsub(/"[^"]*"/, ""); sub(/\/\*.*\*\//, "") }
+        inside { inside = !/\*\//; next }
+        /^ *\/\*/ { inside = 1; next }
+        { sub(/\/\/.*/, ""); print FILENAME ":" FNR ": " $0 }' "$@"
+}
+
+# calls_nothing PATTERN FILES…: no line of code has the pattern.
 calls_nothing() {
     pattern=$1
     shift
-    for file in "$@"; do
-        [ -f "$file" ] || continue
-        sed -e 's,"[^"]*",,g' -e 's,/\*.*\*/,,' -e '/^ *\/\*/,/\*\//d' -e 's,//.*,,' "$file" | grep -n -E "$pattern" | sed "s|^|$file:|"
-    done >"$tap_dir/found"
+    code_of "$@" | grep -E "^[^:]*:[0-9]*: .*($pattern)" >"$tap_dir/found"
     is_empty "$tap_dir/found"
 }
 

@@ -20,7 +20,7 @@ bound_recent=755
 bound_off=1130
 bound_all=450
 
-short=10000 long=20000
+short=1000 long=2000
 count=$top_builddir/bench/weir-count
 command -v valgrind >/dev/null || skip_all "valgrind is missing: install it"
 [ -x "$count" ] || skip_all "bench/weir-count was not built"
