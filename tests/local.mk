@@ -24,6 +24,30 @@ tests_support_libsuite_la_SOURCES = %reldir%/support/suite.c %reldir%/support/su
 tests_support_libsuite_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_support_libsuite_la_LIBADD = $(CHECK_LIBS)
 
+## Those that wait long or count much begin first, the longest before all, so that none is left alone at the end. Their folders say
+## how they are built.
+TESTS += \
+	tests/tools/leases.sh \
+	tests/tools/processes.sh \
+	tests/share/neighbours \
+	tests/share/sweep \
+	tests/share/neighbours_wait \
+	tests/share/flow \
+	tests/bench/torch.sh \
+	tests/tools/tune.sh \
+	tests/share/hand_over \
+	tests/share/neighbours_die \
+	tests/share/retire \
+	tests/tools/metrics.sh \
+	tests/share/rings \
+	tests/tools/try.sh \
+	tests/tools/record.sh \
+	tests/tools/why.sh \
+	tests/api/failures \
+	tests/chaos/chaos \
+	tests/share/gpu \
+	tests/share/ends
+
 include tests/unit/local.mk
 include tests/gpu/local.mk
 include tests/api/local.mk

@@ -84,7 +84,6 @@ tests_api_stats_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_stats_LDADD = tests/api/libfixture.la
 
 check_PROGRAMS += tests/api/failures
-TESTS += tests/api/failures
 tests_api_failures_SOURCES = tests/api/failures.c
 tests_api_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_failures_LDADD = tests/support/libfail.la tests/api/libfixture.la

@@ -18,7 +18,6 @@ tests_bench_sequence_LDADD = bench/libbench.la tests/support/libsuite.la
 
 ## What runs PyTorch's tests and measurements, without PyTorch.
 dist_check_SCRIPTS += tests/bench/torch.sh
-TESTS += tests/bench/torch.sh
 EXTRA_DIST += tests/bench/torch_test.py
 
 ## The sections that need no GPU to run, only to mean something. weir-bench itself needs a toolkit to be built.

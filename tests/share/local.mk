@@ -95,7 +95,17 @@ share_stage_tests = \
 	tests/share/strangers \
 	tests/share/sweep
 check_PROGRAMS += $(share_stage_tests)
-TESTS += $(share_stage_tests)
+## The others are in tests/local.mk.
+TESTS += \
+	tests/share/faults \
+	tests/share/figures \
+	tests/share/floods \
+	tests/share/late \
+	tests/share/neighbours_crowd \
+	tests/share/neighbours_strange \
+	tests/share/other_client \
+	tests/share/ring_ends \
+	tests/share/strangers
 tests_share_ends_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_ends_LDADD = tests/share/libstage.la
 tests_share_faults_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -144,7 +154,6 @@ tests_share_sweep_LDADD = tests/share/libstage.la
 
 ## On a GPU as well: run.sh share of the bundle.
 check_PROGRAMS += tests/share/gpu
-TESTS += tests/share/gpu
 tests_share_gpu_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_gpu_LDADD = tests/share/libstage.la
 check_PROGRAMS += tests/share/neighbours_gpu

@@ -30,21 +30,14 @@ TESTS += \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
 	%reldir%/export.sh \
-	%reldir%/leases.sh \
-	%reldir%/metrics.sh \
 	%reldir%/output.sh \
-	%reldir%/processes.sh \
-	%reldir%/record.sh \
 	%reldir%/replay.sh \
 	%reldir%/replay_traces.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
-	%reldir%/try.sh \
-	%reldir%/tune.sh \
-	%reldir%/usage.sh \
-	%reldir%/why.sh
+	%reldir%/usage.sh
 
 ## What `weir leases` and `weir evict` are tested with.
 check_PROGRAMS += tests/tools/sharing
