@@ -78,7 +78,7 @@ tools_files=$(find tools -name '*.[ch]')
 plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
 
 # The lists are words without spaces, by the naming of the tree.
-# shellcheck disable=SC2086
+# shellcheck disable=SC2046,SC2086
 {
     check "policy_includes_only_policy" includes_only 'policy/|config\.h"' $policy_files
     check "gpu_includes_only_gpu" includes_only 'lib/gpu/|config\.h"' $gpu_files
