@@ -76,7 +76,9 @@ struct sim_settings {
     uint64_t devices;
     uint64_t memory;         /* bytes of each device */
     uint64_t grow, grow_host, trim; /* nanoseconds per GiB */
-    uint64_t first;          /* nanoseconds that the first growth of a pool takes longer */
+    uint64_t grow_each;      /* nanoseconds on top for each growth of a pool on the device, */
+    uint64_t first;          /* for the first one of a pool, */
+    uint64_t first_of_all;   /* and for the first one in this process */
     uint64_t driver;         /* as CUDA writes versions: 12020 is 12.2 */
     uint64_t numa;           /* host NUMA nodes */
     uint64_t pools, posix_fd, mig, os_managed, mapping; /* 0 or 1 */
@@ -245,6 +247,7 @@ struct sim {
     bool used;   /* by an operation: a child of fork() is refused then */
     bool forked; /* this process is such a child */
     bool gone;   /* the process exits, and has left its named machine */
+    bool has_grown; /* some pool, ever */
     struct sim_settings settings;
     struct sim_membership machine;
     uint64_t calls[SIM_OP_COUNT];

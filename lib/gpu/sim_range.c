@@ -331,10 +331,12 @@ struct sim_segment *sim_range_take_gap(struct sim_pool *pool, uint64_t bytes)
 
 static void pass_growth(struct sim_pool *pool, uint64_t bytes)
 {
-    struct gpu_cost cost = { .call = pool->has_grown ? 0 : sim.settings.first,
-                             .gib = is_on_device(pool) ? sim.settings.grow : sim.settings.grow_host };
+    const struct sim_settings *costs = &sim.settings;
+    bool is_on_host = !is_on_device(pool);
+    struct gpu_cost cost = { .call = is_on_host ? 0 : costs->grow_each, .gib = is_on_host ? costs->grow_host : costs->grow };
+    cost.call += (pool->has_grown ? 0 : costs->first) + (sim.has_grown ? 0 : costs->first_of_all);
     sim_advance_by(gpu_cost_of(cost, bytes));
-    pool->has_grown = true;
+    pool->has_grown = sim.has_grown = true;
 }
 
 static int fill_gap(struct sim_pool *pool, uint64_t bytes)

@@ -89,7 +89,9 @@ static const struct setting {
     SETTING(memory, parse_size, SIM_STEP, GIB << 10, 8 * GIB, "bytes from 32MiB to 1TiB, as in memory=8GiB"),
     SETTING(grow, parse_rate, 0, GPU_COST_MOST, 830000, "virtual time for each GiB in ns, us or ms up to 60000ms, as in grow=830us/GiB"),
     SETTING(grow_host, parse_rate, 0, GPU_COST_MOST, 830000, "virtual time for each GiB up to 60000ms, as in grow_host=250ms/GiB"),
+    SETTING(grow_each, parse_time, 0, GPU_COST_MOST, 0, "virtual time in ns, us or ms up to 60000ms, as in grow_each=15us"),
     SETTING(first, parse_time, 0, GPU_COST_MOST, 0, "virtual time in ns, us or ms up to 60000ms, as in first=360us"),
+    SETTING(first_of_all, parse_time, 0, GPU_COST_MOST, 0, "virtual time in ns, us or ms up to 60000ms, as in first_of_all=9ms"),
     SETTING(trim, parse_rate, 0, GPU_COST_MOST, 930000, "virtual time for each GiB in ns, us or ms up to 60000ms, as in trim=930us/GiB"),
     SETTING(driver, parse_version, 10000, 99090, 13000, "a CUDA version from 10.0, as in driver=12.2"),
     SETTING(numa, parse_count, 0, 64, 1, "a number of host NUMA nodes from 0 to 64, as in numa=1"),
@@ -214,7 +216,7 @@ static const char *set_one(struct sim_settings *settings, const char *key, char 
     int operation = sim_operation_find(key);
     if (operation >= 0)
         return set_cost(settings, operation, value);
-    return "one of devices=, memory=, peers=, grow=, grow_host=, first=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, "
+    return "one of devices=, memory=, peers=, grow=, grow_host=, grow_each=, first=, first_of_all=, trim=, driver=, numa=, pools=, posix_fd=, mig=, os_managed=, "
            "mapping=, addresses=, name= and fail=, or OPERATION=COST, with commas between";
 }
 

@@ -169,6 +169,16 @@ START_TEST(work_goes_on_while_a_call_costs)
 }
 END_TEST
 
+START_TEST(each_growth_of_a_pool_costs_a_time_and_the_first_of_a_process_another)
+{
+    configure("grow=0ns/GiB,grow_each=17us,first_of_all=9ms");
+    uint64_t before = g->now();
+    take(32 * MIB, a);
+    take(32 * MIB, a);
+    ck_assert_uint_eq(g->now() - before, 9034000);
+}
+END_TEST
+
 START_TEST(first_growth_of_a_pool_costs_more)
 {
     configure("grow=0ns/GiB,first=360us");
@@ -222,5 +232,6 @@ void add_cost_tests(Suite *suite)
     tcase_add_loop_test(tcase, call_costs_what_is_set, 0, sizeof calls / sizeof *calls);
     tcase_add_loop_test(tcase, cost_is_written_as_it_is_read, 0, sizeof texts / sizeof *texts);
     suite_add(tcase, synchronise_costs_on_top_of_what_it_waits, work_goes_on_while_a_call_costs, first_growth_of_a_pool_costs_more,
+              each_growth_of_a_pool_costs_a_time_and_the_first_of_a_process_another,
               growth_of_a_pool_on_the_host_has_a_rate_of_its_own);
 }

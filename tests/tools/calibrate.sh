@@ -8,7 +8,7 @@ mkdir "$WEIR_COSTS_DIR"
 kept=$XDG_CACHE_HOME/weir/simulated-gpu-0-13.0-gpu-00000000-0000-0000-0000-000000000000.yaml
 
 # Every cost differs from every other one, and is no round number where that shows more.
-settings='grow=701us/GiB grow_host=199ms/GiB first=361us trim=900001ns/GiB pool_trim=11ns pool_create=2us pool_get=25ns pool_set=26ns
+settings='grow=701us/GiB grow_host=199ms/GiB grow_each=17us first=361us first_of_all=9ms trim=900001ns/GiB pool_trim=11ns pool_create=2us pool_get=25ns pool_set=26ns
 malloc_async=307ns free_async=211ns stream_synchronize=803ns device_synchronize=3us stream_wait_event=136ns stream_capture_status=38ns stream_id=48ns
 exchange_capture_mode=30ns event_record=131ns event_query=109ns get_current_device=31ns device_memory=3463ns page_create=8201ns+26117ns/GiB
 page_map=5200ns page_set_access=24300ns+41us/GiB page_unmap=21us+9us/GiB page_release=10us+305123ns/GiB'

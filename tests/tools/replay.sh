@@ -87,6 +87,17 @@ check_json "and_that_is_said" "d[0]['costs_origin'] == 'recorded'"
 cp "$tap_dir/measured/weir"/*.yaml "$tap_dir/mine.yaml"
 check "named_table_goes_before_that_of_the_trace" exits 0 replay --json --costs="$tap_dir/mine.yaml" "$tap_dir/costly.weir"
 check_json "and_that_is_said_too" "d[0]['costs_origin'] == 'named' and d[0]['costs'] == '$tap_dir/mine.yaml'"
+# Beside kernels and other threads growing takes longer than alone, as it was measured.
+on_a_busy_gpu() {
+    XDG_CACHE_HOME="$tap_dir/measured" WEIR_SIM=grow=14ms/GiB,malloc_async=250ns,first_of_all=9ms "$@"
+}
+check "program_is_recorded_where_growing_takes_twice_as_long" on_a_busy_gpu record "$tap_dir/busy.weir" all
+check "replay_of_it_can_judge" exits 0 replay "$tap_dir/busy.weir"
+check "growing_takes_as_long_as_it_did" says "$out" "growing takes 2.00 times as long as in it, as it did in the recording."
+check "it_is_replayed_with_a_document_too" exits 0 replay --json "$tap_dir/busy.weir"
+check_json "first_growth_takes_as_long_as_it_did" "1.99 < d[0]['growth_factor'] < 2.01 and d[0]['stall_error'] < 0.01"
+check "named_table_is_taken_as_it_is" exits 1 replay --json --costs="$tap_dir/mine.yaml" "$tap_dir/busy.weir"
+check_json "and_learns_nothing" "d[0]['growth_factor'] == 1 and not d[0]['can_judge']"
 check "policy_is_sought_by_the_costs_of_the_trace" exits 0 tune "$tap_dir/costly.weir"
 check "which_stands_in_the_policy" says "$out" "# Costs: the trace's own, as measured on simulated GPU 0."
 

@@ -17,6 +17,7 @@ struct bench {
     int device;
     uint64_t block;   /* bytes that growth is measured with: a GiB, or less on a small device */
     uint64_t reading; /* nanoseconds that two looks at the clock take */
+    uint64_t begun;   /* and the first growth of all */
     gpu_pool pool;    /* has `block` bytes of memory and keeps them */
     gpu_stream stream;
     gpu_event event;

@@ -20,7 +20,9 @@
 #define COSTS(X)                                                                                                                           \
     X(grow, RATE, "a pool on the device grows")                                                                                            \
     X(grow_host, RATE, "a pool on the host grows")                                                                                         \
+    X(grow_each, TIME, "each growth of a pool on the device, on top")                                                                      \
     X(first, TIME, "the first growth of a pool, on top")                                                                                   \
+    X(first_of_all, TIME, "the first growth of the first pool of a process, on top")                                                       \
     X(trim, RATE, "a pool gives memory back")                                                                                              \
     X(pool_trim, TIME, "a trim that gives nothing back")                                                                                   \
     X(pool_create, TIME, "a pool is made")                                                                                                 \

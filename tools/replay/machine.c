@@ -14,6 +14,11 @@
 #define MEMORY_LEAST (UINT64_C(32) << 20)
 #define MEMORY_MOST (UINT64_C(1) << 40)
 #define PLENTY_LEAST (UINT64_C(8) << 30)
+#define LEARN_LEAST 4 /* growths that were recorded: fewer are chance */
+#define FACTOR_LEAST 0.25
+#define FACTOR_MOST 8
+#define FACTOR_SAME 0.05 /* so little either way is none */
+#define FIRST_LEAST 1e6 /* ns more than another growth: only the first of a process takes so much longer */
 #define PLENTY 8 /* times what was live, where the trace does not tell what there was: no fragments take so much */
 #define RECORDED_KEY "gpu.0.costs"
 #define COST_MOST UINT64_C(100000000) /* ns, of a call or a GiB, that are believed of a table in a trace */
@@ -67,8 +72,76 @@ static int find_costs(const struct script *script, const char *file, struct cost
     if (file || !find_recorded(script, costs))
         return costs_find(file, gpu, NULL, trace_value(script->trace, "gpu.0.uuid"), costs, &machine->costs);
     machine->costs = (struct costs_origin){.kind = COSTS_RECORDED};
-    machine->costs_text = format_text("the trace's own, as measured on %s", SHOWN(costs->gpu));
     return EXIT_GOOD;
+}
+
+/* Learning ------------------------------------------------------------------------------------------------------------------------------- */
+
+static double time_of(const struct gpu_cost *cost, const struct script_growth *growth)
+{
+    return (double)cost->call * (double)growth->count + (double)cost->gib * (double)growth->bytes / (double)(UINT64_C(1) << 30);
+}
+
+static struct gpu_cost sum(struct gpu_cost a, struct gpu_cost b)
+{
+    return (struct gpu_cost){.call = a.call + b.call, .gib = a.gib + b.gib};
+}
+
+static void scale(struct gpu_cost *cost, double factor)
+{
+    cost->call = (uint64_t)((double)cost->call * factor + 0.5);
+    cost->gib = (uint64_t)((double)cost->gib * factor + 0.5);
+}
+
+/* Of a pool, with the request that makes it grow. */
+static struct gpu_cost cost_of_growth(const struct costs *costs)
+{
+    const struct gpu_cost *values = costs->values;
+    return sum(sum(values[COST_grow], values[COST_grow_each]), values[COST_malloc_async]);
+}
+
+/* How much longer growing took beside the kernels and the other threads of this program than alone, as the table has it. */
+static double learn_factor(const struct costs *costs, const struct script_recorded *recorded)
+{
+    const struct gpu_cost *values = costs->values;
+    struct gpu_cost pool = cost_of_growth(costs);
+    struct gpu_cost page = sum(sum(values[COST_page_create], values[COST_page_map]), values[COST_page_set_access]);
+    double expected = time_of(&pool, &recorded->pools) + time_of(&page, &recorded->arenas);
+    double factor = expected > 0 ? (double)(recorded->pools.time + recorded->arenas.time) / expected : 1;
+    bool is_enough = recorded->pools.count + recorded->arenas.count >= LEARN_LEAST;
+    bool is_same = factor > 1 - FACTOR_SAME && factor < 1 + FACTOR_SAME;
+    return !is_enough || is_same ? 1 : factor < FACTOR_LEAST ? FACTOR_LEAST : factor > FACTOR_MOST ? FACTOR_MOST : factor;
+}
+
+/* What the recording knows better than the table. */
+static double learn(const struct script *script, struct costs *costs)
+{
+    static const enum cost_id grown[] = {COST_grow, COST_grow_each, COST_page_create, COST_page_map, COST_page_set_access};
+    const struct script_recorded *recorded = &script->recorded;
+    double factor = learn_factor(costs, recorded);
+    for (size_t i = 0; i < sizeof grown / sizeof grown[0]; i++)
+        scale(&costs->values[grown[i]], factor);
+    /* The program may have grown other pools before it was recorded: then its first growth tells nothing. */
+    struct gpu_cost pool = cost_of_growth(costs);
+    double usual = time_of(&pool, &recorded->first) + (double)costs->values[COST_first].call;
+    if ((double)recorded->first.time > usual + FIRST_LEAST) {
+        uint64_t more = recorded->first.time - (uint64_t)usual;
+        costs->values[COST_first_of_all] = (struct gpu_cost){.call = more < COST_MOST ? more : COST_MOST};
+        costs->is_measured[COST_first_of_all] = true;
+    }
+    return factor;
+}
+
+static char *describe(const struct machine *machine, const char *gpu)
+{
+    char *learned = machine->growth == 1 ? format_text("%s", "")
+                                         : format_text("; growing takes %.2f times as long as in it, as it did in the recording", machine->growth);
+    char *text = machine->costs.kind == COSTS_BUILT_IN ?
+                     format_text("no cost table of this GPU was found, so calls cost what they cost on the simulator") :
+                 machine->costs.kind == COSTS_RECORDED ? format_text("the trace's own, as measured on %s%s", SHOWN(gpu), learned) :
+                                                         format_text("%s%s", machine->costs.path, learned);
+    free(learned);
+    return text;
 }
 
 int machine_of(const struct script *script, const char *file, struct machine *machine)
@@ -78,6 +151,9 @@ int machine_of(const struct script *script, const char *file, struct machine *ma
     int status = find_costs(script, file, &costs, machine);
     if (status != EXIT_GOOD)
         return status;
+    bool is_learning = machine->costs.kind != COSTS_NAMED && machine->costs.kind != COSTS_BUILT_IN;
+    machine->growth = is_learning ? learn(script, &costs) : 1;
+    machine->costs_text = describe(machine, costs.gpu);
     char *settings = costs_to_sim(&costs);
     machine->settings = format_text("devices=%u,peers=all,memory=%" PRIu64 "%s%s", script_devices(script),
                                     machine->memory ? machine->memory : plenty_of(script), *settings ? "," : "", settings);
@@ -93,10 +169,7 @@ void machine_free(struct machine *machine)
 
 const char *machine_costs_text(const struct machine *machine)
 {
-    if (machine->costs_text)
-        return machine->costs_text;
-    return machine->costs.kind == COSTS_BUILT_IN ? "no cost table of this GPU was found, so calls cost what they cost on the simulator"
-                                                 : machine->costs.path;
+    return machine->costs_text;
 }
 
 void machine_costs_json(struct json *json, const struct machine *machine)
@@ -107,4 +180,5 @@ void machine_costs_json(struct json *json, const struct machine *machine)
     };
     json_string(json, "costs", machine && *machine->costs.path ? machine->costs.path : NULL);
     json_string(json, "costs_origin", machine ? words[machine->costs.kind] : NULL);
+    json_number(json, "growth_factor", machine ? machine->growth : 1, 4);
 }

@@ -11,7 +11,8 @@ struct machine {
     char *settings; /* of the simulator */
     uint64_t memory; /* bytes of each device; 0: the trace does not tell, and there is plenty */
     struct costs_origin costs;
-    char *costs_text; /* of a table that the trace has; NULL: it is another one */
+    double growth; /* by how much longer than by the table growing took when it was recorded; 1: not known, or the table was named */
+    char *costs_text; /* which table it is */
 };
 
 /* costs: a table by name; NULL: the trace's own, else that of the GPU which the trace names. EXIT_GOOD; else, after a complaint, EXIT_FAILED
@@ -21,7 +22,7 @@ void machine_free(struct machine *machine);
 
 /* Which table it is, or that there is none. Lives as long as the machine. */
 const char *machine_costs_text(const struct machine *machine);
-/* Members "costs", the file, and "costs_origin". NULL: a GPU, which needs no table. */
+/* Members "costs", the file, "costs_origin" and "growth_factor". NULL: a GPU, which needs no table. */
 void machine_costs_json(struct json *json, const struct machine *machine);
 
 #endif

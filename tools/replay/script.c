@@ -8,6 +8,9 @@
 #include "tools/trace/map.h"
 #include "tools/trace/model.h"
 
+#define GROWTH_MOST (UINT64_C(1) << 44) /* bytes of one growth: more is none, in a trace that is a stranger's */
+#define GROWTH_TIME_MOST UINT64_C(60000000000) /* ns, likewise */
+
 #define NO_BLOCK UINT32_MAX
 
 /* A time that the thread waited for memory. */
@@ -257,9 +260,25 @@ static void look_at_stream(struct maker *maker, const struct trace_event *event)
     maker->script->has_synchronises = maker->script->has_synchronises || !is_close;
 }
 
+/* Of pools on devices: growing one on the host takes a hundred times as long. */
+static void look_at_growth(struct script_recorded *recorded, const struct trace_event *event)
+{
+    bool is_arena = event->pool->flags & TRACE_POOL_ARENA;
+    struct script_growth *growth = is_arena ? &recorded->arenas : &recorded->pools;
+    if (!event->a || event->a > GROWTH_MOST || event->b > GROWTH_TIME_MOST || event->pool->flags & TRACE_POOL_HOST)
+        return;
+    if (!is_arena && !recorded->first.count)
+        growth = &recorded->first;
+    growth->count++;
+    growth->bytes += event->a;
+    growth->time += event->b;
+}
+
 static void look_at_pool(struct maker *maker, const struct trace_event *event)
 {
     struct thread *thread = &maker->threads[event->thread_number];
+    if (event->kind == TRACE_MAP)
+        look_at_growth(&maker->script->recorded, event);
     switch (event->kind) {
     case TRACE_MAP:
     case TRACE_UNMAP:

@@ -42,7 +42,13 @@ struct script_stream {
 };
 
 /* What the recording says of itself, beside which a replay of the recorded policy is held. */
+struct script_growth {
+    uint64_t count, bytes, time; /* ns */
+};
+
 struct script_recorded {
+    struct script_growth pools, arenas; /* what growing took, without */
+    struct script_growth first;         /* the first growth of a CUDA pool */
     uint64_t peak_reserved, peak_live, stall, growths, trims, refused;
     bool has_reserved;
 };
