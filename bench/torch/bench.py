@@ -37,8 +37,8 @@ LARGE = "large"
 PLAN = {"resnet50-b32": (40, 8), "resnet50-b2": (20, 30), "transformer": (10, 60), "tensors": (50, 20)}
 # Of --real: steps that differ, the same ones in each round.
 REAL_PLAN = {
-    "generate-b1": (4, 5),
-    "generate-b16": (4, 5),
+    "generate-b1": (1, 5),
+    "generate-b16": (1, 5),
     "lora": (12, 5),
     "resnet50-sizes": (28, 5),
     "resnet50-b2": (20, 15),
