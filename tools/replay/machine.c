@@ -18,7 +18,6 @@
 #define FACTOR_LEAST 0.25
 #define FACTOR_MOST 8
 #define FACTOR_SAME 0.05 /* so little either way is none */
-#define FIRST_LEAST 1e6 /* ns more than another growth: only the first of a process takes so much longer */
 #define PLENTY 8 /* times what was live, where the trace does not tell what there was: no fragments take so much */
 #define RECORDED_KEY "gpu.0.costs"
 #define COST_MOST UINT64_C(100000000) /* ns, of a call or a GiB, that are believed of a table in a trace */
@@ -113,23 +112,26 @@ static double learn_factor(const struct costs *costs, const struct script_record
     return !is_enough || is_same ? 1 : factor < FACTOR_LEAST ? FACTOR_LEAST : factor > FACTOR_MOST ? FACTOR_MOST : factor;
 }
 
-/* What the recording knows better than the table. */
-static double learn(const struct script *script, struct costs *costs)
+/* Scales what growing costs to what it cost in the recording. Returns by how much. */
+static double learn_growth(const struct script_recorded *recorded, struct costs *costs)
 {
     static const enum cost_id grown[] = {COST_grow, COST_grow_each, COST_page_create, COST_page_map, COST_page_set_access};
-    const struct script_recorded *recorded = &script->recorded;
     double factor = learn_factor(costs, recorded);
     for (size_t i = 0; i < sizeof grown / sizeof grown[0]; i++)
         scale(&costs->values[grown[i]], factor);
-    /* The program may have grown other pools before it was recorded: then its first growth tells nothing. */
+    return factor;
+}
+
+/* The first growth of a CUDA pool takes what it took, also where it was not the first of its process. */
+static void learn_first(const struct script_recorded *recorded, struct costs *costs)
+{
     struct gpu_cost pool = cost_of_growth(costs);
     double usual = time_of(&pool, &recorded->first) + (double)costs->values[COST_first].call;
-    if ((double)recorded->first.time > usual + FIRST_LEAST) {
-        uint64_t more = recorded->first.time - (uint64_t)usual;
-        costs->values[COST_first_of_all] = (struct gpu_cost){.call = more < COST_MOST ? more : COST_MOST};
-        costs->is_measured[COST_first_of_all] = true;
-    }
-    return factor;
+    double more = (double)recorded->first.time - usual;
+    if (!recorded->first.count)
+        return;
+    costs->values[COST_first_of_all] = (struct gpu_cost){.call = more < 0 ? 0 : more < COST_MOST ? (uint64_t)more : COST_MOST};
+    costs->is_measured[COST_first_of_all] = true;
 }
 
 static char *describe(const struct machine *machine, const char *gpu)
@@ -151,8 +153,10 @@ int machine_of(const struct script *script, const char *file, struct machine *ma
     int status = find_costs(script, file, &costs, machine);
     if (status != EXIT_GOOD)
         return status;
-    bool is_learning = machine->costs.kind != COSTS_NAMED && machine->costs.kind != COSTS_BUILT_IN;
-    machine->growth = is_learning ? learn(script, &costs) : 1;
+    bool is_built_in = machine->costs.kind == COSTS_BUILT_IN, is_named = machine->costs.kind == COSTS_NAMED;
+    machine->growth = is_built_in || is_named ? 1 : learn_growth(&script->recorded, &costs);
+    if (!is_built_in)
+        learn_first(&script->recorded, &costs);
     machine->costs_text = describe(machine, costs.gpu);
     char *settings = costs_to_sim(&costs);
     machine->settings = format_text("devices=%u,peers=all,memory=%" PRIu64 "%s%s", script_devices(script),
