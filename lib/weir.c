@@ -215,6 +215,64 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error)
     return status;
 }
 
+/* A weir that has nothing yet. *status says what of it could not be made; NULL: not even itself. weir_close() takes it in any case. */
+static weir *make_empty(const weir_options *options, int device, weir_error *error, weir_status *status)
+{
+    weir *w = aligned_alloc(_Alignof(weir), sizeof *w);
+    if (!w) {
+        *status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
+        return NULL;
+    }
+    memset(w, 0, sizeof *w);
+    w->only_device = device;
+    w->out_of_memory = weir__recover;
+    w->dump = weir__trace_files_dump;
+    weir__log_init(&w->log, options->log, options->log_data);
+    pthread_mutex_init(&w->config, NULL);
+    pthread_mutex_init(&w->attached_lock, NULL);
+    bool has_table = weir__blocks_init(&w->blocks);
+    weir__callbacks_init(&w->callbacks);
+    weir__recorder_init(&w->recorder);
+    if (!has_table)
+        *status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
+    else if (!remember_policy(w, options))
+        *status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
+    return w;
+}
+
+/* Its policy is read and its GPU found: the devices, and what looks after them all. */
+static weir_status begin(weir *w, weir_error *error)
+{
+    weir__fork_watch();
+    w->is_controlled = w->policy->control;
+    w->relaxed = w->policy->capture == POLICY_CAPTURE_RELAXED;
+    weir_status status = find_devices(w, error);
+    /* The clock of a simulated machine that processes share is known once its devices are. */
+    weir__recorder_start(&w->recorder, w->gpu, w->policy->record_ring);
+    record_as(w, w->policy);
+    if (status == WEIR_OK)
+        weir__quiet_join(w);
+    weir__retired_sweep(w->gpu);
+    weir__mapped_sweep();
+    return status;
+}
+
+static weir_status open_all(weir *w, const weir_options *options, weir_error *error)
+{
+    weir_status status = read_policy(options->policy_file, options->policy_text, error, &w->policy);
+    if (status == WEIR_OK)
+        status = find_gpu(options->gpu, error, &w->gpu);
+    if (status == WEIR_OK)
+        status = begin(w, error);
+    if (status == WEIR_OK && !weir__trace_files_begin(w, w->policy))
+        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for traces");
+    if (status == WEIR_OK)
+        status = open_pools(w, error);
+    if (status == WEIR_OK)
+        status = make_currents(w, error);
+    return status == WEIR_OK ? weir__keeper_set(w, w->policy->keeper, error) : status;
+}
+
 weir_status weir__open(const weir_options *given, int device, weir_error *error, weir **w)
 {
     weir_options options;
@@ -229,55 +287,16 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
 
     /* Before there are streams, whose locks ask whether the fence is ready. */
     weir__fence_prepare();
-    weir *opened = aligned_alloc(_Alignof(weir), sizeof *opened);
-    if (!opened)
-        return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a weir");
-    memset(opened, 0, sizeof *opened);
-    opened->only_device = device;
-    opened->out_of_memory = weir__recover;
-    opened->dump = weir__trace_files_dump;
-    weir__log_init(&opened->log, options.log, options.log_data);
-    pthread_mutex_init(&opened->config, NULL);
-    pthread_mutex_init(&opened->attached_lock, NULL);
-    bool has_table = weir__blocks_init(&opened->blocks);
-    weir__callbacks_init(&opened->callbacks);
-    weir__recorder_init(&opened->recorder);
-    if (!has_table)
-        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
-    else if (!remember_policy(opened, &options))
-        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
+    weir *opened = make_empty(&options, device, error, &status);
     if (status == WEIR_OK)
-        status = read_policy(options.policy_file, options.policy_text, error, &opened->policy);
-    if (status == WEIR_OK)
-        status = find_gpu(options.gpu, error, &opened->gpu);
-    if (status == WEIR_OK) {
-        weir__fork_watch();
-        opened->is_controlled = opened->policy->control;
-        opened->relaxed = opened->policy->capture == POLICY_CAPTURE_RELAXED;
-        status = find_devices(opened, error);
-        /* The clock of a simulated machine that processes share is known once its devices are. */
-        weir__recorder_start(&opened->recorder, opened->gpu, opened->policy->record_ring);
-        record_as(opened, opened->policy);
-        if (status == WEIR_OK)
-            weir__quiet_join(opened);
-        weir__retired_sweep(opened->gpu);
-        weir__mapped_sweep();
-    }
-    if (status == WEIR_OK && !weir__trace_files_begin(opened, opened->policy))
-        status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for traces");
-    if (status == WEIR_OK)
-        status = open_pools(opened, error);
-    if (status == WEIR_OK)
-        status = make_currents(opened, error);
-    if (status == WEIR_OK)
-        status = weir__keeper_set(opened, opened->policy->keeper, error);
-    if (status != WEIR_OK) {
+        status = open_all(opened, &options, error);
+    if (status != WEIR_OK && opened) {
         weir__trace_files_drop(opened);
         weir_close(opened);
-        return status;
     }
-    *w = opened;
-    return WEIR_OK;
+    if (status == WEIR_OK)
+        *w = opened;
+    return status;
 }
 
 /* Waits for frees that would keep pools from being destroyed, as far as Weir can know of them, and only if there are any. */
