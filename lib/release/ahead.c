@@ -165,7 +165,8 @@ void weir__ahead_pass(weir_pool *pool, uint64_t now, uint64_t missed)
     struct weir__ahead *grown = &adapted->grown;
     grown->used_now = 0;
     add_credit(grown, missed / CREDIT_SHARE);
-    if (!grown->level || now - grown->since <= WEIR__DEMAND_EPOCH * (UINT64_C(1) << adapted->demand.choice) / UNUSED_SHARE)
+    /* It may have been used since `now` was read. */
+    if (!grown->level || less(now, grown->since) <= WEIR__DEMAND_EPOCH * (UINT64_C(1) << adapted->demand.choice) / UNUSED_SHARE)
         return;
     weir__demand_expect_less(&adapted->demand, grown->peak);
     grown->level = grown->unused = 0;
@@ -275,6 +276,14 @@ static uint64_t run(struct weir__job *job)
     return due;
 }
 
+/* A piece that was due comes no more, so whoever looks next is to begin anew. */
+static void forget_all(weir *w)
+{
+    for (size_t d = 0; d < w->device_count; d++)
+        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+            weir__ahead_forget(pool);
+}
+
 static void drop_streams(weir *w)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
@@ -292,6 +301,7 @@ weir_status weir__ahead_set(weir *w, bool on, weir_error *error)
     if (on)
         return weir__service_add(&w->keeper.ahead, error);
     weir__service_remove(&w->keeper.ahead);
+    forget_all(w);
     drop_streams(w);
     return WEIR_OK;
 }

@@ -306,6 +306,39 @@ START_TEST(reload_ends_it_and_begins_it_anew)
 }
 END_TEST
 
+#define NO_KEEPER "weir: 1\npools: { main: { small_below: 0, cache: off, release_threshold: all } }\n"
+
+START_TEST(keeper_that_goes_between_two_pieces_grows_the_pool_again_when_it_is_back)
+{
+    weir_stream *s = open_pool(POLICY(AUTO));
+    step(s, BLOCKS);
+    rise(s, 8, 0);
+    pass(0);
+    ck_assert_uint_gt(grown_ahead(), 0);
+    ck_assert_uint_ne(weir__service_next(), WEIR__SERVICE_NEVER);
+    scene_reload(NO_KEEPER);
+    fall(s, 8);
+    scene_reload(POLICY(AUTO));
+    pass(LONG);
+    step(s, BLOCKS);
+    ck_assert_uint_le(step(s, BLOCKS), 2);
+}
+END_TEST
+
+/* Time passes while the keeper looks. */
+START_TEST(what_is_used_while_an_epoch_ends_is_no_wrong_guess)
+{
+    scene_simulate("pool_get=1us");
+    weir__service_by_hand(scene.gpu);
+    weir_stream *s = open_pool(POLICY(AUTO));
+    step(s, BLOCKS);
+    step(s, BLOCKS);
+    unsigned growths = rise(s, BLOCKS, 100 * MILLISECOND);
+    ck_assert_uint_le(growths, 2);
+    fall(s, BLOCKS);
+}
+END_TEST
+
 /* Failures ----------------------------------------------------------------------------------------------------------------------------- */
 
 static const char *const calls[] = {"stream_create", "malloc_async", "free_async", "pool_get",      "event_create",    "event_record",
@@ -404,7 +437,8 @@ int main(void)
     TCase *after = suite_case(suite, "afterwards", 0);
     tcase_add_checked_fixture(after, begin, end);
     suite_add(after, wrong_guess_goes_back_and_is_not_made_again, program_that_cannot_be_guessed_wastes_little,
-              reload_ends_it_and_begins_it_anew);
+              reload_ends_it_and_begins_it_anew, keeper_that_goes_between_two_pieces_grows_the_pool_again_when_it_is_back,
+              what_is_used_while_an_epoch_ends_is_no_wrong_guess);
     TCase *failures = suite_case(suite, "failures", 0);
     tcase_add_checked_fixture(failures, begin, end);
     tcase_add_loop_test(failures, failing_call_is_nothing_to_the_program_and_is_tried_again_later, 0, (int)(CALL_COUNT * 2));
