@@ -13,6 +13,7 @@ enum { PROCESSES_MAX = 8, POOLS_MAX = 8 };
 static struct process items[PROCESSES_MAX];
 static process_device devices[PROCESSES_MAX];
 static process_pool pools[PROCESSES_MAX][POOLS_MAX];
+static process_audit audits[PROCESSES_MAX];
 static struct processes look = {.items = items};
 
 void top_data_clear(void)
@@ -41,6 +42,16 @@ process_pool *top_data_pool(struct process *process, const char *name, uint64_t 
     return pool;
 }
 
+process_audit *top_data_audit(struct process *process, const char *name)
+{
+    process_audit *audit = &audits[process - items];
+    *audit = (process_audit){.flags = WIRE_POOL_AUTO};
+    snprintf(audit->name, sizeof audit->name, "%s", name);
+    process->audits = audit;
+    process->audit_count = 1;
+    return audit;
+}
+
 void top_data_hang(struct process *process)
 {
     process->status = WEIR_TIMEOUT;
@@ -66,6 +77,7 @@ struct processes top_data_seen(void)
     for (size_t i = 0; i < seen.count; i++) {
         seen.items[i].devices = copy_of(items[i].devices, items[i].device_count * sizeof *items[i].devices);
         seen.items[i].pools = copy_of(items[i].pools, items[i].pool_count * sizeof *items[i].pools);
+        seen.items[i].audits = copy_of(items[i].audits, items[i].audit_count * sizeof *items[i].audits);
     }
     return seen;
 }

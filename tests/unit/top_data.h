@@ -13,6 +13,8 @@ void top_data_clear(void);
 struct process *top_data_process(int pid, const char *program, const char *uuid);
 /* One more pool of the process; the rest of `reserved` is idle. */
 process_pool *top_data_pool(struct process *process, const char *name, uint64_t reserved, uint64_t live);
+/* What came of the automatic threshold of the process's pool of that name. One for each process. */
+process_audit *top_data_audit(struct process *process, const char *name);
 /* The process does not answer. */
 void top_data_hang(struct process *process);
 /* All processes. */

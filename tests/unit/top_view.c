@@ -173,6 +173,31 @@ START_TEST(the_device_has_a_column_where_there_are_several)
 }
 END_TEST
 
+START_TEST(automatic_thresholds_have_columns_where_there_are_some)
+{
+    struct process *process = add(10, "one", "work", 256 * MIB, 0);
+    top_data_pool(process, "fixed", 64 * MIB, 0);
+    view.width = 250;
+    look();
+    draw();
+    ck_assert_ptr_null(line_with("USED AGAIN"));
+    process_audit *audit = top_data_audit(process, "work");
+    audit->kept_used = 11 * MIB;
+    audit->kept_unused = 22 * MIB;
+    audit->given_missed = 33 * MIB;
+    audit->grown_ahead = 44 * MIB;
+    look();
+    draw();
+    ck_assert_ptr_nonnull(strstr(line_with("USED AGAIN"), "USED AGAIN   UNUSED   MISSED    AHEAD"));
+    ck_assert_ptr_nonnull(strstr(line_with("work"), "    11 MiB   22 MiB   33 MiB   44 MiB"));
+    ck_assert_ptr_null(strstr(line_with("fixed"), "11 MiB"));
+    audit->flags = 0;
+    look();
+    draw();
+    ck_assert_msg(!line_with("USED AGAIN"), "it has columns where the threshold is fixed");
+}
+END_TEST
+
 START_TEST(a_gone_process_is_called_so)
 {
     add(4711, "trainer", "work", MIB, 0);
@@ -358,7 +383,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, open_view, close_view);
     suite_add(tcase, a_process_has_its_figures_in_one_line, process_and_device_are_named_once,
               the_first_line_on_the_screen_names_its_process, a_private_pool_is_called_so, the_head_has_the_device,
-              the_device_has_a_column_where_there_are_several, a_gone_process_is_called_so,
+              the_device_has_a_column_where_there_are_several,
+              automatic_thresholds_have_columns_where_there_are_some, a_gone_process_is_called_so,
               a_process_that_does_not_answer_is_shown_with_the_reason, nobody_is_explained, nobody_was_asked_yet_is_not_nobody,
               every_size_is_drawn_within_its_bounds, narrow_screens_keep_what_matters_most, figures_of_the_head_are_whole_or_left_out,
               a_screen_of_80_columns_says_how_to_quit, help_fits_into_80_columns_and_24_lines, low_screens_keep_the_list,

@@ -34,6 +34,7 @@ static void *look(void *nothing)
         wait_for(wanted);
         processes_list(&found);
         processes_ask(&found, timeout);
+        processes_ask_details(&found, timeout);
         pass(done);
     }
     return nothing;

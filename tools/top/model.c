@@ -143,7 +143,9 @@ static struct top_process gone(const struct top_process *former)
     process.sums = (struct top_sums){0};
     process.now.devices = NULL;
     process.now.pools = NULL;
-    process.now.device_count = process.now.pool_count = 0;
+    process.now.tags = NULL;
+    process.now.audits = NULL;
+    process.now.device_count = process.now.pool_count = process.now.tag_count = process.now.audit_count = 0;
     return process;
 }
 

@@ -78,11 +78,16 @@ enum column {
     COLUMN_GOT,
     COLUMN_WAS_ASKED,
     COLUMN_GAVE,
+    COLUMN_USED_AGAIN,
+    COLUMN_UNUSED,
+    COLUMN_MISSED,
+    COLUMN_AHEAD,
     COLUMN_COUNT
 };
 
-/* What is in a column: something of its own, or a figure at an offset in the pool or in the device. */
-enum content { CONTENT_OWN, CONTENT_POOL_SIZE, CONTENT_DEVICE_COUNT, CONTENT_DEVICE_SIZE };
+/* What is in a column: something of its own, or a figure at an offset in the pool, in the device, or in what came of the pool's automatic
+   threshold. */
+enum content { CONTENT_OWN, CONTENT_POOL_SIZE, CONTENT_DEVICE_COUNT, CONTENT_DEVICE_SIZE, CONTENT_AUDIT_SIZE };
 
 static const struct {
     const char *title;
@@ -107,12 +112,17 @@ static const struct {
     [COLUMN_GOT] = {"GOT", true, 8, -1, CONTENT_DEVICE_SIZE, offsetof(process_device, bytes_got)},
     [COLUMN_WAS_ASKED] = {"WAS ASKED", true, 9, -1, CONTENT_DEVICE_COUNT, offsetof(process_device, asks_received)},
     [COLUMN_GAVE] = {"GAVE", true, 8, -1, CONTENT_DEVICE_SIZE, offsetof(process_device, bytes_given)},
+    [COLUMN_USED_AGAIN] = {"USED AGAIN", true, 10, -1, CONTENT_AUDIT_SIZE, offsetof(process_audit, kept_used)},
+    [COLUMN_UNUSED] = {"UNUSED", true, 8, -1, CONTENT_AUDIT_SIZE, offsetof(process_audit, kept_unused)},
+    [COLUMN_MISSED] = {"MISSED", true, 8, -1, CONTENT_AUDIT_SIZE, offsetof(process_audit, given_missed)},
+    [COLUMN_AHEAD] = {"AHEAD", true, 8, -1, CONTENT_AUDIT_SIZE, offsetof(process_audit, grown_ahead)},
 };
 
 /* Where there is not room for all, these are left out from the end. */
 static const enum column ranks[COLUMN_COUNT] = {
     COLUMN_PID,    COLUMN_RESERVED, COLUMN_POOL,    COLUMN_LIVE,      COLUMN_IDLE, COLUMN_PROGRAM, COLUMN_DEVICE, COLUMN_RATE,
     COLUMN_CACHED, COLUMN_USER,     COLUMN_RESCUES, COLUMN_WAS_ASKED, COLUMN_GAVE, COLUMN_ASKED,   COLUMN_GOT,
+    COLUMN_MISSED, COLUMN_UNUSED,   COLUMN_USED_AGAIN, COLUMN_AHEAD,
 };
 
 /* One pool of a process, or a process without any to be shown. */
@@ -156,13 +166,31 @@ static const char *pool_name(const process_pool *pool, struct text *text)
     return text->chars;
 }
 
+/* NULL: its threshold is none that Weir finds. Private pools of one name have one audit. */
+static const process_audit *audit_of(const struct top_process *process, const process_pool *pool)
+{
+    for (size_t i = 0; i < process->now.audit_count; i++) {
+        const process_audit *audit = &process->now.audits[i];
+        bool is_private = audit->flags & WIRE_POOL_PRIVATE;
+        if (audit->device == pool->device && is_private == !!(pool->flags & WIRE_POOL_PRIVATE) && strcmp(audit->name, pool->name) == 0)
+            return audit->flags & WIRE_POOL_AUTO ? audit : NULL;
+    }
+    return NULL;
+}
+
+static const void *object_of(enum content content, const struct row *row, const process_device *device)
+{
+    if (content == CONTENT_AUDIT_SIZE)
+        return audit_of(row->process, row->pool);
+    return content == CONTENT_POOL_SIZE ? (const void *)row->pool : (const void *)device;
+}
+
 /* The text in a column of a row that has a pool. */
 static const char *cell_text(const struct top_model *model, enum column column, const struct row *row, struct text *text)
 {
     const struct top_process *process = row->process;
     const process_device *device = row->tells_device ? process_device_of(&process->now, row->pool) : NULL;
-    bool is_of_pool = columns[column].content == CONTENT_POOL_SIZE;
-    const char *object = is_of_pool ? (const char *)row->pool : (const char *)device;
+    const char *object = object_of(columns[column].content, row, device);
     double rate = process->rates[row->pool - process->now.pools];
     uint64_t value = 0;
     switch (column) {
@@ -211,13 +239,23 @@ static int width_for(enum column column, const struct top_model *model)
     return width < TEXT_WIDTH_MAX ? width : TEXT_WIDTH_MAX;
 }
 
+static bool has_audits(const struct top_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++)
+        for (size_t j = 0; j < model->processes[i].now.pool_count; j++)
+            if (audit_of(&model->processes[i], &model->processes[i].now.pools[j]))
+                return true;
+    return false;
+}
+
 static struct layout lay_out(const struct top_view *view, const struct top_model *model)
 {
     struct layout layout = {{0}};
     int room = view->width + 1;
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
         int width = width_for(ranks[i], model);
-        if (ranks[i] == COLUMN_DEVICE && model->device_count < 2)
+        bool is_of_audit = columns[ranks[i]].content == CONTENT_AUDIT_SIZE;
+        if ((ranks[i] == COLUMN_DEVICE && model->device_count < 2) || (is_of_audit && !has_audits(model)))
             continue;
         if (room < width + 1)
             break;
@@ -351,8 +389,10 @@ static void draw_help(const struct screen *screen, int line, int end)
         "CACHED what stream caches keep, IDLE what nobody uses, ALLOC/S the requests that",
         "were served a second since the look before. The others belong to the process and",
         "the device: requests that recovery saved, how often neighbours were asked and",
-        "what they gave, how often this process was asked and what it gave. More in",
-        "weir(1).",
+        "what they gave, how often this process was asked and what it gave. Of pools with",
+        "release_threshold: auto: idle memory that was kept and USED AGAIN, or UNUSED,",
+        "what was given back and MISSED soon after, what was grown AHEAD of demand.",
+        "More in weir(1).",
         NULL,
     };
     for (size_t i = 0; i < KEY_COUNT && line < end; i++, line++) {
