@@ -39,7 +39,7 @@ static void drop_owner(struct sim_machine_pool *pool)
 
 void sim_ledger_forget(struct sim_machine *machine, int process)
 {
-    for (int i = 0; i < SIM_SHARED_POOLS_MAX; i++) {
+    for (int i = 0; i < machine->pools_end; i++) {
         struct sim_machine_pool *pool = &machine->pools[i];
         if (!(pool->users & bit(process)))
             continue;
@@ -82,7 +82,7 @@ static uint64_t free_bytes(const struct sim_machine *machine, int device)
     uint64_t held = 0;
     for (int i = 0; i < SIM_PROCESSES_MAX; i++)
         held += machine->processes[i].held[device];
-    for (int i = 0; i < SIM_SHARED_POOLS_MAX; i++)
+    for (int i = 0; i < machine->pools_end; i++)
         held += machine->pools[i].users && machine->pools[i].device == device ? machine->pools[i].held : 0;
     return held < sim.settings.memory ? sim.settings.memory - held : 0;
 }
@@ -134,6 +134,8 @@ bool sim_ledger_pool_add(struct sim_pool *pool)
     if (i < SIM_SHARED_POOLS_MAX) {
         made.serial = ++machine->last_serial;
         machine->pools[i] = made;
+        if (i >= machine->pools_end)
+            machine->pools_end = i + 1;
         commit(&machine->pools[i].users, own_bit());
         pool->shared = i;
     }
@@ -149,7 +151,7 @@ bool sim_ledger_pool_find(struct sim_pool *pool)
         return false;
     struct sim_machine *machine = sim_machine_lock();
     sim_machine_reap(machine);
-    for (int i = 0; i < SIM_SHARED_POOLS_MAX && !found; i++) {
+    for (int i = 0; i < machine->pools_end && !found; i++) {
         struct sim_machine_pool *candidate = &machine->pools[i];
         found = candidate->users && candidate->device == pool->device && candidate->device_number == device_number &&
                 candidate->inode == inode;

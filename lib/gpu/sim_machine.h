@@ -66,6 +66,7 @@ struct sim_machine {
     pthread_mutex_t lock;
     uint64_t last_serial;
     int fence_hint, event_hint; /* where to look for a free one first */
+    int pools_end; /* no pool from here on has ever had a user; nearly always most of them, and each growth of a pool asks them all */
     struct sim_machine_process processes[SIM_PROCESSES_MAX];
     struct sim_machine_pool pools[SIM_SHARED_POOLS_MAX];
     struct sim_machine_event events[SIM_SHARED_EVENTS_MAX];
