@@ -1,11 +1,12 @@
 dnl SPDX-License-Identifier: MIT
 dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS, WEIR_LDFLAGS and, for libweir.la alone, WEIR_LIB_LDFLAGS; never into
-dnl the user's CFLAGS. Every flag that a compiler or linker may not know is probed.
+dnl the user's CFLAGS. WEIR_UNCOUNTED_CFLAGS is for what no coverage is asked of. Every flag that a compiler or linker may not know is probed.
 AC_DEFUN([WEIR_COMPILER_FLAGS], [
   WEIR_CFLAGS="-std=gnu11 -fvisibility=hidden -pthread"
   WEIR_CXXFLAGS="-std=gnu++17 -fvisibility=hidden -pthread -Wall -Wextra"
   WEIR_LDFLAGS="-pthread"
   WEIR_LIB_LDFLAGS=
+  WEIR_UNCOUNTED_CFLAGS=
   for weir_flag in -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wvla -Wundef \
       -Wformat=2 -Wimplicit-fallthrough; do
     WEIR_TRY_CFLAG([$weir_flag], [WEIR_CFLAGS="$WEIR_CFLAGS $weir_flag"])
@@ -27,9 +28,11 @@ AC_DEFUN([WEIR_COMPILER_FLAGS], [
 
   AS_IF([test "x$enable_coverage" = xyes], [
     WEIR_TRY_LINK([--coverage], [], [AC_MSG_ERROR([the compiler cannot link with --coverage: drop --enable-coverage or install its gcov runtime])])
+    dnl By their long names, which can be taken back for what needs no counting; --coverage cannot.
     dnl Counters that threads share must be atomic, else the figures are wrong.
-    WEIR_CFLAGS="$WEIR_CFLAGS --coverage -O0"
+    WEIR_CFLAGS="$WEIR_CFLAGS -fprofile-arcs -ftest-coverage"
     WEIR_TRY_CFLAG([-fprofile-update=atomic], [WEIR_CFLAGS="$WEIR_CFLAGS -fprofile-update=atomic"])
+    WEIR_UNCOUNTED_CFLAGS="-fno-profile-arcs -fno-test-coverage"
     WEIR_LDFLAGS="$WEIR_LDFLAGS --coverage"])
 
   dnl The version map hides everything else, the static CUDA runtime included. Where a linker takes no maps, -fvisibility=hidden hides our own
@@ -53,6 +56,7 @@ AC_DEFUN([WEIR_COMPILER_FLAGS], [
 
   AC_SUBST([WEIR_CFLAGS])
   AC_SUBST([WEIR_CXXFLAGS])
+  AC_SUBST([WEIR_UNCOUNTED_CFLAGS])
   AC_SUBST([WEIR_MODULE_LDFLAGS])
   AC_SUBST([WEIR_LDFLAGS])
   AC_SUBST([WEIR_LIB_LDFLAGS])
