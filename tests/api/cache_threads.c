@@ -376,7 +376,7 @@ START_TEST(calls_on_a_stream_that_is_being_closed_end_with_an_error_and_lose_not
 {
     scene_open("weir: 1\npools: { main: { cache: { per_stream: 1MiB } } }\n");
     gpu_stream refuge = scene_stream(0);
-    for (unsigned round = 0; round < suite_rounds(200, 200); round++) {
+    for (unsigned round = 0; round < suite_rounds(100, 400); round++) {
         pthread_t threads[2];
         struct user users[2];
         weir_stream *s = scene_create(NULL);
