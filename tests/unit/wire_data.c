@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/wire_data.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define HEADER(number, length, request) 'W', 'E', 'I', 'R', 1, 0, number, 0, (length) & 0xff, (length) >> 8, 0, 0, request, 0, 0, 0
@@ -183,10 +184,135 @@ static void random_string(uint64_t *seed, const char *letters, size_t min, char 
         string[i] = letters[next(seed) % strlen(letters)];
 }
 
-static void random_name(uint64_t *seed, size_t min, char *name, size_t size)
+/* What a part of a message may be. */
+enum kind {
+    NUMBER, /* from `min` to `max` */
+    COUNTS, /* `max` numbers of eight bytes in a row, any at all */
+    NAME,   /* at least `min` characters */
+    TEXT,
+};
+
+static const struct part {
+    enum wire_type type;
+    enum kind kind;
+    size_t offset, size;
+    uint64_t min, max;
+} parts[] = {
+#define PART(type, kind, member, min, max) \
+    { WIRE_##type, kind, offsetof(struct wire_message, u.member), sizeof(((struct wire_message *)0)->u.member), min, max }
+    PART(HELLO, NUMBER, hello.role, WIRE_ROLE_IMPORTER, WIRE_ROLE_OBSERVER),
+    PART(HELLO, NAME, hello.name, 0, 0),
+    PART(ACQUIRE, NUMBER, acquire.flags, 0, WIRE_WAIT),
+    PART(ACQUIRE, NAME, acquire.name, 1, 0),
+    PART(SUBSCRIBE, NUMBER, subscribe.leases, 0, WIRE_LEASES_MAX - 1),
+    PART(SUBSCRIBE, NAME, subscribe.name, 1, 0),
+    PART(UNSUBSCRIBE, NUMBER, unsubscribe.ring, 1, UINT32_MAX),
+    PART(ENDED, NUMBER, ended.ring, 1, UINT32_MAX),
+    PART(RELEASE, NUMBER, release.lease, 0, WIRE_LEASES_MAX - 1),
+    PART(RELEASE, NUMBER, release.how, WIRE_HOW_EVENT, WIRE_HOW_DONE),
+    PART(UNMAPPED, NUMBER, block.block, 1, UINT64_MAX),
+    PART(WITHDRAW, NUMBER, block.block, 1, UINT64_MAX),
+    PART(RETIRED, NUMBER, epoch.epoch, 1, UINT64_MAX),
+    PART(RETIRE, NUMBER, epoch.epoch, 1, UINT64_MAX),
+    PART(EVICT, NUMBER, evict.pid, 1, INT32_MAX),
+    PART(WELCOME, NUMBER, welcome.epoch, 1, UINT64_MAX),
+    PART(WELCOME, NUMBER, welcome.pid, 1, INT32_MAX),
+    PART(WELCOME, NAME, welcome.pool, 1, 0),
+    PART(WELCOME, NAME, welcome.uuid, 1, 0),
+    PART(REFUSED, NUMBER, refused.status, 1, 17),
+    PART(REFUSED, TEXT, refused.text, 0, 0),
+    PART(DENIED, NUMBER, refused.status, 1, 17),
+    PART(DENIED, TEXT, refused.text, 0, 0),
+    PART(IMPORTER, NUMBER, importer.pid, 1, INT32_MAX),
+    PART(IMPORTER, NUMBER, importer.uid, 0, UINT32_MAX),
+    PART(IMPORTER, NUMBER, importer.state, WIRE_STATE_CONNECTED, WIRE_STATE_EVICTED),
+    PART(IMPORTER, NUMBER, importer.leases, 0, UINT32_MAX),
+    PART(IMPORTER, NUMBER, importer.mappings, 0, UINT32_MAX),
+    PART(IMPORTER, NUMBER, importer.idle_ms, 0, UINT64_MAX),
+    PART(IMPORTER, NAME, importer.name, 0, 0),
+    PART(HOLDS, NUMBER, holds.pid, 1, INT32_MAX),
+    PART(HOLDS, NUMBER, holds.hold, WIRE_HOLD_LEASED, WIRE_HOLD_MAPPED),
+    PART(HOLDS, NUMBER, holds.ring, 0, UINT32_MAX),
+    PART(HOLDS, NUMBER, holds.sequence, 0, UINT64_MAX),
+    PART(HOLDS, NUMBER, holds.block, 1, UINT64_MAX),
+    PART(HOLDS, NUMBER, holds.size, 1, UINT64_MAX),
+    PART(HOLDS, NUMBER, holds.held_ms, 0, UINT64_MAX),
+    PART(HOLDS, NAME, holds.name, 1, 0),
+    PART(EXPORT, COUNTS, export.importers, 0, 15),
+    PART(RING, NUMBER, ring.ring, 1, UINT32_MAX),
+    PART(RING, NUMBER, ring.overflow, 0, 2),
+    PART(RING, COUNTS, ring.slot_size, 0, 14),
+    PART(RING, NAME, ring.name, 1, 0),
+    PART(OFFER, NAME, offer.uuid, 1, 0),
+    PART(GIVE, NUMBER, give.bytes, 1, UINT64_MAX),
+    PART(GIVE, NUMBER, give.deadline_ms, 0, WIRE_GIVE_MAX_MS),
+    PART(GIVE, NAME, give.uuid, 1, 0),
+    PART(TRIM, NUMBER, trim.keep, 0, UINT64_MAX),
+    PART(TRIM, NUMBER, trim.deadline_ms, 0, WIRE_GIVE_MAX_MS),
+    PART(TRIM, NAME, trim.pool, 0, 0),
+    PART(SET, TEXT, set.text, 1, 0),
+    PART(PROCESS, NUMBER, process.pid, 1, INT32_MAX),
+    PART(PROCESS, NUMBER, process.devices, 0, UINT32_MAX),
+    PART(PROCESS, NUMBER, process.pools, 0, UINT32_MAX),
+    PART(PROCESS, NUMBER, process.age_ms, 0, UINT64_MAX),
+    PART(PROCESS, NAME, process.program, 0, 0),
+    PART(PROCESS, NAME, process.version, 1, 0),
+    PART(PROCESS, TEXT, process.policy, 0, 0),
+    PART(DEVICE, NUMBER, device.index, 0, UINT32_MAX),
+    PART(DEVICE, NAME, device.uuid, 1, 0),
+    PART(DEVICE, COUNTS, device.memory, 0, 3),
+    PART(DEVICE, COUNTS, device.rescues, 0, WIRE_RUNGS),
+    PART(DEVICE, COUNTS, device.asks_sent, 0, 4),
+    PART(POOL, NUMBER, pool.device, 0, UINT32_MAX),
+    PART(POOL, NUMBER, pool.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_EXPORTABLE),
+    PART(POOL, NAME, pool.name, 1, 0),
+    PART(POOL, COUNTS, pool.live, 0, 16),
+    PART(OFFERED, NUMBER, offered.bytes, 0, UINT64_MAX),
+    PART(RECORD, NUMBER, record.level, 1, 2),
+    PART(RECORD, NUMBER, record.flags, 0, 1),
+    PART(RECORDED, COUNTS, recorded.bytes, 0, 3),
+    PART(RECORDED, NUMBER, recorded.error, 0, UINT32_MAX),
+    PART(TAG, NAME, tag.name, 1, 0),
+    PART(TAG, COUNTS, tag.live, 0, 3),
+    PART(AUDIT, NUMBER, audit.device, 0, UINT32_MAX),
+    PART(AUDIT, NUMBER, audit.flags, 0, 3),
+    PART(AUDIT, NAME, audit.name, 1, 0),
+    PART(AUDIT, COUNTS, audit.kept_used, 0, 10),
+    PART(GAVE, COUNTS, gave.bytes, 0, 2),
+#undef PART
+};
+
+static void random_number(uint64_t *seed, const struct part *part, unsigned char *to)
 {
-    random_string(seed, "abcxyzABCXYZ0189_-.", min, name, size);
+    uint64_t number = between(seed, part->min, part->max);
+    if (part->size == sizeof(uint16_t))
+        memcpy(to, &(uint16_t){ (uint16_t)number }, sizeof(uint16_t));
+    else if (part->size == sizeof(uint32_t))
+        memcpy(to, &(uint32_t){ (uint32_t)number }, sizeof(uint32_t));
+    else
+        memcpy(to, &number, sizeof(number));
 }
+
+static void random_part(uint64_t *seed, const struct part *part, unsigned char *to)
+{
+    switch (part->kind) {
+    case NUMBER:
+        random_number(seed, part, to);
+        break;
+    case COUNTS:
+        for (size_t i = 0; i < part->max; i++)
+            memcpy(to + i * sizeof(uint64_t), &(uint64_t){ between(seed, 0, UINT64_MAX) }, sizeof(uint64_t));
+        break;
+    case NAME:
+        random_string(seed, "abcxyzABCXYZ0189_-.", part->min, (char *)to, part->size);
+        break;
+    case TEXT:
+        random_string(seed, "ab ~\n\xc3\xa9", part->min, (char *)to, part->size);
+        break;
+    }
+}
+
+/* Those of which one part says what another may be. */
 
 static void random_lease(uint64_t *seed, struct wire_message *message)
 {
@@ -217,219 +343,17 @@ static void random_subscribed(uint64_t *seed, struct wire_message *message)
     message->u.subscribed.slot_size = between(seed, 1, UINT64_MAX);
 }
 
-static void random_importer(uint64_t *seed, struct wire_message *message)
-{
-    message->u.importer.pid = (int32_t)between(seed, 1, INT32_MAX);
-    message->u.importer.uid = (uint32_t)next(seed);
-    message->u.importer.state = (uint16_t)between(seed, WIRE_STATE_CONNECTED, WIRE_STATE_EVICTED);
-    message->u.importer.leases = (uint32_t)next(seed);
-    message->u.importer.mappings = (uint32_t)next(seed);
-    message->u.importer.idle_ms = between(seed, 0, UINT64_MAX);
-    random_name(seed, 0, message->u.importer.name, WIRE_NAME_SIZE);
-}
-
-static void random_holds(uint64_t *seed, struct wire_message *message)
-{
-    message->u.holds.pid = (int32_t)between(seed, 1, INT32_MAX);
-    message->u.holds.hold = (uint16_t)between(seed, WIRE_HOLD_LEASED, WIRE_HOLD_MAPPED);
-    message->u.holds.ring = (uint32_t)between(seed, 0, UINT32_MAX);
-    message->u.holds.sequence = between(seed, 0, UINT64_MAX);
-    message->u.holds.block = between(seed, 1, UINT64_MAX);
-    message->u.holds.size = between(seed, 1, UINT64_MAX);
-    message->u.holds.held_ms = between(seed, 0, UINT64_MAX);
-    random_name(seed, 1, message->u.holds.name, WIRE_NAME_SIZE);
-}
-
-static void random_welcome(uint64_t *seed, struct wire_message *message)
-{
-    message->u.welcome.epoch = between(seed, 1, UINT64_MAX);
-    message->u.welcome.pid = (int32_t)between(seed, 1, INT32_MAX);
-    random_name(seed, 1, message->u.welcome.pool, WIRE_NAME_SIZE);
-    random_name(seed, 1, message->u.welcome.uuid, WIRE_UUID_SIZE);
-}
-
-static void random_text(uint64_t *seed, size_t min, char *text)
-{
-    random_string(seed, "ab ~\n\xc3\xa9", min, text, WIRE_TEXT_SIZE);
-}
-
-static void random_numbers(uint64_t *seed, uint64_t *numbers, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        numbers[i] = between(seed, 0, UINT64_MAX);
-}
-
-static void random_give(uint64_t *seed, struct wire_message *message)
-{
-    message->u.give.bytes = between(seed, 1, UINT64_MAX);
-    message->u.give.deadline_ms = (uint32_t)between(seed, 0, WIRE_GIVE_MAX_MS);
-    random_name(seed, 1, message->u.give.uuid, WIRE_UUID_SIZE);
-}
-
-static void random_trim(uint64_t *seed, struct wire_message *message)
-{
-    message->u.trim.keep = between(seed, 0, UINT64_MAX);
-    message->u.trim.deadline_ms = (uint32_t)between(seed, 0, WIRE_GIVE_MAX_MS);
-    random_name(seed, 0, message->u.trim.pool, WIRE_NAME_SIZE);
-}
-
-static void random_process(uint64_t *seed, struct wire_message *message)
-{
-    message->u.process.pid = (int32_t)between(seed, 1, INT32_MAX);
-    message->u.process.devices = (uint32_t)next(seed);
-    message->u.process.pools = (uint32_t)next(seed);
-    message->u.process.age_ms = between(seed, 0, UINT64_MAX);
-    random_name(seed, 0, message->u.process.program, WIRE_NAME_SIZE);
-    random_name(seed, 1, message->u.process.version, WIRE_NAME_SIZE);
-    random_text(seed, 0, message->u.process.policy);
-}
-
-/* The members that are all of one type stand in a row. */
-static void random_device(uint64_t *seed, struct wire_message *message)
-{
-    message->u.device.index = (uint32_t)next(seed);
-    random_name(seed, 1, message->u.device.uuid, WIRE_UUID_SIZE);
-    random_numbers(seed, &message->u.device.memory, 3);
-    random_numbers(seed, message->u.device.rescues, WIRE_RUNGS);
-    random_numbers(seed, &message->u.device.asks_sent, 4);
-}
-
-static void random_pool(uint64_t *seed, struct wire_message *message)
-{
-    message->u.pool.device = (uint32_t)next(seed);
-    message->u.pool.flags = (uint32_t)between(seed, 0, WIRE_POOL_PRIVATE | WIRE_POOL_EXPORTABLE);
-    random_name(seed, 1, message->u.pool.name, WIRE_NAME_SIZE);
-    random_numbers(seed, &message->u.pool.live, 16);
-}
-
-static void random_ring(uint64_t *seed, struct wire_message *message)
-{
-    message->u.ring.ring = (uint32_t)between(seed, 1, UINT32_MAX);
-    message->u.ring.overflow = (uint32_t)between(seed, 0, 2);
-    random_numbers(seed, &message->u.ring.slot_size, 14);
-    random_name(seed, 1, message->u.ring.name, WIRE_NAME_SIZE);
-}
-
 void wire_random(uint64_t *seed, struct wire_message *message)
 {
     memset(message, 0, sizeof(*message));
     const struct wire_golden *like = &wire_goldens[next(seed) % wire_golden_count];
     message->type = like->message.type;
     message->request = like->message.request ? (uint32_t)between(seed, 1, UINT32_MAX) : 0;
-    switch (message->type) {
-    case WIRE_HELLO:
-        message->u.hello.role = (uint16_t)between(seed, WIRE_ROLE_IMPORTER, WIRE_ROLE_OBSERVER);
-        random_name(seed, 0, message->u.hello.name, WIRE_NAME_SIZE);
-        break;
-    case WIRE_ACQUIRE:
-        message->u.acquire.flags = (uint32_t)between(seed, 0, WIRE_WAIT);
-        random_name(seed, 1, message->u.acquire.name, WIRE_NAME_SIZE);
-        break;
-    case WIRE_SUBSCRIBE:
-        message->u.subscribe.leases = (uint32_t)between(seed, 0, WIRE_LEASES_MAX - 1);
-        random_name(seed, 1, message->u.subscribe.name, WIRE_NAME_SIZE);
-        break;
-    case WIRE_UNSUBSCRIBE:
-    case WIRE_ENDED:
-        message->u.ended.ring = (uint32_t)between(seed, 1, UINT32_MAX);
-        break;
-    case WIRE_RELEASE:
-        message->u.release.lease = (uint32_t)between(seed, 0, WIRE_LEASES_MAX - 1);
-        message->u.release.how = (uint16_t)between(seed, WIRE_HOW_EVENT, WIRE_HOW_DONE);
-        break;
-    case WIRE_UNMAPPED:
-    case WIRE_WITHDRAW:
-        message->u.block.block = between(seed, 1, UINT64_MAX);
-        break;
-    case WIRE_RETIRED:
-    case WIRE_RETIRE:
-        message->u.epoch.epoch = between(seed, 1, UINT64_MAX);
-        break;
-    case WIRE_EVICT:
-        message->u.evict.pid = (int32_t)between(seed, 1, INT32_MAX);
-        break;
-    case WIRE_WELCOME:
-        random_welcome(seed, message);
-        break;
-    case WIRE_REFUSED:
-    case WIRE_DENIED:
-        message->u.refused.status = (uint32_t)between(seed, 1, 17);
-        random_text(seed, 0, message->u.refused.text);
-        break;
-    case WIRE_LEASE:
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].type == message->type)
+            random_part(seed, &parts[i], (unsigned char *)message + parts[i].offset);
+    if (message->type == WIRE_LEASE)
         random_lease(seed, message);
-        break;
-    case WIRE_SUBSCRIBED:
+    if (message->type == WIRE_SUBSCRIBED)
         random_subscribed(seed, message);
-        break;
-    case WIRE_IMPORTER:
-        random_importer(seed, message);
-        break;
-    case WIRE_HOLDS:
-        random_holds(seed, message);
-        break;
-    case WIRE_EXPORT:
-        random_numbers(seed, &message->u.export.importers, 15);
-        break;
-    case WIRE_RING:
-        random_ring(seed, message);
-        break;
-    case WIRE_OFFER:
-        random_name(seed, 1, message->u.offer.uuid, WIRE_UUID_SIZE);
-        break;
-    case WIRE_GIVE:
-        random_give(seed, message);
-        break;
-    case WIRE_TRIM:
-        random_trim(seed, message);
-        break;
-    case WIRE_SET:
-        random_text(seed, 1, message->u.set.text);
-        break;
-    case WIRE_PROCESS:
-        random_process(seed, message);
-        break;
-    case WIRE_DEVICE:
-        random_device(seed, message);
-        break;
-    case WIRE_POOL:
-        random_pool(seed, message);
-        break;
-    case WIRE_OFFERED:
-        message->u.offered.bytes = between(seed, 0, UINT64_MAX);
-        break;
-    case WIRE_RECORD:
-        message->u.record.level = (uint32_t)between(seed, 1, 2);
-        message->u.record.flags = (uint32_t)between(seed, 0, 1);
-        break;
-    case WIRE_RECORDED:
-        random_numbers(seed, &message->u.recorded.bytes, 3);
-        message->u.recorded.error = (uint32_t)between(seed, 0, UINT32_MAX);
-        break;
-    case WIRE_TAG:
-        random_name(seed, 1, message->u.tag.name, WIRE_NAME_SIZE);
-        random_numbers(seed, &message->u.tag.live, 3);
-        break;
-    case WIRE_AUDIT:
-        message->u.audit.device = (uint32_t)between(seed, 0, UINT32_MAX);
-        message->u.audit.flags = (uint32_t)between(seed, 0, 3);
-        random_name(seed, 1, message->u.audit.name, WIRE_NAME_SIZE);
-        random_numbers(seed, &message->u.audit.kept_used, 10);
-        break;
-    case WIRE_GAVE:
-        random_numbers(seed, &message->u.gave.bytes, 2);
-        break;
-    case WIRE_CANCEL:
-    case WIRE_GOODBYE:
-    case WIRE_LIST:
-    case WIRE_COUNT:
-    case WIRE_DONE:
-    case WIRE_STATS:
-    case WIRE_RELOAD:
-    case WIRE_STOP:
-    case WIRE_TAGS:
-    case WIRE_AUDITS:
-    case WIRE_READY:
-        break;
-    }
 }
