@@ -113,7 +113,7 @@ static void clear_machine(void)
         *thread = (struct sim_thread){ .next = thread->next };
     memset(sim.devices, 0, sizeof(sim.devices));
     memset(sim.calls, 0, sizeof(sim.calls));
-    sim.ready = sim.used = sim.forked = false;
+    sim.ready = sim.used = sim.forked = sim.has_grown = false;
     sim.now = sim.last_id = sim.sequence = sim.handled = 0;
     sim.sticky = 0;
 }

@@ -179,6 +179,17 @@ START_TEST(each_growth_of_a_pool_costs_a_time_and_the_first_of_a_process_another
 }
 END_TEST
 
+START_TEST(machine_that_is_started_anew_has_not_grown_yet)
+{
+    for (int i = 0; i < 2; i++) {
+        configure("grow=0ns/GiB,first_of_all=9ms");
+        uint64_t before = g->now();
+        take(32 * MIB, a);
+        ck_assert_uint_eq(g->now() - before, 9000000);
+    }
+}
+END_TEST
+
 START_TEST(first_growth_of_a_pool_costs_more)
 {
     configure("grow=0ns/GiB,first=360us");
@@ -233,5 +244,5 @@ void add_cost_tests(Suite *suite)
     tcase_add_loop_test(tcase, cost_is_written_as_it_is_read, 0, sizeof texts / sizeof *texts);
     suite_add(tcase, synchronise_costs_on_top_of_what_it_waits, work_goes_on_while_a_call_costs, first_growth_of_a_pool_costs_more,
               each_growth_of_a_pool_costs_a_time_and_the_first_of_a_process_another,
-              growth_of_a_pool_on_the_host_has_a_rate_of_its_own);
+              machine_that_is_started_anew_has_not_grown_yet, growth_of_a_pool_on_the_host_has_a_rate_of_its_own);
 }
