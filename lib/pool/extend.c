@@ -9,7 +9,7 @@
 
 #define PIECES_MOST (WEIR__EXTEND_IDLE / WEIR__GROWTH_STEP + 1)
 
-/* Takes pieces of what is idle, until one makes the pool grow. Returns how many. */
+/* Takes pieces of what is idle, until one makes the pool grow. Returns how many. What others trim meanwhile is not to be grown again. */
 static size_t take(const weir_pool *pool, uint64_t bytes, gpu_stream stream, void *pieces[PIECES_MOST])
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -17,7 +17,7 @@ static size_t take(const weir_pool *pool, uint64_t bytes, gpu_stream stream, voi
     size_t count = 0;
     while (count < PIECES_MOST && gpu->malloc_async(&pieces[count], bytes, pool->native.handle, stream) == GPU_SUCCESS) {
         count++;
-        if (weir__pool_figure(pool, GPU_POOL_RESERVED) > before)
+        if (weir__pool_figure(pool, GPU_POOL_RESERVED) != before)
             break;
     }
     return count;

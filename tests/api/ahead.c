@@ -8,6 +8,7 @@
 
 #include "lib/base/service.h"
 #include "lib/gpu/clock.h"
+#include "lib/pool/extend.h"
 #include "lib/release/give.h"
 #include "tests/api/scene.h"
 
@@ -418,6 +419,32 @@ START_TEST(requests_up_to_the_cap_never_fail_beside_it)
 }
 END_TEST
 
+/* A GPU of which the program trims the pool once the keeper has taken its first piece of what is idle. */
+static struct gpu trimmer;
+
+static int trimming_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    int code = scene.gpu->malloc_async(ptr, size, pool, stream);
+    scene.w->gpu = scene.gpu;
+    scene_ok(weir_pool_trim(scene.pool, 0, &error, NULL), "trim");
+    return code;
+}
+
+START_TEST(what_is_trimmed_beside_it_is_not_grown_again)
+{
+    trimmer = *scene.gpu;
+    trimmer.malloc_async = trimming_malloc_async;
+    weir_stream *s = open_pool(POLICY("release_threshold: all"));
+    rise(s, 6, 0);
+    fall(s, 6);
+    ck_assert_uint_eq(reserved(), 6 * BLOCK);
+    scene.w->gpu = &trimmer;
+    ck_assert_uint_eq(weir__pool_extend(scene.pool, 2 * BLOCK, scene_stream(0)), 0);
+    ck_assert_uint_eq(reserved(), 2 * BLOCK);
+}
+END_TEST
+
 int main(void)
 {
     const char *why = scene_why_not();
@@ -445,6 +472,7 @@ int main(void)
     suite_add(failures, failures_that_go_on_are_tried_less_and_less);
     TCase *beside = suite_case(suite, "beside the program", 60);
     tcase_add_checked_fixture(beside, scene_begin, scene_end);
+    suite_add(beside, what_is_trimmed_beside_it_is_not_grown_again);
     tcase_add_loop_test(beside, requests_up_to_the_cap_never_fail_beside_it, 0, (int)(sizeof capped / sizeof capped[0]));
     return suite_run(suite);
 }
