@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_PLOT, OPT_POLICY, OPT_VERIFY };
@@ -246,13 +247,32 @@ static int write_picture(const struct tune *tune, const char *file)
     return end_file(out, file);
 }
 
+/* 0, or why no new file of that name can be made. */
+static int why_not_made(const char *file)
+{
+    struct stat status;
+    const char *slash = strrchr(file, '/');
+    char *folder = slash ? format_text("%.*s", (int)(slash - file) + 1, file) : format_text(".");
+    int why = lstat(file, &status) == 0 ? EEXIST : !*file || access(folder, W_OK | X_OK) == 0 ? 0 : errno;
+    free(folder);
+    return *file ? why : ENOENT;
+}
+
 /* A search takes minutes, and its files are made behind it. false after a complaint. */
 static bool can_be_made(const struct option_value *file)
 {
-    bool is_there = file->given && access(file->text, F_OK) == 0;
-    if (is_there)
-        complain("tune: %s: %s: name another file, or move it away", file->text, strerror(EEXIST));
-    return !is_there;
+    int why = file->given ? why_not_made(file->text) : 0;
+    if (why)
+        complain("tune: %s: %s: name another file%s", file->text, strerror(why), why == EEXIST ? ", or move it away" : "");
+    return !why;
+}
+
+static bool are_two(const struct option_value *output, const struct option_value *plot)
+{
+    bool is_one = output->given && plot->given && strcmp(output->text, plot->text) == 0;
+    if (is_one)
+        complain("tune: %s: the policy and the picture cannot be one file: give --plot another name", plot->text);
+    return !is_one;
 }
 
 /* Keeps the last part of a long trace aside. */
@@ -322,7 +342,7 @@ static int run(const struct command_call *call)
     struct trace trace;
     int status = EXIT_TROUBLE;
     if (!read_memory(&call->options[OPT_MEMORY], &tune.memory) || !can_be_made(&call->options[OPT_OUTPUT]) ||
-        !can_be_made(&call->options[OPT_PLOT]))
+        !can_be_made(&call->options[OPT_PLOT]) || !are_two(&call->options[OPT_OUTPUT], &call->options[OPT_PLOT]))
         return EXIT_TROUBLE;
     if (!trace_open(&trace, call->operands[0]))
         complain("%s: %s", call->operands[0], trace.error);
