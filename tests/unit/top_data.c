@@ -68,7 +68,7 @@ const struct processes *top_data_look(void)
 static void *copy_of(const void *from, size_t size)
 {
     void *copy = must(malloc(size + 1));
-    return memcpy(copy, from, size);
+    return size ? memcpy(copy, from, size) : copy; /* no bytes may be of a list that is NULL */
 }
 
 struct processes top_data_seen(void)
