@@ -48,6 +48,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/format.c \
 	%reldir%/base/format.h \
 	%reldir%/base/list.h \
+	%reldir%/base/number.h \
 	%reldir%/base/service.c \
 	%reldir%/base/service.h \
 	%reldir%/base/sized.c \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/alloc/held.h"
+#include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/gpu/clock.h"
 
@@ -17,11 +18,6 @@ struct weir_stats {
         char name[WEIR__TAG_NAME_MAX + 1];
     } *tags;
 };
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 static void read_audit(const struct weir__audit *audit, uint64_t *bytes, uint64_t *ms)
 {
@@ -42,7 +38,7 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     struct weir__counts counts = weir__blocks_count(&pool->w->blocks, pool);
     struct weir__held held = weir__pool_held(pool);
     stats->frees = counts.frees + held.keeps;
-    stats->mallocs = larger(counts.mallocs + held.hits, stats->frees);
+    stats->mallocs = weir__larger(counts.mallocs + held.hits, stats->frees);
     stats->cache_hits = held.hits;
     stats->live_blocks = stats->mallocs - stats->frees;
     stats->graph_blocks = counts.graph_mallocs - counts.graph_frees;
@@ -51,8 +47,8 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
     stats->cached = held.cached;
     /* What streams have not added yet may make the peak look higher than all that ever came from CUDA. */
     uint64_t live_high = atomic_load(&pool->figures.live_high), taken_high = atomic_load(&pool->figures.taken_high);
-    taken_high = larger(taken_high, atomic_load(&pool->figures.taken_before));
-    stats->live_high = larger(live_high < taken_high ? live_high : taken_high, stats->live);
+    taken_high = weir__larger(taken_high, atomic_load(&pool->figures.taken_before));
+    stats->live_high = weir__larger(live_high < taken_high ? live_high : taken_high, stats->live);
     stats->max_size = atomic_load(&pool->settings.max_size);
     stats->is_auto = atomic_load(&pool->settings.is_auto);
     stats->release_threshold = atomic_load(stats->is_auto ? &pool->settings.kept : &pool->settings.release_threshold);
@@ -69,11 +65,11 @@ static int read_pool(weir_pool *pool, weir_pool_stats *stats)
         code = weir__pool_read(pool, GPU_POOL_RESERVED, &stats->reserved);
     if (code == GPU_SUCCESS)
         code = weir__pool_read(pool, GPU_POOL_RESERVED_HIGH, &stats->reserved_high);
-    stats->used = larger(stats->used, stats->live + stats->cached);
+    stats->used = weir__larger(stats->used, stats->live + stats->cached);
     stats->slack = stats->used - stats->live - stats->cached;
-    stats->reserved = larger(stats->reserved, stats->used);
+    stats->reserved = weir__larger(stats->reserved, stats->used);
     stats->idle = stats->reserved - stats->used;
-    stats->reserved_high = larger(stats->reserved_high, stats->reserved);
+    stats->reserved_high = weir__larger(stats->reserved_high, stats->reserved);
     return code;
 }
 
@@ -141,7 +137,7 @@ static weir_status take_tags(const weir *w, weir_stats *stats, weir_error *error
         struct tag *tag = &stats->tags[stats->tag_count];
         memcpy(tag->name, from->name, sizeof tag->name);
         tag->stats = (weir_tag_stats){ tag->name, at_least_zero(atomic_load(&from->live)), at_least_zero(atomic_load(&from->blocks)), 0 };
-        tag->stats.live_high = larger(at_least_zero(atomic_load(&from->live_high)), tag->stats.live);
+        tag->stats.live_high = weir__larger(at_least_zero(atomic_load(&from->live_high)), tag->stats.live);
     }
     return WEIR_OK;
 }

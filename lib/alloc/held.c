@@ -4,6 +4,7 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/stream.h"
 #include "lib/base/class.h"
+#include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/pool/mapped.h"
 #include "lib/pool/retired.h"
@@ -40,11 +41,6 @@ static struct cached add_up(struct weir__device *device, const weir_pool *pool)
     return sum;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 struct weir__held weir__pool_held(weir_pool *pool)
 {
     uint64_t before = atomic_load(&pool->figures.taken);
@@ -57,8 +53,8 @@ struct weir__held weir__pool_held(weir_pool *pool)
     };
     /* What moves from one to the other while they are read is in both: together they are never more than there was at one moment. */
     uint64_t after = atomic_load(&pool->figures.taken), most = before > after ? before : after;
-    held.cached = smaller(held.cached, most);
-    held.live = smaller(held.live, most - held.cached);
+    held.cached = weir__smaller(held.cached, most);
+    held.live = weir__smaller(held.live, most - held.cached);
     return held;
 }
 

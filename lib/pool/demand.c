@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "lib/base/number.h"
+
 #define FADE 128 /* an epoch's part in what a patience has cost is halved after about 90 others */
 
 void weir__demand_begin(struct weir__demand *demand)
@@ -13,11 +15,6 @@ void weir__demand_begin(struct weir__demand *demand)
 uint64_t weir__demand_cost(uint64_t bytes, uint64_t cost)
 {
     return (uint64_t)(((unsigned __int128)bytes * cost) >> 30);
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 static const struct weir__demand_epoch *epoch_before(const struct weir__demand *demand, unsigned epochs)
@@ -32,10 +29,10 @@ static uint64_t wanted_by(const struct weir__demand *demand, unsigned choice)
     uint64_t floor = 0, swing = 0, peak = 0;
     for (unsigned i = 0; i < lasting && i < demand->count; i++) {
         const struct weir__demand_epoch *epoch = epoch_before(demand, i);
-        floor = larger(floor, epoch->low);
-        peak = larger(peak, epoch->high);
+        floor = weir__larger(floor, epoch->low);
+        peak = weir__larger(peak, epoch->high);
         if (i < brief)
-            swing = larger(swing, epoch->high - epoch->low);
+            swing = weir__larger(swing, epoch->high - epoch->low);
     }
     return floor + swing < peak ? floor + swing : peak;
 }
@@ -63,7 +60,7 @@ uint64_t weir__demand_expected(const struct weir__demand *demand)
 {
     uint64_t most = 0;
     for (unsigned i = 0; i < WEIR__DEMAND_BUSY; i++)
-        most = larger(most, demand->peaks[i]);
+        most = weir__larger(most, demand->peaks[i]);
     return most;
 }
 

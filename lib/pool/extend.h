@@ -4,7 +4,8 @@
  *
  * An arena maps idle pages. A pool of CUDA's grows only for a request: what is idle in it is taken in pieces, until one makes it grow, and
  * all of them go back at once. Measured, 64 MiB of growth take 60 to 110 us, in which the pool calls of other threads wait, and each piece
- * that is idle some 10 more; then blocks of any size come out of them as out of any idle memory. A request that fails meanwhile was beside others (asking.h), so it is asked once more.
+ * that is idle some 10 more; then blocks of any size come out of them as out of any idle memory. A request that fails meanwhile was beside
+ * others (asking.h), so it is asked once more.
  */
 #ifndef WEIR_LIB_EXTEND_H
 #define WEIR_LIB_EXTEND_H

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/alloc/waits.h"
+#include "lib/base/number.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
@@ -20,27 +21,6 @@
 
 /* Nanoseconds for a GiB (measured on an H200; an arena's for pieces of 64 MiB, between those measured for 32 and 256). */
 static const struct weir__demand_costs pool_costs = {.grow = 830000, .trim = 930000}, arena_costs = {.grow = 450000, .trim = 600000};
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-static void count(struct weir__audit *audit, uint64_t bytes, uint64_t time)
-{
-    atomic_fetch_add_explicit(&audit->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
-}
 
 bool weir__adapt_is_asked(const weir_pool *pool, uint64_t now)
 {
@@ -60,19 +40,19 @@ struct weir__demand_costs weir__adapt_costs(const weir_pool *pool, uint64_t now)
 static uint64_t bounded(const weir_pool *pool, uint64_t bytes)
 {
     uint64_t max_size = atomic_load(&pool->settings.max_size);
-    bytes = larger(bytes, larger(atomic_load(&pool->settings.keep), atomic_load(&pool->settings.initial)));
-    return max_size ? smaller(bytes, max_size) : bytes;
+    bytes = weir__larger(bytes, weir__larger(atomic_load(&pool->settings.keep), atomic_load(&pool->settings.initial)));
+    return max_size ? weir__smaller(bytes, max_size) : bytes;
 }
 
 /* A pool that is parked keeps nothing, whatever it is to keep. */
 static uint64_t threshold_of(const weir_pool *pool)
 {
-    return smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->settings.release_threshold));
+    return weir__smaller(atomic_load(&pool->settings.kept), atomic_load(&pool->settings.release_threshold));
 }
 
 static bool is_above(uint64_t reserved, uint64_t kept)
 {
-    return less(reserved, kept) >= WEIR__GROWTH_STEP;
+    return weir__less(reserved, kept) >= WEIR__GROWTH_STEP;
 }
 
 /* Epochs ------------------------------------------------------------------------------------------------------------------------------ */
@@ -80,16 +60,16 @@ static bool is_above(uint64_t reserved, uint64_t kept)
 /* What came of the bytes that lay idle until this epoch, and of those that were given back before it. */
 static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct weir__demand_costs *costs)
 {
-    uint64_t again = less(smaller(adapted->high, adapted->reserved), adapted->peak), idle = less(adapted->reserved, adapted->peak);
-    uint64_t grown = less(reserved, adapted->reserved);
-    again = less(again, adapted->grown.used_now);
+    uint64_t again = weir__less(weir__smaller(adapted->high, adapted->reserved), adapted->peak), idle = weir__less(adapted->reserved, adapted->peak);
+    uint64_t grown = weir__less(reserved, adapted->reserved);
+    again = weir__less(again, adapted->grown.used_now);
     if (again && idle) {
-        count(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
+        weir__audit_add(&adapted->used, again, weir__demand_cost(again, costs->grow + costs->trim));
         adapted->rent -= (uint64_t)((unsigned __int128)adapted->rent * again / idle);
     }
     for (unsigned i = 0; i < WEIR__ADAPTED_EPOCHS && grown; i++) {
-        uint64_t missed = smaller(grown, adapted->given[i]);
-        count(&adapted->missed, missed, weir__demand_cost(missed, costs->grow + costs->trim));
+        uint64_t missed = weir__smaller(grown, adapted->given[i]);
+        weir__audit_add(&adapted->missed, missed, weir__demand_cost(missed, costs->grow + costs->trim));
         adapted->given[i] -= missed;
         grown -= missed;
     }
@@ -98,7 +78,7 @@ static void audit(struct weir__adapted *adapted, uint64_t reserved, const struct
 /* So many epochs later. */
 static void age_given(struct weir__adapted *adapted, uint64_t epochs)
 {
-    uint64_t by = smaller(epochs, WEIR__ADAPTED_EPOCHS);
+    uint64_t by = weir__smaller(epochs, WEIR__ADAPTED_EPOCHS);
     memmove(adapted->given + by, adapted->given, (WEIR__ADAPTED_EPOCHS - by) * sizeof adapted->given[0]);
     memset(adapted->given, 0, by * sizeof adapted->given[0]);
 }
@@ -107,18 +87,18 @@ static void end_epochs(weir_pool *pool, uint64_t now, uint64_t use, uint64_t res
 {
     struct weir__adapted *adapted = &pool->adapted;
     const struct weir__demand_costs costs = weir__adapt_costs(pool, now);
-    uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = smaller(adapted->low, use);
+    uint64_t passed = (now - adapted->began) / WEIR__DEMAND_EPOCH, quiet = weir__smaller(adapted->low, use);
     /* It slept through the others, for as long as nothing was freed. */
-    for (uint64_t i = 1; i < smaller(passed, WEIR__DEMAND_EPOCHS); i++)
+    for (uint64_t i = 1; i < weir__smaller(passed, WEIR__DEMAND_EPOCHS); i++)
         weir__demand_add(&adapted->demand, quiet, quiet, &costs);
     weir__demand_add(&adapted->demand, adapted->low, adapted->high, &costs);
     age_given(adapted, passed - 1);
     audit(adapted, reserved, &costs);
     age_given(adapted, 1);
     if (reserved > adapted->reserved)
-        adapted->waste = less(reserved - smaller(adapted->grown.unused, reserved), adapted->high);
-    adapted->rent += weir__demand_cost(less(reserved, adapted->high), costs.rent);
-    weir__ahead_pass(pool, now, less(reserved, adapted->reserved));
+        adapted->waste = weir__less(reserved - weir__smaller(adapted->grown.unused, reserved), adapted->high);
+    adapted->rent += weir__demand_cost(weir__less(reserved, adapted->high), costs.rent);
+    weir__ahead_pass(pool, now, weir__less(reserved, adapted->reserved));
     adapted->peak = adapted->high;
     adapted->reserved = reserved;
     adapted->began = now;
@@ -156,20 +136,20 @@ static void observe(weir_pool *pool, uint64_t now)
     uint64_t used = weir__pool_figure(pool, GPU_POOL_USED), reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
     uint64_t taken = atomic_load(&pool->figures.taken);
     /* Others may allocate from a pool of CUDA's. Of these only the present is known. */
-    uint64_t others = less(used, larger(before, taken)), use = taken + others;
+    uint64_t others = weir__less(used, weir__larger(before, taken)), use = taken + others;
     high += others;
     if (!adapted->is_begun)
         begin(pool, now, use, high);
     note_asks(pool, now);
-    adapted->low = smaller(adapted->low, use);
-    adapted->high = larger(adapted->high, high);
+    adapted->low = weir__smaller(adapted->low, use);
+    adapted->high = weir__larger(adapted->high, high);
     weir__ahead_note(pool, reserved, adapted->high);
     if (now - adapted->began >= WEIR__DEMAND_EPOCH)
         end_epochs(pool, now, use, reserved);
-    uint64_t wanted = larger(weir__demand_wanted(&adapted->demand), adapted->high);
+    uint64_t wanted = weir__larger(weir__demand_wanted(&adapted->demand), adapted->high);
     /* Fragments take room beside what is wanted, but no more than what comes and goes. */
-    uint64_t swing = wanted - smaller(weir__demand_least(&adapted->demand), use);
-    uint64_t kept = bounded(pool, larger(wanted + smaller(adapted->waste, swing), adapted->grown.level)), least = bounded(pool, use);
+    uint64_t swing = wanted - weir__smaller(weir__demand_least(&adapted->demand), use);
+    uint64_t kept = bounded(pool, weir__larger(wanted + weir__smaller(adapted->waste, swing), adapted->grown.level)), least = bounded(pool, use);
     atomic_store(&pool->settings.kept, kept);
     /* Later it may be less than now, although nothing is freed. */
     adapted->is_awake = kept > least && is_above(reserved, least);
@@ -182,7 +162,7 @@ static uint64_t trim_piece(weir_pool *pool, uint64_t reserved, uint64_t threshol
 {
     uint64_t released = 0, piece = PIECE;
     for (uint64_t to = reserved; !released && to > threshold; piece *= 2) {
-        to = larger(threshold, less(reserved, piece));
+        to = weir__larger(threshold, weir__less(reserved, piece));
         weir__pool_trim(pool, to, &released);
     }
     return released;
@@ -198,8 +178,8 @@ static uint64_t give_back(weir_pool *pool)
         adapted->is_awake = adapted->is_awake || !adapted->is_done;
         return WEIR__SERVICE_NEVER;
     }
-    uint64_t idle = larger(less(before, adapted->peak), released), rent = (uint64_t)((unsigned __int128)adapted->rent * released / idle);
-    count(&adapted->unused, released, rent);
+    uint64_t idle = weir__larger(weir__less(before, adapted->peak), released), rent = (uint64_t)((unsigned __int128)adapted->rent * released / idle);
+    weir__audit_add(&adapted->unused, released, rent);
     adapted->rent -= rent;
     adapted->given[0] += released;
     adapted->reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);

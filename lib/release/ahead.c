@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "lib/base/number.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/extend.h"
 #include "lib/pool/left.h"
@@ -20,27 +21,6 @@
 #define CREDIT_SHARE 16                    /* of what requests grow by themselves, such a part is added */
 #define UNUSED_SHARE 4                     /* of the time for which idle memory is kept: so long nobody need use it */
 #define FAILURES_MOST 6                    /* that lengthen the time to the next attempt */
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
-static void count(struct weir__audit *audit, uint64_t bytes, uint64_t time)
-{
-    atomic_fetch_add_explicit(&audit->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&audit->time, time, memory_order_relaxed);
-}
 
 /* What is expected --------------------------------------------------------------------------------------------------------------------- */
 
@@ -61,28 +41,28 @@ static uint64_t expected_of(const weir_pool *pool, uint64_t now)
 {
     uint64_t max_size = atomic_load(&pool->settings.max_size), expected = weir__demand_expected(&pool->adapted.demand);
     /* One that is parked keeps nothing. */
-    expected = smaller(expected, atomic_load(&pool->settings.release_threshold));
+    expected = weir__smaller(expected, atomic_load(&pool->settings.release_threshold));
     if (weir__adapt_is_asked(pool, now))
-        expected = smaller(expected, atomic_load(&pool->settings.keep));
-    return max_size ? smaller(expected, max_size) : expected;
+        expected = weir__smaller(expected, atomic_load(&pool->settings.keep));
+    return max_size ? weir__smaller(expected, max_size) : expected;
 }
 
 static struct prospect look_ahead(const weir_pool *pool, uint64_t now)
 {
     const struct weir__adapted *adapted = &pool->adapted;
     uint64_t taken = atomic_load(&pool->figures.taken), used = weir__pool_figure(pool, GPU_POOL_USED);
-    struct prospect prospect = {.use = larger(taken, used), .others = less(used, taken)};
-    prospect.floor = smaller(prospect.use, smaller(adapted->low, weir__demand_low(&adapted->demand)));
+    struct prospect prospect = {.use = weir__larger(taken, used), .others = weir__less(used, taken)};
+    prospect.floor = weir__smaller(prospect.use, weir__smaller(adapted->low, weir__demand_low(&adapted->demand)));
     prospect.expected = can_grow(pool) ? expected_of(pool, now) : 0;
     prospect.reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
-    prospect.usable = less(prospect.reserved, smaller(adapted->waste, less(prospect.expected, prospect.floor)));
+    prospect.usable = weir__less(prospect.reserved, weir__smaller(adapted->waste, weir__less(prospect.expected, prospect.floor)));
     return prospect;
 }
 
 /* Bytes by which the use has to rise before anything is grown: what comes and goes at the floor is no rise. */
 static uint64_t least_rise(const struct prospect *prospect)
 {
-    return smaller(larger(less(prospect->expected, prospect->floor) / LEAST_SHARE, LEAST), PIECE);
+    return weir__smaller(weir__larger(weir__less(prospect->expected, prospect->floor) / LEAST_SHARE, LEAST), PIECE);
 }
 
 /* The bytes that the pool is to have ready: as many beyond the use as that has risen by, and a piece. */
@@ -91,7 +71,7 @@ static uint64_t wanted_of(const struct prospect *prospect)
     uint64_t rise = prospect->use - prospect->floor;
     if (rise < least_rise(prospect))
         return 0;
-    return smaller(prospect->expected, prospect->use + smaller(rise + PIECE, WEIR__EXTEND_IDLE));
+    return weir__smaller(prospect->expected, prospect->use + weir__smaller(rise + PIECE, WEIR__EXTEND_IDLE));
 }
 
 /* The use at which a step more than the pool has would be wanted; UINT64_MAX: at none. */
@@ -100,16 +80,16 @@ static uint64_t next_use(const struct prospect *prospect)
     uint64_t need = prospect->usable + WEIR__GROWTH_STEP;
     if (need > prospect->expected)
         return UINT64_MAX;
-    uint64_t by_rise = less(need + prospect->floor + 1, PIECE) / 2, by_idle = less(need, WEIR__EXTEND_IDLE);
-    return larger(prospect->floor + least_rise(prospect), larger(by_rise, by_idle));
+    uint64_t by_rise = weir__less(need + prospect->floor + 1, PIECE) / 2, by_idle = weir__less(need, WEIR__EXTEND_IDLE);
+    return weir__larger(prospect->floor + least_rise(prospect), weir__larger(by_rise, by_idle));
 }
 
 /* next: the use at which the keeper is to be told. */
 static void watch(weir_pool *pool, const struct prospect *prospect, uint64_t next)
 {
-    uint64_t most = less(prospect->expected, prospect->others + WEIR__GROWTH_STEP);
+    uint64_t most = weir__less(prospect->expected, prospect->others + WEIR__GROWTH_STEP);
     atomic_store(&pool->figures.watched_most, most);
-    atomic_store(&pool->figures.watched, next == UINT64_MAX ? next : less(next, prospect->others));
+    atomic_store(&pool->figures.watched, next == UINT64_MAX ? next : weir__less(next, prospect->others));
     weir__pool_served(pool); /* it may have risen meanwhile */
 }
 
@@ -133,7 +113,7 @@ void weir__ahead_forget(weir_pool *pool)
 
 static void add_credit(struct weir__ahead *grown, uint64_t bytes)
 {
-    grown->credit = smaller(grown->credit + bytes, CREDIT_MOST);
+    grown->credit = weir__smaller(grown->credit + bytes, CREDIT_MOST);
 }
 
 void weir__ahead_note(weir_pool *pool, uint64_t reserved, uint64_t high)
@@ -143,13 +123,13 @@ void weir__ahead_note(weir_pool *pool, uint64_t reserved, uint64_t high)
     if (!grown->level)
         return;
     /* Some of it may have gone to who was in need. */
-    grown->unused = less(grown->unused, less(grown->level, reserved));
-    grown->level = smaller(grown->level, reserved);
-    grown->peak = larger(grown->peak, high);
-    uint64_t left = less(reserved, grown->peak + smaller(adapted->waste, less(grown->peak, adapted->low)));
-    uint64_t used = less(grown->unused, left);
+    grown->unused = weir__less(grown->unused, weir__less(grown->level, reserved));
+    grown->level = weir__smaller(grown->level, reserved);
+    grown->peak = weir__larger(grown->peak, high);
+    uint64_t left = weir__less(reserved, grown->peak + weir__smaller(adapted->waste, weir__less(grown->peak, adapted->low)));
+    uint64_t used = weir__less(grown->unused, left);
     if (used) {
-        count(&adapted->ahead_used, used, weir__demand_cost(used, weir__adapt_costs(pool, weir__service_now()).grow));
+        weir__audit_add(&adapted->ahead_used, used, weir__demand_cost(used, weir__adapt_costs(pool, weir__service_now()).grow));
         add_credit(grown, used + used / 4); /* so four fifths of what is grown have to be used, in the long run */
         grown->used_now += used;
         grown->unused -= used;
@@ -166,7 +146,7 @@ void weir__ahead_pass(weir_pool *pool, uint64_t now, uint64_t missed)
     grown->used_now = 0;
     add_credit(grown, missed / CREDIT_SHARE);
     /* It may have been used since `now` was read. */
-    if (!grown->level || less(now, grown->since) <= WEIR__DEMAND_EPOCH * (UINT64_C(1) << adapted->demand.choice) / UNUSED_SHARE)
+    if (!grown->level || weir__less(now, grown->since) <= WEIR__DEMAND_EPOCH * (UINT64_C(1) << adapted->demand.choice) / UNUSED_SHARE)
         return;
     weir__demand_expect_less(&adapted->demand, grown->peak);
     grown->level = grown->unused = 0;
@@ -177,7 +157,7 @@ void weir__ahead_pass(weir_pool *pool, uint64_t now, uint64_t missed)
 /* What is taken of the pool meanwhile the device has too, so that no request finds less than before. */
 static bool is_short(const weir_pool *pool, const struct prospect *prospect, uint64_t bytes)
 {
-    uint64_t left = 0, total, held = bytes + (prospect->reserved - smaller(prospect->use, prospect->reserved));
+    uint64_t left = 0, total, held = bytes + (prospect->reserved - weir__smaller(prospect->use, prospect->reserved));
     return pool->w->gpu->device_memory(pool->device->index, &left, &total) != GPU_SUCCESS ||
            left < held + pool->device->info.memory / SHORT_SHARE;
 }
@@ -197,11 +177,11 @@ static void note_growth(weir_pool *pool, uint64_t bytes, uint64_t took)
 {
     struct weir__adapted *adapted = &pool->adapted;
     struct weir__ahead *grown = &adapted->grown;
-    count(&adapted->ahead, bytes, took);
+    weir__audit_add(&adapted->ahead, bytes, took);
     grown->peak = grown->level ? grown->peak : atomic_load(&pool->figures.taken);
     grown->level = weir__pool_figure(pool, GPU_POOL_RESERVED);
     grown->unused += bytes;
-    grown->credit = less(grown->credit, bytes);
+    grown->credit = weir__less(grown->credit, bytes);
     grown->since = weir__service_now();
     grown->failures = 0;
     adapted->reserved += bytes;
@@ -225,7 +205,7 @@ static uint64_t grow(weir_pool *pool, const struct prospect *prospect, uint64_t 
         return WEIR__SERVICE_NEVER;
     }
     note_growth(pool, grown, took);
-    return weir__service_now() + larger(PAUSE, PAUSE_SHARE * took);
+    return weir__service_now() + weir__larger(PAUSE, PAUSE_SHARE * took);
 }
 
 /* Returns when to look again. */
@@ -234,13 +214,13 @@ static uint64_t look(weir_pool *pool)
     uint64_t now = weir__service_now(), max_size = atomic_load(&pool->settings.max_size);
     const struct prospect prospect = look_ahead(pool, now);
     weir__ahead_note(pool, prospect.reserved, prospect.use);
-    uint64_t bytes = smaller(smaller(PIECE, less(wanted_of(&prospect), prospect.usable)), pool->adapted.grown.credit);
+    uint64_t bytes = weir__smaller(weir__smaller(PIECE, weir__less(wanted_of(&prospect), prospect.usable)), pool->adapted.grown.credit);
     if (max_size)
-        bytes = smaller(bytes, less(max_size, prospect.reserved));
+        bytes = weir__smaller(bytes, weir__less(max_size, prospect.reserved));
     bytes = bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
     if (!bytes) {
         /* More may be wanted already, and the credit come back as some is used. */
-        watch(pool, &prospect, larger(next_use(&prospect), prospect.use + WEIR__GROWTH_STEP));
+        watch(pool, &prospect, weir__larger(next_use(&prospect), prospect.use + WEIR__GROWTH_STEP));
         return WEIR__SERVICE_NEVER;
     }
     if (now < pool->adapted.grown.pause)
