@@ -11,6 +11,7 @@
 #include "tools/replay/policy.h"
 
 #define TEXT_MAX 512
+#define REASON_MAX (2 * TEXT_MAX + 4) /* two of them, and what stands between */
 
 /* Reasons ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -116,7 +117,7 @@ static const struct trial *nearest(const struct finding *finding, enum part part
 }
 
 /* Why the value is what it is. false: no other one that was tried would help in anything. */
-static bool reason_of(char text[static 2 * TEXT_MAX], const struct finding *finding, enum part part)
+static bool reason_of(char text[static REASON_MAX], const struct finding *finding, enum part part)
 {
     const struct trial *less = nearest(finding, part, true), *faster = nearest(finding, part, false);
     char one[TEXT_MAX] = "", other[TEXT_MAX] = "";
@@ -125,7 +126,7 @@ static bool reason_of(char text[static 2 * TEXT_MAX], const struct finding *find
     if (faster && faster != less)
         compare(other, faster, &finding->best, part);
     const char *none = less || faster ? "" : "no other value that was tried takes less memory or less time";
-    snprintf(text, 2 * TEXT_MAX, "%s%s%s%s", one, *one && *other ? "; " : "", other, none);
+    snprintf(text, REASON_MAX, "%s%s%s%s", one, *one && *other ? "; " : "", other, none);
     return less || faster;
 }
 
@@ -187,7 +188,7 @@ static void write_value(const struct policy_value *value, void *data)
     const char *last = strrchr(value->path, '.');
     /* What had the program recorded is no part of its policy. */
     bool is_needed = strcmp(value->path, "weir") == 0 || (!is_default(writer, value) && strncmp(value->path, "record.", 7) != 0);
-    char reason[2 * TEXT_MAX] = "";
+    char reason[REASON_MAX] = "";
     bool has_reason = finding && reason_of(reason, finding, part);
     if (!is_needed && !has_reason)
         return;
