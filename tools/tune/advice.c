@@ -11,7 +11,7 @@
 #include "tools/replay/policy.h"
 
 #define TEXT_MAX 512
-#define REASON_MAX (2 * TEXT_MAX + 4) /* two of them, and what stands between */
+#define REASON_MAX (2 * TEXT_MAX + 64) /* two of them, and words of its own */
 
 /* Reasons ------------------------------------------------------------------------------------------------------------------------------ */
 
