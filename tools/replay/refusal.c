@@ -75,10 +75,40 @@ static size_t choose(const struct search *search, const struct view *view, const
     return search->count;
 }
 
+static bool is_of_device(const struct model_pool *pool, uint64_t device)
+{
+    return pool->pool && !(pool->pool->flags & TRACE_POOL_HOST) && pool->pool->device == device;
+}
+
+/* Bytes that its pools on that device hold. */
+static uint64_t held(const struct refusal *refusal, uint64_t device)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < refusal->model.pool_count; i++)
+        if (is_of_device(&refusal->model.pools[i], device))
+            bytes += model_held(&refusal->model.pools[i]);
+    return bytes;
+}
+
 struct copy {
     struct refusal *refusal;
     bool is_dump; /* what was live then follows it */
+    bool has_trimmed; /* the thread, for a request that was not served since: */
+    uint64_t thread, held;
 };
+
+/* A request that fails may leave the pool all that the device still had, and then nothing tells what others have; but it failed behind its
+   trim as well. */
+static void look_at_trim(struct copy *copy, const struct trace_event *event)
+{
+    if (event->kind == TRACE_TRIM && event->pool) {
+        copy->has_trimmed = true;
+        copy->thread = event->thread_number;
+        copy->held = held(copy->refusal, event->pool->device);
+    } else if (event->kind == TRACE_MALLOC && event->thread_number == copy->thread) {
+        copy->has_trimmed = false;
+    }
+}
 
 static bool look_until(void *context, const struct trace_event *event)
 {
@@ -88,6 +118,7 @@ static bool look_until(void *context, const struct trace_event *event)
         !(copy->is_dump && (event->kind == TRACE_LIVE || event->kind == TRACE_CACHED || event->kind == TRACE_FIGURES)))
         return false;
     model_apply(&refusal->model, event);
+    look_at_trim(copy, event);
     if (refusal->model.applied == refusal->events)
         refusal->event = *event;
     return true;
@@ -101,26 +132,11 @@ static uint64_t memory_of(const struct trace *trace, uint64_t device)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
-static bool is_of_device(const struct refusal *refusal, const struct model_pool *pool)
-{
-    return pool->pool && !(pool->pool->flags & TRACE_POOL_HOST) && pool->pool->device == refusal->event.pool->device;
-}
-
-static uint64_t held(const struct refusal *refusal)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < refusal->model.pool_count; i++)
-        if (is_of_device(refusal, &refusal->model.pools[i]))
-            bytes += model_held(&refusal->model.pools[i]);
-    return bytes;
-}
-
 /* At the device the pools and what was free of it were together less than what the pool would have had to grow to. */
-static uint64_t others_of(const struct refusal *refusal)
+static uint64_t others_of(const struct refusal *refusal, uint64_t had)
 {
     const struct trace_event *event = &refusal->event;
-    uint64_t unit = event->pool->flags & TRACE_POOL_ARENA ? PAGE : STEP, had = held(refusal),
-             asked = event->a ? (event->a - 1) / unit * unit : 0;
+    uint64_t unit = event->pool->flags & TRACE_POOL_ARENA ? PAGE : STEP, asked = event->a ? (event->a - 1) / unit * unit : 0;
     if (event->b || event->pool->flags & TRACE_POOL_HOST || had > refusal->memory || asked > refusal->memory - had)
         return 0;
     return refusal->memory - had - asked;
@@ -130,12 +146,13 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
 {
     struct trace *trace = &file->trace;
     struct search search = {.mark = view->at};
+    struct copy copy = {.refusal = refusal};
     *refusal = (struct refusal){.number = 0};
     bool is_read = trace_play(trace, look_for, &search);
     size_t chosen = is_read ? choose(&search, view, file) : 0;
     bool is_found = is_read && chosen < search.count;
     if (is_found) {
-        struct copy copy = {refusal, trace->header.reason && strcmp(trace->header.reason, "out of memory") == 0};
+        copy.is_dump = trace->header.reason && strcmp(trace->header.reason, "out of memory") == 0;
         refusal->events = search.refusals[chosen].events;
         refusal->number = chosen + 1;
         refusal->count = search.count;
@@ -149,7 +166,10 @@ bool refusal_find(struct refusal *refusal, const struct view *view, struct view_
     if (!is_read || !is_found || !refusal->event.pool)
         return false;
     refusal->memory = memory_of(trace, refusal->event.pool->device);
-    refusal->others = others_of(refusal);
+    uint64_t had = held(refusal, refusal->event.pool->device);
+    if (copy.has_trimmed && copy.thread == refusal->event.thread_number && copy.held < had)
+        had = copy.held;
+    refusal->others = others_of(refusal, had);
     return true;
 }
 
@@ -171,7 +191,7 @@ uint64_t refusal_live(const struct refusal *refusal, bool of_device)
     if (!of_device)
         return own_pool(refusal)->live.size;
     for (size_t i = 0; i < refusal->model.pool_count; i++)
-        if (is_of_device(refusal, &refusal->model.pools[i]))
+        if (is_of_device(&refusal->model.pools[i], refusal->event.pool->device))
             bytes += refusal->model.pools[i].live.size;
     return bytes;
 }
@@ -195,7 +215,7 @@ static const char *of_them(char text[static TAGGED_LEN], const struct refusal *r
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         const struct holder *holder = &holders[i];
-        bool counts = of_device ? holder->pool && is_of_device(refusal, &refusal->model.pools[holder->pool->number + 1])
+        bool counts = of_device ? holder->pool && is_of_device(&refusal->model.pools[holder->pool->number + 1], refusal->event.pool->device)
                                 : holder->pool == refusal->event.pool;
         if (!counts || !holder->tag)
             continue;
@@ -261,7 +281,7 @@ static size_t conclude_device(const struct refusal *refusal, char lines[static R
     if (refusal->others)
         LINE("At least %s of the device were in none of these pools: other processes had them, CUDA, or this program by other ways.",
              SIZE_TEXT(refusal->others));
-    LINE("The pools of the device held %s.", SIZE_TEXT(held(refusal)));
+    LINE("The pools of the device held %s.", SIZE_TEXT(held(refusal, refusal->event.pool->device)));
     return count;
 }
 
