@@ -38,16 +38,18 @@ static struct sim_segment **list_of(struct sim_index *index, const struct sim_se
 void sim_index_list(struct sim_pool *pool, struct sim_segment *segment)
 {
     struct sim_segment **list = list_of(&pool->index, segment);
-    if (list)
-        push(list, segment);
+    if (!list)
+        return;
+    push(list, segment);
     pool->unobserved += list == &pool->index.pending;
 }
 
 void sim_index_unlist(struct sim_pool *pool, struct sim_segment *segment)
 {
     struct sim_segment **list = list_of(&pool->index, segment);
-    if (list)
-        drop(list, segment);
+    if (!list)
+        return;
+    drop(list, segment);
     pool->unobserved -= list == &pool->index.pending;
 }
 
@@ -289,7 +291,8 @@ struct fit {
 
 static void consider(struct fit *best, struct sim_segment *head, struct sim_segment *begin, uint64_t bytes)
 {
-    if (bytes < best->bytes || (bytes == best->bytes && begin->offset < best->begin->offset))
+    bool is_better = !best->begin || bytes < best->bytes || (bytes == best->bytes && begin && begin->offset < best->begin->offset);
+    if (begin && is_better)
         *best = (struct fit){ head, begin, bytes };
 }
 
