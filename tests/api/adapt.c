@@ -15,23 +15,6 @@
 #define LONG (60 * SECOND) /* after which nothing idle is kept any more */
 #define POLICY(rest) "weir: 1\nkeeper: true\npools: { main: { small_below: 0, cache: off, " rest " } }\n"
 
-static void begin(void)
-{
-    scene_begin();
-    weir__service_by_hand(scene.gpu);
-}
-
-static void end(void)
-{
-    scene_end();
-    weir__service_by_hand(NULL);
-}
-
-static void pass(uint64_t time)
-{
-    weir__service_pass(scene.gpu->now() + time);
-}
-
 static weir_stream *open_auto(const char *policy)
 {
     scene_open(policy);
@@ -50,11 +33,11 @@ static void use_often(weir_stream *s, uint64_t bytes, uint64_t half, unsigned ti
 {
     for (unsigned i = 0; i < times; i++) {
         void *ptr = scene_malloc(s, bytes);
-        pass(half);
+        scene_pass(half);
         scene_free(s, ptr);
         weir_error error = WEIR_ERROR_INIT;
         scene_ok(weir_stream_synchronize(s, &error), "synchronize");
-        pass(half);
+        scene_pass(half);
     }
 }
 
@@ -70,9 +53,9 @@ START_TEST(synchronise_gives_nothing_back_and_the_keeper_gives_back_what_is_not_
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     use_once(s, GIB);
     ck_assert_uint_eq(reserved(), GIB);
-    pass(2 * SECOND);
+    scene_pass(2 * SECOND);
     ck_assert_uint_eq(reserved(), GIB);
-    pass(3 * SECOND);
+    scene_pass(3 * SECOND);
     ck_assert_uint_eq(reserved(), 0);
 }
 END_TEST
@@ -92,7 +75,7 @@ START_TEST(what_is_live_stays_and_only_the_rest_goes_back)
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     void *ptr = scene_malloc(s, 256 * MIB);
     use_once(s, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 256 * MIB);
     ck_assert_uint_eq(scene_pool_stats("main").release_threshold, 256 * MIB);
     scene_free(s, ptr);
@@ -107,7 +90,7 @@ START_TEST(pool_with_a_twin_gives_back_as_well)
     use_once(s, GIB);
     use_once(s, 65536);
     ck_assert_uint_eq(reserved(), GIB + 32 * MIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_le(reserved(), 32 * MIB);
 }
 END_TEST
@@ -117,7 +100,7 @@ START_TEST(arena_gives_back_as_well_and_keeps_over_a_synchronise)
     weir_stream *s = open_auto(POLICY("backing: arena, release_threshold: auto"));
     use_once(s, GIB);
     ck_assert_uint_ge(reserved(), GIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
 }
 END_TEST
@@ -140,7 +123,7 @@ START_TEST(keep_and_initial_size_are_never_given_back)
 {
     weir_stream *s = open_auto(bounds[_i].policy);
     use_once(s, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), bounds[_i].kept);
 }
 END_TEST
@@ -149,7 +132,7 @@ START_TEST(threshold_is_never_above_max_size)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto, keep: all, max_size: 512MiB"));
     use_once(s, 256 * MIB);
-    pass(SECOND);
+    scene_pass(SECOND);
     ck_assert_uint_eq(scene_pool_stats("main").release_threshold, 512 * MIB);
 }
 END_TEST
@@ -169,7 +152,7 @@ START_TEST(room_that_fragments_take_is_kept_beside_what_is_wanted)
     use_often(s, 512 * MIB, SECOND, 10);
     ck_assert_uint_eq(reserved(), 1280 * MIB);
     ck_assert_uint_eq(scene_pool_stats("main").kept_unused, 0);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 768 * MIB);
     for (unsigned i = 0; i < 16; i++)
         scene_free(s, small[i]);
@@ -196,10 +179,10 @@ START_TEST(pool_of_a_private_stream_keeps_nothing_once_that_is_closed)
     for (unsigned i = 0; i < 2; i++) {
         weir_stream *s = scene_create("own");
         use_once(s, GIB);
-        pass(SECOND);
+        scene_pass(SECOND);
         ck_assert_uint_eq(reserved_in_all(), GIB);
         weir_stream_close(s);
-        pass(SECOND);
+        scene_pass(SECOND);
         ck_assert_uint_eq(reserved_in_all(), 0);
     }
 }
@@ -212,11 +195,11 @@ START_TEST(memory_goes_back_sooner_once_a_neighbour_has_asked)
     struct weir__give_request request = {.device = 0, .wanted = 1, .keep = UINT64_MAX, .is_neighbour = true, .deadline = UINT64_MAX};
     struct weir__give *give = weir__give_begin(scene.w, &request);
     while (weir__give_step(give) != WEIR__GIVE_DONE)
-        pass(MILLISECOND);
+        scene_pass(MILLISECOND);
     weir__give_end(give);
     ck_assert_uint_eq(reserved(), GIB);
     use_once(s, GIB);
-    pass(1500 * MILLISECOND);
+    scene_pass(1500 * MILLISECOND);
     ck_assert_uint_eq(reserved(), 0);
 }
 END_TEST
@@ -254,7 +237,7 @@ START_TEST(piece_that_is_wanted_meanwhile_is_not_given_back)
     while (reserved() == GIB)
         weir__service_pass(weir__service_next());
     use_once(s, 768 * MIB);
-    pass(SECOND);
+    scene_pass(SECOND);
     ck_assert_uint_eq(reserved(), 768 * MIB);
 }
 END_TEST
@@ -265,9 +248,9 @@ START_TEST(memory_behind_work_goes_back_once_the_work_is_done)
     void *ptr = scene_malloc(s, GIB);
     scene_delay(weir_stream_handle(s), 20000);
     scene_free(s, ptr);
-    pass(15 * SECOND);
+    scene_pass(15 * SECOND);
     ck_assert_uint_eq(reserved(), GIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
 }
 END_TEST
@@ -285,7 +268,7 @@ START_TEST(keeper_sleeps_where_nothing_can_go_back)
         scene_free(s, gaps[i]);
     weir_error error = WEIR_ERROR_INIT;
     scene_ok(weir_stream_synchronize(s, &error), "synchronize");
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 512 * MIB);
     ck_assert_uint_eq(weir__service_next(), WEIR__SERVICE_NEVER);
     ck_assert_uint_gt(sim_calls("pool_trim"), 1); /* larger pieces were tried, too */
@@ -299,7 +282,7 @@ START_TEST(quiet_program_is_never_looked_at_again)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     use_often(s, GIB, 100 * MILLISECOND, 20);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
     ck_assert_uint_eq(weir__service_next(), WEIR__SERVICE_NEVER);
     void *ptr = scene_malloc(s, GIB);
@@ -312,7 +295,7 @@ END_TEST
 START_TEST(program_that_frees_all_the_time_is_looked_at_twice_a_second)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
-    pass(SECOND);
+    scene_pass(SECOND);
     size_t looks = 0;
     for (unsigned i = 0; i < 1000; i++) {
         use_once(s, GIB);
@@ -330,18 +313,18 @@ START_TEST(reload_goes_from_fixed_to_automatic_and_back)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: all"));
     use_once(s, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), GIB);
     ck_assert(!scene_pool_stats("main").is_auto);
     scene_reload(POLICY("release_threshold: auto"));
     ck_assert(scene_pool_stats("main").is_auto);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
     scene_reload(POLICY("release_threshold: 512MiB"));
     ck_assert_uint_eq(scene_pool_stats("main").release_threshold, 512 * MIB);
     use_once(s, GIB);
     ck_assert_uint_eq(reserved(), 512 * MIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 512 * MIB);
 }
 END_TEST
@@ -353,7 +336,7 @@ START_TEST(reload_that_changes_something_else_leaves_what_was_learnt)
     ck_assert_uint_eq(scene_pool_stats("main").release_threshold, GIB);
     scene_reload(POLICY("release_threshold: auto, max_size: 4GiB"));
     ck_assert_uint_eq(scene_pool_stats("main").release_threshold, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
 }
 END_TEST
@@ -369,7 +352,7 @@ START_TEST(weir_set_goes_from_fixed_to_automatic_and_back)
     weir_stream *s = open_auto(POLICY("release_threshold: all"));
     use_once(s, GIB);
     scene_ok(set("pools.main.release_threshold=auto", &error), "auto");
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
     scene_ok(set("pools.main.release_threshold=256MiB", &error), "256MiB");
     use_once(s, GIB);
@@ -385,10 +368,10 @@ START_TEST(threshold_that_the_program_sets_holds_until_the_next_reload)
     ck_assert(!scene_pool_stats("main").is_auto);
     use_once(s, GIB);
     ck_assert_uint_eq(reserved(), 512 * MIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 512 * MIB);
     scene_reload(POLICY("release_threshold: auto"));
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 0);
 }
 END_TEST
@@ -445,7 +428,7 @@ START_TEST(reload_that_fails_leaves_it_automatic)
         ck_assert(scene_pool_stats("more").is_auto);
         use_once(s, GIB);
         ck_assert_uint_eq(reserved(), GIB);
-        pass(LONG);
+        scene_pass(LONG);
         ck_assert_uint_eq(reserved(), 0);
     }
 }
@@ -485,7 +468,7 @@ START_TEST(what_was_kept_for_nothing_is_counted)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     use_once(s, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     weir_pool_stats stats = scene_pool_stats("main");
     ck_assert_uint_eq(stats.kept_used, 0);
     ck_assert_uint_eq(stats.kept_unused, GIB);
@@ -498,16 +481,16 @@ START_TEST(what_was_given_back_and_missed_is_counted)
 {
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     use_once(s, GIB);
-    pass(5 * SECOND);
+    scene_pass(5 * SECOND);
     ck_assert_uint_eq(reserved(), 0);
     use_once(s, 512 * MIB);
-    pass(SECOND);
+    scene_pass(SECOND);
     weir_pool_stats stats = scene_pool_stats("main");
     ck_assert_uint_eq(stats.given_missed, 512 * MIB);
     ck_assert_uint_eq(stats.kept_unused, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     use_once(s, GIB);
-    pass(SECOND);
+    scene_pass(SECOND);
     ck_assert_uint_eq(scene_pool_stats("main").given_missed, 512 * MIB);
 }
 END_TEST
@@ -517,13 +500,13 @@ START_TEST(peaks_of_the_pool_are_what_they_are_without_it)
     weir_error error = WEIR_ERROR_INIT;
     weir_stream *s = open_auto(POLICY("release_threshold: auto"));
     use_once(s, GIB);
-    pass(LONG);
+    scene_pass(LONG);
     use_once(s, 256 * MIB);
     ck_assert_uint_eq(scene_pool_stats("main").live_high, GIB);
     scene_ok(weir_stats_reset_peaks(scene.w, 0, &error), "reset");
     ck_assert_uint_eq(scene_pool_stats("main").live_high, 0);
     use_once(s, 256 * MIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(scene_pool_stats("main").live_high, 256 * MIB);
 }
 END_TEST
@@ -535,7 +518,7 @@ int main(void)
         return suite_skip(why ? why : "a GPU has its own clock; WEIR_TEST_GPU=sim runs on the simulator");
     Suite *suite = suite_create("automatic threshold");
     TCase *kept = suite_case(suite, "what is kept", 0);
-    tcase_add_checked_fixture(kept, begin, end);
+    tcase_add_checked_fixture(kept, scene_begin_by_hand, scene_end_by_hand);
     suite_add(kept, synchronise_gives_nothing_back_and_the_keeper_gives_back_what_is_not_wanted_again,
               memory_that_comes_back_within_its_price_is_kept, what_is_live_stays_and_only_the_rest_goes_back,
               pool_with_a_twin_gives_back_as_well, arena_gives_back_as_well_and_keeps_over_a_synchronise, threshold_is_never_above_max_size,
@@ -543,18 +526,18 @@ int main(void)
               memory_goes_back_sooner_once_a_neighbour_has_asked);
     tcase_add_loop_test(kept, keep_and_initial_size_are_never_given_back, 0, (int)(sizeof bounds / sizeof bounds[0]));
     TCase *back = suite_case(suite, "giving back", 0);
-    tcase_add_checked_fixture(back, begin, end);
+    tcase_add_checked_fixture(back, scene_begin_by_hand, scene_end_by_hand);
     suite_add(back, memory_goes_back_in_pieces_with_pauses, piece_that_is_wanted_meanwhile_is_not_given_back,
               memory_behind_work_goes_back_once_the_work_is_done, keeper_sleeps_where_nothing_can_go_back,
               quiet_program_is_never_looked_at_again, program_that_frees_all_the_time_is_looked_at_twice_a_second);
     TCase *live = suite_case(suite, "automatic and fixed", 0);
-    tcase_add_checked_fixture(live, begin, end);
+    tcase_add_checked_fixture(live, scene_begin_by_hand, scene_end_by_hand);
     suite_add(live, reload_goes_from_fixed_to_automatic_and_back, reload_that_changes_something_else_leaves_what_was_learnt,
               weir_set_goes_from_fixed_to_automatic_and_back, threshold_that_the_program_sets_holds_until_the_next_reload,
               without_the_keeper_it_is_refused_with_reason_place_and_remedy, keeper_cannot_be_switched_off_under_it,
               reload_that_fails_leaves_it_automatic, reload_that_fails_leaves_the_threshold_that_the_program_set);
     TCase *counts = suite_case(suite, "counts", 0);
-    tcase_add_checked_fixture(counts, begin, end);
+    tcase_add_checked_fixture(counts, scene_begin_by_hand, scene_end_by_hand);
     suite_add(counts, what_was_kept_and_used_again_is_counted, what_was_kept_for_nothing_is_counted,
               what_was_given_back_and_missed_is_counted, peaks_of_the_pool_are_what_they_are_without_it);
     return suite_run(suite);

@@ -20,23 +20,6 @@
 #define POLICY(rest) "weir: 1\nkeeper: true\npools: { main: { small_below: 0, cache: off, " rest " } }\n"
 #define AUTO "release_threshold: auto"
 
-static void begin(void)
-{
-    scene_begin();
-    weir__service_by_hand(scene.gpu);
-}
-
-static void end(void)
-{
-    scene_end();
-    weir__service_by_hand(NULL);
-}
-
-static void pass(uint64_t time)
-{
-    weir__service_pass(scene.gpu->now() + time);
-}
-
 static uint64_t reserved(void)
 {
     return scene_pool_stats("main").reserved;
@@ -61,7 +44,7 @@ static unsigned rise(weir_stream *s, unsigned count, uint64_t each)
         blocks[i] = scene_malloc(s, BLOCK);
         growths += reserved() > before;
         if (each)
-            pass(each);
+            scene_pass(each);
     }
     return growths;
 }
@@ -79,7 +62,7 @@ static unsigned step(weir_stream *s, unsigned count)
 {
     unsigned growths = rise(s, count, 2 * MILLISECOND);
     fall(s, count);
-    pass(GAP);
+    scene_pass(GAP);
     return growths;
 }
 
@@ -143,7 +126,7 @@ START_TEST(keeper_sleeps_until_the_use_rises)
     weir_stream *s = open_pool(POLICY(AUTO));
     void *held = scene_malloc(s, BLOCK);
     step(s, BLOCKS);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(weir__service_next(), WEIR__SERVICE_NEVER);
     ck_assert_uint_eq(reserved(), BLOCK);
     void *risen = scene_malloc(s, BLOCK);
@@ -167,7 +150,7 @@ START_TEST(pool_is_grown_no_further_than_its_use_has_risen_and_a_piece)
     weir_stream *s = open_pool(bounds[_i]);
     step(s, BLOCKS);
     rise(s, 8, 2 * MILLISECOND);
-    pass(100 * MILLISECOND);
+    scene_pass(100 * MILLISECOND);
     ck_assert_uint_ge(reserved(), 2 * 8 * BLOCK);
     ck_assert_uint_le(reserved(), 2 * 8 * BLOCK + 64 * MIB);
     fall(s, 8);
@@ -179,13 +162,13 @@ START_TEST(nothing_is_grown_beyond_what_the_program_used_or_a_lower_cap)
     weir_stream *s = open_pool(POLICY(AUTO));
     step(s, BLOCKS);
     rise(s, BLOCKS - 2, 2 * MILLISECOND);
-    pass(100 * MILLISECOND);
+    scene_pass(100 * MILLISECOND);
     ck_assert_uint_eq(reserved(), BLOCKS * BLOCK);
     fall(s, BLOCKS - 2);
-    pass(GAP);
+    scene_pass(GAP);
     scene_reload(POLICY(AUTO ", max_size: 1GiB"));
     rise(s, 30, 2 * MILLISECOND);
-    pass(100 * MILLISECOND);
+    scene_pass(100 * MILLISECOND);
     ck_assert_uint_eq(reserved(), GIB);
     fall(s, 30);
 }
@@ -196,7 +179,7 @@ static void ask_as_neighbour(void)
     struct weir__give_request request = {.device = 0, .wanted = 1, .keep = UINT64_MAX, .is_neighbour = true, .deadline = UINT64_MAX};
     struct weir__give *give = weir__give_begin(scene.w, &request);
     while (weir__give_step(give) != WEIR__GIVE_DONE)
-        pass(MILLISECOND);
+        scene_pass(MILLISECOND);
     weir__give_end(give);
 }
 
@@ -208,10 +191,10 @@ START_TEST(where_a_neighbour_asked_nothing_is_grown_beyond_keep)
     ck_assert_uint_eq(rise(s, BLOCKS, 2 * MILLISECOND), BLOCKS);
     ck_assert_uint_eq(grown_ahead(), 0);
     fall(s, BLOCKS);
-    pass(LONG);
+    scene_pass(LONG);
     scene_reload(POLICY(AUTO ", keep: 1GiB"));
     ask_as_neighbour();
-    pass(GAP);
+    scene_pass(GAP);
     ck_assert_uint_ge(rise(s, BLOCKS, 2 * MILLISECOND), BLOCKS / 2);
     ck_assert_uint_le(grown_ahead(), GIB);
     fall(s, BLOCKS);
@@ -260,17 +243,17 @@ START_TEST(wrong_guess_goes_back_and_is_not_made_again)
     weir_stream *s = open_pool(POLICY(AUTO));
     step(s, BLOCKS);
     void *held = scene_malloc(s, 256 * MIB);
-    pass(100 * MILLISECOND);
+    scene_pass(100 * MILLISECOND);
     ck_assert_uint_ge(reserved(), 256 * MIB + 64 * MIB);
-    pass(LONG);
+    scene_pass(LONG);
     ck_assert_uint_eq(reserved(), 256 * MIB);
     weir_pool_stats stats = scene_pool_stats("main");
     ck_assert_uint_ge(stats.grown_ahead, 64 * MIB);
     ck_assert_uint_eq(stats.ahead_used, 0);
     scene_free(s, held);
-    pass(LONG);
+    scene_pass(LONG);
     held = scene_malloc(s, 256 * MIB);
-    pass(SECOND);
+    scene_pass(SECOND);
     ck_assert_uint_eq(grown_ahead(), stats.grown_ahead);
     scene_free(s, held);
 }
@@ -283,9 +266,9 @@ START_TEST(program_that_cannot_be_guessed_wastes_little)
     for (unsigned i = 0; i < 10; i++) {
         step(s, BLOCKS);
         rise(s, 2, 0);
-        pass(100 * MILLISECOND);
+        scene_pass(100 * MILLISECOND);
         fall(s, 2);
-        pass(GAP);
+        scene_pass(GAP);
     }
     weir_pool_stats stats = scene_pool_stats("main");
     ck_assert_uint_le(stats.grown_ahead - stats.ahead_used, 10 * 128 * MIB + 64 * MIB);
@@ -301,7 +284,7 @@ START_TEST(reload_ends_it_and_begins_it_anew)
     ck_assert_uint_eq(step(s, BLOCKS), BLOCKS);
     ck_assert_uint_eq(grown_ahead(), 0);
     scene_reload(POLICY(AUTO));
-    pass(LONG);
+    scene_pass(LONG);
     step(s, BLOCKS);
     ck_assert_uint_le(step(s, BLOCKS), 2);
 }
@@ -314,13 +297,13 @@ START_TEST(keeper_that_goes_between_two_pieces_grows_the_pool_again_when_it_is_b
     weir_stream *s = open_pool(POLICY(AUTO));
     step(s, BLOCKS);
     rise(s, 8, 0);
-    pass(0);
+    scene_pass(0);
     ck_assert_uint_gt(grown_ahead(), 0);
     ck_assert_uint_ne(weir__service_next(), WEIR__SERVICE_NEVER);
     scene_reload(NO_KEEPER);
     fall(s, 8);
     scene_reload(POLICY(AUTO));
-    pass(LONG);
+    scene_pass(LONG);
     step(s, BLOCKS);
     ck_assert_uint_le(step(s, BLOCKS), 2);
 }
@@ -356,14 +339,14 @@ START_TEST(failing_call_is_nothing_to_the_program_and_is_tried_again_later)
         rise(s, 8, 0);
         unsigned logged = atomic_load(&scene.log_lines);
         sim_fail(call, nth, GPU_UNKNOWN);
-        pass(2 * MILLISECOND);
+        scene_pass(2 * MILLISECOND);
         sim_fail(call, 0, 0);
         ck_assert_uint_eq(atomic_load(&scene.log_lines), logged);
         weir_pool_stats stats = scene_pool_stats("main");
         ck_assert_uint_eq(stats.live, 8 * BLOCK);
         ck_assert_uint_eq(stats.used, 8 * BLOCK);
         fall(s, 8);
-        pass(LONG);
+        scene_pass(LONG);
         ck_assert_uint_le(reserved(), 32 * MIB);
         step(s, BLOCKS);
         ck_assert_uint_le(step(s, BLOCKS), 3);
@@ -381,11 +364,11 @@ START_TEST(failures_that_go_on_are_tried_less_and_less)
         rise(s, 4, 0);
         uint64_t before = sim_calls("malloc_async");
         sim_fail("malloc_async", 1, GPU_OUT_OF_MEMORY);
-        pass(10 * MILLISECOND);
+        scene_pass(10 * MILLISECOND);
         sim_fail("malloc_async", 0, 0);
         tries += sim_calls("malloc_async") - before;
         fall(s, 4);
-        pass(SECOND);
+        scene_pass(SECOND);
     }
     ck_assert_uint_ge(tries, 4);
     ck_assert_uint_le(tries, 8);
@@ -452,22 +435,22 @@ int main(void)
         return suite_skip(why ? why : "a GPU has its own clock; WEIR_TEST_GPU=sim runs on the simulator");
     Suite *suite = suite_create("growth ahead of demand");
     TCase *spared = suite_case(suite, "growth", 0);
-    tcase_add_checked_fixture(spared, begin, end);
+    tcase_add_checked_fixture(spared, scene_begin_by_hand, scene_end_by_hand);
     tcase_add_loop_test(spared, requests_of_a_step_that_comes_again_grow_the_pool_no_more, 0, (int)(sizeof backings / sizeof backings[0]));
     suite_add(spared, fixed_threshold_is_never_grown_ahead, pool_is_grown_in_pieces_with_pauses, keeper_sleeps_until_the_use_rises);
     TCase *limits = suite_case(suite, "bounds", 0);
-    tcase_add_checked_fixture(limits, begin, end);
+    tcase_add_checked_fixture(limits, scene_begin_by_hand, scene_end_by_hand);
     tcase_add_loop_test(limits, pool_is_grown_no_further_than_its_use_has_risen_and_a_piece, 0, (int)(sizeof bounds / sizeof bounds[0]));
     suite_add(limits, nothing_is_grown_beyond_what_the_program_used_or_a_lower_cap, where_a_neighbour_asked_nothing_is_grown_beyond_keep,
               device_that_is_short_of_memory_is_left_alone);
     tcase_add_loop_test(limits, captures_beside_it_go_on, 0, (int)(sizeof backings / sizeof backings[0]));
     TCase *after = suite_case(suite, "afterwards", 0);
-    tcase_add_checked_fixture(after, begin, end);
+    tcase_add_checked_fixture(after, scene_begin_by_hand, scene_end_by_hand);
     suite_add(after, wrong_guess_goes_back_and_is_not_made_again, program_that_cannot_be_guessed_wastes_little,
               reload_ends_it_and_begins_it_anew, keeper_that_goes_between_two_pieces_grows_the_pool_again_when_it_is_back,
               what_is_used_while_an_epoch_ends_is_no_wrong_guess);
     TCase *failures = suite_case(suite, "failures", 0);
-    tcase_add_checked_fixture(failures, begin, end);
+    tcase_add_checked_fixture(failures, scene_begin_by_hand, scene_end_by_hand);
     tcase_add_loop_test(failures, failing_call_is_nothing_to_the_program_and_is_tried_again_later, 0, (int)(CALL_COUNT * 2));
     suite_add(failures, failures_that_go_on_are_tried_less_and_less);
     TCase *beside = suite_case(suite, "beside the program", 60);

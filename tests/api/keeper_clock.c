@@ -24,18 +24,6 @@ static int count_threads(void)
     return count;
 }
 
-static void begin(void)
-{
-    scene_begin();
-    weir__service_by_hand(scene.gpu);
-}
-
-static void end(void)
-{
-    scene_end();
-    weir__service_by_hand(NULL);
-}
-
 /* What one run sees. */
 struct moments {
     uint64_t opened, freed, due, trimmed;
@@ -61,7 +49,7 @@ static struct moments trim_once(void)
     struct moments at = { 0 };
     scene_begin();
     open_pool("true");
-    weir__service_pass(scene.gpu->now() + 10 * MILLISECOND); /* the first look, at an empty pool */
+    scene_pass(10 * MILLISECOND); /* the first look, at an empty pool */
     at.opened = scene.gpu->now();
     free_a_gib();
     at.freed = scene.gpu->now();
@@ -110,7 +98,7 @@ START_TEST(quiet_keeper_is_never_due)
 {
     open_pool("true");
     free_a_gib();
-    weir__service_pass(scene.gpu->now() + 10 * SECOND);
+    scene_pass(10 * SECOND);
     ck_assert_uint_eq(weir__service_next(), WEIR__SERVICE_NEVER);
     ck_assert_uint_eq(weir__service_run_due(), 0);
 }
@@ -132,7 +120,7 @@ START_TEST(no_thread_is_started)
     int before = count_threads();
     open_pool("true");
     free_a_gib();
-    weir__service_pass(scene.gpu->now() + 2 * SECOND);
+    scene_pass(2 * SECOND);
     ck_assert_int_eq(count_threads(), before);
     scene_close();
     ck_assert_int_eq(count_threads(), before);
@@ -165,7 +153,7 @@ int main(void)
         return suite_skip(why ? why : "a GPU has its own clock; WEIR_TEST_GPU=sim runs on the simulator");
     Suite *suite = suite_create("keeper by hand");
     TCase *hand = suite_case(suite, "by hand", 0);
-    tcase_add_checked_fixture(hand, begin, end);
+    tcase_add_checked_fixture(hand, scene_begin_by_hand, scene_end_by_hand);
     suite_add(hand, pool_is_trimmed_at_the_moment_that_the_keeper_is_due, second_run_is_the_same_to_the_nanosecond,
               cached_blocks_go_back_within_a_quarter_after_their_idle_time, quiet_keeper_is_never_due,
               nothing_runs_while_no_time_passes_for_jobs, no_thread_is_started,

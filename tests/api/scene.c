@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/api/scene.h"
 
+#include "lib/base/service.h"
 #include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
 
@@ -98,6 +99,23 @@ void scene_end(void)
     ck_assert_msg(!census.blocks && !census.pools && !census.streams && !census.events && !census.ranges && !census.pages,
                   "left behind: %zu blocks, %zu pools, %zu streams, %zu events, %zu ranges, %zu pages", census.blocks, census.pools,
                   census.streams, census.events, census.ranges, census.pages);
+}
+
+void scene_begin_by_hand(void)
+{
+    scene_begin();
+    weir__service_by_hand(scene.gpu);
+}
+
+void scene_end_by_hand(void)
+{
+    scene_end();
+    weir__service_by_hand(NULL);
+}
+
+void scene_pass(uint64_t time)
+{
+    weir__service_pass(scene.gpu->now() + time);
 }
 
 static void count_line(void *data, weir_log_level level, const char *line)

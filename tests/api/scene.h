@@ -40,6 +40,11 @@ const char *scene_why_not(void);
 /* Checked fixtures of every test case. The simulator starts with one device of 8 GiB. After a test nothing may be left. */
 void scene_begin(void);
 void scene_end(void);
+/* The same, with a service thread that goes by hand, on the simulator's clock: its jobs run in scene_pass() alone. */
+void scene_begin_by_hand(void);
+void scene_end_by_hand(void);
+/* So many nanoseconds pass. */
+void scene_pass(uint64_t time);
 /* Replaces the simulator's settings, before scene_open(). */
 void scene_simulate(const char *settings);
 

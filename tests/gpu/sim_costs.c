@@ -169,13 +169,22 @@ START_TEST(work_goes_on_while_a_call_costs)
 }
 END_TEST
 
-START_TEST(each_growth_of_a_pool_costs_a_time_and_the_first_of_a_process_another)
+/* What two growths of one pool cost together. */
+static const struct {
+    const char *settings;
+    uint64_t cost;
+} growths[] = {
+    { "grow=0ns/GiB,grow_each=17us,first_of_all=9ms", 9034000 },
+    { "grow=0ns/GiB,first=360us", 360000 },
+};
+
+START_TEST(growth_costs_a_time_the_first_of_a_pool_and_of_a_process_another)
 {
-    configure("grow=0ns/GiB,grow_each=17us,first_of_all=9ms");
+    configure(growths[_i].settings);
     uint64_t before = g->now();
     take(32 * MIB, a);
     take(32 * MIB, a);
-    ck_assert_uint_eq(g->now() - before, 9034000);
+    ck_assert_uint_eq(g->now() - before, growths[_i].cost);
 }
 END_TEST
 
@@ -187,16 +196,6 @@ START_TEST(machine_that_is_started_anew_has_not_grown_yet)
         take(32 * MIB, a);
         ck_assert_uint_eq(g->now() - before, 9000000);
     }
-}
-END_TEST
-
-START_TEST(first_growth_of_a_pool_costs_more)
-{
-    configure("grow=0ns/GiB,first=360us");
-    uint64_t before = g->now();
-    take(32 * MIB, a);
-    take(32 * MIB, a);
-    ck_assert_uint_eq(g->now() - before, 360000);
 }
 END_TEST
 
@@ -241,8 +240,8 @@ void add_cost_tests(Suite *suite)
 {
     TCase *tcase = sim_case(suite, "costs");
     tcase_add_loop_test(tcase, call_costs_what_is_set, 0, sizeof calls / sizeof *calls);
+    tcase_add_loop_test(tcase, growth_costs_a_time_the_first_of_a_pool_and_of_a_process_another, 0, sizeof growths / sizeof *growths);
     tcase_add_loop_test(tcase, cost_is_written_as_it_is_read, 0, sizeof texts / sizeof *texts);
-    suite_add(tcase, synchronise_costs_on_top_of_what_it_waits, work_goes_on_while_a_call_costs, first_growth_of_a_pool_costs_more,
-              each_growth_of_a_pool_costs_a_time_and_the_first_of_a_process_another,
+    suite_add(tcase, synchronise_costs_on_top_of_what_it_waits, work_goes_on_while_a_call_costs,
               machine_that_is_started_anew_has_not_grown_yet, growth_of_a_pool_on_the_host_has_a_rate_of_its_own);
 }
