@@ -24,6 +24,8 @@ lib_pool_arena_libarena_la_SOURCES = \
 	%reldir%/pool/arena/page.c \
 	%reldir%/pool/arena/page.h \
 	%reldir%/pool/arena/pinned.c \
+	%reldir%/pool/arena/place.c \
+	%reldir%/pool/arena/place.h \
 	%reldir%/pool/arena/queue.c \
 	%reldir%/pool/arena/queue.h \
 	%reldir%/pool/arena/valid.c

@@ -338,6 +338,35 @@ START_TEST(a_page_too_large_to_be_moved_is_released_where_memory_is_out)
 }
 END_TEST
 
+/* The place that lacks the fewest bytes is a hole of 4 MiB and a part of what is free behind it, whose page is needed to fill the hole. */
+static const struct {
+    const char *label;
+    uint64_t before, page; /* bytes behind the hole: of the first page, and of the one in which the request ends */
+    uint64_t bytes;
+} ends[] = {
+    {"the page is the first one behind the hole", 0, 4 * MIB, 6 * MIB},
+    {"another page lies between", 2 * MIB, 6 * MIB, 10 * MIB},
+};
+
+START_TEST(a_page_that_a_request_would_use_in_part_is_released_where_memory_is_out)
+{
+    uint64_t mapped_in_the_end = ends[_i].bytes + 2 * MIB;
+    struct model *m = model_new(20);
+    struct model_block *hole = get(m, NONE, 4 * MIB), *before = ends[_i].before ? get(m, NONE, ends[_i].before) : NULL;
+    struct model_block *page = get(m, NONE, ends[_i].page);
+    get(m, NONE, 2 * MIB);
+    put(m, hole, NONE);
+    ck_assert_uint_eq(model_trim(m, UINT64_MAX), 4 * MIB);
+    put(m, page, NONE);
+    if (before)
+        put(m, before, NONE);
+    m->capacity = mapped_in_the_end;
+    expect_offset(get(m, NONE, ends[_i].bytes), 0);
+    ck_assert_uint_eq(mapped(m), mapped_in_the_end);
+    model_end(m);
+}
+END_TEST
+
 START_TEST(an_error_other_than_out_of_memory_costs_no_idle_page)
 {
     struct model *m = model_new(20);
@@ -635,6 +664,8 @@ int main(void)
     tcase_add_test(pages, pages_with_pending_frees_are_neither_moved_nor_released);
     tcase_add_test(pages, pages_move_from_one_part_to_the_other);
     tcase_add_test(pages, a_page_too_large_to_be_moved_is_released_where_memory_is_out);
+    tcase_add_loop_test(pages, a_page_that_a_request_would_use_in_part_is_released_where_memory_is_out, 0,
+                        (int)(sizeof(ends) / sizeof(ends[0])));
     tcase_add_test(pages, an_error_other_than_out_of_memory_costs_no_idle_page);
     tcase_add_test(pages, a_device_that_creates_no_large_pages_serves_in_smaller_ones);
     tcase_add_test(pages, a_request_that_is_refused_leaves_the_device_what_it_had);

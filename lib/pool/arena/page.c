@@ -5,15 +5,10 @@
 #include <string.h>
 
 #include "lib/pool/arena/bin.h"
+#include "lib/pool/arena/place.h"
 
-/* What a growth looks at under the lock that others wait for; recorded programs have fewer of either. */
-#define HOLES_MOST 256
+/* What a growth looks at under the lock that others wait for; recorded programs have fewer. */
 #define EXTENTS_MOST 256
-
-static uint64_t round_up(uint64_t bytes)
-{
-    return (bytes + WEIR__PAGE_UNIT - 1) & -WEIR__PAGE_UNIT;
-}
 
 static uint64_t smaller(uint64_t one, uint64_t other)
 {
@@ -163,7 +158,7 @@ static bool look_at_extent(struct weir__extent *extent, void *data)
 {
     struct search *search = data;
     uint64_t base = search->pages->extents.base, end = weir__extent_end(extent);
-    for (uint64_t at = base + round_up(extent->address - base); at < end;) {
+    for (uint64_t at = base + weir__page_round(extent->address - base); at < end;) {
         const struct weir__page *page = page_at(search->pages, at);
         uint64_t bytes = page->units * WEIR__PAGE_UNIT, into = page->into * WEIR__PAGE_UNIT;
         if (into == 0 && bytes <= end - at && bytes <= search->room && is_better(search, bytes))
@@ -215,48 +210,6 @@ static int move_page(struct weir__pages *pages, const struct source *source, uin
     return code;
 }
 
-/* Places ------------------------------------------------------------------------------------------------------------------------------- */
-
-/* Where a request would fit: from an extent on, with so many bytes of it in holes. */
-struct place {
-    struct weir__extent *first; /* NULL: nowhere */
-    uint64_t lack;
-};
-
-/* The place that begins with this hole, or with what the stream may use before it. */
-static void look_at_hole(const struct weir__extents *extents, struct weir__extent *hole, const struct weir__extent_stream *stream,
-                         uint64_t bytes, struct place *best)
-{
-    struct place place = {.first = hole};
-    uint64_t sum = 0;
-    while (place.first->before && weir__extent_serves(place.first->before, stream))
-        place.first = place.first->before;
-    for (const struct weir__extent *extent = place.first; sum < bytes; extent = extent->after) {
-        bool is_hole = extent->state == WEIR__EXTENT_HOLE;
-        uint64_t part = smaller(extent->bytes, bytes - sum);
-        sum += part;
-        if (is_hole)
-            place.lack += round_up(part);
-        if ((!is_hole && !weir__extent_serves(extent, stream)) || (extent == &extents->end && sum < bytes))
-            return;
-    }
-    if (!best->first || place.lack < best->lack || (place.lack == best->lack && place.first->address < best->first->address))
-        *best = place;
-}
-
-/* Looks at more than HOLES_MOST holes only while there is no place at all: others wait for the lock meanwhile. */
-static struct place find_place(struct weir__pages *pages, const struct weir__extent_stream *stream, uint64_t bytes)
-{
-    struct weir__extents *extents = &pages->extents;
-    struct place best = {.first = NULL};
-    unsigned looked = 0;
-    look_at_hole(extents, &extents->end, stream, bytes, &best);
-    for (struct weir__extent *hole = extents->holes; hole && (!best.first || looked < HOLES_MOST); hole = hole->later, looked++)
-        look_at_hole(extents, hole, stream, bytes, &best);
-    pages->looked_count += looked;
-    return best;
-}
-
 /* Growing ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* A request and the place that is made for it: neighbours, all of them held. */
@@ -274,7 +227,7 @@ static struct weir__extent *hold_piece(const struct growth *growth, struct weir_
 {
     uint64_t bytes = growth->end - extent->address;
     if (extent->state == WEIR__EXTENT_HOLE)
-        bytes = round_up(bytes) + growth->most;
+        bytes = weir__page_round(bytes) + growth->most;
     return weir__extents_hold(&growth->pages->extents, extent, extent->address, smaller(bytes, extent->bytes));
 }
 
@@ -330,10 +283,36 @@ static bool release_any(struct growth *growth)
     return source.extent && release_page(source.pages, source.extent, source.address, &source.extent);
 }
 
+/* Releases the page in whose middle the place ends, if all of it is complete: used in part it could not be moved, though it may be what is
+   lacking elsewhere. What the request wants of it is a hole then, as any other. */
+static bool release_cut(struct growth *growth)
+{
+    struct weir__pages *pages = growth->pages;
+    struct weir__extents *extents = &pages->extents;
+    struct weir__extent *last = growth->last, *rest = last->after, *before;
+    uint64_t wanted = weir__page_round(growth->end - extents->base) - WEIR__PAGE_UNIT; /* the unit with the last byte of the request */
+    const struct weir__page *page = &pages->map[wanted / WEIR__PAGE_UNIT];
+    uint64_t begin = extents->base + wanted - page->into * WEIR__PAGE_UNIT, end = begin + page->units * WEIR__PAGE_UNIT;
+    bool is_cut = last->former == WEIR__EXTENT_FREE && begin >= last->address && end > growth->end;
+    if (!is_cut || last->stream || !is_complete(rest) || weir__extent_end(rest) < end || !weir__extents_reserve(extents, 4))
+        return false;
+    if (begin > last->address)
+        last = weir__extents_cut(extents, last, begin - last->address);
+    growth->last = last->before;
+    weir__extents_put(extents, last);
+    extents->kept_count++; /* for what is held again */
+    bool is_off = release_page(pages, growth->last->after, begin, &before);
+    extents->kept_count--;
+    growth->last = hold_piece(growth, growth->last->after);
+    if (is_off)
+        growth->lack += weir__page_round(growth->end - begin);
+    return is_off;
+}
+
 static uint64_t size_of_step(const struct weir__pages *pages)
 {
     uint64_t mapped = pages->mapped_bytes + (pages->other ? pages->other->mapped_bytes : 0);
-    uint64_t step = smaller(round_up(mapped / 64), pages->sizes->step);
+    uint64_t step = smaller(weir__page_round(mapped / 64), pages->sizes->step);
     return step > WEIR__PAGE_UNIT ? step : WEIR__PAGE_UNIT;
 }
 
@@ -346,10 +325,10 @@ static int try_create(struct growth *growth, uint64_t address, uint64_t room, ui
     while (code && growth->pages->driver->is_shortage(code)) {
         if (*bytes > least) {
             *bytes = least;
-        } else if (!release_any(growth)) {
+        } else if (!release_any(growth) && !release_cut(growth)) {
             if (*bytes == WEIR__PAGE_UNIT)
                 break;
-            growth->most = least = *bytes = round_up(*bytes / 2);
+            growth->most = least = *bytes = weir__page_round(*bytes / 2);
         }
         code = create_page(growth->pages, address, *bytes);
     }
@@ -412,7 +391,7 @@ int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stre
         return 0;
     }
     bytes = weir__extent_round(bytes);
-    struct place place = find_place(pages, stream, bytes);
+    struct weir__place place = weir__place_find(pages, stream, bytes);
     if (!place.first)
         return WEIR__PAGE_NO_ADDRESSES;
     struct growth growth = {

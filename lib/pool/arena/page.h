@@ -15,6 +15,11 @@
 
 #define WEIR__PAGE_UNIT (UINT64_C(2) << 20) /* the sizes and addresses of pages are multiples of it */
 
+static inline uint64_t weir__page_round(uint64_t bytes)
+{
+    return (bytes + WEIR__PAGE_UNIT - 1) & -WEIR__PAGE_UNIT;
+}
+
 /* What maps memory. Calls return 0 or, having changed nothing, a code of their own, above 0. `data` is the owner's. */
 struct weir__page_driver {
     int (*create)(void *data, uint64_t bytes, uint64_t *handle);
@@ -62,8 +67,9 @@ void weir__pages_clear(struct weir__pages *pages);
 
 /*
  * Brings pages to where the request fits with the fewest, and serves it: complete pages from elsewhere first, then new ones, and at last
- * those of smaller sizes. Returns 0 and sets *extent; a code of the driver or one of the above otherwise. Then pages that were created for
- * it are released again, and what was complete before may have moved or been released.
+ * those of smaller sizes. It fails for lack of memory only where what the device has and the pages that are complete as a whole, rounded
+ * down to units, are too little for the request. Returns 0 and sets *extent; a code of the driver or one of the above otherwise. Then pages
+ * that were created for it are released again, and what was complete before may have moved or been released.
  */
 int weir__pages_grow(struct weir__pages *pages, struct weir__extent_stream *stream, uint64_t bytes, struct weir__extent **extent);
 
