@@ -130,8 +130,8 @@ static const struct policy_key file_keys[] = {
         .live = true,
         TRUE_OR_FALSE("false"),
         .help = "Whether each request that is recorded has the call stack of whoever made it, with the frames of Python in programs that "
-                "use Weir's Python package; for these a request takes Python's GIL. It is best beside libunwind8, which is loaded where "
-                "it is installed.",
+                "use Weir's Python package; for these a request takes Python's GIL. On x86-64 it is best beside libunwind8, which is "
+                "loaded where it is installed.",
     },
     {
         FILE_KEY("record.dump", PATH, record_dump),

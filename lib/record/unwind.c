@@ -15,6 +15,16 @@
 #define LEAST_COMPARED 2 /* frames that must be the same in both ways: one is in every stack */
 #define ROOM (WEIR__UNWIND_MAX + OWN_MAX)
 
+/*
+ * On aarch64 a function may sign its return address. libunwind up to 1.8 follows such an address as it is: the stack ends there, or the
+ * process with it. Frame pointers, which nearly all code has there, and backtrace() know of signatures.
+ */
+#if defined(__aarch64__)
+#define LIBUNWIND_IS_SAFE false
+#else
+#define LIBUNWIND_IS_SAFE true
+#endif
+
 static const char *const names[WEIR__UNWIND_WAYS] = {"none", "libunwind", "frame pointers", "backtrace"};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -57,7 +67,7 @@ static void load(void)
 {
     void *warm[ROOM];
     dl_iterate_phdr(find_own, NULL);
-    if (dlsym(RTLD_DEFAULT, "__tsan_init"))
+    if (!LIBUNWIND_IS_SAFE || dlsym(RTLD_DEFAULT, "__tsan_init"))
         return;
     void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (!library)

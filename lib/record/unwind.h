@@ -4,7 +4,7 @@
  *
  * There are three ways, of which the process chooses one, once: libunwind, which keeps what it knows of each function and is loaded by
  * name, since a program that links it gets its backtrace() and _Unwind_*() in the place of the host's; frame pointers, where the first
- * stack has them all; backtrace(), which is always there and slow.
+ * stack has them all; backtrace(), which is always there and slow. On aarch64 libunwind is no such way.
  *
  * No locks of its own. The C library's loader takes one in all three, so callers hold none of Weir's. A thread that comes back here from
  * within, through an allocator that was hooked, gets no frames.
