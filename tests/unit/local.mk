@@ -154,6 +154,7 @@ tests_unit_libsymbolsdata_la_LDFLAGS = $(AM_LDFLAGS) -shared -avoid-version -rpa
 
 check_PROGRAMS += tests/unit/symbols
 TESTS += tests/unit/symbols
+tests_unit_symbols_CPPFLAGS = $(AM_CPPFLAGS) -DOBJCOPY='"$(OBJCOPY)"'
 tests_unit_symbols_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_symbols_LDADD = tests/unit/libsymbolsdata.la tests/support/libsuite.la tools/libtools.la
 

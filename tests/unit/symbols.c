@@ -228,8 +228,8 @@ START_TEST(file_that_ends_anywhere_does_no_harm)
 }
 END_TEST
 
-#define STRIP "objcopy --strip-all --remove-section=.gnu_debuglink \"$data\" lib.so && "
-#define KEEP "objcopy --only-keep-debug \"$data\" lib.debug && " STRIP "objcopy --add-gnu-debuglink=lib.debug lib.so && "
+#define STRIP OBJCOPY " --strip-all --remove-section=.gnu_debuglink \"$data\" lib.so && "
+#define KEEP OBJCOPY " --only-keep-debug \"$data\" lib.debug && " STRIP OBJCOPY " --add-gnu-debuglink=lib.debug lib.so && "
 
 /* What is known of hidden_call() where the file itself has only what the loader needs. */
 static const struct apart {
@@ -241,7 +241,7 @@ static const struct apart {
     {"nowhere", KEEP "rm lib.debug", false},
     {"not mentioned", STRIP "true", false},
     {"a FIFO", KEEP "rm lib.debug && mkfifo lib.debug", false},
-    {"of another build", KEEP "objcopy --remove-section=.note.gnu.build-id lib.debug", false},
+    {"of another build", KEEP OBJCOPY " --remove-section=.note.gnu.build-id lib.debug", false},
 };
 
 START_TEST(debug_information_apart_is_found_if_it_belongs_to_the_file)
