@@ -90,6 +90,20 @@ static const char *path_with_end(const struct weir__modules *modules, const char
     return NULL;
 }
 
+/* Not a link: an emulator has files of its own in the place of the system's, and the system that follows a link does not know of them. */
+static void copy(const char *from, const char *to)
+{
+    char bytes[4096];
+    size_t size;
+    FILE *source = fopen(from, "rb"), *target = fopen(to, "wb");
+    ck_assert(source && target);
+    while ((size = fread(bytes, 1, sizeof(bytes), source)) != 0)
+        ck_assert_uint_eq(fwrite(bytes, 1, size, target), size);
+    ck_assert_int_eq(ferror(source), 0);
+    ck_assert_int_eq(fclose(target), 0);
+    fclose(source);
+}
+
 START_TEST(relative_path_is_made_whole)
 {
     struct weir__modules modules = {0};
@@ -101,7 +115,7 @@ START_TEST(relative_path_is_made_whole)
     void *library = load_another();
     ck_assert(weir__modules_read(&modules));
     ck_assert_ptr_nonnull(path_with_end(&modules, "/libanl.so.1"));
-    ck_assert_int_eq(symlink(path_with_end(&modules, "/libanl.so.1"), "another.so"), 0);
+    copy(path_with_end(&modules, "/libanl.so.1"), "another.so");
     dlclose(library);
     library = dlopen("./another.so", RTLD_NOW | RTLD_LOCAL);
     ck_assert_ptr_nonnull(library);
