@@ -266,22 +266,42 @@ static struct weir__entry *cut(struct weir__entry **first, uint64_t before, uint
     return rest;
 }
 
-struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask)
+/* Takes out what has a stamp below `before`: a list by `next`. */
+static struct weir__entry *take_out(struct weir__cache *cache, uint64_t before)
 {
-    struct weir__cache *cache = &stream->cache;
     struct weir__entry *drained = NULL, **end = &drained;
-    weir__bias_visit(&cache->lock);
-    bool may = (cache->bytes || weir__recent_count(&cache->recent)) && !(ask && is_barred(stream));
-    for (unsigned i = 1; i < WEIR__CLASS_COUNT && may; i++) {
+    for (unsigned i = 1; i < WEIR__CLASS_COUNT; i++) {
         uint64_t bytes = 0;
         *end = cut(&cache->classes[i].first, before, &bytes);
         cache->bytes -= bytes;
         while (*end)
             end = &(*end)->next;
     }
-    if (may)
-        *end = weir__recent_drain(&cache->recent, before);
+    *end = weir__recent_drain(&cache->recent, before);
+    return drained;
+}
+
+static bool has_any(const struct weir__cache *cache)
+{
+    return cache->bytes || weir__recent_count(&cache->recent);
+}
+
+struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__bias_visit(&cache->lock);
+    struct weir__entry *drained = has_any(cache) && !(ask && is_barred(stream)) ? take_out(cache, before) : NULL;
     weir__grant_return(stream->pool, cache, cache->bytes);
+    WEIR__MUST(weir__cache_is_valid(stream));
+    weir__bias_unlock(&cache->lock);
+    return drained;
+}
+
+struct weir__entry *weir__cache_drain_own(weir_stream *stream)
+{
+    struct weir__cache *cache = &stream->cache;
+    weir__bias_lock(&cache->lock);
+    struct weir__entry *drained = has_any(cache) && !is_barred(stream) ? take_out(cache, UINT64_MAX) : NULL;
     WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&cache->lock);
     return drained;

@@ -68,6 +68,9 @@ enum weir__cache_answer weir__cache_keep(weir_stream *stream, const uint64_t *id
  */
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask);
 
+/* Takes out all blocks of the stream that the caller uses, unless it captures: a list by `next`. What was granted stays. */
+struct weir__entry *weir__cache_drain_own(weir_stream *stream);
+
 /*
  * Takes out so many bytes of an idle stream, `blocks` at most, and gives back all that was granted beyond what is left. *entries: a list by
  * `next`, or NULL. WEIR__CACHE_CLOSED: nothing was done, since the stream is closed, or captures.

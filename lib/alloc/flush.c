@@ -80,18 +80,26 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     return bytes;
 }
 
-bool weir__flush_recent(weir_stream *stream, bool is_own)
+static bool flush_part(weir_stream *stream, bool is_own, bool is_recent)
 {
-    if (!weir__recent_count(&stream->cache.recent))
-        return false;
     enum gpu_capture_mode mode = weir__relaxed_begin(stream->w->gpu);
     weir__flush_begin(stream->device);
-    struct weir__entry *entries = weir__cache_drain_recent(stream, is_own);
+    struct weir__entry *entries = is_recent ? weir__cache_drain_recent(stream, is_own) : weir__cache_drain_own(stream);
     if (entries)
         weir__flush_taken(stream, entries);
     weir__flush_end(stream->device, entries);
     weir__relaxed_end(stream->w->gpu, mode);
     return entries;
+}
+
+bool weir__flush_own(weir_stream *stream)
+{
+    return flush_part(stream, true, false);
+}
+
+bool weir__flush_recent(weir_stream *stream, bool is_own)
+{
+    return weir__recent_count(&stream->cache.recent) && flush_part(stream, is_own, true);
 }
 
 bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own)

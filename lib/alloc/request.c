@@ -126,11 +126,12 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
         gpu->stream_destroy(aside->stream);
 }
 
-/* Before the arena maps more, or the pool is at its cap, streams give up the recent blocks that they keep: first the request's own.
-   Those of others serve it once events behind them are seen complete. */
-static __attribute__((noinline)) bool give_up_recent(const struct weir__request *request)
+/* Before the arena maps more, or the pool is at its cap, streams give up what they keep: first the request's own all of it, which nothing
+   has to be waited for. A cache costs calls of CUDA nothing here, and is full again soon, while what is mapped stays. Then all the others
+   their recent blocks, which serve the request once events behind them are seen complete. */
+static __attribute__((noinline)) bool give_up_kept(const struct weir__request *request)
 {
-    if (request->opened && weir__flush_recent(request->opened, true))
+    if (request->opened && weir__flush_own(request->opened))
         return true;
     if (!weir__flush_recent_of(request->pool->device, request->pool, request->opened))
         return false;
@@ -149,7 +150,7 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
         return code;
     request->lack = 0;
     request->extent = weir__mapped_serve(mapped, size, user.id);
-    for (int tries = 0; tries < 2 && !request->extent && give_up_recent(request); tries++)
+    for (int tries = 0; tries < 2 && !request->extent && give_up_kept(request); tries++)
         request->extent = weir__mapped_serve(mapped, size, user.id);
     if (!request->extent)
         code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack, &request->waited);
@@ -269,7 +270,7 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
 {
     struct weir__growing growing;
     enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
-    for (int tries = 0; tries < 2 && answer == WEIR__GROWTH_FULL && request->pool->native.mapped && give_up_recent(request); tries++)
+    for (int tries = 0; tries < 2 && answer == WEIR__GROWTH_FULL && request->pool->native.mapped && give_up_kept(request); tries++)
         answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
     request->got = size;
     request->code = GPU_OUT_OF_MEMORY;

@@ -5,7 +5,8 @@
 #include "tests/api/scene.h"
 
 #define LARGE (4 * MIB)
-#define MANY 4 /* that a stream keeps at most */
+#define SMALL (MIB / 16)
+#define MANY 2 /* that a stream keeps at most */
 
 static const char keeps[] = "weir: 1\npools: { main: { backing: arena, release_threshold: all } }\n";
 
@@ -17,7 +18,7 @@ static uint64_t cached(void)
 /* Blocks of LARGE each, and one that stays, so that they are a small part of what the pool has. */
 static void *keep_some(weir_stream *s, int count, void **blocks)
 {
-    void *anchor = scene_malloc(s, 32 * MANY * LARGE);
+    void *anchor = scene_malloc(s, 64 * MANY * LARGE);
     for (int i = 0; i < count; i++)
         blocks[i] = scene_malloc(s, LARGE);
     for (int i = 0; i < count; i++)
@@ -27,17 +28,17 @@ static void *keep_some(weir_stream *s, int count, void **blocks)
 
 START_TEST(request_of_the_same_size_gets_the_last_such_block)
 {
-    void *blocks[3];
+    void *blocks[MANY];
     scene_open(keeps);
     weir_stream *s = scene_create(NULL);
-    void *anchor = keep_some(s, 3, blocks);
+    void *anchor = keep_some(s, MANY, blocks);
     uint64_t hits = scene_pool_stats("main").cache_hits;
-    ck_assert_uint_eq(cached(), 3 * LARGE);
-    for (int i = 2; i >= 0; i--)
+    ck_assert_uint_eq(cached(), MANY * LARGE);
+    for (int i = MANY - 1; i >= 0; i--)
         ck_assert_ptr_eq(scene_malloc(s, LARGE), blocks[i]);
-    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, hits + 3);
+    ck_assert_uint_eq(scene_pool_stats("main").cache_hits, hits + MANY);
     ck_assert_uint_eq(cached(), 0);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MANY; i++)
         scene_free(s, blocks[i]);
     scene_free(s, anchor);
 }
@@ -60,7 +61,7 @@ START_TEST(request_of_another_size_leaves_them)
 {
     scene_open(keeps);
     weir_stream *s = scene_create(NULL);
-    void *anchor = scene_malloc(s, 32 * MANY * LARGE), *ptr = scene_malloc(s, LARGE), *spare = scene_malloc(s, 2 * LARGE);
+    void *anchor = scene_malloc(s, 64 * MANY * LARGE), *ptr = scene_malloc(s, LARGE), *spare = scene_malloc(s, 2 * LARGE);
     scene_free(s, ptr);
     scene_free(s, spare);
     ck_assert_uint_eq(cached(), 3 * LARGE);
@@ -126,6 +127,25 @@ START_TEST(they_serve_what_the_arena_would_grow_for)
 }
 END_TEST
 
+/* One page of them, of which nothing is left for another size. */
+START_TEST(small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_for)
+{
+    void *blocks[32];
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < 32; i++)
+        blocks[i] = scene_malloc(s, SMALL);
+    for (int i = 0; i < 32; i++)
+        scene_free(s, blocks[i]);
+    ck_assert_uint_eq(cached(), 32 * SMALL);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 32 * SMALL);
+    void *ptr = scene_malloc(s, 12 * SMALL);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 32 * SMALL);
+    ck_assert_uint_eq(cached(), 0);
+    scene_free(s, ptr);
+}
+END_TEST
+
 static const struct {
     const char *label, *policy;
     uint64_t kept; /* after a synchronise */
@@ -183,7 +203,7 @@ START_TEST(capturing_stream_neither_gets_nor_keeps_one)
     size_t nodes;
     scene_open(keeps);
     weir_stream *s = scene_create(NULL);
-    void *anchor = scene_malloc(s, 32 * MANY * LARGE), *older = scene_malloc(s, LARGE), *kept = scene_malloc(s, LARGE), *node;
+    void *anchor = scene_malloc(s, 64 * MANY * LARGE), *older = scene_malloc(s, LARGE), *kept = scene_malloc(s, LARGE), *node;
     scene_free(s, kept);
     ck_assert_int_eq(scene.gpu->capture_begin(weir_stream_handle(s), GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
     node = scene_malloc(s, LARGE);
@@ -254,7 +274,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     suite_add(tcase, request_of_the_same_size_gets_the_last_such_block, request_by_raw_handle_is_served_too,
               request_of_another_size_leaves_them, oldest_makes_room, several_are_a_small_part_of_what_is_live, trim_gives_all_back,
-              without_caches_nothing_is_kept, closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
+              without_caches_nothing_is_kept, small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_for,
+              closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
     tcase_add_loop_test(tcase, they_serve_what_the_arena_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
     tcase_add_loop_test(tcase, synchronise_gives_back_what_the_threshold_does_not_cover, 0, (int)(sizeof thresholds / sizeof *thresholds));
     tcase_add_loop_test(tcase, they_serve_whoever_needs_the_device, 0, (int)(sizeof wants / sizeof *wants));
