@@ -34,6 +34,7 @@ static const struct section {
     {"open", section_open, "loading a policy, opening and closing", true},
     {"loop", section_loop, "1 GiB allocated, freed and synchronised, by release threshold", true},
     {"keeper", section_keeper, "what caches and pools still hold in an idle process with a keeper", true},
+    {"auto", section_auto, "release_threshold: auto: phases, steps that come again, what the keeper costs others", false},
     {"arena", section_arena, "an arena's own code, which needs no GPU: memory and time of --trace FILE, random blocks", false},
     {"random", section_random, "RMM's RANDOM_ALLOCATIONS, one recorded sequence for every allocator", true},
     {"rmm-random", section_rmm_random, "the same with config/inference.yaml, on pools and arenas, beside RMM's (--rmm)", false},

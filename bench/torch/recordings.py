@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: MIT
 """recordings.py - real work recorded under several policies, and what weir replay says of it beside what was.
 
-    recordings.py record FOLDER [--workload NAME]... [--steps N]
+    recordings.py record FOLDER [--workload NAME]... [--steps N] [--rounds N]
     recordings.py judge FOLDER [--costs FILE] [--json FILE]
 
-`record` runs each workload of models.py under each policy and keeps the traces in FOLDER, with the policies beside them.
-`judge` needs no GPU: it replays each trace under the policies of the others, and holds peak memory and stall time beside
-what was recorded under them. Stall time is that
-of calls of more than some 16 us, which is what a recording knows. Takes
-$WEIR, or weir of PATH.
+`record` runs each workload under each policy and keeps the traces in FOLDER, with the policies beside them; of further
+rounds, which say how far one program differs from itself, what the library counted alone. `judge` needs no GPU: it
+replays each trace under the policies of the others, and holds peak memory and stall time beside what was recorded under
+them. Stall time is that of calls of more than some 16 us, which is what a recording knows. Takes $WEIR, or weir of PATH.
 """
 
 import argparse
