@@ -16,10 +16,21 @@
 
 /* Phases ------------------------------------------------------------------------------------------------------------------------------- */
 
-#define LOOPS 400 /* of each phase in a round */
+#define LOOPS 100 /* of each phase in a round */
+#define IDLE_MOST (32 * MIB)
+#define IDLE_SECONDS 60
 static const uint64_t phases[] = {GIB, 64 * MIB, GIB, 256 * MIB};
 static const char *const thresholds[] = {"auto", "0", "128MiB", "512MiB", "2GiB"};
 #define THRESHOLD_COUNT COUNT_OF(thresholds)
+
+/* Looks until no more than so many bytes are reserved, or that many milliseconds have passed, and says how many are. */
+static uint64_t went_back(const struct side *side, uint64_t most, unsigned patience)
+{
+    uint64_t reserved;
+    for (unsigned waited = 0; (reserved = side_figures(side).reserved) > most && waited < patience; waited += 100)
+        shared_sleep(100);
+    return reserved;
+}
 
 static double phases_ns(const struct side *side)
 {
@@ -53,12 +64,12 @@ static void measure_phases(struct bench *bench)
                                                   &sides[1].series, &sides[2].series, &sides[3].series, &sides[4].series);
     bench_show_ratio(figure, &sides[0].series, best, BENCH_AT_MOST, 1.2);
 
-    shared_sleep(bench->quick ? 1000 : 60000);
     struct bench_series idle = {.name = "reserved"};
-    bench_add(&idle, (double)side_figures(&sides[0]).reserved);
-    figure = bench_figure_of(&bench->report, "auto", "held a minute after the last phase", &idle);
+    uint64_t held = went_back(&sides[0], IDLE_MOST, IDLE_SECONDS * 1000);
+    bench_add(&idle, (double)held);
+    figure = bench_figure_of(&bench->report, "auto", "held within a minute of the last phase", &idle);
     figure->unit = "bytes";
-    bench_show(figure, bench_median(&idle), "bytes", BENCH_AT_MOST, (double)(32 * MIB));
+    bench_show(figure, bench_median(&idle), "bytes", BENCH_AT_MOST, (double)IDLE_MOST);
     for (size_t t = 0; t < THRESHOLD_COUNT; t++)
         side_close(&sides[t]);
 }
@@ -68,9 +79,10 @@ static void measure_phases(struct bench *bench)
 #define BLOCKS 256 /* of a step: 2 GiB */
 #define BLOCK (8 * MIB)
 #define STEPS 8        /* one after another, before the memory goes back */
-#define VISITS 4       /* of the program to its steps */
+#define VISITS 3       /* of the program to its steps */
 #define HOST_US 100    /* what the program does between two requests */
-#define PATIENCE 30000 /* ms until memory has gone back */
+#define GONE (64 * MIB) /* still held: the memory has gone back */
+#define PATIENCE 30000 /* ms until then, at most */
 
 struct requests {
     size_t count;
@@ -97,17 +109,6 @@ static void step(const struct side *side, struct requests *requests)
     for (size_t i = 0; i < BLOCKS; i++)
         side_give(side, 0, blocks[BLOCKS - 1 - i]);
     side_wait(side);
-}
-
-/* False: something is still held after the patience. */
-static bool went_back(const struct side *side)
-{
-    for (unsigned waited = 0; waited < PATIENCE; waited += 100) {
-        if (side_figures(side).reserved <= 64 * MIB)
-            return true;
-        shared_sleep(100);
-    }
-    return false;
 }
 
 static void show_requests(struct bench *bench, const char *name, struct requests *requests, enum bench_bound bound)
@@ -141,7 +142,7 @@ static void measure_steps(struct bench *bench)
         }
         if (visit < VISITS)
             for (size_t i = 0; i < 2; i++)
-                kept += !went_back(&sides[i]);
+                kept += went_back(&sides[i], GONE, PATIENCE) > GONE;
     }
     char name[96];
     for (size_t i = 0; i < 2; i++) {
@@ -195,7 +196,7 @@ static void probe_while(struct bench *bench, const struct side *side, const char
         for (size_t i = 0; i < 2; i++)
             step(side, NULL);
     else if (keeper)
-        (void)went_back(side);
+        went_back(side, GONE, PATIENCE);
     else
         shared_sleep(5000);
     atomic_store(&probe.stop, true);

@@ -5,10 +5,11 @@
     recordings.py record FOLDER [--workload NAME]... [--steps N] [--rounds N]
     recordings.py judge FOLDER [--costs FILE] [--json FILE]
 
-`record` runs each workload under each policy and keeps the traces in FOLDER, with the policies beside them; of further
-rounds, which say how far one program differs from itself, what the library counted alone. `judge` needs no GPU: it
-replays each trace under the policies of the others, and holds peak memory and stall time beside what was recorded under
-them. Stall time is that of calls of more than some 16 us, which is what a recording knows. Takes $WEIR, or weir of PATH.
+`record` runs each workload under each policy and keeps the traces in FOLDER, with the policies beside them. Rounds after
+the first one say how far a program differs from itself. `judge` needs no GPU: it replays each trace of the first round
+under the policies of the others, and holds peak memory and stall time beside what was recorded under them, and the order
+of the policies beside the recorded one, wherever no rounds of two policies lie between each other. Stall time is that of
+calls of more than some 16 us, which is what a recording knows. Takes $WEIR, or weir of PATH.
 """
 
 import argparse
@@ -21,9 +22,8 @@ import time
 from typing import Any, Dict, Iterator, List, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WORKLOADS = ("generate-b1", "generate-b16", "lora", "resnet50-sizes")
-# Requests of a step: tens of thousands of a generation, thousands of the others.
-STEPS = {"generate-b1": 4, "generate-b16": 4, "lora": 10, "resnet50-sizes": 14}
+# Steps of each. Requests of a step: tens of thousands of a generation, thousands of the others.
+STEPS = {"generate-b1": 4, "generate-b16": 4, "lora": 10, "resnet50-sizes": 14, "resnet50-b2": 40, "transformer": 40}
 TENSORS = "weir: 1\npools:\n  tensors:\n    release_threshold: {}\n    small_below: 1MiB\n"
 POLICIES = {
     "cached": TENSORS.format("all") + "    cache: { largest: 1MiB, per_stream: 512MiB, per_device: 1GiB }\n",
@@ -40,7 +40,7 @@ def weir() -> str:
     return os.environ.get("WEIR") or shutil.which("weir") or "weir"
 
 
-def record(folder: str, workloads: List[str], steps: int) -> int:
+def record(folder: str, workloads: List[str], steps: int, rounds: int) -> int:
     """Each in a process of its own, one after the other. All of a workload import torch meanwhile."""
     os.makedirs(folder, exist_ok=True)
     failures = 0
@@ -48,15 +48,20 @@ def record(folder: str, workloads: List[str], steps: int) -> int:
         with open(os.path.join(folder, name + ".yaml"), "w", encoding="utf-8") as file:
             file.write(text)
     for workload in workloads:
-        started = [(policy, start(folder, workload, policy)) for policy in POLICIES]
+        started = [(policy, start(folder, workload, policy, nth)) for nth in range(rounds) for policy in POLICIES]
         for policy, process in started:
             failures += not obey(workload, policy, process, steps or STEPS[workload])
     return failures
 
 
-def start(folder: str, workload: str, policy: str) -> "subprocess.Popen[str]":
+def trace_of(folder: str, workload: str, policy: str, nth: int = 0) -> str:
+    """The file of a round."""
+    return os.path.join(folder, f"{workload}.{policy}{'.' + str(nth + 1) if nth else ''}.weir")
+
+
+def start(folder: str, workload: str, policy: str, nth: int) -> "subprocess.Popen[str]":
     """worker.py under weir record."""
-    trace = os.path.join(folder, f"{workload}.{policy}.weir")
+    trace = trace_of(folder, workload, policy, nth)
     worker = [sys.executable, os.path.join(HERE, "worker.py"), "shim", workload, os.path.join(folder, policy + ".yaml")]
     return subprocess.Popen(
         [weir(), "record", "-o", trace, "--", *worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -99,10 +104,18 @@ def pairs(folder: str) -> Iterator[Tuple[str, List[str]]]:
     """Workloads, and the policies under which each was recorded."""
     found: Dict[str, List[str]] = {}
     for name in sorted(os.listdir(folder)):
-        if name.endswith(".weir"):
-            workload, policy, _ = name.rsplit(".", 2)
-            found.setdefault(workload, []).append(policy)
+        parts = name.split(".")
+        if len(parts) == 3 and parts[-1] == "weir":
+            found.setdefault(parts[0], []).append(parts[1])
     yield from found.items()
+
+
+def rounds(folder: str, workload: str, policy: str) -> List[Dict[str, Any]]:
+    """What was recorded in all of them."""
+    found = []
+    while os.path.exists(trace := trace_of(folder, workload, policy, len(found))):
+        found.append(asked(["replay", trace])["recorded"])
+    return found
 
 
 def apart(one: float, other: float) -> float:
@@ -115,24 +128,33 @@ def judge(folder: str, costs: str) -> List[Dict[str, Any]]:
     rows = []
     options = [f"--costs={costs}"] if costs else []
     for workload, policies in pairs(folder):
-        replays = {}
+        real = {policy: rounds(folder, workload, policy) for policy in policies}
+        others = [f"--policy={os.path.join(folder, other)}.yaml" for other in policies]
         for policy in policies:
-            trace = os.path.join(folder, f"{workload}.{policy}.weir")
-            others = [f"--policy={os.path.join(folder, other)}.yaml" for other in policies]
-            replays[policy] = asked(["replay", *options, *others, trace])
-        real = {policy: replays[policy]["recorded"] for policy in policies}
-        for policy in policies:
-            outcomes = replays[policy]["policies"]
+            outcomes = asked(["replay", *options, *others, trace_of(folder, workload, policy)])["policies"]
             for other, outcome in zip(policies, outcomes[1:]):
                 rows.append({"workload": workload, "recorded": policy, "policy": other, "real": real[other], "replayed": outcome})
     return rows
+
+
+def order(rows: List[Dict[str, Any]], real: str, replayed: str) -> str:
+    """How often the order of two policies is right, of those whose rounds are apart."""
+    right = judged = 0
+    for row in rows:
+        for other in rows:
+            if (row["workload"], row["recorded"]) != (other["workload"], other["recorded"]):
+                continue
+            if max(recorded[real] for recorded in row["real"]) < min(recorded[real] for recorded in other["real"]):
+                judged += 1
+                right += row["replayed"][replayed] < other["replayed"][replayed]
+    return f"{right} of {judged}"
 
 
 def table(rows: List[Dict[str, Any]]) -> str:
     """MiB and ms; what is more than the bounds apart is marked."""
     lines = [f"{'workload':16} {'recorded':9} {'policy':9} {'peak real':>10} {'replayed':>9} {'off':>7} {'stall real':>11} {'replayed':>9} {'off':>7}"]
     for row in rows:
-        real, replayed = row["real"], row["replayed"]
+        real, replayed = row["real"][0], row["replayed"]
         peak, peak_replayed = real["peak_reserved"] / 2**20, replayed["peak_reserved"] / 2**20
         stall, stall_replayed = real["stall"] / 1e6, replayed["slow_stall"] / 1e6
         memory = apart(peak_replayed, peak)
@@ -142,6 +164,15 @@ def table(rows: List[Dict[str, Any]]) -> str:
             f"{memory:6.1%}{'!' if memory > MEMORY_ERROR else ' '} {stall:11.2f} {stall_replayed:9.2f} "
             f"{stalled:6.0%}{'!' if stalled > STALL_ERROR else ' '}"
         )
+    lines.append(
+        f"order of the policies, where the rounds are apart: by peak {order(rows, 'peak_reserved', 'peak_reserved')} right, "
+        f"by stall time {order(rows, 'stall', 'slow_stall')}"
+    )
+    for workload in sorted({row["workload"] for row in rows}):
+        for row in (row for row in rows if row["workload"] == workload and row["recorded"] == row["policy"]):
+            peaks = " ".join(f"{recorded['peak_reserved'] / 2**20:.0f}" for recorded in row["real"])
+            stalls = " ".join(f"{recorded['stall'] / 1e6:.2f}" for recorded in row["real"])
+            lines.append(f"{workload:16} {row['policy']:9} rounds: peak {peaks} MiB, stall {stalls} ms")
     return "\n".join(lines)
 
 
@@ -150,13 +181,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("command", choices=("record", "judge"))
     parser.add_argument("folder", metavar="FOLDER")
-    parser.add_argument("--workload", action="append", choices=WORKLOADS, help="this one alone (may be given again)")
+    parser.add_argument("--workload", action="append", choices=tuple(STEPS), help="this one alone (may be given again)")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="of each process, instead of 4 to 14")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="of each (1)")
     parser.add_argument("--costs", metavar="FILE", default="", help="what weir calibrate wrote on that machine")
     parser.add_argument("--json", metavar="FILE", help="write every row there")
     arguments = parser.parse_args()
     if arguments.command == "record":
-        return 1 if record(arguments.folder, arguments.workload or list(WORKLOADS), arguments.steps) else 0
+        return 1 if record(arguments.folder, arguments.workload or list(STEPS), arguments.steps, arguments.rounds) else 0
     rows = judge(arguments.folder, arguments.costs)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
