@@ -9,7 +9,7 @@
 #include "lib/pool/left.h"
 #include "lib/release/adapt.h"
 
-#define PIECE (UINT64_C(64) << 20)         /* bytes that it grows by at a time: 60 to 110 us (measured on an H100) */
+#define PIECE (UINT64_C(32) << 20)         /* bytes that it grows by at a time, as CUDA does: 50 us (measured on an H200) */
 #define PAUSE (GPU_MILLISECOND / 2)        /* at least so long between two pieces, */
 #define PAUSE_SHARE 9                      /* and so many times as long as the first one took */
 #define CLOSED_PAUSE (5 * GPU_MILLISECOND) /* while a request that found no memory is tried alone */

@@ -110,13 +110,13 @@ START_TEST(pool_is_grown_in_pieces_with_pauses)
         uint64_t before = reserved();
         weir__service_pass(due);
         uint64_t grown = reserved() - before;
-        ck_assert_uint_le(grown, 64 * MIB);
+        ck_assert_uint_le(grown, 32 * MIB);
         ck_assert(!grown || !last || due - last >= MILLISECOND / 2);
         last = grown ? scene.gpu->now() : last;
         pieces += grown > 0;
     }
     ck_assert_uint_eq(pieces, 4);
-    ck_assert_uint_eq(reserved(), 8 * BLOCK + 4 * 64 * MIB);
+    ck_assert_uint_eq(reserved(), 8 * BLOCK + 4 * 32 * MIB);
     fall(s, 8);
 }
 END_TEST
@@ -209,7 +209,7 @@ START_TEST(device_that_is_short_of_memory_is_left_alone)
     gpu_stream stream = scene_stream(0);
     gpu_pool pool;
     ck_assert_int_eq(scene.gpu->pool_get_default(0, &pool), GPU_SUCCESS);
-    ck_assert_int_eq(scene.gpu->malloc_async(&other, 7 * GIB + 704 * MIB, pool, stream), GPU_SUCCESS);
+    ck_assert_int_eq(scene.gpu->malloc_async(&other, 7 * GIB + 736 * MIB, pool, stream), GPU_SUCCESS);
     ck_assert_uint_eq(rise(s, 8, 2 * MILLISECOND), 8);
     ck_assert_uint_eq(grown_ahead(), 0);
     fall(s, 8);
