@@ -50,6 +50,12 @@ check_json "cap_refuses_requests" "d[0]['policies'][1]['refused'] > 0 and d[0]['
 check_json "cap_holds" "d[0]['policies'][1]['peak_reserved'] <= 64 << 20"
 check_json "replay_of_the_recorded_policy_is_to_the_byte" "d[0]['memory_error'] == 0 and d[0]['can_judge']"
 
+printf 'weir: 1\npools: { main: { backing: arena, release_threshold: all, initial_size: 2GiB } }\n' >"$tap_dir/arena.yaml"
+sed 's/initial_size/cache: off, initial_size/' "$tap_dir/arena.yaml" >"$tap_dir/uncached.yaml"
+check "arenas_are_replayed" exits 0 replay --json "$tap_dir/run.weir" -p "$tap_dir/arena.yaml" -p "$tap_dir/uncached.yaml"
+check_json "what_an_arena_serves_without_a_call_takes_time_all_the_same" \
+    "(lambda c, u: c['hits'] > 0 and u['hits'] == 0 and u['stall'] > c['stall'])(*d[0]['policies'][1:3])"
+
 check "trace_of_level_pool_is_recorded" record "$tap_dir/pool.weir" pool
 check "trace_of_level_pool_is_replayed" exits 0 replay "$tap_dir/pool.weir"
 check "it_says_what_such_a_trace_cannot_tell" says "$out" "caches are off in all replays"
