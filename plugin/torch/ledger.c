@@ -189,7 +189,8 @@ void torch_ledger_alloc(struct torch_ledger *ledger, const void *ptr, uint64_t s
     is_known = is_known && segment->is_old;
     show(segment, stream);
     torch_context_keep(block->context = context);
-    if (is_new)
+    /* A segment outlives its block: where only live memory is to have contexts, one that is free has none. */
+    if (is_new && ledger->keeps_contexts)
         torch_context_keep(segment->context = context);
     if (is_new && !is_known)
         tell_segment(ledger, WEIR_TORCH_SEGMENT_ALLOC, segment, context);

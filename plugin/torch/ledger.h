@@ -21,7 +21,7 @@ struct torch_ledger {
     struct torch_events events[TORCH_DEVICES_MAX];
     uint64_t limit; /* events of each device */
     unsigned skipped;
-    bool keeps_contexts; /* with events */
+    bool keeps_contexts; /* with events and segments */
 };
 
 /* Forgets the segments and blocks, or also the events. */

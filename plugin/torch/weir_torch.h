@@ -192,7 +192,7 @@ typedef struct weir_torch_history {
     size_t size;         /* in: sizeof(weir_torch_history) */
     uint64_t entries;    /* events of each device that are kept at most, the latest ones */
     unsigned skipped;    /* 1 << action, of those that are not recorded */
-    int keeps_contexts;  /* with events too, and not only with blocks and segments */
+    int keeps_contexts;  /* with events and segments too, and not only with live blocks */
     int clears;          /* forgets the events that were recorded before */
 } weir_torch_history;
 

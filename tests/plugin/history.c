@@ -573,15 +573,19 @@ START_TEST(contexts_come_back_when_nobody_keeps_them)
 }
 END_TEST
 
-START_TEST(events_have_no_contexts_unless_they_are_wanted)
+START_TEST(events_and_segments_have_no_contexts_unless_they_are_wanted)
 {
     begin_with((weir_torch_history){ .entries = EVENTS });
     struct tensor *tensor = make(4096, a);
     weir_torch_snapshot *snapshot = take();
     ck_assert_ptr_nonnull(snapshot->parts[0].context);
     ck_assert_ptr_null(snapshot->events[1].context);
+    ck_assert_ptr_null(snapshot->segments[0].context);
     weir_torch_history_free(snapshot);
     drop(tensor);
+    /* The block is in a cache, and so a segment still, of which nobody keeps the context. */
+    ck_assert_uint_eq(bytes_now().segments, 4096);
+    ck_assert_uint_eq(contexts, 0);
     end();
     ck_assert_uint_eq(contexts, 0);
 }
@@ -660,7 +664,7 @@ int main(void)
               block_that_a_capture_holds_back_is_pending_until_its_end, chunk_of_a_graph_is_a_segment_with_its_id,
               blocks_of_an_arena_are_segments_too, each_device_has_its_own_events, only_the_latest_events_are_kept,
               actions_can_be_left_out, out_of_memory_is_an_event, live_block_can_be_annotated,
-              contexts_come_back_when_nobody_keeps_them, events_have_no_contexts_unless_they_are_wanted,
+              contexts_come_back_when_nobody_keeps_them, events_and_segments_have_no_contexts_unless_they_are_wanted,
               nothing_is_known_when_nothing_is_recorded, snapshots_are_sound_while_threads_allocate);
     return suite_run(suite);
 }
