@@ -266,11 +266,11 @@ static struct weir__entry *cut(struct weir__entry **first, uint64_t before, uint
     return rest;
 }
 
-/* Takes out what has a stamp below `before`: a list by `next`. */
-static struct weir__entry *take_out(struct weir__cache *cache, uint64_t before)
+/* Takes out what has a stamp below `before`, of the classes from one to before another and of the recent blocks: a list by `next`. */
+static struct weir__entry *take_out(struct weir__cache *cache, unsigned from, unsigned to, uint64_t before)
 {
     struct weir__entry *drained = NULL, **end = &drained;
-    for (unsigned i = 1; i < WEIR__CLASS_COUNT; i++) {
+    for (unsigned i = from; i < to; i++) {
         uint64_t bytes = 0;
         *end = cut(&cache->classes[i].first, before, &bytes);
         cache->bytes -= bytes;
@@ -281,27 +281,13 @@ static struct weir__entry *take_out(struct weir__cache *cache, uint64_t before)
     return drained;
 }
 
-static bool has_any(const struct weir__cache *cache)
-{
-    return cache->bytes || weir__recent_count(&cache->recent);
-}
-
 struct weir__entry *weir__cache_drain(weir_stream *stream, uint64_t before, bool ask)
 {
     struct weir__cache *cache = &stream->cache;
     weir__bias_visit(&cache->lock);
-    struct weir__entry *drained = has_any(cache) && !(ask && is_barred(stream)) ? take_out(cache, before) : NULL;
+    bool may = (cache->bytes || weir__recent_count(&cache->recent)) && !(ask && is_barred(stream));
+    struct weir__entry *drained = may ? take_out(cache, 1, WEIR__CLASS_COUNT, before) : NULL;
     weir__grant_return(stream->pool, cache, cache->bytes);
-    WEIR__MUST(weir__cache_is_valid(stream));
-    weir__bias_unlock(&cache->lock);
-    return drained;
-}
-
-struct weir__entry *weir__cache_drain_own(weir_stream *stream)
-{
-    struct weir__cache *cache = &stream->cache;
-    weir__bias_lock(&cache->lock);
-    struct weir__entry *drained = has_any(cache) && !is_barred(stream) ? take_out(cache, UINT64_MAX) : NULL;
     WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&cache->lock);
     return drained;
@@ -317,7 +303,7 @@ uint64_t weir__cache_barred(weir_stream *stream)
     return barred ? bytes : 0;
 }
 
-struct weir__entry *weir__cache_drain_recent(weir_stream *stream, bool is_own)
+struct weir__entry *weir__cache_drain_part(weir_stream *stream, bool is_own, unsigned from, unsigned to)
 {
     struct weir__cache *cache = &stream->cache;
     struct weir__entry *drained = NULL;
@@ -326,8 +312,9 @@ struct weir__entry *weir__cache_drain_recent(weir_stream *stream, bool is_own)
         weir__bias_lock(&cache->lock);
     else
         weir__bias_visit(&cache->lock);
-    if (weir__recent_count(&cache->recent) && !is_barred(stream))
-        drained = weir__recent_drain(&cache->recent, UINT64_MAX);
+    if (((cache->bytes && from < to) || weir__recent_count(&cache->recent)) && !is_barred(stream))
+        drained = take_out(cache, from, to, UINT64_MAX);
+    WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&cache->lock);
     return drained;
 }

@@ -80,11 +80,11 @@ uint64_t weir__flush_stream(weir_stream *stream, uint64_t before)
     return bytes;
 }
 
-static bool flush_part(weir_stream *stream, bool is_own, bool is_recent)
+static bool flush_part(weir_stream *stream, bool is_own, unsigned from, unsigned to)
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(stream->w->gpu);
     weir__flush_begin(stream->device);
-    struct weir__entry *entries = is_recent ? weir__cache_drain_recent(stream, is_own) : weir__cache_drain_own(stream);
+    struct weir__entry *entries = weir__cache_drain_part(stream, is_own, from, to);
     if (entries)
         weir__flush_taken(stream, entries);
     weir__flush_end(stream->device, entries);
@@ -92,14 +92,14 @@ static bool flush_part(weir_stream *stream, bool is_own, bool is_recent)
     return entries;
 }
 
-bool weir__flush_own(weir_stream *stream)
+bool weir__flush_own(weir_stream *stream, unsigned from, unsigned to)
 {
-    return flush_part(stream, true, false);
+    return flush_part(stream, true, from, to);
 }
 
 bool weir__flush_recent(weir_stream *stream, bool is_own)
 {
-    return weir__recent_count(&stream->cache.recent) && flush_part(stream, is_own, true);
+    return weir__recent_count(&stream->cache.recent) && flush_part(stream, is_own, 1, 1);
 }
 
 bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own)

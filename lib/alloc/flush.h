@@ -24,8 +24,9 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries);
    capture mode. */
 uint64_t weir__flush_stream(weir_stream *stream, uint64_t before);
 
-/* Gives back what the caller's own stream has in its cache. Returns whether there was anything. In any capture mode. */
-bool weir__flush_own(weir_stream *stream);
+/* Gives back what the caller's own stream has in its cache: recent blocks, and those of the classes from one to before another. Returns
+   whether there was anything. In any capture mode. */
+bool weir__flush_own(weir_stream *stream, unsigned from, unsigned to);
 
 /* Gives back the recent blocks of an arena (recent.h): those of a stream that the caller has pinned or entered, which is_own if it is the
    one that the caller's call is on; or of all streams of the device (pool: only those of that pool's). Return whether there were any. In

@@ -126,12 +126,11 @@ void weir__aside_end(struct weir__aside *aside, const struct gpu *gpu)
         gpu->stream_destroy(aside->stream);
 }
 
-/* Before the arena maps more, or the pool is at its cap, streams give up what they keep: first the request's own all of it, which nothing
-   has to be waited for. A cache costs calls of CUDA nothing here, and is full again soon, while what is mapped stays. Then all the others
-   their recent blocks, which serve the request once events behind them are seen complete. */
-static __attribute__((noinline)) bool give_up_kept(const struct weir__request *request)
+/* Before the arena maps more, or the pool is at its cap, streams give up the recent blocks that they keep: first the request's own.
+   Those of others serve it once events behind them are seen complete. */
+static __attribute__((noinline)) bool give_up_recent(const struct weir__request *request)
 {
-    if (request->opened && weir__flush_own(request->opened))
+    if (request->opened && weir__flush_recent(request->opened, true))
         return true;
     if (!weir__flush_recent_of(request->pool->device, request->pool, request->opened))
         return false;
@@ -139,6 +138,22 @@ static __attribute__((noinline)) bool give_up_kept(const struct weir__request *r
     weir__mapped_cover_all(request->pool->native.mapped);
     weir__relaxed_end(request->pool->w->gpu, mode);
     return true;
+}
+
+/* Then the request's own stream gives up what its cache keeps in the part of the arena that the request is served from: that costs no call
+   of CUDA, and it is full again soon, while what is mapped stays. Last, as each block of it is served slowly once; and not the other part,
+   whose pages cannot be moved before the frees are seen complete. */
+static __attribute__((noinline)) bool give_up_own(const struct weir__request *request, size_t size)
+{
+    unsigned large = weir__class_of(WEIR__ARENA_LARGE);
+    bool is_large = size >= WEIR__ARENA_LARGE;
+    return request->opened && weir__flush_own(request->opened, is_large ? large : 1, is_large ? WEIR__CLASS_COUNT : large);
+}
+
+/* At the cap all of it counts. */
+static bool give_up_kept(const struct weir__request *request)
+{
+    return give_up_recent(request) || (request->opened && weir__flush_own(request->opened, 1, WEIR__CLASS_COUNT));
 }
 
 static __attribute__((noinline)) int ask_arena(struct weir__request *request, size_t size, void **block)
@@ -150,7 +165,11 @@ static __attribute__((noinline)) int ask_arena(struct weir__request *request, si
         return code;
     request->lack = 0;
     request->extent = weir__mapped_serve(mapped, size, user.id);
-    for (int tries = 0; tries < 2 && !request->extent && give_up_kept(request); tries++)
+    for (int tries = 0; tries < 2 && !request->extent && give_up_recent(request); tries++)
+        request->extent = weir__mapped_serve(mapped, size, user.id);
+    if (!request->extent)
+        request->extent = weir__mapped_look_and_serve(mapped, size, user.id);
+    if (!request->extent && give_up_own(request, size))
         request->extent = weir__mapped_serve(mapped, size, user.id);
     if (!request->extent)
         code = weir__mapped_malloc(mapped, size, &user, &request->extent, &request->lack, &request->waited);
@@ -270,7 +289,8 @@ static bool try_size(struct weir__request *request, size_t size, bool small, voi
 {
     struct weir__growing growing;
     enum weir__growth_answer answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
-    for (int tries = 0; tries < 2 && answer == WEIR__GROWTH_FULL && request->pool->native.mapped && give_up_kept(request); tries++)
+    bool may_give_up = request->pool->native.mapped && size <= growing.max_size;
+    for (int tries = 0; tries < 3 && answer == WEIR__GROWTH_FULL && may_give_up && give_up_kept(request); tries++)
         answer = weir__growth_begin(&growing, request->pool, size, request->deadline, &request->waited);
     request->got = size;
     request->code = GPU_OUT_OF_MEMORY;

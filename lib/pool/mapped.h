@@ -80,7 +80,9 @@ bool weir__mapped_destroy(struct weir__mapped *mapped);
 
 /* Serves so many bytes from what is mapped and known to be free for the stream of that id; NULL: nothing fits. */
 struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id);
-/* Serves so many bytes for which that failed. GPU_OUT_OF_MEMORY: nothing that may serve the stream fits, and no more can be mapped. *lack:
+/* The same after a look at the events, by which more may be known to be free. In any capture mode. */
+struct weir__extent *weir__mapped_look_and_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id);
+/* Serves so many bytes for which both failed. GPU_OUT_OF_MEMORY: nothing that may serve the stream fits, and no more can be mapped. *lack:
    for which want, as WEIR__MAPPED_AT_CAP, WEIR__PAGE_NO_ADDRESSES, WEIR__PAGE_NO_HOST_MEMORY; 0: of the device's memory. *waited grows by
    the nanoseconds that others took who map or unmap. */
 int weir__mapped_malloc(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,

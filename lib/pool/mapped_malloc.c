@@ -20,6 +20,14 @@ struct weir__extent *weir__mapped_serve(struct weir__mapped *mapped, uint64_t by
     return extent;
 }
 
+struct weir__extent *weir__mapped_look_and_serve(struct weir__mapped *mapped, uint64_t bytes, uint64_t id)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(mapped->gpu);
+    weir__mapped_look(mapped);
+    weir__relaxed_end(mapped->gpu, mode);
+    return weir__mapped_serve(mapped, bytes, id);
+}
+
 /* Called with mapped->lock. */
 static void raise_high(struct weir__mapped *mapped)
 {
@@ -144,9 +152,6 @@ static uint64_t room_of(struct weir__mapped *mapped, bool at_cap)
 static int serve_slowly(struct weir__mapped *mapped, uint64_t bytes, const struct weir__mapped_user *user, struct weir__extent **extent,
                         uint64_t *waited)
 {
-    weir__mapped_look(mapped);
-    if ((*extent = weir__mapped_serve(mapped, bytes, user->id)))
-        return GPU_SUCCESS;
     int code = grow(mapped, user->id, bytes, extent, waited);
     if (code == GPU_SUCCESS)
         return code;

@@ -146,6 +146,60 @@ START_TEST(small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_fo
 }
 END_TEST
 
+/* Of a class, as `largest` is more than such blocks have. */
+START_TEST(large_blocks_of_a_class_serve_what_the_arena_would_grow_for)
+{
+    scene_open("weir: 1\npools: { main: { backing: arena, release_threshold: all, cache: { largest: 8MiB } } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, SMALL));
+    scene_free(s, scene_malloc(s, LARGE));
+    ck_assert_uint_eq(cached(), SMALL + LARGE);
+    void *ptr = scene_malloc(s, LARGE / 2);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 2 * MIB + LARGE);
+    ck_assert_uint_eq(cached(), SMALL);
+    scene_free(s, ptr);
+}
+END_TEST
+
+/* The other stream keeps the large block, which serves as well: no more is mapped, and the requester's cache stays. */
+START_TEST(small_blocks_stay_where_what_another_stream_freed_serves)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL), *other = scene_create(NULL);
+    scene_free(other, scene_malloc(s, LARGE));
+    scene_free(s, scene_malloc(s, SMALL));
+    for (int i = 0; i < 3; i++) {
+        scene_sync(weir_stream_handle(other));
+        scene_free(other, scene_malloc(s, LARGE));
+    }
+    ck_assert_uint_eq(cached(), SMALL + LARGE);
+    ck_assert_uint_eq(scene_pool_stats("main").reserved, 2 * MIB + LARGE);
+}
+END_TEST
+
+/* They lie among small requests, and their pages cannot be moved before it is known that the stream has come to the frees. */
+START_TEST(small_blocks_stay_where_a_large_request_makes_the_arena_grow)
+{
+    scene_open(keeps);
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, SMALL));
+    void *ptr = scene_malloc(s, LARGE);
+    ck_assert_uint_eq(cached(), SMALL);
+    scene_free(s, ptr);
+}
+END_TEST
+
+START_TEST(small_blocks_stay_where_a_request_alone_is_above_the_cap)
+{
+    void *ptr;
+    scene_open("weir: 1\npools: { main: { backing: arena, release_threshold: all, max_size: 64MiB } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, SMALL));
+    ck_assert_int_eq(weir_stream_malloc(s, &ptr, 65 * MIB), WEIR_OUT_OF_MEMORY);
+    ck_assert_uint_eq(cached(), SMALL);
+}
+END_TEST
+
 static const struct {
     const char *label, *policy;
     uint64_t kept; /* after a synchronise */
@@ -275,6 +329,8 @@ int main(void)
     suite_add(tcase, request_of_the_same_size_gets_the_last_such_block, request_by_raw_handle_is_served_too,
               request_of_another_size_leaves_them, oldest_makes_room, several_are_a_small_part_of_what_is_live, trim_gives_all_back,
               without_caches_nothing_is_kept, small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_for,
+              large_blocks_of_a_class_serve_what_the_arena_would_grow_for, small_blocks_stay_where_what_another_stream_freed_serves,
+              small_blocks_stay_where_a_large_request_makes_the_arena_grow, small_blocks_stay_where_a_request_alone_is_above_the_cap,
               closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
     tcase_add_loop_test(tcase, they_serve_what_the_arena_would_grow_for, 0, (int)(sizeof growths / sizeof *growths));
     tcase_add_loop_test(tcase, synchronise_gives_back_what_the_threshold_does_not_cover, 0, (int)(sizeof thresholds / sizeof *thresholds));
