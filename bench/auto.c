@@ -114,11 +114,16 @@ static void step(const struct side *side, struct requests *requests)
 static void show_requests(struct bench *bench, const char *name, struct requests *requests, enum bench_bound bound)
 {
     struct bench_series half = {.name = "p50"}, most = {.name = "p99"}, worst = {.name = "worst"}, slow = {.name = "p99.9"};
+    struct bench_series all = {.name = "all of a step"};
+    double sum = 0;
+    for (size_t i = 0; i < requests->count; i++)
+        sum += requests->values[i];
+    bench_add(&all, sum / (double)requests->count * BLOCKS);
     bench_add(&half, bench_quantile(requests->values, requests->count, 50));
     bench_add(&most, bench_quantile(requests->values, requests->count, 99));
     bench_add(&slow, requests->values[requests->count - 1 - requests->count / 1000]);
     bench_add(&worst, requests->values[requests->count - 1]);
-    struct bench_figure *figure = bench_figure_of(&bench->report, "auto", name, &half, &most, &slow, &worst);
+    struct bench_figure *figure = bench_figure_of(&bench->report, "auto", name, &half, &most, &slow, &worst, &all);
     bench_show(figure, bench_median(&slow), "ns", bound, 5000);
 }
 

@@ -16,9 +16,10 @@ PLAIN = "plain"  # plain.c: cudaMallocFromPoolAsync behind torch's pluggable all
 WEIR = "weir"  # weir.torch.enable(), without the shim
 SHIM = "shim"  # the same, with it
 EXPANDABLE = "expandable"  # torch's caching allocator with expandable segments
-ARENA = "arena"  # SHIM, with `backing: arena`
+POOLS = "pools"  # SHIM, with CUDA's pools
+RECORDED = "recorded"  # SHIM, with every call and its stack recorded
 USUAL = (NATIVE, ASYNC, PLAIN, WEIR, SHIM)
-NAMES = (*USUAL, EXPANDABLE, ARENA)
+NAMES = (*USUAL, EXPANDABLE, POOLS, RECORDED)
 
 # The policy that people start from; of a source tree or a GPU bundle.
 POLICY = os.path.join(
@@ -44,8 +45,10 @@ def environment(name: str, base: Optional[Dict[str, str]] = None) -> Dict[str, s
         variables[SETTINGS[0]] = "backend:cudaMallocAsync"
     elif name == EXPANDABLE:
         variables[SETTINGS[0]] = "expandable_segments:True"
-    elif name == ARENA:
-        variables["WEIR_CONF"] = "pools.tensors.backing=arena"
+    elif name == POOLS:
+        variables["WEIR_CONF"] = "pools.tensors.backing=new"
+    elif name == RECORDED:
+        variables["WEIR_CONF"] = "record.level=all,record.stacks=true"
     return variables
 
 
@@ -56,7 +59,7 @@ def use(name: str, policy: Optional[str] = None, patch: bool = False) -> None:
     """
     if name == PLAIN:
         use_plain()
-    elif name in (WEIR, SHIM, ARENA):
+    elif name in (WEIR, SHIM, POOLS, RECORDED):
         use_weir(name != WEIR, policy, patch)
     elif name not in NAMES:
         raise Missing(f"there is no allocator '{name}'; write one of: {', '.join(NAMES)}")

@@ -41,10 +41,11 @@ REAL_PLAN = {
     "generate-b16": (1, 5),
     "lora": (12, 5),
     "resnet50-sizes": (28, 5),
+    "resnet50-b32": (20, 5),
     "resnet50-b2": (20, 15),
     "transformer": (10, 20),
 }
-REAL_ALLOCATORS = ("native", "expandable", "async", "shim", "arena")
+REAL_ALLOCATORS = ("native", "expandable", "async", "shim", "pools", "recorded")
 QUICK_PLAN = {"resnet50-b32": (20, 6), "resnet50-b2": (20, 10), "transformer": (10, 16), "tensors": (20, 8)}
 FEWEST_ROUNDS = 5  # however little time there is
 # Steps before the first round: enough for libraries to have chosen their kernels and for caches to be filled.
@@ -240,7 +241,7 @@ def main() -> int:
     """Parses the arguments, measures, prints."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    parser.add_argument("--real", action="store_true", help="work whose sizes change, with arenas too")
+    parser.add_argument("--real", action="store_true", help="work whose sizes change, on CUDA's pools and recorded too")
     parser.add_argument("--json", metavar="FILE", help="write every sample there")
     parser.add_argument("--table", metavar="FILE", help="print the tables of what --json wrote, and leave")
     parser.add_argument(

@@ -229,7 +229,7 @@ def a_process_that_fails_leaves_the_others_alone() -> None:
 
 @test
 def counting_is_the_last_that_is_asked() -> None:
-    processes = [FakeProcess("native"), FakeProcess("arena")]
+    processes = [FakeProcess("native"), FakeProcess("pools")]
     bench.run_workload(processes, 3, 2, time.monotonic() + 60, time.monotonic() + 60, True)  # type: ignore[arg-type]
     assert [process.commands for process in processes] == [["begin", "round", "round", "count"]] * 2
 
@@ -237,8 +237,8 @@ def counting_is_the_last_that_is_asked() -> None:
 @test
 def the_table_of_memory_has_the_share_of_the_allocator() -> None:
     counted = {"allocations": 50, "frees": 50, "allocating_ns": 400000, "freeing_ns": 600000, "steps": 10, "ms": 100}
-    table = figures.memory_table([row("arena", [[1.0]], 3 << 20, reserved=5 << 20, counted=counted)])
-    assert table.splitlines()[1].split() == ["transformer", "arena", "5", "3", "10", "10000", "1.00"]
+    table = figures.memory_table([row("pools", [[1.0]], 3 << 20, reserved=5 << 20, counted=counted)])
+    assert table.splitlines()[1].split() == ["transformer", "pools", "5", "3", "10", "10000", "1.00"]
 
 
 @test
@@ -417,7 +417,8 @@ def settings_of_torch_s_allocator_do_not_reach_the_others() -> None:
     assert allocators.environment("native", base) == {"HOME": "/root"}
     assert "WEIR_CONF" not in allocators.environment("shim", {"WEIR_CONF": "pools.tensors.backing=arena"})
     assert allocators.environment("expandable", base)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
-    assert allocators.environment("arena", base)["WEIR_CONF"] == "pools.tensors.backing=arena"
+    assert allocators.environment("pools", base)["WEIR_CONF"] == "pools.tensors.backing=new"
+    assert allocators.environment("recorded", base)["WEIR_CONF"] == "record.level=all,record.stacks=true"
     assert allocators.environment("async", base) == {
         "HOME": "/root",
         "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync",

@@ -23,7 +23,7 @@
 #   try        weir devices, weir calibrate, weir try
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
-#   real       bench/torch/bench.py --real, workload by workload, in about a quarter of an hour
+#   real       bench/torch/bench.py --real, workload by workload, in about twenty minutes
 #   recordings bench/torch/recordings.py and weir try: traces for weir replay, in about five minutes
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
@@ -221,7 +221,7 @@ step_rivals() {
 }
 
 # Workloads, and the seconds after which they have fewer rounds.
-real_workloads=(generate-b1:200 generate-b16:200 lora:130 resnet50-sizes:90 resnet50-b2:70 transformer:70)
+real_workloads=(generate-b1:320 generate-b16:320 lora:160 resnet50-sizes:90 resnet50-b32:70 resnet50-b2:70 transformer:70)
 
 step_real() {
     local entry name seconds
