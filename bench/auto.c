@@ -12,7 +12,7 @@
 
 #include "lib/release/ahead.h"
 
-#define AUTO_POLICY "weir: 1\nkeeper: true\npools: { p: { devices: [0], release_threshold: auto, cache: off } }\n"
+#define POLICY(threshold) "weir: 1\nkeeper: true\npools: { p: { devices: [0], release_threshold: " threshold ", cache: off } }\n"
 
 /* Phases ------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ static void measure_phases(struct bench *bench)
     struct side sides[THRESHOLD_COUNT];
     for (size_t t = 0; t < THRESHOLD_COUNT; t++) {
         char policy[160];
-        snprintf(policy, sizeof policy, "weir: 1\nkeeper: true\npools: { p: { devices: [0], release_threshold: %s, cache: off } }\n", thresholds[t]);
+        snprintf(policy, sizeof policy, POLICY("%s"), thresholds[t]);
         sides[t] = side_weir(bench, "auto", policy, 1);
         sides[t].series.name = thresholds[t];
         phases_ns(&sides[t]);
@@ -60,8 +60,9 @@ static void measure_phases(struct bench *bench)
     for (size_t t = 2; t < THRESHOLD_COUNT; t++)
         if (bench_median(&sides[t].series) < bench_median(best))
             best = &sides[t].series;
-    struct bench_figure *figure = bench_figure_of(&bench->report, "auto", "1 GiB loop with other phases: auto / best fixed", &sides[0].series,
-                                                  &sides[1].series, &sides[2].series, &sides[3].series, &sides[4].series);
+    struct bench_figure *figure =
+        bench_figure_of(&bench->report, "auto", "1 GiB loop with other phases: auto / best fixed", &sides[0].series, &sides[1].series,
+                        &sides[2].series, &sides[3].series, &sides[4].series);
     bench_show_ratio(figure, &sides[0].series, best, BENCH_AT_MOST, 1.2);
 
     struct bench_series idle = {.name = "reserved"};
@@ -133,7 +134,7 @@ static void measure_steps(struct bench *bench)
     static const char *const names[2] = {"growth ahead on", "growth ahead off"};
     struct side sides[2];
     for (size_t i = 0; i < 2; i++) {
-        sides[i] = side_weir(bench, "auto", AUTO_POLICY, 1);
+        sides[i] = side_weir(bench, "auto", POLICY("auto"), 1);
         first[i].count = later[i].count = 0;
     }
     weir__ahead_set(sides[1].w, false, NULL);
@@ -222,7 +223,7 @@ static void measure_others(struct bench *bench)
     probe_while(bench, &kept, "a pair of another thread, no keeper, nothing else", false, false);
     probe_while(bench, &kept, "a pair of another thread, no keeper, beside steps", false, true);
     side_close(&kept);
-    struct side side = side_weir(bench, "auto", AUTO_POLICY, 2);
+    struct side side = side_weir(bench, "auto", POLICY("auto"), 2);
     step(&side, NULL);
     step(&side, NULL);
     probe_while(bench, &side, "a pair of another thread, while the keeper trims", true, false);
