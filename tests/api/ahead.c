@@ -402,7 +402,7 @@ START_TEST(requests_up_to_the_cap_never_fail_beside_it)
 }
 END_TEST
 
-/* A GPU of which the program trims the pool once the keeper has taken its first piece of what is idle. */
+/* A GPU of which the program trims the pool once the keeper has taken its first piece of what is idle. No other thread may look at it. */
 static struct gpu trimmer;
 
 static int trimming_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
@@ -452,10 +452,9 @@ int main(void)
     TCase *failures = suite_case(suite, "failures", 0);
     tcase_add_checked_fixture(failures, scene_begin_by_hand, scene_end_by_hand);
     tcase_add_loop_test(failures, failing_call_is_nothing_to_the_program_and_is_tried_again_later, 0, (int)(CALL_COUNT * 2));
-    suite_add(failures, failures_that_go_on_are_tried_less_and_less);
+    suite_add(failures, failures_that_go_on_are_tried_less_and_less, what_is_trimmed_beside_it_is_not_grown_again);
     TCase *beside = suite_case(suite, "beside the program", 60);
     tcase_add_checked_fixture(beside, scene_begin, scene_end);
-    suite_add(beside, what_is_trimmed_beside_it_is_not_grown_again);
     tcase_add_loop_test(beside, requests_up_to_the_cap_never_fail_beside_it, 0, (int)(sizeof capped / sizeof capped[0]));
     return suite_run(suite);
 }
