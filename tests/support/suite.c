@@ -95,8 +95,9 @@ int suite_run(Suite *suite)
 
 unsigned suite_rounds(unsigned daily, unsigned nightly)
 {
-    unsigned rounds = getenv("WEIR_TEST_NIGHTLY") && !getenv("WEIR_TEST_SLOW") ? nightly : daily;
-    return SANITIZED && rounds >= 4 ? rounds / 4 : rounds;
+    bool is_night = getenv("WEIR_TEST_NIGHTLY") && !getenv("WEIR_TEST_SLOW");
+    unsigned rounds = is_night ? nightly : daily, share = !SANITIZED ? 1 : is_night ? 10 : 4;
+    return rounds >= share ? rounds / share : rounds;
 }
 
 unsigned suite_stride(void)

@@ -26,7 +26,7 @@ int suite_skip(const char *reason);
 
 /* How often a test repeats itself: `nightly` times where $WEIR_TEST_NIGHTLY is set, else `daily` times. Each time costs many times as much
    under a sanitizer or valgrind ($WEIR_TEST_SLOW), and the first ones show most of what they can: under a sanitizer it is a quarter, by
-   night as well, and under valgrind `daily` times also by night. */
+   night a tenth, and under valgrind `daily` times also by night. */
 unsigned suite_rounds(unsigned daily, unsigned nightly);
 
 /* The step from one point of a sweep to the next, which runs processes for each: 1, but 3 under a sanitizer by day. */
