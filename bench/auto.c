@@ -2,7 +2,7 @@
 /*
  * `release_threshold: auto`: a loop of 1 GiB with other phases between, beside fixed thresholds; what is still held a minute later; the
  * requests of a step that comes again after its memory went back, with and without growth ahead of demand; and what both jobs of the keeper
- * cost the calls of another thread. Takes some two minutes, most of them asleep.
+ * cost the calls of another thread. Takes 40 seconds, most of them asleep.
  */
 #include "bench/section.h"
 
@@ -79,11 +79,11 @@ static void measure_phases(struct bench *bench)
 
 #define BLOCKS 256 /* of a step: 2 GiB */
 #define BLOCK (8 * MIB)
-#define STEPS 8        /* one after another, before the memory goes back */
-#define VISITS 3       /* of the program to its steps */
-#define HOST_US 100    /* what the program does between two requests */
+#define STEPS 8         /* one after another, before the memory goes back */
+#define VISITS 3        /* of the program to its steps */
+#define HOST_US 100     /* what the program does between two requests */
 #define GONE (64 * MIB) /* still held: the memory has gone back */
-#define PATIENCE 30000 /* ms until then, at most */
+#define PATIENCE 30000  /* ms until then, at most */
 
 struct requests {
     size_t count;
@@ -188,7 +188,7 @@ static void *probe_run(void *argument)
     return NULL;
 }
 
-/* The keeper gives 2 GiB back beside the probes; with it off there is nothing but their own calls. */
+/* Beside the probes run two steps, or the keeper gives 2 GiB back, or nothing happens. */
 static void probe_while(struct bench *bench, const struct side *side, const char *name, bool keeper, bool steps)
 {
     struct probe probe = {.side = side, .values = calloc(PROBES_MAX, sizeof(double))};

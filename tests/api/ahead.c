@@ -152,7 +152,7 @@ START_TEST(pool_is_grown_no_further_than_its_use_has_risen_and_a_piece)
     rise(s, 8, 2 * MILLISECOND);
     scene_pass(100 * MILLISECOND);
     ck_assert_uint_ge(reserved(), 2 * 8 * BLOCK);
-    ck_assert_uint_le(reserved(), 2 * 8 * BLOCK + 64 * MIB);
+    ck_assert_uint_le(reserved(), 2 * 8 * BLOCK + 32 * MIB);
     fall(s, 8);
 }
 END_TEST
