@@ -314,6 +314,7 @@ struct weir__entry *weir__cache_drain_part(weir_stream *stream, bool is_own, uns
         weir__bias_visit(&cache->lock);
     if (((cache->bytes && from < to) || weir__recent_count(&cache->recent)) && !is_barred(stream))
         drained = take_out(cache, from, to, UINT64_MAX);
+    weir__grant_return(stream->pool, cache, cache->bytes + SURPLUS);
     WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&cache->lock);
     return drained;

@@ -146,6 +146,28 @@ START_TEST(small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_fo
 }
 END_TEST
 
+/* Of per_device, that is, but for what a stream may keep of it while it works. */
+START_TEST(part_of_a_cache_that_was_given_up_is_another_streams)
+{
+    void *blocks[64];
+    scene_open("weir: 1\npools: { main: { backing: arena, release_threshold: all, cache: { per_stream: 4MiB, per_device: 4MiB } } }\n");
+    weir_stream *s = scene_create(NULL), *other = scene_create(NULL);
+    for (int i = 0; i < 64; i++)
+        blocks[i] = scene_malloc(s, SMALL);
+    for (int i = 0; i < 64; i++)
+        scene_free(s, blocks[i]);
+    ck_assert_uint_eq(cached(), 64 * SMALL);
+    void *ptr = scene_malloc(s, 12 * SMALL);
+    ck_assert_uint_eq(cached(), 0);
+    for (int i = 0; i < 32; i++)
+        blocks[i] = scene_malloc(other, SMALL);
+    for (int i = 0; i < 32; i++)
+        scene_free(other, blocks[i]);
+    ck_assert_uint_eq(cached(), 32 * SMALL);
+    scene_free(s, ptr);
+}
+END_TEST
+
 /* Of a class, as `largest` is more than such blocks have. */
 START_TEST(large_blocks_of_a_class_serve_what_the_arena_would_grow_for)
 {
@@ -329,6 +351,7 @@ int main(void)
     suite_add(tcase, request_of_the_same_size_gets_the_last_such_block, request_by_raw_handle_is_served_too,
               request_of_another_size_leaves_them, oldest_makes_room, several_are_a_small_part_of_what_is_live, trim_gives_all_back,
               without_caches_nothing_is_kept, small_blocks_that_the_stream_keeps_serve_what_the_arena_would_grow_for,
+              part_of_a_cache_that_was_given_up_is_another_streams,
               large_blocks_of_a_class_serve_what_the_arena_would_grow_for, small_blocks_stay_where_what_another_stream_freed_serves,
               small_blocks_stay_where_a_large_request_makes_the_arena_grow, small_blocks_stay_where_a_request_alone_is_above_the_cap,
               closing_the_stream_gives_them_back, capturing_stream_neither_gets_nor_keeps_one);
