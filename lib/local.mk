@@ -94,6 +94,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/holders.h \
 	%reldir%/pool/left.c \
 	%reldir%/pool/left.h \
+	%reldir%/pool/local_rank.c \
+	%reldir%/pool/local_rank.h \
 	%reldir%/pool/log.c \
 	%reldir%/pool/log.h \
 	%reldir%/pool/mapped.c \

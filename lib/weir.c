@@ -152,7 +152,7 @@ static weir_status find_devices(weir *w, weir_error *error)
     }
     if (w->only_device >= count)
         return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %d, counted from 0", w->only_device, count);
-    return WEIR_OK;
+    return weir__devices_find(w, w->policy, error);
 }
 
 static weir_status open_pools(weir *w, weir_error *error)
@@ -160,7 +160,6 @@ static weir_status open_pools(weir *w, weir_error *error)
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < w->policy->pool_count && status == WEIR_OK; i++) {
         const struct policy_pool *entry = &w->policy->pools[i];
-        status = weir__devices_check(w, &entry->devices, policy_pool_place(w->policy, entry, "devices"), error);
         for (size_t d = 0; d < w->device_count && status == WEIR_OK; d++) {
             weir_pool *pool;
             if (!weir__device_is_in(&w->devices[d], &entry->devices) || (w->only_device >= 0 && w->only_device != (int)d))
@@ -225,6 +224,7 @@ static weir *make_empty(const weir_options *options, int device, weir_error *err
     }
     memset(w, 0, sizeof *w);
     w->only_device = device;
+    w->local_device = WEIR__NO_DEVICE;
     w->out_of_memory = weir__recover;
     w->dump = weir__trace_files_dump;
     weir__log_init(&w->log, options->log, options->log_data);

@@ -70,10 +70,10 @@ static void check_needs(const struct policy_pool *pool, struct policy_report *re
 /* A socket is for one pool, and a policy entry is a pool on each of its devices and for each private stream. */
 static void check_share(const struct policy_pool *pool, struct policy_report *report)
 {
-    if (pool->share_socket && pool->ipc != POLICY_IPC_NONE && (pool->devices.all || pool->devices.count != 1) &&
-        !pool_origin(pool, "devices")->refused)
+    if (pool->share_socket && pool->ipc != POLICY_IPC_NONE && !pool->devices.local &&
+        (pool->devices.all || pool->devices.count != 1) && !pool_origin(pool, "devices")->refused)
         fail(report, pool, "share.socket",
-             "is one socket for a pool on each of several devices; let devices name exactly one, as in devices: [0]");
+             "is one socket for a pool on each of several devices; let devices name exactly one, as in devices: [0] or local");
 }
 
 /* What CUDA shares and hands out by itself is its own pools' memory. */
@@ -192,10 +192,10 @@ static void check_peers(const struct policy_pool *pool, struct policy_report *re
     }
 }
 
-/* Whether both surely name one device. An index and a UUID may, which only a device can tell. */
+/* Whether both surely name one device. An index and a UUID may, as may the local device, which only a device can tell. */
 static bool overlap(const struct policy_devices *a, const struct policy_devices *b)
 {
-    if (a->all || b->all)
+    if (a->all || b->all || (a->local && b->local))
         return true;
     for (size_t i = 0; i < a->count; i++) {
         for (size_t j = 0; j < b->count; j++) {

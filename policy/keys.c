@@ -155,13 +155,12 @@ static const struct policy_key file_keys[] = {
 static const struct policy_key pool_keys[] = {
     {
         POOL_KEY("devices", DEVICES, devices),
-        .accepts = POLICY_ACCEPTS_ALL,
+        .accepts = POLICY_ACCEPTS_ALL | POLICY_ACCEPTS_LOCAL,
         .max = POLICY_INDEX_MAX,
         .initial = "all",
-        .write = "all, or a list of indices and UUIDs as in [0, 1]",
-        .help =
-            "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as nvidia-smi -L "
-            "prints it (GPU-... or MIG-...).",
+        .write = "all, local, or a list of indices and UUIDs as in [0, 1]",
+        .help = "The devices that get a pool under this name, one pool each. A device is an index from 0, or its whole UUID as nvidia-smi "
+                "-L prints it (GPU-... or MIG-...). local is the one device of this process of a job: see RANKS.",
     },
     {
         POOL_KEY("backing", WORD, backing),

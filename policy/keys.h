@@ -38,6 +38,7 @@ enum policy_accepts {
     POLICY_ACCEPTS_ALL = 4,
     POLICY_ACCEPTS_NEVER = 8, /* of a time: UINT64_MAX */
     POLICY_ACCEPTS_AUTO = 16,
+    POLICY_ACCEPTS_LOCAL = 32,
 };
 
 struct policy_key {

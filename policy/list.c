@@ -141,18 +141,23 @@ static bool read_devices(const struct policy_reading *reading, const struct poli
     if (!policy_is_text(reading, key, node))
         return false;
     bool all = strcmp(node->text, "all") == 0;
-    if (!all && !((key->accepts & POLICY_ACCEPTS_NONE) && strcmp(node->text, "none") == 0)) {
+    bool local = (key->accepts & POLICY_ACCEPTS_LOCAL) && strcmp(node->text, "local") == 0;
+    if (!all && !local && !((key->accepts & POLICY_ACCEPTS_NONE) && strcmp(node->text, "none") == 0)) {
         bool device = isdigit((unsigned char)node->text[0]) || is_uuid(node->text);
         return policy_fail(reading, node, device ? "'%s' is not a list; write [%s]" : "'%s' is not a list of devices; write %s",
                            policy_quote(node->text).text, device ? policy_quote(node->text).text : key->write);
     }
-    *(struct policy_devices *)value = (struct policy_devices){.all = all};
+    *(struct policy_devices *)value = (struct policy_devices){.all = all, .local = local};
     return true;
 }
 
 static void put_devices(struct policy_text *out, const void *value)
 {
     const struct policy_devices *devices = value;
+    if (devices->local) {
+        policy_put(out, "local");
+        return;
+    }
     if (devices->all || devices->count == 0) {
         policy_put(out, "%s", devices->all || !(out->key->accepts & POLICY_ACCEPTS_NONE) ? "all" : "none");
         return;

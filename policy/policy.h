@@ -44,9 +44,10 @@ struct policy_device {
     char *uuid; /* "GPU-…" or "MIG-…", NULL if named by index */
 };
 
-/* all, or a list; a list of none is `none`. */
+/* all, local, or a list; a list of none is `none`. */
 struct policy_devices {
     bool all;
+    bool local; /* the one device of this process, by its local rank */
     size_t count;
     struct policy_device *items;
 };

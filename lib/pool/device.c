@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "lib/base/list.h"
+#include "lib/pool/local_rank.h"
 #include "lib/pool/weir_internal.h"
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error)
@@ -37,6 +38,8 @@ bool weir__device_is_used(const struct weir__device *device)
 
 bool weir__device_is_in(const struct weir__device *device, const struct policy_devices *list)
 {
+    if (list->local)
+        return device->index == device->w->local_device;
     for (size_t i = 0; i < list->count; i++) {
         const struct policy_device *item = &list->items[i];
         if (item->uuid ? strcasecmp(item->uuid, device->info.uuid) == 0 : item->index == device->index)
@@ -59,6 +62,20 @@ weir_status weir__devices_check(const weir *w, const struct policy_devices *list
                                  one.items->index, w->device_count);
     }
     return WEIR_OK;
+}
+
+weir_status weir__devices_find(weir *w, const struct policy *policy, weir_error *error)
+{
+    char why[WEIR__LOCAL_RANK_WHY];
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < policy->pool_count && status == WEIR_OK; i++) {
+        const struct policy_pool *entry = &policy->pools[i];
+        struct policy_place place = policy_pool_place(policy, entry, "devices");
+        status = weir__devices_check(w, &entry->devices, place, error);
+        if (entry->devices.local && !weir__local_rank_device(w->device_count, &w->local_device, why))
+            status = weir__fail_at(error, WEIR_BAD_POLICY, place, "%s", why);
+    }
+    return status;
 }
 
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)

@@ -101,6 +101,9 @@ bool weir__device_is_in(const struct weir__device *device, const struct policy_d
 /* Every device that the list names must exist; the error is placed at `place`. */
 weir_status weir__devices_check(const weir *w, const struct policy_devices *list, struct policy_place place, weir_error *error);
 
+/* So must those that the pools of the policy are for; finds which one is local. */
+weir_status weir__devices_find(weir *w, const struct policy *policy, weir_error *error);
+
 /* The policy's pool of that name on the device, or NULL. */
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name);
 

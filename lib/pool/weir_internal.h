@@ -23,6 +23,7 @@ struct weir__trace_files;
 struct weir__request;
 
 #define WEIR__EVERY_DEVICE (-1)
+#define WEIR__NO_DEVICE (-1)
 
 /* The application's out-of-memory callbacks (callbacks.h). `lock` is a leaf. */
 struct weir__callbacks {
@@ -53,6 +54,7 @@ struct weir {
     size_t device_count;
     struct weir__device *devices;
     bool has_arenas; /* some pool is one. Fixed after open, as the next */
+    int local_device; /* that of `devices: local`, found at open where a pool says so; else WEIR__NO_DEVICE. Fixed after open, as the next */
     int only_device; /* the one that may have pools; WEIR__EVERY_DEVICE: each */
     struct weir__callbacks callbacks;
     struct weir__keeper keeper;

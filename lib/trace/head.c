@@ -85,6 +85,8 @@ bool weir__trace_head_make(weir *w, const char *reason, struct weir__trace_bytes
     put_pair(&pairs, &count, "reason", reason);
     put_pair(&pairs, &count, "level", weir__records(recorder, WEIR__LEVEL_ALL) ? "all" : "pool");
     put_pair(&pairs, &count, "stacks", atomic_load(&recorder->has_stacks) ? "true" : "false");
+    if (w->local_device != WEIR__NO_DEVICE)
+        put_pairf(&pairs, &count, "local_device", "%d", w->local_device);
     put_devices(w, &pairs, &count);
     char *policy = weir__trace_files_policy(w);
     if (policy)

@@ -59,6 +59,12 @@ tests_api_set_SOURCES = tests/api/set.c
 tests_api_set_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_set_LDADD = tests/api/libfixture.la
 
+check_PROGRAMS += tests/api/ranks
+TESTS += tests/api/ranks
+tests_api_ranks_SOURCES = tests/api/ranks.c
+tests_api_ranks_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_ranks_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/settings
 TESTS += tests/api/settings
 tests_api_settings_SOURCES = tests/api/settings.c

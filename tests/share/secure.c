@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/gpu/sim.h"
 #include "lib/weir.h"
 #include "share/wire/directory.h"
 #include "tests/support/suite.h"
@@ -73,6 +74,21 @@ static bool asks_for_the_gpu_of_the_environment(void)
     return status == WEIR_INVALID && strstr(error.text, "$WEIR_GPU");
 }
 
+/* Of two devices none is local by itself. */
+static bool has_its_device_by_the_environment(void)
+{
+    static const char local[] = "weir: 1\npools: { p: { devices: local } }\n";
+    weir *w;
+    weir_error error;
+    weir_status status;
+    char why[256];
+    if (sim_configure("devices=2", why, sizeof why) != 0)
+        return false;
+    status = open_by(local, "sim", &w, &error);
+    weir_close(w);
+    return status == WEIR_OK || !strstr(error.text, "none of LOCAL_RANK");
+}
+
 static bool reads_the_file_of_the_environment(void)
 {
     weir *w;
@@ -121,6 +137,9 @@ static const struct row {
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_sockets_there },
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_control_socket_there },
     { "WEIR_CONTROL_DIR", ELSEWHERE, has_its_control_socket_there },
+    { "LOCAL_RANK", "1", has_its_device_by_the_environment },
+    { "SLURM_LOCALID", "1", has_its_device_by_the_environment },
+    { "OMPI_COMM_WORLD_LOCAL_RANK", "x", has_its_device_by_the_environment },
     { "RANK", "7", writes_traces_that_the_environment_names },
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))
@@ -130,7 +149,8 @@ static const struct row {
 /* Runs the program as a probe, with that one variable, and returns its exit status. */
 static int probe(const char *program, int row)
 {
-    static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR", "RANK" };
+    static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR", "RANK",
+                                       "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK" };
     char number[16];
     int status;
     snprintf(number, sizeof number, "%d", row);

@@ -56,6 +56,14 @@ check "arenas_are_replayed" exits 0 replay --json "$tap_dir/run.weir" -p "$tap_d
 check_json "what_an_arena_serves_without_a_call_takes_time_all_the_same" \
     "(lambda c, u: c['hits'] > 0 and u['hits'] == 0 and u['stall'] > c['stall'])(*d[0]['policies'][1:3])"
 
+printf 'weir: 1\npools: { main: { devices: local } }\n' >"$tap_dir/local.yaml"
+record_rank() {
+    LOCAL_RANK=0 SLURM_LOCALID=1 WEIR_SIM=devices=2 WEIR_POLICY="$tap_dir/local.yaml" "$weir" record -o "$tap_dir/rank.weir" -- \
+        "$top_builddir/tests/tools/steps" 2 64 512 40
+}
+check "rank_is_recorded" record_rank
+check "rank_is_replayed_on_its_own_device" env LOCAL_RANK=nonsense "$weir" replay "$tap_dir/rank.weir"
+
 check "trace_of_level_pool_is_recorded" record "$tap_dir/pool.weir" pool
 check "trace_of_level_pool_is_replayed" exits 0 replay "$tap_dir/pool.weir"
 check "it_says_what_such_a_trace_cannot_tell" says "$out" "caches are off in all replays"

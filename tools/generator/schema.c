@@ -147,9 +147,10 @@ static void value(enum policy_scope which, const struct policy_key *key)
         quantity(key, policy_time_units);
         break;
     case POLICY_TYPE_DEVICES:
-        add("'anyOf': [{'enum': [%s'all']}, {'type': 'array', 'uniqueItems': true, 'maxItems': %d, 'minItems': %d, "
+        add("'anyOf': [{'enum': [%s'all'%s]}, {'type': 'array', 'uniqueItems': true, 'maxItems': %d, 'minItems': %d, "
             "'items': {'anyOf': [{%s}, {'type': 'string', 'pattern': '^" UUID "$'}]}}]",
-            takes_none ? "'none', " : "", POLICY_DEVICES_MAX, takes_none ? 0 : 1, integers(0, key->max, numbers));
+            takes_none ? "'none', " : "", key->accepts & POLICY_ACCEPTS_LOCAL ? ", 'local'" : "", POLICY_DEVICES_MAX,
+            takes_none ? 0 : 1, integers(0, key->max, numbers));
         break;
     case POLICY_TYPE_LOCATION:
         add("'type': 'string', 'pattern': '^(device|host|host_numa:(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3]))$'");

@@ -345,6 +345,9 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
         return false;
     if (!stage->is_real)
         weir__service_by_hand(gpu_find("sim", &why));
+    const char *local = trace_value(replay->script->trace, "local_device");
+    if (local)
+        set_variable("LOCAL_RANK", must(strdup(local)));
     const char *more = replay->assignments && *replay->assignments ? replay->assignments : NULL;
     set_variable("WEIR_CONF", format_text("%s%s%s", ASSIGNMENTS, more ? "," : "", more ? more : ""));
     options.policy_text = replay->policy;
