@@ -18,6 +18,7 @@ AC_DEFUN([WEIR_CUDA], [
   weir_have_cuda=no
   weir_cuda_summary="no: the simulator alone (name a toolkit with --with-cuda=DIR)"
   weir_cudart_summary="none"
+  CUDART_SUMMARY=none
   AS_CASE([$with_cuda],
     [no], [weir_cuda_summary="no, as asked: the simulator alone"],
     [auto|yes], [
@@ -45,6 +46,7 @@ name its folder in --with-cuda=DIR, or configure --without-cuda for the simulato
   AC_SUBST([CUDA_CPPFLAGS])
   AC_SUBST([CUDA_LIBS])
   AC_SUBST([CUDA_LDFLAGS])
+  AC_SUBST([CUDART_SUMMARY])
 ])
 
 dnl WEIR_TRY_CUDA_DIR(DIR): probes the library folders that a toolkit in DIR may have, from NVIDIA's and from distributions.
@@ -84,7 +86,9 @@ AC_DEFUN([WEIR_TRY_CUDA], [
        CUDA_LIBS=$weir_libs
        CUDA_LDFLAGS=$weir_ldflags
        weir_cuda_summary="$3"
-       weir_cudart_summary=$with_cudart],
+       AC_COMPUTE_INT([weir_cudart_version], [CUDART_VERSION], [[#include <cuda_runtime_api.h>]], [weir_cudart_version=0])
+       CUDART_SUMMARY=$((weir_cudart_version / 1000)).$((weir_cudart_version % 1000 / 10))
+       weir_cudart_summary="$CUDART_SUMMARY, $with_cudart"],
       [AC_MSG_RESULT([no])])
     CPPFLAGS=$weir_saved_CPPFLAGS LIBS=$weir_saved_LIBS])
 ])

@@ -177,7 +177,7 @@ tools_libtools_la_SOURCES = \
 tools_libtools_la_LIBADD = share/libshare.la $(ZSTD_LIBS) $(LIBDW_LIBS)
 ## Where `weir run` finds what it puts into Python, and where cost tables are.
 tools_libtools_la_CFLAGS = $(AM_CFLAGS) $(WEIR_UNCOUNTED_CFLAGS)
-tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
+tools_libtools_la_CPPFLAGS = $(AM_CPPFLAGS) $(ZSTD_CFLAGS) $(LIBDW_CFLAGS) -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"' -DWEIR_PYTHON_DIR='"$(weirpythondir)"' -DWEIR_COSTS_DIR='"$(weircostsdir)"'
 ## Compiled anew after configure was run with other folders.
 $(tools_libtools_la_OBJECTS): Makefile
 if HAVE_NCURSES

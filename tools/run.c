@@ -48,10 +48,11 @@ static int check_policy(const char *operand)
     return EXIT_GOOD;
 }
 
-/* What the variable names, else `otherwise`; NULL, after a complaint: `below` that there is nothing to be read. */
-static char *find_installed(const char *name, const char *otherwise, const char *below, const char *what)
+/* What the variable names, else `otherwise`, which it takes; NULL, after a complaint: `below` that there is nothing to be read. */
+static char *find_installed(const char *name, char *otherwise, const char *below, const char *what)
 {
     char *path = absolute_path(variable(name) ? variable(name) : otherwise), *file = format_text("%s%s", path, below);
+    free(otherwise);
     if (access(file, R_OK)) {
         complain("run: %s: %s; install Weir with its plug-in for PyTorch, or set %s to the %s", file, strerror(errno), name, what);
         free(path);
@@ -65,13 +66,14 @@ static char *find_installed(const char *name, const char *otherwise, const char 
 static int set_python(void)
 {
     const char *former = variable("PYTHONPATH");
-    char *directory = find_installed("WEIR_PYTHON_DIR", WEIR_PYTHON_DIR, "/run/sitecustomize.py",
+    char *directory = find_installed("WEIR_PYTHON_DIR", installed_path(WEIR_PYTHON_DIR, "share/weir/python"), "/run/sitecustomize.py",
                                      "directory that has the Python package 'weir'");
     if (!directory)
         return EXIT_TROUBLE;
     set_variable("PYTHONPATH", format_text("%s/run:%s%s%s", directory, directory, former ? ":" : "", former ? former : ""));
     free(directory);
-    char *library = find_installed("WEIR_TORCH_LIBRARY", WEIR_LIBDIR "/libweir-torch.so", "", "path of libweir-torch.so");
+    char *library = find_installed("WEIR_TORCH_LIBRARY", installed_path(WEIR_LIBDIR "/libweir-torch.so", "lib/libweir-torch.so"), "",
+                                   "path of libweir-torch.so");
     if (!library)
         return EXIT_TROUBLE;
     set_variable("WEIR_TORCH_LIBRARY", library);

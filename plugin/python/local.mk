@@ -7,6 +7,7 @@ if HAVE_TORCH
 weirpackagedir = $(weirpythondir)/weir
 dist_weirpackage_DATA = \
 	%reldir%/weir/__init__.py \
+	%reldir%/weir/_command.py \
 	%reldir%/weir/_errors.py \
 	%reldir%/weir/_library.py \
 	%reldir%/weir/_version.py \
@@ -34,4 +35,42 @@ weirpythonrundir = $(weirpythondir)/run
 dist_weirpythonrun_DATA = %reldir%/run/sitecustomize.py
 endif
 
-EXTRA_DIST += %reldir%/pyproject.toml
+EXTRA_DIST += %reldir%/pyproject.toml %reldir%/wheel.py
+
+## make wheel: all of Weir in one file for pip, in $(WHEEL_DIR). What is in it is linked anew, of the objects that are there, with all that another
+## machine may lack: libyaml, libzstd, libdw and ncurses from their static archives, which lie alone in a folder that the linker looks into first.
+PYTHON3 = python3
+WHEEL_DIR = .
+wheel_built = plugin/python/wheel
+if HAVE_TORCH
+EXTRA_LTLIBRARIES += plugin/python/wheel/libweir.la plugin/python/wheel/libweir-torch.la
+EXTRA_PROGRAMS += plugin/python/wheel/weir
+plugin_python_wheel_libweir_la_SOURCES =
+plugin_python_wheel_libweir_la_LIBADD = $(lib_libweir_la_LIBADD)
+plugin_python_wheel_libweir_la_LDFLAGS = -L$(wheel_built)/archives $(lib_libweir_la_LDFLAGS) -rpath $(libdir)
+plugin_python_wheel_libweir_torch_la_SOURCES = plugin/torch/throw.cc
+plugin_python_wheel_libweir_torch_la_CPPFLAGS = $(plugin_torch_libweir_torch_la_CPPFLAGS)
+plugin_python_wheel_libweir_torch_la_LIBADD = $(plugin_torch_libweir_torch_la_LIBADD)
+plugin_python_wheel_libweir_torch_la_LDFLAGS = -L$(wheel_built)/archives $(plugin_torch_libweir_torch_la_LDFLAGS) -rpath $(libdir)
+plugin_python_wheel_weir_SOURCES = tools/main.c
+plugin_python_wheel_weir_LDADD = $(tools_weir_LDADD) $(WHEEL_LIBS)
+plugin_python_wheel_weir_LDFLAGS = -L$(wheel_built)/archives $(AM_LDFLAGS)
+
+wheel: all
+	@command -v $(PYTHON3) >/dev/null || { echo 'make wheel: there is no $(PYTHON3): install it, or name another in PYTHON3' >&2; exit 1; }
+	$(AM_V_at)rm -rf $(wheel_built)/*weir* $(wheel_built)/.libs
+	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives $(wheel_built)/archives '$(CC)' \
+	    $(YAML_LIBS) $(ZSTD_LIBS) $(NCURSES_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/weir$(EXEEXT)
+	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
+	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
+	    --cuda '$(CUDART_SUMMARY)' --completion config/bash-completion/weir \
+	    --files $(dist_weirpackage_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
+	    --man $(dist_man_MANS) $(man_MANS)
+else
+wheel:
+	@echo 'make wheel needs libweir-torch: the end of what configure prints says why there is none' >&2; exit 1
+endif
+clean-wheel:
+	rm -rf $(wheel_built) weir_gpu-*.whl
+.PHONY: wheel clean-wheel

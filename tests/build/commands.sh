@@ -26,6 +26,8 @@ takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode 
 a seed that found something                    | build/tests/chaos/chaos --mode virtual --seed 17 --programs 1
 takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode real --seconds 60
 takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode real --sharing --seconds 60
+links all programs; tests/python/wheel.sh      | make -C build wheel
+needs that file; tests/python/wheel.sh         | pip install build/weir_gpu-*.whl
 needs torch's C++ headers; tests/python/shim.sh | weir run -- python -m weir.torch build
 needs torch's C++ headers; tests/python/shim.sh | python -m weir.torch build
 needs torch; tests/gpu/torch does it           | weir run --policy pytorch.yaml torchrun --nproc-per-node=2 train.py

@@ -7,7 +7,8 @@ dist_check_SCRIPTS += \
 	%reldir%/memory.sh \
 	%reldir%/package.sh \
 	%reldir%/run.sh \
-	%reldir%/shim.sh
+	%reldir%/shim.sh \
+	%reldir%/wheel.sh
 TESTS += \
 	%reldir%/cupy.sh \
 	%reldir%/enable.sh \
@@ -15,7 +16,8 @@ TESTS += \
 	%reldir%/memory.sh \
 	%reldir%/package.sh \
 	%reldir%/run.sh \
-	%reldir%/shim.sh
+	%reldir%/shim.sh \
+	%reldir%/wheel.sh
 EXTRA_DIST += \
 	%reldir%/cupy_test.py \
 	%reldir%/enable_test.py \
@@ -31,7 +33,8 @@ EXTRA_DIST += \
 	%reldir%/python.sh \
 	%reldir%/shim_cuda.c \
 	%reldir%/shim_test.py \
-	%reldir%/tap.py
+	%reldir%/tap.py \
+	%reldir%/wheel_test.py
 
 ## Prints where the members of the structs are that the package has in Python.
 check_PROGRAMS += tests/python/layout

@@ -169,10 +169,13 @@ static int find_cached(const char *gpu, const char *driver, const char *uuid, st
 static bool find_shipped(const char *gpu, struct costs *costs, struct costs_origin *origin, int *status)
 {
     char slug[NAME_MAX], name[NAME_MAX + sizeof SUFFIX];
-    const char *directory = variable("WEIR_COSTS_DIR");
+    const char *named = variable("WEIR_COSTS_DIR");
+    char *directory = named ? format_text("%s", named) : installed_path(WEIR_COSTS_DIR, "share/weir/costs");
     weir__costs_slug(gpu, slug);
     snprintf(name, sizeof name, "%s" SUFFIX, slug);
-    if (!*slug || !join(origin->path, directory ? directory : WEIR_COSTS_DIR, name) || access(origin->path, F_OK) != 0)
+    bool is_there = *slug && join(origin->path, directory, name) && access(origin->path, F_OK) == 0;
+    free(directory);
+    if (!is_there)
         return false;
     *status = read_named(origin->path, costs);
     return *status != EXIT_GOOD || strcmp(costs->gpu, gpu) == 0;

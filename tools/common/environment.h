@@ -11,6 +11,11 @@ void set_variable(const char *name, char *value);
 /* The path for processes that may have changed their directory when they come to use it, the caller's to free(). Links stay, as they may be
    turned elsewhere. */
 char *absolute_path(const char *path);
+/*
+ * Where a file of Weir's own is, the caller's to free(): `configured`, for the command in the folder that it was configured for. For one
+ * elsewhere, as in a wheel, or where a prefix was moved to, it is `below` the folder above that of the command, if it is there.
+ */
+char *installed_path(const char *configured, const char *below);
 /* sprintf() into a new string, the caller's to free(). */
 char *format_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

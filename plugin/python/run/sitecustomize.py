@@ -43,6 +43,31 @@ def _enable() -> None:
     _tell(str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning))
 
 
+class _Package(MetaPathFinder):
+    """
+    Finds the package `weir` that this file came in: that of a wheel is in a folder among other packages, which need not be
+    on the path of every Python that the command runs.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
+        if name != "weir":
+            return None
+        return importlib.util.spec_from_file_location(
+            name, os.path.join(self.folder, "__init__.py"), submodule_search_locations=[self.folder]
+        )
+
+
+def _find_package() -> None:
+    """In a wheel this is weir/share/weir/python/run/sitecustomize.py; elsewhere the path has the package."""
+    run = os.path.dirname(os.path.abspath(__file__))
+    folder = os.path.normpath(os.path.join(run, "..", "..", "..", ".."))
+    if not os.path.exists(os.path.join(run, "..", "weir")) and os.path.exists(os.path.join(folder, "_library.py")):
+        sys.meta_path.insert(0, _Package(folder))
+
+
 class _Hook(MetaPathFinder):
     """Lets the other finders find torch, and enables Weir behind its import. To find is not yet to import."""
 
@@ -89,6 +114,7 @@ def _run_next() -> None:
         spec.loader.exec_module(module)
 
 
+_find_package()
 if "torch" in sys.modules:
     _enable()
 else:

@@ -228,6 +228,7 @@ def _candidates() -> Iterator[str]:
     """Where the library may be, the best guess first."""
     package = os.path.dirname(os.path.abspath(__file__))
     yield os.path.join(package, NAME)
+    yield os.path.join(package, "lib", NAME)  # of a wheel
     # The package is in PREFIX/share/weir/python/weir.
     prefix = os.path.normpath(os.path.join(package, "..", "..", "..", ".."))
     multiarch = sysconfig.get_config_var("MULTIARCH")
@@ -271,8 +272,8 @@ def _load() -> Library:
         except OSError as error:
             raise WeirError(
                 Status.NOT_FOUND,
-                f"cannot load {path}: {error}. Install Weir with `make install`, or set WEIR_TORCH_LIBRARY to the path "
-                f"of {NAME}",
+                f"cannot load {path}: {error}. Install Weir's wheel, or Weir itself with `make install`, or set "
+                f"WEIR_TORCH_LIBRARY to the path of {NAME}",
             ) from None
         except AttributeError as error:
             raise WeirError(

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""wheel_test.py - the wheel that `make wheel` makes of this build, and what pip makes of it. Started by wheel.sh. Speaks TAP."""
+
+import base64
+import contextlib
+import hashlib
+import io
+import os
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+
+import wheel
+
+from tap import fact, has, main
+
+SOURCE, BUILD, FOLDER = os.environ["top_srcdir"], os.environ["top_builddir"], os.environ["WHEEL_TEST_DIR"]
+DIST = "weir_gpu-%s.dist-info/"
+ENVIRONMENT = os.path.join(FOLDER, "environment")
+# What a user's shell has, and not what finds this build.
+CLEAN = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "WEIR_PYTHON_DIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+CLEAN.update(PIP_CONFIG_FILE=os.devnull, PIP_DISABLE_PIP_VERSION_CHECK="1", HOME=FOLDER)
+
+
+def run(*command, status=0, **variables):
+    """What the command prints, which has to end with that status."""
+    done = subprocess.run(
+        command, env={**CLEAN, **variables}, cwd=FOLDER, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert done.returncode == status, (command, done.returncode, done.stdout)
+    return done.stdout.strip()
+
+
+def made():
+    (name,) = [name for name in os.listdir(FOLDER) if name.endswith(".whl")]
+    return os.path.join(FOLDER, name)
+
+
+def in_bin(name):
+    return os.path.join(ENVIRONMENT, "bin", name)
+
+
+@fact
+def make_wheel_makes_one_file_and_says_why_it_has_that_tag():
+    said = run(os.environ["MAKE"], "-s", "-C", BUILD, "wheel", "WHEEL_DIR=" + FOLDER, "PYTHON3=" + sys.executable)
+    said = [line for line in said.splitlines() if line.startswith(FOLDER)][0]
+    has(said, made() + ": ", " MiB; manylinux_2_")
+
+
+@fact
+def its_name_has_version_and_tag():
+    version = re.search(r"AC_INIT\(\[weir\], \[(.*)\]\)", open(os.path.join(SOURCE, "configure.ac"), encoding="utf-8").read()).group(1)
+    assert re.match(r"weir_gpu-%s-py3-none-manylinux_2_[0-9]+_[a-z0-9_]+\.whl$" % re.escape(version), os.path.basename(made())), made()
+    tag = made().rsplit("-", 3)[1:]
+    with zipfile.ZipFile(made()) as archive:
+        has(archive.read(DIST % version + "WHEEL").decode(), "Tag: " + "-".join(tag)[: -len(".whl")], "Root-Is-Purelib: false")
+        has(archive.read(DIST % version + "METADATA").decode(), "Name: weir-gpu\n", "Version: %s\n" % version, "Requires-Python: >=3.9\n")
+
+
+@fact
+def it_has_all_that_is_asked_of_it_and_nothing_of_the_build():
+    with zipfile.ZipFile(made()) as archive:
+        names = set(archive.namelist())
+    wanted = "bin/weir lib/libweir-torch.so lib/libweir.so lib/libweir.so.0 include/weir.h include/weir_torch.h py.typed".split()
+    for folder, place, ending in [
+        ("plugin/python/weir", "", ".py"),
+        ("plugin/python/weir/torch", "torch/", ""),
+        ("config", "share/weir/", ".yaml"),
+        ("config/costs", "share/weir/costs/", ".yaml"),
+    ]:
+        whole = os.path.join(SOURCE, folder)
+        wanted += [place + name for name in os.listdir(whole) if name.endswith(ending) and not os.path.isdir(os.path.join(whole, name))]
+    wanted += ["share/weir/weir.schema.json", "share/weir/grafana.json", "share/weir/python/run/sitecustomize.py"]
+    found = {name[len("weir/") :] for name in names if name.startswith("weir/")}
+    assert found == set(wanted), found ^ set(wanted)
+    others = {name for name in names if not name.startswith("weir/")}
+    for page in ["man1/weir.1", "man3/libweir.3", "man5/weir-policy.5", "man7/weir-share.7"]:
+        assert any(name.endswith(".data/data/share/man/" + page) for name in others), others
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in others), others
+
+
+@fact
+def its_files_are_real_and_their_digests_are_right():
+    with zipfile.ZipFile(made()) as archive:
+        (record,) = [name for name in archive.namelist() if name.endswith("/RECORD")]
+        rows = dict(line.split(",", 1) for line in archive.read(record).decode().splitlines())
+        assert set(rows) == set(archive.namelist())
+        for entry in archive.infolist():
+            mode = entry.external_attr >> 16
+            assert stat.S_ISREG(mode), (entry.filename, mode)
+            assert bool(mode & 0o111) == entry.filename.startswith(("weir/bin/", "weir/lib/")) or entry.file_size < 100, entry
+            data = archive.read(entry)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert entry.filename == record or rows[entry.filename] == "sha256=%s,%d" % (digest, len(data)), entry.filename
+
+
+@fact
+def it_is_installed_without_an_index_and_without_what_it_depends_on():
+    run(sys.executable, "-m", "venv", ENVIRONMENT)
+    run(in_bin("python"), "-m", "pip", "install", "-q", "--no-index", "--no-deps", made())
+
+
+@fact
+def the_command_runs_a_policy():
+    has(run(in_bin("weir"), "try", "-s", "1"), "Result: everything was served")
+    has(run(in_bin("weir"), "--version"), "weir ")
+    run(in_bin("weir"), "nonsense", status=2)
+
+
+@fact
+def the_package_finds_its_own_library():
+    path = run(in_bin("python"), "-c", "import weir, weir.torch; from weir import _library; assert weir.version(); print(_library.load().path)")
+    assert path.startswith(ENVIRONMENT) and path.endswith("/weir/lib/libweir-torch.so"), path
+
+
+@fact
+def a_library_that_is_named_comes_first():
+    code = "import weir\ntry: weir.version()\nexcept weir.WeirError as e: print(e.status.name, e)"
+    has(run(in_bin("python"), "-c", code, WEIR_TORCH_LIBRARY="/nonexistent/it"), "NOT_FOUND cannot load /nonexistent/it", "wheel")
+
+
+ENABLED = """
+import torch, weir.torch
+print(weir.torch.state().library, weir.torch.state().policy, weir.__file__)
+"""
+
+
+def enabled_by(python):
+    """What ENABLED prints under `weir run` of the wheel, with a stand-in for torch."""
+    policy = os.path.join(os.path.dirname(os.path.dirname(library())), "share", "weir", "pytorch.yaml")
+    fake = os.path.join(SOURCE, "tests", "python", "fake")
+    said = run(
+        in_bin("weir"), "run", "-p", policy, "--", python, "-c", ENABLED, PYTHONPATH=fake, WEIR_RUN_TOLD="1", PYTHONDONTWRITEBYTECODE="1"
+    )
+    assert said == "%s %s %s" % (library(), policy, os.path.join(os.path.dirname(os.path.dirname(library())), "__init__.py")), said
+
+
+def library():
+    return run(in_bin("python"), "-c", "from weir import _library; print(_library.find())")
+
+
+@fact
+def weir_run_takes_the_package_and_the_library_of_the_wheel():
+    enabled_by(in_bin("python"))
+
+
+@fact
+def weir_run_serves_a_python_that_the_wheel_is_not_installed_for():
+    enabled_by(sys.executable)
+
+
+@fact
+def the_folder_of_the_package_may_be_moved():
+    moved = os.path.join(FOLDER, "moved")
+    os.rename(os.path.dirname(os.path.dirname(library())), moved)
+    try:
+        has(run(os.path.join(moved, "bin", "weir"), "run", "env"), "PYTHONPATH=%s/share/weir/python/run:" % moved)
+    finally:
+        os.rename(moved, run(in_bin("python"), "-c", "import sysconfig; print(sysconfig.get_paths()['platlib'] + '/weir')"))
+
+
+@fact
+def its_programs_show_nothing_of_what_was_linked_into_them():
+    folder = os.path.dirname(library())
+    for name in ["libweir-torch.so", "libweir.so.0"]:
+        table = run("readelf", "--dyn-syms", "-W", os.path.join(folder, name))
+        shown = [line.split()[7] for line in table.splitlines() if re.match(r"\s*\d+:", line) and line.split()[6] not in ("UND", "ABS")]
+        assert shown and all(symbol.startswith("weir_") for symbol in shown), shown
+
+
+@fact
+def a_program_for_c_links_with_it():
+    folder = os.path.dirname(os.path.dirname(library()))
+    with open(os.path.join(FOLDER, "program.c"), "w", encoding="utf-8") as file:
+        file.write("#include <stdio.h>\n#include <weir.h>\nint main(void) { puts(weir_version()); return 0; }\n")
+    lib = os.path.join(folder, "lib")
+    command = "%s program.c -o program -I%s/include -L%s -lweir -Wl,-rpath,%s" % (os.environ.get("CC", "cc"), folder, lib, lib)
+    run("sh", "-c", command)
+    assert run("./program") == run(in_bin("python"), "-c", "import weir; print(weir.version())")
+
+
+@fact
+def each_version_of_a_symbol_has_its_release_of_glibc():
+    wanted = {"GLIBC_2.2.5": 2, "GLIBC_2.34": 34, "GLIBC_ABI_DT_RELR": 36, "GLIBCXX_3.4": 17, "GLIBCXX_3.4.30": 35, "GCC_3.0": 17, "CXXABI_1.3.9": 24}
+    wanted["WEIR_1"] = 0
+    assert {version: wheel.glibc_of(version) for version in wanted} == wanted
+
+
+def refused(function, *arguments):
+    """What it says as it ends the process."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            function(*arguments)
+        except SystemExit as end:
+            assert end.code == 1, end.code
+            return said.getvalue()
+    raise AssertionError("it returned")
+
+
+@fact
+def what_needs_a_library_that_others_may_lack_is_refused_by_name():
+    program = os.path.join(BUILD, "plugin", "torch", ".libs", "libweir-torch.so")
+    libraries, _ = wheel.needs_of("objdump", program)
+    if any(name.startswith("libyaml") for name in libraries):
+        has(refused(wheel.find_tag, "objdump", {"weir/lib/libweir-torch.so": program}, "x86_64"), "libweir-torch.so needs lib", "--help")
+    has(refused(wheel.glibc_of, "GLIBCXX_3.4.99"), "GLIBCXX_3.4.99", "older compiler")
+
+
+main()
