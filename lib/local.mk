@@ -109,6 +109,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/pending.h \
 	%reldir%/pool/pool.c \
 	%reldir%/pool/pool.h \
+	%reldir%/pool/quota.c \
+	%reldir%/pool/quota.h \
 	%reldir%/pool/retired.c \
 	%reldir%/pool/recorded.c \
 	%reldir%/pool/recorded.h \

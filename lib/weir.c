@@ -165,6 +165,8 @@ static weir_status open_pools(weir *w, weir_error *error)
             if (!weir__device_is_in(&w->devices[d], &entry->devices) || (w->only_device >= 0 && w->only_device != (int)d))
                 continue;
             status = weir__pool_new(&w->devices[d], w->policy, entry, false, error, &pool);
+            if (status == WEIR_OK && !w->devices[d].pools->next)
+                weir__device_say_quota(&w->devices[d]);
             if (status == WEIR_OK)
                 weir__pool_say_backing(pool);
             if (status == WEIR_OK && i == w->policy->default_pool)

@@ -117,7 +117,7 @@ static void check_location(const struct policy_pool *pool, struct policy_report 
         fail(report, pool, "release_threshold", percent);
     if (pool->initial_size.kind == POLICY_SIZE_PERCENT)
         fail(report, pool, "initial_size", percent);
-    if (pool->max_size.kind == POLICY_SIZE_PERCENT)
+    if (pool->max_size.kind == POLICY_SIZE_PERCENT || pool->max_size.kind == POLICY_SIZE_QUOTA)
         fail(report, pool, "max_size", percent);
     if (pool->keep.kind == POLICY_SIZE_PERCENT)
         fail(report, pool, "keep", percent);

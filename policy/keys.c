@@ -214,13 +214,14 @@ static const struct policy_key pool_keys[] = {
     },
     {
         POOL_KEY("max_size", SIZE, max_size),
-        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE,
+        .accepts = POLICY_ACCEPTS_PERCENT | POLICY_ACCEPTS_NONE | POLICY_ACCEPTS_QUOTA,
         FROM_TO(1, BYTES_MAX),
         .live = true,
         .initial = "none",
-        .write = SIZES_WRITE ", or none",
-        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap. Pool and "
-                "twin grow by 32MiB each, so less than 64MiB, or 32MiB without a twin, is refused.",
+        .write = SIZES_WRITE ", quota or none",
+        .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap, quota all "
+                "that the process may have of the device: see QUOTAS. Pool and twin grow by 32MiB each, so less than 64MiB, or 32MiB "
+                "without a twin, is refused.",
     },
     {
         POOL_KEY("small_below", BYTES, small_below),

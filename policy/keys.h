@@ -39,6 +39,7 @@ enum policy_accepts {
     POLICY_ACCEPTS_NEVER = 8, /* of a time: UINT64_MAX */
     POLICY_ACCEPTS_AUTO = 16,
     POLICY_ACCEPTS_LOCAL = 32,
+    POLICY_ACCEPTS_QUOTA = 64,
 };
 
 struct policy_key {

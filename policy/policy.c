@@ -84,13 +84,15 @@ uint64_t policy_pool_least(const struct policy_pool *pool)
     return pool->small_below ? 2 * POLICY_GROWTH_STEP : POLICY_GROWTH_STEP;
 }
 
-uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory)
+uint64_t policy_size_bytes(struct policy_size size, uint64_t quota)
 {
     switch (size.kind) {
     case POLICY_SIZE_BYTES:
         return size.value;
     case POLICY_SIZE_PERCENT:
-        return (uint64_t)((unsigned __int128)device_memory * size.value / 10000);
+        return (uint64_t)((unsigned __int128)quota * size.value / 10000);
+    case POLICY_SIZE_QUOTA:
+        return quota;
     case POLICY_SIZE_ALL:
     case POLICY_SIZE_AUTO:
         return UINT64_MAX;

@@ -27,10 +27,11 @@ enum policy_status {
 
 enum policy_size_kind {
     POLICY_SIZE_BYTES,   /* value = bytes */
-    POLICY_SIZE_PERCENT, /* value = hundredths of a percent of the device's memory: 25 % is 2,500 */
+    POLICY_SIZE_PERCENT, /* value = hundredths of a percent of what the process may have of the device's memory: 25 % is 2,500 */
     POLICY_SIZE_NONE,    /* "none": 0 for a threshold, no cap for a cap */
     POLICY_SIZE_ALL,     /* "all": without bound */
     POLICY_SIZE_AUTO,    /* "auto": the keeper sets it */
+    POLICY_SIZE_QUOTA,   /* "quota": all that the process may have */
 };
 
 struct policy_size {
@@ -215,8 +216,9 @@ struct policy_place {
 struct policy_place policy_pool_place(const struct policy *policy, const struct policy_pool *pool, const char *key);
 struct policy_place policy_stream_place(const struct policy *policy, const struct policy_stream *stream, const char *key);
 
-/* Bytes of a size on a device of device_memory bytes: NONE is 0, ALL is UINT64_MAX, and so is AUTO, as long as nobody knows better. */
-uint64_t policy_size_bytes(struct policy_size size, uint64_t device_memory);
+/* Bytes of a size on a device of which the process may have quota bytes: NONE is 0, ALL is UINT64_MAX, and so is AUTO, as long as nobody
+   knows better. */
+uint64_t policy_size_bytes(struct policy_size size, uint64_t quota);
 
 /* The least max_size under which the pool can serve anything: a growth step for it, and one for its small twin. */
 uint64_t policy_pool_least(const struct policy_pool *pool);

@@ -110,6 +110,8 @@ static bool read_size(const struct policy_reading *reading, const struct policy_
         size.kind = POLICY_SIZE_ALL;
     } else if ((key->accepts & POLICY_ACCEPTS_AUTO) && strcmp(node->text, "auto") == 0) {
         size.kind = POLICY_SIZE_AUTO;
+    } else if ((key->accepts & POLICY_ACCEPTS_QUOTA) && strcmp(node->text, "quota") == 0) {
+        size.kind = POLICY_SIZE_QUOTA;
     } else if (node->text[strlen(node->text) - 1] == '%') {
         if (!read_percent(reading, key, node, &size))
             return false;
@@ -156,6 +158,9 @@ static void put_size(struct policy_text *out, const void *value)
         break;
     case POLICY_SIZE_AUTO:
         policy_put(out, "auto");
+        break;
+    case POLICY_SIZE_QUOTA:
+        policy_put(out, "quota");
         break;
     }
 }

@@ -14,6 +14,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
     int code = w->gpu->device_info(index, &device->info);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, w->gpu, code, "device %d", index);
+    weir__quota_read(index, device->info.memory, &device->quota);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
@@ -76,6 +77,16 @@ weir_status weir__devices_find(weir *w, const struct policy *policy, weir_error 
             status = weir__fail_at(error, WEIR_BAD_POLICY, place, "%s", why);
     }
     return status;
+}
+
+void weir__device_say_quota(const struct weir__device *device)
+{
+    for (size_t i = 0; i < device->quota.count; i++) {
+        const struct weir__quota_limit *limit = &device->quota.limits[i];
+        if (*limit->why)
+            weir__log_about(device->w, limit, WEIR_LOG_WARNING, "%s='%s' is ignored on device %d: it %s", limit->variable, limit->value,
+                            device->index, limit->why);
+    }
 }
 
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)

@@ -10,6 +10,7 @@
 #include "lib/pool/asking.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/pool.h"
+#include "lib/pool/quota.h"
 
 struct weir__orphans_mark;
 
@@ -87,6 +88,7 @@ struct weir__device {
     gpu_stream extending; /* the keeper's, to grow pools on; NULL: it has none */
     /* For each bit of `routed` and of `listed`: how many of the opened streams make it 1. Guarded by lock. */
     unsigned routed_count[64], listed_count[64];
+    struct weir__quota quota; /* as the environment was when the weir was opened. Fixed after open */
 };
 
 weir_status weir__device_init(struct weir__device *device, weir *w, int index, weir_error *error);
@@ -103,6 +105,9 @@ weir_status weir__devices_check(const weir *w, const struct policy_devices *list
 
 /* So must those that the pools of the policy are for; finds which one is local. */
 weir_status weir__devices_find(weir *w, const struct policy *policy, weir_error *error);
+
+/* Logs which limits of the environment are ignored, and why. */
+void weir__device_say_quota(const struct weir__device *device);
 
 /* The policy's pool of that name on the device, or NULL. */
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name);

@@ -41,8 +41,8 @@ static weir_status check_features(const weir_pool *pool, const struct policy *po
 static weir_status check_sizes(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     uint64_t memory = pool->device->info.memory;
-    uint64_t initial = policy_size_bytes(entry->initial_size, memory);
-    uint64_t threshold = policy_size_bytes(entry->release_threshold, memory);
+    uint64_t initial = policy_size_bytes(entry->initial_size, pool->device->quota.bytes);
+    uint64_t threshold = policy_size_bytes(entry->release_threshold, pool->device->quota.bytes);
     struct policy_place place = policy_pool_place(policy, entry, "initial_size");
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
     if (initial > 0 && initial > threshold)
@@ -179,7 +179,7 @@ static int fill(const weir_pool *pool, uint64_t bytes)
 static weir_status grow(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->info.memory);
+    uint64_t bytes = policy_size_bytes(entry->initial_size, pool->device->quota.bytes);
     if (bytes == 0)
         return WEIR_OK;
     int code = pool->native.mapped ? weir__mapped_fill(pool->native.mapped, bytes) : fill(pool, bytes);
@@ -223,7 +223,7 @@ static weir_pool *pool_allocate(struct weir__device *device, const struct policy
     pool->kind.is_exportable = entry->ipc == POLICY_IPC_POSIX_FD;
     pool->kind.small_below = pool->kind.is_exportable ? 0 : entry->small_below;
     pool->kind.max_block = pool->kind.is_exportable ? entry->ipc_max_block : UINT64_MAX;
-    pool->settings.max_size = policy_size_bytes(entry->max_size, device->info.memory);
+    pool->settings.max_size = policy_size_bytes(entry->max_size, device->quota.bytes);
     atomic_init(&pool->figures.watched, UINT64_MAX);
     atomic_init(&pool->use.references, 1);
     return pool;

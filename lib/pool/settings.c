@@ -239,18 +239,21 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
 {
     pool->settings.threshold_before = atomic_load(&pool->settings.release_threshold);
     pool->settings.auto_before = atomic_load(&pool->settings.is_auto);
-    uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->info.memory);
+    uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->quota.bytes);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
+    const struct weir__quota *quota = &pool->device->quota;
+    bool is_share = entry->max_size.kind != POLICY_SIZE_BYTES && quota->counts >= 0;
     if (pool->native.max && (max_size == 0 || max_size > pool->native.max))
         return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
                              "%s is above the %s that the driver enforces since this pool was opened: lower it, or close and open again",
                              max_size ? weir__bytes(a, max_size) : "none", weir__bytes(b, pool->native.max));
     if (max_size && max_size < policy_pool_least(entry))
         return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
-                             "%s of device %d leaves no room for a pool%s by %s%s: write %s or more%s", weir__bytes(a, max_size),
+                             "%s of device %d leaves no room for a pool%s by %s%s: write %s or more%s%s%s", weir__bytes(a, max_size),
                              pool->device->index, pool->kind.small_below ? " and its small twin, which grow" : ", which grows",
                              weir__bytes(b, WEIR__GROWTH_STEP), pool->kind.small_below ? " each" : " at a time",
-                             weir__bytes(c, policy_pool_least(entry)), pool->kind.small_below ? ", or small_below: 0" : "");
+                             weir__bytes(c, policy_pool_least(entry)), pool->kind.small_below ? ", or small_below: 0" : "",
+                             is_share ? ", or raise " : "", is_share ? quota->limits[quota->counts].variable : "");
     return check_peers(pool, policy, entry, error);
 }
 
@@ -365,7 +368,7 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
     }
     if (code == GPU_SUCCESS && !pool->kind.is_exportable)
         code = weir__settings_write_threshold(
-            pool, pool->use.is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->info.memory));
+            pool, pool->use.is_parked ? 0 : policy_size_bytes(entry->release_threshold, pool->device->quota.bytes));
     return code;
 }
 
@@ -373,7 +376,7 @@ static int apply_attributes(weir_pool *pool, const struct policy_pool *entry)
 static void apply_auto(weir_pool *pool, const struct policy_pool *entry)
 {
     bool is_auto = entry->release_threshold.kind == POLICY_SIZE_AUTO;
-    atomic_store(&pool->settings.initial, policy_size_bytes(entry->initial_size, pool->device->info.memory));
+    atomic_store(&pool->settings.initial, policy_size_bytes(entry->initial_size, pool->device->quota.bytes));
     if (is_auto && !atomic_load(&pool->settings.is_auto))
         atomic_store(&pool->settings.kept, UINT64_MAX);
     atomic_store(&pool->settings.is_auto, is_auto);
@@ -397,9 +400,9 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
                                     policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
     }
     if (status == WEIR_OK) {
-        pool->settings.policy_max = policy_size_bytes(entry->max_size, pool->device->info.memory);
+        pool->settings.policy_max = policy_size_bytes(entry->max_size, pool->device->quota.bytes);
         apply_cap(pool);
-        atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->info.memory));
+        atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->quota.bytes));
         apply_auto(pool, entry);
         atomic_store(&pool->settings.deadline, entry->on_oom_deadline);
         atomic_store(&pool->settings.scrub, entry->share_scrub);

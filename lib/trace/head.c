@@ -45,6 +45,9 @@ static void put_devices(const weir *w, struct weir__trace_bytes *pairs, unsigned
         put_pair(pairs, count, key, info->uuid);
         snprintf(key, sizeof key, "gpu.%zu.memory", d);
         put_pairf(pairs, count, key, "%" PRIu64, info->memory);
+        snprintf(key, sizeof key, "gpu.%zu.quota", d);
+        if (w->devices[d].quota.counts >= 0)
+            put_pairf(pairs, count, key, "%" PRIu64, w->devices[d].quota.bytes);
     }
 }
 

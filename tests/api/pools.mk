@@ -59,6 +59,12 @@ tests_api_set_SOURCES = tests/api/set.c
 tests_api_set_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_set_LDADD = tests/api/libfixture.la
 
+check_PROGRAMS += tests/api/quota
+TESTS += tests/api/quota
+tests_api_quota_SOURCES = tests/api/quota.c
+tests_api_quota_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_quota_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/ranks
 TESTS += tests/api/ranks
 tests_api_ranks_SOURCES = tests/api/ranks.c

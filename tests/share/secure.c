@@ -74,6 +74,18 @@ static bool asks_for_the_gpu_of_the_environment(void)
     return status == WEIR_INVALID && strstr(error.text, "$WEIR_GPU");
 }
 
+static bool has_its_quota_by_the_environment(void)
+{
+    weir *w;
+    weir_error error;
+    weir_stats *stats = NULL;
+    bool has_quota = open_by("weir: 1\npools: { p: { max_size: quota } }\n", "sim", &w, &error) == WEIR_OK &&
+                     weir_stats_take(w, NULL, &stats) == WEIR_OK && weir_stats_pool(stats, 0)->max_size == UINT64_C(1) << 30;
+    weir_stats_free(stats);
+    weir_close(w);
+    return has_quota;
+}
+
 /* Of two devices none is local by itself. */
 static bool has_its_device_by_the_environment(void)
 {
@@ -137,6 +149,10 @@ static const struct row {
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_sockets_there },
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_control_socket_there },
     { "WEIR_CONTROL_DIR", ELSEWHERE, has_its_control_socket_there },
+    { "WEIR_QUOTA", "1GiB", has_its_quota_by_the_environment },
+    { "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=1G", has_its_quota_by_the_environment },
+    { "CUDA_DEVICE_MEMORY_LIMIT", "1g", has_its_quota_by_the_environment },
+    { "CUDA_DEVICE_MEMORY_LIMIT_0", "1g", has_its_quota_by_the_environment },
     { "LOCAL_RANK", "1", has_its_device_by_the_environment },
     { "SLURM_LOCALID", "1", has_its_device_by_the_environment },
     { "OMPI_COMM_WORLD_LOCAL_RANK", "x", has_its_device_by_the_environment },
@@ -150,7 +166,8 @@ static const struct row {
 static int probe(const char *program, int row)
 {
     static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR", "RANK",
-                                       "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK" };
+                                       "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "WEIR_QUOTA",
+                                       "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0" };
     char number[16];
     int status;
     snprintf(number, sizeof number, "%d", row);

@@ -64,6 +64,16 @@ record_rank() {
 check "rank_is_recorded" record_rank
 check "rank_is_replayed_on_its_own_device" env LOCAL_RANK=nonsense "$weir" replay "$tap_dir/rank.weir"
 
+printf 'weir: 1\npools: { main: { max_size: quota, small_below: 0 } }\n' >"$tap_dir/quota.yaml"
+record_quota() {
+    WEIR_QUOTA=800MiB WEIR_POLICY="$tap_dir/quota.yaml" "$weir" record -o "$tap_dir/quota.weir" -- \
+        "$top_builddir/tests/tools/steps" 2 64 512 40
+}
+check "process_with_a_quota_is_recorded" record_quota
+check "its_quota_is_in_force_in_its_replay" \
+    env WEIR_QUOTA=64MiB CUDA_DEVICE_MEMORY_LIMIT=64m CUDA_DEVICE_MEMORY_LIMIT_0=x "$weir" replay --json "$tap_dir/quota.weir" -p "$tap_dir/policy.yaml"
+check_json "and_it_is_to_the_byte" "d[0]['memory_error'] == 0 and d[0]['policies'][0]['refused'] == 0"
+
 check "trace_of_level_pool_is_recorded" record "$tap_dir/pool.weir" pool
 check "trace_of_level_pool_is_replayed" exits 0 replay "$tap_dir/pool.weir"
 check "it_says_what_such_a_trace_cannot_tell" says "$out" "caches are off in all replays"

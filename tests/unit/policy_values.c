@@ -279,6 +279,7 @@ START_TEST(sizes_become_bytes_of_a_device)
     ck_assert_uint_eq(policy_size_bytes((struct policy_size){POLICY_SIZE_PERCENT, 1}, 20000), 2);
     ck_assert_uint_eq(policy_size_bytes((struct policy_size){POLICY_SIZE_NONE, 0}, GIB), 0);
     ck_assert_uint_eq(policy_size_bytes((struct policy_size){POLICY_SIZE_ALL, 0}, GIB), UINT64_MAX);
+    ck_assert_uint_eq(policy_size_bytes((struct policy_size){POLICY_SIZE_QUOTA, 0}, GIB), GIB);
 }
 END_TEST
 

@@ -60,6 +60,7 @@ static void quantity(const struct policy_key *key, const struct policy_unit *uni
         {POLICY_ACCEPTS_ALL, "|all"},
         {POLICY_ACCEPTS_NEVER, "|never"},
         {POLICY_ACCEPTS_AUTO, "|auto"},
+        {POLICY_ACCEPTS_QUOTA, "|quota"},
     };
     char pattern[512], numbers[128];
     size_t len = (size_t)snprintf(pattern, sizeof(pattern), "^(" DECIMAL "(");

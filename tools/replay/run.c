@@ -3,6 +3,7 @@
 
 #include "tools/replay/run.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -334,6 +335,32 @@ static void take_stats(struct stage *stage)
     weir_stats_free(stats);
 }
 
+/* The recorded process's place among others, and its limits: those of this command are not for it. The simulator's devices have one size, so
+   they have one quota, too. */
+static void set_place(const struct stage *stage, const struct script *script)
+{
+    const char *local = trace_value(script->trace, "local_device");
+    uint64_t least = UINT64_MAX;
+    if (local)
+        set_variable("LOCAL_RANK", must(strdup(local)));
+    if (stage->is_real)
+        return;
+    unsetenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    unsetenv("CUDA_DEVICE_MEMORY_LIMIT");
+    unsetenv("WEIR_QUOTA");
+    for (unsigned device = 0; device < script_devices(script); device++) {
+        char *limit = format_text("CUDA_DEVICE_MEMORY_LIMIT_%u", device), *key = format_text("gpu.%u.quota", device);
+        const char *quota = trace_value(script->trace, key);
+        uint64_t bytes = quota ? strtoull(quota, NULL, 10) : 0;
+        least = bytes && bytes < least ? bytes : least;
+        unsetenv(limit);
+        free(limit);
+        free(key);
+    }
+    if (least != UINT64_MAX)
+        set_variable("WEIR_QUOTA", format_text("%" PRIu64, least));
+}
+
 static bool open_weir(struct stage *stage, const struct replay *replay)
 {
     struct outcome *outcome = stage->outcome;
@@ -345,9 +372,7 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
         return false;
     if (!stage->is_real)
         weir__service_by_hand(gpu_find("sim", &why));
-    const char *local = trace_value(replay->script->trace, "local_device");
-    if (local)
-        set_variable("LOCAL_RANK", must(strdup(local)));
+    set_place(stage, replay->script);
     const char *more = replay->assignments && *replay->assignments ? replay->assignments : NULL;
     set_variable("WEIR_CONF", format_text("%s%s%s", ASSIGNMENTS, more ? "," : "", more ? more : ""));
     options.policy_text = replay->policy;

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "lib/pool/quota.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "lib/base/format.h"
+#include "policy/keys.h"
+#include "policy/number.h"
+#include "policy/report.h"
+
+#define MPS "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+#define HAMI "CUDA_DEVICE_MEMORY_LIMIT"
+#define ENTRY_MAX 64
+
+/* Reading one size ----------------------------------------------------------------------------------------------------------------------- */
+
+/* As a policy has it: "8GiB", bytes, or a share of the device's memory. */
+static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
+{
+    struct policy_number number;
+    if (policy_number_read(text, &number) != POLICY_NUMBER_OK)
+        return false;
+    if (strcmp(number.unit, "%") == 0) {
+        uint64_t hundredths;
+        if (policy_number_scale(&number, 100, &hundredths) != POLICY_NUMBER_OK || hundredths > 10000)
+            return false;
+        *bytes = (uint64_t)((unsigned __int128)memory * hundredths / 10000);
+        return true;
+    }
+    uint64_t factor = number.unit[0] ? 0 : 1;
+    for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
+        if (strcmp(unit->name, number.unit) == 0)
+            factor = unit->factor;
+    return factor && policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
+}
+
+/* As MPS and HAMi have it: a whole number with K, M, G or T, all of them binary, whatever their case. bare: bytes may be without one. */
+static bool read_others(const char *text, bool bare, uint64_t *bytes)
+{
+    static const char units[] = "kmgt";
+    struct policy_number number;
+    if (policy_number_read(text, &number) != POLICY_NUMBER_OK || number.scale != 1)
+        return false;
+    const char *unit = number.unit[0] ? strchr(units, tolower((unsigned char)number.unit[0])) : NULL;
+    if (!unit && (!bare || number.unit[0]))
+        return false;
+    const char *rest = unit ? number.unit + 1 : "";
+    if (*rest && strcasecmp(rest, "b") != 0 && strcasecmp(rest, "ib") != 0)
+        return false;
+    uint64_t factor = unit ? UINT64_C(1) << (10 * (unit - units + 1)) : 1;
+    return policy_number_scale(&number, factor, bytes) == POLICY_NUMBER_OK;
+}
+
+/* "0=1GB,1=512M": the least of what stands for this device, if anything does. false: some part is none of that. */
+static bool read_mps(const char *text, int device, uint64_t *bytes, bool *is_told)
+{
+    *is_told = false;
+    while (*text) {
+        char entry[ENTRY_MAX], *value;
+        size_t len = strcspn(text, ",");
+        uint64_t one;
+        if (len >= sizeof entry)
+            return false;
+        memcpy(entry, text, len);
+        entry[len] = '\0';
+        value = strchr(entry, '=');
+        if (!value)
+            return false;
+        *value++ = '\0';
+        if (!*entry || strlen(entry) > 4 || strspn(entry, "0123456789") != strlen(entry) || !read_others(value, false, &one))
+            return false;
+        if (atoi(entry) == device) {
+            *bytes = *is_told && *bytes < one ? *bytes : one;
+            *is_told = true;
+        }
+        text += len;
+        if (*text == ',' && !*++text)
+            return false;
+    }
+    return true;
+}
+
+/* The limits ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* NULL: it is not set, or empty. */
+static struct weir__quota_limit *add(struct weir__quota *quota, const char *variable, const char **value)
+{
+    *value = secure_getenv(variable);
+    if (!*value || !**value)
+        return NULL;
+    struct weir__quota_limit *limit = &quota->limits[quota->count++];
+    snprintf(limit->variable, sizeof limit->variable, "%s", variable);
+    snprintf(limit->value, sizeof limit->value, "%s", policy_quote(*value).text);
+    return limit;
+}
+
+/* good: `bytes` was read. write: what to write instead. */
+static void judge(struct weir__quota_limit *limit, int device, uint64_t memory, bool good, uint64_t bytes, const char *write)
+{
+    if (!good)
+        snprintf(limit->why, sizeof limit->why, "is no limit: write %s, or unset it", write);
+    else if (bytes == 0)
+        snprintf(limit->why, sizeof limit->why, "would leave nothing: write %s, or unset it", write);
+    else if (bytes > memory)
+        snprintf(limit->why, sizeof limit->why, "is more than the %s that device %d has: lower it, or unset it", WEIR__BYTES(memory),
+                 device);
+    else
+        limit->bytes = bytes;
+}
+
+static void read_hami(int device, uint64_t memory, struct weir__quota *quota)
+{
+    static const char write[] = "a size as in 3000m or 8g";
+    char variable[48];
+    const char *value;
+    uint64_t bytes = 0;
+    snprintf(variable, sizeof variable, HAMI "_%d", device);
+    struct weir__quota_limit *own = add(quota, variable, &value);
+    if (own) {
+        bool good = read_others(value, true, &bytes);
+        judge(own, device, memory, good, bytes, write);
+    }
+    struct weir__quota_limit *all = add(quota, HAMI, &value);
+    if (all) {
+        bool good = read_others(value, true, &bytes);
+        /* To HAMi that of the device stands for that of all devices. */
+        if (!good || !own || !own->bytes)
+            judge(all, device, memory, good, bytes, write);
+    }
+}
+
+void weir__quota_read(int device, uint64_t memory, struct weir__quota *quota)
+{
+    const char *value;
+    uint64_t bytes = 0;
+    *quota = (struct weir__quota){.bytes = memory, .counts = -1};
+    struct weir__quota_limit *limit = add(quota, "WEIR_QUOTA", &value);
+    if (limit) {
+        bool good = read_own(value, memory, &bytes);
+        judge(limit, device, memory, good, bytes, "bytes as in 8GiB, or a share of the device's memory as in 50%");
+    }
+    limit = add(quota, MPS, &value);
+    if (limit) {
+        bool is_told, good = read_mps(value, device, &bytes, &is_told);
+        if (!good || is_told)
+            judge(limit, device, memory, good, bytes, "a list of devices and sizes as in 0=1G,1=512M");
+    }
+    read_hami(device, memory, quota);
+    for (size_t i = 0; i < quota->count; i++)
+        if (quota->limits[i].bytes && quota->limits[i].bytes < quota->bytes) {
+            quota->bytes = quota->limits[i].bytes;
+            quota->counts = (int)i;
+        }
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * quota.h - how much of a device's memory this process may have, as the environment says it: the least of the device's memory and of the
+ * limits that are good.
+ *
+ * Advisory: Weir takes shares of it and caps pools by it, while who enforces a limit, if anybody does, is MPS, HAMi or nobody. Programs
+ * with changed user or group ids do not read it. Pure but for the environment.
+ */
+#ifndef WEIR_LIB_QUOTA_H
+#define WEIR_LIB_QUOTA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR__QUOTA_LIMITS 4
+
+/* One variable that is set. */
+struct weir__quota_limit {
+    char variable[48];
+    char value[80];  /* as it may be printed */
+    uint64_t bytes;  /* 0: it is ignored */
+    char why[224];   /* with 0: why, and what to do. May be empty: it is for other devices only, or another one stands for it */
+};
+
+struct weir__quota {
+    uint64_t bytes;
+    size_t count;
+    int counts; /* which of the limits is the least; -1: none is below the device's memory */
+    struct weir__quota_limit limits[WEIR__QUOTA_LIMITS];
+};
+
+void weir__quota_read(int device, uint64_t memory, struct weir__quota *quota);
+
+#endif
