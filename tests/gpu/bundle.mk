@@ -12,7 +12,7 @@
 EXTRA_DIST += tests/gpu/make-bundle.sh tests/gpu/run-bundle.sh
 
 gpu_bundle_programs += tests/gpu/conformance tools/weir
-gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml
+gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml $(dist_weircosts_DATA)
 
 gpu_bundle_build = build-gpu-bundle
 gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-tracking --without-libdw --without-ncurses --without-zstd \

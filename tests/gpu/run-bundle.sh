@@ -45,7 +45,7 @@ cd "$bundle" || exit 2
 
 # What the tests expect of the build tree they come from. Policies of this machine must not change what they do.
 unset WEIR_POLICY WEIR_CONF WEIR_SIM XDG_CONFIG_HOME CK_TAP_LOG_FILE_NAME
-export WEIR_GPU=cuda WEIR_TEST_GPU=cuda top_srcdir=. top_builddir=. NO_COLOR=1
+export WEIR_GPU=cuda WEIR_TEST_GPU=cuda top_srcdir=. top_builddir=. NO_COLOR=1 WEIR_COSTS_DIR=$bundle/config/costs
 
 # Where compute-sanitizer is, if a toolkit was installed without touching PATH.
 PATH=$PATH:/usr/local/cuda/bin

@@ -139,7 +139,7 @@ static char *describe(const struct machine *machine, const char *gpu)
     char *learned = machine->growth == 1 ? format_text("%s", "")
                                          : format_text("; growing takes %.2f times as long as in it, as it did in the recording", machine->growth);
     char *text = machine->costs.kind == COSTS_BUILT_IN ?
-                     format_text("no cost table of this GPU was found, so calls cost what they cost on the simulator") :
+                     format_text("no cost table of this GPU was found (weir calibrate makes one), so calls cost what they cost on the simulator") :
                  machine->costs.kind == COSTS_RECORDED ? format_text("the trace's own, as measured on %s%s", SHOWN(gpu), learned) :
                                                          format_text("%s%s", machine->costs.path, learned);
     free(learned);

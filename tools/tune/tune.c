@@ -143,7 +143,7 @@ static bool can_judge(const struct tune *tune)
     free(recorded);
     const struct verdict verdict = report_judge(&tune->script, &outcome);
     if (!verdict.can_judge)
-        complain("tune: a replay cannot judge policies for this trace: %s", verdict.why);
+        complain("tune: a replay cannot judge policies for this trace: %s. Costs: %s", verdict.why, machine_costs_text(&tune->machine));
     return verdict.can_judge;
 }
 
