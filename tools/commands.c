@@ -3,7 +3,7 @@
 #include "tools/common/command.h"
 
 const struct command *const commands[] = {
-    &command_check, &command_show,  &command_devices, &command_try,    &command_run_program, &command_ps,     &command_top,
+    &command_check, &command_show,  &command_devices, &command_doctor, &command_try,    &command_run_program, &command_ps,     &command_top,
     &command_trim,  &command_set,   &command_reload,  &command_metrics, &command_leases,     &command_evict,  &command_record,
     &command_trace, &command_replay, &command_tune, &command_calibrate, &command_help, NULL,
 };

@@ -64,6 +64,12 @@ tools_libtools_la_SOURCES = \
 	%reldir%/calibrate/measure.h \
 	%reldir%/calibrate/pages.c \
 	%reldir%/calibrate/threads.c \
+	%reldir%/doctor/doctor.c \
+	%reldir%/doctor/doctor.h \
+	%reldir%/doctor/gpu.c \
+	%reldir%/doctor/place.c \
+	%reldir%/doctor/python.c \
+	%reldir%/doctor/sockets.c \
 	%reldir%/record/launch.c \
 	%reldir%/record/launch.h \
 	%reldir%/record/live.c \

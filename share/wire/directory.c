@@ -62,13 +62,18 @@ static bool own_place(char place[SHARE_PATH_SIZE])
     return true;
 }
 
-weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE])
+weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PATH_SIZE])
 {
     char place[SHARE_PATH_SIZE];
     if (own_place(place))
-        return share_make_safe(place, "control", true, variable(), "control sockets", error, path);
+        return share_make_safe(place, "control", make, variable(), "control sockets", error, path);
     return weir__fail(error, WEIR_INVALID, "%s is too long for sockets to lie there: use a directory of at most %zu bytes", variable(),
                       SHARE_PATH_SIZE - 1 - SOCKET_NAME_MAX - (sizeof "/weir/control" - 1));
+}
+
+weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE])
+{
+    return share_control_place(true, error, path);
 }
 
 /* Listing ------------------------------------------------------------------------------------------------------------------------------ */

@@ -13,6 +13,8 @@
 /* This user's directory, made if it is missing. WEIR_REFUSED (it is another's, or others may write there), WEIR_INVALID (too long, or it
    cannot be made). */
 weir_status share_control_directory(weir_error *error, char path[SHARE_PATH_SIZE]);
+/* The same; but not `make`: what is missing is WEIR_REFUSED, and path is what was looked at last, or as it was if it is too long. */
+weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PATH_SIZE]);
 
 /*
  * Every control socket that this process may use, sorted by directory and then by pid: those in this user's directory, and, unless that is

@@ -100,7 +100,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/open\.h|config\.h"|weir\.h"' $plugin_files
     check "what_commands_share_includes_no_command" includes_only "tools/common/|$above_share" tools/common/*.[ch]
     check "commands_include_no_other_command" includes_only "tools/common/|tools/observe\.h|$above_share" tools/*.[ch]
-    for folder in calibrate record top trace try generator; do
+    for folder in calibrate doctor record top trace try generator; do
         check "tools_${folder}_includes_no_other_command" includes_only "tools/common/|tools/$folder/|$above_share" tools/$folder/*.[ch]
     done
     check "headers_include_each_other_one_way" headers_include_one_way $(find policy lib share plugin/torch tools -name '*.h')

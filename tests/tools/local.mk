@@ -4,6 +4,7 @@ dist_check_SCRIPTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
+	%reldir%/doctor.sh \
 	%reldir%/export.sh \
 	%reldir%/leases.sh \
 	%reldir%/metrics.sh \
@@ -29,6 +30,7 @@ TESTS += \
 	%reldir%/check.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
+	%reldir%/doctor.sh \
 	%reldir%/export.sh \
 	%reldir%/output.sh \
 	%reldir%/replay.sh \

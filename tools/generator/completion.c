@@ -20,7 +20,8 @@ static void key_values(const struct policy_key *key)
     static const struct {
         unsigned accepts;
         const char *word;
-    } words[] = {{POLICY_ACCEPTS_NONE, "none"}, {POLICY_ACCEPTS_ALL, "all"}, {POLICY_ACCEPTS_NEVER, "never"}, {POLICY_ACCEPTS_AUTO, "auto"}};
+    } words[] = {{POLICY_ACCEPTS_NONE, "none"}, {POLICY_ACCEPTS_ALL, "all"}, {POLICY_ACCEPTS_NEVER, "never"}, {POLICY_ACCEPTS_AUTO, "auto"},
+                 {POLICY_ACCEPTS_QUOTA, "quota"}};
     bool has_others = false;
     if (key->type == POLICY_TYPE_BOOL || key->type == POLICY_TYPE_SWITCH) {
         value(key->type == POLICY_TYPE_BOOL ? "true" : "on", &has_others);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* doctor.c - `weir doctor`: what of this machine matters to Weir, what it means, and what to do. */
+#include "tools/doctor/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/format.h"
+#include "tools/common/command.h"
+#include "tools/common/environment.h"
+#include "tools/common/json.h"
+#include "tools/common/paragraph.h"
+#include "tools/common/processes.h"
+
+#define TEXT_MAX 1024 /* of what is printed as a line; what is longer is cut */
+
+enum { OPT_GPU, OPT_JSON, OPT_TIMEOUT };
+
+static const struct command_option options[] = {
+    [OPT_GPU] = {"gpu", 0, OPTION_TEXT, "cuda|sim", "look at GPUs or at the simulator (default: $WEIR_GPU, else cuda)", 0, 0},
+    [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
+    {0},
+};
+
+void doctor_add(struct doctor *doctor, enum doctor_state state, const char *topic, const char *about, const char *remedy,
+                const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    doctor->findings = must_grow(doctor->findings, doctor->count, &doctor->room, sizeof doctor->findings[0]);
+    doctor->findings[doctor->count++] = (struct doctor_finding){
+        .state = state,
+        .topic = topic,
+        .about = about ? must(strdup(about)) : NULL,
+        .text = make_text(format, arguments),
+        .remedy = remedy ? must(strdup(remedy)) : NULL,
+    };
+    va_end(arguments);
+}
+
+static void forget(struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->count; i++) {
+        free(doctor->findings[i].about);
+        free(doctor->findings[i].text);
+        free(doctor->findings[i].remedy);
+    }
+    free(doctor->findings);
+    free(doctor->devices);
+}
+
+static size_t count_of(const struct doctor *doctor, enum doctor_state state)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < doctor->count; i++)
+        count += doctor->findings[i].state == state;
+    return count;
+}
+
+/* In words ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* What stands there is of the environment or of files: no control characters reach the terminal, those of two bytes neither. */
+static char *clean(const char *text)
+{
+    char *copy = must(strndup(text, TEXT_MAX));
+    for (unsigned char *at = (unsigned char *)copy; *at; at++)
+        if (*at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0))
+            *at = '?';
+    return copy;
+}
+
+static void print_finding(const struct doctor_finding *finding)
+{
+    static const char *const states[] = {[DOCTOR_GOOD] = "good", [DOCTOR_NOTE] = "note", [DOCTOR_BAD] = "BAD"};
+    char *about = finding->about ? clean(finding->about) : NULL, *text = clean(finding->text);
+    char *line = format_text("%s%s%s: %s", finding->topic, about ? " " : "", about ? about : "", text);
+    paragraph_print_item(states[finding->state], 4, line);
+    free(line);
+    if (finding->remedy) {
+        char *remedy = clean(finding->remedy), *todo = format_text("To do: %s", remedy);
+        paragraph_print_item("", 4, todo);
+        free(todo);
+        free(remedy);
+    }
+    free(text);
+    free(about);
+}
+
+static void print_words(const struct doctor *doctor)
+{
+    size_t bad = count_of(doctor, DOCTOR_BAD);
+    for (size_t i = 0; i < doctor->count; i++)
+        print_finding(&doctor->findings[i]);
+    if (bad)
+        printf("\n%zu thing%s to repair.\n", bad, weir__plural(bad));
+    else
+        puts("\nNothing to repair.");
+}
+
+/* As JSON -------------------------------------------------------------------------------------------------------------------------------- */
+
+static void print_json(const struct doctor *doctor, int status)
+{
+    static const char *const states[] = {[DOCTOR_GOOD] = "good", [DOCTOR_NOTE] = "note", [DOCTOR_BAD] = "bad"};
+    struct json json = JSON_INIT(stdout);
+    json_object(&json, NULL);
+    json_array(&json, "findings");
+    for (size_t i = 0; i < doctor->count; i++) {
+        const struct doctor_finding *finding = &doctor->findings[i];
+        json_object(&json, NULL);
+        json_string(&json, "topic", finding->topic);
+        json_string(&json, "about", finding->about);
+        json_string(&json, "state", states[finding->state]);
+        json_string(&json, "text", finding->text);
+        json_string(&json, "remedy", finding->remedy);
+        json_end(&json);
+    }
+    json_end(&json);
+    json_uint(&json, "repair", count_of(doctor, DOCTOR_BAD));
+    json_uint(&json, "status", (uint64_t)status);
+    json_end(&json);
+}
+
+/* The command ---------------------------------------------------------------------------------------------------------------------------- */
+
+static int run(const struct command_call *call)
+{
+    struct doctor doctor = {.timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT])};
+    doctor_look_at_gpu(&doctor, call->options[OPT_GPU].given ? call->options[OPT_GPU].text : variable("WEIR_GPU"));
+    doctor_look_at_place(&doctor);
+    doctor_look_at_policy(&doctor);
+    doctor_look_at_sockets(&doctor);
+    doctor_look_at_python(&doctor);
+    int status = count_of(&doctor, DOCTOR_BAD) ? EXIT_FAILED : EXIT_GOOD;
+    if (call->options[OPT_JSON].given)
+        print_json(&doctor, status);
+    else
+        print_words(&doctor);
+    forget(&doctor);
+    return status;
+}
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .summary = "look at what matters to Weir here, and say what to repair",
+    .operands = "",
+    .details =
+        "Looks at the driver and the devices, at the rank and the limits of a process that is started from here and which limit counts,\n"
+        "at MPS, the policy, the sockets of live processes and of exports and whose they are, and at PyTorch with Weir's plug-in for it.\n"
+        "Each finding is good, a note (good to know) or BAD, with what to do about it. No program is started, neither Python, and nothing\n"
+        "is changed, but that sockets which killed processes left in this user's own directory are removed.\n"
+        "Exit status: 0 there is nothing to repair, 1 there is.",
+    .example = "  weir doctor\n"
+               "  WEIR_QUOTA=4GiB weir doctor --gpu=sim --json\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* gpu.c - `weir doctor`: the driver, and what its devices can do. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/format.h"
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+#include "tools/common/format.h"
+#include "tools/doctor/doctor.h"
+
+static bool is_simulator(const struct doctor *doctor)
+{
+    return strcmp(doctor->gpu->name, "sim") == 0;
+}
+
+/* true: there are devices. */
+static bool look_at_driver(struct doctor *doctor)
+{
+    const struct gpu *gpu = doctor->gpu;
+    int driver = 0, toolkit = 0, count = 0, code = gpu->device_count(&count);
+    if (code == GPU_SUCCESS && count == 0)
+        code = GPU_NO_DEVICE;
+    if (code == GPU_SUCCESS)
+        code = gpu->versions(&driver, &toolkit);
+    if (code != GPU_SUCCESS) {
+        doctor_add(doctor, DOCTOR_BAD, "driver", NULL, gpu->remedy(), "there is no usable GPU: %s (%s), so no policy can be opened",
+                   gpu->code_text(code), gpu->code_name(code));
+        return false;
+    }
+    if (is_simulator(doctor))
+        doctor_add(doctor, DOCTOR_NOTE, "driver", NULL, "unset WEIR_GPU, and look again on the machine with the GPU",
+                   "this is the simulator, as if with driver %d.%d: nothing here is said of a GPU", driver / 1000, driver % 1000 / 10);
+    else
+        doctor_add(doctor, DOCTOR_GOOD, "driver", NULL, NULL, "CUDA %d.%d; Weir was built with toolkit %d.%d", driver / 1000,
+                   driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10);
+    doctor->device_count = count;
+    return true;
+}
+
+static void look_at_feature(struct doctor *doctor, int device, const char *about, enum gpu_feature feature, const char *means)
+{
+    char why[256];
+    if (!doctor->gpu->supports(device, feature, why, sizeof why))
+        doctor_add(doctor, DOCTOR_NOTE, "device", about, NULL, "has no %s (%s): %s", gpu_feature_name(feature), why, means);
+}
+
+static void look_at_device(struct doctor *doctor, int device)
+{
+    struct gpu_device_info *info = &doctor->devices[device];
+    char about[16], why[256];
+    snprintf(about, sizeof about, "%d", device);
+    int code = doctor->gpu->device_info(device, info);
+    if (code != GPU_SUCCESS) {
+        doctor_add(doctor, DOCTOR_BAD, "device", about, doctor->gpu->remedy(), "cannot be asked: %s (%s)", doctor->gpu->code_text(code),
+                   doctor->gpu->code_name(code));
+        return;
+    }
+    if (!doctor->gpu->supports(device, GPU_FEATURE_POOLS, why, sizeof why)) {
+        doctor_add(doctor, DOCTOR_BAD, "device", about, "leave it out of the policy's devices, or install a newer driver",
+                   "%s has no memory pools (%s), so no pool can be opened on it", info->name, why);
+        return;
+    }
+    doctor_add(doctor, DOCTOR_GOOD, "device", about, NULL, "%s, %s, %s", info->name, SIZE_TEXT(info->memory), info->uuid);
+    if (info->mig)
+        doctor_add(doctor, DOCTOR_NOTE, "device", about, NULL,
+                   "is an instance of MIG: its memory is its own, percentages are of that, and a process sees one instance at most");
+    if (info->os_managed)
+        doctor_add(doctor, DOCTOR_NOTE, "device", about, NULL,
+                   "shares its memory with the host: more may be free than CUDA says, and less than max_size allows");
+    look_at_feature(doctor, device, about, GPU_FEATURE_MAPPING, "backing: arena is refused, and auto is a pool of CUDA's");
+    look_at_feature(doctor, device, about, GPU_FEATURE_POOL_POSIX_FD, "ipc: posix_fd is refused, so its pools cannot be shared");
+    look_at_feature(doctor, device, about, GPU_FEATURE_STREAM_ID,
+                    "weir_malloc() on a raw stream is always served by the default pool, and caches serve opened streams only");
+}
+
+void doctor_look_at_gpu(struct doctor *doctor, const char *gpu_name)
+{
+    const char *why = "", *visible = secure_getenv("CUDA_VISIBLE_DEVICES");
+    doctor->gpu = gpu_find(gpu_name, &why);
+    if (!doctor->gpu) {
+        doctor_add(doctor, DOCTOR_BAD, "driver", NULL, "write cuda or sim in WEIR_GPU, or install Weir with CUDA", "there is no GPU called '%s': %s",
+                   gpu_name ? gpu_name : "cuda", why);
+        return;
+    }
+    bool is_there = look_at_driver(doctor);
+    if (visible && !is_simulator(doctor))
+        doctor_add(doctor, is_there ? DOCTOR_NOTE : DOCTOR_BAD, "devices", "CUDA_VISIBLE_DEVICES",
+                   is_there ? NULL : "unset it, or write indices or UUIDs as nvidia-smi -L prints them",
+                   "is '%s': other devices cannot be seen, and these count from 0", visible);
+    doctor->devices = must(calloc((size_t)doctor->device_count + 1, sizeof doctor->devices[0]));
+    for (int device = 0; device < doctor->device_count; device++)
+        look_at_device(doctor, device);
+}
