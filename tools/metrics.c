@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +77,7 @@ static const struct family families[] = {
     {"weir_device_got_bytes_total", "counter", "Bytes that neighbours gave when asked.", DEVICE(bytes_got), VALUE_PLAIN},
     {"weir_device_asks_received_total", "counter", "Times that a neighbour asked it for memory.", DEVICE(asks_received), VALUE_PLAIN},
     {"weir_device_given_bytes_total", "counter", "Bytes that the process gave to neighbours.", DEVICE(bytes_given), VALUE_PLAIN},
-    {"weir_device_rescues_total", "counter", "Requests that succeeded after this rung of the recovery ladder.", RUNG(rescues),
-     VALUE_PLAIN},
+    {"weir_device_rescues_total", "counter", "Requests that this rung of the recovery ladder rescued.", RUNG(rescues), VALUE_PLAIN},
     {"weir_pool_live_bytes", "gauge", "Bytes that the program has." SUMMED, POOL(live), VALUE_PLAIN},
     {"weir_pool_cached_bytes", "gauge", "Bytes of freed blocks that streams keep for themselves." SUMMED, POOL(cached), VALUE_PLAIN},
     {"weir_pool_slack_bytes", "gauge", "Bytes lost to rounding." SUMMED, POOL(slack), VALUE_PLAIN},
@@ -106,8 +104,7 @@ static const struct family families[] = {
     {"weir_tag_live_blocks", "gauge", "Blocks that the program has under this tag.", TAG(live_blocks), VALUE_PLAIN},
     {"weir_export_importers", "gauge", "Processes that import the pool, with the hung and evicted ones.", EXPORT(importers), VALUE_PLAIN},
     {"weir_export_hung_importers", "gauge", "Importers that kept a producer waiting and said nothing since.", EXPORT(hung), VALUE_PLAIN},
-    {"weir_export_evicted_importers", "gauge", "Evicted importers that are not dead: they keep blocks from use.", EXPORT(evicted),
-     VALUE_PLAIN},
+    {"weir_export_evicted_importers", "gauge", "Evicted importers that live: they keep blocks from use.", EXPORT(evicted), VALUE_PLAIN},
     {"weir_export_blocks", "gauge", "Published blocks, slots of rings, and withdrawn blocks that are still mapped.", EXPORT(blocks),
      VALUE_PLAIN},
     {"weir_export_leases", "gauge", "Leases that have not ended.", EXPORT(leases), VALUE_PLAIN},
@@ -267,8 +264,7 @@ static void write_collect(struct writer *writer, uint64_t now)
 
 static void write_processes(struct writer *writer)
 {
-    static const struct family up = {"weir_process_up", "gauge", "Whether the process answered (1) or not (0).", OF_PROCESS, 0,
-                                     VALUE_PLAIN};
+    static const struct family up = {"weir_process_up", "gauge", "Whether it answered (1) or not (0).", OF_PROCESS, 0, VALUE_PLAIN};
     static const struct family info = {"weir_process_info", "gauge", "Always 1: what the process is.", OF_PROCESS, 0, VALUE_PLAIN};
     const struct processes *processes = writer->processes;
     for (size_t i = 0; i < processes->count; i++) {
@@ -283,6 +279,9 @@ static void write_processes(struct writer *writer)
         label_program(writer, &processes->items[i]);
         label_number(writer, "uid", processes->items[i].uid);
         label(writer, "version", processes->items[i].version);
+        for (unsigned l = 0; l < SHARE_LABELS; l++)
+            if (*processes->items[i].labels.values[l])
+                label(writer, share_label_name(l), processes->items[i].labels.values[l]);
         end(writer, 1, VALUE_PLAIN);
     }
 }
@@ -468,6 +467,7 @@ static int run(const struct command_call *call)
     struct observed_sockets exports;
     struct writer writer = {.processes = &processes, .exports = &exports};
     int status = processes_find("metrics", 0, NULL, timeout_ms, &processes);
+    processes_ask_labels(&processes, timeout_ms);
     processes_ask_details(&processes, timeout_ms);
     if (observe_sockets("metrics", 0, NULL, &exports))
         observe_ask(&exports, &count, timeout_ms);

@@ -75,6 +75,36 @@ static void print_devices(const struct processes *processes)
     table_print(&table, stdout);
 }
 
+static bool has_label(const struct process *process)
+{
+    for (unsigned label = 0; label < SHARE_LABELS; label++)
+        if (*process->labels.values[label])
+            return true;
+    return false;
+}
+
+/* Nothing, where no process is one of a job. */
+static void print_labels(const struct processes *processes)
+{
+    struct table table = TABLE_INIT("lllll");
+    bool is_begun = false;
+    for (size_t i = 0; i < processes->count; i++) {
+        const struct process *process = &processes->items[i];
+        if (!has_label(process))
+            continue;
+        if (!is_begun)
+            table_row(&table, "PID", "RANK", "LOCAL RANK", "JOB", "POD");
+        is_begun = true;
+        table_row(&table, process_name(process, &(struct text){{0}}));
+        for (unsigned label = 0; label < SHARE_LABELS; label++)
+            table_cell(&table, "%s", *process->labels.values[label] ? process->labels.values[label] : "-");
+    }
+    if (is_begun)
+        putchar('\n');
+    if (is_begun)
+        table_print(&table, stdout);
+}
+
 static void print_words(const struct processes *processes)
 {
     bool has_answer = false, has_stranger = false;
@@ -92,6 +122,7 @@ static void print_words(const struct processes *processes)
     print_pools(processes);
     putchar('\n');
     print_devices(processes);
+    print_labels(processes);
     if (has_stranger)
         puts("\n* in another PID namespace, and this its number there");
 }
@@ -193,6 +224,10 @@ static void json_answer(struct json *json, const struct process *process)
     json_string(json, "version", process->version);
     json_string(json, "policy", process->policy);
     json_uint(json, "age_ms", process->age_ms);
+    json_object(json, "labels");
+    for (unsigned label = 0; label < SHARE_LABELS; label++)
+        json_string(json, share_label_name(label), *process->labels.values[label] ? process->labels.values[label] : NULL);
+    json_end(json);
     json_array(json, "devices");
     for (size_t i = 0; i < process->device_count; i++)
         json_device(json, &process->devices[i]);
@@ -222,6 +257,8 @@ static int run(const struct command_call *call)
     }
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
     int status = processes_find("ps", call->count, call->operands, timeout_ms, &processes);
+    if (!call->options[OPT_LIST].given)
+        processes_ask_labels(&processes, timeout_ms);
     if (call->options[OPT_JSON].given)
         processes_ask_details(&processes, timeout_ms);
     status = worse_exit(status, processes_exit(&processes));
@@ -246,6 +283,7 @@ const struct command command_ps = {
         "table has their pools: RESERVED is what a pool has from the device, LIVE what the program uses of it, CACHED what is kept for\n"
         "its streams, IDLE what nobody uses. The second has their devices: requests that the recovery ladder rescued, in all and by\n"
         "the help of neighbours; how often this process asked neighbours and what it GOT; how often it was asked and what it GAVE.\n"
+        "Processes of a job are in a third one, with their rank, job and pod as their environment had them at the start.\n"
         "A process with several weirs is shown as PID.1, PID.2 and so on, and may be named so.\n"
         "Exit status: 0 all answered, 1 there is no such process, 2 a process does not answer (this wins over 1).",
     .example = "  weir ps\n"

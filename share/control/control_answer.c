@@ -154,6 +154,19 @@ static void answer_figures(struct share_asker *asker, const struct wire_message 
     share_asker_ready(asker, question->request);
 }
 
+static void answer_labels(struct share_asker *asker, const struct wire_message *question)
+{
+    for (unsigned label = 0; label < SHARE_LABELS; label++) {
+        const char *value = asker->control->labels.values[label];
+        struct wire_message message = { .type = WIRE_LABEL, .request = question->request };
+        snprintf(message.u.label.name, sizeof message.u.label.name, "%s", share_label_name(label));
+        snprintf(message.u.label.value, sizeof message.u.label.value, "%s", value);
+        if (*value)
+            share_asker_send(asker, &message);
+    }
+    share_asker_ready(asker, question->request);
+}
+
 /* Giving ------------------------------------------------------------------------------------------------------------------------------- */
 
 /* The number of the device, or -1. */
@@ -320,6 +333,7 @@ static void (*const answers[])(struct share_asker *asker, const struct wire_mess
     [WIRE_STATS] = answer_figures, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
     [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
     [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_figures,   [WIRE_AUDITS] = answer_figures,
+    [WIRE_LABELS] = answer_labels,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)

@@ -12,6 +12,7 @@
 #include "lib/base/service.h"
 #include "lib/open.h"
 #include "lib/release/give.h"
+#include "share/control/labels.h"
 #include "share/control/recording.h"
 #include "share/wire/server.h"
 
@@ -29,6 +30,7 @@ struct share_control {
     uint64_t gives_until;  /* the GIVEs so far, at the rate of GIVES_A_SECOND, take until then */
     struct share_asker *askers;
     struct share_recording recording;
+    struct share_labels labels;
 };
 
 /* One connection of a controller, which may be a neighbour that ran out. */

@@ -88,6 +88,8 @@ LAYOUT(tag, { KIND_TEXT, PLACE(tag.name), .min = 1 } WIRE_TAG_FIGURES(TAG_FIGURE
 LAYOUT(audit, NUMBER(audit.device), RANGE(audit.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_AUTO),
        NAME(audit.name) WIRE_AUDIT_FIGURES(AUDIT_FIGURE));
 
+LAYOUT(label, NAME(label.name), { KIND_TEXT, PLACE(label.value), .min = 1 });
+
 /* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */
 static bool agrees(const struct wire_message *message)
 {

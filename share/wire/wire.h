@@ -94,18 +94,21 @@
     X(TAGS, 72, none, controller, some) \
     /* What came of `release_threshold: auto`. Answered by one AUDIT for each pool that has or had it, and READY. */ \
     X(AUDITS, 73, none, controller, some) \
+    /* What tells the process from others of its job. Answered by one LABEL for each that it has, and READY. */ \
+    X(LABELS, 74, none, controller, some) \
     X(PROCESS, 96, process, process, some) \
     X(DEVICE, 97, device, process, some) \
     X(POOL, 98, pool, process, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
-    /* The end of the answer to STATS, TAGS and AUDITS; SET and RELOAD are done; RECORD has begun. */ \
+    /* The end of the answer to STATS, TAGS, AUDITS and LABELS; SET and RELOAD are done; RECORD has begun. */ \
     X(READY, 101, none, process, some) \
     /* What DENIED refuses is the request; with request 0 the connection, which ends. */ \
     X(DENIED, 102, refused, process, any) \
     X(RECORDED, 103, recorded, process, some) \
     X(TAG, 104, tag, process, some) \
-    X(AUDIT, 105, audit, process, some)
+    X(AUDIT, 105, audit, process, some) \
+    X(LABEL, 106, label, process, some)
 
 enum wire_type {
 #define WIRE_TYPE_ENTRY(name, number, member, sender, request) WIRE_##name = number,
@@ -275,6 +278,10 @@ struct wire_message {
             char name[WIRE_NAME_SIZE]; /* of the pool */
             WIRE_AUDIT_FIGURES(WIRE_FIGURE)
         } audit;
+        struct {
+            char name[WIRE_NAME_SIZE];  /* "rank", "local_rank", "job", "pod"; others may come */
+            char value[WIRE_NAME_SIZE]; /* a text */
+        } label;
     } u;
 };
 #undef WIRE_FIGURE

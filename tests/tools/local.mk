@@ -6,6 +6,7 @@ dist_check_SCRIPTS += \
 	%reldir%/devices.sh \
 	%reldir%/doctor.sh \
 	%reldir%/export.sh \
+	%reldir%/labels.sh \
 	%reldir%/leases.sh \
 	%reldir%/metrics.sh \
 	%reldir%/output.sh \
@@ -32,6 +33,7 @@ TESTS += \
 	%reldir%/devices.sh \
 	%reldir%/doctor.sh \
 	%reldir%/export.sh \
+	%reldir%/labels.sh \
 	%reldir%/output.sh \
 	%reldir%/replay.sh \
 	%reldir%/replay_traces.sh \

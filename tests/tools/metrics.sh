@@ -40,10 +40,10 @@ for line in open(sys.argv[1], encoding="utf-8"):
         kinds.setdefault(head[2], []).append(head[3] if head[1] == "TYPE" else "help")
         order.append(head[2])
         continue
-    at = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)\n', line)
+    at = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)\n', line)
     assert at, "no line of metrics: " + line
     order.append(at[1])
-    labels = dict(re.findall(r'([a-z]+)="((?:[^"\\]|\\.)*)"', at[2] or ""))
+    labels = dict(re.findall(r'([a-z_]+)="((?:[^"\\]|\\.)*)"', at[2] or ""))
     series.append((at[1], labels, float(at[3])))
 def m(name, **labels):
     found = [v for n, l, v in series if n == name and l.get("pid", pid) == pid and all(l.get(k) == x for k, x in labels.items())]

@@ -111,7 +111,7 @@ END_TEST
 START_TEST(message_of_no_type_has_no_bytes)
 {
     unsigned char bytes[WIRE_SIZE_MAX];
-    static const unsigned gaps[][2] = {{13, 31}, {44, 63}, {74, 95}, {106, 300}};
+    static const unsigned gaps[][2] = {{13, 31}, {44, 63}, {75, 95}, {107, 300}};
     for (size_t gap = 0; gap < sizeof(gaps) / sizeof(gaps[0]); gap++)
         for (unsigned type = gaps[gap][0]; type <= gaps[gap][1]; type++)
             ck_assert_uint_eq(wire_encode(&(struct wire_message){.type = (enum wire_type)type}, bytes), 0);
@@ -223,7 +223,8 @@ START_TEST(unknown_types_are_refused)
         golden.bytes[6] = type & 0xff;
         golden.bytes[7] = (unsigned char)(type >> 8);
         bool is_empty = type == WIRE_CANCEL || type == WIRE_LIST || type == WIRE_COUNT || type == WIRE_DONE || type == WIRE_STATS ||
-                        type == WIRE_RELOAD || type == WIRE_STOP || type == WIRE_TAGS || type == WIRE_AUDITS || type == WIRE_READY;
+                        type == WIRE_RELOAD || type == WIRE_STOP || type == WIRE_TAGS || type == WIRE_AUDITS || type == WIRE_LABELS ||
+                        type == WIRE_READY;
         ck_assert_int_eq(decode_exactly(golden.bytes, golden.len), is_empty ? WIRE_GOOD : WIRE_MALFORMED);
     }
 }
@@ -327,6 +328,10 @@ static const struct change {
     {"no name", WIRE_TAG, 16, 8, 0},
     {"flag 4", WIRE_AUDIT, 20, 4, 4},
     {"no name", WIRE_AUDIT, 24, 8, 0},
+    {"no name", WIRE_LABEL, 16, 8, 0},
+    {"a space in the name", WIRE_LABEL, 17, 1, ' '},
+    {"no value", WIRE_LABEL, 80, 8, 0},
+    {"an escape in the value", WIRE_LABEL, 81, 1, 0x1b},
     {"no uuid", WIRE_OFFER, 16, 8, 0},
     {"no bytes", WIRE_GIVE, 16, 8, 0},
     {"a deadline of more than 10 minutes", WIRE_GIVE, 24, 4, 600001},
@@ -397,7 +402,7 @@ START_TEST(types_have_their_names)
     ck_assert_str_eq(wire_type_name((enum wire_type)0), "unknown");
     ck_assert_str_eq(wire_type_name((enum wire_type)31), "unknown");
     ck_assert_str_eq(wire_type_name((enum wire_type)44), "unknown");
-    ck_assert_str_eq(wire_type_name((enum wire_type)106), "unknown");
+    ck_assert_str_eq(wire_type_name((enum wire_type)107), "unknown");
 }
 END_TEST
 

@@ -116,6 +116,7 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_STOP, 71, {{0}}}, 16, {HEADER(71, 0, 71)}},
     {{WIRE_TAGS, 72, {{0}}}, 16, {HEADER(72, 0, 72)}},
     {{WIRE_AUDITS, 73, {{0}}}, 16, {HEADER(73, 0, 73)}},
+    {{WIRE_LABELS, 74, {{0}}}, 16, {HEADER(74, 0, 74)}},
     {{WIRE_PROCESS, 64, {.process = {1234, 1, 2, 0x10000, "trainer", "1.0", "/a b\xc3\xa9"}}},
      424,
      {HEADER(96, 408, 64), [16] = 0xd2, 4, [20] = 1, [24] = 2, [34] = 1, [40] = 't', 'r', 'a', 'i', 'n', 'e', 'r',
@@ -141,6 +142,7 @@ const struct wire_golden wire_goldens[] = {
      168,
      {HEADER(105, 152, 73), [16] = 1, [20] = 3, [24] = 'f', 'r', 'a', 'm', 'e', 's', [88] = 4, [96] = 5, [104] = 6, [112] = 7, [120] = 8,
       [128] = 9, [136] = 10, [144] = 11, [152] = 12, [160] = 13}},
+    {{WIRE_LABEL, 74, {.label = {"job", "4 2"}}}, 144, {HEADER(106, 128, 74), [16] = 'j', 'o', 'b', [80] = '4', ' ', '2'}},
 };
 const size_t wire_golden_count = sizeof(wire_goldens) / sizeof(wire_goldens[0]);
 
@@ -278,6 +280,8 @@ static const struct part {
     PART(AUDIT, NUMBER, audit.flags, 0, 3),
     PART(AUDIT, NAME, audit.name, 1, 0),
     PART(AUDIT, COUNTS, audit.kept_used, 0, 10),
+    PART(LABEL, NAME, label.name, 1, 0),
+    PART(LABEL, NAME, label.value, 1, 0),
     PART(GAVE, COUNTS, gave.bytes, 0, 2),
 #undef PART
 };

@@ -83,6 +83,38 @@ static void end_audits(const struct share_query *query)
         forget_audits(query->data);
 }
 
+/* What is not known here is passed over, and what comes twice is the first. The process chose the text. */
+static bool take_label(struct share_query *query, const struct wire_message *answer)
+{
+    struct process *process = query->data;
+    if (answer->type != WIRE_LABEL)
+        return answer->type == WIRE_READY;
+    for (unsigned label = 0; label < SHARE_LABELS; label++)
+        if (strcmp(share_label_name(label), answer->u.label.name) == 0 && !*process->labels.values[label])
+            share_label_copy(process->labels.values[label], answer->u.label.value);
+    return ++process->labels_told <= TRUST_MAX;
+}
+
+static void forget_labels(struct process *process)
+{
+    process->labels = (struct share_labels){{{0}}};
+    process->labels_told = 0;
+}
+
+static void end_labels(const struct share_query *query)
+{
+    if (query->status != WEIR_OK)
+        forget_labels(query->data);
+}
+
+void processes_ask_labels(struct processes *processes, unsigned timeout_ms)
+{
+    static const struct wire_message labels = {.type = WIRE_LABELS};
+    for (size_t i = 0; i < processes->count; i++)
+        forget_labels(&processes->items[i]);
+    processes_question(processes, &labels, timeout_ms, take_label, end_labels);
+}
+
 void processes_ask_details(struct processes *processes, unsigned timeout_ms)
 {
     static const struct wire_message tags = {.type = WIRE_TAGS}, audits = {.type = WIRE_AUDITS};

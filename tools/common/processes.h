@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "lib/weir.h"
+#include "share/control/labels.h"
 #include "share/wire/socket.h"
 #include "share/wire/wire.h"
 #include "tools/common/command.h"
@@ -51,6 +52,8 @@ struct process {
     size_t device_count, pool_count;
     process_device *devices; /* those with pools */
     process_pool *pools;     /* of all devices; pool.device is a devices[].index */
+    struct share_labels labels; /* processes_ask_labels()'s: printable, "" where it has none */
+    unsigned labels_told;
     size_t tag_count, tag_room;
     process_tag *tags; /* processes_ask_details()'s; each name once */
     size_t audit_count, audit_room;
@@ -71,6 +74,8 @@ void processes_ask(struct processes *processes, unsigned timeout_ms);
 /* Asks those of them that answered for the figures of their tags and automatic thresholds (details.c). A process that does not tell, as
    those of older releases of Weir, has none. */
 void processes_ask_details(struct processes *processes, unsigned timeout_ms);
+/* Asks those of them that answered for rank, job and pod, which those of older releases do not tell. */
+void processes_ask_labels(struct processes *processes, unsigned timeout_ms);
 /* Asks those that answered the latest question, all at once. `take` gets each answer, `end` how each query ended; data: the process. */
 void processes_question(struct processes *processes, const struct wire_message *question, unsigned timeout_ms,
                         bool (*take)(struct share_query *query, const struct wire_message *answer),
