@@ -17,6 +17,11 @@ dist_example_DATA = \
 	%reldir%/torch_ddp.py \
 	%reldir%/torch_train.py
 
+## The ranks of a job, under their launchers.
+exampleclusterdir = $(exampledir)/cluster
+dist_examplecluster_DATA = %reldir%/cluster/kubernetes.yaml %reldir%/cluster/policy.yaml %reldir%/cluster/slurm.sbatch
+dist_examplecluster_SCRIPTS = %reldir%/cluster/torchrun.sh
+
 ## What doc/tuning.md is about.
 exampletracesdir = $(exampledir)/traces
 dist_exampletraces_DATA = %reldir%/traces/generation.weir

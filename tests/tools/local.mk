@@ -2,6 +2,7 @@
 dist_check_SCRIPTS += \
 	%reldir%/calibrate.sh \
 	%reldir%/check.sh \
+	%reldir%/cluster.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
 	%reldir%/doctor.sh \
@@ -29,6 +30,7 @@ EXTRA_DIST += %reldir%/export_viz_test.py %reldir%/perfetto.proto %reldir%/repla
 TESTS += \
 	%reldir%/calibrate.sh \
 	%reldir%/check.sh \
+	%reldir%/cluster.sh \
 	%reldir%/completion.sh \
 	%reldir%/devices.sh \
 	%reldir%/doctor.sh \

@@ -1,0 +1,89 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# examples/cluster/: the policy does what it says under each launcher's environment, and the files start what they say. The launchers
+# themselves are stand-ins.
+# shellcheck source=tests/tools/weir.sh
+. "${top_srcdir:-.}/tests/tools/weir.sh"
+unset RANK LOCAL_RANK SLURM_PROCID SLURM_LOCALID OMPI_COMM_WORLD_LOCAL_RANK WEIR_QUOTA CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_DEVICE_MEMORY_LIMIT \
+    CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_LIMIT_1 SLURM_SUBMIT_DIR PYTHONPATH
+cluster=$(cd "${top_srcdir:-.}" && pwd -P)/examples/cluster
+WEIR_PYTHON_DIR=$(cd "${top_srcdir:-.}" && pwd -P)/plugin/python
+WEIR_TORCH_LIBRARY=$tap_dir/library.so
+export WEIR_PYTHON_DIR WEIR_TORCH_LIBRARY WEIR_CONTROL_DIR="$tap_dir" WEIR_SIM=devices=2,memory=2GiB
+: >"$WEIR_TORCH_LIBRARY"
+cd "$tap_dir" || exit 1
+
+# as ASSIGNMENT… -- STATUS ARGUMENT…: exits() in that environment.
+as() (
+    while [ "$1" != -- ]; do
+        export "${1?}"
+        shift
+    done
+    shift
+    exits "$@"
+)
+# The policy opens there, and serves.
+try_as() {
+    as "$@" -- 0 try --gpu=sim --seconds=0.1 --threads=1 --json "$cluster/policy.yaml"
+}
+
+check "policy_is_good" exits 0 check "$cluster/policy.yaml"
+check "rank_of_torchrun_has_its_device" try_as LOCAL_RANK=1
+check "task_of_slurm_has_its_device" try_as SLURM_LOCALID=1
+check "task_that_sees_one_device_has_that" try_as SLURM_LOCALID=3 WEIR_SIM=devices=1,memory=2GiB
+check "pod_with_half_a_device_is_served" try_as WEIR_QUOTA=50% WEIR_SIM=devices=1,memory=2GiB
+check "rank_without_a_device_is_refused" as LOCAL_RANK=2 -- 1 try --gpu=sim --seconds=0.1 "$cluster/policy.yaml"
+check "its_variable_is_named" says "$err" "LOCAL_RANK is 2"
+
+# The stand-ins print what they were told, for their weir is ours.
+mkdir bin job
+ln -s "$weir" bin/weir
+for launcher in torchrun srun; do
+    printf '#!/bin/sh\necho %s "$@"\necho "policy $WEIR_POLICY"\n' $launcher >bin/$launcher
+    chmod +x bin/$launcher
+done
+cp "$cluster/policy.yaml" job
+PATH=$tap_dir/bin:$PATH
+starts() {
+    sh "$@" >"$out" 2>"$err" || { cat "$err"; return 1; }
+}
+check "torchrun_is_started" starts "$cluster/torchrun.sh" 4 train.py --epochs 90
+check "torchrun_is_told_how_many_ranks" says "$out" "torchrun --nproc-per-node=4 train.py --epochs 90"
+check "torchrun_finds_the_policy_beside_its_script" says "$out" "policy $cluster/policy.yaml"
+fails() {
+    ! sh "$@" >"$out" 2>"$err" && says "$err" "usage: "
+}
+check "torchrun_without_ranks_says_how_it_is_used" fails "$cluster/torchrun.sh"
+check "torchrun_without_a_program_says_how_it_is_used" fails "$cluster/torchrun.sh" 4
+submit() (
+    SLURM_SUBMIT_DIR=$tap_dir/job starts "$cluster/slurm.sbatch" train.py --epochs 90
+)
+check "tasks_are_started" submit
+check "tasks_run_the_program_under_weir" says "$out" "srun weir run --policy=policy.yaml -- python3 train.py --epochs 90"
+check "slurm_without_a_program_says_how_it_is_used" fails "$cluster/slurm.sbatch"
+if command -v shellcheck >/dev/null; then
+    check "scripts_are_clean" shellcheck -s sh "$cluster/torchrun.sh" "$cluster/slurm.sbatch"
+else
+    skip "scripts_are_clean" "no shellcheck"
+fi
+
+if python3 -c 'import yaml' 2>/dev/null; then
+    cat >pods.py <<'PYTHON'
+import sys
+import yaml
+
+config, job = yaml.safe_load_all(open(sys.argv[1] + "/kubernetes.yaml", encoding="utf-8"))
+assert (config["kind"], job["kind"]) == ("ConfigMap", "Job"), (config, job)
+assert config["data"]["policy.yaml"] == open(sys.argv[1] + "/policy.yaml", encoding="utf-8").read(), "the policies differ"
+pod = job["spec"]["template"]["spec"]
+container = pod["containers"][0]
+mounted = {volume["configMap"]["name"] for volume in pod["volumes"]}
+assert mounted == {config["metadata"]["name"]}, mounted
+assert container["command"][:2] == ["weir", "run"] and "--policy=/etc/weir/policy.yaml" in container["command"], container
+assert [item["name"] for item in container["env"]] == ["POD_NAME", "WEIR_QUOTA"], container
+PYTHON
+    check "manifest_has_the_same_policy_and_what_it_says" python3 pods.py "$cluster"
+else
+    skip "manifest_has_the_same_policy_and_what_it_says" "no python3 with yaml"
+fi
+done_testing
