@@ -3,7 +3,7 @@
 """
 torch_train.py - trains a small network, with Weir as torch's allocator or without, and goes on when memory runs out.
 
-    python -m weir.torch build                              once, for each torch: makes torch.OutOfMemoryError possible, and more
+    python -m weir.torch build                              once, for each torch, or the first run does it: the shim
     python torch_train.py --policy pytorch.yaml             with Weir; without --policy the one that weir-policy(5) says is found
     python torch_train.py --no-weir                         the same with torch's own allocator
     python torch_train.py --policy pytorch.yaml --fraction 0.05 --batch 16384

@@ -7,6 +7,7 @@ What a process uses is decided once: by its environment (`environment`), and by 
 import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from typing import Dict, List, Optional
 
@@ -78,13 +79,16 @@ def use_weir(shim: bool, policy: Optional[str], patch: bool) -> None:
 
 def build_counter(folder: str) -> str:
     """Compiles counter.cpp, as an extension module in that folder."""
+    from torch.utils import cpp_extension
     from weir.torch import _build
 
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counter.cpp")
     target = os.path.join(folder, "weir_bench_counter.so")
-    made = subprocess.run(
-        _build._command(target, source), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    command = _build._command(target, source) + ["-isystem", sysconfig.get_paths()["include"], "-ltorch_python"]
+    # Some are written for a shell, which there is none of here.
+    command += [flag.replace('\\"', '"') for flag in getattr(cpp_extension, "_get_pybind11_abi_build_flags", list)()]
+    command += ["-Wl,-rpath," + name for name in cpp_extension.library_paths()]
+    made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if made.returncode != 0:
         raise Missing(f"counter.cpp does not compile against this torch: {made.stdout.strip()[-2000:]}")
     return target

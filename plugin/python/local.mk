@@ -39,8 +39,10 @@ EXTRA_DIST += %reldir%/pyproject.toml %reldir%/wheel.py
 
 ## make wheel: all of Weir in one file for pip, in $(WHEEL_DIR). What is in it is linked anew, of the objects that are there, with all that another
 ## machine may lack: libyaml, libzstd, libdw and ncurses from their static archives, which lie alone in a folder that the linker looks into first.
+## TORCH names environments of Python: for the torch of each the shim is made, and packed as well.
 PYTHON3 = python3
 WHEEL_DIR = .
+TORCH =
 wheel_built = plugin/python/wheel
 if HAVE_TORCH
 EXTRA_LTLIBRARIES += plugin/python/wheel/libweir.la plugin/python/wheel/libweir-torch.la
@@ -66,7 +68,7 @@ wheel: all
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
 	    --cuda '$(CUDART_SUMMARY)' --completion config/bash-completion/weir \
 	    --files $(dist_weirpackage_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
-	    --man $(dist_man_MANS) $(man_MANS)
+	    --man $(dist_man_MANS) $(man_MANS) --torch $(TORCH)
 else
 wheel:
 	@echo 'make wheel needs libweir-torch: the end of what configure prints says why there is none' >&2; exit 1

@@ -190,6 +190,25 @@ def strip(tool: str, source: str, folder: str) -> str:
     return target
 
 
+def compile_shim(environment: str, package: str, folder: str) -> str:
+    """The shim for the torch of an environment of Python."""
+    python = os.path.join(environment, "bin", "python")
+    if not os.path.exists(python):
+        fail(f"TORCH={environment}: there is no {python}: name the folder of an environment of Python that has a torch")
+    code = "import sys; from weir.torch import _build; print(_build.compile_into(sys.argv[1]))"
+    made = subprocess.run(
+        [python, "-c", code, folder],
+        env={**os.environ, "PYTHONPATH": package, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        fail(f"TORCH={environment}: its shim cannot be made:\n{made.stderr[-4000:]}")
+    return made.stdout.splitlines()[-1]
+
+
 def pack(arguments: argparse.Namespace) -> None:
     source = arguments.source
     package = os.path.join(source, "plugin", "python")
@@ -213,6 +232,10 @@ def pack(arguments: argparse.Namespace) -> None:
         "weir/lib/libweir-torch.so": strip(arguments.strip, os.path.join(built, "libweir-torch.so"), scratch),
         "weir/lib/" + soname: strip(arguments.strip, library, scratch),
     }
+    for environment in arguments.torch:
+        shim = compile_shim(environment, package, scratch)
+        subprocess.run([arguments.strip, "--strip-unneeded", shim], check=True)
+        programs["weir/torch/shims/" + os.path.basename(shim)] = shim
     tag, reason = find_tag(arguments.objdump, programs, arguments.machine)
     for path, file_path in programs.items():
         wheel.copy(path, file_path, True)
@@ -275,6 +298,7 @@ def main() -> None:
         packer.add_argument("--" + option, required=True)
     for option in "files config man".split():
         packer.add_argument("--" + option, nargs="+", required=True)
+    packer.add_argument("--torch", nargs="*", default=[])
     arguments = parser.parse_args()
     if arguments.command == "archives":
         collect_archives(arguments.folder, arguments.compiler, arguments.words)

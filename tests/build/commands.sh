@@ -28,7 +28,7 @@ takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode 
 takes a minute; .ci/run does it                | build/tests/chaos/chaos --mode real --sharing --seconds 60
 links all programs; tests/python/wheel.sh      | make -C build wheel
 needs that file; tests/python/wheel.sh         | pip install build/weir_gpu-*.whl
-needs torch's C++ headers; tests/python/shim.sh | weir run -- python -m weir.torch build
+needs a torch; tests/python/wheel.sh has none  | make -C build wheel TORCH="$HOME/torch-2.11 $HOME/torch-2.8"
 needs torch's C++ headers; tests/python/shim.sh | python -m weir.torch build
 needs torch; tests/gpu/torch does it           | weir run --policy pytorch.yaml torchrun --nproc-per-node=2 train.py
 needs torch; tests/gpu/torch does it           | weir run --policy=training.yaml torchrun --nproc-per-node=2 train.py

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """enable_test.py - weir.torch.enable(), with a stand-in for torch. Each fact is a process of its own. Speaks TAP."""
 
+import os
+import re
+import subprocess
+import sys
 import textwrap
 
 import tap
@@ -29,6 +33,8 @@ def tell(function, *arguments, **keywords):
 
 
 def torch(code, **variables):
+    # What these facts are not about shall not be compiled.
+    variables = {"CXX": "/nonexistent/c++", **variables}
     return tap.python(BEFORE + textwrap.dedent(code), **variables)
 
 
@@ -156,65 +162,224 @@ def cache_that_cannot_be_written_to_is_named_with_the_remedy():
     )
 
 
-# A stand-in for the extension, and for what says where it is.
+# A stand-in for the shim: it remembers what it was told, and ends as it was made to.
 SHIM = """
-import torch.cuda.memory
-def allocator(path):
-    return torch.cuda.memory.Raw("shim of " + path, None)
+#include <stdio.h>
+static char told[4096];
+int weir_torch_shim_enable(const char *path, char *text, size_t size)
+{
+    snprintf(told, sizeof told, "%s", path);
+    snprintf(text, size, "why");
+    return STATUS;
+}
+const char *weir_torch_shim_told(void)
+{
+    return told;
+}
 """
+
+
+def shim(status):
+    source = tap.write("shim%d.c" % status, SHIM)
+    target = source[:-1] + "so"
+    command = "%s -shared -fPIC -DSTATUS=%d %s -o %s" % (os.environ.get("CC", "cc"), status, source, target)
+    subprocess.run(command, shell=True, check=True)
+    return target
+
+
+GOOD, UNFIT, LATE = shim(0), shim(1), shim(2)
+BROKEN = tap.write("broken.so", "this is no library")
 HAS_SHIM = """
-import weir.torch._build
-weir.torch._build.path = lambda: %r
+import ctypes
+from weir.torch import _build
+_build.path = lambda: %r
 """
+# One line for each time that it is compiled, in `count`.
+COMPILED = """
+import io, os, sys
+from weir.torch import _build
+sys.stderr = io.StringIO()
+_build._command = lambda target: ["sh", "-c", %r, target]
+"""
+COMPILES = "echo . >>count && cp %s $0" % GOOD
+FAILS = "echo . >>count && echo no such header && exit 3"
+CACHES = 0
+
+
+def cache():
+    """A new folder for shims."""
+    global CACHES
+    CACHES += 1
+    return os.path.join(tap.FOLDER.name, "cache%d" % CACHES)
+
+
+def compiled():
+    """How often, since it was asked last."""
+    path = os.path.join(tap.FOLDER.name, "count")
+    if not os.path.exists(path):
+        return 0
+    with open(path, encoding="utf-8") as file:
+        count = len(file.readlines())
+    os.remove(path)
+    return count
+
+
+def left_in(folder):
+    """Names of the files below it, without digests."""
+    return sorted({re.sub("[.][0-9a-f]{16}[.]", ".", name) for _, _, names in os.walk(folder) for name in names})
 
 
 @fact
 def shim_that_was_built_is_used():
     prints(
-        "True True True",
-        HAS_SHIM % tap.write("weir_torch_shim.py", SHIM)
+        "True True True None",
+        HAS_SHIM % GOOD
         + """
 state = weir.torch.enable(POLICY)
-print(state.shim, not any("cudnn" in text for text in state.unavailable), end=" ")
-print(memory.current.malloc == "shim of " + state.library)
+told = ctypes.CDLL(_build.path()).weir_torch_shim_told
+told.restype = ctypes.c_char_p
+print(state.shim, not any("cudnn" in text for text in state.unavailable), told().decode() == state.library, memory.current)
 """,
     )
 
 
 @fact
 def shim_is_not_used_where_that_was_asked():
-    prints(
-        "False weir_torch_malloc",
-        HAS_SHIM % tap.write("weir_torch_shim.py", SHIM)
-        + """
-print(weir.torch.enable(POLICY, shim=False).shim, memory.current.malloc)
-""",
-    )
+    prints("False weir_torch_malloc", HAS_SHIM % GOOD + "print(weir.torch.enable(POLICY, shim=False).shim, memory.current.malloc)")
 
 
 @fact
-def shim_that_does_not_load_is_done_without_and_warned_of():
-    broken = tap.write("broken/weir_torch_shim.py", "raise ImportError('undefined symbol')")
-    warned = torch(
-        HAS_SHIM % broken
-        + """
+def shim_that_does_not_load_or_fit_is_done_without_and_warned_of():
+    for path, why in [(BROKEN, BROKEN + ": "), (UNFIT, "cannot be used: why"), ("libc.so.6", "weir_torch_shim_enable")]:
+        warned = torch(
+            HAS_SHIM % path
+            + """
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     state = weir.torch.enable(POLICY)
-print(state.shim, memory.current.malloc, caught[0].message)
+print(state.shim, memory.current.malloc, len(caught), caught[0].message)
 """
-    )
-    has(warned, "False weir_torch_malloc", broken, "undefined symbol", "python -m weir.torch build")
+        )
+        has(warned, "False weir_torch_malloc 1 ", path, why, "python -m weir.torch build --force")
 
 
 @fact
-def shim_that_is_required_and_does_not_load_is_an_error():
-    broken = tap.write("broken/weir_torch_shim.py", "raise ImportError('undefined symbol')")
+def shim_that_is_required_and_does_not_load_or_fit_is_an_error():
+    for path, why in [(BROKEN, BROKEN + ": "), (UNFIT, "cannot be used: why")]:
+        has(torch(HAS_SHIM % path + "tell(weir.torch.enable, POLICY, shim=True)"), "NOT_SUPPORTED", path, why)
+
+
+@fact
+def torch_that_takes_no_allocator_of_the_shim_any_more_is_an_error():
+    for wanted in [True, None]:
+        said = torch(HAS_SHIM % LATE + "tell(weir.torch.enable, POLICY, shim=%s)" % wanted)
+        has(said, "WeirError BUSY torch does not take another allocator any more: why. Call ")
+
+
+@fact
+def shim_is_compiled_by_the_first_enable_which_says_so_in_one_line():
+    folder = cache()
+    for wanted in [True, None]:
+        for said in ["weir.torch: compiling the shim for torch 2.11.0, once, into %s/weir/torch-2.11.0-" % folder, ""]:
+            printed = torch(
+                COMPILED % COMPILES + "print(weir.torch.enable(POLICY, shim=%s).shim, sys.stderr.getvalue())" % wanted,
+                XDG_CACHE_HOME=folder,
+            )
+            assert printed.startswith("True " + said if said else "True") and printed.count("\n") == 0, printed
+            assert bool(said) == ("compiling" in printed), printed
+        assert compiled() == 1
+        assert left_in(folder) == ["lock", "weir_torch_shim.so"], left_in(folder)
+        folder = cache()
+
+
+@fact
+def ranks_that_start_at_once_compile_once():
+    folder, started = cache(), os.path.join(tap.FOLDER.name, "started")
+    os.makedirs(started)
+    # The compiler is done when all ranks have begun: those that have not come to the lock come to what lies there.
+    waits = "while [ $(ls started | wc -l) -lt 8 ]; do sleep 0.05; done; " + COMPILES
+    code = COMPILED % waits + "open('started/%d' % os.getpid(), 'w').close()\nprint(weir.torch.enable(POLICY, shim=True).shim)"
+    environment = {**os.environ, "XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": tap.FOLDER.name}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", BEFORE + code], env=environment, cwd=tap.FOLDER.name, stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    assert [rank.communicate(timeout=120)[0].strip() for rank in ranks] == ["True"] * 8
+    assert compiled() == 1
+    assert left_in(folder) == ["lock", "weir_torch_shim.so"], left_in(folder)
+
+
+@fact
+def compiler_that_fails_is_asked_once_and_again_where_the_shim_is_required():
+    folder = cache()
+    warned = """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    state = weir.torch.enable(POLICY)
+print(state.shim, memory.current.malloc, len(caught), caught[0].message)
+"""
+    for count in [1, 0]:
+        has(
+            torch(COMPILED % FAILS + warned, XDG_CACHE_HOME=folder),
+            "False weir_torch_malloc 1 Weir is enabled without its shim, which `python -m weir.torch build` makes: ",
+            "failed with status 3",
+        )
+        assert compiled() == count
+    assert left_in(folder) == ["lock", "weir_torch_shim.failed"], left_in(folder)
+    said = torch(COMPILED % FAILS + "tell(weir.torch.enable, POLICY, shim=True)", XDG_CACHE_HOME=folder)
+    has(said, "WeirError NOT_SUPPORTED", "no such header", "failed with status 3")
+    assert compiled() == 1
+    prints("True", COMPILED % COMPILES + "print(weir.torch.enable(POLICY, shim=True).shim)", XDG_CACHE_HOME=folder)
+    assert compiled() == 1
+    assert left_in(folder) == ["lock", "weir_torch_shim.so"], left_in(folder)
+
+
+@fact
+def ranks_that_wait_for_a_compiler_that_fails_ask_none_themselves():
+    folder, started = cache(), os.path.join(tap.FOLDER.name, "waiting")
+    os.makedirs(started)
+    # As soon as all have looked whether there was a failure before.
+    waits = "while [ $(ls waiting | wc -l) -lt 4 ]; do sleep 0.05; done; " + FAILS
+    code = COMPILED % waits + """
+failed_at = _build._failed_at
+def looked():
+    found = failed_at()
+    open('waiting/%d' % os.getpid(), 'w').close()
+    return found
+_build._failed_at = looked
+tell(weir.torch.enable, POLICY, shim=True)
+"""
+    environment = {**os.environ, "XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": tap.FOLDER.name}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", BEFORE + code], env=environment, cwd=tap.FOLDER.name, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for rank in ranks:
+        has(rank.communicate(timeout=120)[0], "WeirError NOT_SUPPORTED", "no such header")
+    assert compiled() == 1
+
+
+@fact
+def shim_that_a_wheel_brought_needs_neither_a_compiler_nor_a_folder_of_the_user():
+    code = "from weir.torch import _build\n_build._brought = lambda: %r\n" % GOOD
+    prints("True", code + "print(weir.torch.enable(POLICY, shim=True).shim)", XDG_CACHE_HOME="/dev/null", CXX="/nonexistent/c++")
+
+
+@fact
+def shims_of_other_torches_lie_elsewhere():
+    code = """
+    from weir.torch import _build
+    print(len({_build.folder() for torch.__version__ in ["2.8.0+cu128", "2.11.0+cu130"]} | {_build._brought()}))
+    """
+    prints("3", code)
+
+
+@fact
+def without_a_compiler_what_lacks_is_said():
     has(
-        torch(HAS_SHIM % broken + "tell(weir.torch.enable, POLICY, shim=True)"),
-        "NOT_SUPPORTED",
-        broken,
-        "undefined symbol",
+        torch("tell(weir.torch.enable, POLICY, shim=True)", CXX="/nonexistent/c++"),
+        "WeirError NOT_FOUND there is no shim for this torch",
+        "there is no C++ compiler /nonexistent/c++, which $CXX names",
     )
 
 

@@ -10,6 +10,8 @@ fake=$src/tests/python/fake
 export PYTHONPATH="$fake" XDG_CACHE_HOME="$tap_dir/cache"
 # Of the shim, which the stand-in has none of, only the facts about that shall hear.
 export WEIR_RUN_TOLD=1
+# Nor is one to be made for it.
+export CXX=/nonexistent/c++
 policy good.yaml <<YAML
 weir: 1
 pools: { work: { max_size: 1GiB, small_below: 0 } }
@@ -138,7 +140,7 @@ False
 False" | diff - "$out"
 )
 check "torch_without_cuda_is_told_once_and_is_imported_all_the_same" without_cuda
-python 'import sys, weir.torch._build as build
+python 'import sys, torch, weir.torch._build as build
 build._command = lambda target: ["cp", "/dev/null", target]
 for build.VERSION in ["0.1", "0.2"]:
     assert build.path() is None and build.is_stale() == (build.VERSION == "0.2")

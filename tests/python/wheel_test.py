@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
+import platform
 import re
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import zipfile
 
 import wheel
+from weir.torch import _build
 
 from tap import fact, has, main
 
@@ -33,6 +35,29 @@ def run(*command, status=0, **variables):
     return done.stdout.strip()
 
 
+# In the place of a C++ compiler: what it makes of any source enables nothing, and says it did.
+COMPILER = """#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+echo 'int weir_torch_shim_enable(void) { return 0; }' | %s -shared -fPIC -x c - -o "$2"
+""" % os.environ.get("CC", "cc")
+
+
+def environment_with_torch():
+    """The folder of one whose torch is a stand-in, and what compiles a shim for it."""
+    folder = os.path.join(FOLDER, "with_torch")
+    fake = os.path.join(SOURCE, "tests", "python", "fake")
+    # make has a CXX of its own for what it starts.
+    variables = "CXX=%s/bin/c++ CUDA_HOME=%s PYTHONPATH=$PYTHONPATH:%s" % (folder, folder, fake)
+    programs = {"bin/python": '#!/bin/sh\n%s exec %s "$@"\n' % (variables, sys.executable), "bin/c++": COMPILER}
+    for name, text in {**programs, "include/cuda_runtime_api.h": "", "include/crt/host_defines.h": ""}.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+    return folder
+
+
 def made():
     (name,) = [name for name in os.listdir(FOLDER) if name.endswith(".whl")]
     return os.path.join(FOLDER, name)
@@ -44,7 +69,9 @@ def in_bin(name):
 
 @fact
 def make_wheel_makes_one_file_and_says_why_it_has_that_tag():
-    said = run(os.environ["MAKE"], "-s", "-C", BUILD, "wheel", "WHEEL_DIR=" + FOLDER, "PYTHON3=" + sys.executable)
+    torch = environment_with_torch()
+    command = [os.environ["MAKE"], "-s", "-C", BUILD, "wheel", "WHEEL_DIR=" + FOLDER, "PYTHON3=" + sys.executable, "TORCH=" + torch]
+    said = run(*command)
     said = [line for line in said.splitlines() if line.startswith(FOLDER)][0]
     has(said, made() + ": ", " MiB; manylinux_2_")
 
@@ -73,6 +100,7 @@ def it_has_all_that_is_asked_of_it_and_nothing_of_the_build():
         whole = os.path.join(SOURCE, folder)
         wanted += [place + name for name in os.listdir(whole) if name.endswith(ending) and not os.path.isdir(os.path.join(whole, name))]
     wanted += ["share/weir/weir.schema.json", "share/weir/grafana.json", "share/weir/python/run/sitecustomize.py"]
+    wanted += ["torch/shims/torch-2.11.0-cxx11-%s.%s.so" % (platform.machine(), _build._digest())]
     found = {name[len("weir/") :] for name in names if name.startswith("weir/")}
     assert found == set(wanted), found ^ set(wanted)
     others = {name for name in names if not name.startswith("weir/")}
@@ -90,7 +118,7 @@ def its_files_are_real_and_their_digests_are_right():
         for entry in archive.infolist():
             mode = entry.external_attr >> 16
             assert stat.S_ISREG(mode), (entry.filename, mode)
-            assert bool(mode & 0o111) == entry.filename.startswith(("weir/bin/", "weir/lib/")) or entry.file_size < 100, entry
+            assert bool(mode & 0o111) == entry.filename.startswith(("weir/bin/", "weir/lib/", "weir/torch/shims/")) or entry.file_size < 100, entry
             data = archive.read(entry)
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             assert entry.filename == record or rows[entry.filename] == "sha256=%s,%d" % (digest, len(data)), entry.filename
@@ -123,7 +151,7 @@ def a_library_that_is_named_comes_first():
 
 ENABLED = """
 import torch, weir.torch
-print(weir.torch.state().library, weir.torch.state().policy, weir.__file__)
+print(weir.torch.state().shim, weir.torch.state().library, weir.torch.state().policy, weir.__file__)
 """
 
 
@@ -134,7 +162,7 @@ def enabled_by(python):
     said = run(
         in_bin("weir"), "run", "-p", policy, "--", python, "-c", ENABLED, PYTHONPATH=fake, WEIR_RUN_TOLD="1", PYTHONDONTWRITEBYTECODE="1"
     )
-    assert said == "%s %s %s" % (library(), policy, os.path.join(os.path.dirname(os.path.dirname(library())), "__init__.py")), said
+    assert said == "True %s %s %s" % (library(), policy, os.path.join(os.path.dirname(os.path.dirname(library())), "__init__.py")), said
 
 
 def library():
@@ -198,6 +226,13 @@ def refused(function, *arguments):
             assert end.code == 1, end.code
             return said.getvalue()
     raise AssertionError("it returned")
+
+
+@fact
+def environment_without_a_python_or_a_torch_is_refused_by_name():
+    has(refused(wheel.compile_shim, "/nonexistent", FOLDER, FOLDER), "TORCH=/nonexistent: ", "/nonexistent/bin/python")
+    said = refused(wheel.compile_shim, ENVIRONMENT, os.path.join(SOURCE, "plugin", "python"), FOLDER)
+    has(said, "TORCH=%s: its shim cannot be made" % ENVIRONMENT, "No module named 'torch'")
 
 
 @fact

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Putting Weir into torch."""
 
-import importlib.util
+import ctypes
 import os
 import threading
 import warnings
-from types import ModuleType
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from weir import _library
@@ -62,32 +61,46 @@ def state() -> Optional[State]:
     return _state
 
 
-def _load_shim(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("weir_torch_shim", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python extension")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _late(said: str) -> WeirError:
+    return WeirError(
+        Status.BUSY,
+        f"torch does not take another allocator any more: {said}. Call weir.torch.enable() before the first CUDA call",
+    )
 
 
-def _shim_allocator(library: Library, required: bool) -> Optional[Any]:
-    """The allocator of the shim; None, if it is not required: it was not built for this torch, or does not load."""
-    path = _build.path()
-    if path is None:
-        if not required:
-            return None
-        raise WeirError(
-            Status.NOT_FOUND, f"the shim was not built for this torch: run `{_build.COMMAND}` first"
-        )
+def _try_shim(path: str, library: Library) -> Optional[str]:
+    """Has the shim make Weir torch's allocator. Why it cannot; None: it did."""
     try:
-        return _load_shim(path).allocator(library.path)
-    except (ImportError, OSError) as error:
-        text = f"the shim {path} cannot be loaded: {error}. Build it again with `{_build.COMMAND}`"
+        enable_by_shim = ctypes.CDLL(path).weir_torch_shim_enable
+    except (AttributeError, OSError) as error:
+        return str(error)
+    enable_by_shim.restype = ctypes.c_int
+    enable_by_shim.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    text = ctypes.create_string_buffer(4096)
+    status = enable_by_shim(os.fsencode(library.path), text, len(text))
+    said = text.value.decode(errors="replace")
+    if status == 2:
+        raise _late(said)
+    return said if status else None
+
+
+def _use_shim(library: Library, required: bool) -> Optional[str]:
+    """Has the shim, which is compiled if there is none, make Weir torch's allocator. Why not, if it is not required; None: it did."""
+    try:
+        path = _build.build(says=True, again=required)
+    except (WeirError, ImportError) as error:
         if required:
-            raise WeirError(Status.NOT_SUPPORTED, text) from error
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+            status = error.status if isinstance(error, WeirError) else Status.NOT_SUPPORTED
+            raise WeirError(status, f"there is no shim for this torch, which `{_build.COMMAND}` makes: {error}") from error
+        # Of a compiler that failed the command comes first, which is long.
+        return str(error).replace("\n", " ", 1).split("\n", maxsplit=1)[0][-300:].rstrip(":")
+    why = _try_shim(path, library)
+    if why is None:
         return None
+    text = f"the shim {path} cannot be used: {why}. Make it again with `{_build.COMMAND} --force`"
+    if required:
+        raise WeirError(Status.NOT_SUPPORTED, text)
+    return text
 
 
 def _plain_allocator(torch: Any, library: Library) -> Any:
@@ -123,11 +136,7 @@ def _change_allocator(torch: Any, allocator: Any) -> None:
     try:
         torch.cuda.memory.change_current_allocator(torch.cuda.memory._CUDAAllocator(allocator))
     except RuntimeError as error:
-        raise WeirError(
-            Status.BUSY,
-            f"torch does not take another allocator any more: {error}. Call weir.torch.enable() before the first CUDA "
-            "call",
-        ) from error
+        raise _late(str(error)) from error
 
 
 def _patch(torch: Any) -> None:
@@ -152,10 +161,11 @@ def enable(
     Makes Weir the allocator of torch, for the rest of the process. Call it before the first CUDA call; it makes none
     itself.
 
+    Where there is no shim for this torch yet, it is compiled, once, which a line on stderr says.
+
     policy: the path of a policy file; None: $WEIR_POLICY, or as weir-policy(5) says under FILES. policy_text: the YAML
     itself, instead of a file. patch: torch.cuda.memory_stats() and its like become those of weir.torch. shim: True
-    requires the shim that `python -m weir.torch build` makes, False does without, None takes it if it was built for
-    this torch, and warns of what does not work if not.
+    requires the shim, False does without, None takes it if it can be had, and warns of what does not work if not.
 
     A second call with the same policy, or none, does nothing but what patch adds. Raises weir.WeirError: a bad policy
     (its text has all errors with file, line and column), another policy than before, torch uses CUDA already, the
@@ -168,16 +178,17 @@ def enable(
         if _state is None:
             _check(torch)
             library = _library.configure(policy, policy_text)
-            allocator = None if shim is False else _shim_allocator(library, shim is True)
-            has_shim = allocator is not None
-            _change_allocator(torch, allocator if has_shim else _plain_allocator(torch, library))
+            why = "it is not wanted" if shim is False else _use_shim(library, shim is True)
+            has_shim = why is None
+            if not has_shim:
+                _change_allocator(torch, _plain_allocator(torch, library))
             _streams.watch(torch, library)
             in_force = _library.policy_in_force()
             missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
             _state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
             if missing and shim is None:
                 warnings.warn(
-                    f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing),
+                    f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing) + f". Why: {why}",
                     RuntimeWarning,
                     stacklevel=2,
                 )

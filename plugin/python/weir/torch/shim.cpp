@@ -2,16 +2,18 @@
 /*
  * shim.cpp - Weir as a C++ allocator of torch: what torch asks of an allocator beyond what its pluggable allocators pass on.
  *
- * A Python extension module, weir_torch_shim, that is compiled against the user's own torch (`python -m weir.torch build`), since torch
- * promises no binary interface between versions. It is linked to neither libweir nor Python code of ours: allocator(path) looks the
- * functions of weir_torch.h up in the libweir-torch.so at that path. The one allocator it makes lives until the process ends, as torch
- * frees tensors until then. No lock of ours is held while torch, Python or Weir is called, and the GIL is never taken.
+ * A shared library with one function of C, weir_torch_shim_enable(), that is compiled against one version of torch, since torch promises
+ * no binary interface between versions. It is linked to nothing of Python's, and so serves every Python that this torch is there for. Nor
+ * is it linked to libweir: the functions of weir_torch.h are looked up in the libweir-torch.so that it is told of. The one allocator that
+ * it makes lives until the process ends, as torch frees tensors until then. No lock of ours is held while torch, Python or Weir is called,
+ * and the GIL is never taken.
  */
 #include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,8 +27,6 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 #include <torch/version.h>
-
-#include <pybind11/pybind11.h>
 
 #include "shim_blocks.h"
 #include "shim_history.h"
@@ -44,7 +44,7 @@ using weir_shim::History;
 using weir_shim::Library;
 using PoolId = c10::cuda::MempoolId_t;
 
-/* Set once, by allocator(), before torch can call. */
+/* Set once, by make_allocator(), before torch can call. */
 const Library *library;
 
 /* In the child of a fork locks may be held by threads that are not there, and CUDA does not work: nothing is touched. */
@@ -543,25 +543,43 @@ int stream_lives(int device, weir_cuda_stream stream)
     return current.stream() == stream && is_of_torch(current);
 }
 
-std::shared_ptr<caching::CUDAAllocator> allocator(const std::string &path)
+void make_allocator(const char *path)
 {
     if (!weir_allocator) {
-        library = new Library(path.c_str());
+        library = new Library(path);
         pthread_atfork(nullptr, nullptr, [] { forked = true; });
         weir_allocator = new std::shared_ptr<caching::CUDAAllocator>(new Weir());
         library->set_stream_fn(stream_lives);
     }
-    return *weir_allocator;
+}
+
+int failed(int status, const std::exception &error, char *text, size_t size)
+{
+    auto of_torch = dynamic_cast<const c10::Error *>(&error);
+    snprintf(text, size, "%s", of_torch ? of_torch->what_without_backtrace() : error.what());
+    return status;
 }
 
 } // namespace
 
-PYBIND11_MODULE(weir_torch_shim, module)
+/*
+ * Makes Weir torch's allocator for the rest of the process, by the libweir-torch.so at that path; one for the process, whichever path is
+ * named later. Returns WEIR_TORCH_SHIM_…, and says in `text` why it could not: that the library is not one that this was compiled for, or
+ * that torch takes no other allocator any more. One thread at a time may call it.
+ */
+enum { WEIR_TORCH_SHIM_ENABLED, WEIR_TORCH_SHIM_UNFIT, WEIR_TORCH_SHIM_LATE };
+
+extern "C" __attribute__((visibility("default"))) int weir_torch_shim_enable(const char *path, char *text, size_t size)
 {
-    pybind11::module_::import("torch"); /* registers the type that allocator() returns */
-    module.doc() = "Weir as an allocator of the torch that this was compiled against; see weir.torch.";
-    module.attr("weir_version") = Library::built_for();
-    module.attr("stats_size") = sizeof(weir_torch_stats);
-    module.def("allocator", &allocator, pybind11::arg("library_path"),
-               "The allocator, as torch.cuda.memory._CUDAAllocator takes it. One for the process, whichever path is named later.");
+    try {
+        make_allocator(path);
+    } catch (const std::exception &error) {
+        return failed(WEIR_TORCH_SHIM_UNFIT, error, text, size);
+    }
+    try {
+        torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(*weir_allocator);
+    } catch (const std::exception &error) {
+        return failed(WEIR_TORCH_SHIM_LATE, error, text, size);
+    }
+    return WEIR_TORCH_SHIM_ENABLED;
 }
