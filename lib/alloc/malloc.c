@@ -286,7 +286,8 @@ weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda
     weir_pool *pool = weir__stream_route(&w->devices[device], &raw);
     if (!pool)
         return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
-                          "defaults.pool has no pool on device %d: add the device to its `devices`", device);
+                          "defaults.pool has no pool on device %d: add the device to its `devices`%s", device,
+                          WEIR__LOCAL(w));
     weir_status status = weir__serve(pool, ptr, size, &raw, opened);
     weir__pool_release(pool);
     return status;

@@ -69,8 +69,9 @@ static weir_status choose_pool(struct weir__device *device, const char *name, we
     weir_pool *found = weir__device_find_pool(device, wanted->name);
     if (!found)
         return weir__fail(error, WEIR_NOT_FOUND,
-                          "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices",
-                          name ? name : "(unnamed)", wanted->name, device->index, wanted->name);
+                          "stream '%s': the policy has no pool '%s' on device %d: add the device to pools.%s.devices%s",
+                          name ? name : "(unnamed)", wanted->name, device->index, wanted->name,
+                          WEIR__LOCAL(device->w));
     if (entry && entry->own_pool) {
         weir_pool *parked = weir__pool_reuse(device, policy, wanted);
         if (!parked)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/pool/device.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -77,6 +78,14 @@ weir_status weir__devices_find(weir *w, const struct policy *policy, weir_error 
             status = weir__fail_at(error, WEIR_BAD_POLICY, place, "%s", why);
     }
     return status;
+}
+
+const char *weir__local_text(const weir *w, char text[WEIR__LOCAL_TEXT])
+{
+    text[0] = '\0';
+    if (w->local_device != WEIR__NO_DEVICE)
+        snprintf(text, WEIR__LOCAL_TEXT, ", or use device %d, which is the local one here", w->local_device);
+    return text;
 }
 
 void weir__device_say_quota(const struct weir__device *device)

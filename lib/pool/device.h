@@ -106,6 +106,11 @@ weir_status weir__devices_check(const weir *w, const struct policy_devices *list
 /* So must those that the pools of the policy are for; finds which one is local. */
 weir_status weir__devices_find(weir *w, const struct policy *policy, weir_error *error);
 
+/* What is to be added to a remedy that names devices: which one is the local one, where a pool says so. */
+#define WEIR__LOCAL_TEXT 64
+const char *weir__local_text(const weir *w, char text[WEIR__LOCAL_TEXT]);
+#define WEIR__LOCAL(w) weir__local_text((w), (char[WEIR__LOCAL_TEXT]){ 0 })
+
 /* Logs which limits of the environment are ignored, and why. */
 void weir__device_say_quota(const struct weir__device *device);
 

@@ -464,8 +464,8 @@ weir_status weir_pool_get(weir *w, const char *name, int device, weir_error *err
         return weir__fail(error, WEIR_NOT_FOUND, "there is no device %d: this machine has %zu, counted from 0", device, w->device_count);
     weir_pool *found = name ? weir__device_find_pool(&w->devices[device], name) : w->devices[device].default_pool;
     if (!found)
-        return weir__fail(error, WEIR_NOT_FOUND, "the policy has no %s%s%s on device %d: see `weir show` for its pools",
-                          name ? "pool '" : "default pool", name ? name : "", name ? "'" : "", device);
+        return weir__fail(error, WEIR_NOT_FOUND, "the policy has no %s%s%s on device %d: see `weir show` for its pools%s",
+                          name ? "pool '" : "default pool", name ? name : "", name ? "'" : "", device, WEIR__LOCAL(w));
     *pool = found;
     return WEIR_OK;
 }

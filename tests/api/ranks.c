@@ -136,6 +136,15 @@ START_TEST(request_for_another_device_fails_and_says_so)
     ck_assert_int_eq(weir_malloc(w, &ptr, 1000, 0, NULL), WEIR_NOT_FOUND);
     weir_last_error(&error);
     ck_assert_ptr_nonnull(strstr(error.text, "device 0"));
+    ck_assert_ptr_nonnull(strstr(error.text, "or use device 1, which is the local one here"));
+    weir_error_clear(&error);
+    weir_pool *pool;
+    weir_stream *stream;
+    ck_assert_int_eq(weir_pool_get(w, NULL, 2, &error, &pool), WEIR_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "or use device 1, which is the local one here"));
+    weir_error_clear(&error);
+    ck_assert_int_eq(weir_stream_create(w, 0, NULL, &error, &stream), WEIR_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "or use device 1, which is the local one here"));
     ck_assert_int_eq(weir_malloc(w, &ptr, 1000, 1, NULL), WEIR_OK);
     ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
     weir_close(w);
