@@ -35,6 +35,7 @@ TESTS += \
 	tests/share/flow \
 	tests/bench/torch.sh \
 	tests/tools/tune.sh \
+	tests/tools/tune_parts.sh \
 	tests/share/hand_over \
 	tests/share/neighbours_die \
 	tests/share/retire \

@@ -163,6 +163,10 @@ tools_libtools_la_SOURCES = \
 	%reldir%/tune/advice.h \
 	%reldir%/tune/candidate.c \
 	%reldir%/tune/candidate.h \
+	%reldir%/tune/division.c \
+	%reldir%/tune/division.h \
+	%reldir%/tune/part.c \
+	%reldir%/tune/part.h \
 	%reldir%/tune/picture.c \
 	%reldir%/tune/picture.h \
 	%reldir%/tune/search.c \

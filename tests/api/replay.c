@@ -192,6 +192,58 @@ START_TEST(replay_grows_pools_ahead_of_demand_as_the_recorded_keeper_did)
 }
 END_TEST
 
+/* A block that the cache of that stream serves again, in the stream's own pool. Returns the stream's handle. */
+static weir_cuda_stream use_stream(const char *name, const char *tag)
+{
+    weir_stream *s = scene_create(name);
+    weir_cuda_stream handle = weir_stream_handle(s);
+    scene_ok(weir_tag_push(scene.w, tag), "weir_tag_push");
+    for (unsigned i = 0; i < 4; i++)
+        scene_free(s, scene_malloc(s, MIB));
+    scene_ok(weir_tag_pop(scene.w, NULL), "weir_tag_pop");
+    weir_stream_close(s);
+    return handle;
+}
+
+START_TEST(stream_with_the_handle_of_a_former_one_has_a_name_of_its_own)
+{
+    char text[1024];
+    static const char *const names[] = { "a", "b" }, *const tags[] = { "first", "second" };
+    size_t opened = 0, requests = 0;
+    struct trace trace;
+    struct script script;
+    struct outcome outcome;
+    snprintf(text, sizeof text,
+             "weir: 1\nrecord: { level: all, file: '%s' }\ndefaults: { pool: one }\n"
+             "pools: { one: { release_threshold: all }, two: { release_threshold: all } }\nstreams: { a: { pool: one }, b: { pool: two } }\n",
+             traced_file);
+    scene_open(text);
+    weir_cuda_stream first = use_stream("a", "first");
+    ck_assert_ptr_eq(use_stream("b", "second"), first);
+    const uint64_t hits = scene_pool_stats("one").cache_hits + scene_pool_stats("two").cache_hits;
+    ck_assert_uint_eq(hits, 6);
+    ck_assert_uint_eq(traced_play(count_nothing, NULL), 0);
+    ck_assert_msg(trace_open(&trace, traced_file), "%s", trace.error);
+    ck_assert(script_make(&script, &trace));
+    for (size_t i = 0; i < script.count; i++) {
+        const struct script_op *op = &script.ops[i];
+        const struct script_label *label = op->label ? &script.labels[op->label - 1] : NULL;
+        if (op->what == SCRIPT_OPEN)
+            ck_assert(label->is_stream && strcmp(label->text, names[opened++]) == 0);
+        else if (op->what == SCRIPT_MALLOC)
+            ck_assert(!label->is_stream && strcmp(label->text, tags[requests++ / 4]) == 0);
+        else
+            ck_assert_ptr_null(label);
+    }
+    ck_assert_uint_eq(opened, 2);
+    ck_assert_uint_eq(requests, 8);
+    replay(&script, &outcome);
+    ck_assert_uint_eq(outcome.hits, hits);
+    script_free(&script);
+    trace_close(&trace);
+}
+END_TEST
+
 int main(void)
 {
     if (!scene_is_sim())
@@ -206,5 +258,6 @@ int main(void)
     tcase_add_loop_test(tcase, replay_of_what_was_recorded_comes_to_the_same_figures_to_the_byte, 0, 4 * PROGRAMS);
     tcase_add_loop_test(tcase, replay_grows_pools_ahead_of_demand_as_the_recorded_keeper_did, 0,
                         (int)(sizeof automatic / sizeof automatic[0]));
+    tcase_add_test(tcase, stream_with_the_handle_of_a_former_one_has_a_name_of_its_own);
     return suite_run(suite);
 }

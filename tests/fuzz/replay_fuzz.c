@@ -26,6 +26,7 @@
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
 #include "tools/replay/run.h"
+#include "tools/tune/part.h"
 
 #define MEMORY_MAX (1 << 20) /* KiB of the host that all of them may take, with a sanitizer's */
 #define DIED "the process of the replay"
@@ -56,9 +57,36 @@ static void check_sums(const struct outcome *outcome)
     require(calls == outcome->calls, "calls without a time");
 }
 
+/* The parts of the policy's first pool are some of its blocks, and the best first. Returns the first tag among them; 0: none. */
+static uint16_t check_parts(const struct script *script, const char *text)
+{
+    struct part parts[PARTS_MAX];
+    struct policy_errors errors = {0};
+    struct policy *policy = NULL;
+    size_t count = 0;
+    uint16_t tag = 0;
+    if (policy_parse(text, strlen(text), "recorded", NULL, &errors, &policy) == POLICY_OK)
+        count = parts_find(script, script->count, policy, policy->pools[policy->default_pool].name, parts);
+    for (size_t i = 0; i < count; i++) {
+        const struct part *part = &parts[i];
+        uint64_t longer = part->own.life > part->rest.life ? part->own.life : part->rest.life;
+        require(part->label && part->label <= script->label_count, "a part without a label");
+        require(part->own.blocks && part->rest.blocks, "a part that is all or nothing");
+        require(part->own.blocks + part->rest.blocks <= script->requests, "a part of more than there is");
+        require(longer / 2 >= part->own.life || longer / 2 >= part->rest.life, "a part that mixes");
+        tag = !tag && !part->is_stream ? part->label : tag;
+    }
+    policy_errors_clear(&errors);
+    policy_free(policy);
+    return tag;
+}
+
 static void replay(const struct script *script, const char *machine, const char *policy)
 {
-    const struct replay once = {.script = script, .policy = policy, .machine = machine}, replays[2] = {once, once};
+    const struct replay_part part = {.tag = check_parts(script, policy), .of = "main", .own = "other"};
+    struct replay once = {.script = script, .policy = policy, .machine = machine};
+    once.part = part.tag ? &part : NULL;
+    const struct replay replays[2] = {once, once};
     struct outcome outcomes[2];
     /* In processes of their own, as an arena with frees that nobody saw complete outlives its weir, and the simulator's clock with it. */
     replay_run_all(replays, outcomes, 2, NULL);
@@ -179,6 +207,7 @@ static void write_random_event(struct trace_writer *writer, struct trace_row *ro
     row->after = row->order;
     row->stream = 1 + below(6);
     row->pool = 1 + below(4);
+    row->tag = below(3);
     row->address = 4096 * below(24);
     row->size = ONE_OF(sizes);
     row->given = row->size;

@@ -21,6 +21,7 @@ dist_check_SCRIPTS += \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
 	%reldir%/tune.sh \
+	%reldir%/tune_parts.sh \
 	%reldir%/usage.sh \
 	%reldir%/why.sh
 EXTRA_DIST += %reldir%/weir.sh
@@ -52,6 +53,10 @@ tests_tools_sharing_LDADD = share/libshare.la
 ## What is recorded for `weir replay`.
 check_PROGRAMS += tests/tools/steps
 tests_tools_steps_LDADD = share/libshare.la
+
+## What is recorded for `weir tune` to divide.
+check_PROGRAMS += tests/tools/parts
+tests_tools_parts_LDADD = share/libshare.la
 
 ## What is recorded for `weir trace why`.
 check_PROGRAMS += tests/tools/refused

@@ -57,16 +57,19 @@ static bool is_implied(const char *policy, const char *path, size_t len)
 
 char *replay_policy_recorded(const struct trace *trace)
 {
-    const char *at = trace->header.policy, *former = "";
+    return trace->header.policy && *trace->header.policy ? replay_policy_of_values(trace->header.policy) : NULL;
+}
+
+char *replay_policy_of_values(const char *values)
+{
+    const char *at = values, *former = "";
     size_t former_len = 0;
     char *text = NULL;
     size_t size = 0;
-    if (!at || !*at)
-        return NULL;
     FILE *out = must(open_memstream(&text, &size));
     while (*at) {
         size_t line = strcspn(at, "\n"), len = strcspn(at, ":\n");
-        if (len < line && !is_implied(trace->header.policy, at, len)) {
+        if (len < line && !is_implied(values, at, len)) {
             unsigned depth = replay_policy_put_parents(out, at, len, former, former_len);
             const char *key = at;
             for (unsigned i = 0; i < depth; i++)

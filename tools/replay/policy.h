@@ -11,6 +11,9 @@
    there, or it is none. */
 char *replay_policy_recorded(const struct trace *trace);
 
+/* The same of any such lines, as policy_each_value() makes them. */
+char *replay_policy_of_values(const char *values);
+
 /* Writes the parents of a key, "pools:" and "main:" of "pools.main.devices", a line each: those that the key written before, `former`, does
    not have as well. Returns how deep the key itself stands. Only the first eight dots divide: no policy is deeper. */
 unsigned replay_policy_put_parents(FILE *out, const char *path, size_t len, const char *former, size_t former_len);

@@ -26,7 +26,8 @@
 struct stream {
     weir_stream *opened; /* NULL: it is not open now */
     gpu_stream raw;      /* of one that is not, once it was used */
-    bool is_routed;      /* its pool is the one that it had */
+    uint16_t pool;       /* of the script, that it had */
+    bool is_routed;      /* its pool is the one that the policy has for it */
 };
 
 struct stage {
@@ -35,6 +36,8 @@ struct stage {
     weir *w;
     const struct gpu *gpu;
     weir_pool **pools;
+    weir_pool **own; /* that requests of a tag have on the device of each pool; NULL: none */
+    const struct replay_part *part; /* which tag that is, and of which pool; NULL: none */
     struct stream *streams;
     void **blocks;
     uint64_t *sizes;   /* of blocks */
@@ -132,18 +135,25 @@ static int device_of(const struct stage *stage, const struct script_op *op)
     return (int)stage->script->pools[op->pool]->device;
 }
 
+static bool is_private(const struct stage *stage, size_t pool)
+{
+    return stage->script->pools[pool]->flags & TRACE_POOL_PRIVATE;
+}
+
 static bool open_stream(struct stage *stage, const struct script_op *op)
 {
     struct stream *stream = &stage->streams[op->stream];
-    const struct script_stream *recorded = &stage->script->streams[op->stream];
+    const char *name = op->label ? stage->script->labels[op->label - 1].text : NULL;
     weir_error error = WEIR_ERROR_INIT;
     /* Only an opened stream has a cache. */
     if (!stage->script->has_caches || stream->opened)
         return true;
-    if (weir_stream_create(stage->w, device_of(stage, op), recorded->name, &error, &stream->opened) != WEIR_OK)
+    if (weir_stream_create(stage->w, device_of(stage, op), name, &error, &stream->opened) != WEIR_OK)
         return fail(stage->outcome, "a stream could not be opened: %s", error.text);
     weir_pool *pool = stage->pools[op->pool];
-    stream->is_routed = stage->script->pools[op->pool]->flags & TRACE_POOL_PRIVATE || weir_stream_pool(stream->opened) == pool;
+    stream->pool = op->pool;
+    /* Where the name is known, the program gets what the policy says of it. */
+    stream->is_routed = name || is_private(stage, op->pool) || weir_stream_pool(stream->opened) == pool;
     return true;
 }
 
@@ -167,12 +177,22 @@ static gpu_stream handle_of(struct stage *stage, const struct script_op *op)
 
 /* Calls -------------------------------------------------------------------------------------------------------------------------------- */
 
+/* A private pool belongs to its stream, and keeps all that is its. */
+static bool is_part(const struct stage *stage, const weir_pool *pool)
+{
+    return !pool->kind.is_private && strcmp(pool->name, stage->part->of) == 0;
+}
+
 static weir_status request(struct stage *stage, const struct script_op *op, void **ptr)
 {
     const struct stream *stream = &stage->streams[op->stream];
-    if (stream->opened && stream->is_routed && stage->script->streams[op->stream].pool == op->pool)
+    const bool is_by_stream = stream->opened && stream->is_routed && stream->pool == op->pool;
+    weir_pool *pool = is_by_stream ? weir_stream_pool(stream->opened) : stage->pools[op->pool];
+    if (stage->part && op->label == stage->part->tag && is_part(stage, pool) && stage->own[op->pool])
+        return weir_pool_malloc(stage->own[op->pool], ptr, op->size, handle_of(stage, op));
+    if (is_by_stream)
         return weir_stream_malloc(stream->opened, ptr, op->size);
-    return weir_pool_malloc(stage->pools[op->pool], ptr, op->size, handle_of(stage, op));
+    return weir_pool_malloc(pool, ptr, op->size, handle_of(stage, op));
 }
 
 static weir_status give_back(struct stage *stage, const struct script_op *op, void *ptr)
@@ -295,9 +315,12 @@ static bool find_pools(struct stage *stage)
     weir_error error = WEIR_ERROR_INIT;
     bool *is_other = must(calloc(script->pool_count + 1, sizeof *is_other));
     stage->pools = must(calloc(script->pool_count + 1, sizeof(weir_pool *)));
+    stage->own = must(calloc(script->pool_count + 1, sizeof(weir_pool *)));
     for (size_t i = 0; i < script->pool_count; i++) {
         const struct trace_pool *pool = script->pools[i];
         int device = pool->device < INT32_MAX ? (int)pool->device : INT32_MAX;
+        if (stage->part && weir_pool_get(stage->w, stage->part->own, device, NULL, &stage->own[i]) != WEIR_OK)
+            stage->own[i] = NULL;
         if (weir_pool_get(stage->w, pool->name, device, NULL, &stage->pools[i]) == WEIR_OK)
             continue;
         is_other[i] = true;
@@ -381,6 +404,7 @@ static bool open_weir(struct stage *stage, const struct replay *replay)
     if (weir_open(&options, &error, &stage->w) != WEIR_OK)
         return fail(outcome, "%s%s%s", error.file, *error.file ? ": " : "", error.text);
     stage->gpu = stage->w->gpu;
+    stage->part = replay->part;
     return find_pools(stage);
 }
 
@@ -426,6 +450,7 @@ void replay_run(const struct replay *replay, struct outcome *outcome)
     *outcome = (struct outcome){.is_done = false};
     outcome->is_done = open_weir(&stage, replay) && play(&stage, replay);
     free(stage.pools);
+    free(stage.own);
     free(stage.streams);
     free(stage.blocks);
     free(stage.sizes);

@@ -6,6 +6,12 @@
 #include "tools/replay/outcome.h"
 #include "tools/replay/script.h"
 
+/* Requests of a pool that have one of their own, though no policy routes them there: those of one tag. */
+struct replay_part {
+    uint16_t tag;         /* 1 + its place among the labels of the script */
+    const char *of, *own; /* the pool of the policy that they had; their own */
+};
+
 /* All borrowed. */
 struct replay {
     const struct script *script;
@@ -13,6 +19,7 @@ struct replay {
     const char *assignments; /* on top of it, as in $WEIR_CONF; NULL: none */
     const char *machine;     /* settings of the simulator; NULL: on the GPU, in its time */
     size_t from, until;      /* of the script: figures count from the operation `from` on, and the replay ends before `until`. 0: its end */
+    const struct replay_part *part; /* NULL: none */
 };
 
 /*

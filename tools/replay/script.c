@@ -32,6 +32,7 @@ struct maker {
     struct script *script;
     struct model model;
     struct trace_map pools, streams, blocks; /* by number; by handle and device; by address and pool */
+    struct trace_map labels;                 /* by number and whether it is a stream's */
     struct thread *threads;
     uint32_t *free_places; /* of blocks */
     size_t free_count, free_room;
@@ -108,7 +109,7 @@ static int find_pool(struct maker *maker, const struct trace_pool *pool)
     return (int)script->pool_count++;
 }
 
-static int find_stream(struct maker *maker, const struct trace_event *event, int pool)
+static int find_stream(struct maker *maker, const struct trace_event *event)
 {
     struct script *script = maker->script;
     bool is_new;
@@ -122,9 +123,24 @@ static int find_stream(struct maker *maker, const struct trace_event *event, int
     *place = (uint32_t)script->stream_count;
     script->streams = must_grow(script->streams, script->stream_count, &script->stream_room, sizeof *script->streams);
     maker->is_open = must_grow(maker->is_open, script->stream_count, &maker->open_room, sizeof *maker->is_open);
-    script->streams[script->stream_count] = (struct script_stream){.handle = event->stream, .pool = (uint16_t)pool};
+    script->streams[script->stream_count] = (struct script_stream){.handle = event->stream};
     maker->is_open[script->stream_count] = false;
     return (int)script->stream_count++;
+}
+
+static uint16_t find_label(struct maker *maker, const struct trace_text *text, bool is_stream)
+{
+    struct script *script = maker->script;
+    uint32_t *place = text ? trace_map_find(&maker->labels, text->number, is_stream) : NULL;
+    if (place)
+        return (uint16_t)*place;
+    if (!text || script->label_count == SCRIPT_LABELS_MAX)
+        return 0;
+    script->labels = must_grow(script->labels, script->label_count, &script->label_room, sizeof *script->labels);
+    script->labels[script->label_count++] = (struct script_label){text->text, is_stream};
+    bool is_new;
+    *trace_map_add(&maker->labels, text->number, is_stream, &is_new) = (uint32_t)script->label_count;
+    return (uint16_t)script->label_count;
 }
 
 static uint32_t take_place(struct maker *maker)
@@ -138,15 +154,13 @@ static void give_place(struct maker *maker, uint32_t place)
     maker->free_places[maker->free_count++] = place;
 }
 
-static void open_stream(struct maker *maker, const struct trace_event *event, int stream, int pool, const char *name)
+static void open_stream(struct maker *maker, const struct trace_event *event, int stream, int pool, const struct trace_text *name)
 {
     struct script_op *op = add(maker, event, SCRIPT_OPEN);
-    struct script_stream *opened = &maker->script->streams[stream];
     op->stream = (uint16_t)stream;
     op->pool = (uint16_t)pool;
-    opened->name = name ? name : opened->name;
-    opened->pool = (uint16_t)pool;
-    opened->is_opened = true;
+    op->label = find_label(maker, name, true);
+    maker->script->streams[stream].is_opened = true;
     maker->is_open[stream] = true;
 }
 
@@ -184,6 +198,7 @@ static void get_block(struct maker *maker, const struct trace_event *event, int 
     struct script_op *op = add(maker, event, SCRIPT_MALLOC);
     op->block = place;
     op->size = event->size ? event->size : event->given;
+    op->label = find_label(maker, event->tag, false);
     op->stream = (uint16_t)stream;
     op->pool = (uint16_t)pool;
     *trace_map_add(&maker->blocks, event->address, event->pool->number, &is_new) = place;
@@ -194,7 +209,7 @@ static void get_block(struct maker *maker, const struct trace_event *event, int 
 static void look_at_block(struct maker *maker, const struct trace_event *event)
 {
     int pool = find_pool(maker, event->pool);
-    int stream = pool < 0 ? -1 : find_stream(maker, event, pool);
+    int stream = pool < 0 ? -1 : find_stream(maker, event);
     if (stream < 0)
         return;
     bool is_cached = event->kind == TRACE_SERVE || event->kind == TRACE_KEEP || event->kind == TRACE_CACHED;
@@ -232,7 +247,7 @@ static void take_back_trims(struct maker *maker, const struct trace_event *event
 
 static void look_at_refusal(struct maker *maker, const struct trace_event *event)
 {
-    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event, pool);
+    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event);
     if (stream < 0)
         return;
     struct script_op *op = add(maker, event, SCRIPT_REFUSED);
@@ -244,12 +259,12 @@ static void look_at_refusal(struct maker *maker, const struct trace_event *event
 
 static void look_at_stream(struct maker *maker, const struct trace_event *event)
 {
-    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event, pool);
+    int pool = find_pool(maker, event->pool), stream = pool < 0 ? -1 : find_stream(maker, event);
     if (stream < 0)
         return;
     if (event->kind == TRACE_STREAM_OPEN) {
         if (!maker->is_open[stream])
-            open_stream(maker, event, stream, pool, event->name ? event->name->text : NULL);
+            open_stream(maker, event, stream, pool, event->name);
         return;
     }
     bool is_close = event->kind == TRACE_STREAM_CLOSE;
@@ -383,6 +398,7 @@ bool script_make_until(struct script *script, struct trace *trace, uint64_t even
     trace_map_free(&maker.pools);
     trace_map_free(&maker.streams);
     trace_map_free(&maker.blocks);
+    trace_map_free(&maker.labels);
     for (size_t i = 0; i < trace->thread_count; i++)
         free(maker.threads[i].spans);
     free(maker.threads);
@@ -396,6 +412,7 @@ void script_free(struct script *script)
     free(script->ops);
     free(script->streams);
     free(script->pools);
+    free(script->labels);
     *script = (struct script){.trace = NULL};
 }
 

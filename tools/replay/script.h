@@ -25,20 +25,26 @@ enum script_what {
 #define SCRIPT_THREADS_MAX 65536
 #define SCRIPT_STREAMS_MAX 65536
 #define SCRIPT_POOLS_MAX 65536
+#define SCRIPT_LABELS_MAX 65535 /* what more there are is not told apart */
 
 struct script_op {
     uint64_t time; /* ns of the thread's own time since the trace began: less what it had waited for memory */
     uint64_t size; /* of a request, bytes */
     uint32_t block; /* the place of a block: used again once it is freed */
     uint16_t thread, stream, pool;
+    uint16_t label; /* of a request its tag, of an opening the stream's name: 1 + the place in `labels`; 0: none */
     uint8_t what;
 };
 
 struct script_stream {
     uint64_t handle;
-    const char *name; /* in the policy; NULL: none */
-    uint16_t pool; /* that the stream had */
     bool is_opened; /* with Weir, at some time */
+};
+
+/* What the program gave names to. */
+struct script_label {
+    const char *text;
+    bool is_stream; /* else a tag */
 };
 
 /* What the recording says of itself, beside which a replay of the recorded policy is held. */
@@ -61,6 +67,8 @@ struct script {
     size_t stream_count, stream_room;
     const struct trace_pool **pools;
     size_t pool_count, pool_room;
+    struct script_label *labels; /* in the order in which they come */
+    size_t label_count, label_room;
     size_t thread_count, block_count;
     uint64_t begin, end; /* of the recording, ns */
     uint64_t requests, graphs, settings, unknown_frees; /* graphs and settings: events that are left out */

@@ -134,10 +134,14 @@ static bool reason_of(char text[static REASON_MAX], const struct finding *findin
 
 struct writer {
     FILE *out;
+    const struct policy *base;     /* with what was found */
+    const struct policy *before;   /* without the pool of a part; NULL: there is none */
     const struct policy *defaults; /* the same pools and streams, and nothing else */
     const struct finding *findings;
     size_t count;
     char former[256]; /* the path before */
+    const char *pool; /* of which `is_there` is asked */
+    bool is_there;    /* a value of it has to be written */
 };
 
 /* The default of that path; the caller's to free(). NULL: it has none. */
@@ -153,20 +157,56 @@ static void look_up(const struct policy_value *value, void *data)
         lookup->text = must(strdup(value->text));
 }
 
-static bool is_default(const struct writer *writer, const struct policy_value *value)
+static bool is_as_in(const struct policy *policy, const struct policy_value *value)
 {
     struct lookup lookup = {.path = value->path};
-    policy_each_value(writer->defaults, look_up, &lookup);
+    policy_each_value(policy, look_up, &lookup);
     bool is_same = lookup.text && strcmp(lookup.text, value->text) == 0;
     free(lookup.text);
     return is_same;
+}
+
+/* Whether the path is that of a key of the object, "pools.main." or "streams.". */
+static bool is_below(const char *path, const char *object)
+{
+    return strncmp(path, object, strlen(object)) == 0;
+}
+
+/* Without it the policy would be another one. What had the program recorded is no part of it. */
+static bool is_needed(const struct writer *writer, const struct policy_value *value)
+{
+    const char *key = strrchr(value->path, '.');
+    bool is_route = is_below(value->path, "streams.") && strcmp(key, ".pool") == 0;
+    bool is_chosen = strcmp(value->path, "defaults.pool") == 0 && writer->base->pool_count > 1;
+    return strcmp(value->path, "weir") == 0 || is_route || is_chosen ||
+           (!is_below(value->path, "record.") && !is_as_in(writer->defaults, value));
+}
+
+static void look_at_pool(const struct policy_value *value, void *data)
+{
+    struct writer *writer = data;
+    writer->is_there = writer->is_there || (is_below(value->path, writer->pool) && is_needed(writer, value));
+}
+
+/* A pool of which all is as it would be by itself has to be named all the same: its backing stands for it. */
+static bool is_only_one(struct writer *writer, const char *path)
+{
+    const char *key = strrchr(path, '.');
+    if (!is_below(path, "pools.") || strcmp(key, ".backing") != 0)
+        return false;
+    char *pool = format_text("%.*s", (int)(key + 1 - path), path);
+    writer->pool = pool;
+    writer->is_there = false;
+    policy_each_value(writer->base, look_at_pool, writer);
+    free(pool);
+    return !writer->is_there;
 }
 
 /* The finding that the path belongs to, and which part; NULL: none. */
 static const struct finding *finding_of(const struct writer *writer, const char *path, enum part *part)
 {
     for (size_t i = 0; i < writer->count; i++) {
-        char *prefix = format_text("pools.%s.", writer->findings[i].search->pool);
+        char *prefix = format_text("pools.%s.", writer->findings[i].pool);
         bool is_of = strncmp(path, prefix, strlen(prefix)) == 0;
         const char *key = is_of ? path + strlen(prefix) : "";
         bool is_cache_off = strcmp(key, "cache") == 0;
@@ -180,21 +220,59 @@ static const struct finding *finding_of(const struct writer *writer, const char 
     return NULL;
 }
 
+/* Why a pool is there that only a part of another one has, above the first of its values. */
+static void write_why(const struct writer *writer, const char *path)
+{
+    for (size_t i = 0; i < writer->count; i++) {
+        char *prefix = format_text("pools.%s.", writer->findings[i].pool);
+        bool is_first = is_below(path, prefix) && !is_below(writer->former, prefix);
+        free(prefix);
+        for (const char *at = is_first ? writer->findings[i].why : NULL; at && *at; at += strcspn(at, "\n"), at += *at == '\n')
+            fprintf(writer->out, "  # %.*s\n", (int)strcspn(at, "\n"), at);
+    }
+}
+
+/* Whether a part has left the pool. */
+static bool is_divided(const struct writer *writer, const struct finding *finding)
+{
+    return writer->before && finding == writer->findings;
+}
+
+/* Of a pool that a part has left: what both had together. false: the value is not divided. */
+static bool share_reason(char text[static REASON_MAX], const struct writer *writer, const struct finding *finding, enum part part,
+                         const struct policy_value *value)
+{
+    char whole[32];
+    const struct candidate *found = &finding->best.candidate;
+    struct lookup before = {.path = value->path};
+    if (!is_divided(writer, finding) || (part != PART_INITIAL && part != PART_MAX_SIZE))
+        return false;
+    policy_each_value(writer->before, look_up, &before);
+    if (part == PART_INITIAL ? found->initial : found->max_size)
+        snprintf(text, REASON_MAX, "Its part of %s", value_text(whole, found, part));
+    else if (part == PART_MAX_SIZE && before.text && strcmp(before.text, value->text) != 0)
+        snprintf(text, REASON_MAX, "Its part of %s", before.text);
+    free(before.text);
+    return *text;
+}
+
 static void write_value(const struct policy_value *value, void *data)
 {
     struct writer *writer = data;
     enum part part;
     const struct finding *finding = finding_of(writer, value->path, &part);
     const char *last = strrchr(value->path, '.');
-    /* What had the program recorded is no part of its policy. */
-    bool is_needed = strcmp(value->path, "weir") == 0 || (!is_default(writer, value) && strncmp(value->path, "record.", 7) != 0);
     char reason[REASON_MAX] = "";
-    bool has_reason = finding && reason_of(reason, finding, part);
-    if (!is_needed && !has_reason)
+    bool is_shared = finding && !finding->why && share_reason(reason, writer, finding, part, value);
+    bool has_reason = is_shared || (finding && !finding->why && reason_of(reason, finding, part));
+    if (!has_reason && !is_needed(writer, value) && !is_only_one(writer, value->path))
         return;
+    write_why(writer, value->path);
     unsigned depth = replay_policy_put_parents(writer->out, value->path, strlen(value->path), writer->former, strlen(writer->former));
+    /* Values of a pool that was divided were held beside each other before that. */
+    const char *when = is_divided(writer, finding) && !is_shared ? "In one pool: " : "";
     if (*reason)
-        fprintf(writer->out, "%*s# %s.\n", (int)(2 * depth), "", reason);
+        fprintf(writer->out, "%*s# %s%s.\n", (int)(2 * depth), "", when, reason);
     fprintf(writer->out, "%*s%s: %s\n", (int)(2 * depth), "", last ? last + 1 : value->path, value->text);
     snprintf(writer->former, sizeof writer->former, "%s", value->path);
 }
@@ -221,23 +299,26 @@ static struct policy *defaults_of(const struct policy *policy)
     return must(defaults);
 }
 
-void advice_write(FILE *out, const struct policy *base, const struct finding *findings, size_t count, const char *comment)
+void advice_write(FILE *out, const struct policy *base, const struct policy *divided, const struct finding *findings, size_t count,
+                  const char *comment)
 {
-    struct writer writer = {.out = out, .defaults = defaults_of(base), .findings = findings, .count = count};
+    const struct policy *begin = divided ? divided : base;
+    struct writer writer = {.out = out, .before = divided ? base : NULL, .findings = findings, .count = count};
     struct policy_errors errors = {0};
     struct policy *policy = NULL;
-    char *all = must(strdup(""));
+    char *all = NULL;
+    writer.defaults = defaults_of(begin);
     for (size_t i = 0; i < count; i++) {
-        char *own = candidate_assignments(&findings[i].best.candidate, findings[i].search->pool);
-        char *longer = format_text("%s%s%s", all, *all ? "," : "", own);
-        free(own);
+        char *longer = candidate_assignments(&findings[i].written, findings[i].pool, all);
         free(all);
         all = longer;
     }
     for (const char *at = comment; *at; at += strcspn(at, "\n"), at += *at == '\n')
         fprintf(out, "# %.*s\n", (int)strcspn(at, "\n"), at);
-    if (policy_override(base, all, &errors, &policy) == POLICY_OK)
+    if (policy_override(begin, all, &errors, &policy) == POLICY_OK) {
+        writer.base = policy;
         policy_each_value(policy, write_value, &writer);
+    }
     policy_errors_clear(&errors);
     policy_free(policy);
     policy_free((struct policy *)(uintptr_t)writer.defaults);

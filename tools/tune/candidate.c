@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tools/common/environment.h"
+#include "tools/common/format.h"
 
 bool candidate_equals(const struct candidate *a, const struct candidate *b)
 {
@@ -23,14 +24,17 @@ static char *cache_text(const struct candidate *candidate, const char *pool)
                        pool, candidate->largest, pool, candidate->per_stream, pool, per_device);
 }
 
-char *candidate_assignments(const struct candidate *candidate, const char *pool)
+char *candidate_assignments(const struct candidate *candidate, const char *pool, const char *before)
 {
     char *cache = cache_text(candidate, pool);
     char threshold[32];
+    const char *first = before ? before : "";
+    /* No key may be set twice. */
+    bool needs_keeper = candidate->threshold == CANDIDATE_AUTO && !policy_sets(first, "keeper");
     char *cap = candidate->max_size ? format_text(",pools.%s.max_size=%" PRIu64, pool, candidate->max_size) : format_text("%s", "");
-    char *text = format_text("%s%s,pools.%s.backing=%s,pools.%s.release_threshold=%s,pools.%s.small_below=%" PRIu64
+    char *text = format_text("%s%s%s%s,pools.%s.backing=%s,pools.%s.release_threshold=%s,pools.%s.small_below=%" PRIu64
                              ",pools.%s.initial_size=%" PRIu64 "%s",
-                             candidate->threshold == CANDIDATE_AUTO ? "keeper=true," : "", cache, pool,
+                             first, *first ? "," : "", needs_keeper ? "keeper=true," : "", cache, pool,
                              candidate->is_arena ? "arena" : "new", pool, candidate_threshold(threshold, candidate->threshold), pool,
                              candidate->is_arena ? 0 : candidate->small_below, pool, candidate->initial, cap);
     free(cache);
@@ -51,6 +55,20 @@ const char *candidate_bytes(char text[static 32], uint64_t bytes)
 const char *candidate_threshold(char text[static 32], uint64_t threshold)
 {
     return threshold == CANDIDATE_ALL ? "all" : threshold == CANDIDATE_AUTO ? "auto" : candidate_bytes(text, threshold);
+}
+
+const char *gain_text(char text[static GAIN_MAX], const struct outcome *now, const struct outcome *before)
+{
+    bool is_less = now->peak_reserved <= before->peak_reserved, is_faster = now->stall <= before->stall;
+    bool is_refusing = now->refused > before->refused;
+    int len = snprintf(text, GAIN_MAX, "%s %s at the peak, %s %s of stalls",
+                       SIZE_TEXT(is_less ? before->peak_reserved - now->peak_reserved : now->peak_reserved - before->peak_reserved),
+                       is_less ? "less" : "more", TIME_TEXT(is_faster ? before->stall - now->stall : now->stall - before->stall),
+                       is_faster ? "less" : "more");
+    if (now->refused != before->refused)
+        snprintf(text + len, GAIN_MAX - (size_t)len, ", %s requests %s refused",
+                 COUNT_TEXT(is_refusing ? now->refused - before->refused : before->refused - now->refused), is_refusing ? "more" : "fewer");
+    return text;
 }
 
 bool trial_beats(const struct trial *a, const struct trial *b)

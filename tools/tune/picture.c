@@ -68,6 +68,8 @@ static struct axes axes_of(const struct tune *tune, const struct search *search,
     widen(&axes, &tune->chosen);
     for (size_t i = 0; i < search->count; i++)
         widen(&axes, &search->trials[i].outcome);
+    for (size_t i = 0; i < tune->division.count; i++)
+        widen(&axes, tune->division.trials[i].outcome.is_done ? &tune->division.trials[i].outcome : &tune->chosen);
     uint64_t tick = STALL_LEAST;
     while (next_tick(tick) <= axes.shortest)
         tick = next_tick(tick);
@@ -180,9 +182,19 @@ static void write_panel(const struct tune *tune, const struct finding *finding, 
     write_point(out, &axes, &tune->in_force, 5, IN_FORCE, tune->base_name);
     if (tune->has_cuda)
         write_point(out, &axes, &tune->cuda.outcome, 5, OF_CUDA, "CUDA's defaults");
-    write_point(out, &axes, &finding->best.outcome, 8, CHOSEN, "chosen");
+    /* The first pool is the one that may be divided. */
+    const struct division *division = finding == tune->findings ? &tune->division : NULL;
+    const struct outcome *chosen = division && division->chosen ? &division->chosen->outcome : &finding->best.outcome;
+    for (size_t i = 0; division && i < division->count; i++) {
+        const struct division_trial *trial = &division->trials[i];
+        char title[320];
+        snprintf(title, sizeof title, "%s in a pool of its own", division_name_of(&trial->part).chars);
+        if (trial->outcome.is_done)
+            write_point(out, &axes, &trial->outcome, 3, TRIED, title);
+    }
+    write_point(out, &axes, chosen, 8, CHOSEN, "chosen");
     double y = top + 12;
-    write_name(out, y, CHOSEN, "chosen", &finding->best.outcome);
+    write_name(out, y, CHOSEN, "chosen", chosen);
     write_name(out, y += 20, IN_FORCE, tune->base_name, &tune->in_force);
     if (tune->has_cuda)
         write_name(out, y += 20, OF_CUDA, "CUDA's defaults", &tune->cuda.outcome);

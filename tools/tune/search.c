@@ -49,9 +49,7 @@ static void run_batch(struct search *search, struct batch *batch)
     struct outcome *outcomes = must(calloc(batch->count + 1, sizeof *outcomes));
     char **texts = must(calloc(batch->count + 1, sizeof *texts));
     for (size_t i = 0; i < batch->count; i++) {
-        char *own = candidate_assignments(&batch->candidates[i], search->pool);
-        texts[i] = format_text("%s%s%s", search->fixed ? search->fixed : "", search->fixed && *search->fixed ? "," : "", own);
-        free(own);
+        texts[i] = candidate_assignments(&batch->candidates[i], search->pool, search->fixed);
         replays[i] = (struct replay){.script = search->script, .policy = search->policy, .assignments = texts[i], .until = search->until};
         replays[i].machine = search->machine;
     }
@@ -123,6 +121,16 @@ static const struct trial *best(const struct search *search)
     return found;
 }
 
+bool search_prefers(const struct search *search, const struct outcome *a, const struct outcome *b, double share)
+{
+    const struct outcome *least = &least_memory(search)->outcome;
+    if (a->refused != b->refused)
+        return a->refused < b->refused;
+    if (a->refused < least->refused || (a->refused == least->refused && a->peak_reserved < least->peak_reserved))
+        least = a;
+    return cost_of(search, a, least) < cost_of(search, b, least) * (1 - share);
+}
+
 static int by_memory(const void *left, const void *right)
 {
     const struct outcome *a = &(*(const struct trial *const *)left)->outcome, *b = &(*(const struct trial *const *)right)->outcome;
@@ -187,15 +195,10 @@ static uint64_t swing_of(const struct search *search)
     return high - low > swing ? high - low : swing;
 }
 
-static uint64_t in_steps(uint64_t bytes)
-{
-    return (bytes + POLICY_GROWTH_STEP - 1) / POLICY_GROWTH_STEP * POLICY_GROWTH_STEP;
-}
-
 static size_t thresholds_of(const struct search *search, uint64_t peak, uint64_t thresholds[static THRESHOLDS_MAX])
 {
-    const uint64_t wanted[] = {0, in_steps(peak / 8), in_steps(peak / 4), in_steps(peak / 2), in_steps(peak * 3 / 4),
-                               in_steps(swing_of(search)), in_steps(peak), CANDIDATE_ALL, CANDIDATE_AUTO};
+    const uint64_t wanted[] = {0, candidate_steps(peak / 8), candidate_steps(peak / 4), candidate_steps(peak / 2), candidate_steps(peak * 3 / 4),
+                               candidate_steps(swing_of(search)), candidate_steps(peak), CANDIDATE_ALL, CANDIDATE_AUTO};
     size_t count = 0;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         /* Others act at synchronises. Where the program made them behind Weir's back, nothing tells when. */
@@ -223,8 +226,7 @@ static void run_grid(struct search *search, const uint64_t *thresholds, size_t c
     run_batch(search, &batch);
 }
 
-/* No policy may have more than its threshold. */
-static uint64_t initial_of(const struct candidate *candidate)
+uint64_t search_initial(const struct candidate *candidate)
 {
     bool is_kept = candidate->threshold == CANDIDATE_ALL ||
                    (candidate->threshold < CANDIDATE_AUTO && candidate->initial <= candidate->threshold);
@@ -241,7 +243,7 @@ static void add_caps(const struct search *search, struct batch *batch, const str
     uint64_t live = search->trials[0].outcome.peak_live;
     struct candidate other = *centre;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && search->max_size; i++, other = *centre) {
-        uint64_t cap = in_steps(live / 8 * parts[i]);
+        uint64_t cap = candidate_steps(live / 8 * parts[i]);
         other.max_size = cap < search->max_size ? cap : search->max_size;
         other.initial = other.initial < other.max_size ? other.initial : other.max_size;
         add(search, batch, other);
@@ -255,13 +257,13 @@ static void run_around(struct search *search, const struct candidate *centre, co
     struct candidate other = *centre;
     for (size_t i = 0; i < count; i++, other = *centre) {
         other.threshold = thresholds[i];
-        other.initial = initial_of(&other);
+        other.initial = search_initial(&other);
         add(search, &batch, other);
     }
     static const unsigned parts[] = {2, 3, 5, 6}; /* of four */
     for (size_t i = 0; i < 4 && centre->threshold && centre->threshold < CANDIDATE_AUTO; i++, other = *centre) {
-        other.threshold = in_steps(centre->threshold / 4 * parts[i]);
-        other.initial = initial_of(&other);
+        other.threshold = candidate_steps(centre->threshold / 4 * parts[i]);
+        other.initial = search_initial(&other);
         add(search, &batch, other);
     }
     for (size_t i = 0; i < sizeof largest_sizes / sizeof largest_sizes[0]; i++, other = *centre) {
@@ -280,10 +282,14 @@ static void run_around(struct search *search, const struct candidate *centre, co
     other.is_arena = !centre->is_arena;
     other.small_below = 0;
     add(search, &batch, other);
-    other = *centre;
-    other.initial = in_steps(peak);
-    other.initial = initial_of(&other);
-    add(search, &batch, other);
+    const uint64_t initial[] = {candidate_steps(peak), candidate_steps(search->trials[0].outcome.peak_live)};
+    for (size_t i = 0; i < 2; i++) {
+        other = *centre;
+        other.initial = initial[i];
+        other.threshold = other.threshold < other.initial ? other.initial : other.threshold;
+        other.initial = search_initial(&other);
+        add(search, &batch, other);
+    }
     add_caps(search, &batch, centre);
     run_batch(search, &batch);
 }

@@ -43,6 +43,10 @@ const struct trial *search_run(struct search *search);
 const struct trial *search_try(struct search *search, const struct candidate *candidate);
 /* Of those that no other one beats the one that the goal likes best, but for that candidate; NULL: there is no other. */
 const struct trial *search_next_best(const struct search *search, const struct candidate *but);
+/* Whether the goal likes `a` better than `b`, by the rule by which the search chooses, and by that share (0: by anything). */
+bool search_prefers(const struct search *search, const struct outcome *a, const struct outcome *b, double share);
+/* The initial size of the candidate, or 0: no policy may have more than its threshold. */
+uint64_t search_initial(const struct candidate *candidate);
 /* Trials that no other one beats, those with the least memory first; the caller's to free(). */
 const struct trial **search_front(const struct search *search, size_t *count);
 void search_free(struct search *search);

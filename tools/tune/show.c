@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
@@ -47,31 +48,55 @@ static void show_front(const struct finding *finding)
     free(front);
 }
 
+static void add_part(struct table *table, bool is_chosen, const char *name, const struct part_sum *sum, const struct candidate *candidate,
+                     const struct outcome *outcome)
+{
+    table_row(table, is_chosen ? ">" : "", name, sum ? COUNT_TEXT(sum->blocks) : "", sum ? TIME_TEXT(sum->life) : "",
+              candidate->is_arena ? "arena" : "new", threshold_text(&(struct text){{0}}, candidate->threshold),
+              SIZE_TEXT(outcome->peak_reserved), TIME_TEXT(outcome->stall), TIME_TEXT(outcome->worst));
+}
+
+static void show_parts(const struct tune *tune)
+{
+    const struct division *division = &tune->division;
+    struct table table = TABLE_INIT("llrrlrrrr");
+    if (!division_best(division, tune, NULL))
+        return;
+    printf("\nPool %s: parts of it in a pool of their own, each at its best\n", tune->searches[0].pool);
+    table_row(&table, "", "PART", "BLOCKS", "MEAN LIFE", "BACKING", "THRESHOLD", "PEAK", "STALL", "WORST");
+    add_part(&table, !division->chosen, "none", NULL, &tune->one.candidate, &tune->undivided);
+    for (size_t i = 0; i < division->count; i++) {
+        const struct division_trial *trial = &division->trials[i];
+        if (trial == division_best(division, tune, &trial->part))
+            add_part(&table, trial == division->chosen, division_name_of(&trial->part).chars, &trial->part.own, &trial->with.candidate,
+                     &trial->outcome);
+    }
+    table_print(&table, stdout);
+}
+
 void show_fronts(const struct tune *tune)
 {
     for (size_t i = 0; i < tune->count; i++)
         show_front(&tune->findings[i]);
-}
-
-static void gain_text(char text[static 160], const struct outcome *now, const struct outcome *before)
-{
-    bool is_less = now->peak_reserved <= before->peak_reserved, is_faster = now->stall <= before->stall;
-    bool is_refusing = now->refused > before->refused;
-    int len = snprintf(text, 160, "%s %s at the peak, %s %s of stalls",
-             SIZE_TEXT(is_less ? before->peak_reserved - now->peak_reserved : now->peak_reserved - before->peak_reserved),
-             is_less ? "less" : "more", TIME_TEXT(is_faster ? before->stall - now->stall : now->stall - before->stall),
-             is_faster ? "less" : "more");
-    if (now->refused != before->refused)
-        snprintf(text + len, 160 - (size_t)len, ", %s requests %s refused",
-                 COUNT_TEXT(is_refusing ? now->refused - before->refused : before->refused - now->refused), is_refusing ? "more" : "fewer");
+    show_parts(tune);
 }
 
 static const char no_synchronises[] =
     "The trace has no synchronises through Weir, so it is not known what thresholds in bytes would do: all and auto were tried.\n";
 
+/* The pool that a part was given, in a line; the caller's to free(). */
+static char *part_text(const struct tune *tune)
+{
+    const struct division_trial *chosen = tune->division.chosen;
+    if (!chosen)
+        return must(strdup(""));
+    return format_text("A part of pool '%s' has a pool of its own, '%s': %s%s.\n", tune->searches[0].pool, chosen->pool,
+                       division_name_of(&chosen->part).chars, chosen->part.is_stream ? "" : ", which the program has to ask for itself");
+}
+
 char *show_summary(const struct tune *tune, const struct verification *verification)
 {
-    char own[160], cuda[160] = "", aside[160], refused[64] = "", first[64] = "";
+    char own[GAIN_MAX], cuda[GAIN_MAX] = "", aside[GAIN_MAX], refused[64] = "", first[64] = "";
     if (tune->searched < tune->script.requests)
         snprintf(first, sizeof first, "the first %s of ", COUNT_TEXT(tune->searched));
     if (tune->chosen.refused)
@@ -86,15 +111,17 @@ char *show_summary(const struct tune *tune, const struct verification *verificat
                                  : format_text("The part of the trace that was kept aside could not be replayed.\n");
     char shown[SHOWN_LEN], base[SHOWN_LEN];
     char *measured = verification ? verify_summary(verification) : format_text("Measure before you rely on it, as with --verify.");
+    char *part = part_text(tune);
     char *text = format_text("Found by weir tune for %s, from %s%s requests of %s.\n"
-                             "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s"
+                             "Peak %s, stalls %s in %s%s. Against the policy '%s': %s.\n%s%s%s%s%s"
                              "%sCosts: %s.\n%s",
                              tune_goals[tune->goal], first, COUNT_TEXT(tune->script.requests), view_shown(shown, tune->script.trace->path),
                              SIZE_TEXT(tune->chosen.peak_reserved), TIME_TEXT(tune->chosen.stall), TIME_TEXT(tune->chosen.elapsed),
                              refused, view_shown(base, tune->base_name), own,
                              *cuda ? "Against CUDA's defaults: " : "", cuda, *cuda ? ".\n" : "",
-                             kept, tune->script.has_synchronises ? "" : no_synchronises, machine_costs_text(&tune->machine), measured);
+                             kept, part, tune->script.has_synchronises ? "" : no_synchronises, machine_costs_text(&tune->machine), measured);
     free(kept);
+    free(part);
     free(measured);
     return text;
 }
@@ -112,11 +139,8 @@ static void json_figures(struct json *json, const char *key, const struct outcom
     json_end(json);
 }
 
-static void json_trial(struct json *json, const struct finding *finding, const struct trial *trial)
+static void json_candidate(struct json *json, const struct candidate *candidate)
 {
-    const struct candidate *candidate = &trial->candidate;
-    json_object(json, NULL);
-    json_bool(json, "is_chosen", candidate_equals(candidate, &finding->best.candidate));
     json_string(json, "backing", candidate->is_arena ? "arena" : "new");
     if (candidate->threshold == CANDIDATE_AUTO)
         json_string(json, "release_threshold", "auto");
@@ -130,7 +154,39 @@ static void json_trial(struct json *json, const struct finding *finding, const s
         json_uint(json, "max_size", candidate->max_size);
     else
         json_null(json, "max_size");
+}
+
+static void json_trial(struct json *json, const struct finding *finding, const struct trial *trial)
+{
+    const struct candidate *candidate = &trial->candidate;
+    json_object(json, NULL);
+    json_bool(json, "is_chosen", candidate_equals(candidate, &finding->best.candidate));
+    json_candidate(json, candidate);
     json_figures(json, "figures", &trial->outcome);
+    json_end(json);
+}
+
+static void json_parts(struct json *json, const struct tune *tune)
+{
+    const struct division *division = &tune->division;
+    json_array(json, "parts");
+    for (size_t i = 0; i < division->count; i++) {
+        const struct division_trial *trial = &division->trials[i];
+        json_object(json, NULL);
+        json_string(json, "of", tune->searches[0].pool);
+        json_string(json, trial->part.is_stream ? "stream" : "tag", trial->part.name);
+        json_string(json, "pool", trial->pool);
+        json_bool(json, "is_chosen", trial == division->chosen);
+        json_uint(json, "blocks", trial->part.own.blocks);
+        json_uint(json, "mean_life", trial->part.own.life);
+        json_uint(json, "mean_life_of_the_rest", trial->part.rest.life);
+        json_candidate(json, &trial->candidates[1]);
+        if (trial->outcome.is_done)
+            json_figures(json, "figures", &trial->outcome);
+        else
+            json_string(json, "why_not", trial->outcome.why);
+        json_end(json);
+    }
     json_end(json);
 }
 
@@ -140,7 +196,7 @@ void show_json(const struct tune *tune, const struct verification *verification,
     char *text = NULL;
     size_t size = 0;
     FILE *out = must(open_memstream(&text, &size));
-    advice_write(out, tune->base, tune->findings, tune->count, summary);
+    tune_write(tune, out, summary);
     fclose(out);
     json_object(&json, NULL);
     json_string(&json, "file", tune->script.trace->path);
@@ -168,6 +224,7 @@ void show_json(const struct tune *tune, const struct verification *verification,
         free(front);
     }
     json_end(&json);
+    json_parts(&json, tune);
     if (verification)
         verify_json(&json, verification);
     json_string(&json, "policy", text);

@@ -8,7 +8,7 @@
 #define WEIR_TUNE_TUNE_H
 
 #include "tools/replay/machine.h"
-#include "tools/tune/advice.h"
+#include "tools/tune/division.h"
 
 #define TUNE_POOLS_MAX 3 /* pools that are searched, those with the most memory */
 
@@ -23,14 +23,27 @@ struct tune {
     size_t split;      /* operations that are searched on; the rest is kept aside */
     uint64_t searched; /* requests among them */
     struct search searches[TUNE_POOLS_MAX];
-    struct finding findings[TUNE_POOLS_MAX];
+    struct finding findings[TUNE_POOLS_MAX + 1]; /* behind `count`: the pool that a part of the first one has, if it is divided */
     char *fixed[TUNE_POOLS_MAX + 1]; /* what was found for the pools before */
-    size_t count;                    /* of findings */
+    size_t count;                    /* of pools that were searched */
+    struct division division;        /* of the first of them */
+    struct trial one;                /* what was found for it without that, */
+    struct outcome undivided;        /* and what that comes to with the other pools */
     struct outcome in_force, chosen;             /* on what was searched on */
     struct trial cuda; /* what CUDA does without a policy */
     bool has_cuda;     /* that could be replayed, and compares with what was found */
     struct outcome aside_in_force, aside_chosen; /* and on what was kept aside */
 };
+
+/* What is replayed: the policy that was found, or another one. All borrowed. */
+struct plan {
+    const char *text, *assignments;
+    const struct replay_part *part;
+};
+struct plan tune_chosen(const struct tune *tune);
+
+/* Writes the policy that was found. */
+void tune_write(const struct tune *tune, FILE *out, const char *comment);
 
 /* Words of --for. */
 extern const char *const tune_goals[GOAL_BALANCE + 1];

@@ -28,20 +28,21 @@ bool verify_can(const struct tune *tune)
     return outcome.is_done;
 }
 
-/* The next best of the first pool that has one, with what was found for the other pools; NULL: nothing else is on a front. */
+/* The next best of the first pool that has one, with what was found for the other pools; NULL: nothing else is on a front. If a pool was
+   divided: all that was found but that. */
 static char *next_best(const struct tune *tune)
 {
+    if (tune->division.chosen)
+        return must(strdup(tune->fixed[tune->count]));
     for (size_t i = 0; i < tune->count; i++) {
         const struct finding *finding = &tune->findings[i];
         const struct trial *next = search_next_best(finding->search, &finding->best.candidate);
         if (!next)
             continue;
-        char *text = must(strdup(""));
+        char *text = NULL;
         for (size_t j = 0; j < tune->count; j++) {
-            const struct search *search = tune->findings[j].search;
-            char *own = candidate_assignments(j == i ? &next->candidate : &tune->findings[j].best.candidate, search->pool);
-            char *longer = format_text("%s%s%s", text, *text ? "," : "", own);
-            free(own);
+            const struct candidate *candidate = j == i ? &next->candidate : &tune->findings[j].best.candidate;
+            char *longer = candidate_assignments(candidate, tune->findings[j].search->pool, text);
             free(text);
             text = longer;
         }
@@ -90,8 +91,9 @@ static void measure(const struct tune *tune, struct verification *verification)
     size_t count = verification->count;
     for (size_t i = 0; i < count * VERIFY_ROUNDS; i++)
         replays[i] = (struct replay){.script = &tune->script,
-                                     .policy = tune->text,
+                                     .policy = verification->contenders[i % count].text,
                                      .assignments = verification->contenders[i % count].assignments,
+                                     .part = verification->contenders[i % count].part,
                                      .machine = tune->machine.settings};
     replay_run_all(replays, outcomes, count, NULL);
     for (size_t i = 0; i < count; i++)
@@ -132,7 +134,12 @@ void verify_run(const struct tune *tune, struct verification *verification)
     *verification = (struct verification){.count = VERIFY_NEXT_BEST};
     struct contender *contenders = verification->contenders;
     contenders[VERIFY_CHOSEN].name = "chosen";
-    contenders[VERIFY_CHOSEN].assignments = must(strdup(tune->fixed[tune->count]));
+    for (size_t i = 0; i < VERIFY_COUNT; i++)
+        contenders[i].text = tune->text;
+    const struct plan chosen = tune_chosen(tune);
+    contenders[VERIFY_CHOSEN].text = chosen.text;
+    contenders[VERIFY_CHOSEN].assignments = must(strdup(chosen.assignments));
+    contenders[VERIFY_CHOSEN].part = chosen.part;
     contenders[VERIFY_IN_FORCE].name = tune->base_name;
     contenders[VERIFY_NEXT_BEST].name = "next best";
     contenders[VERIFY_NEXT_BEST].assignments = next_best(tune);

@@ -21,7 +21,9 @@ struct verify_range {
 
 struct contender {
     const char *name;
-    char *assignments; /* on top of the policy in force; NULL: none */
+    const char *text;  /* the policy in force, with another pool if one was divided; the tune's */
+    char *assignments; /* on top of that; NULL: none */
+    const struct replay_part *part; /* NULL: none */
     struct outcome predicted, measured; /* measured: of the last round; where one failed, that one */
     struct verify_range peak, stall;
 };

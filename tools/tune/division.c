@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+#include "tools/tune/division.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/complain.h"
+#include "tools/common/environment.h"
+#include "tools/common/format.h"
+#include "tools/replay/policy.h"
+#include "tools/trace/view.h"
+#include "tools/tune/tune.h"
+
+struct division_name division_name_of(const struct part *part)
+{
+    struct division_name name;
+    char shown[SHOWN_LEN];
+    snprintf(name.chars, sizeof name.chars, "%s '%s'", part->is_stream ? "stream" : "tag", view_shown(shown, part->name));
+    return name;
+}
+
+/* The policy --------------------------------------------------------------------------------------------------------------------------- */
+
+/* "main-weights", unless the policy has such a pool. */
+static void name_pool(char name[static POLICY_NAME_MAX + 1], const struct policy *policy, const char *pool, const struct part *part)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    snprintf(name, POLICY_NAME_MAX + 1, "%.30s-%.28s", pool, part->name);
+    for (size_t i = strlen(pool) < 30 ? strlen(pool) : 30; name[i]; i++)
+        name[i] = strchr(letters, name[i]) ? name[i] : '-';
+    size_t len = strlen(name);
+    for (unsigned i = 2; policy_find_pool(policy, name); i++)
+        snprintf(name + len, POLICY_NAME_MAX + 1 - len, "-%u", i % 1000);
+}
+
+/* What of so much the part gets, by what it and the rest have at most. */
+static uint64_t share_of(uint64_t whole, const struct part *part)
+{
+    unsigned __int128 both = (unsigned __int128)part->own.peak + part->rest.peak;
+    return both ? (uint64_t)((unsigned __int128)whole * part->own.peak / both) : whole / 2;
+}
+
+/* Of a bound: in steps of growth, and room for a twin. */
+static uint64_t bound_of(uint64_t bound, const struct part *part)
+{
+    uint64_t share = candidate_steps(share_of(bound, part));
+    return share > 2 * POLICY_GROWTH_STEP ? share : 2 * POLICY_GROWTH_STEP;
+}
+
+/* Policies that are made of one, value by value. */
+struct maker {
+    const struct division_trial *trial;
+    const struct policy_pool *whole;
+    char *prefix, *stream; /* paths of the pool's values, and of what the policy says of the part's streams */
+    FILE *out, *part;      /* the pool's own, which come behind the others of the pool that is divided */
+    char *part_text;
+    size_t part_len;
+};
+
+static void write_divided(const struct maker *maker, const char *key, const struct policy_size *size)
+{
+    const struct part *part = &maker->trial->part;
+    const char *pool = maker->trial->pool;
+    char text[32];
+    if (size->kind != POLICY_SIZE_BYTES) {
+        uint64_t whole = size->kind == POLICY_SIZE_QUOTA ? 10000 : size->value; /* the quota is 100 % */
+        uint64_t own = share_of(whole, part), rest = whole - own;
+        fprintf(maker->out, "%s%s: %" PRIu64 ".%02u%%\n", maker->prefix, key, rest / 100, (unsigned)(rest % 100));
+        fprintf(maker->part, "pools.%s.%s: %" PRIu64 ".%02u%%\n", pool, key, own / 100, (unsigned)(own % 100));
+    } else {
+        uint64_t own = bound_of(size->value, part);
+        fprintf(maker->out, "%s%s: %s\n", maker->prefix, key, candidate_bytes(text, size->value > own ? size->value - own : 0));
+        fprintf(maker->part, "pools.%s.%s: %s\n", pool, key, candidate_bytes(text, own));
+    }
+}
+
+static bool is_divided(const struct policy_size *size)
+{
+    return size->kind == POLICY_SIZE_PERCENT || size->kind == POLICY_SIZE_QUOTA || (size->kind == POLICY_SIZE_BYTES && size->value);
+}
+
+static void end_pool(struct maker *maker)
+{
+    if (!maker->part)
+        return;
+    fclose(maker->part);
+    maker->part = NULL;
+    fputs(must(maker->part_text), maker->out);
+    free(maker->part_text);
+}
+
+static void write_value(const struct policy_value *value, void *data)
+{
+    struct maker *maker = data;
+    size_t len = strlen(maker->prefix);
+    bool is_of = strncmp(value->path, maker->prefix, len) == 0;
+    const char *key = is_of ? value->path + len : "";
+    if (is_of && !maker->part)
+        maker->part = must(open_memstream(&maker->part_text, &maker->part_len));
+    else if (!is_of)
+        end_pool(maker);
+    if (strcmp(key, "max_size") == 0 && is_divided(&maker->whole->max_size)) {
+        write_divided(maker, key, &maker->whole->max_size);
+    } else if (strcmp(key, "keep") == 0 && is_divided(&maker->whole->keep)) {
+        write_divided(maker, key, &maker->whole->keep);
+    } else if (!maker->trial->part.is_stream || strncmp(value->path, maker->stream, strlen(maker->stream)) != 0) {
+        fprintf(maker->out, "%s: %s\n", value->path, value->text);
+        /* A device has one current pool. */
+        if (is_of && strcmp(key, "current") != 0)
+            fprintf(maker->part, "pools.%s.%s: %s\n", maker->trial->pool, key, value->text);
+    }
+}
+
+/* YAML of the policy with the part's pool; the caller's to free(). */
+static char *divide(const struct policy *policy, const char *pool, const struct division_trial *trial)
+{
+    struct maker maker = {.trial = trial, .whole = policy_find_pool(policy, pool)};
+    char *values = NULL;
+    size_t len = 0;
+    maker.prefix = format_text("pools.%s.", pool);
+    maker.stream = format_text("streams.%s.", trial->part.name);
+    maker.out = must(open_memstream(&values, &len));
+    policy_each_value(policy, write_value, &maker);
+    end_pool(&maker);
+    if (trial->part.is_stream)
+        fprintf(maker.out, "%spool: %s\n", maker.stream, trial->pool);
+    fclose(maker.out);
+    char *text = replay_policy_of_values(must(values));
+    free(values);
+    free(maker.prefix);
+    free(maker.stream);
+    return text;
+}
+
+/* The trials --------------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t initial_of(const struct candidate *candidate, uint64_t peak)
+{
+    struct candidate own = *candidate;
+    uint64_t wanted = candidate_steps(peak), most = own.max_size && own.max_size < own.initial ? own.max_size : own.initial;
+    own.initial = wanted < most ? wanted : most;
+    return search_initial(&own);
+}
+
+/* The settings that were found for both. */
+static void divide_candidate(struct division_trial *trial, const struct candidate *found)
+{
+    struct candidate *rest = &trial->candidates[0], *own = &trial->candidates[1];
+    *rest = *own = *found;
+    if (found->max_size) {
+        own->max_size = bound_of(found->max_size, &trial->part);
+        rest->max_size = found->max_size > own->max_size ? found->max_size - own->max_size : 1;
+    }
+    rest->initial = initial_of(rest, trial->part.rest.peak);
+    own->initial = initial_of(own, trial->part.own.peak);
+}
+
+static void prepare(struct division *division, const struct tune *tune, const struct part *part, const struct trial *with)
+{
+    const char *pool = tune->searches[0].pool;
+    struct division_trial *trial = &division->trials[division->count++];
+    *trial = (struct division_trial){.part = *part, .with = *with};
+    name_pool(trial->pool, tune->base, pool, part);
+    trial->own = (struct replay_part){.tag = part->label, .of = pool, .own = trial->pool};
+    divide_candidate(trial, &with->candidate);
+    trial->values = divide(tune->base, pool, trial);
+    trial->text = replay_policy_by_index(trial->values, tune->script.trace);
+    trial->assignments = candidate_assignments(&trial->candidates[1], trial->pool, NULL);
+    for (size_t i = 0; i < tune->count; i++) {
+        const struct candidate *candidate = i == 0 ? &trial->candidates[0] : &tune->findings[i].best.candidate;
+        char *longer = candidate_assignments(candidate, tune->searches[i].pool, trial->assignments);
+        free(trial->assignments);
+        trial->assignments = longer;
+    }
+}
+
+/* Those from `first` on. */
+static void run_trials(struct division *division, const struct tune *tune, size_t first, void (*progress)(size_t done, size_t count))
+{
+    struct replay replays[PARTS_MAX + DIVISION_MORE];
+    size_t count = division->count - first;
+    if (!count)
+        return;
+    struct outcome *outcomes = must(calloc(count, sizeof *outcomes));
+    for (size_t i = 0; i < count; i++) {
+        const struct division_trial *trial = &division->trials[first + i];
+        replays[i] = (struct replay){.script = &tune->script, .policy = trial->text, .assignments = trial->assignments};
+        replays[i].machine = tune->machine.settings;
+        replays[i].until = tune->split;
+        replays[i].part = trial->part.is_stream ? NULL : &trial->own;
+    }
+    replay_run_all(replays, outcomes, count, progress);
+    for (size_t i = 0; i < count; i++)
+        division->trials[first + i].outcome = outcomes[i];
+    free(outcomes);
+}
+
+/* Choosing ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* The search that had what was found for all other pools. */
+static const struct search *last_search(const struct tune *tune)
+{
+    return &tune->searches[tune->count - 1];
+}
+
+const struct division_trial *division_best(const struct division *division, const struct tune *tune, const struct part *part)
+{
+    const struct division_trial *best = NULL;
+    for (size_t i = 0; i < division->count; i++) {
+        const struct division_trial *trial = &division->trials[i];
+        if (trial->outcome.is_done && (!part || trial->part.label == part->label) &&
+            (!best || search_prefers(last_search(tune), &trial->outcome, &best->outcome, 0)))
+            best = trial;
+    }
+    return best;
+}
+
+static bool was_tried(const struct division *division, const struct part *part, const struct trial *with)
+{
+    for (size_t i = 0; i < division->count; i++)
+        if (division->trials[i].part.label == part->label && candidate_equals(&division->trials[i].with.candidate, &with->candidate))
+            return true;
+    return false;
+}
+
+/* The same part with other settings, those first that the goal likes best in one pool. */
+static void prepare_more(struct division *division, const struct tune *tune, const struct part *part)
+{
+    size_t count;
+    const struct search *search = &tune->searches[0];
+    const struct trial **front = search_front(search, &count);
+    for (size_t n = 0; n < DIVISION_MORE; n++) {
+        const struct trial *next = NULL;
+        for (size_t i = 0; i < count; i++)
+            if (!was_tried(division, part, front[i]) && (!next || search_prefers(search, &front[i]->outcome, &next->outcome, 0)))
+                next = front[i];
+        if (next)
+            prepare(division, tune, part, next);
+    }
+    free(front);
+}
+
+static char *why_of(const struct division_trial *trial, const struct tune *tune)
+{
+    static const char of_tags[] = "\nNo policy routes tags: the program has to ask for this pool itself, as by weir_pool_malloc().";
+    char gain[GAIN_MAX];
+    return format_text("Blocks of %s live %s on average, the rest of pool '%s' %s.\nIn one pool, at best: %s.%s",
+                       division_name_of(&trial->part).chars, TIME_TEXT(trial->part.own.life), tune->searches[0].pool,
+                       TIME_TEXT(trial->part.rest.life), gain_text(gain, &tune->undivided, &trial->outcome),
+                       trial->part.is_stream ? "" : of_tags);
+}
+
+static struct policy *policy_of(const struct division_trial *trial)
+{
+    struct policy_errors errors = {0};
+    struct policy *policy = NULL;
+    /* Without the assignments a value of before may not go with a bound that is divided. */
+    policy_parse(trial->values, strlen(trial->values), "divided", trial->assignments, &errors, &policy);
+    policy_errors_clear(&errors);
+    return policy;
+}
+
+void division_find(struct division *division, const struct tune *tune, void (*progress)(size_t done, size_t count))
+{
+    struct part parts[PARTS_MAX];
+    size_t count = parts_find(&tune->script, tune->split, tune->base, tune->searches[0].pool, parts);
+    *division = (struct division){.count = 0};
+    for (size_t i = 0; i < count; i++)
+        if (!parts[i].is_stream || policy_name_is_valid(parts[i].name))
+            prepare(division, tune, &parts[i], &tune->one);
+    run_trials(division, tune, 0, progress);
+    const struct division_trial *best = division_best(division, tune, NULL);
+    size_t first = division->count;
+    if (best) {
+        prepare_more(division, tune, &best->part);
+        run_trials(division, tune, first, progress);
+        best = division_best(division, tune, NULL);
+    }
+    if (!best || !search_prefers(last_search(tune), &best->outcome, &tune->undivided, DIVISION_LEAST_GAIN))
+        return;
+    division->policy = policy_of(best);
+    division->chosen = division->policy ? best : NULL;
+    division->why = division->chosen ? why_of(best, tune) : NULL;
+}
+
+void division_free(struct division *division)
+{
+    for (size_t i = 0; i < division->count; i++) {
+        free(division->trials[i].values);
+        free(division->trials[i].text);
+        free(division->trials[i].assignments);
+    }
+    policy_free(division->policy);
+    free(division->why);
+    *division = (struct division){.count = 0};
+}

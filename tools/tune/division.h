@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * division.h - one pool in two: the parts of the pool that serves most, each tried in a pool of its own with the same settings.
+ *
+ * At first with those that were found; then the part that gains most with others that no policy of one pool beats.
+ * Streams of a name get there by the policy. No policy routes tags, so a tag's requests ask for its pool in the replay, as the program will
+ * have to. Bounds and initial size are divided, as both pools together shall have what the one had.
+ */
+#ifndef WEIR_TUNE_DIVISION_H
+#define WEIR_TUNE_DIVISION_H
+
+#include "policy/keys.h"
+#include "tools/replay/run.h"
+#include "tools/tune/advice.h"
+#include "tools/tune/part.h"
+
+#define DIVISION_LEAST_GAIN 0.01 /* by the goal: a pool more is one more to look after */
+#define DIVISION_MORE 8          /* settings that the best part is tried with, beside those that were found */
+
+struct division_trial {
+    struct part part;
+    struct trial with;      /* of one pool: the settings of both */
+    struct replay_part own; /* of a tag */
+    char pool[POLICY_NAME_MAX + 1];
+    char *values, *text; /* the policy with that pool: as it is, and with devices by their numbers */
+    char *assignments;
+    struct candidate candidates[2]; /* of the pool that had all, and of the part's */
+    struct outcome outcome;
+};
+
+struct division {
+    struct division_trial trials[PARTS_MAX + DIVISION_MORE];
+    size_t count;
+    const struct division_trial *chosen; /* NULL: none is better than the one pool */
+    struct policy *policy;               /* the chosen one's */
+    char *why;                           /* it was chosen, as a comment of several lines without marks */
+};
+
+struct tune;
+
+/* The best of those with that part (NULL: of all); NULL: none could be replayed. */
+const struct division_trial *division_best(const struct division *division, const struct tune *tune, const struct part *part);
+
+/* Tries the parts of the pool that serves most, once the values of all pools are found; tune->undivided: what they come to together. */
+void division_find(struct division *division, const struct tune *tune, void (*progress)(size_t done, size_t count));
+void division_free(struct division *division);
+
+/* "stream 'keep'", as people see it. */
+struct division_name {
+    char chars[288];
+};
+struct division_name division_name_of(const struct part *part);
+
+#endif
