@@ -81,7 +81,7 @@ static weir_status override_policy(const struct policy *before, const char *assi
     return judge_policy(policy_override(before, assignments, &errors, after), &errors, error);
 }
 
-/* Remembers where the policy comes from, whatever directory the program changes to. false: no host memory. */
+/* Remembers where the policy comes from, whatever directory the program changes to: a name is the same everywhere. false: no host memory. */
 static bool remember_policy(weir *w, const weir_options *options)
 {
     const char *file = options->policy_file;
@@ -90,7 +90,7 @@ static bool remember_policy(weir *w, const weir_options *options)
         file = secure_getenv("WEIR_POLICY");
     if (!file || !file[0])
         return true;
-    char *directory = file[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *directory = file[0] == '/' || policy_is_name(file) ? NULL : getcwd(NULL, 0);
     if (!directory) /* or it has none any more, so that the relative path is as good as any */
         w->policy_file = strdup(file);
     else if (asprintf(&w->policy_file, "%s/%s", directory, file) < 0)

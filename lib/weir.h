@@ -139,7 +139,8 @@ typedef void (*weir_log_fn)(void *data, weir_log_level level, const char *line);
 
 typedef struct weir_options {
     size_t size;             /* sizeof(weir_options) */
-    const char *policy_file; /* NULL: $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml, /etc/weir/policy.yaml, the built-in default */
+    const char *policy_file; /* a path, or the name of an installed policy as "inference" (weir-policy(5)). NULL: $WEIR_POLICY,
+                                $XDG_CONFIG_HOME/weir/policy.yaml, /etc/weir/policy.yaml, the built-in default */
     const char *policy_text; /* the YAML itself instead of a file; $WEIR_CONF applies to it as well. Not both */
     const char *gpu;         /* "cuda" or "sim"; NULL: $WEIR_GPU, else "cuda". Never falls back to the simulator by itself */
     weir_log_fn log;         /* NULL: silent */

@@ -129,12 +129,18 @@ enum policy_status policy_load(const char *argument, struct policy_errors *error
 {
     bool missing;
     const char *asked = argument ? argument : secure_getenv("WEIR_POLICY");
-    if (asked && (argument || asked[0]))
-        return read_file(asked, true, errors, policy, &missing);
+    enum policy_status status = POLICY_OK;
     char *path;
+    if (asked && (argument || asked[0])) {
+        status = policy_path(asked, errors, &path);
+        if (status != POLICY_OK)
+            return status;
+        status = read_file(path, true, errors, policy, &missing);
+        free(path);
+        return status;
+    }
     if (!user_file(&path))
         return POLICY_NO_MEMORY;
-    enum policy_status status = POLICY_OK;
     missing = true;
     if (path)
         status = read_file(path, false, errors, policy, &missing);

@@ -7,6 +7,7 @@ policy_libpolicy_la_SOURCES = \
 	%reldir%/keys.c %reldir%/keys.h \
 	%reldir%/list.c \
 	%reldir%/load.c \
+	%reldir%/named.c \
 	%reldir%/number.c %reldir%/number.h \
 	%reldir%/origin.h \
 	%reldir%/overrides.c \
@@ -18,3 +19,7 @@ policy_libpolicy_la_SOURCES = \
 	%reldir%/value.c %reldir%/value.h
 policy_libpolicy_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
 policy_libpolicy_la_LIBADD = $(YAML_LIBS)
+## Where the policies are that have names.
+policy_libpolicy_la_CPPFLAGS = $(AM_CPPFLAGS) -DWEIR_POLICY_DIR='"$(weirconfdir)"' -DWEIR_BINDIR='"$(bindir)"' -DWEIR_LIBDIR='"$(libdir)"'
+## Compiled anew after configure was run with other folders.
+$(policy_libpolicy_la_OBJECTS): Makefile

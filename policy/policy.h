@@ -178,7 +178,16 @@ enum policy_status policy_parse(const char *text, size_t len, const char *file, 
                                 struct policy **policy);
 
 /*
- * Where the policy comes from, first hit wins: argument (a path), $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml (or ~/.config),
+ * What a person may write for the path of a policy: letters, digits and '-' alone, not at the beginning, are the name of an installed one,
+ * whatever lies in the current folder. A path has a '/', a '.' or another byte.
+ */
+bool policy_is_name(const char *text);
+/* The path, which is the caller's to free: that of the policy of that name, else what was asked. A name that no policy has is
+   POLICY_UNREADABLE; the error says which there are. */
+enum policy_status policy_path(const char *asked, struct policy_errors *errors, char **path);
+
+/*
+ * Where the policy comes from, first hit wins: argument (a path or a name), $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml (or ~/.config),
  * /etc/weir/policy.yaml, the built-in default. Then reads it, with $WEIR_CONF on top. A file that was asked for (argument, $WEIR_POLICY)
  * and cannot be read is POLICY_UNREADABLE; the others are skipped only if they do not exist.
  */

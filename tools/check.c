@@ -44,19 +44,21 @@ static void json_file(struct json *json, const char *name, enum policy_status st
 }
 
 /* Checks one file; json is NULL for a report in words. Returns its exit status. */
-static int check_file(const char *path, struct json *json)
+static int check_file(const char *operand, struct json *json)
 {
-    const char *name = source_name(path);
     struct policy_errors errors = {0};
     struct policy *policy = NULL;
-    enum policy_status status = POLICY_UNREADABLE;
+    char *path = NULL;
+    enum policy_status status = policy_path(operand, &errors, &path);
+    const char *name = source_name(path ? path : operand);
     const char *unreadable = NULL;
     char *text;
     size_t len;
-    int error = source_read(path, &text, &len);
+    int error = status == POLICY_OK ? source_read(path, &text, &len) : 0;
     if (error) {
+        status = POLICY_UNREADABLE;
         unreadable = strerror(error);
-    } else {
+    } else if (status == POLICY_OK) {
         /* Without $WEIR_CONF: what is asked is whether the file is right, wherever it will be used. */
         status = policy_parse(text, len, name, NULL, &errors, &policy);
         free(text);
@@ -72,6 +74,7 @@ static int check_file(const char *path, struct json *json)
     }
     policy_errors_clear(&errors);
     policy_free(policy);
+    free(path);
     return source_exit(status);
 }
 
@@ -102,10 +105,11 @@ const struct command command_check = {
     .operands_max = INT_MAX,
     .details =
         "Checks each FILE ('-' is standard input) and prints every error as FILE:LINE:COLUMN: KEY: MESSAGE on standard error, and one\n"
-        "line on standard output for each good file. Needs no GPU: what only a device can tell (does it exist, can it reach its peer)\n"
+        "line on standard output for each good file. Letters, digits and '-' alone are the name of an installed policy. Needs no GPU: what only a device can tell (does it exist, can it reach its peer)\n"
         "shows when the policy is opened, as in 'weir try'. WEIR_CONF is not applied: the file itself is checked.\n"
         "Exit status: 0 all files are good, 1 a policy is bad, 2 a file cannot be read (this wins over 1).",
     .example = "  weir check policy.yaml\n"
+               "  weir check inference\n"
                "  weir check --json *.yaml | python3 -m json.tool\n",
     .options = options,
     .run = run,

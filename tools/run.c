@@ -42,10 +42,13 @@ static int check_policy(const char *operand)
         return status;
     policy_free(policy);
     free(text);
-    const char *file = operand ? operand : variable("WEIR_POLICY");
+    const char *asked = operand ? operand : variable("WEIR_POLICY");
+    char *file = NULL;
+    status = asked ? source_path(asked, &file) : EXIT_GOOD;
     if (file)
         set_variable("WEIR_POLICY", absolute_path(file));
-    return EXIT_GOOD;
+    free(file);
+    return status;
 }
 
 /* What the variable names, else `otherwise`, which it takes; NULL, after a complaint: `below` that there is nothing to be read. */

@@ -147,6 +147,17 @@ def policy_of_the_environment_is_the_same_as_that_file():
 
 
 @fact
+def name_of_a_policy_stays_a_name_and_the_library_finds_it():
+    path = tap.write("work.yaml", GOOD)
+    tap.write("work", "weir: 2")
+    code = "import weir._library as l; l.configure('work', None); l.configure('work', None); print(l.policy_in_force().file)"
+    assert tap.python(code, WEIR_POLICY_DIR=os.path.dirname(path)) == "work"
+    assert tap.python(code.replace("'work', None", "None, None"), WEIR_POLICY_DIR=os.path.dirname(path), WEIR_POLICY="work") == "work"
+    code = "import pathlib, weir._library as l; print(l._place(pathlib.Path('work')))"
+    has(tap.python(code), os.path.join("", "work"))
+
+
+@fact
 def library_that_is_not_there_is_named_with_the_remedy():
     has(
         tap.python(ASK, WEIR_TORCH_LIBRARY="/nonexistent/libweir-torch.so"),

@@ -110,6 +110,18 @@ static bool reads_the_file_of_the_environment(void)
     return status == WEIR_UNREADABLE && strstr(error.file, ELSEWHERE);
 }
 
+/* The name is found where the environment says, and so is not found at all. */
+static bool reads_policies_of_the_folder_of_the_environment(void)
+{
+    weir *w;
+    weir_error error = WEIR_ERROR_INIT;
+    weir_options options = WEIR_OPTIONS_INIT;
+    options.policy_file = "fhqwhgads";
+    options.gpu = "sim";
+    weir_status status = weir_open(&options, &error, &w);
+    return status == WEIR_UNREADABLE && strstr(error.text, ELSEWHERE);
+}
+
 static bool has_its_sockets_there(void)
 {
     char path[SHARE_PATH_SIZE] = "";
@@ -144,6 +156,7 @@ static const struct row {
 } rows[] = {
     { "WEIR_CONF", "pools.p.max_size=128MiB", has_cap_of_the_environment },
     { "WEIR_POLICY", ELSEWHERE, reads_the_file_of_the_environment },
+    { "WEIR_POLICY_DIR", ELSEWHERE, reads_policies_of_the_folder_of_the_environment },
     { "WEIR_GPU", "abacus", asks_for_the_gpu_of_the_environment },
     { "WEIR_SIM", "devices=3", has_devices_of_the_environment },
     { "XDG_RUNTIME_DIR", ELSEWHERE, has_its_sockets_there },
@@ -165,7 +178,7 @@ static const struct row {
 /* Runs the program as a probe, with that one variable, and returns its exit status. */
 static int probe(const char *program, int row)
 {
-    static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR", "RANK",
+    static const char *const all[] = { "WEIR_CONF", "WEIR_POLICY", "WEIR_POLICY_DIR", "WEIR_GPU", "WEIR_SIM", "XDG_RUNTIME_DIR", "WEIR_CONTROL_DIR", "RANK",
                                        "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "WEIR_QUOTA",
                                        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0" };
     char number[16];

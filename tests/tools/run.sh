@@ -57,8 +57,8 @@ check "missing_policy_is_named" says "$err" "missing.yaml"
 check "policy_on_standard_input_exits_2" exits 2 run -p - -- sh -c 'echo it ran'
 check "policy_on_standard_input_is_answered_with_what_to_do" says "$err" "name a file"
 mkfifo pipe
-check "policy_from_a_pipe_exits_2" exits 2 run -p pipe -- sh -c 'echo it ran'
-check "policy_from_a_pipe_is_answered_with_what_to_do" says "$err" "--policy=pipe: name a file"
+check "policy_from_a_pipe_exits_2" exits 2 run -p ./pipe -- sh -c 'echo it ran'
+check "policy_from_a_pipe_is_answered_with_what_to_do" says "$err" "--policy=./pipe: name a file"
 check "missing_command_exits_127" exits 127 run -p good.yaml ./missing
 check "missing_command_is_named" says "$err" "cannot run './missing': No such file"
 check "command_that_is_a_directory_exits_126" exits 126 run -p good.yaml ./folder

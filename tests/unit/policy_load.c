@@ -42,6 +42,7 @@ static void set_up(void)
     strcpy(folder, "/tmp/weir-load-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     unsetenv("WEIR_POLICY");
+    unsetenv("WEIR_POLICY_DIR");
     unsetenv("WEIR_CONF");
     setenv("XDG_CONFIG_HOME", folder, 1);
     setenv("HOME", "/nonexistent", 1);
@@ -211,6 +212,71 @@ START_TEST(missing_argument_is_unreadable)
 }
 END_TEST
 
+/* Names, and what is none though it looks like one. */
+static const struct {
+    const char *asked;
+    bool is_name;
+} names[] = {
+    {"inference", true}, {"multi-gpu", true}, {"A100", true},    {"0", true},       {"trailing-", true}, {"", false},
+    {"-", false},        {"-x", false},       {"./x", false},    {"x/y", false},    {"..", false},       {"x.yaml", false},
+    {"x.yml", false},    {"x_y", false},      {"x y", false},    {"x\n", false},    {"\303\244", false}, {"inference.", false},
+};
+
+START_TEST(name_is_letters_digits_and_dashes)
+{
+    ck_assert_msg(policy_is_name(names[_i].asked) == names[_i].is_name, "'%s'", names[_i].asked);
+}
+END_TEST
+
+START_TEST(name_is_found_in_the_folder_of_the_environment_and_not_in_the_current_one)
+{
+    char path[256];
+    make_folder("named");
+    write_policy("named/work.yaml", "installed");
+    write_policy("work", "here");
+    write_policy("other", "here");
+    path_of(path, sizeof(path), "named");
+    setenv("WEIR_POLICY_DIR", path, 1);
+    ck_assert_int_eq(chdir(folder), 0);
+    expect_pool("work", "installed");
+    path_of(path, sizeof(path), "named/work.yaml");
+    ck_assert_str_eq(policy->file, path);
+    policy_free(policy);
+    policy = NULL;
+    setenv("WEIR_POLICY", "work", 1);
+    expect_pool(NULL, "installed");
+    policy_free(policy);
+    policy = NULL;
+    expect_pool("./other", "here");
+    policy_free(policy);
+    policy = NULL;
+    write_policy("named/B-2.yaml", "installed");
+    write_policy("named/.hidden.yaml", "installed");
+    write_policy("named/no_name.yaml", "installed");
+    write_policy("named/notes.txt", "installed");
+    refuse("other", POLICY_UNREADABLE, "has this name; there are B-2, work; a file is named with its folder, as in ./other");
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
+START_TEST(folder_without_policies_is_named_with_the_remedy)
+{
+    setenv("WEIR_POLICY_DIR", "/nonexistent", 1);
+    refuse("work", POLICY_UNREADABLE, "no policy is installed in /nonexistent; set WEIR_POLICY_DIR to the folder that has them");
+}
+END_TEST
+
+START_TEST(relative_folder_of_policies_is_ignored)
+{
+    make_folder("named");
+    write_policy("named/fhqwhgads.yaml", "relative");
+    setenv("WEIR_POLICY_DIR", "named", 1);
+    ck_assert_int_eq(chdir(folder), 0);
+    refuse("fhqwhgads", POLICY_UNREADABLE, "fhqwhgads");
+    ck_assert_int_eq(chdir("/"), 0);
+}
+END_TEST
+
 START_TEST(empty_argument_is_unreadable)
 {
     refuse("", POLICY_UNREADABLE, "No such file or directory");
@@ -295,5 +361,10 @@ int main(void)
               directory_is_unreadable, directory_in_place_of_the_users_file_is_unreadable, pipe_is_unreadable_and_does_not_block,
               device_is_unreadable, loop_of_links_is_unreadable, file_that_cannot_be_read_is_unreadable,
               file_of_more_than_a_mebibyte_is_refused);
+    TCase *named = suite_case(suite, "named", 0);
+    tcase_add_checked_fixture(named, set_up, tear_down);
+    tcase_add_loop_test(named, name_is_letters_digits_and_dashes, 0, (int)(sizeof(names) / sizeof(names[0])));
+    suite_add(named, name_is_found_in_the_folder_of_the_environment_and_not_in_the_current_one, folder_without_policies_is_named_with_the_remedy,
+              relative_folder_of_policies_is_ignored);
     return suite_run(suite);
 }

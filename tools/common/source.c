@@ -17,7 +17,7 @@ static bool is_stdin(const char *path)
 bool source_is_stream(const char *path)
 {
     struct stat info;
-    return is_stdin(path) || (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+    return is_stdin(path) || (!policy_is_name(path) && stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
 }
 
 const char *source_name(const char *path)
@@ -44,6 +44,15 @@ int source_read(const char *path, char **text, size_t *len)
     *text = bytes;
     *len = got;
     return 0;
+}
+
+int source_path(const char *operand, char **path)
+{
+    struct policy_errors errors = {0};
+    int status = source_exit(policy_path(operand, &errors, path));
+    source_print_errors(&errors);
+    policy_errors_clear(&errors);
+    return status;
 }
 
 void source_print_errors(const struct policy_errors *errors)

@@ -15,11 +15,14 @@ int source_read(const char *path, char **text, size_t *len);
 /* Whether it can be read only once: standard input for "-", or a pipe, such as the shell's <(...). */
 bool source_is_stream(const char *path);
 
+/* The path of a policy that is named by its path or its name, the caller's to free(). Returns EXIT_GOOD, or EXIT_TROUBLE after a complaint. */
+int source_path(const char *operand, char **path);
+
 /* What errors call the file. */
 const char *source_name(const char *path);
 
 /*
- * The policy that an operand means: NULL is the usual search, "-" standard input, anything else a file or a stream; $WEIR_CONF applies
+ * The policy that an operand means: NULL is the usual search, "-" standard input, anything else a name, a file or a stream; $WEIR_CONF applies
  * to each. *policy, and *text (of a stream, else NULL), are the caller's to free. Complains of every error.
  * Returns EXIT_GOOD, EXIT_FAILED for a bad policy, or EXIT_TROUBLE for one that cannot be read.
  */

@@ -96,9 +96,12 @@ static const char *uuid_of(const struct trace *trace, unsigned device)
 
 char *replay_policy_read(const char *command, const char *file)
 {
-    char *bytes = NULL, *text = NULL;
+    char *bytes = NULL, *text = NULL, *path;
     size_t len;
-    int why = source_read(file, &bytes, &len);
+    if (source_path(file, &path) != EXIT_GOOD)
+        return NULL;
+    int why = source_read(path, &bytes, &len);
+    free(path);
     if (why)
         complain("%s: %s: %s", command, file, strerror(why));
     else if (memchr(bytes, '\0', len))

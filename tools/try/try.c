@@ -150,6 +150,7 @@ const struct command command_try = {
         "It fills the GPU's memory for a moment: not for a GPU on which others work.\n"
         "Exit status: 0 everything was served, verified and recovered; 1 something was not, or the policy does not open; 2 wrong usage.",
     .example = "  weir try --seconds=2 policy.yaml\n"
+               "  weir try inference\n"
                "  WEIR_SIM=devices=2,memory=8GiB weir try --gpu=sim\n",
     .options = options,
     .run = run_try,

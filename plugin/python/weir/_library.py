@@ -10,6 +10,7 @@ callback: it would be called with locks of Weir's held, and wait for the GIL, wh
 import atexit
 import ctypes
 import os
+import re
 import sysconfig
 import threading
 from typing import Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
@@ -296,12 +297,19 @@ def _describe(policy: Policy) -> str:
     return policy.file or "the one of the usual search"
 
 
+def _place(file: Union[str, "os.PathLike[str]"]) -> str:
+    """The absolute path, but for the name of an installed policy, which the library finds."""
+    if isinstance(file, str) and re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", file):
+        return file
+    return os.path.abspath(os.fspath(file))
+
+
 def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optional[str]) -> Library:
     """
     The library, with this policy in force. The first call decides; a later one may ask for the same, or for none in
     particular.
 
-    policy: the path of a file. policy_text: the YAML itself, instead. Both None: as weir_open() searches.
+    policy: the path of a file, or the name of an installed policy. policy_text: the YAML itself, instead. Both None: as weir_open() searches.
     """
     global _policy
     if policy is not None and policy_text is not None:
@@ -310,7 +318,7 @@ def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optiona
         raise WeirError(Status.INVALID, "policy is '': give the path of a file, or None for the usual search")
     # The weirs are opened by the first allocations, and the program may have changed its directory by then.
     file = policy if policy is not None else os.environ.get("WEIR_POLICY") if policy_text is None else None
-    wanted = Policy(os.path.abspath(os.fspath(file)) if file else None, policy_text)
+    wanted = Policy(_place(file) if file else None, policy_text)
     with _lock:
         library = _load()
         if _policy is None:

@@ -163,9 +163,10 @@ def enable(
 
     Where there is no shim for this torch yet, it is compiled, once, which a line on stderr says.
 
-    policy: the path of a policy file; None: $WEIR_POLICY, or as weir-policy(5) says under FILES. policy_text: the YAML
-    itself, instead of a file. patch: torch.cuda.memory_stats() and its like become those of weir.torch. shim: True
-    requires the shim, False does without, None takes it if it can be had, and warns of what does not work if not.
+    policy: the path of a policy file, or the name of an installed one as "pytorch"; None: $WEIR_POLICY, or as
+    weir-policy(5) says under FILES. policy_text: the YAML itself, instead of a file. patch: torch.cuda.memory_stats()
+    and its like become those of weir.torch. shim: True requires the shim, False does without, None takes it if it can
+    be had, and warns of what does not work if not.
 
     A second call with the same policy, or none, does nothing but what patch adds. Raises weir.WeirError: a bad policy
     (its text has all errors with file, line and column), another policy than before, torch uses CUDA already, the
