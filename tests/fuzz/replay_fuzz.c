@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "policy/policy.h"
@@ -30,7 +31,7 @@
 
 #define MEMORY_MAX (1 << 20) /* KiB of the host that all of them may take, with a sanitizer's */
 #define DIED "the process of the replay"
-#define SECONDS_MAX 60       /* of one trace, which takes a thousandth */
+#define SECONDS_MAX 60       /* of the processor for one trace, which takes a thousandth */
 
 static uint64_t made; /* traces that were made at random */
 
@@ -102,10 +103,16 @@ static void replay(const struct script *script, const char *machine, const char 
     require(verdict.can_judge == !verdict.why[0], "a verdict without a reason");
 }
 
+/* Beyond that the process ends by SIGPROF. However busy the machine is, a trace takes no more of the processor. 0: no limit. */
+static void limit_seconds(time_t seconds)
+{
+    setitimer(ITIMER_PROF, &(const struct itimerval){.it_value.tv_sec = seconds}, NULL);
+}
+
 static void replay_trace(const void *data, size_t size)
 {
     struct trace trace;
-    alarm(SECONDS_MAX);
+    limit_seconds(SECONDS_MAX);
     if (trace_data_open(&trace, data, size)) {
         struct script script;
         require(script_make(&script, &trace), "a trace that is too much");
@@ -120,7 +127,7 @@ static void replay_trace(const void *data, size_t size)
         script_free(&script);
     }
     trace_close(&trace);
-    alarm(0);
+    limit_seconds(0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -24,7 +24,7 @@ void enter_both(unsigned depth, const char *overflow, unsigned leases)
 
 void push(unsigned number)
 {
-    stage_say(exporter, "take r slot %d 10000 s; fill slot %u s; push r slot s", SLOT, number);
+    stage_say(exporter, "take r slot %d 60000 s; fill slot %u s; push r slot s", SLOT, number);
 }
 
 void take_next(struct player *player, unsigned number)

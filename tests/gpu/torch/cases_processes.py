@@ -132,8 +132,8 @@ def weir_run_serves_a_script_that_knows_nothing_of_it(run: Run) -> None:
         raise Skip("the program weir is not on PATH: name it in $WEIR")
     policy = run.write("policy.yaml", POLICY)
     script = os.path.join(HERE, "unmodified.py")
-    # In a cache of its own there is no shim.
-    variables = {} if run.mode == SHIM else {"XDG_CACHE_HOME": run.folder}
+    # In a cache of its own there is no shim, and without a compiler none is made.
+    variables = {} if run.mode == SHIM else {"XDG_CACHE_HOME": run.folder, "CXX": "/nonexistent/c++"}
     result = last_json(output_of([weir, "run", "--policy", policy, "--", sys.executable, script], **variables))
     assert result["backend"] == BACKENDS[run.mode], result
     assert result["refused"] == ("OutOfMemoryError" if run.mode == SHIM else "RuntimeError"), result
