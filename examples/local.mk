@@ -5,6 +5,7 @@ dist_example_DATA = \
 	%reldir%/current-pool.c \
 	%reldir%/current-pool.yaml \
 	%reldir%/embed.c \
+	%reldir%/embed.cpp \
 	%reldir%/embed.yaml \
 	%reldir%/frames.c \
 	%reldir%/frames.h \
@@ -30,6 +31,12 @@ check_PROGRAMS += examples/embed examples/pipeline
 examples_embed_SOURCES = %reldir%/embed.c
 examples_embed_CPPFLAGS = -I$(top_srcdir)/lib
 examples_embed_LDADD = lib/libweir.la
+if HAVE_CXX
+check_PROGRAMS += examples/embed-cpp
+examples_embed_cpp_SOURCES = %reldir%/embed.cpp
+examples_embed_cpp_CPPFLAGS = -I$(top_srcdir)/lib
+examples_embed_cpp_LDADD = lib/libweir.la
+endif
 examples_pipeline_SOURCES = %reldir%/pipeline.c
 examples_pipeline_CPPFLAGS = -I$(top_srcdir)/lib
 examples_pipeline_LDADD = lib/libweir.la

@@ -61,7 +61,7 @@ has_gpu() {
     nvidia-smi -L >/dev/null 2>&1 || [ "${WEIR_TEST_GPU:-}" = cuda ]
 }
 
-echo 1..10
+echo 1..12
 
 run embed 64 && said stdout "^64 MiB from pool 'main' of device 0\$" && [ ! -s "$out/stderr" ]
 result $? embed_serves_64_mib
@@ -70,6 +70,21 @@ result $? embed_serves_64_mib
 run embed 100000000
 [ $? = 1 ] && said stderr '^embed: out of GPU memory$' && said stderr "main"
 result $? embed_reports_a_hopeless_request
+
+# The same in C++.
+if [ -x "$bin/embed-cpp" ]; then
+    WEIR_POLICY=$src/embed.yaml "$bin/embed-cpp" 64 >"$out/stdout" 2>"$out/stderr" &&
+        said stdout "^64 MiB from pool 'main' of device 0\$" && [ ! -s "$out/stderr" ]
+    result $? embed_cpp_serves_64_mib
+    WEIR_POLICY=$src/embed.yaml "$bin/embed-cpp" 100000000 >"$out/stdout" 2>"$out/stderr"
+    [ $? = 1 ] && said stderr '^embed: out of GPU memory$' && said stderr "main"
+    result $? embed_cpp_reports_a_hopeless_request
+else
+    for fact in embed_cpp_serves_64_mib embed_cpp_reports_a_hopeless_request; do
+        number=$((number + 1))
+        echo "ok $number - $fact # SKIP built without a C++ compiler"
+    done
+fi
 
 run pipeline && said stdout '^16 frames: [1-9][0-9]* results kept, [1-9][0-9]* dropped when the device was full$' &&
     said stdout "^pool 'frames': 16 served, 16 freed, 0 live, 0 refused\$" && said stdout "^pool 'results': 16 served, .* 0 refused\$"

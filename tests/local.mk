@@ -16,6 +16,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEIR_CONTROL_DIR=/nonexistent; export WEIR_CONTROL_DIR; \
 	top_srcdir='$(top_srcdir)' top_builddir='$(top_builddir)'; export top_srcdir top_builddir;
 
+include tests/cxx/local.mk
 include tests/python/local.mk
 
 if HAVE_CHECK

@@ -31,8 +31,9 @@ calls_nothing() {
 }
 
 has_license() {
-    { git ls-files 2>/dev/null || find . '(' -name _build -o -path './build*' ')' -prune -o '(' -name '*.[ch]' -o -name '*.mk' ')' -print; } |
-        grep -E '\.(c|h|mk|m4|sh|py|ac|am|map)$' | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
+    { git ls-files 2>/dev/null ||
+        find . '(' -name _build -o -path './build*' ')' -prune -o '(' -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.mk' ')' -print; } |
+        grep -E '\.(c|cc|cpp|h|hpp|mk|m4|sh|py|ac|am|map)$' | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
         xargs awk 'BEGIN { for (i = 1; i < ARGC; i++) lacks[ARGV[i]] = 1 }
             FNR <= 2 && /SPDX-License-Identifier: MIT/ { delete lacks[FILENAME] }
             FNR == 2 { nextfile }
@@ -105,6 +106,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     done
     check "headers_include_each_other_one_way" headers_include_one_way $(find policy lib share plugin/torch tools -name '*.h')
     check "public_header_includes_no_other_file_of_ours" includes_only '<' lib/weir.h
+    check "public_header_of_cxx_includes_that_of_c_alone" includes_only 'weir\.h"' lib/weir.hpp
     check "only_the_waist_calls_cuda" calls_nothing '\<cuda[A-Z][A-Za-z]*\(|cuda_runtime|cuda\.h' $cuda_free
     check "library_never_prints_exits_or_aborts" \
         calls_nothing '\<(printf|puts|putchar|perror|fprintf|vfprintf|fputs|exit|_exit|_Exit|abort|assert) *\(' $library_files

@@ -1,0 +1,850 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * weir.hpp - weir.h for C++17: objects that own what they stand for, results instead of output arguments, and a memory resource for CCCL's
+ * cuda::mr, which RMM takes. Header only: a program links libweir as before. libweir(3) has a tour, examples/embed.cpp a whole program.
+ *
+ *     weirpp::weir w = weirpp::weir::open().value();                      throws weirpp::exception
+ *     weirpp::stream work = w.create_stream(0).value();
+ *     if (weirpp::result<weirpp::block> frame = work.allocate(64 << 20))  throws nothing
+ *         use(frame->get());
+ *     else
+ *         complain(frame.text());
+ *
+ * Rules that hold for everything here, beside those of weir.h:
+ *  - Every function that can fail is noexcept and returns a result. Only value() and the memory resources throw. In a program without
+ *    exceptions they call std::terminate() instead.
+ *  - A weir outlives its streams, pools and blocks, and a stream the blocks that were allocated on it. Objects of one scope that are
+ *    declared in that order end in the right one. close() and release() end or give up ownership earlier.
+ *  - Objects can be moved and not copied. An object that was moved from owns nothing; it can be destroyed, or assigned to.
+ *  - Names are in `weirpp`, as `weir` is the type of weir.h, which each object gives by get().
+ */
+#ifndef WEIR_WEIR_HPP
+#define WEIR_WEIR_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "weir.h"
+
+namespace weirpp
+{
+/* Stream 0 has two meanings (see weir.h), and code that was compiled with one of them does not stand for the other's. */
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+inline namespace per_thread
+{
+#else
+inline namespace legacy
+{
+#endif
+
+/* Errors ------------------------------------------------------------------------------------------------------------------------------- */
+
+/* What value() throws. what() is the text of the error. */
+class WEIR_API exception : public std::exception
+{
+  public:
+    explicit exception(const weir_error &error) noexcept : error_(error)
+    {
+    }
+
+    /* Never WEIR_OK. */
+    weir_status status() const noexcept
+    {
+        return error_.status;
+    }
+
+    /* The whole record, with CUDA's code and the place in the policy. */
+    const weir_error &error() const noexcept
+    {
+        return error_;
+    }
+
+    const char *what() const noexcept override
+    {
+        return error_.text[0] ? error_.text : weir_status_text(error_.status);
+    }
+
+  private:
+    weir_error error_;
+};
+
+/* What memory resources throw where there is no memory, since their callers look for a std::bad_alloc. what() is the report. */
+class WEIR_API out_of_memory : public std::bad_alloc
+{
+  public:
+    explicit out_of_memory(const std::string &text) : text_(std::make_shared<const std::string>(text))
+    {
+    }
+
+    const char *what() const noexcept override
+    {
+        return text_->c_str();
+    }
+
+  private:
+    std::shared_ptr<const std::string> text_; /* a copy of an exception must not fail */
+};
+
+/* Why a call failed. */
+class failure
+{
+  public:
+    /* The record that the call has filled. */
+    failure(weir_status status, const weir_error &error) noexcept : status_(status), error_(new (std::nothrow) weir_error(error))
+    {
+        if (error_)
+            error_->status = status;
+    }
+
+    /* Of a call that leaves its record with the thread, as weir_malloc() does. */
+    static failure last(weir_status status) noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_last_error(&error);
+        return failure(status, error);
+    }
+
+    weir_status status() const noexcept
+    {
+        return status_;
+    }
+
+    /* Never NULL. Without host memory for the record it is what the status says. */
+    const char *text() const noexcept
+    {
+        return error_ && error_->text[0] ? error_->text : weir_status_text(status_);
+    }
+
+    /* A copy of the record. */
+    weir_error error() const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        if (error_)
+            error = *error_;
+        error.status = status_;
+        return error;
+    }
+
+    /* Throws it as an exception. */
+    [[noreturn]] void raise() const
+    {
+#if defined(__cpp_exceptions)
+        throw exception(error());
+#else
+        std::terminate();
+#endif
+    }
+
+  private:
+    weir_status status_;
+    std::unique_ptr<weir_error> error_; /* NULL: there was no host memory for it */
+};
+
+/* What a call gives: a T, or why there is none. */
+template <class T> class [[nodiscard]] result
+{
+  public:
+    result(T value) noexcept : value_(std::move(value))
+    {
+    }
+    result(failure why) noexcept : failure_(std::move(why))
+    {
+    }
+
+    explicit operator bool() const noexcept
+    {
+        return value_.has_value();
+    }
+
+    /* WEIR_OK, or why there is no value; the same in words ("success"). */
+    weir_status status() const noexcept
+    {
+        return failure_ ? failure_->status() : WEIR_OK;
+    }
+    const char *text() const noexcept
+    {
+        return failure_ ? failure_->text() : weir_status_text(WEIR_OK);
+    }
+
+    /* The whole record; its status is WEIR_OK where there is a value. */
+    weir_error error() const noexcept
+    {
+        weir_error none = WEIR_ERROR_INIT;
+        return failure_ ? failure_->error() : none;
+    }
+
+    /* The value; throws weirpp::exception where there is none. */
+    T &value() &
+    {
+        check();
+        return *value_;
+    }
+    T value() &&
+    {
+        check();
+        return std::move(*value_);
+    }
+
+    /* The value, only where the result is true. */
+    T &operator*() & noexcept
+    {
+        return *value_;
+    }
+    T operator*() && noexcept
+    {
+        return std::move(*value_);
+    }
+    T *operator->() noexcept
+    {
+        return &*value_;
+    }
+
+  private:
+    void check() const
+    {
+        if (failure_)
+            failure_->raise();
+    }
+
+    std::optional<T> value_;
+    std::optional<failure> failure_;
+};
+
+/* Of a call that gives nothing else. */
+template <> class [[nodiscard]] result<void>
+{
+  public:
+    result() noexcept = default;
+    result(failure why) noexcept : failure_(std::move(why))
+    {
+    }
+
+    explicit operator bool() const noexcept
+    {
+        return !failure_;
+    }
+    weir_status status() const noexcept
+    {
+        return failure_ ? failure_->status() : WEIR_OK;
+    }
+    const char *text() const noexcept
+    {
+        return failure_ ? failure_->text() : weir_status_text(WEIR_OK);
+    }
+    weir_error error() const noexcept
+    {
+        weir_error none = WEIR_ERROR_INIT;
+        return failure_ ? failure_->error() : none;
+    }
+
+    /* Throws weirpp::exception if the call failed. */
+    void value() const
+    {
+        if (failure_)
+            failure_->raise();
+    }
+
+  private:
+    std::optional<failure> failure_;
+};
+
+/* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A block of memory. Its destructor frees it in the order of the stream that it was allocated on, which has to be alive: behind all work
+ * that is on that stream by then. Work on other streams is the caller's to order before that. A destructor has nobody to tell of a failure:
+ * the block stays live then, and weir_close() logs it. free() tells.
+ */
+class block
+{
+  public:
+    block() noexcept = default;
+    block(block &&other) noexcept
+        : w_(other.w_), stream_(other.stream_), handle_(other.handle_), size_(other.size_), ptr_(other.release())
+    {
+    }
+    block &operator=(block &&other) noexcept
+    {
+        block former(std::move(other));
+        swap(former);
+        return *this;
+    }
+    ~block()
+    {
+        if (ptr_)
+            (void)free();
+    }
+
+    /* Takes a block of weir_malloc() over, to be freed on that stream. */
+    block(::weir *w, void *ptr, std::size_t size, weir_cuda_stream stream) noexcept : w_(w), handle_(stream), size_(size), ptr_(ptr)
+    {
+    }
+
+    /* The same of weir_stream_malloc(). */
+    block(::weir *w, void *ptr, std::size_t size, weir_stream *stream) noexcept : w_(w), stream_(stream), size_(size), ptr_(ptr)
+    {
+    }
+
+    /* NULL: it owns nothing, or is of size 0. */
+    void *get() const noexcept
+    {
+        return ptr_;
+    }
+
+    /* Bytes asked for. */
+    std::size_t size() const noexcept
+    {
+        return size_;
+    }
+
+    explicit operator bool() const noexcept
+    {
+        return ptr_ != nullptr;
+    }
+
+    /* Frees the block now, on its own stream, or on any stream that is behind every use of it. If that fails the block stays owned; its
+       statuses are those of weir_free(). */
+    result<void> free() noexcept
+    {
+        return freed(stream_ ? weir_stream_free(stream_, ptr_) : weir_free(w_, ptr_, handle_));
+    }
+    result<void> free_on(weir_cuda_stream stream) noexcept
+    {
+        return freed(weir_free(w_, ptr_, stream));
+    }
+
+    /* The pointer, which is the caller's to free with weir_free() from now on. */
+    void *release() noexcept
+    {
+        size_ = 0;
+        return std::exchange(ptr_, nullptr);
+    }
+
+    void swap(block &other) noexcept
+    {
+        std::swap(w_, other.w_);
+        std::swap(stream_, other.stream_);
+        std::swap(handle_, other.handle_);
+        std::swap(size_, other.size_);
+        std::swap(ptr_, other.ptr_);
+    }
+
+  private:
+    result<void> freed(weir_status status) noexcept
+    {
+        if (ptr_ && status != WEIR_OK)
+            return failure::last(status);
+        release();
+        return {};
+    }
+
+    ::weir *w_ = nullptr;
+    weir_stream *stream_ = nullptr;     /* NULL: `handle_` is the stream */
+    weir_cuda_stream handle_ = nullptr;
+    std::size_t size_ = 0;
+    void *ptr_ = nullptr; /* the last member: release() comes after all others are copied */
+};
+
+/* Pools -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* A pool of the policy on one device: borrowed from its weir, and copied at will. */
+class pool
+{
+  public:
+    pool(::weir *w, weir_pool *borrowed) noexcept : w_(w), pool_(borrowed)
+    {
+    }
+
+    /* weir_pool_malloc(). */
+    result<block> allocate(std::size_t size, weir_cuda_stream stream) const noexcept
+    {
+        void *ptr;
+        weir_status status = weir_pool_malloc(pool_, &ptr, size, stream);
+        if (status != WEIR_OK)
+            return failure::last(status);
+        return block(w_, ptr, size, stream);
+    }
+
+    /* weir_pool_trim(): bytes that went back. */
+    result<std::uint64_t> trim(std::uint64_t keep = 0) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        std::uint64_t released = 0;
+        weir_status status = weir_pool_trim(pool_, keep, &error, &released);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return released;
+    }
+
+    const char *name() const noexcept
+    {
+        return weir_pool_name(pool_);
+    }
+    int device() const noexcept
+    {
+        return weir_pool_device(pool_);
+    }
+    weir_cuda_pool handle() const noexcept
+    {
+        return weir_pool_handle(pool_);
+    }
+    weir_pool *get() const noexcept
+    {
+        return pool_;
+    }
+
+  private:
+    ::weir *w_;
+    weir_pool *pool_;
+};
+
+/* Streams ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* An opened stream, with its cache. Closed by the destructor; one that weir::open_stream() was told of has to be alive until then. */
+class stream
+{
+  public:
+    /* Takes a stream of weir_stream_open() or weir_stream_create() over. */
+    stream(::weir *w, weir_stream *s) noexcept : w_(w), s_(s)
+    {
+    }
+    stream(stream &&other) noexcept : w_(other.w_), s_(other.release())
+    {
+    }
+    stream &operator=(stream &&other) noexcept
+    {
+        stream former(std::move(other));
+        std::swap(w_, former.w_);
+        std::swap(s_, former.s_);
+        return *this;
+    }
+    ~stream()
+    {
+        close();
+    }
+
+    /* weir_stream_malloc(). */
+    result<block> allocate(std::size_t size) const noexcept
+    {
+        void *ptr;
+        weir_status status = weir_stream_malloc(s_, &ptr, size);
+        if (status != WEIR_OK)
+            return failure::last(status);
+        return block(w_, ptr, size, s_);
+    }
+
+    /* weir_stream_synchronize(): waits for all work of the stream. */
+    result<void> synchronize() const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_stream_synchronize(s_, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
+    weir_cuda_stream handle() const noexcept
+    {
+        return weir_stream_handle(s_);
+    }
+    int device() const noexcept
+    {
+        return weir_stream_device(s_);
+    }
+    weirpp::pool pool() const noexcept
+    {
+        return weirpp::pool(w_, weir_stream_pool(s_));
+    }
+    weir_stream *get() const noexcept
+    {
+        return s_;
+    }
+
+    /* Closes it now. */
+    void close() noexcept
+    {
+        weir_stream_close(release());
+    }
+
+    /* The stream, which is the caller's to close from now on. */
+    weir_stream *release() noexcept
+    {
+        return std::exchange(s_, nullptr);
+    }
+
+  private:
+    ::weir *w_;
+    weir_stream *s_;
+};
+
+/* Weirs -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Everything opened from one policy. Closed by the destructor: it ends before main() returns, and is no object with static storage (see
+   weir_close()). */
+class weir
+{
+  public:
+    /* weir_open(), with all defaults or these options. */
+    static result<weir> open() noexcept
+    {
+        return open(nullptr);
+    }
+    static result<weir> open(const weir_options &options) noexcept
+    {
+        return open(&options);
+    }
+
+    /* Takes a weir of weir_open() over. */
+    explicit weir(::weir *w) noexcept : w_(w)
+    {
+    }
+    weir(weir &&other) noexcept : w_(other.release())
+    {
+    }
+    weir &operator=(weir &&other) noexcept
+    {
+        weir former(std::move(other));
+        std::swap(w_, former.w_);
+        return *this;
+    }
+    ~weir()
+    {
+        close();
+    }
+
+    /* weir_stream_create(): a stream of Weir's own. name: an entry of the policy's `streams`. */
+    result<stream> create_stream(int device, const char *name = nullptr) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_stream *s = nullptr;
+        weir_status status = weir_stream_create(w_, device, name, &error, &s);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return stream(w_, s);
+    }
+
+    /* weir_stream_open(): a stream of the program's, 0 for the default stream. */
+    result<stream> open_stream(int device, weir_cuda_stream handle, const char *name = nullptr) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_stream *s = nullptr;
+        weir_status status = weir_stream_open(w_, device, handle, name, &error, &s);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return stream(w_, s);
+    }
+
+    /* weir_pool_get(). name: NULL is defaults.pool. */
+    result<weirpp::pool> pool(const char *name, int device) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_pool *found = nullptr;
+        weir_status status = weir_pool_get(w_, name, device, &error, &found);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return weirpp::pool(w_, found);
+    }
+
+    /* weir_malloc(), for streams that are not opened. */
+    result<block> allocate(std::size_t size, int device, weir_cuda_stream handle) const noexcept
+    {
+        void *ptr;
+        weir_status status = weir_malloc(w_, &ptr, size, device, handle);
+        if (status != WEIR_OK)
+            return failure::last(status);
+        return block(w_, ptr, size, handle);
+    }
+
+    /* weir_reload(). */
+    result<void> reload(const char *policy_file = nullptr) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_reload(w_, policy_file, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
+    ::weir *get() const noexcept
+    {
+        return w_;
+    }
+
+    /* Closes it now. */
+    void close() noexcept
+    {
+        weir_close(release());
+    }
+
+    /* The weir, which is the caller's to close from now on. */
+    ::weir *release() noexcept
+    {
+        return std::exchange(w_, nullptr);
+    }
+
+  private:
+    static result<weir> open(const weir_options *options) noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        ::weir *w = nullptr;
+        weir_status status = weir_open(options, &error, &w);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return weir(w);
+    }
+
+    ::weir *w_;
+};
+
+/* Memory resources --------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A weir, or one pool of it, on one device, by the names that CCCL gives to the calls of a memory resource. Copies share one state, are
+ * equal, and may be used by any threads; so are two resources of the same weir, pool and device.
+ *
+ * OutOfMemory: what is thrown where there is no memory: a class that is made from a std::string. RMM's own is rmm::out_of_memory, which its
+ * adaptors catch. Every other failure is a weirpp::exception.
+ *
+ * This class takes streams as CUDA's handles and needs none of CUDA's headers; memory_resource, below, is for CCCL and RMM.
+ */
+template <class OutOfMemory = out_of_memory> class basic_resource
+{
+  public:
+    static constexpr std::size_t max_alignment = 512; /* of every block. More is refused, with WEIR_INVALID */
+
+    /* Of that weir, which outlives all copies and what they allocated: the policy says which pool serves a stream. */
+    basic_resource(const weir &w, int device) : state_(std::make_shared<state>(w.get(), nullptr, device, nullptr))
+    {
+    }
+
+    /* Of that pool, whatever the policy says of the stream. */
+    basic_resource(const weir &w, const pool &from)
+        : state_(std::make_shared<state>(w.get(), from.get(), from.device(), nullptr))
+    {
+    }
+
+    /* The same, but the copies keep the weir open. Where the last of them ends, as in an object with static storage, the weir is closed:
+       see weir_close(). */
+    basic_resource(std::shared_ptr<const weir> w, int device)
+        : state_(std::make_shared<state>(w->get(), nullptr, device, w))
+    {
+    }
+    basic_resource(std::shared_ptr<const weir> w, const pool &from)
+        : state_(std::make_shared<state>(w->get(), from.get(), from.device(), w))
+    {
+    }
+
+    /* Memory for work on the stream, behind this call; bytes 0 gives NULL. Only an opened stream has a cache (weir::open_stream()). */
+    void *allocate(weir_cuda_stream stream, std::size_t bytes, std::size_t alignment = max_alignment)
+    {
+        result<void *> given = try_allocate(stream, bytes, alignment);
+        return given ? *given : raise(given);
+    }
+
+    /* The same without exceptions. */
+    result<void *> try_allocate(weir_cuda_stream stream, std::size_t bytes, std::size_t alignment = max_alignment) noexcept
+    {
+        void *ptr = nullptr;
+        if (!is_served(alignment))
+            return refused(alignment);
+        weir_status status = state_->from ? weir_pool_malloc(state_->from, &ptr, bytes, stream)
+                                          : weir_malloc(state_->w, &ptr, bytes, state_->device, stream);
+        if (status != WEIR_OK)
+            return failure::last(status);
+        return ptr;
+    }
+
+    /* Behind this point of the stream the memory serves others. A caller learns nothing of a failure, of which weir_last_error() has the
+       record: the block stays live, and weir_close() logs it. */
+    void deallocate(weir_cuda_stream stream, void *ptr, std::size_t, std::size_t = max_alignment) noexcept
+    {
+        (void)weir_free(state_->w, ptr, stream);
+    }
+
+    /* Memory for any stream, at once. It comes on a stream of the resource's own, which the calling thread waits for. */
+    void *allocate_sync(std::size_t bytes, std::size_t alignment = max_alignment)
+    {
+        result<void *> given = try_allocate_sync(bytes, alignment);
+        return given ? *given : raise(given);
+    }
+    result<void *> try_allocate_sync(std::size_t bytes, std::size_t alignment = max_alignment) noexcept
+    {
+        result<weir_cuda_stream> own = state_->stream();
+        if (!own)
+            return failure(own.status(), own.error());
+        result<void *> given = try_allocate(*own, bytes, alignment);
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = given ? weir_stream_synchronize(state_->own, &error) : WEIR_OK;
+        if (status == WEIR_OK)
+            return given;
+        (void)weir_free(state_->w, *given, *own);
+        return failure(status, error);
+    }
+
+    /* All work on the memory is complete. */
+    void deallocate_sync(void *ptr, std::size_t, std::size_t = max_alignment) noexcept
+    {
+        result<weir_cuda_stream> own = state_->stream();
+        (void)weir_free(state_->w, ptr, own ? *own : nullptr);
+    }
+
+    int device() const noexcept
+    {
+        return state_->device;
+    }
+
+    friend bool operator==(const basic_resource &one, const basic_resource &other) noexcept
+    {
+        return one.state_->w == other.state_->w && one.state_->from == other.state_->from && one.state_->device == other.state_->device;
+    }
+    friend bool operator!=(const basic_resource &one, const basic_resource &other) noexcept
+    {
+        return !(one == other);
+    }
+
+  private:
+    struct state {
+        state(::weir *borrowed, weir_pool *pool_or_null, int number, std::shared_ptr<const weirpp::weir> keeps) noexcept
+            : owner(std::move(keeps)), w(borrowed), from(pool_or_null), device(number)
+        {
+        }
+        state(const state &) = delete;
+        ~state()
+        {
+            weir_stream_close(own);
+        }
+
+        /* The stream for calls that name none, made by the first of them. */
+        result<weir_cuda_stream> stream() noexcept
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            weir_error error = WEIR_ERROR_INIT;
+            weir_status status = own ? WEIR_OK : weir_stream_create(w, device, nullptr, &error, &own);
+            if (status != WEIR_OK)
+                return failure(status, error);
+            return weir_stream_handle(own);
+        }
+
+        std::shared_ptr<const weirpp::weir> owner; /* NULL: the weir is borrowed */
+        ::weir *w;
+        weir_pool *from; /* NULL: as the policy says */
+        int device;
+        std::mutex lock; /* guards `own` until it is made */
+        weir_stream *own = nullptr;
+    };
+
+    static bool is_served(std::size_t alignment) noexcept
+    {
+        return alignment <= max_alignment && alignment && !(alignment & (alignment - 1));
+    }
+
+    static failure refused(std::size_t alignment) noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        std::snprintf(error.text, sizeof error.text, "alignment %zu: blocks are aligned to %zu bytes; ask for a power of two up to that",
+                      alignment, max_alignment);
+        return failure(WEIR_INVALID, error);
+    }
+
+    [[noreturn]] static void *raise(const result<void *> &given)
+    {
+        weir_status status = given.status();
+#if defined(__cpp_exceptions)
+        if (status == WEIR_OUT_OF_MEMORY || status == WEIR_NO_HOST_MEMORY)
+            throw OutOfMemory(std::string(given.text()));
+#endif
+        failure(status, given.error()).raise();
+    }
+
+    std::shared_ptr<state> state_;
+};
+
+using resource = basic_resource<>;
+
+}
+} // namespace weirpp
+
+/*
+ * weirpp::memory_resource is there, and WEIR_HAS_CUDA_MR is defined, where the compiler finds CCCL 3.2 or later, as RMM 26.x brings it, and
+ * CUDA's headers. A program that has them and does not want them included defines WEIR_NO_CUDA_MR.
+ */
+#if !defined(WEIR_NO_CUDA_MR) && __has_include(<cuda/memory_resource>) && __has_include(<cuda_runtime_api.h>)
+#include <cuda/version>
+#if CCCL_VERSION >= 3002000
+#define WEIR_HAS_CUDA_MR 1
+#include <cuda/memory_resource>
+#include <cuda/stream>
+
+namespace weirpp
+{
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+inline namespace per_thread
+{
+#else
+inline namespace legacy
+{
+#endif
+
+/*
+ * basic_resource as a cuda::mr::resource whose memory is accessible to devices.
+ *
+ *     weirpp::memory_resource<rmm::out_of_memory> resource(w, 0);
+ *     rmm::mr::set_current_device_resource(resource);
+ *     …
+ *     rmm::mr::reset_current_device_resource();       before w is closed: RMM keeps a copy
+ *
+ * Earlier RMM 26.x names these set_current_device_resource_ref() and reset_current_device_resource_ref(), and keeps a reference.
+ */
+template <class OutOfMemory = out_of_memory> class memory_resource : private basic_resource<OutOfMemory>
+{
+    using base = basic_resource<OutOfMemory>;
+
+  public:
+    using base::base;
+    using base::max_alignment;
+    using base::allocate_sync;
+    using base::deallocate_sync;
+    using base::device;
+
+    /* What CCCL's owning wrapper of resources, any_resource, asks for where it is given none. */
+    using default_queries = ::cuda::mr::properties_list<::cuda::mr::device_accessible>;
+
+    void *allocate(::cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = max_alignment)
+    {
+        return base::allocate(stream.get(), bytes, alignment);
+    }
+    void deallocate(::cuda::stream_ref stream, void *ptr, std::size_t bytes, std::size_t alignment = max_alignment) noexcept
+    {
+        base::deallocate(stream.get(), ptr, bytes, alignment);
+    }
+
+    friend bool operator==(const memory_resource &one, const memory_resource &other) noexcept
+    {
+        return static_cast<const base &>(one) == static_cast<const base &>(other);
+    }
+    friend bool operator!=(const memory_resource &one, const memory_resource &other) noexcept
+    {
+        return !(one == other);
+    }
+    friend void get_property(const memory_resource &, ::cuda::mr::device_accessible) noexcept
+    {
+    }
+};
+
+static_assert(::cuda::mr::resource_with<memory_resource<>, ::cuda::mr::device_accessible>,
+              "weirpp::memory_resource is no cuda::mr::resource of this CCCL: define WEIR_NO_CUDA_MR to go on without it");
+
+}
+} // namespace weirpp
+#endif
+#endif
+
+#endif

@@ -1,0 +1,12 @@
+## SPDX-License-Identifier: MIT
+## weir.hpp: what its objects own, and by which compilers it is taken. Needs a C++ compiler and no libcheck.
+dist_check_SCRIPTS += %reldir%/compile.sh
+TESTS += %reldir%/compile.sh
+EXTRA_DIST += %reldir%/rmm.cc
+
+if HAVE_CXX
+check_PROGRAMS += tests/cxx/objects
+TESTS += tests/cxx/objects
+tests_cxx_objects_SOURCES = %reldir%/objects.cc
+tests_cxx_objects_LDADD = lib/libweir.la
+endif
