@@ -110,29 +110,87 @@ def other_device_is_served_by_its_own_pools():
     assert library.stats(1).allocated == MIB and pointer.mem.device_id == 1
 
 
+def cupys(device_id=0):
+    """A new stream of CuPy's."""
+    return cupy.Stream(program.make(), program.destroy, device_id)
+
+
+@fact
+def memory_of_a_stream_of_cupys_is_cached():
+    stream = cupys()
+    on(stream)
+    hits = library.stats(0).cache_hits
+    for _ in range(10):
+        on(stream)
+    assert library.stats(0).cache_hits == hits + 10 and held() == (0, 0)
+
+
+@fact
+def stream_of_cupys_that_is_opened_lives_until_the_process_ends():
+    before = len(program.streams)
+    pointer = on(cupys())
+    del pointer
+    gc.collect()
+    assert len(program.streams) == before + 1
+
+
+@fact
+def stream_of_another_device_is_not_opened():
+    before = len(program.streams)
+    pointer = on(cupys(device_id=1))
+    assert held() == (MIB, MIB)
+    del pointer
+    assert len(program.streams) == before and held() == (0, 0)
+
+
+@fact
+def threads_that_use_new_streams_at_once_are_all_served():
+    streams = [cupys() for _ in range(8)]
+
+    def work(stream):
+        for _ in range(50):
+            assert weir.cupy._is_opened(library, stream, 0)
+
+    threads = [threading.Thread(target=work, args=[stream]) for stream in streams * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(weir.cupy._opened[0]) == 10
+
+
+@fact
+def only_so_many_streams_of_cupys_are_opened():
+    global kept
+    for _ in range(100):
+        on(cupys())
+    assert len(program.streams) == weir.cupy._OPENED_MOST and held() == (0, 0)
+    kept = len(program.streams)
+
+
 @fact
 def memory_of_a_stream_of_cupys_goes_back_at_once():
-    pointer = on(cupy.Stream(program.make(), program.destroy))
+    pointer = on(cupys())
     del pointer
     assert held() == (0, 0)
 
 
 @fact
 def stream_of_cupys_stays_while_it_is_needed():
-    pointer = on(cupy.Stream(program.make(), program.destroy))
-    assert len(program.streams) == 1
+    pointer = on(cupys())
+    assert len(program.streams) == kept + 1
     del pointer
-    assert not program.streams
+    assert len(program.streams) == kept
 
 
 @fact
 def stream_of_cupys_outlives_its_array_in_collected_garbage():
-    garbage = SimpleNamespace(stream=cupy.Stream(program.make(), program.destroy))
+    garbage = SimpleNamespace(stream=cupys())
     garbage.array = on(garbage.stream)
     garbage.cycle = garbage
     del garbage
     gc.collect()
-    assert held() == (0, 0) and not program.streams
+    assert held() == (0, 0) and len(program.streams) == kept
 
 
 @fact
@@ -179,6 +237,21 @@ def memory_of_a_per_thread_stream_goes_back_behind_those_of_all_threads():
     thread.join()
     del thread
     assert held() == (0, 0)
+
+
+@fact
+def streams_that_are_opened_live_beyond_the_arrays_of_the_interpreter():
+    code = """
+import cupy, weir.cupy
+from weir import _library
+allocate = weir.cupy.allocator(policy_text="weir: 1\\npools: { work: {} }")
+library = _library.load()
+library.stream_lives = lambda device, stream: None
+cupy.stream = cupy.Stream(0x1000, lambda handle: print("destroyed"))
+assert weir.cupy._is_opened(library, cupy.stream, 0)
+del cupy.stream
+"""
+    assert tap.python(code) == ""
 
 
 @fact

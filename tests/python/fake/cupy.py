@@ -14,8 +14,8 @@ class ExternalStream:
 class Stream:
     """A stream of CuPy's own, which destroys it once nobody has it."""
 
-    def __init__(self, ptr, destroy=None):
-        self.ptr, self.destroy = ptr, destroy
+    def __init__(self, ptr, destroy=None, device_id=0):
+        self.ptr, self.destroy, self.device_id = ptr, destroy, device_id
 
     def __del__(self):
         if self.destroy:
