@@ -8,16 +8,21 @@
 #include "tools/common/table.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { OPT_JSON, OPT_LIST, OPT_TIMEOUT };
+enum { OPT_JSON, OPT_LIST, OPT_TIMEOUT, OPT_WATCH };
 
 static const struct command_option options[] = {
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_LIST] = {.name = "list", .kind = OPTION_TEXT, .placeholder = "pids|pools", .help = "print only these, each on a line of its own"},
     [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
+    [OPT_WATCH] = {.name = "watch", .kind = OPTION_SECONDS, .placeholder = "SECONDS", .is_optional = true, .low = 0.01, .high = 86400,
+                   .help = "look again and again until interrupted, with so long between two looks (default: 2)"},
     {0},
 };
 
@@ -248,13 +253,9 @@ static void json_answer(struct json *json, const struct process *process)
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
-static int run(const struct command_call *call)
+static int look(const struct command_call *call)
 {
     struct processes processes;
-    if (call->options[OPT_LIST].given && call->options[OPT_JSON].given) {
-        complain("ps: --list and --json go not together; give one of them");
-        return EXIT_TROUBLE;
-    }
     unsigned timeout_ms = processes_timeout(&call->options[OPT_TIMEOUT]);
     int status = processes_find("ps", call->count, call->operands, timeout_ms, &processes);
     if (!call->options[OPT_LIST].given)
@@ -273,6 +274,45 @@ static int run(const struct command_call *call)
     return status;
 }
 
+/* Looks until a signal ends it, or nobody reads any more. A pipe gets one block behind another; a terminal shows each where the last one
+   was, by one write, so that it does not flicker. */
+static int watch(const struct command_call *call)
+{
+    static char screen[1 << 16];
+    const char *kind = variable("TERM");
+    bool in_place = isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0;
+    double seconds = call->options[OPT_WATCH].text ? call->options[OPT_WATCH].seconds : 2;
+    struct timespec pause = {.tv_sec = (time_t)seconds};
+    pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    setvbuf(stdout, screen, _IOFBF, sizeof screen);
+    for (int status, looks = 0;; looks++) {
+        if (in_place)
+            fputs("\033[H\033[J", stdout);
+        else if (looks > 0)
+            putchar('\n');
+        status = look(call);
+        /* What could not be written is said at the end of the command. Where a signal is pending already, the wait is none. */
+        if (fflush(stdout) || ferror(stdout) || sigtimedwait(&ends, NULL, &pause) > 0)
+            return status;
+    }
+}
+
+static int run(const struct command_call *call)
+{
+    bool is_json = call->options[OPT_JSON].given;
+    if (is_json && (call->options[OPT_LIST].given || call->options[OPT_WATCH].given)) {
+        complain("ps: %s and --json go not together; give one of them", call->options[OPT_LIST].given ? "--list" : "--watch");
+        return EXIT_TROUBLE;
+    }
+    return call->options[OPT_WATCH].given ? watch(call) : look(call);
+}
+
 const struct command command_ps = {
     .name = "ps",
     .summary = "show the live processes, and what their pools hold",
@@ -288,7 +328,8 @@ const struct command command_ps = {
         "Exit status: 0 all answered, 1 there is no such process, 2 a process does not answer (this wins over 1).",
     .example = "  weir ps\n"
                "  weir ps --json 4711\n"
-               "  weir ps --list pools 4711\n",
+               "  weir ps --list pools 4711\n"
+               "  weir ps --watch=0.5\n",
     .options = options,
     .run = run,
 };

@@ -42,6 +42,52 @@ check "process_is_named_by_its_socket" asks 0 ps "$sockets/$one.1"
 check "process_is_named_with_the_number_of_its_weir" asks 0 ps "$one.1"
 check "list_as_json_exits_2" exits 2 ps --list=pids --json
 check "list_as_json_says_what_to_give" says "$out" "--list and --json"
+check "watch_as_json_exits_2" exits 2 ps --watch --json
+check "watch_as_json_says_what_to_give" says "$out" "--watch and --json"
+for wrong in 0 -1 x inf 86401; do
+    check "watch_of_'$wrong'_exits_2" exits 2 ps --watch=$wrong
+done
+# The one who reads goes after the third block; nobody looks at a clock.
+watched() {
+    { "$weir" ps --timeout=60 --watch=0.01 "$@" 2>"$err"; echo $? >watch_status; } | awk '{ print } /^ *PID *USER/ && ++n == 3 { exit }' >"$out"
+    [ "$(cat watch_status)" = 0 ] && is_empty "$err"
+}
+check "watch_ends_with_who_reads_it" watched "$one"
+blocks() {
+    [ "$(grep -c '^ *PID *USER' "$out")" = 3 ] && [ "$(grep -B 1 '^ *PID *USER' "$out" | grep -c '^$')" = 2 ] && ! grep "$(printf '\033')" "$out"
+}
+check "watch_in_a_pipe_has_an_empty_line_between_blocks" blocks
+if have_python; then
+    # signalled SIGNAL WAY: the command ends with 0 after its second look, in a pipe or on a terminal.
+    signalled() {
+        timeout 60 python3 - "$weir" "$one" "$1" "$2" <<'PYTHON'
+import os, pty, signal, subprocess, sys
+weir, pid, name, way = sys.argv[1:]
+ours, theirs = pty.openpty() if way == "terminal" else os.pipe()
+number = getattr(signal, name)
+os.environ["TERM"] = "xterm"
+child = subprocess.Popen([weir, "ps", "--timeout=60", "--watch=0.01", pid], stdout=theirs, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+text = b""
+while text.count(b"USER") < 2:
+    text += os.read(ours, 4096)
+child.send_signal(number)
+os.close(theirs)
+try:
+    while os.read(ours, 4096):
+        pass
+except OSError:
+    pass  # the terminal's other end is closed
+assert child.wait() == 0, child.returncode
+assert (text.count(b"\033[H\033[J") >= 2) == (way == "terminal"), text
+PYTHON
+    }
+    for name in SIGINT SIGTERM SIGHUP; do
+        check "${name}_ends_watch_in_a_pipe" signalled $name pipe
+    done
+    check "watch_is_redrawn_in_place_on_a_terminal" signalled SIGINT terminal
+else
+    skip "watch_is_ended_by_signals" "no python3"
+fi
 nobody_here() {
     WEIR_CONTROL_DIR="$tap_dir/elsewhere" exits 0 ps
 }

@@ -81,7 +81,7 @@ static bool read_value(const struct command *command, const struct command_optio
 {
     value->given = true;
     value->text = text;
-    if (option->kind == OPTION_FLAG)
+    if (option->kind == OPTION_FLAG || !text)
         return true;
     if (option->kind == OPTION_TEXTS) {
         value->texts = must_grow(value->texts, value->text_count, &value->text_room, sizeof *value->texts);
@@ -130,7 +130,7 @@ static void make_tables(const struct command *command, struct getopt_tables *tab
     for (; command->options[n].name; n++) {
         const struct command_option *option = &command->options[n];
         bool takes = option->kind != OPTION_FLAG;
-        tables->longs[n] = (struct option){option->name, takes ? required_argument : no_argument, NULL, CODE_FIRST + (int)n};
+        tables->longs[n] = (struct option){option->name, option->is_optional ? optional_argument : takes ? required_argument : no_argument, NULL, CODE_FIRST + (int)n};
         if (option->letter) {
             *letter++ = option->letter;
             if (takes)
@@ -212,13 +212,14 @@ int command_run(const struct command *command, int argc, char **argv)
     return status;
 }
 
-static void print_option(char letter, const char *name, const char *placeholder, const char *help)
+static void print_option(char letter, const char *name, const char *placeholder, bool is_optional, const char *help)
 {
     char text[64];
     char before[8] = "    ";
     if (letter)
         snprintf(before, sizeof(before), "-%c, ", letter);
-    snprintf(text, sizeof(text), "%s--%s%s%s", before, name, placeholder ? "=" : "", placeholder ? placeholder : "");
+    snprintf(text, sizeof(text), "%s--%s%s%s%s", before, name, is_optional ? "[=" : placeholder ? "=" : "", placeholder ? placeholder : "",
+             is_optional ? "]" : "");
     paragraph_print_item(text, 33, help);
 }
 
@@ -228,9 +229,9 @@ void command_help_one(const struct command *command)
     paragraph_print(command->details);
     style_line(stdout, STYLE_STRONG, "\nOptions");
     for (const struct command_option *option = command->options; option->name; option++)
-        print_option(option->letter, option->name, option->placeholder, option->help);
-    print_option(0, "color", "auto|never|always", "colours: only on a terminal (auto), or as told");
-    print_option('h', "help", NULL, "this text");
+        print_option(option->letter, option->name, option->placeholder, option->is_optional, option->help);
+    print_option(0, "color", "auto|never|always", false, "colours: only on a terminal (auto), or as told");
+    print_option('h', "help", NULL, false, "this text");
     style_line(stdout, STYLE_STRONG, "\nExample");
     printf("%s", command->example);
 }

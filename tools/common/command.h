@@ -27,6 +27,7 @@ struct command_option {
     const char *placeholder; /* "SECONDS"; of a text that is one of some: "cuda|sim"; NULL for a flag */
     const char *help;
     double low, high; /* of a number, both inclusive */
+    bool is_optional; /* the option may stand without its argument, which comes behind a '=' alone */
 };
 
 /* What the command line said of one option. */
