@@ -103,6 +103,7 @@ esac
 SH
 chmod +x "$tools"/*
 export PATH="$tools:$PATH" XDG_RUNTIME_DIR="$tap_dir/run" XDG_CACHE_HOME="$tap_dir/cache" WEIR_CONTROL_DIR="$tap_dir/run"
+export WEIR_POLICY_DIR="$top_srcdir/config"
 unset COLUMNS
 
 # Why commands in Python cannot be run here; empty if they can.

@@ -113,10 +113,19 @@ static void objects(enum policy_scope which, unsigned min, unsigned max)
     json_end(json);
 }
 
+static void devices(const struct policy_key *key)
+{
+    bool takes_none = key->accepts & POLICY_ACCEPTS_NONE;
+    char numbers[128];
+    add("'anyOf': [{'enum': [%s'all'%s]}, {'type': 'array', 'uniqueItems': true, 'maxItems': %d, 'minItems': %d, "
+        "'items': {'anyOf': [{%s}, {'type': 'string', 'pattern': '^" UUID "$'}]}}]",
+        takes_none ? "'none', " : "", key->accepts & POLICY_ACCEPTS_LOCAL ? ", 'local'" : "", POLICY_DEVICES_MAX, takes_none ? 0 : 1,
+        integers(0, key->max, numbers));
+}
+
 /* The constraints of one value. */
 static void value(enum policy_scope which, const struct policy_key *key)
 {
-    bool takes_none = key->accepts & POLICY_ACCEPTS_NONE;
     char text[512], numbers[128];
     switch (key->type) {
     case POLICY_TYPE_VERSION:
@@ -148,10 +157,7 @@ static void value(enum policy_scope which, const struct policy_key *key)
         quantity(key, policy_time_units);
         break;
     case POLICY_TYPE_DEVICES:
-        add("'anyOf': [{'enum': [%s'all'%s]}, {'type': 'array', 'uniqueItems': true, 'maxItems': %d, 'minItems': %d, "
-            "'items': {'anyOf': [{%s}, {'type': 'string', 'pattern': '^" UUID "$'}]}}]",
-            takes_none ? "'none', " : "", key->accepts & POLICY_ACCEPTS_LOCAL ? ", 'local'" : "", POLICY_DEVICES_MAX,
-            takes_none ? 0 : 1, integers(0, key->max, numbers));
+        devices(key);
         break;
     case POLICY_TYPE_LOCATION:
         add("'type': 'string', 'pattern': '^(device|host|host_numa:(0|[1-9][0-9]{0,2}|10[01][0-9]|102[0-3]))$'");
