@@ -21,7 +21,7 @@ static const struct command_option options[] = {
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
     [OPT_LIST] = {.name = "list", .kind = OPTION_TEXT, .placeholder = "pids|pools", .help = "print only these, each on a line of its own"},
     [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
-    [OPT_WATCH] = {.name = "watch", .kind = OPTION_SECONDS, .placeholder = "SECONDS", .is_optional = true, .low = 0.01, .high = 86400,
+    [OPT_WATCH] = {.name = "watch", .kind = OPTION_MAYBE_SECONDS, .placeholder = "SECONDS", .low = 0.01, .high = 86400,
                    .help = "look again and again until interrupted, with so long between two looks (default: 2)"},
     {0},
 };

@@ -130,7 +130,8 @@ static void make_tables(const struct command *command, struct getopt_tables *tab
     for (; command->options[n].name; n++) {
         const struct command_option *option = &command->options[n];
         bool takes = option->kind != OPTION_FLAG;
-        tables->longs[n] = (struct option){option->name, option->is_optional ? optional_argument : takes ? required_argument : no_argument, NULL, CODE_FIRST + (int)n};
+        int argument = option->kind == OPTION_MAYBE_SECONDS ? optional_argument : takes ? required_argument : no_argument;
+        tables->longs[n] = (struct option){option->name, argument, NULL, CODE_FIRST + (int)n};
         if (option->letter) {
             *letter++ = option->letter;
             if (takes)
@@ -229,7 +230,7 @@ void command_help_one(const struct command *command)
     paragraph_print(command->details);
     style_line(stdout, STYLE_STRONG, "\nOptions");
     for (const struct command_option *option = command->options; option->name; option++)
-        print_option(option->letter, option->name, option->placeholder, option->is_optional, option->help);
+        print_option(option->letter, option->name, option->placeholder, option->kind == OPTION_MAYBE_SECONDS, option->help);
     print_option(0, "color", "auto|never|always", false, "colours: only on a terminal (auto), or as told");
     print_option('h', "help", NULL, false, "this text");
     style_line(stdout, STYLE_STRONG, "\nExample");

@@ -15,9 +15,10 @@
 enum option_kind {
     OPTION_FLAG,
     OPTION_TEXT,
-    OPTION_TEXTS,   /* a text that may be given several times */
-    OPTION_COUNT,   /* a whole number */
-    OPTION_SECONDS, /* a decimal number */
+    OPTION_TEXTS,         /* a text that may be given several times */
+    OPTION_COUNT,         /* a whole number */
+    OPTION_SECONDS,       /* a decimal number */
+    OPTION_MAYBE_SECONDS, /* the same, where the option may stand without it; it comes behind a '=' alone */
 };
 
 struct command_option {
@@ -27,7 +28,6 @@ struct command_option {
     const char *placeholder; /* "SECONDS"; of a text that is one of some: "cuda|sim"; NULL for a flag */
     const char *help;
     double low, high; /* of a number, both inclusive */
-    bool is_optional; /* the option may stand without its argument, which comes behind a '=' alone */
 };
 
 /* What the command line said of one option. */

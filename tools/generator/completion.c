@@ -63,7 +63,7 @@ static void command_options(const struct command *command)
     for (const struct command_option *option = command->options; option->name; option++) {
         if (option->letter)
             printf("-%c ", option->letter);
-        printf("--%s%s ", option->name, option->kind == OPTION_FLAG || option->is_optional ? "" : "=");
+        printf("--%s%s ", option->name, option->kind == OPTION_FLAG || option->kind == OPTION_MAYBE_SECONDS ? "" : "=");
     }
     puts("--color= -h --help'");
 }
@@ -71,7 +71,7 @@ static void command_options(const struct command *command)
 static void command_arguments(const struct command *command)
 {
     for (const struct command_option *option = command->options; option->name; option++) {
-        if (option->kind == OPTION_FLAG || option->is_optional)
+        if (option->kind == OPTION_FLAG || option->kind == OPTION_MAYBE_SECONDS)
             continue;
         printf("    [%s --%s]='", command->name, option->name);
         option_argument(option);
