@@ -158,6 +158,7 @@ static void weirs()
     weirpp::weir parent = open().value();
     weirpp::stream s = parent.create_stream(0).value();
     weirpp::block block = s.allocate(mib).value();
+    std::fflush(stdout); /* under the thread sanitizer _exit() writes what is buffered, too */
     pid_t child = fork();
     if (child == 0) {
         bool good = s.allocate(mib).status() == WEIR_FORKED && block.free().status() == WEIR_FORKED;
