@@ -75,7 +75,7 @@ static bool read_mps(const char *text, int device, uint64_t *bytes, bool *is_tol
         *value++ = '\0';
         if (!*entry || strlen(entry) > 4 || strspn(entry, "0123456789") != strlen(entry) || !read_others(value, false, &one))
             return false;
-        if (atoi(entry) == device) {
+        if (strtol(entry, NULL, 10) == device) {
             *bytes = *is_told && *bytes < one ? *bytes : one;
             *is_told = true;
         }
