@@ -255,6 +255,8 @@ static void resources()
 
 int main()
 {
+    /* Enough for all requests here. Under valgrind there are no addresses for many pools of larger devices. */
+    setenv("WEIR_SIM", "memory=2GiB", 1);
     results();
     blocks();
     streams();
