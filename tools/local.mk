@@ -44,6 +44,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/details.c \
 	%reldir%/common/processes.c \
 	%reldir%/common/processes.h \
+	%reldir%/common/new_file.c \
+	%reldir%/common/new_file.h \
 	%reldir%/common/size.c \
 	%reldir%/common/size.h \
 	%reldir%/common/source.c \
@@ -79,6 +81,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/record/record.c \
 	%reldir%/replay/change.c \
 	%reldir%/replay/change.h \
+	%reldir%/replay/curves.c \
+	%reldir%/replay/curves.h \
 	%reldir%/replay/machine.c \
 	%reldir%/replay/machine.h \
 	%reldir%/replay/outcome.c \

@@ -15,6 +15,9 @@
 /* How long each request and free took: eight parts to each power of two. */
 #define OUTCOME_TIMES (64 * 8)
 
+/* Parts of the recorded time, of each of which the most bytes are kept. */
+#define OUTCOME_SLICES 240
+
 struct outcome {
     bool is_done; /* else `why` says what went wrong */
     char why[1024];
@@ -34,6 +37,7 @@ struct outcome {
     uint64_t recoveries, rescues[WEIR_RUNG_COUNT];
     uint64_t other_pools; /* operations on pools that the policy does not have: its default pool served them */
     uint32_t times[OUTCOME_TIMES];
+    uint64_t reserved[OUTCOME_SLICES], live[OUTCOME_SLICES]; /* the most bytes in each slice */
 };
 
 void outcome_add_time(struct outcome *outcome, uint64_t ns);

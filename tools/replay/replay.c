@@ -2,7 +2,9 @@
 /* replay.c - `weir replay`: does the requests of a trace again under other policies. */
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/common/new_file.h"
 #include "tools/common/source.h"
+#include "tools/replay/curves.h"
 #include "tools/replay/machine.h"
 #include "tools/replay/policy.h"
 #include "tools/replay/report.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_COSTS, OPT_GPU, OPT_JSON, OPT_POLICY };
+enum { OPT_COSTS, OPT_GPU, OPT_JSON, OPT_PLOT, OPT_POLICY };
 
 static const struct command_option options[] = {
     [OPT_COSTS] = {.name = "costs",
@@ -22,6 +24,7 @@ static const struct command_option options[] = {
                    .help = "what calls cost, as weir calibrate wrote it (default: the table of the recorded GPU)"},
     [OPT_GPU] = {.name = "gpu", .kind = OPTION_FLAG, .help = "on the GPU of this machine instead of a simulated one, in the recorded time"},
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_PLOT] = {.name = "plot", .kind = OPTION_TEXT, .placeholder = "FILE.svg", .help = "draw memory over time under each policy there"},
     [OPT_POLICY] = {.name = "policy",
                     .letter = 'p',
                     .kind = OPTION_TEXTS,
@@ -61,6 +64,15 @@ static int read_policies(const struct option_value *value, struct choice *choice
     return EXIT_GOOD;
 }
 
+static int draw(const struct report *report, const char *path)
+{
+    FILE *out = new_file_make("replay", path);
+    if (!out)
+        return EXIT_TROUBLE;
+    curves_write(report, out);
+    return new_file_end("replay", path, out);
+}
+
 static int replay_trace(struct trace *trace, const struct choice *choice, const struct command_call *call, struct json *json)
 {
     bool is_real = call->options[OPT_GPU].given;
@@ -90,11 +102,13 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
         report_json(json, &report);
     else
         report_print(&report);
+    if (call->options[OPT_PLOT].given)
+        status = draw(&report, call->options[OPT_PLOT].text);
     for (size_t i = 0; i < count; i++) {
-        status = outcomes[i].is_done ? status : EXIT_FAILED;
+        status = worse_exit(status, outcomes[i].is_done ? EXIT_GOOD : EXIT_FAILED);
         free(texts[i]);
     }
-    status = report.verdict.can_judge ? status : EXIT_FAILED;
+    status = worse_exit(status, report.verdict.can_judge ? EXIT_GOOD : EXIT_FAILED);
     free(names);
     free(texts);
     free(replays);
@@ -105,14 +119,27 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
     return status;
 }
 
-static int run(const struct command_call *call)
+/* EXIT_GOOD, or after a complaint another exit status. */
+static int look_at_options(const struct command_call *call)
 {
-    struct json document = JSON_INIT(stdout), *json = call->options[OPT_JSON].given ? &document : NULL;
-    struct choice choice;
+    const struct option_value *plot = &call->options[OPT_PLOT];
     if (call->options[OPT_GPU].given && call->options[OPT_COSTS].given) {
         complain("replay: --gpu and --costs go not together: on a GPU calls cost what they cost");
         return EXIT_TROUBLE;
     }
+    if (plot->given && call->count > 1) {
+        complain("replay: --plot draws one trace, and %d are named: replay them one by one", call->count);
+        return EXIT_TROUBLE;
+    }
+    return !plot->given || new_file_can_be_made("replay", plot->text) ? EXIT_GOOD : EXIT_TROUBLE;
+}
+
+static int run(const struct command_call *call)
+{
+    struct json document = JSON_INIT(stdout), *json = call->options[OPT_JSON].given ? &document : NULL;
+    struct choice choice;
+    if (look_at_options(call) != EXIT_GOOD)
+        return EXIT_TROUBLE;
     int status = read_policies(&call->options[OPT_POLICY], &choice);
     bool is_good = status == EXIT_GOOD;
     if (is_good && json)
@@ -148,11 +175,12 @@ const struct command command_replay = {
         "or its stall time more than 15 %, where events are lost, or the recording was cut, the replay cannot judge, and says why.\n"
         "Times are those of the program's threads: STALL all that its calls took, P50, P99 and WORST of single calls. PEAK and MEAN are "
         "bytes that pools reserved, AREA is bytes by seconds. The same trace gives the same figures, always, but with --gpu.\n"
+        "--plot draws what the pools had of the device under each policy, over the time of the recording.\n"
         "Not replayed: graphs, requests of other processes, changes of the policy while it was recorded.\n"
         "Exit status: 0 replayed, 1 a replay failed or cannot judge, 2 a file cannot be read.",
     .example = "  weir record -o run.weir -- ./program\n"
                "  weir replay run.weir\n"
-               "  weir replay --policy=small.yaml --policy=large.yaml run.weir\n",
+               "  weir replay --policy=small.yaml --policy=large.yaml --plot=curves.svg run.weir\n",
     .options = options,
     .run = run,
 };

@@ -48,6 +48,7 @@ struct stage {
     uint64_t counted;  /* gpu->now() up to which `area` has counted */
     uint64_t changes;  /* sim_changes() when `reserved` was looked at */
     uint64_t reserved, live;
+    size_t slice;      /* that is being filled */
 };
 
 static bool fail(struct outcome *outcome, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -106,8 +107,29 @@ static void count_reserved(struct stage *stage)
         outcome->peak_reserved = stage->reserved;
 }
 
-/* The keeper has its turns meanwhile, and what it gives back counts from then on. Returns what time it is. */
-static uint64_t pass_until(struct stage *stage, uint64_t time)
+static void note_slice(struct stage *stage)
+{
+    uint64_t *reserved = &stage->outcome->reserved[stage->slice], *live = &stage->outcome->live[stage->slice];
+    *reserved = stage->reserved > *reserved ? stage->reserved : *reserved;
+    *live = stage->live > *live ? stage->live : *live;
+}
+
+/* To the slice of that time of the trace. Each slice begins with what there was. Times of several threads go forth and back. */
+static void go_to(struct stage *stage, uint64_t time)
+{
+    const struct script *script = stage->script;
+    uint64_t span = script->end - script->begin, since = time > script->begin ? time - script->begin : 0;
+    double part = span ? (double)since / (double)span : 0;
+    size_t slice = part < 1 ? (size_t)(part * OUTCOME_SLICES) : OUTCOME_SLICES - 1;
+    while (stage->slice < slice) {
+        stage->slice++;
+        note_slice(stage);
+    }
+}
+
+/* The keeper has its turns meanwhile, and what it gives back counts from then on. `behind` is what lies between the time of the trace and
+   this one. Returns what time it is. */
+static uint64_t pass_until(struct stage *stage, uint64_t time, uint64_t behind)
 {
     uint64_t due;
     if (stage->is_real) {
@@ -118,8 +140,10 @@ static uint64_t pass_until(struct stage *stage, uint64_t time)
     }
     while ((due = weir__service_next()) <= time) {
         weir__service_pass(due);
+        go_to(stage, due > behind ? due - behind : 0);
         count_area(stage, stage->gpu->now());
         count_reserved(stage);
+        note_slice(stage);
     }
     uint64_t now = stage->gpu->now();
     if (now >= time)
@@ -289,8 +313,9 @@ static bool do_one(struct stage *stage, const struct script_op *op)
 
 static bool step(struct stage *stage, const struct script_op *op)
 {
-    uint64_t time = stage->epoch + op->time + stage->delays[op->thread];
-    uint64_t begin = pass_until(stage, time);
+    uint64_t behind = stage->epoch + stage->delays[op->thread];
+    uint64_t begin = pass_until(stage, op->time + behind, behind);
+    go_to(stage, op->time);
     bool is_done = do_one(stage, op);
     uint64_t end = stage->gpu->now(), took = end - begin;
     bool is_call = op->what == SCRIPT_MALLOC || op->what == SCRIPT_FREE || op->what == SCRIPT_REFUSED;
@@ -304,6 +329,7 @@ static bool step(struct stage *stage, const struct script_op *op)
         count_area(stage, end);
         count_reserved(stage);
     }
+    note_slice(stage);
     return is_done;
 }
 
@@ -428,6 +454,7 @@ static bool play(struct stage *stage, const struct replay *replay)
     stage->epoch = stage->begun - script->begin;
     stage->changes = stage->is_real ? 0 : sim_changes();
     stage->reserved = outcome->peak_reserved = reserved_now(stage);
+    note_slice(stage);
     size_t until = replay->until ? replay->until : script->count;
     for (size_t i = 0; i < until; i++) {
         if (i == replay->from && i > 0)
@@ -436,7 +463,8 @@ static bool play(struct stage *stage, const struct replay *replay)
             return false;
     }
     if (until == script->count)
-        pass_until(stage, stage->epoch + script->end);
+        pass_until(stage, stage->epoch + script->end, stage->epoch);
+    go_to(stage, script->end);
     count_area(stage, stage->gpu->now());
     outcome->elapsed = stage->gpu->now() - stage->begun;
     outcome->end_reserved = stage->reserved;

@@ -7,15 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEFT = 90, RIGHT = 230, TOP = 40, PANEL = 220, GAP = 60, WIDTH = 800, TICKS = 5 };
-
-/* Colours that people with any sight can tell apart; the total is black. */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b"};
-
-static const char *colour_of(size_t line)
-{
-    return line == 0 ? "#222222" : colours[(line - 1) % (sizeof colours / sizeof colours[0])];
-}
+enum { LEFT = 90, RIGHT = 230, TOP = 40, PANEL = 220, GAP = 60, WIDTH = 800 };
 
 static double x_of(const struct plot *plot, uint64_t time)
 {
@@ -23,34 +15,12 @@ static double x_of(const struct plot *plot, uint64_t time)
     return LEFT + (span ? (double)(time - plot->begin) / (double)span * WIDTH : 0);
 }
 
-static double y_of(const struct plot *plot, double top, uint64_t bytes)
+static void write_axes(FILE *out, const struct plot *plot, const struct svg_panel *panel)
 {
-    return top + PANEL - (plot->most ? (double)bytes / (double)plot->most * PANEL : 0);
-}
-
-/* Steps: each slice at its height. fill: down to the axis. */
-static void write_line(FILE *out, const struct plot *plot, double top, const uint64_t *bytes, const char *style, bool fill)
-{
-    double step = (double)WIDTH / (double)plot->slices;
-    fprintf(out, "<path d=\"M%d %.1f", LEFT, fill ? top + PANEL : y_of(plot, top, bytes[0]));
-    for (size_t i = 0; i < plot->slices; i++)
-        if (i == 0 || bytes[i] != bytes[i - 1])
-            fprintf(out, "%s%.1fV%.1f", "H", LEFT + (double)i * step, y_of(plot, top, bytes[i]));
-    fprintf(out, "H%d", LEFT + WIDTH);
-    if (fill)
-        fprintf(out, "V%.1fZ", top + PANEL);
-    fprintf(out, "\" %s/>\n", style);
-}
-
-static void write_axes(FILE *out, const struct plot *plot, double top)
-{
-    for (uint64_t i = 0; i <= TICKS; i++) {
-        uint64_t bytes = plot->most / TICKS * i;
-        double y = y_of(plot, top, bytes);
-        fprintf(out, "<path d=\"M%d %.1fH%d\" stroke=\"#dddddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT, y,
-                LEFT + WIDTH, LEFT - 6, y + 4, SIZE_TEXT(bytes));
-        uint64_t time = plot->begin + (plot->end - plot->begin) / TICKS * i;
-        fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.3f s</text>\n", x_of(plot, time), top + PANEL + 16,
+    svg_scale(out, panel);
+    for (uint64_t i = 0; i <= SVG_TICKS; i++) {
+        uint64_t time = plot->begin + (plot->end - plot->begin) / SVG_TICKS * i;
+        fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.3f s</text>\n", x_of(plot, time), panel->top + PANEL + 16,
                 (double)time / 1e9);
     }
 }
@@ -91,22 +61,23 @@ static void write_panel(FILE *out, const struct plot *plot, double top, const st
         svg_text(out, trace->header.rank);
     }
     fprintf(out, "</text>\n");
-    write_axes(out, plot, top);
+    const struct svg_panel panel = {.left = LEFT, .width = WIDTH, .height = PANEL, .top = top, .most = plot->most};
+    write_axes(out, plot, &panel);
     for (size_t i = 0, row = 0; i < file->line_count; i++) {
         const struct plot_line *line = &file->lines[i];
         char style[160];
         /* With one pool, the total is its line. */
         if ((i > 0 && !line->pool) || (i == 0 && file->line_count == 2))
             continue;
-        snprintf(style, sizeof style, "fill=\"%s\" fill-opacity=\"0.15\" stroke=\"%s\"", colour_of(i), colour_of(i));
-        write_line(out, plot, top, line->live, style, true);
-        snprintf(style, sizeof style, "fill=\"none\" stroke=\"%s\" stroke-dasharray=\"5 3\"", colour_of(i));
-        write_line(out, plot, top, line->held, style, false);
+        snprintf(style, sizeof style, "fill=\"%s\" fill-opacity=\"0.15\" stroke=\"%s\"", svg_colour(i), svg_colour(i));
+        svg_steps(out, &panel, line->live, plot->slices, style, true);
+        snprintf(style, sizeof style, "fill=\"none\" stroke=\"%s\" stroke-dasharray=\"5 3\"", svg_colour(i));
+        svg_steps(out, &panel, line->held, plot->slices, style, false);
         if (row * 18 + 18 > PANEL)
             continue;
         double y = top + 12 + 18 * (double)row++;
         fprintf(out, "<path d=\"M%d %.1fh18\" stroke=\"%s\" stroke-width=\"3\"/><text x=\"%d\" y=\"%.1f\">", LEFT + WIDTH + 12, y - 4,
-                colour_of(i), LEFT + WIDTH + 36, y);
+                svg_colour(i), LEFT + WIDTH + 36, y);
         svg_text(out, line->pool ? POOL_TEXT(line->pool) : "all pools");
         fprintf(out, "</text>\n");
     }

@@ -2,6 +2,7 @@
 /* tune.c - `weir tune`: searches the values of a policy for a recorded program, and writes the policy. */
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/common/new_file.h"
 #include "tools/common/size.h"
 #include "tools/common/source.h"
 #include "tools/common/terminal.h"
@@ -10,11 +11,9 @@
 #include "tools/tune/picture.h"
 #include "tools/tune/show.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { OPT_COSTS, OPT_FOR, OPT_JSON, OPT_MEMORY, OPT_OUTPUT, OPT_PLOT, OPT_POLICY, OPT_VERIFY };
@@ -246,64 +245,30 @@ static bool look_at_chosen(struct tune *tune)
 
 /* The command -------------------------------------------------------------------------------------------------------------------------- */
 
-/* A new file; NULL after a complaint. */
-static FILE *make_file(const char *file)
-{
-    FILE *out = fopen(file, "wx");
-    if (!out)
-        complain("tune: %s: %s%s", file, strerror(errno), errno == EEXIST ? ": name another file, or move it away" : "");
-    return out;
-}
-
-/* An exit status. */
-static int end_file(FILE *out, const char *file)
-{
-    bool is_bad = ferror(out);
-    if (fclose(out) == 0 && !is_bad)
-        return EXIT_GOOD;
-    complain("tune: %s: %s", file, strerror(errno));
-    remove(file);
-    return EXIT_TROUBLE;
-}
-
 static int write_policy(const struct tune *tune, const char *file, const char *comment)
 {
-    FILE *out = file ? make_file(file) : stdout;
+    FILE *out = file ? new_file_make("tune", file) : stdout;
     if (!out)
         return EXIT_TROUBLE;
     if (!file)
         puts("");
     tune_write(tune, out, comment);
-    return file ? end_file(out, file) : EXIT_GOOD;
+    return file ? new_file_end("tune", file, out) : EXIT_GOOD;
 }
 
 static int write_picture(const struct tune *tune, const char *file)
 {
-    FILE *out = make_file(file);
+    FILE *out = new_file_make("tune", file);
     if (!out)
         return EXIT_TROUBLE;
     picture_write(tune, out);
-    return end_file(out, file);
+    return new_file_end("tune", file, out);
 }
 
-/* 0, or why no new file of that name can be made. */
-static int why_not_made(const char *file)
-{
-    struct stat status;
-    const char *slash = strrchr(file, '/');
-    char *folder = slash ? format_text("%.*s", (int)(slash - file) + 1, file) : format_text(".");
-    int why = lstat(file, &status) == 0 ? EEXIST : !*file || access(folder, W_OK | X_OK) == 0 ? 0 : errno;
-    free(folder);
-    return *file ? why : ENOENT;
-}
-
-/* A search takes minutes, and its files are made behind it. false after a complaint. */
+/* A search takes minutes, and its files are made behind it. */
 static bool can_be_made(const struct option_value *file)
 {
-    int why = file->given ? why_not_made(file->text) : 0;
-    if (why)
-        complain("tune: %s: %s: name another file%s", file->text, strerror(why), why == EEXIST ? ", or move it away" : "");
-    return !why;
+    return !file->given || new_file_can_be_made("tune", file->text);
 }
 
 static bool are_two(const struct option_value *output, const struct option_value *plot)
