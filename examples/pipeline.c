@@ -102,6 +102,14 @@ static weir_status print_figures(const struct pipeline *p, weir_error *error)
     const weir_device_stats *device = weir_stats_device(stats, 0);
     if (device)
         printf("rescued by the callback: %" PRIu64 "\n", device->rescues[WEIR_RUNG_CALLBACKS]);
+    /* The same for a log that programs read: one line, as long as it has to be. */
+    size_t size = weir_stats_json(stats, NULL, 0) + 1;
+    char *json = malloc(size);
+    if (json) {
+        weir_stats_json(stats, json, size);
+        puts(json);
+    }
+    free(json);
     weir_stats_free(stats);
     return WEIR_OK;
 }

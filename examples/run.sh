@@ -61,7 +61,7 @@ has_gpu() {
     nvidia-smi -L >/dev/null 2>&1 || [ "${WEIR_TEST_GPU:-}" = cuda ]
 }
 
-echo 1..12
+echo 1..13
 
 run embed 64 && said stdout "^64 MiB from pool 'main' of device 0\$" && [ ! -s "$out/stderr" ]
 result $? embed_serves_64_mib
@@ -92,6 +92,8 @@ result $? pipeline_goes_on_when_the_device_is_full
 
 run pipeline && said stdout '^rescued by the callback: [1-9]'
 result $? pipeline_counts_the_rescues_of_its_callback
+run pipeline && said stdout '^[{]"version": .*"pools": [[][{]"device": 0, "name": '
+result $? pipeline_ends_with_its_figures_as_json
 
 if [ ! -x "$bin/current-pool" ]; then
     number=$((number + 1))

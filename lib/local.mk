@@ -49,6 +49,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/fork.h \
 	%reldir%/base/format.c \
 	%reldir%/base/format.h \
+	%reldir%/base/json.c \
+	%reldir%/base/json.h \
 	%reldir%/base/list.h \
 	%reldir%/base/number.h \
 	%reldir%/base/service.c \
@@ -57,6 +59,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/sized.h \
 	%reldir%/base/spin.c \
 	%reldir%/base/spin.h \
+	%reldir%/base/utf8.c \
+	%reldir%/base/utf8.h \
 	%reldir%/base/valid.c \
 	%reldir%/base/valid.h \
 	%reldir%/record/interpreter.c \
@@ -185,6 +189,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/leaks.h \
 	%reldir%/marks.c \
 	%reldir%/stats.c \
+	%reldir%/stats_json.c \
 	%reldir%/weir.c \
 	%reldir%/weir.h
 lib_libcore_la_LIBADD = $(ZSTD_LIBS) policy/libpolicy.la lib/gpu/libgpu.la lib/pool/arena/libarena.la

@@ -11,7 +11,10 @@
 struct weir_stats {
     size_t pool_count, device_count;
     weir_pool_stats *pools;     /* names are strings of their own */
-    weir_device_stats *devices; /* those that have pools */
+    struct device {
+        weir_device_stats stats;
+        char quota_from[sizeof ((struct weir__quota_limit *)0)->variable];
+    } *devices; /* those that have pools */
     size_t tag_count;
     struct tag {
         weir_tag_stats stats;
@@ -83,8 +86,18 @@ static bool is_valid(const weir_pool_stats *stats)
 }
 #endif
 
-static weir_status read_device(struct weir__device *device, weir_device_stats *stats, weir_error *error)
+static void read_quota(const struct weir__quota *quota, struct device *to)
 {
+    to->stats.quota = quota->bytes;
+    if (quota->counts < 0)
+        return;
+    memcpy(to->quota_from, quota->limits[quota->counts].variable, sizeof to->quota_from);
+    to->stats.quota_from = to->quota_from;
+}
+
+static weir_status read_device(struct weir__device *device, struct device *to, weir_error *error)
+{
+    weir_device_stats *stats = &to->stats;
     const struct gpu *gpu = device->w->gpu;
     stats->device = device->index;
     int code = gpu->device_memory(device->index, &stats->memory_free, &stats->memory);
@@ -98,6 +111,7 @@ static weir_status read_device(struct weir__device *device, weir_device_stats *s
     stats->bytes_got = atomic_load(&device->recovery.bytes_got);
     stats->asks_received = atomic_load(&device->recovery.asks_received);
     stats->bytes_given = atomic_load(&device->recovery.bytes_given);
+    read_quota(&device->quota, to);
     return WEIR_OK;
 }
 
@@ -235,7 +249,7 @@ size_t weir_stats_device_count(const weir_stats *stats)
 
 const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index)
 {
-    return stats && index < stats->device_count ? &stats->devices[index] : NULL;
+    return stats && index < stats->device_count ? &stats->devices[index].stats : NULL;
 }
 
 size_t weir_stats_tag_count(const weir_stats *stats)

@@ -389,6 +389,10 @@ typedef struct weir_device_stats {
     uint64_t bytes_got;     /* what neighbours gave */
     uint64_t asks_received; /* times that a neighbour asked this weir for memory of this device */
     uint64_t bytes_given;   /* what this weir gave */
+    /* Since 0.2. */
+    uint64_t quota; /* bytes that this process may have of it, as weir_open() found the environment: the least of `memory` and of the limits
+                       that are good (weir-policy(5), QUOTAS). Shares of the policy are of it. Nothing here enforces it */
+    const char *quota_from; /* the variable that says so, as "WEIR_QUOTA"; NULL: none is below `memory` */
 } weir_device_stats;
 
 /* Takes a snapshot. *stats: the caller's; weir_stats_free() it before or after weir_close(). WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR,
@@ -400,6 +404,17 @@ WEIR_API size_t weir_stats_pool_count(const weir_stats *stats);
 WEIR_API const weir_pool_stats *weir_stats_pool(const weir_stats *stats, size_t index);
 WEIR_API size_t weir_stats_device_count(const weir_stats *stats);
 WEIR_API const weir_device_stats *weir_stats_device(const weir_stats *stats, size_t index);
+
+/*
+ * Writes all figures of a snapshot as one JSON object, in one line without a newline: "version" of the library, and arrays "devices", "pools"
+ * and "tags". Members of their objects are called as those of the structs above, but for the number of a device, "index" in `devices`;
+ * "rescues" has the rungs by name. These are the names of `weir ps --json`. UINT64_MAX stands as that number. Bytes of a name that are not
+ * UTF-8 become U+FFFD.
+ * json: room for `size` bytes; NULL if size is 0. Returns the length of the text without the NUL behind it. Where `size` is not larger than
+ * that, nothing is written, as half an object is none: ask with size 0 first. stats: NULL has no text, and gives 0. Works in a forked child
+ * too.
+ */
+WEIR_API size_t weir_stats_json(const weir_stats *stats, char *json, size_t size);
 
 /*
  * Makes live_high and reserved_high of the pools of a device (-1: of every device) start anew from what is live and reserved now. The

@@ -563,6 +563,24 @@ class weir
         return block(w_, ptr, size, handle);
     }
 
+    /* weir_stats_json() of a snapshot: one line of JSON. */
+    result<std::unique_ptr<char[]>> stats_json() const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_stats *stats = nullptr;
+        weir_status status = weir_stats_take(w_, &error, &stats);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        std::size_t size = weir_stats_json(stats, nullptr, 0) + 1;
+        std::unique_ptr<char[]> json(new (std::nothrow) char[size]);
+        if (json)
+            weir_stats_json(stats, json.get(), size);
+        weir_stats_free(stats);
+        if (!json)
+            return failure(WEIR_NO_HOST_MEMORY, error);
+        return json;
+    }
+
     /* weir_reload(). */
     result<void> reload(const char *policy_file = nullptr) const noexcept
     {

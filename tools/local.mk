@@ -14,7 +14,6 @@ tools_libtools_la_SOURCES = \
 	%reldir%/evict.c \
 	%reldir%/help.c \
 	%reldir%/leases.c \
-	%reldir%/metrics.c \
 	%reldir%/observe.c \
 	%reldir%/observe.h \
 	%reldir%/ps.c \
@@ -72,6 +71,9 @@ tools_libtools_la_SOURCES = \
 	%reldir%/doctor/place.c \
 	%reldir%/doctor/python.c \
 	%reldir%/doctor/sockets.c \
+	%reldir%/metrics/families.c \
+	%reldir%/metrics/families.h \
+	%reldir%/metrics/metrics.c \
 	%reldir%/record/launch.c \
 	%reldir%/record/launch.h \
 	%reldir%/record/live.c \

@@ -56,25 +56,30 @@ static void print_pools(const struct processes *processes)
     table_print(&table, stdout);
 }
 
-static void add_device(struct table *table, const process_device *device)
+static void add_device(struct table *table, const struct process *process, const process_device *device)
 {
+    const process_quota *quota = process_quota_of(process, device);
     /* As much of the UUID as tells the GPUs of a machine apart: an index is the process's own. */
     table_cell(table, "%u", (unsigned)device->index);
     table_cell(table, "%.12s", device->uuid);
     table_row(table, SIZE_TEXT(device->memory_free), COUNT_TEXT(process_rescues(device)), COUNT_TEXT(device->rescues[WEIR_RUNG_NEIGHBOURS]),
               COUNT_TEXT(device->asks_sent), SIZE_TEXT(device->bytes_got), COUNT_TEXT(device->asks_received),
               SIZE_TEXT(device->bytes_given));
+    if (quota && quota->from[0])
+        table_cell(table, "%s (%s)", SIZE_TEXT(quota->bytes), quota->from);
+    else
+        table_cell(table, "-");
 }
 
 static void print_devices(const struct processes *processes)
 {
-    struct table table = TABLE_INIT("lllrrrrrrr");
-    table_row(&table, "PID", "DEVICE", "GPU", "FREE", "RESCUES", "BY NEIGHBOURS", "ASKED", "GOT", "WAS ASKED", "GAVE");
+    struct table table = TABLE_INIT("lllrrrrrrrl");
+    table_row(&table, "PID", "DEVICE", "GPU", "FREE", "RESCUES", "BY NEIGHBOURS", "ASKED", "GOT", "WAS ASKED", "GAVE", "QUOTA");
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
         for (size_t j = 0; j < process->device_count; j++) {
             table_row(&table, j ? "" : process_name(process, &(struct text){{0}}));
-            add_device(&table, &process->devices[j]);
+            add_device(&table, process, &process->devices[j]);
         }
     }
     table_print(&table, stdout);
@@ -164,8 +169,9 @@ static void list_pools(const struct processes *processes)
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static void json_device(struct json *json, const process_device *device)
+static void json_device(struct json *json, const struct process *process, const process_device *device)
 {
+    const process_quota *quota = process_quota_of(process, device);
 #define MEMBER(member) JSON_MEMBER(process_device, member)
     static const struct json_member members[] = {MEMBER(memory),    MEMBER(memory_free),   MEMBER(recoveries), MEMBER(asks_sent),
                                                  MEMBER(bytes_got), MEMBER(asks_received), MEMBER(bytes_given)};
@@ -174,6 +180,11 @@ static void json_device(struct json *json, const process_device *device)
     json_uint(json, "index", device->index);
     json_string(json, "uuid", device->uuid);
     json_members(json, device, members, COUNT(members));
+    if (quota)
+        json_uint(json, "quota", quota->bytes);
+    else
+        json_null(json, "quota");
+    json_string(json, "quota_from", quota && quota->from[0] ? quota->from : NULL);
     json_object(json, "rescues");
     for (unsigned rung = 0; rung < WIRE_RUNGS; rung++)
         json_uint(json, weir_rung_name((weir_rung)rung), device->rescues[rung]);
@@ -235,7 +246,7 @@ static void json_answer(struct json *json, const struct process *process)
     json_end(json);
     json_array(json, "devices");
     for (size_t i = 0; i < process->device_count; i++)
-        json_device(json, &process->devices[i]);
+        json_device(json, process, &process->devices[i]);
     json_end(json);
     json_array(json, "pools");
     for (size_t i = 0; i < process->pool_count; i++)
@@ -260,6 +271,8 @@ static int look(const struct command_call *call)
     int status = processes_find("ps", call->count, call->operands, timeout_ms, &processes);
     if (!call->options[OPT_LIST].given)
         processes_ask_labels(&processes, timeout_ms);
+    if (!call->options[OPT_LIST].given)
+        processes_ask_quotas(&processes, timeout_ms);
     if (call->options[OPT_JSON].given)
         processes_ask_details(&processes, timeout_ms);
     status = worse_exit(status, processes_exit(&processes));
@@ -322,7 +335,8 @@ const struct command command_ps = {
         "Asks each PID, or without any all processes of this user (as root: of all users) whose policy says control: true. The first\n"
         "table has their pools: RESERVED is what a pool has from the device, LIVE what the program uses of it, CACHED what is kept for\n"
         "its streams, IDLE what nobody uses. The second has their devices: requests that the recovery ladder rescued, in all and by\n"
-        "the help of neighbours; how often this process asked neighbours and what it GOT; how often it was asked and what it GAVE.\n"
+        "the help of neighbours; how often this process asked neighbours and what it GOT; how often it was asked and what it GAVE;\n"
+        "its QUOTA, as far as its environment lets it have less than the device has.\n"
         "Processes of a job are in a third one, with their rank, job and pod as their environment had them at the start.\n"
         "A process with several weirs is shown as PID.1, PID.2 and so on, and may be named so.\n"
         "Exit status: 0 all answered, 1 there is no such process, 2 a process does not answer (this wins over 1).",

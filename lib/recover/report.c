@@ -101,13 +101,18 @@ static void append_rungs(weir_error *error, const struct weir__report *report)
         append(error, 0, "\n  %s", report->why);
 }
 
+/* A pool that has a share of the quota for its cap may be full beside much free memory. */
 static void append_device(weir_error *error, const struct weir__device *device)
 {
+    const struct weir__quota *quota = &device->quota;
     const struct gpu *gpu = device->w->gpu;
     uint64_t free_bytes = 0, total_bytes = 0;
     char free_text[WEIR__BYTES_LEN], total[WEIR__BYTES_LEN];
     gpu->device_memory(device->index, &free_bytes, &total_bytes);
     append(error, 0, "\n  device %d: %s free of %s", device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
+    if (quota->counts >= 0)
+        append(error, 0, "\n  %s='%s': this process may have %s of it, and shares of the policy are of that", quota->limits[quota->counts].variable,
+               quota->limits[quota->counts].value, WEIR__BYTES(quota->bytes));
 }
 
 /* What the request did not find. */

@@ -134,6 +134,18 @@ static void tell_audits(struct share_asker *asker, uint32_t request, const weir_
         tell_audit(asker, request, weir_stats_pool(stats, i));
 }
 
+static void tell_quotas(struct share_asker *asker, uint32_t request, const weir_stats *stats)
+{
+    for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
+        const weir_device_stats *device = weir_stats_device(stats, i);
+        struct wire_message message = { .type = WIRE_QUOTA, .request = request };
+        message.u.quota.device = (uint32_t)device->device;
+        message.u.quota.bytes = device->quota;
+        snprintf(message.u.quota.from, sizeof message.u.quota.from, "%s", device->quota_from ? device->quota_from : "");
+        share_asker_send(asker, &message);
+    }
+}
+
 /* What a snapshot has of what was asked for. */
 static void answer_figures(struct share_asker *asker, const struct wire_message *question)
 {
@@ -148,6 +160,8 @@ static void answer_figures(struct share_asker *asker, const struct wire_message 
         tell_stats(asker, question->request, stats);
     else if (question->type == WIRE_TAGS)
         tell_tags(asker, question->request, stats);
+    else if (question->type == WIRE_QUOTAS)
+        tell_quotas(asker, question->request, stats);
     else
         tell_audits(asker, question->request, stats);
     weir_stats_free(stats);
@@ -333,7 +347,7 @@ static void (*const answers[])(struct share_asker *asker, const struct wire_mess
     [WIRE_STATS] = answer_figures, [WIRE_OFFER] = answer_offer, [WIRE_GIVE] = answer_give,
     [WIRE_TRIM] = answer_trim,   [WIRE_SET] = answer_change,  [WIRE_RELOAD] = answer_change,
     [WIRE_STOP] = answer_stop,   [WIRE_TAGS] = answer_figures,   [WIRE_AUDITS] = answer_figures,
-    [WIRE_LABELS] = answer_labels,
+    [WIRE_LABELS] = answer_labels, [WIRE_QUOTAS] = answer_figures,
 };
 
 static void refuse_version(struct share_asker *asker, uint16_t version)

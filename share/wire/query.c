@@ -99,7 +99,7 @@ static bool is_part_of(enum wire_type question, enum wire_type answer)
 {
     return (question == WIRE_STATS && (answer == WIRE_PROCESS || answer == WIRE_DEVICE || answer == WIRE_POOL)) ||
            (question == WIRE_TAGS && answer == WIRE_TAG) || (question == WIRE_AUDITS && answer == WIRE_AUDIT) ||
-           (question == WIRE_LABELS && answer == WIRE_LABEL) ||
+           (question == WIRE_LABELS && answer == WIRE_LABEL) || (question == WIRE_QUOTAS && answer == WIRE_QUOTA) ||
            (question == WIRE_LIST && (answer == WIRE_IMPORTER || answer == WIRE_HOLDS)) ||
            (question == WIRE_COUNT && (answer == WIRE_EXPORT || answer == WIRE_RING));
 }

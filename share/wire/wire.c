@@ -87,7 +87,7 @@ LAYOUT(tag, { KIND_TEXT, PLACE(tag.name), .min = 1 } WIRE_TAG_FIGURES(TAG_FIGURE
 #define AUDIT_FIGURE(name) , NUMBER(audit.name)
 LAYOUT(audit, NUMBER(audit.device), RANGE(audit.flags, 0, WIRE_POOL_PRIVATE | WIRE_POOL_AUTO),
        NAME(audit.name) WIRE_AUDIT_FIGURES(AUDIT_FIGURE));
-
+LAYOUT(quota, NUMBER(quota.device), RESERVED(4), SOME(quota.bytes), NAME_OR_NONE(quota.from));
 LAYOUT(label, NAME(label.name), { KIND_TEXT, PLACE(label.value), .min = 1 });
 
 /* What one field alone cannot say. A block of a name is no frame, has no sequence, and is leased because somebody asked. */

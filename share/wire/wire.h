@@ -96,19 +96,22 @@
     X(AUDITS, 73, none, controller, some) \
     /* What tells the process from others of its job. Answered by one LABEL for each that it has, and READY. */ \
     X(LABELS, 74, none, controller, some) \
+    /* How much of its devices the process may have. Answered by one QUOTA for each device with pools, and READY. */ \
+    X(QUOTAS, 75, none, controller, some) \
     X(PROCESS, 96, process, process, some) \
     X(DEVICE, 97, device, process, some) \
     X(POOL, 98, pool, process, some) \
     X(OFFERED, 99, offered, process, some) \
     X(GAVE, 100, gave, process, some) \
-    /* The end of the answer to STATS, TAGS, AUDITS and LABELS; SET and RELOAD are done; RECORD has begun. */ \
+    /* The end of the answer to STATS, TAGS, AUDITS, LABELS and QUOTAS; SET and RELOAD are done; RECORD has begun. */ \
     X(READY, 101, none, process, some) \
     /* What DENIED refuses is the request; with request 0 the connection, which ends. */ \
     X(DENIED, 102, refused, process, any) \
     X(RECORDED, 103, recorded, process, some) \
     X(TAG, 104, tag, process, some) \
     X(AUDIT, 105, audit, process, some) \
-    X(LABEL, 106, label, process, some)
+    X(LABEL, 106, label, process, some) \
+    X(QUOTA, 107, quota, process, some)
 
 enum wire_type {
 #define WIRE_TYPE_ENTRY(name, number, member, sender, request) WIRE_##name = number,
@@ -282,6 +285,11 @@ struct wire_message {
             char name[WIRE_NAME_SIZE];  /* "rank", "local_rank", "job", "pod"; others may come */
             char value[WIRE_NAME_SIZE]; /* a text */
         } label;
+        struct {
+            uint32_t device; /* index */
+            uint64_t bytes;  /* at most; as in weir_device_stats */
+            char from[WIRE_NAME_SIZE]; /* the variable that says so; "": none is below the device's memory */
+        } quota;
     } u;
 };
 #undef WIRE_FIGURE

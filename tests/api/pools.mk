@@ -95,6 +95,12 @@ tests_api_stats_SOURCES = tests/api/stats.c
 tests_api_stats_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_stats_LDADD = tests/api/libfixture.la
 
+check_PROGRAMS += tests/api/stats_json
+TESTS += tests/api/stats_json
+tests_api_stats_json_SOURCES = tests/api/stats_json.c
+tests_api_stats_json_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_stats_json_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/failures
 tests_api_failures_SOURCES = tests/api/failures.c
 tests_api_failures_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

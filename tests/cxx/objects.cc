@@ -67,6 +67,15 @@ static_assert(!std::is_copy_constructible_v<weirpp::block> && std::is_nothrow_mo
 static_assert(std::is_nothrow_copy_constructible_v<weirpp::exception> && std::is_nothrow_copy_constructible_v<weirpp::out_of_memory>);
 static_assert(std::is_copy_constructible_v<weirpp::resource> && std::is_nothrow_move_constructible_v<weirpp::resource>);
 
+static void figures()
+{
+    weirpp::weir w = open().value();
+    std::unique_ptr<char[]> json = w.stats_json().value();
+    std::string text(json.get());
+    is(text.rfind("{\"version\": \"", 0) == 0 && text.back() == '}' && text.find("\"name\": \"other\"") != text.npos,
+       "figures_are_a_line_of_json");
+}
+
 static void results()
 {
     weirpp::result<weirpp::weir> bad = open("weir: 1\npools:\n  work: { size: 3 }\n");
@@ -258,6 +267,7 @@ int main()
     /* Enough for all requests here. Under valgrind there are no addresses for many pools of larger devices. */
     setenv("WEIR_SIM", "memory=2GiB", 1);
     results();
+    figures();
     blocks();
     streams();
     weirs();

@@ -17,6 +17,7 @@ dist_check_SCRIPTS += \
 	%reldir%/replay_traces.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
+	%reldir%/stats.sh \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
@@ -42,6 +43,7 @@ TESTS += \
 	%reldir%/replay_traces.sh \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
+	%reldir%/stats.sh \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/usage.sh

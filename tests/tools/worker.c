@@ -3,10 +3,11 @@
  * worker.c - a program with pools that does what standard input says, line by line, and answers each line with the status of what it did,
  * by name. For tests of the command in which a process holds what the test wants it to hold.
  *
- *     worker    malloc MIB, free, private, tag NAME, untag, open, close, quit
+ *     worker    malloc MIB, free, private, tag NAME, untag, open, close, json FILE, quit
  *
  * "malloc" takes a block of the default pool, "free" gives all of them back, "private" opens one more stream with a pool of its own, "tag"
- * names what is taken from then on until "untag", "open" opens a second weir and "close" closes it.
+ * names what is taken from then on until "untag", "open" opens a second weir and "close" closes it. "json" writes
+ * what weir_stats_json() says of the first one.
  */
 #include "config.h"
 
@@ -89,12 +90,28 @@ static weir_status close_second(struct worker *worker, const char *argument, wei
     return WEIR_OK;
 }
 
+static weir_status write_json(struct worker *worker, const char *file, weir_error *error)
+{
+    weir_stats *stats;
+    weir_status status = weir_stats_take(worker->w, error, &stats);
+    if (status != WEIR_OK)
+        return status;
+    size_t size = weir_stats_json(stats, NULL, 0) + 1;
+    char *json = malloc(size);
+    FILE *out = fopen(file, "w");
+    bool good = json && out && weir_stats_json(stats, json, size) == size - 1 && fputs(json, out) >= 0;
+    good = out && fclose(out) == 0 && good;
+    free(json);
+    weir_stats_free(stats);
+    return good ? WEIR_OK : WEIR_UNREADABLE;
+}
+
 static const struct {
     const char *name;
     command *run;
 } commands[] = {
     { "malloc", take },   { "free", give_back },   { "private", open_private }, { "tag", push_tag },
-    { "untag", pop_tag }, { "open", open_second }, { "close", close_second },
+    { "untag", pop_tag }, { "open", open_second }, { "close", close_second }, { "json", write_json },
 };
 
 static void answer(weir_status status, const weir_error *error)

@@ -117,6 +117,7 @@ const struct wire_golden wire_goldens[] = {
     {{WIRE_TAGS, 72, {{0}}}, 16, {HEADER(72, 0, 72)}},
     {{WIRE_AUDITS, 73, {{0}}}, 16, {HEADER(73, 0, 73)}},
     {{WIRE_LABELS, 74, {{0}}}, 16, {HEADER(74, 0, 74)}},
+    {{WIRE_QUOTAS, 75, {{0}}}, 16, {HEADER(75, 0, 75)}},
     {{WIRE_PROCESS, 64, {.process = {1234, 1, 2, 0x10000, "trainer", "1.0", "/a b\xc3\xa9"}}},
      424,
      {HEADER(96, 408, 64), [16] = 0xd2, 4, [20] = 1, [24] = 2, [34] = 1, [40] = 't', 'r', 'a', 'i', 'n', 'e', 'r',
@@ -143,6 +144,7 @@ const struct wire_golden wire_goldens[] = {
      {HEADER(105, 152, 73), [16] = 1, [20] = 3, [24] = 'f', 'r', 'a', 'm', 'e', 's', [88] = 4, [96] = 5, [104] = 6, [112] = 7, [120] = 8,
       [128] = 9, [136] = 10, [144] = 11, [152] = 12, [160] = 13}},
     {{WIRE_LABEL, 74, {.label = {"job", "4 2"}}}, 144, {HEADER(106, 128, 74), [16] = 'j', 'o', 'b', [80] = '4', ' ', '2'}},
+    {{WIRE_QUOTA, 75, {.quota = {1, 256, "MPS"}}}, 96, {HEADER(107, 80, 75), [16] = 1, [25] = 1, [32] = 'M', 'P', 'S'}},
 };
 const size_t wire_golden_count = sizeof(wire_goldens) / sizeof(wire_goldens[0]);
 
@@ -282,6 +284,9 @@ static const struct part {
     PART(AUDIT, COUNTS, audit.kept_used, 0, 10),
     PART(LABEL, NAME, label.name, 1, 0),
     PART(LABEL, NAME, label.value, 1, 0),
+    PART(QUOTA, NUMBER, quota.device, 0, UINT32_MAX),
+    PART(QUOTA, NUMBER, quota.bytes, 1, UINT64_MAX),
+    PART(QUOTA, NAME, quota.from, 0, 0),
     PART(GAVE, COUNTS, gave.bytes, 0, 2),
 #undef PART
 };

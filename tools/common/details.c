@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* details.c - what live processes tell beside their figures: of tags, and of automatic thresholds. */
+/* details.c - what live processes tell beside their figures: of tags, automatic thresholds, labels and quotas. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +105,40 @@ static void end_labels(const struct share_query *query)
 {
     if (query->status != WEIR_OK)
         forget_labels(query->data);
+}
+
+static bool take_quota(struct share_query *query, const struct wire_message *answer)
+{
+    struct process *process = query->data;
+    if (answer->type != WIRE_QUOTA)
+        return answer->type == WIRE_READY;
+    if (process->quota_count == process->devices_told)
+        return false;
+    process->quotas[process->quota_count++] = answer->u.quota;
+    return true;
+}
+
+static void end_quotas(const struct share_query *query)
+{
+    struct process *process = query->data;
+    if (query->status != WEIR_OK)
+        process->quota_count = 0;
+}
+
+void processes_ask_quotas(struct processes *processes, unsigned timeout_ms)
+{
+    static const struct wire_message quotas = {.type = WIRE_QUOTAS};
+    for (size_t i = 0; i < processes->count; i++)
+        processes->items[i].quota_count = 0;
+    processes_question(processes, &quotas, timeout_ms, take_quota, end_quotas);
+}
+
+const process_quota *process_quota_of(const struct process *process, const process_device *device)
+{
+    for (size_t i = 0; i < process->quota_count; i++)
+        if (process->quotas[i].device == device->index)
+            return &process->quotas[i];
+    return NULL;
 }
 
 void processes_ask_labels(struct processes *processes, unsigned timeout_ms)

@@ -1,31 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/common/json.h"
-#include "tools/common/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+#include "lib/base/json.h"
+
 static void write_string(FILE *out, const char *value)
 {
-    const unsigned char *at = (const unsigned char *)value;
+    char escaped[WEIR__JSON_CHARACTER];
     fputc('"', out);
-    while (*at) {
-        size_t len = utf8_len((const char *)at);
-        if (len == 0) {
-            fputs("\\ufffd", out);
-            len = 1;
-        } else if (*at == '"' || *at == '\\') {
-            fprintf(out, "\\%c", *at);
-        } else if (*at == '\n') {
-            fputs("\\n", out);
-        } else if (*at < 0x20 || *at == 0x7F) {
-            fprintf(out, "\\u%04x", *at);
-        } else {
-            fwrite(at, 1, len, out);
-        }
-        at += len;
-    }
+    for (size_t len; (len = weir__json_character(&value, escaped)) > 0;)
+        fwrite(escaped, 1, len, out);
     fputc('"', out);
 }
 

@@ -84,9 +84,11 @@ static void forget_answers(struct process *process)
     process->tag_count = process->tag_room = process->audit_count = process->audit_room = 0;
     free(process->devices);
     free(process->pools);
+    free(process->quotas);
     process->devices = NULL;
     process->pools = NULL;
-    process->device_count = process->pool_count = process->devices_told = process->pools_told = 0;
+    process->quotas = NULL;
+    process->quota_count = process->device_count = process->pool_count = process->devices_told = process->pools_told = 0;
 }
 
 void processes_free(struct processes *processes)
@@ -112,6 +114,7 @@ static bool take_process(struct process *process, const struct wire_message *ans
     memcpy(process->policy, answer->u.process.policy, sizeof process->policy);
     process->devices = must(calloc(process->devices_told + 1, sizeof process->devices[0]));
     process->pools = must(calloc(process->pools_told + 1, sizeof process->pools[0]));
+    process->quotas = must(calloc(process->devices_told + 1, sizeof process->quotas[0]));
     return true;
 }
 

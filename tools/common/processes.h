@@ -29,6 +29,8 @@ typedef __typeof__(((struct wire_message *)0)->u.pool) process_pool;
 /* A tag, and what came of an automatic threshold: as in the messages TAG and AUDIT. */
 typedef __typeof__(((struct wire_message *)0)->u.tag) process_tag;
 typedef __typeof__(((struct wire_message *)0)->u.audit) process_audit;
+/* How much of a device it may have: as in the message QUOTA. */
+typedef __typeof__(((struct wire_message *)0)->u.quota) process_quota;
 
 /* One weir of a live process. */
 struct process {
@@ -52,6 +54,8 @@ struct process {
     size_t device_count, pool_count;
     process_device *devices; /* those with pools */
     process_pool *pools;     /* of all devices; pool.device is a devices[].index */
+    size_t quota_count;
+    process_quota *quotas;      /* processes_ask_quotas()'s; room for one of each of `devices` */
     struct share_labels labels; /* processes_ask_labels()'s: printable, "" where it has none */
     unsigned labels_told;
     size_t tag_count, tag_room;
@@ -74,6 +78,8 @@ void processes_ask(struct processes *processes, unsigned timeout_ms);
 /* Asks those of them that answered for the figures of their tags and automatic thresholds (details.c). A process that does not tell, as
    those of older releases of Weir, has none. */
 void processes_ask_details(struct processes *processes, unsigned timeout_ms);
+/* Asks those of them that answered for their quotas, which those of older releases do not tell. */
+void processes_ask_quotas(struct processes *processes, unsigned timeout_ms);
 /* Asks those of them that answered for rank, job and pod, which those of older releases do not tell. */
 void processes_ask_labels(struct processes *processes, unsigned timeout_ms);
 /* Asks those that answered the latest question, all at once. `take` gets each answer, `end` how each query ended; data: the process. */
@@ -109,6 +115,8 @@ const char *process_user(uint32_t uid, struct text *text);
 const char *process_age(uint64_t age_ms, struct text *text);
 /* Of the device that the pool is of; NULL if the process did not tell of it. */
 const process_device *process_device_of(const struct process *process, const process_pool *pool);
+/* Of the device; NULL if the process did not tell of it. */
+const process_quota *process_quota_of(const struct process *process, const process_device *device);
 /* The requests that any rung rescued. */
 uint64_t process_rescues(const process_device *device);
 /* Begins an object with what tells the process apart, its program (null: not known), and how the question ended; the caller ends it. */

@@ -5,9 +5,6 @@
 
 #include <stddef.h>
 
-/* The length of the sequence at text, which ends with a zero; 0 if there is no valid one, 1 at the end. */
-size_t utf8_len(const char *text);
-
 /* The next piece of the text, which moves on: a sequence, or U+FFFD for a byte that is part of none. Its length; 0 at the end. */
 size_t utf8_next(const char **text, const char **piece);
 

@@ -5,6 +5,7 @@
 #include "lib/base/format.h"
 #include "tools/common/command.h"
 #include "tools/common/processes.h"
+#include "tools/metrics/families.h"
 #include "tools/observe.h"
 
 #include <errno.h>
@@ -24,118 +25,6 @@ static const struct command_option options[] = {
     [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
     {0},
 };
-
-/* Families ----------------------------------------------------------------------------------------------------------------------------- */
-
-enum value_kind {
-    VALUE_PLAIN,
-    VALUE_BOUND,        /* UINT64_MAX: without bound */
-    VALUE_CAP,          /* 0: there is none */
-    VALUE_MILLISECONDS, /* shown as seconds */
-};
-
-/* What a family has a series for. */
-enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_POOL, OF_AUDIT, OF_TAG, OF_EXPORT, OF_RING };
-
-struct family {
-    const char *name, *type, *help;
-    enum of of;
-    size_t offset; /* in that */
-    enum value_kind kind;
-};
-
-#define PROCESS(member) OF_PROCESS, offsetof(struct process, member)
-#define GPU(member) OF_GPU, offsetof(process_device, member) /* of the machine: several processes tell the same */
-#define DEVICE(member) OF_DEVICE, offsetof(process_device, member)
-#define RUNG(member) OF_RUNG, offsetof(process_device, member) /* an array, of each device */
-#define POOL(member) OF_POOL, offsetof(process_pool, member)
-#define AUDIT(member) OF_AUDIT, offsetof(process_audit, member)
-#define TAG(member) OF_TAG, offsetof(process_tag, member)
-#define EXPORT(member) OF_EXPORT, offsetof(observed_counts, member)
-#define RING(member) OF_RING, offsetof(observed_ring, member)
-/* What both have; `since`: when that was opened. */
-#define FLOW(prefix, OF, since)                                                                                                            \
-    {prefix "_frames_pushed_total", "counter", "Frames that were pushed" since, OF(pushed), VALUE_PLAIN},                                  \
-        {prefix "_pushed_bytes_total", "counter", "Bytes of these frames.", OF(bytes), VALUE_PLAIN},                                       \
-        {prefix "_frames_dropped_total", "counter", "Frames that were dropped before every reader had got them.", OF(dropped),             \
-         VALUE_PLAIN},                                                                                                                     \
-        {prefix "_takes_refused_total", "counter", "Times that a producer found no slot.", OF(refused), VALUE_PLAIN},                      \
-        {prefix "_hangs_total", "counter", "Times that a reader became hung.", OF(hangs), VALUE_PLAIN},                                    \
-        {prefix "_leases_given_total", "counter", "Leases that were given.", OF(leases_given), VALUE_PLAIN},                               \
-        {prefix "_lag_frames", "gauge", "Frames that the slowest reader is behind.", OF(lag), VALUE_PLAIN},                                \
-        {prefix "_lag_peak_frames", "gauge", "The most frames that a reader was behind.", OF(lag_high), VALUE_PLAIN}
-#define SUMMED " Private pools of one name and device are one series, their sum."
-#define AUDITED(figure, bytes, time)                                                                                                       \
-    {"weir_pool_" #figure "_bytes_total", "counter", bytes SUMMED, AUDIT(figure), VALUE_PLAIN},                                            \
-        {"weir_pool_" #figure "_seconds_total", "counter", time SUMMED, AUDIT(figure##_ms), VALUE_MILLISECONDS}
-static const struct family families[] = {
-    {"weir_process_age_seconds", "gauge", "Time since the process opened its policy.", PROCESS(age_ms), VALUE_MILLISECONDS},
-    {"weir_gpu_memory_bytes", "gauge", "Memory of the GPU.", GPU(memory), VALUE_PLAIN},
-    {"weir_gpu_memory_free_bytes", "gauge", "Memory of the GPU that is free for all processes.", GPU(memory_free), VALUE_PLAIN},
-    {"weir_device_recoveries_total", "counter", "Times that the recovery ladder ran.", DEVICE(recoveries), VALUE_PLAIN},
-    {"weir_device_asks_sent_total", "counter", "Times that the process asked a neighbour for memory.", DEVICE(asks_sent), VALUE_PLAIN},
-    {"weir_device_got_bytes_total", "counter", "Bytes that neighbours gave when asked.", DEVICE(bytes_got), VALUE_PLAIN},
-    {"weir_device_asks_received_total", "counter", "Times that a neighbour asked it for memory.", DEVICE(asks_received), VALUE_PLAIN},
-    {"weir_device_given_bytes_total", "counter", "Bytes that the process gave to neighbours.", DEVICE(bytes_given), VALUE_PLAIN},
-    {"weir_device_rescues_total", "counter", "Requests that this rung of the recovery ladder rescued.", RUNG(rescues), VALUE_PLAIN},
-    {"weir_pool_live_bytes", "gauge", "Bytes that the program has." SUMMED, POOL(live), VALUE_PLAIN},
-    {"weir_pool_cached_bytes", "gauge", "Bytes of freed blocks that streams keep for themselves." SUMMED, POOL(cached), VALUE_PLAIN},
-    {"weir_pool_slack_bytes", "gauge", "Bytes lost to rounding." SUMMED, POOL(slack), VALUE_PLAIN},
-    {"weir_pool_idle_bytes", "gauge", "Bytes that are reserved and nobody uses." SUMMED, POOL(idle), VALUE_PLAIN},
-    {"weir_pool_reserved_bytes", "gauge", "Bytes that the pool has from the device." SUMMED, POOL(reserved), VALUE_PLAIN},
-    {"weir_pool_live_peak_bytes", "gauge", "The most bytes that the program had at a time." SUMMED, POOL(live_high), VALUE_PLAIN},
-    {"weir_pool_reserved_peak_bytes", "gauge", "The most bytes that were reserved at a time." SUMMED, POOL(reserved_high), VALUE_PLAIN},
-    {"weir_pool_max_size_bytes", "gauge", "The policy's max_size." SUMMED, POOL(max_size), VALUE_CAP},
-    {"weir_pool_release_threshold_bytes", "gauge", "The policy's release_threshold." SUMMED, POOL(release_threshold), VALUE_BOUND},
-    {"weir_pool_keep_bytes", "gauge", "The policy's keep: what stays when a neighbour asks." SUMMED, POOL(keep), VALUE_BOUND},
-    {"weir_pool_live_blocks", "gauge", "Blocks that the program has." SUMMED, POOL(live_blocks), VALUE_PLAIN},
-    {"weir_pool_graph_blocks", "gauge", "Blocks that belong to captured graphs." SUMMED, POOL(graph_blocks), VALUE_PLAIN},
-    {"weir_pool_allocations_total", "counter", "Requests that were served." SUMMED, POOL(mallocs), VALUE_PLAIN},
-    {"weir_pool_frees_total", "counter", "Blocks that were freed." SUMMED, POOL(frees), VALUE_PLAIN},
-    {"weir_pool_failures_total", "counter", "Requests that failed for want of memory." SUMMED, POOL(failures), VALUE_PLAIN},
-    {"weir_pool_cache_hits_total", "counter", "Requests that a stream's cache served without CUDA." SUMMED, POOL(cache_hits), VALUE_PLAIN},
-    AUDITED(kept_used, "Idle bytes that release_threshold: auto kept and that were used again.", "Time of calls that this saved."),
-    AUDITED(kept_unused, "Idle bytes that it kept, and gave back unused.", "What that was worth, in time of calls."),
-    AUDITED(given_missed, "Bytes that it gave back, and that the pool grew by soon after.", "Time of calls that this cost."),
-    AUDITED(grown_ahead, "Bytes that the keeper grew pools by ahead of demand.", "Time that this took the keeper."),
-    AUDITED(ahead_used, "Bytes of these that came to be used.", "Time of calls that this saved."),
-    {"weir_tag_live_bytes", "gauge", "Bytes that the program has under this tag.", TAG(live), VALUE_PLAIN},
-    {"weir_tag_live_peak_bytes", "gauge", "The most bytes that the program had under this tag at a time.", TAG(live_high), VALUE_PLAIN},
-    {"weir_tag_live_blocks", "gauge", "Blocks that the program has under this tag.", TAG(live_blocks), VALUE_PLAIN},
-    {"weir_export_importers", "gauge", "Processes that import the pool, with the hung and evicted ones.", EXPORT(importers), VALUE_PLAIN},
-    {"weir_export_hung_importers", "gauge", "Importers that kept a producer waiting and said nothing since.", EXPORT(hung), VALUE_PLAIN},
-    {"weir_export_evicted_importers", "gauge", "Evicted importers that live: they keep blocks from use.", EXPORT(evicted), VALUE_PLAIN},
-    {"weir_export_blocks", "gauge", "Published blocks, slots of rings, and withdrawn blocks that are still mapped.", EXPORT(blocks),
-     VALUE_PLAIN},
-    {"weir_export_leases", "gauge", "Leases that have not ended.", EXPORT(leases), VALUE_PLAIN},
-    {"weir_export_mappings", "gauge", "Blocks in the address spaces of importers.", EXPORT(mappings), VALUE_PLAIN},
-    {"weir_export_evictions_total", "counter", "Importers that were evicted.", EXPORT(evictions), VALUE_PLAIN},
-    FLOW("weir_export", EXPORT, ", on all rings since the export was opened."),
-    {"weir_ring_slots", "gauge", "Slots of the ring.", RING(depth), VALUE_PLAIN},
-    {"weir_ring_slot_bytes", "gauge", "Bytes of each slot.", RING(slot_size), VALUE_PLAIN},
-    {"weir_ring_taken_slots", "gauge", "Slots that a producer writes.", RING(taken), VALUE_PLAIN},
-    {"weir_ring_queued_slots", "gauge", "Slots with a frame that some reader is to get or to release.", RING(queued), VALUE_PLAIN},
-    {"weir_ring_readers", "gauge", "Readers of the ring, with the hung ones.", RING(readers), VALUE_PLAIN},
-    {"weir_ring_hung_readers", "gauge", "Readers that nobody waits for.", RING(hung), VALUE_PLAIN},
-    FLOW("weir_ring", RING, " since the ring was opened."),
-};
-
-/* index: in an array, or 0. */
-static uint64_t value_of(const void *object, const struct family *family, size_t index)
-{
-    uint64_t value;
-    memcpy(&value, (const char *)object + family->offset + index * sizeof value, sizeof value);
-    return value;
-}
-
-/* What two values come to together, where one may stand for infinity. */
-static uint64_t sum_of(uint64_t a, uint64_t b, enum value_kind kind)
-{
-    uint64_t sum;
-    if (kind == VALUE_CAP && (a == 0 || b == 0))
-        return 0;
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
 
 /* Lines -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -306,8 +195,19 @@ static void write_device(struct writer *writer, const struct family *family, con
             label_device(writer, process, device->index, device);
         if (family->of == OF_RUNG)
             label(writer, "rung", weir_rung_name((weir_rung)rung));
-        end(writer, value_of(device, family, rung), family->kind);
+        end(writer, metrics_value(device, family, rung), family->kind);
     }
+}
+
+static void write_quota(struct writer *writer, const struct family *family, const struct process *process, const process_device *device)
+{
+    const process_quota *quota = process_quota_of(process, device);
+    if (!quota)
+        return;
+    begin(writer, family);
+    label_device(writer, process, device->index, device);
+    label(writer, "from", quota->from);
+    end(writer, metrics_value(quota, family, 0), family->kind);
 }
 
 static bool is_same_series(const process_pool *a, const process_pool *b)
@@ -322,10 +222,10 @@ static void write_pool(struct writer *writer, const struct family *family, const
     for (size_t i = 0; i < index; i++)
         if (is_same_series(&process->pools[i], pool))
             return;
-    uint64_t value = value_of(pool, family, 0);
+    uint64_t value = metrics_value(pool, family, 0);
     for (size_t i = index + 1; i < process->pool_count; i++)
         if (is_same_series(&process->pools[i], pool))
-            value = sum_of(value, value_of(&process->pools[i], family, 0), family->kind);
+            value = metrics_sum(value, metrics_value(&process->pools[i], family, 0), family->kind);
     begin(writer, family);
     label_device(writer, process, pool->device, process_device_of(process, pool));
     label(writer, "pool", pool->name);
@@ -340,7 +240,7 @@ static void write_audit(struct writer *writer, const struct family *family, cons
     label_device(writer, process, audit->device, process_device_of(process, &pool));
     label(writer, "pool", audit->name);
     label(writer, "private", audit->flags & WIRE_POOL_PRIVATE ? "true" : "false");
-    end(writer, value_of(audit, family, 0), family->kind);
+    end(writer, metrics_value(audit, family, 0), family->kind);
 }
 
 /* The series that the process tells of. */
@@ -349,12 +249,14 @@ static void write_family(struct writer *writer, const struct family *family, con
     if (family->of == OF_PROCESS && process->status == WEIR_OK) {
         begin(writer, family);
         label_program(writer, process);
-        end(writer, value_of(process, family, 0), family->kind);
+        end(writer, metrics_value(process, family, 0), family->kind);
     }
     bool is_of_device = family->of == OF_GPU || family->of == OF_DEVICE || family->of == OF_RUNG;
     for (size_t i = 0; is_of_device && i < process->device_count; i++)
         if (family->of != OF_GPU || !is_told(writer, process, &process->devices[i]))
             write_device(writer, family, process, &process->devices[i]);
+    for (size_t i = 0; family->of == OF_QUOTA && i < process->device_count; i++)
+        write_quota(writer, family, process, &process->devices[i]);
     for (size_t i = 0; family->of == OF_POOL && i < process->pool_count; i++)
         write_pool(writer, family, process, i);
     for (size_t i = 0; family->of == OF_AUDIT && i < process->audit_count; i++)
@@ -363,7 +265,7 @@ static void write_family(struct writer *writer, const struct family *family, con
         begin(writer, family);
         label_program(writer, process);
         label(writer, "tag", process->tags[i].name);
-        end(writer, value_of(&process->tags[i], family, 0), family->kind);
+        end(writer, metrics_value(&process->tags[i], family, 0), family->kind);
     }
 }
 
@@ -388,13 +290,13 @@ static void write_export(struct writer *writer, const struct family *family, con
     if (family->of == OF_EXPORT) {
         begin(writer, family);
         label_export(writer, socket);
-        end(writer, value_of(&socket->seen.counts, family, 0), family->kind);
+        end(writer, metrics_value(&socket->seen.counts, family, 0), family->kind);
     }
     for (size_t i = 0; family->of == OF_RING && i < socket->seen.ring_count; i++) {
         begin(writer, family);
         label_export(writer, socket);
         label(writer, "ring", socket->seen.rings[i].name);
-        end(writer, value_of(&socket->seen.rings[i], family, 0), family->kind);
+        end(writer, metrics_value(&socket->seen.rings[i], family, 0), family->kind);
     }
 }
 
@@ -404,11 +306,11 @@ static void write_all(struct writer *writer, FILE *out)
     write_collect(writer, (uint64_t)time(NULL));
     write_processes(writer);
     write_exports(writer);
-    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++) {
+    for (size_t f = 0; f < metrics_family_count; f++) {
         for (size_t i = 0; i < writer->processes->count; i++)
-            write_family(writer, &families[f], &writer->processes->items[i]);
+            write_family(writer, &metrics_families[f], &writer->processes->items[i]);
         for (size_t i = 0; i < writer->exports->count; i++)
-            write_export(writer, &families[f], &writer->exports->items[i]);
+            write_export(writer, &metrics_families[f], &writer->exports->items[i]);
     }
 }
 
@@ -468,6 +370,7 @@ static int run(const struct command_call *call)
     struct writer writer = {.processes = &processes, .exports = &exports};
     int status = processes_find("metrics", 0, NULL, timeout_ms, &processes);
     processes_ask_labels(&processes, timeout_ms);
+    processes_ask_quotas(&processes, timeout_ms);
     processes_ask_details(&processes, timeout_ms);
     if (observe_sockets("metrics", 0, NULL, &exports))
         observe_ask(&exports, &count, timeout_ms);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* families.h - what `weir metrics` prints: the one table of its families, and the values of their series. Pure. */
+#ifndef WEIR_FAMILIES_H
+#define WEIR_FAMILIES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum value_kind {
+    VALUE_PLAIN,
+    VALUE_BOUND,        /* UINT64_MAX: without bound */
+    VALUE_CAP,          /* 0: there is none */
+    VALUE_MILLISECONDS, /* shown as seconds */
+};
+
+/* What a family has a series for. */
+enum of { OF_PROCESS, OF_GPU, OF_DEVICE, OF_RUNG, OF_QUOTA, OF_POOL, OF_AUDIT, OF_TAG, OF_EXPORT, OF_RING };
+
+struct family {
+    const char *name, *type, *help;
+    enum of of;
+    size_t offset; /* in that */
+    enum value_kind kind;
+};
+
+extern const struct family metrics_families[];
+extern const size_t metrics_family_count;
+
+/* index: in an array, or 0. */
+uint64_t metrics_value(const void *object, const struct family *family, size_t index);
+/* What two values come to together, where one may stand for infinity. */
+uint64_t metrics_sum(uint64_t a, uint64_t b, enum value_kind kind);
+
+#endif
