@@ -18,3 +18,8 @@ dist_weircosts_DATA = %reldir%/costs/nvidia-h200.yaml
 
 dist_check_SCRIPTS += tests/tools/policies.sh
 TESTS += tests/tools/policies.sh
+
+## Made by configure, as its folder is a system's and not Weir's.
+if WANT_TMPFILES
+tmpfiles_DATA = config/weir.conf
+endif

@@ -18,6 +18,7 @@ dist_check_SCRIPTS += \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/stats.sh \
+	%reldir%/tmpfiles.sh \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/try.sh \
@@ -44,6 +45,7 @@ TESTS += \
 	%reldir%/run.sh \
 	%reldir%/show.sh \
 	%reldir%/stats.sh \
+	%reldir%/tmpfiles.sh \
 	%reldir%/top.sh \
 	%reldir%/trace.sh \
 	%reldir%/usage.sh

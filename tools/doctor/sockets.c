@@ -61,7 +61,7 @@ static void look_at_processes(struct doctor *doctor)
 static void look_at_system_directory(struct doctor *doctor)
 {
     static const char *const remedy =
-        "as root: install -d -m 0711 -o USER /run/weir/share, or the same in /etc/tmpfiles.d/weir.conf: weir-share(7)";
+        "as root: systemd-tmpfiles --create weir.conf, or install -d -m 0711 -o USER /run/weir/share: weir-share(7)";
     struct text user;
     struct stat info;
     if (lstat(SHARE_SYSTEM_DIRECTORY, &info) != 0) {
