@@ -55,6 +55,7 @@ tools_libtools_la_SOURCES = \
 	%reldir%/common/terminal.h \
 	%reldir%/common/utf8.c \
 	%reldir%/common/utf8.h \
+	%reldir%/calibrate/arena.c \
 	%reldir%/calibrate/bench.h \
 	%reldir%/calibrate/calibrate.c \
 	%reldir%/calibrate/calls.c \

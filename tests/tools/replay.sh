@@ -77,6 +77,26 @@ sed 's/initial_size/cache: off, initial_size/' "$tap_dir/arena.yaml" >"$tap_dir/
 check "arenas_are_replayed" exits 0 replay --json "$tap_dir/run.weir" -p "$tap_dir/arena.yaml" -p "$tap_dir/uncached.yaml"
 check_json "what_an_arena_serves_without_a_call_takes_time_all_the_same" \
     "(lambda c, u: c['hits'] > 0 and u['hits'] == 0 and u['stall'] > c['stall'])(*d[0]['policies'][1:3])"
+# pairs LINE: a replay by a table that has this line alone.
+pairs() {
+    printf 'weir_costs: 1\ngpu: any\ndriver: 13.0\n%s' "$1" >"$tap_dir/pairs.yaml"
+    exits 0 replay --json --costs="$tap_dir/pairs.yaml" "$tap_dir/run.weir" -p "$tap_dir/uncached.yaml"
+}
+stall() {
+    python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0]["policies"][-1]["stall"])' "$out"
+}
+costs_of_pairs() {
+    pairs '' && without=$(stall) && pairs 'pair_arena: 250ns
+' && same=$(stall) && pairs 'pair_arena: 0ns
+' && none=$(stall) && pairs 'pair_arena: 1us
+' && dear=$(stall) && echo "$without $same $none $dear" &&
+        [ "$without" -eq "$same" ] && [ "$same" -gt "$none" ] && [ $((dear - none)) -eq $((4 * (same - none))) ]
+}
+if have_python; then
+    check "pairs_of_an_arena_cost_what_the_table_says_or_250_ns" costs_of_pairs
+else
+    skip "pairs_of_an_arena_cost_what_the_table_says_or_250_ns" "no python3"
+fi
 
 printf 'weir: 1\npools: { main: { devices: local } }\n' >"$tap_dir/local.yaml"
 record_rank() {

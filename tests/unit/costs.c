@@ -156,7 +156,7 @@ START_TEST(every_cost_but_those_of_pairs_is_a_setting_of_the_simulator)
     ck_assert_msg(sim_configure(text, why, sizeof why) == 0, "%s", why);
     ck_assert_ptr_null(strstr(text, "pair"));
     for (int i = 0; i < COST_COUNT; i++)
-        ck_assert(strstr(text, cost_rows[i].key) || (i >= COST_pair_2 && i <= COST_pair_16));
+        ck_assert(strstr(text, cost_rows[i].key) || (i >= COST_pair_2 && i <= COST_pair_arena));
     free(text);
 }
 END_TEST

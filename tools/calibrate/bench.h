@@ -51,5 +51,6 @@ bool measure_calls(struct bench *bench);   /* what costs the same whatever its s
 bool measure_growth(struct bench *bench);  /* pools that grow and shrink */
 bool measure_pages(struct bench *bench);
 bool measure_threads(struct bench *bench);
+bool measure_arena(struct bench *bench); /* Weir's own code, by a weir of its own, where the device can have an arena */
 
 #endif

@@ -76,7 +76,7 @@ static bool measure_with_pool(struct bench *bench)
 {
     bench->reading = time_of_reading(bench);
     return bench_is_good(bench, warm(bench), "a pool") && measure_calls(bench) && measure_growth(bench) && measure_pages(bench) &&
-           measure_threads(bench);
+           measure_threads(bench) && measure_arena(bench);
 }
 
 static bool measure_with_event(struct bench *bench)

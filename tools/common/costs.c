@@ -27,6 +27,7 @@ void costs_init(struct costs *costs)
     for (int i = 0; i < COST_COUNT; i++)
         if (!sim_standard_cost(cost_rows[i].key, &costs->values[i]))
             costs->values[i] = (struct gpu_cost){ 0 };
+    costs->values[COST_pair_arena].call = 250;
 }
 
 /* Reading ------------------------------------------------------------------------------------------------------------------------------ */

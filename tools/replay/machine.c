@@ -157,6 +157,7 @@ int machine_of(const struct script *script, const char *file, struct machine *ma
     machine->growth = is_built_in || is_named ? 1 : learn_growth(&script->recorded, &costs);
     if (!is_built_in)
         learn_first(&script->recorded, &costs);
+    machine->pair_arena = costs.values[COST_pair_arena].call;
     machine->costs_text = describe(machine, costs.gpu);
     char *settings = costs_to_sim(&costs);
     machine->settings = format_text("devices=%u,peers=all,memory=%" PRIu64 "%s%s", script_devices(script),

@@ -10,6 +10,7 @@
 struct machine {
     char *settings; /* of the simulator */
     uint64_t memory; /* bytes of each device; 0: the trace does not tell, and there is plenty */
+    uint64_t pair_arena; /* ns that an arena's own code takes for a block and its free */
     struct costs_origin costs;
     double growth; /* by how much longer than by the table growing took when it was recorded; 1: not known, or the table was named */
     char *costs_text; /* which table it is */

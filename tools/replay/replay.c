@@ -93,7 +93,8 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
         bool is_own = i < first;
         names[i] = !is_own ? choice->names[i - first] : recorded ? RECORDED : "built-in";
         texts[i] = replay_policy_by_index(!is_own ? choice->texts[i - first] : recorded ? recorded : policy_builtin_text(), trace);
-        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = is_real ? NULL : machine.settings};
+        replays[i] = (struct replay){.script = &script, .policy = texts[i], .machine = is_real ? NULL : machine.settings,
+                                     .pair_arena = machine.pair_arena};
     }
     replay_run_all(replays, outcomes, count, NULL);
     const struct verdict verdict = report_judge(&script, recorded ? &outcomes[0] : NULL);

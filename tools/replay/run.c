@@ -361,11 +361,8 @@ static bool find_pools(struct stage *stage)
     return true;
 }
 
-/* An arena calls nothing for most requests, so the simulated clock stands still where its own code takes longer than a cache's: by some
-   1,290 instructions for a request and its free (tests/build/instructions.sh), which a GPU's host does in about this many ns. */
-#define ARENA_PAIR 250
-
-static void take_stats(struct stage *stage)
+/* An arena calls nothing for most requests, so the simulated clock stands still where its own code takes longer than a cache's. */
+static void take_stats(struct stage *stage, uint64_t pair_arena)
 {
     struct outcome *outcome = stage->outcome;
     weir_stats *stats;
@@ -374,7 +371,7 @@ static void take_stats(struct stage *stage)
     for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
         const weir_pool_stats *pool = weir_stats_pool(stats, i);
         outcome->hits += pool->cache_hits;
-        outcome->stall += pool->is_arena ? (pool->mallocs - pool->cache_hits) * ARENA_PAIR : 0;
+        outcome->stall += pool->is_arena ? (pool->mallocs - pool->cache_hits) * pair_arena : 0;
     }
     for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
         outcome->recoveries += weir_stats_device(stats, i)->recoveries;
@@ -468,7 +465,7 @@ static bool play(struct stage *stage, const struct replay *replay)
     count_area(stage, stage->gpu->now());
     outcome->elapsed = stage->gpu->now() - stage->begun;
     outcome->end_reserved = stage->reserved;
-    take_stats(stage);
+    take_stats(stage, replay->machine ? replay->pair_arena : 0);
     return true;
 }
 

@@ -18,6 +18,7 @@ struct replay {
     const char *policy;      /* YAML */
     const char *assignments; /* on top of it, as in $WEIR_CONF; NULL: none */
     const char *machine;     /* settings of the simulator; NULL: on the GPU, in its time */
+    uint64_t pair_arena;     /* with a machine: what an arena's code takes for a request and its free, in which that machine's clock stands */
     size_t from, until;      /* of the script: figures count from the operation `from` on, and the replay ends before `until`. 0: its end */
     const struct replay_part *part; /* NULL: none */
 };

@@ -100,7 +100,8 @@ static void settle(struct answer *answer)
     char *settings[2] = {NULL}, text[WHY_LEN];
     for (size_t i = 0; i < count; i++) {
         settings[i] = settings_of(answer, memories[i]);
-        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = settings[i]};
+        replays[i] = (struct replay){.script = &answer->script, .policy = answer->policy, .machine = settings[i],
+                                     .pair_arena = answer->machine.pair_arena};
     }
     replay_run_all(replays, outcomes, count, NULL);
     size_t best = count == 2 && doubt(answer, &outcomes[0], text) && !doubt(answer, &outcomes[1], text);
@@ -122,6 +123,7 @@ static void try_changes(struct answer *answer, size_t first)
         replays[i] = (struct replay){.script = &answer->script,
                                      .policy = answer->policy,
                                      .machine = answer->settings,
+                                     .pair_arena = answer->machine.pair_arena,
                                      .assignments = answer->changes.items[first + i].assignments};
     answer->outcomes = must(realloc(answer->outcomes, (answer->changes.count + 1) * sizeof *answer->outcomes));
     replay_run_all(replays, answer->outcomes + first, count, NULL);

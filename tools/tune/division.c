@@ -188,6 +188,7 @@ static void run_trials(struct division *division, const struct tune *tune, size_
         const struct division_trial *trial = &division->trials[first + i];
         replays[i] = (struct replay){.script = &tune->script, .policy = trial->text, .assignments = trial->assignments};
         replays[i].machine = tune->machine.settings;
+        replays[i].pair_arena = tune->machine.pair_arena;
         replays[i].until = tune->split;
         replays[i].part = trial->part.is_stream ? NULL : &trial->own;
     }

@@ -52,6 +52,7 @@ static void run_batch(struct search *search, struct batch *batch)
         texts[i] = candidate_assignments(&batch->candidates[i], search->pool, search->fixed);
         replays[i] = (struct replay){.script = search->script, .policy = search->policy, .assignments = texts[i], .until = search->until};
         replays[i].machine = search->machine;
+        replays[i].pair_arena = search->pair_arena;
     }
     replay_run_all(replays, outcomes, batch->count, search->progress);
     for (size_t i = 0; i < batch->count; i++) {

@@ -20,6 +20,7 @@ struct search {
     /* The caller's. */
     const struct script *script;
     const char *policy, *machine;
+    uint64_t pair_arena;
     const char *fixed; /* assignments that hold in all trials; NULL: none */
     const char *pool;
     uint64_t max_size; /* bytes that the pool may have at most; 0: as the policy has it */

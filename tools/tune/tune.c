@@ -138,7 +138,8 @@ void tune_write(const struct tune *tune, FILE *out, const char *comment)
 
 static void replay_one(const struct tune *tune, struct plan plan, size_t from, size_t until, struct outcome *outcome)
 {
-    const struct replay replay = {&tune->script, plan.text, plan.assignments, tune->machine.settings, from, until, plan.part};
+    const struct replay replay = {&tune->script, plan.text, plan.assignments, tune->machine.settings, tune->machine.pair_arena,
+                                  from, until, plan.part};
     replay_run_all(&replay, outcome, 1, NULL);
 }
 
@@ -149,7 +150,8 @@ static bool can_judge(const struct tune *tune)
     if (!recorded)
         return true;
     char *text = replay_policy_by_index(recorded, tune->script.trace);
-    const struct replay replay = {.script = &tune->script, .policy = text, .machine = tune->machine.settings};
+    const struct replay replay = {.script = &tune->script, .policy = text, .machine = tune->machine.settings,
+                                  .pair_arena = tune->machine.pair_arena};
     struct outcome outcome;
     replay_run_all(&replay, &outcome, 1, NULL);
     free(text);
@@ -193,7 +195,8 @@ static bool search_all(struct tune *tune)
     }
     for (size_t i = 0; i < count; i++) {
         struct search *search = &tune->searches[i];
-        *search = (struct search){.script = &tune->script, .policy = tune->text, .machine = tune->machine.settings};
+        *search = (struct search){.script = &tune->script, .policy = tune->text, .machine = tune->machine.settings,
+                                   .pair_arena = tune->machine.pair_arena};
         search->fixed = tune->fixed[i];
         search->pool = pools[i]->name;
         search->max_size = i == 0 ? tune->memory : 0;

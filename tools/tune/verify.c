@@ -94,7 +94,8 @@ static void measure(const struct tune *tune, struct verification *verification)
                                      .policy = verification->contenders[i % count].text,
                                      .assignments = verification->contenders[i % count].assignments,
                                      .part = verification->contenders[i % count].part,
-                                     .machine = tune->machine.settings};
+                                     .machine = tune->machine.settings,
+                                     .pair_arena = tune->machine.pair_arena};
     replay_run_all(replays, outcomes, count, NULL);
     for (size_t i = 0; i < count; i++)
         verification->contenders[i].predicted = outcomes[i];
