@@ -27,7 +27,7 @@ static uint64_t take_over(weir_import *i)
 {
     uint64_t due = WEIR__SERVICE_NEVER;
     pthread_mutex_lock(&i->lock);
-    i->is_handed_over = i->was_pumped && !i->is_pumping; /* who pumps hands over when it is done */
+    i->is_handed_over = i->was_pumped && !i->is_pumping && !i->polled; /* who pumps hands over when it is done */
     i->was_pumped = false;
     if (i->session)
         share_session_flush(i->session);

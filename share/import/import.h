@@ -10,7 +10,7 @@
  * before it, and held over the CUDA calls that import and free, so that no block is imported twice.
  *
  * Who reads the socket: a thread that waits for an answer reads for all that wait (the pump). While nobody has waited for a while, the
- * service thread watches it.
+ * service thread watches it. Where the application polls a reader's descriptor that is at once.
  */
 #ifndef WEIR_SHARE_IMPORT_H
 #define WEIR_SHARE_IMPORT_H
@@ -99,6 +99,8 @@ struct weir_reader {
     unsigned held;      /* frames that the application has; a closed reader goes with the last of them */
     bool is_ended, is_closed;
     bool is_subscribing; /* by some thread; the others wait */
+    int event_fd;        /* an eventfd that the application polls, or -1: nobody has asked for it */
+    bool is_shown;       /* it can be read from */
     weir_lease *frames; /* that came and were not taken, oldest first */
     weir_lease **latest;
 };
@@ -141,6 +143,7 @@ struct weir_import {
     bool is_pumping;
     bool is_connecting;
     bool is_watched;  /* by the service thread */
+    unsigned polled;  /* readers that have an event_fd: the service thread watches whenever nobody pumps */
     bool is_handed_over; /* the service thread will look whether anybody still waits */
     bool was_pumped; /* since the service thread's last look */
 };
@@ -169,6 +172,8 @@ enum share_io share_session_send(struct share_session *session, const struct wir
 void share_session_flush(struct share_session *session);
 /* What the service thread is told of the socket is as it has to be now. With the lock. */
 void share_session_watch(struct share_session *session);
+/* The service thread watches the present session from now on, unless somebody pumps. With the lock. */
+void share_session_hand_over(weir_import *i);
 
 /* Ending (farewell.c). */
 
@@ -184,6 +189,11 @@ void share_session_free(struct share_session *session);
 
 /* Messages (receive.c). With the lock. false: against the rules. */
 bool share_receive_message(struct share_session *session, const struct wire_message *message);
+
+/* What the application polls tells whether weir_reader_next() has something to say. After every change of that, with the lock. */
+void share_reader_show(weir_reader *reader);
+/* The same of all readers of the session. */
+void share_readers_show(struct share_session *session);
 
 /* The session is no more: its readers are subscribed nowhere, and the frames that they have not taken are lost. With the lock. */
 void share_readers_leave(struct share_session *session);

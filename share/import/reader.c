@@ -1,13 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "lib/base/list.h"
 #include "share/import/ask.h"
 #include "share/import/import.h"
+
+/* What is polled: with the lock ---------------------------------------------------------------------------------------------------------- */
+
+static bool has_news(void *data)
+{
+    const weir_reader *reader = data;
+    return reader->frames || reader->is_ended || !reader->session;
+}
+
+/* That all leases are in use is not shown: who polls would be woken for nothing until it releases one. */
+void share_reader_show(weir_reader *reader)
+{
+    bool has_something = has_news(reader) || reader->session->farewell;
+    eventfd_t value;
+    if (reader->event_fd < 0 || reader->is_shown == has_something)
+        return;
+    if (has_something)
+        eventfd_write(reader->event_fd, 1);
+    else
+        eventfd_read(reader->event_fd, &value);
+    reader->is_shown = has_something;
+}
+
+void share_readers_show(struct share_session *session)
+{
+    for (weir_reader *reader = session->i->readers; reader; reader = reader->next)
+        if (reader->session == session)
+            share_reader_show(reader);
+}
 
 /* Frames: with the lock ------------------------------------------------------------------------------------------------------------------ */
 
@@ -18,6 +50,7 @@ static weir_lease *pop_frame(weir_reader *reader)
     if (!reader->frames)
         reader->latest = &reader->frames;
     frame->next = NULL;
+    share_reader_show(reader);
     return frame;
 }
 
@@ -34,6 +67,7 @@ static void put_back(weir_lease *frame, weir_status status)
         if (!reader->frames)
             reader->latest = &frame->next;
         reader->frames = frame;
+        share_reader_show(reader);
         share_session_stir(i);
     } else {
         share_lease_return(frame);
@@ -49,6 +83,7 @@ void share_readers_leave(struct share_session *session)
         reader->session = NULL;
         while (reader->frames)
             share_lease_forget(pop_frame(reader));
+        share_reader_show(reader);
     }
 }
 
@@ -98,6 +133,7 @@ weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, 
     reader->i = i;
     reader->wanted = leases;
     reader->latest = &reader->frames;
+    reader->event_fd = -1;
     snprintf(reader->name, sizeof reader->name, "%s", ring);
     pthread_mutex_lock(&i->lock);
     reader->next = i->readers;
@@ -133,6 +169,11 @@ void weir_reader_close(weir_reader *reader)
         unsubscribe(reader);
     WEIR__UNLINK(i->readers, reader, next);
     reader->session = NULL;
+    if (reader->event_fd >= 0) {
+        close(reader->event_fd);
+        reader->event_fd = -1;
+        i->polled--;
+    }
     reader->is_closed = true;
     bool is_unused = reader->held == 0;
     pthread_mutex_unlock(&i->lock);
@@ -141,12 +182,6 @@ void weir_reader_close(weir_reader *reader)
 }
 
 /* Reading -------------------------------------------------------------------------------------------------------------------------------- */
-
-static bool has_news(void *data)
-{
-    const weir_reader *reader = data;
-    return reader->frames || reader->is_ended || !reader->session;
-}
 
 /* The next frame, or why there is none. With the lock. *lease NULL and WEIR_OK: the connection has ended meanwhile. */
 static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error *error, weir_lease **lease)
@@ -205,4 +240,32 @@ weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cud
     else
         put_back(frame, status);
     return status;
+}
+
+/* Polling -------------------------------------------------------------------------------------------------------------------------------- */
+
+int weir_reader_fd(weir_reader *reader)
+{
+    if (weir__check_fork(weir__last_error_reset()) != WEIR_OK)
+        return -1;
+    if (!reader) {
+        weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_reader_fd: reader must not be NULL");
+        return -1;
+    }
+    weir_import *i = reader->i;
+    pthread_mutex_lock(&i->lock);
+    if (reader->event_fd < 0) {
+        reader->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (reader->event_fd >= 0) {
+            i->polled++;
+            share_reader_show(reader);
+            share_session_hand_over(i);
+        }
+    }
+    int fd = reader->event_fd, code = errno;
+    pthread_mutex_unlock(&i->lock);
+    if (fd < 0)
+        weir__fail(weir__last_error_reset(), WEIR_NO_HOST_MEMORY,
+                   "ring '%s': no descriptor to poll the reader by: %s", reader->name, strerror(code));
+    return fd;
 }

@@ -70,6 +70,7 @@ static void queue_frame(weir_reader *reader, weir_lease *lease)
     lease->next = NULL;
     *reader->latest = lease;
     reader->latest = &lease->next;
+    share_reader_show(reader);
 }
 
 static bool receive_lease(struct share_session *session, const struct wire_message *message)
@@ -118,6 +119,7 @@ static bool receive_answer(struct share_session *session, const struct wire_mess
         request->reader->ring = message->u.subscribed.ring;
         request->reader->limit = message->u.subscribed.leases;
         request->reader->is_ended = false;
+        share_reader_show(request->reader);
     }
     request->answer = *message;
     request->is_answered = true;
@@ -139,6 +141,7 @@ static bool receive_retire(struct share_session *session, const struct wire_mess
     if (message->u.epoch.epoch != session->epoch)
         return false;
     session->farewell = WIRE_RETIRED;
+    share_readers_show(session);
     weir__service_wake(&session->i->job, 0);
     return true;
 }
@@ -146,8 +149,10 @@ static bool receive_retire(struct share_session *session, const struct wire_mess
 static bool receive_ended(struct share_session *session, const struct wire_message *message)
 {
     weir_reader *reader = find_reader(session, message->u.ended.ring);
-    if (reader)
+    if (reader) {
         reader->is_ended = true;
+        share_reader_show(reader);
+    }
     return true;
 }
 

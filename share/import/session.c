@@ -62,6 +62,14 @@ void share_session_watch(struct share_session *session)
     session->watched = events;
 }
 
+void share_session_hand_over(weir_import *i)
+{
+    if (!i->session || i->session->farewell || i->is_pumping || i->is_watched)
+        return;
+    i->is_watched = true;
+    share_session_watch(i->session);
+}
+
 void share_session_stir(weir_import *i)
 {
     if (i->is_pumping)
@@ -182,7 +190,10 @@ bool share_session_wait(struct share_session *session, bool (*is_done)(void *dat
         share_session_drain(session);
         share_session_stir(i);
     }
-    /* The service thread takes over the socket some time after the last wait; that of a new session has never been watched. */
+    /* The service thread takes over the socket some time after the last wait; that of a new session has never been watched. What is polled
+       cannot wait so long. */
+    if (i->polled)
+        share_session_hand_over(i);
     if (!i->is_watched && !i->is_handed_over) {
         i->is_handed_over = true;
         weir__service_wake(&i->job, weir__service_now() + SHARE_TAKE_OVER);

@@ -2,8 +2,10 @@
 /* actor_import.c - what an actor does as an importer. */
 #include "config.h"
 
-#include "tests/share/actor.h"
+#include <fcntl.h>
+#include <poll.h>
 
+#include "tests/share/actor.h"
 
 #define PATIENCE 60000 /* milliseconds */
 
@@ -79,6 +81,16 @@ static weir_status next(void)
     return keep_lease(status, actor.words[2], lease);
 }
 
+/* Waits by the reader's descriptor alone. */
+static weir_status poll_reader(void)
+{
+    struct pollfd ready = { .fd = weir_reader_fd(actor.thing), .events = POLLIN };
+    if (ready.fd < 0 || poll(&ready, 1, (int)actor_number(actor.words[2])) < 0)
+        return actor_fail(WEIR_INVALID, "actor: descriptor %d cannot be polled", ready.fd);
+    actor_say(" readable=%d flags=%d,%d", ready.revents == POLLIN, fcntl(ready.fd, F_GETFD), fcntl(ready.fd, F_GETFL) & O_NONBLOCK);
+    return WEIR_OK;
+}
+
 /* Reads frames, of which each has to be that of its sequence number, until the ring is closed. */
 static weir_status follow(void)
 {
@@ -121,6 +133,7 @@ const struct command actor_import_commands[] = {
     { "reader", "IMPORT READER RING LEASES", reader_open },
     { "reader_close", "READER", reader_close },
     { "next", "READER LEASE TIMEOUT STREAM", next },
+    { "poll", "READER TIMEOUT: by its descriptor", poll_reader },
     { "follow", "READER TIMEOUT STREAM: reads and checks frames until the ring is closed", follow },
     { "cycles", "IMPORT NAME COUNT STREAM: acquires and releases", cycles },
     { NULL, NULL, NULL },
