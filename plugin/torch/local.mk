@@ -6,11 +6,14 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/arena.h \
 	%reldir%/device.c \
 	%reldir%/device.h \
+	%reldir%/dlpack.c \
 	%reldir%/entry.c \
 	%reldir%/events.c \
 	%reldir%/events.h \
 	%reldir%/history.c \
 	%reldir%/history.h \
+	%reldir%/hold.c \
+	%reldir%/hold.h \
 	%reldir%/late.c \
 	%reldir%/late.h \
 	%reldir%/ledger.c \

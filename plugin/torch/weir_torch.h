@@ -252,6 +252,57 @@ typedef struct weir_torch_snapshot {
 WEIR_API WEIR_CHECK weir_status weir_torch_history_take(int with_events, weir_error *error, weir_torch_snapshot **snapshot);
 WEIR_API void weir_torch_history_free(weir_torch_snapshot *snapshot);
 
+/* Sharing ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* What weir.share holds, and what closes it. */
+typedef enum weir_torch_held {
+    WEIR_TORCH_LEASE,  /* weir_lease_release() */
+    WEIR_TORCH_IMPORT, /* weir_import_close(), and weir_close() of its weir */
+    WEIR_TORCH_EXPORT, /* weir_export_close(), and weir_close() of its weir */
+    WEIR_TORCH_RING,   /* weir_ring_close() */
+    WEIR_TORCH_SLOT,   /* nothing: it is pushed or dropped */
+    WEIR_TORCH_MEMORY  /* free() */
+} weir_torch_held;
+
+typedef struct weir_torch_hold weir_torch_hold;
+
+/*
+ * One holder of `thing`, which is closed with the last one. device: where its memory is. home: the stream in whose order it is used.
+ * timeout_ms: of weir_export_close(). parent: kept until then; may be NULL. NULL: no host memory, or the child of a fork. Any thread may call any
+ * of these functions.
+ */
+WEIR_API weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing, weir *w, int device, weir_cuda_stream home,
+                                              unsigned timeout_ms, weir_torch_hold *parent);
+WEIR_API void weir_torch_hold_keep(weir_torch_hold *hold);
+/* One holder less. A lease is released on the first of the streams that used it, behind what is on all of them now. One that cannot be released, as
+   a stream captures, is released along with a later one. */
+WEIR_API void weir_torch_hold_drop(weir_torch_hold *hold);
+/* `stream` uses it from now on. waits: not 0: behind what is on the home stream. The stream has to live until the last holder is gone.
+   WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */
+WEIR_API WEIR_CHECK weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, int waits, weir_error *error);
+/* `stream` waits for all streams that used it. */
+WEIR_API WEIR_CHECK weir_status weir_torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
+/* The calling thread waits for the home stream. */
+WEIR_API WEIR_CHECK weir_status weir_torch_hold_finish(weir_torch_hold *hold, weir_error *error);
+WEIR_API unsigned weir_torch_hold_holders(const weir_torch_hold *hold);
+/* Python ends: from now on dropping does nothing, and what is left ends with the process. */
+WEIR_API void weir_torch_holds_end(void);
+
+/* A tensor, as DLPack has it; shape and strides in elements. */
+typedef struct weir_torch_tensor {
+    void *data;
+    int32_t device_type, device, dimensions;
+    uint8_t code, bits;
+    const int64_t *shape, *strides;
+} weir_torch_tensor;
+
+/* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many dimensions. */
+WEIR_API void *weir_torch_dlpack_new(weir_torch_hold *hold, const weir_torch_tensor *from, int is_versioned, uint64_t flags);
+/* Where Python's PyCapsule_IsValid() and PyCapsule_GetPointer() are, before the first capsule is made. */
+WEIR_API void weir_torch_dlpack_python(int (*is_valid)(void *capsule, const char *name), void *(*pointer)(void *capsule, const char *name));
+/* The destructor of a capsule of these: deletes what nobody has consumed. */
+WEIR_API void weir_torch_dlpack_drop(void *capsule);
+
 #ifdef __cplusplus
 }
 #endif

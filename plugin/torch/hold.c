@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
+#include "lib/pool/weir_internal.h"
+#include "plugin/torch/hold.h"
+#include "share/base/order.h"
+
+#define STREAMS_MAX 8
+#define PER_THREAD ((weir_cuda_stream)0x2) /* cudaStreamPerThread */
+#define LEGACY ((weir_cuda_stream)0x1)     /* cudaStreamLegacy */
+
+struct weir_torch_hold {
+    struct weir_torch_hold *next; /* of those that could not be released yet */
+    struct weir_torch_hold *parent;
+    enum weir_torch_held kind;
+    void *thing;
+    weir *w;
+    int device;
+    unsigned timeout_ms;
+    atomic_uint holders;
+    weir_cuda_stream home;
+    pthread_mutex_t lock; /* of what follows; a leaf but for CUDA's calls */
+    unsigned stream_count;
+    weir_cuda_stream streams[STREAMS_MAX]; /* where it was used besides */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static weir_torch_hold *unreleased;
+static atomic_bool is_over;
+
+/* Whatever thread releases it: its own per-thread stream is not that of who used it. The legacy stream comes behind those of all threads. */
+static weir_cuda_stream shared_stream(weir_cuda_stream stream)
+{
+    return !stream || stream == PER_THREAD ? LEGACY : stream;
+}
+
+/* `stream` waits for what is on `behind` now. */
+static weir_status wait_behind(const weir_torch_hold *hold, weir_cuda_stream stream, weir_cuda_stream behind, weir_error *error)
+{
+    const struct gpu *gpu = hold->w->gpu;
+    gpu_event event = NULL;
+    int code = gpu->event_create(hold->device, &event);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, gpu, code, "ordering two streams");
+    weir_status status = share_order(SHARE_ORDER_RECORD, gpu, hold->device, behind, event, "ordering two streams", error);
+    if (status == WEIR_OK)
+        status = share_order(SHARE_ORDER_WAIT, gpu, hold->device, stream, event, "ordering two streams", error);
+    gpu->event_destroy(event);
+    return status;
+}
+
+weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing, weir *w, int device, weir_cuda_stream home, unsigned timeout_ms,
+                                     weir_torch_hold *parent)
+{
+    weir_torch_hold *hold = weir__is_forked() ? NULL : calloc(1, sizeof *hold);
+    if (!hold)
+        return NULL;
+    hold->kind = kind;
+    hold->thing = thing;
+    hold->w = w;
+    hold->device = device;
+    hold->home = home;
+    hold->timeout_ms = timeout_ms;
+    hold->parent = parent;
+    atomic_init(&hold->holders, 1);
+    pthread_mutex_init(&hold->lock, NULL);
+    if (parent)
+        weir_torch_hold_keep(parent);
+    return hold;
+}
+
+void weir_torch_hold_keep(weir_torch_hold *hold)
+{
+    atomic_fetch_add(&hold->holders, 1);
+}
+
+weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, int waits, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    weir_cuda_stream used = shared_stream(stream);
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&hold->lock);
+    bool is_known = used == shared_stream(hold->home) && stream != PER_THREAD;
+    for (unsigned s = 0; s < hold->stream_count && !is_known; s++)
+        is_known = hold->streams[s] == used;
+    if (!is_known && hold->stream_count == STREAMS_MAX)
+        status = weir__fail(error, WEIR_BUSY, "what is shared is used on %d streams already: copy it for others", STREAMS_MAX);
+    if (status == WEIR_OK && waits && stream != hold->home)
+        status = wait_behind(hold, stream, hold->home, error);
+    if (status == WEIR_OK && !is_known)
+        hold->streams[hold->stream_count++] = used;
+    pthread_mutex_unlock(&hold->lock);
+    return status;
+}
+
+weir_status weir_torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&hold->lock);
+    for (unsigned s = 0; s < hold->stream_count && status == WEIR_OK; s++)
+        if (hold->streams[s] != shared_stream(stream))
+            status = wait_behind(hold, stream, hold->streams[s], error);
+    pthread_mutex_unlock(&hold->lock);
+    return status;
+}
+
+weir_status weir_torch_hold_finish(weir_torch_hold *hold, weir_error *error)
+{
+    if (weir__check_fork(error) != WEIR_OK)
+        return WEIR_FORKED;
+    return share_order(SHARE_ORDER_FINISH, hold->w->gpu, hold->device, hold->home, NULL, "waiting for a stream", error);
+}
+
+/* On the stream of who used it, behind all others: the home stream may have gone since. */
+static weir_status release_lease(weir_torch_hold *hold)
+{
+    weir_cuda_stream stream = hold->stream_count ? hold->streams[0] : shared_stream(hold->home);
+    weir_status status = weir_torch_hold_join(hold, stream, NULL);
+    return status == WEIR_OK ? weir_lease_release(hold->thing, stream, NULL) : status;
+}
+
+static weir_status close_thing(weir_torch_hold *hold)
+{
+    switch (hold->kind) {
+    case WEIR_TORCH_LEASE: return release_lease(hold);
+    case WEIR_TORCH_RING: weir_ring_close(hold->thing); break;
+    case WEIR_TORCH_EXPORT:
+        weir_export_close(hold->thing, hold->timeout_ms);
+        weir_close(hold->w);
+        break;
+    case WEIR_TORCH_IMPORT:
+        weir_import_close(hold->thing);
+        weir_close(hold->w);
+        break;
+    case WEIR_TORCH_MEMORY: free(hold->thing); break;
+    case WEIR_TORCH_SLOT: break;
+    }
+    return WEIR_OK;
+}
+
+/* Those whose streams were being captured, as then nothing can be released. */
+static void retry(void)
+{
+    pthread_mutex_lock(&lock);
+    weir_torch_hold *list = unreleased;
+    unreleased = NULL;
+    pthread_mutex_unlock(&lock);
+    for (weir_torch_hold *next; list; list = next) {
+        next = list->next;
+        weir_torch_hold_drop(list);
+    }
+}
+
+static void destroy(weir_torch_hold *hold)
+{
+    weir_torch_hold *parent = hold->parent;
+    pthread_mutex_destroy(&hold->lock);
+    free(hold);
+    if (parent)
+        weir_torch_hold_drop(parent);
+}
+
+void weir_torch_hold_drop(weir_torch_hold *hold)
+{
+    if (!hold || weir__is_forked() || atomic_load(&is_over) || atomic_fetch_sub(&hold->holders, 1) > 1)
+        return;
+    if (hold->kind == WEIR_TORCH_LEASE)
+        retry();
+    if (close_thing(hold) == WEIR_OK) {
+        destroy(hold);
+        return;
+    }
+    atomic_store(&hold->holders, 1);
+    pthread_mutex_lock(&lock);
+    hold->next = unreleased;
+    unreleased = hold;
+    pthread_mutex_unlock(&lock);
+}
+
+unsigned weir_torch_hold_holders(const weir_torch_hold *hold)
+{
+    return atomic_load(&hold->holders);
+}
+
+void weir_torch_holds_end(void)
+{
+    retry();
+    atomic_store(&is_over, true);
+}
