@@ -31,6 +31,15 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/weir.h \
 	%reldir%/weir/torch/weir_torch.h
 
+weirpackagesharedir = $(weirpackagedir)/share
+dist_weirpackageshare_DATA = \
+	%reldir%/weir/share/__init__.py \
+	%reldir%/weir/share/_array.py \
+	%reldir%/weir/share/_export.py \
+	%reldir%/weir/share/_import.py \
+	%reldir%/weir/share/_layout.py \
+	%reldir%/weir/share/_native.py
+
 weirpythonrundir = $(weirpythondir)/run
 dist_weirpythonrun_DATA = %reldir%/run/sitecustomize.py
 endif
@@ -67,7 +76,7 @@ wheel: all
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
 	    --cuda '$(CUDART_SUMMARY)' --completion config/bash-completion/weir \
-	    --files $(dist_weirpackage_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
+	    --files $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
 	    --man $(dist_man_MANS) $(man_MANS) --torch $(TORCH)
 else
 wheel:

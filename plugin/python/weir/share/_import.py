@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""The side that uses the memory of another process."""
+
+import asyncio
+import ctypes
+import os
+import weakref
+from types import TracebackType
+from typing import Any, AsyncIterator, Iterator, Optional, Sequence, Type, Union
+
+from weir._errors import Status, WeirError
+from weir._library import Error
+from weir.share import _native
+from weir.share._array import Array, Shared, stream_of
+from weir.share._layout import Layout, layout, read_metadata
+from weir.share._native import Handle, Held, Hold
+
+
+class Lease(Shared):
+    """
+    The use of a block, or of a frame, of another process. Torch, CuPy and NumPy take it as it is, or array() of it. It is
+    given back when release() was called, or the `with` has ended, and the last tensor of it is gone: while there are
+    tensors it counts, and a ring whose frames are kept stands still. To keep one for longer, copy it.
+
+    sequence: of a frame, from 1; 0 of a block. size: bytes. metadata: the producer's own bytes.
+    """
+
+    def __init__(self, importer: "Importer", thing: ctypes.c_void_p, home: int) -> None:
+        info = _native.load().weir_lease_get_info(thing).contents
+        try:
+            self._hold = Hold(Held.LEASE, thing, importer._weir, info.device, home, 0, importer._hold)
+        except MemoryError:
+            _native.load().weir_lease_release(thing, home, None)
+            raise
+        self._ptr, self._device, self._home = info.ptr or 0, info.device, home
+        self.size: int = info.size
+        self.sequence: int = info.sequence
+        self.raw_metadata: bytes = ctypes.string_at(info.metadata, info.metadata_size)
+
+    @property
+    def metadata(self) -> bytes:
+        return read_metadata(self.size, self.raw_metadata)[1]
+
+    def _layout(self) -> Layout:
+        what = read_metadata(self.size, self.raw_metadata)[0]
+        return layout(self.size, [self.size], "uint8") if what is None else what
+
+    def array(
+        self,
+        shape: Optional[Sequence[int]] = None,
+        dtype: Any = None,
+        *,
+        strides: Optional[Sequence[int]] = None,
+        offset: int = 0,
+        writable: bool = False,
+    ) -> Array:
+        """
+        As its producer says, or of this shape and type, whatever it says. strides and offset are in elements. writable:
+        for consumers that cannot be told to only read, and where all who map the memory agree to write.
+        """
+        if shape is None and dtype is None and strides is None and not offset:
+            return self._make(self._layout(), writable)
+        if shape is None:
+            raise WeirError(Status.INVALID, "dtype, strides or offset without a shape: give the shape, too")
+        return self._make(layout(self.size, shape, "uint8" if dtype is None else dtype, strides, offset), writable)
+
+    def _view(self) -> Array:
+        return self._make(self._layout(), False)
+
+    def release(self, stream: Any = None) -> None:
+        """Behind the streams that DLPack named, and behind this one. With tensors alive, once they are gone."""
+        if self._hold.ptr is None:
+            return
+        if stream is not None:
+            error = Error()
+            status = _native.load().weir_torch_hold_use(self._hold.ptr, stream_of(stream), 0, ctypes.byref(error))
+            _native.check(status, error)
+        self._hold.drop()
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.release()
+
+
+class Reader:
+    """
+    The frames of a ring, in order: next(), `for` and `async for`, which end when the ring was closed. One task or thread
+    at a time waits.
+    """
+
+    def __init__(self, importer: "Importer", ring: str, leases: int, stream: Any) -> None:
+        self.ring, self._importer, self._stream = ring, importer, stream
+        error, opened, c = Error(), ctypes.c_void_p(), _native.load()
+        with importer._handle as thing:
+            _native.check(c.weir_reader_open(thing, ring.encode(), leases, ctypes.byref(error), ctypes.byref(opened)), error)
+            hold = importer._hold.another()
+
+            def close(reader: int) -> None:
+                c.weir_reader_close(reader)
+                if hold is not None:
+                    hold.drop()
+
+            self._handle = Handle(opened, f"the reader of ring {ring!r}", close)
+            importer._readers.add(self)
+
+    def next(self, timeout: Optional[float] = None, *, stream: Any = None) -> Lease:
+        """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, GONE…"""
+        error, thing = Error(), ctypes.c_void_p()
+        home = stream_of(self._stream if stream is None else stream)
+        limit = _native.milliseconds(timeout)
+        with self._handle as reader:
+            status = _native.load().weir_reader_next(reader, limit, home, ctypes.byref(error), ctypes.byref(thing))
+            _native.check(status, error)
+            return Lease(self._importer, thing, home)
+
+    def fileno(self) -> int:
+        """For select, epoll and event loops: readable while next(0) has something to say. See weir_reader_fd()."""
+        with self._handle as reader:
+            fd = int(_native.load().weir_reader_fd(reader))
+            if fd < 0:
+                error = Error()
+                _native.load().weir_last_error(ctypes.byref(error))
+                error.throw(error.status)
+            return fd
+
+    def __iter__(self) -> Iterator[Lease]:
+        while True:
+            try:
+                yield self.next()
+            except WeirError as error:
+                if error.status == Status.GONE and "was closed" in error.text:
+                    return
+                raise
+
+    async def next_async(self, *, stream: Any = None) -> Lease:
+        """The same as next() for asyncio: other tasks run meanwhile."""
+        while True:
+            try:
+                return self.next(0, stream=stream)
+            except WeirError as error:
+                if error.status != Status.TIMEOUT:
+                    raise
+            await self._readable()
+
+    async def _readable(self) -> None:
+        loop, fd = asyncio.get_running_loop(), self.fileno()
+        future: "asyncio.Future[None]" = loop.create_future()
+        loop.add_reader(fd, lambda: None if future.done() else future.set_result(None))
+        try:
+            await future
+        finally:
+            loop.remove_reader(fd)
+
+    async def __aiter__(self) -> AsyncIterator[Lease]:
+        while True:
+            try:
+                lease = await self.next_async()
+            except WeirError as error:
+                if error.status == Status.GONE and "was closed" in error.text:
+                    return
+                raise
+            yield lease
+
+    def close(self) -> None:
+        """Leases and tensors stay."""
+        self._handle.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+
+class Importer:
+    """
+    A connection to an exporter. socket: what its policy has as share.socket. timeout: seconds for each of its answers.
+    wait: seconds to wait for one that is yet to come. host_waits: no stream waits for the exporter's work, but the thread that asks
+    for it does; choose this where the exporter may be killed at any time. policy, policy_text: this process's own; by default
+    one without shared pools.
+    """
+
+    def __init__(
+        self,
+        socket: str,
+        *,
+        policy: Union[str, "os.PathLike[str]", None] = None,
+        policy_text: Optional[str] = None,
+        timeout: float = 5.0,
+        wait: float = 0.0,
+        host_waits: bool = False,
+    ) -> None:
+        self._readers: "weakref.WeakSet[Reader]" = weakref.WeakSet()
+        options = _native.ImportOptions(ctypes.sizeof(_native.ImportOptions))
+        options.timeout_ms, options.wait_ms = max(_native.milliseconds(timeout), 1), _native.milliseconds(wait)
+        options.host_waits = host_waits
+        if policy is None and policy_text is None:
+            policy_text = "weir: 1\npools: { work: {} }\n"
+        self._weir = _native.open_weir(policy, policy_text)
+        c, error, opened = _native.load(), Error(), ctypes.c_void_p()
+        status = c.weir_import_open(
+            self._weir, socket.encode(), ctypes.byref(options), ctypes.byref(error), ctypes.byref(opened)
+        )
+        if status:
+            c.weir_close(self._weir)
+            error.throw(status)
+        self._hold = Hold(Held.IMPORT, opened, self._weir, 0)
+        self._handle = Handle(opened, "the importer", lambda thing: self._hold.drop())
+
+    def acquire(self, name: str, timeout: float = 0.0, *, stream: Any = None) -> Lease:
+        """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
+        error, thing, home = Error(), ctypes.c_void_p(), stream_of(stream)
+        limit = _native.milliseconds(timeout)
+        with self._handle as importer:
+            status = _native.load().weir_import_acquire(
+                importer, name.encode(), limit, home, ctypes.byref(error), ctypes.byref(thing)
+            )
+            _native.check(status, error)
+            return Lease(self, thing, home)
+
+    def reader(self, ring: str, leases: int = 2, *, stream: Any = None) -> Reader:
+        """leases: how many frames this process may have at a time; 0: as many as are allowed. stream: of next()."""
+        return Reader(self, ring, leases, stream)
+
+    def close(self) -> None:
+        """Closes readers; the connection goes with the last lease, array and tensor."""
+        for reader in list(self._readers):
+            reader.close()
+        self._handle.close()
+
+    def __enter__(self) -> "Importer":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
