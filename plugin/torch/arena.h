@@ -23,7 +23,18 @@ struct torch_arena {
     struct torch_arena_chunk *chunks;
     struct torch_arena_part *free_parts; /* of all chunks, in no order */
     struct torch_arena_part *live_parts[TORCH_ARENA_BUCKETS]; /* by address */
-    size_t live_count;
+    size_t live_count;    /* of live parts; */
+    size_t waiting_count; /* and of those among them that were freed, and wait */
+};
+
+/* Which parts were live at a time, chunk by chunk and by address. Made by torch_arena_save(), freed with free(). */
+struct torch_arena_state {
+    size_t count;
+    struct torch_arena_kept {
+        const void *key;
+        char *ptr;
+        size_t size, asked;
+    } parts[];
 };
 
 /* A chunk for that key; the caller's memory. false: no host memory. */
@@ -32,16 +43,29 @@ bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, siz
 /* How large a chunk has to be for a part of this size. 0: none can be. */
 size_t torch_arena_chunk_size(size_t size);
 
-/* The smallest free part of that key's chunks in which `size` bytes fit; NULL: there is none. size > 0. */
-void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size);
+/* The smallest free part of that key's chunks in which `size` bytes fit; NULL: there is none. size > 0. is_whole: what is left of it stays
+   with it. */
+void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size, bool is_whole);
 
 bool torch_arena_has(const struct torch_arena *arena, const void *ptr);
+
+/* A live part was freed, but is not to be used again before torch_arena_give(). */
+void torch_arena_wait(struct torch_arena *arena, const void *ptr);
 
 /* Returns the bytes that were asked for; 0: it is no live part of this arena. */
 size_t torch_arena_give(struct torch_arena *arena, const void *ptr);
 
 /* Gives the memory of chunks without live parts back to the caller. A chunk for which `give` returns false stays. */
 void torch_arena_shrink(struct torch_arena *arena, bool (*give)(void *base, uint64_t size, void *data), void *data);
+
+/* The live parts; NULL: no host memory. */
+struct torch_arena_state *torch_arena_save(const struct torch_arena *arena);
+
+/* Whether all parts of the state lie in chunks that are there, of the same keys. */
+bool torch_arena_fits(const struct torch_arena *arena, const struct torch_arena_state *state);
+
+/* From now on exactly the parts of a state that fits are live. false: no host memory, and nothing was done. */
+bool torch_arena_restore(struct torch_arena *arena, const struct torch_arena_state *state);
 
 /* The key of the chunk that begins there; NULL: there is none. */
 const void *torch_arena_key(const struct torch_arena *arena, const void *base);

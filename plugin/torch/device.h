@@ -23,7 +23,8 @@
 
 struct torch_note;
 struct torch_reserve;
-struct torch_capture;
+struct torch_begin;
+struct torch_foreign;
 
 /* Of the memory of graphs: chunks that are taken from Weir, and their parts that are handed out. */
 struct torch_graph_figures {
@@ -31,6 +32,7 @@ struct torch_graph_figures {
     uint64_t live_bytes, live_bytes_high;
     uint64_t chunk_count, chunk_mallocs, mallocs; /* chunks there are, and chunks and parts that were taken, ever */
     uint64_t live_count;                          /* of parts; torch_reserve_figures() fills it in */
+    uint64_t foreign_bytes;                       /* chunks of other allocators, which are not among those above */
 };
 
 struct torch_device {
@@ -45,7 +47,8 @@ struct torch_device {
     gpu_stream _Atomic behind; /* where recorded blocks are freed: it waits for others, and nobody for it */
     gpu_stream _Atomic fill;   /* where chunks of reserves are allocated, and synchronised */
 
-    _Atomic unsigned begun; /* begins of torch without their end: something may capture */
+    _Atomic unsigned begun;  /* begins of torch without their end: something may capture */
+    _Atomic unsigned routes; /* the same of those that say by a filter what they want */
 
     weir__spin late_lock;
     struct torch_note *late;        /* frees that were refused, to be tried again; guarded by late_lock */
@@ -55,7 +58,8 @@ struct torch_device {
 
     pthread_mutex_t reserve_lock;
     struct torch_reserve *reserves; /* guarded by reserve_lock, as is what follows */
-    struct torch_capture *captures; /* the latest first */
+    struct torch_begin *begins;     /* the latest first */
+    struct torch_foreign *gone;     /* what other allocators shall have back, once the lock is not held */
     struct torch_graph_figures graphs;
     _Atomic size_t graph_live; /* live parts; changed under reserve_lock */
     weir_torch_stats totals;   /* what the totals were at their last reset */

@@ -124,8 +124,9 @@ static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
         return NULL;
     if (atomic_load_explicit(&device->late_count, memory_order_relaxed) && !atomic_load(&device->begun))
         torch_late_retry(device);
-    if (captures(device, handle)) {
-        ptr = torch_reserve_malloc(device, handle, size, &report);
+    bool is_capturing = captures(device, handle);
+    if (is_capturing || atomic_load(&device->routes)) {
+        ptr = torch_reserve_malloc(device, handle, size, is_capturing, &report);
         if (ptr || report.status != WEIR_OK)
             return ptr;
     }
@@ -133,7 +134,7 @@ static void *malloc_otherwise(size_t size, int index, gpu_stream handle)
     if (status == WEIR_OK)
         return ptr;
     /* It began to capture just now. */
-    if (status == WEIR_CAPTURING && (ptr = torch_reserve_malloc(device, handle, size, clear_report())))
+    if (status == WEIR_CAPTURING && (ptr = torch_reserve_malloc(device, handle, size, true, clear_report())))
         return ptr;
     if (report.status == WEIR_OK)
         weir_last_error(&report);
@@ -147,10 +148,19 @@ static bool spared(size_t size, int index)
     return device && torch_late_spare(device, index, size) > 0;
 }
 
+/* What a MemPool of torch's keeps for the case that there is no other memory. */
+static void *malloc_at_last(size_t size, int index, gpu_stream handle)
+{
+    struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
+    return device ? torch_reserve_spare(device, handle, size) : NULL;
+}
+
 static __attribute__((noinline)) void *malloc_slowly(size_t size, int index, gpu_stream handle)
 {
     void *ptr = malloc_otherwise(size, index, handle);
-    return ptr || !spared(size, index) ? ptr : malloc_otherwise(size, index, handle);
+    if (!ptr && spared(size, index))
+        ptr = malloc_otherwise(size, index, handle);
+    return ptr ? ptr : malloc_at_last(size, index, handle);
 }
 
 void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
@@ -165,7 +175,9 @@ void *weir_torch_pool_malloc(ssize_t size, int device, weir_cuda_stream stream)
     if (status == WEIR_OK)
         return ptr;
     weir_last_error(&report);
-    return status == WEIR_CAPTURING || spared((size_t)size, device) ? malloc_slowly((size_t)size, device, stream) : NULL;
+    if (status == WEIR_CAPTURING || spared((size_t)size, device))
+        return malloc_slowly((size_t)size, device, stream);
+    return malloc_at_last((size_t)size, device, stream);
 }
 
 /* Freeing ------------------------------------------------------------------------------------------------------------------------------ */

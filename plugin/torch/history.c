@@ -131,12 +131,32 @@ void torch_history_chunk(const void *base, weir_torch_pool_id id)
     leave();
 }
 
-static void know_chunk(const void *base, weir_torch_pool_id id, gpu_stream stream)
+void torch_history_foreign(int device, const void *base, uint64_t size)
 {
     if (!enter())
         return;
-    torch_ledger_chunk(&ledger, base, id);
-    torch_ledger_show(&ledger, base, stream);
+    torch_ledger_segment(&ledger, device, base, size, false);
+    leave();
+}
+
+void torch_history_foreign_gone(const void *base)
+{
+    gpu_stream stream;
+    weir_torch_pool_id id;
+    if (!enter())
+        return;
+    torch_ledger_gone(&ledger, base, &stream, &id);
+    leave();
+}
+
+static void know_chunk(const struct torch_chunk *chunk)
+{
+    if (!enter())
+        return;
+    if (chunk->is_foreign)
+        torch_ledger_segment(&ledger, chunk->device, chunk->base, chunk->size, true);
+    torch_ledger_chunk(&ledger, chunk->base, chunk->id);
+    torch_ledger_show(&ledger, chunk->base, chunk->stream);
     leave();
 }
 

@@ -27,4 +27,8 @@ void torch_history_done(const void *ptr);
 /* Memory of graphs with that id. */
 void torch_history_chunk(const void *base, weir_torch_pool_id id);
 
+/* Memory of another allocator came, and is about to go. */
+void torch_history_foreign(int device, const void *base, uint64_t size);
+void torch_history_foreign_gone(const void *base);
+
 #endif

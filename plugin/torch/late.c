@@ -165,14 +165,51 @@ static enum outcome free_plainly(struct torch_device *device, void *ptr, struct 
     return outcome_of(opened ? weir_stream_free(opened, ptr) : (weir_free)(device->w, ptr, stream->handle));
 }
 
+/* An event behind all streams that use the part; where one may be gone, behind all work of the device, if that can be had. */
+static enum outcome record_users(struct torch_note *note)
+{
+    struct torch_device *device = note->device;
+    const struct gpu *gpu = device->gpu;
+    int code = GPU_SUCCESS;
+    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
+    gpu_stream behind = torch_device_stream(device, &device->behind, &code);
+    enum outcome outcome = behind ? DONE : LOST;
+    for (size_t i = 0; i < note->recorded_count && outcome == DONE; i++)
+        outcome = wait_behind(device, behind, note->recorded[i]);
+    if (outcome == DONE && !weir__event_behind(gpu, device->index, behind, &note->event))
+        outcome = LOST;
+    if (outcome == LOST && device->device->has_device_events && gpu->event_create(device->index, &note->event) == GPU_SUCCESS) {
+        if (gpu->event_record_device(note->event, device->index) == GPU_SUCCESS) {
+            outcome = DONE;
+        } else {
+            gpu->event_destroy(note->event);
+            note->event = NULL;
+        }
+    }
+    weir__relaxed_end(gpu, mode);
+    return outcome;
+}
+
+/* Nothing of a graph's is freed while something captures: the event would become part of it. What cannot be waited for stays. */
+static enum outcome free_part(struct torch_note *note)
+{
+    const struct gpu *gpu = note->device->gpu;
+    if (atomic_load(&note->device->begun))
+        return CAPTURES;
+    if (!note->event && note->recorded_count && record_users(note) != DONE)
+        return CAPTURES;
+    if (note->event && weir__event_look(gpu, note->event) == WEIR__EVENT_PENDING)
+        return CAPTURES;
+    if (note->event)
+        gpu->event_destroy(note->event);
+    torch_reserve_free(note->device, note->ptr);
+    return DONE;
+}
+
 static enum outcome try_free(struct torch_note *note)
 {
-    if (note->is_reserve) {
-        if (atomic_load(&note->device->begun))
-            return CAPTURES;
-        torch_reserve_free(note->device, note->ptr);
-        return DONE;
-    }
+    if (note->is_reserve)
+        return free_part(note);
     if (!note->stream || !atomic_load(&note->stream->lives))
         return LOST;
     return note->recorded_count ? free_behind(note) : free_plainly(note->device, note->ptr, note->stream);
@@ -246,7 +283,21 @@ void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct 
     note->ptr = ptr;
     note->size = size;
     note->is_reserve = true;
+    torch_reserve_wait(device, ptr);
     conclude(note, try_free(note));
+}
+
+bool torch_late_settle(struct torch_device *device, struct torch_note *note)
+{
+    note->device = device;
+    enum outcome outcome = note->recorded_count ? record_users(note) : DONE;
+    bool is_settled = outcome == DONE;
+    if (note->event) {
+        is_settled = weir__event_wait(device->gpu, note->event, UINT64_MAX);
+        device->gpu->event_destroy(note->event);
+    }
+    torch_note_free(note);
+    return is_settled;
 }
 
 void torch_late_retry(struct torch_device *device)

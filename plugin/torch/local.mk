@@ -4,6 +4,8 @@ noinst_LTLIBRARIES += plugin/torch/libtorch.la
 plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/arena.c \
 	%reldir%/arena.h \
+	%reldir%/begin.c \
+	%reldir%/begin.h \
 	%reldir%/device.c \
 	%reldir%/device.h \
 	%reldir%/dlpack.c \
@@ -20,11 +22,15 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/ledger.h \
 	%reldir%/note.c \
 	%reldir%/note.h \
+	%reldir%/pools.c \
 	%reldir%/python.c \
 	%reldir%/python.h \
 	%reldir%/reserve.c \
 	%reldir%/reserve.h \
 	%reldir%/marks.c \
+	%reldir%/source.c \
+	%reldir%/source.h \
+	%reldir%/state.c \
 	%reldir%/stats.c \
 	%reldir%/stream.c \
 	%reldir%/stream.h \

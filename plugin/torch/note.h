@@ -23,6 +23,7 @@ struct torch_note {
     bool has_id;                 /* whether that is known */
     bool is_reserve;             /* a part of a reserve, not a block of Weir's */
     size_t size;                 /* bytes that torch freed */
+    gpu_event event;             /* of a part of a reserve that waits: behind the streams that use it; NULL: not recorded yet */
     size_t recorded_count;
     struct torch_stream **recorded; /* streams that use it */
 };

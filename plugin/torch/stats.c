@@ -57,7 +57,9 @@ static void add_reserves(struct torch_device *device, weir_torch_stats *stats, u
     stats->allocated = less(stats->active, waiting);
     /* How much of the highest value was chunks is not known: never more than what they came to at the least. */
     stats->allocated_high = larger(less(high, graphs.chunk_bytes_low) + graphs.live_bytes_high, stats->allocated);
-    stats->graph_reserved = graphs.chunk_bytes;
+    stats->graph_reserved = graphs.chunk_bytes + graphs.foreign_bytes;
+    stats->reserved += graphs.foreign_bytes;
+    stats->reserved_high += graphs.foreign_bytes;
     stats->graph_live = graphs.live_bytes;
     stats->blocks = less(stats->blocks, graphs.chunk_count + waiting_count) + graphs.live_count;
     stats->mallocs = larger(less(stats->mallocs, graphs.chunk_mallocs) + graphs.mallocs, stats->blocks);

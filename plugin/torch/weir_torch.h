@@ -132,10 +132,79 @@ typedef struct weir_torch_block {
 } weir_torch_block;
 WEIR_API size_t weir_torch_list_blocks(int device, weir_torch_block *blocks, size_t room);
 
-/* Whether exactly these blocks of the reserve of that id are live. */
+/* Pools of torch's --------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The same as weir_torch_begin_allocate_to_pool() for what the filter wants, whether something captures or not, as a MemPool in use has it.
+ * Of several begins that want a request the latest has it. weir_torch_end_allocate_to_pool() ends it. `wants` is called by the
+ * thread that allocates, under a lock: it must call neither CUDA nor Weir. `drop` (may be NULL) is called once, at the end, with no lock
+ * held; if this fails it is not. WEIR_NO_HOST_MEMORY, and the statuses of weir_torch_get().
+ */
+typedef struct weir_torch_filter {
+    int (*wants)(void *data, weir_cuda_stream stream);
+    void (*drop)(void *data);
+    void *data;
+} weir_torch_filter;
+WEIR_API WEIR_CHECK weir_status weir_torch_begin_route(int device, weir_torch_pool_id id, const weir_torch_filter *filter,
+                                                       weir_error *error);
+
+/*
+ * An allocator beside Weir. The pool takes chunks from it, for work on that stream, and hands out parts of them. They go back when the
+ * device has done all its work, on any thread, and none goes while something captures. Called with no lock held. malloc: NULL where there is no
+ * memory. drop (may be NULL): nothing calls it any more.
+ */
+typedef struct weir_torch_source {
+    void *(*malloc)(void *data, size_t size, int device, weir_cuda_stream stream);
+    void (*free)(void *data, void *ptr, size_t size, int device);
+    void (*drop)(void *data);
+    void *data;
+} weir_torch_source;
+
+/* A use of the pool without a begin, to be released as one. The source (NULL: Weir) is that of the first who names one while the pool has
+   no memory; it is copied, and given away in any case. Statuses as weir_torch_begin_route(). */
+WEIR_API WEIR_CHECK weir_status weir_torch_hold_pool(int device, weir_torch_pool_id id, const weir_torch_source *source, weir_error *error);
+
+/* Whether its free parts serve requests of others for which there is no memory; whether no request shares a chunk. Of a pool that is held. */
+enum weir_torch_pool_option {
+    WEIR_TORCH_USE_ON_OOM,
+    WEIR_TORCH_NO_SPLIT
+};
+WEIR_API void weir_torch_set_pool(int device, weir_torch_pool_id id, int option, int value);
+
+/* Gives back what no block uses, unless a graph was captured with the pool, which may use it. */
+WEIR_API void weir_torch_trim_pool(int device, weir_torch_pool_id id);
+
+/*
+ * Which blocks of a pool are live: to be restored, and freed. It keeps nothing of the pool. WEIR_NOT_FOUND: there is no such pool, as its
+ * last use was released and its blocks are freed. WEIR_BUSY: freed blocks wait for other streams; synchronize these. WEIR_NO_HOST_MEMORY,
+ * and the statuses of weir_torch_get().
+ */
+typedef struct weir_torch_state weir_torch_state;
+WEIR_API WEIR_CHECK weir_status weir_torch_state_save(int device, weir_torch_pool_id id, weir_error *error, weir_torch_state **state);
+WEIR_API void weir_torch_state_free(weir_torch_state *state);
+
+/*
+ * From now on exactly the blocks of the state are live in its pool. All that were live are freed at once, and those of the state are
+ * allocated, whether they were live or not: the delta has both, with sizes, and streams of those that were made. What other streams were
+ * recorded for is waited for. If it fails, nothing has changed. WEIR_NOT_FOUND: as above, or chunks that the state needs went back.
+ * WEIR_BUSY: as above, or a recorded stream captures. Nobody may allocate in the pool or free there meanwhile.
+ */
+typedef struct weir_torch_change {
+    void *ptr;
+    uint64_t size; /* bytes asked for */
+    weir_cuda_stream stream;
+} weir_torch_change;
+typedef struct weir_torch_delta {
+    weir_torch_change *freed, *made;
+    size_t freed_count, made_count;
+} weir_torch_delta;
+WEIR_API WEIR_CHECK weir_status weir_torch_state_restore(const weir_torch_state *state, weir_error *error, weir_torch_delta **delta);
+WEIR_API void weir_torch_delta_free(weir_torch_delta *delta);
+
+/* Whether exactly these blocks of the pool are live. */
 WEIR_API int weir_torch_pool_has(int device, weir_torch_pool_id id, const void *const *ptrs, size_t count);
 
-/* How often begin, less release, was called for that id. */
+/* How often begin and hold, less release, were called for that id. */
 WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
 
 /* weir_mark() on every device in use. */

@@ -44,7 +44,7 @@ static void tear_down(void)
 
 static char *take(size_t size)
 {
-    char *ptr = torch_arena_take(&arena, &stream, size);
+    char *ptr = torch_arena_take(&arena, &stream, size, false);
     ck_assert_ptr_nonnull(ptr);
     return ptr;
 }
@@ -99,7 +99,7 @@ START_TEST(neighbours_that_are_free_become_one)
 {
     size_t third = (CHUNK - TORCH_ARENA_STEP) / 3 / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
     char *a = take(third), *b = take(third), *c = take(third);
-    ck_assert_ptr_null(torch_arena_take(&arena, &stream, 2 * third));
+    ck_assert_ptr_null(torch_arena_take(&arena, &stream, 2 * third, false));
     give(a);
     give(c);
     give(b);
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(another_stream_gets_nothing_of_it)
 {
-    ck_assert_ptr_null(torch_arena_take(&arena, &other, 512));
+    ck_assert_ptr_null(torch_arena_take(&arena, &other, 512, false));
 }
 END_TEST
 
@@ -143,7 +143,44 @@ START_TEST(chunk_of_the_usual_size_holds_what_it_was_taken_for)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         ck_assert_uint_ge(torch_arena_chunk_size(sizes[i]), sizes[i] + TORCH_ARENA_STEP);
     ck_assert_uint_eq(torch_arena_chunk_size(SIZE_MAX), 0);
-    ck_assert_ptr_null(torch_arena_take(&arena, &stream, SIZE_MAX));
+    ck_assert_ptr_null(torch_arena_take(&arena, &stream, SIZE_MAX, false));
+}
+END_TEST
+
+START_TEST(restored_state_has_its_parts_and_all_else_is_free)
+{
+    char *a = take(4 * KIB), *b = take(8 * KIB), *c = take(512);
+    give(b);
+    struct torch_arena_state *state = torch_arena_save(&arena);
+    ck_assert_ptr_nonnull(state);
+    ck_assert_uint_eq(state->count, 2);
+    give(a);
+    take(1 * KIB);
+    take(64 * KIB);
+    ck_assert(torch_arena_fits(&arena, state));
+    ck_assert(torch_arena_restore(&arena, state));
+    ck_assert_uint_eq(arena.live_count, 2);
+    ck_assert_ptr_eq(take(8 * KIB), b);
+    ck_assert_uint_eq(torch_arena_give(&arena, a), 4 * KIB);
+    give(b);
+    give(c);
+    give(take(CHUNK - TORCH_ARENA_STEP));
+    free(state);
+}
+END_TEST
+
+START_TEST(state_does_not_fit_without_its_chunk)
+{
+    char *ptr = take(512);
+    struct torch_arena_state *state = torch_arena_save(&arena);
+    give(ptr);
+    torch_arena_shrink(&arena, drop, NULL);
+    ck_assert(!torch_arena_fits(&arena, state));
+    ck_assert(torch_arena_add(&arena, &other, base, CHUNK));
+    ck_assert(!torch_arena_fits(&arena, state));
+    torch_arena_shrink(&arena, drop, NULL);
+    free(state);
+    set_up();
 }
 END_TEST
 
@@ -159,7 +196,7 @@ START_TEST(random_use_never_hands_out_a_byte_twice)
         random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
         size_t slot = (size_t)(random >> 33) % SLOTS, size = 1 + (size_t)(random >> 40) % (48 * KIB);
         bool is_take = !ptrs[slot];
-        if (is_take && !(ptrs[slot] = torch_arena_take(&arena, &stream, size)))
+        if (is_take && !(ptrs[slot] = torch_arena_take(&arena, &stream, size, false)))
             continue;
         if (is_take)
             sizes[slot] = size;
@@ -187,6 +224,7 @@ int main(void)
     suite_add(tcase, no_part_has_the_address_of_its_chunk, parts_are_aligned_and_do_not_overlap, what_is_given_back_serves_again,
               smallest_part_that_fits_serves, neighbours_that_are_free_become_one, another_stream_gets_nothing_of_it,
               only_starts_of_live_parts_can_be_given_back, chunk_with_a_live_part_is_not_empty,
-              chunk_of_the_usual_size_holds_what_it_was_taken_for, random_use_never_hands_out_a_byte_twice);
+              chunk_of_the_usual_size_holds_what_it_was_taken_for, random_use_never_hands_out_a_byte_twice,
+              restored_state_has_its_parts_and_all_else_is_free, state_does_not_fit_without_its_chunk);
     return suite_run(suite);
 }

@@ -381,11 +381,68 @@ def mem_pools_of_torch_count_their_uses():
     del tensor, pool
 
 
+def own_allocator():
+    """The allocator of shim_cuda.c, and how many blocks of it there are."""
+    path = os.path.join(os.environ["XDG_CACHE_HOME"], "libcuda.so.1")
+    library = ctypes.CDLL(path)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "shim_own_malloc", "shim_own_free")
+    return allocator, lambda: ctypes.c_int.in_dll(library, "shim_own_blocks").value
+
+
+def segments_of(pool_id):
+    return [segment for segment in torch.cuda.memory_snapshot() if tuple(segment["segment_pool_id"]) == tuple(pool_id)]
+
+
 @fact
-def a_mem_pool_with_an_allocator_of_its_own_is_refused():
-    other = torch.cuda.memory.CUDAPluggableAllocator(_library.load().path, "weir_torch_malloc", "weir_torch_free")
-    error = raises(RuntimeError, torch.cuda.MemPool, other.allocator())
-    assert "MemPool with an allocator" in str(error), error
+def a_mem_pool_with_an_allocator_of_its_own_takes_its_memory_there():
+    allocator, blocks = own_allocator()
+    pool = torch.cuda.MemPool(allocator.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        tensors = [make(MIB), make(MIB), make(MIB)]
+    plain = make(MIB)
+    assert blocks() == 2, blocks()
+    assert len(segments_of(pool.id)) == 2
+    assert torch.cuda.memory_allocated() == 4 * MIB
+    del tensors
+    assert blocks() == 2
+    del pool
+    gc.collect()
+    assert blocks() == 0, blocks()
+    del plain
+    assert torch.cuda.memory_allocated() == 0
+
+
+@fact
+def an_allocator_of_a_pools_own_that_has_no_more_is_an_out_of_memory():
+    allocator, blocks = own_allocator()
+    pool = torch.cuda.MemPool(allocator.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        error = raises(torch.OutOfMemoryError, make, 2 << 30)
+        assert "own allocator" in str(error), error
+        assert make(1000).numel() == 1000
+    del pool
+    gc.collect()
+    assert blocks() == 0
+
+
+@fact
+def mem_pools_are_nested_and_each_has_what_was_made_in_it():
+    outer, inner = torch.cuda.MemPool(), torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(outer):
+        first = make(1000)
+        with torch.cuda.use_mem_pool(inner):
+            second = make(1000)
+        third = make(1000)
+    plain = make(1000)
+    found = {}
+    for segment in torch.cuda.memory_snapshot():
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                found[block["address"]] = tuple(segment["segment_pool_id"])
+    assert found[first.data_ptr()] == found[third.data_ptr()] == tuple(outer.id), found
+    assert found[second.data_ptr()] == tuple(inner.id), found
+    assert found[plain.data_ptr()] == (0, 0), found
+    del first, second, third, plain, outer, inner
 
 
 @fact
@@ -398,19 +455,80 @@ def the_allocator_for_mem_pools_is_accepted():
 
 @fact
 def what_is_not_supported_says_so_and_what_to_do_instead():
-    refused = {
-        "weir-share(7)": lambda: make(1000).untyped_storage()._share_cuda_(),
-        'torch.compile(mode="reduce-overhead")': lambda: torch._C._cuda_getCheckpointState(0, (0, 1)),
-    }
-    for text, function in refused.items():
-        assert text in str(raises(RuntimeError, function)), text
+    error = raises(RuntimeError, lambda: make(1000).untyped_storage()._share_cuda_())
+    assert "weir.share" in str(error) and "weir-share(7)" in str(error), error
+
+
+@contextlib.contextmanager
+def allocating_to(pool_id):
+    """As torch.compile's graph trees run a function for the first time: without a capture."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch._C._cuda_beginAllocateCurrentStreamToPool(0, pool_id)
+        try:
+            yield
+        finally:
+            torch._C._cuda_endAllocateCurrentStreamToPool(0, pool_id)
+
+
+def holds(pool_id, *tensors):
+    return torch._C._cuda_checkPoolLiveAllocations(0, pool_id, {tensor.data_ptr() for tensor in tensors})
 
 
 @fact
-def graph_trees_are_told_of_what_the_reserve_lacks():
-    assert torch._C._cuda_checkPoolLiveAllocations(0, (0, 1), set())
-    error = raises(RuntimeError, torch._C._cuda_checkPoolLiveAllocations, 0, (0, 1), {4096})
-    assert "reduce-overhead" in str(error), error
+def the_state_of_a_pool_is_saved_and_restored():
+    pool_id = torch.cuda.graph_pool_handle()
+    with allocating_to(pool_id):
+        kept, dying = make(1000), make(3 * MIB)
+    assert holds(pool_id, kept, dying)
+    state = torch._C._cuda_getCheckpointState(0, pool_id)
+    address = dying.data_ptr()
+    del dying
+    with allocating_to(pool_id):
+        stale = make(5 * MIB)
+    assert holds(pool_id, kept, stale)
+    torch._C._cuda_setCheckpointPoolState(0, state, [stale.untyped_storage()._cdata], [kept.untyped_storage()._cdata])
+    assert torch._C._cuda_checkPoolLiveAllocations(0, pool_id, {kept.data_ptr(), address})
+    assert torch.cuda.memory_allocated() == 3 * MIB + 1000
+    torch._C._cuda_cudaCachingAllocator_raw_delete(address)
+    assert holds(pool_id, kept)
+    del kept, stale
+    assert holds(pool_id)
+    for _ in range(2):
+        torch._C._cuda_releasePool(0, pool_id)
+    error = raises(RuntimeError, torch._C._cuda_setCheckpointPoolState, 0, state, [], [])
+    assert "there is no pool" in str(error), error
+    assert not segments_of(pool_id)
+
+
+@fact
+def a_restored_pool_is_in_the_history():
+    pool_id = torch.cuda.graph_pool_handle()
+    with allocating_to(pool_id):
+        tensor = make(1000)
+    state = torch._C._cuda_getCheckpointState(0, pool_id)
+    address = tensor.data_ptr()
+    del tensor
+    with recording():
+        torch._C._cuda_setCheckpointPoolState(0, state, [], [])
+        assert actions(snapshots.checked()) == ["alloc"], actions(snapshots.checked())
+    torch._C._cuda_cudaCachingAllocator_raw_delete(address)
+    torch._C._cuda_releasePool(0, pool_id)
+
+
+@fact
+def empty_cache_of_a_mem_pool_leaves_its_live_tensors():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        tensor, large = make(1000), make(64 * MIB)
+    del large
+    assert torch.cuda.memory_reserved() >= 64 * MIB
+    torch.cuda.empty_cache()
+    assert len(segments_of(pool.id)) == 2
+    del tensor, pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == 0
 
 
 @fact

@@ -23,6 +23,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
@@ -221,12 +222,10 @@ public:
         return { stats.memory_free, stats.memory };
     }
 
-    /* Of all, or of the graphs that share the pool. */
+    /* Of all, or of one pool. */
     caching::SnapshotInfo snapshot(PoolId id, bool with_traces = true)
     {
         check_process();
-        if ((id.first || id.second) && !is_of_graphs(id))
-            not_supported("a snapshot of a single pool", "take memory_snapshot() of all");
         return history.snapshot(*library, blocks, id, with_traces, device_count);
     }
     caching::SnapshotInfo snapshot(PoolId id) { return snapshot(id, true); }
@@ -237,9 +236,10 @@ public:
     void emptyCache() { library->reset(); }
     void emptyCache(PoolId id)
     {
-        /* That of a pool of its own comes back by itself when it was released. */
         if (!id.first && !id.second)
             library->reset();
+        for (int device = 0; device < device_count && (id.first || id.second); device++)
+            library->trim_pool(device, c_id(id));
     }
     void setMemoryFraction(double fraction, Device device) override
     {
@@ -255,52 +255,76 @@ public:
         return found == fractions.end() ? 1.0 : found->second;
     }
 
-    /* Pools of graphs. A MemPool counts as a use of its own: it comes without a begin, and releases like everyone. */
+    /* Pools of graphs, and MemPools */
 
-    void beginAllocateToPool(Device device, PoolId id, std::function<bool(cudaStream_t)>) override
+    /* The filter of a capture asks CUDA, and wants nothing before the capture has begun; all others want what is current, and call nobody. */
+    void beginAllocateToPool(Device device, PoolId id, std::function<bool(cudaStream_t)> filter) override
     {
-        library->begin_allocate_to_pool(device, c_id(id));
+        if (!filter(c10::cuda::getCurrentCUDAStream(device).stream())) {
+            library->begin_allocate_to_pool(device, c_id(id));
+            return;
+        }
+        using Filter = std::function<bool(cudaStream_t)>;
+        auto copy = std::make_unique<Filter>(std::move(filter));
+        weir_torch_filter route = {};
+        route.wants = [](void *data, weir_cuda_stream stream) { return static_cast<int>((*static_cast<Filter *>(data))(stream)); };
+        route.drop = [](void *data) { delete static_cast<Filter *>(data); };
+        route.data = copy.get();
+        weir_error error = WEIR_ERROR_INIT;
+        TORCH_CHECK(library->begin_route(device, c_id(id), &route, &error) == WEIR_OK, "weir: ", error.text);
+        copy.release();
     }
     void endAllocateToPool(Device device, PoolId id) override { library->end_allocate_to_pool(device, c_id(id)); }
-    void releasePool(Device device, PoolId id) override
-    {
-        {
-            std::lock_guard<std::mutex> guard(lock);
-            auto found = holds.find({ device, id });
-            if (found != holds.end()) {
-                if (--found->second == 0)
-                    holds.erase(found);
-                return;
-            }
-        }
-        library->release_pool(device, c_id(id));
-    }
-    void createOrIncrefPool(Device device, PoolId id, std::shared_ptr<caching::CUDAAllocator> own = nullptr)
-    {
-        createOrIncrefPool(device, id, own.get());
-    }
+    void releasePool(Device device, PoolId id) override { library->release_pool(device, c_id(id)); }
+    void createOrIncrefPool(Device device, PoolId id, std::shared_ptr<caching::CUDAAllocator> own = nullptr) { hold(device, id, own); }
+    /* Whoever made the pool keeps its allocator alive. */
     void createOrIncrefPool(Device device, PoolId id, caching::CUDAAllocator *own)
     {
-        if (own && own != this)
-            not_supported("a MemPool with an allocator of its own", "use it without weir.torch.enable()");
-        std::lock_guard<std::mutex> guard(lock);
-        holds[{ device, id }]++;
+        hold(device, id, std::shared_ptr<caching::CUDAAllocator>(own, [](caching::CUDAAllocator *) {}));
     }
-    int getPoolUseCount(Device device, PoolId id)
-    {
-        int uses = library->pool_uses(device, c_id(id));
-        std::lock_guard<std::mutex> guard(lock);
-        auto found = holds.find({ device, id });
-        return found == holds.end() ? uses : uses + found->second;
-    }
-    void setUseOnOOM(Device, PoolId, bool) {}
-    void setUseOnOOM(Device, PoolId) {}
-    void setNoSplit(Device, PoolId) {}
+    void ensureExistsAndIncrefPool(Device device, PoolId id) { hold(device, id, nullptr); }
+    int getPoolUseCount(Device device, PoolId id) { return library->pool_uses(device, c_id(id)); }
+    void setUseOnOOM(Device device, PoolId id, bool use) { library->set_pool(device, c_id(id), WEIR_TORCH_USE_ON_OOM, use); }
+    void setUseOnOOM(Device device, PoolId id) { setUseOnOOM(device, id, true); }
+    void setNoSplit(Device device, PoolId id) { library->set_pool(device, c_id(id), WEIR_TORCH_NO_SPLIT, 1); }
     bool checkPoolLiveAllocations(Device device, PoolId id, const std::unordered_set<void *> &expected) override
     {
-        /* Only torch.compile's graph trees ask, and they expect that what a first run without a capture made is in the pool as well. */
         std::vector<const void *> ptrs(expected.begin(), expected.end());
-        return library->pool_has(device, c_id(id), ptrs.data(), ptrs.size()) != 0 ? true : no_trees();
+        return library->pool_has(device, c_id(id), ptrs.data(), ptrs.size()) != 0;
+    }
+
+    std::shared_ptr<caching::AllocatorState> getCheckpointState(Device device, PoolId id) override
+    {
+        auto saved = std::make_shared<State>();
+        weir_error error = WEIR_ERROR_INIT;
+        TORCH_CHECK(library->state_save(device, c_id(id), &error, &saved->state) == WEIR_OK, "weir: ", error.text);
+        return saved;
+    }
+    /* As with torch's own all blocks of the pool are said to be freed, and those of the state to be allocated, each with its deleter. */
+    caching::CheckpointDelta setCheckpointPoolState(Device device, std::shared_ptr<caching::AllocatorState> given) override
+    {
+        auto saved = std::dynamic_pointer_cast<State>(given);
+        TORCH_CHECK(saved, "weir: the state is not one that Weir saved");
+        weir_error error = WEIR_ERROR_INIT;
+        weir_torch_delta *taken = nullptr;
+        TORCH_CHECK(library->state_restore(saved->state, &error, &taken) == WEIR_OK, "weir: ", error.text);
+        std::unique_ptr<weir_torch_delta, decltype(library->delta_free)> delta(taken, library->delta_free);
+        caching::CheckpointDelta said;
+        for (size_t i = 0; i < delta->freed_count; i++) {
+            Block block;
+            bool is_told = false;
+            void *ptr = delta->freed[i].ptr;
+            if (history.take(*library, blocks, ptr, block, is_told) && is_told)
+                history.freed(*library, ptr);
+            said.ptrs_freed.push_back(ptr);
+        }
+        for (size_t i = 0; i < delta->made_count; i++) {
+            const weir_torch_change &made = delta->made[i];
+            History::Gathered context = history.gather(caching::RecordContext::STATE);
+            history.insert(*library, blocks, { made.ptr, made.size, made.stream, device }, context);
+            said.dataptrs_allocd.emplace_back(made.ptr, made.ptr, &free_block, c10::Device(c10::DeviceType::CUDA, device));
+        }
+        return said;
     }
 
     /* History. The order of calls: what torch gathers first, which takes the GIL, then Weir, then what torch drops. */
@@ -360,8 +384,6 @@ public:
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
     caching::ShareableHandle shareIpcHandle(void *) override { no_ipc(); }
 #endif
-    std::shared_ptr<caching::AllocatorState> getCheckpointState(Device, PoolId) override { no_trees(); }
-    caching::CheckpointDelta setCheckpointPoolState(Device, std::shared_ptr<caching::AllocatorState>) override { no_trees(); }
 
     /* Other GPUs */
 
@@ -395,16 +417,44 @@ public:
 private:
     static weir_torch_pool_id c_id(PoolId id) { return { id.first, id.second }; }
 
+    struct State final : caching::AllocatorState {
+        weir_torch_state *state = nullptr;
+        ~State() override { library->state_free(state); }
+    };
+
+    /* The allocator of a MemPool's own. What it throws is thrown again where the request has failed: it is called from C. */
+    void hold(Device device, PoolId id, const std::shared_ptr<caching::CUDAAllocator> &own)
+    {
+        weir_torch_source source = {};
+        source.malloc = [](void *data, size_t size, int index, weir_cuda_stream stream) -> void * {
+            try {
+                c10::cuda::CUDAGuard guard(static_cast<Device>(index));
+                return (*static_cast<std::shared_ptr<caching::CUDAAllocator> *>(data))->raw_alloc_with_stream(size, stream);
+            } catch (...) {
+                thrown = std::current_exception();
+                return nullptr;
+            }
+        };
+        source.free = [](void *data, void *ptr, size_t, int index) {
+            try {
+                c10::cuda::CUDAGuard guard(static_cast<Device>(index));
+                (*static_cast<std::shared_ptr<caching::CUDAAllocator> *>(data))->raw_delete(ptr);
+            } catch (const std::exception &error) {
+                TORCH_WARN("weir: the allocator of a MemPool failed to free memory: ", error.what());
+            }
+        };
+        source.drop = [](void *data) { delete static_cast<std::shared_ptr<caching::CUDAAllocator> *>(data); };
+        bool is_own = own && own.get() != this;
+        source.data = is_own ? new std::shared_ptr<caching::CUDAAllocator>(own) : nullptr;
+        weir_error error = WEIR_ERROR_INIT;
+        TORCH_CHECK(library->hold_pool(device, c_id(id), is_own ? &source : nullptr, &error) == WEIR_OK, "weir: ", error.text);
+    }
+    static thread_local std::exception_ptr thrown;
+
     [[noreturn]] static void no_ipc()
     {
-        not_supported("sharing CUDA tensors with other processes (torch.multiprocessing)", "see weir-share(7) for how Weir shares memory");
+        not_supported("sharing CUDA tensors with other processes (torch.multiprocessing)", "weir.share does that, see weir-share(7)");
     }
-    [[noreturn]] static bool no_trees()
-    {
-        not_supported("torch.compile(mode=\"reduce-overhead\")",
-                      "compile in another mode, and capture with torch.cuda.graph or make_graphed_callables");
-    }
-
     void *get_here(size_t size, Device &device)
     {
         C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
@@ -459,15 +509,6 @@ private:
             C10_CUDA_CHECK(cudaMemPoolSetAccess(pool, &access, 1));
     }
 
-    /* Whether some device has a reserve of that id, which a MemPool alone has not. */
-    bool is_of_graphs(PoolId id)
-    {
-        for (int device = 0; device < device_count; device++)
-            if (library->pool_uses(device, c_id(id)))
-                return true;
-        return false;
-    }
-
     /* In the child of a fork locks may be held by nobody. */
     static void check_process()
     {
@@ -480,14 +521,17 @@ private:
     int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
     std::map<Device, double> fractions;
-    std::map<std::pair<Device, PoolId>, int> holds; /* uses of pools without a begin */
     std::vector<caching::OutOfMemoryObserver> observers;
 };
+
+thread_local std::exception_ptr Weir::thrown;
 
 /* Weir's ladder was in vain. What other parts of torch can give back is tried once, then the request has failed. */
 void *Weir::get_or_throw(size_t size, Device device, cudaStream_t stream, History::Gathered &context)
 {
     weir_error error = WEIR_ERROR_INIT;
+    if (thrown)
+        std::rethrow_exception(std::exchange(thrown, nullptr));
     if (static_cast<ssize_t>(size) > 0) {
         library->report(&error);
         if (error.status == WEIR_OUT_OF_MEMORY) {
