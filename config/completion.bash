@@ -28,6 +28,14 @@ _weir_files() {
     _weir_add '' '' "${lines[@]}"
 }
 
+# Installed policies by their names, and files of others.
+_weir_policies() {
+    local lines
+    mapfile -t lines < <("${words[0]}" show --list 2>/dev/null </dev/null)
+    _weir_add '' '' "${lines[@]}"
+    _weir_files '!*.y*ml'
+}
+
 # What the shell would run.
 _weir_commands() {
     local lines
@@ -76,8 +84,8 @@ _weir_values() {
     PID) if [[ $subcommand == evict ]]; then _weir_importers; else _weir_ask '' '' pids; fi ;;
     POOL) _weir_ask '' '' pools ;;
     SOCKET) _weir_sockets ;;
-    FILE) _weir_files '' ;;
-    POLICY) _weir_files '!*.y*ml' ;;
+    FILE* | TRACE) _weir_files '' ;;
+    POLICY) _weir_policies ;;
     COMMAND) _weir_commands ;;
     ARGUMENT) _weir_files '' ;;
     KEY=VALUE) _weir_assignments ;;

@@ -26,6 +26,7 @@
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define NAME_BYTES "-0123456789" LETTERS
 #define LISTED_MAX 1024 /* bytes of the names that an error has */
+#define NAMES_MAX 16384 /* of those that are listed */
 
 bool policy_is_name(const char *text)
 {
@@ -90,8 +91,8 @@ static int is_policy(const struct dirent *entry)
     return len > 0 && entry->d_name[0] != '-' && strcmp(entry->d_name + len, SUFFIX) == 0;
 }
 
-/* "default, inference, training": what there is, as far as it fits; "" for nothing. */
-static void list(const char *folder, char text[static LISTED_MAX])
+/* "default, inference, training": what there is, as far as it fits, with that between and behind; "" for nothing. */
+static void list(const char *folder, const char *between, const char *behind, size_t size, char *text)
 {
     struct dirent **entries;
     size_t len = 0;
@@ -99,12 +100,20 @@ static void list(const char *folder, char text[static LISTED_MAX])
     int count = scandir(folder, &entries, is_policy, alphasort);
     for (int i = 0; i < count; i++) {
         size_t name_len = strlen(entries[i]->d_name) - strlen(SUFFIX);
-        if (len + name_len + 3 < LISTED_MAX)
-            len += (size_t)snprintf(text + len, LISTED_MAX - len, "%s%.*s", len ? ", " : "", (int)name_len, entries[i]->d_name);
+        if (len + name_len + strlen(between) + strlen(behind) < size)
+            len += (size_t)snprintf(text + len, size - len, "%s%.*s%s", len ? between : "", (int)name_len, entries[i]->d_name, behind);
         free(entries[i]);
     }
     if (count >= 0)
         free(entries);
+}
+
+char *policy_names(void)
+{
+    char folder[PATH_MAX], names[NAMES_MAX];
+    find_folder(folder);
+    list(folder, "", "\n", sizeof names, names);
+    return strdup(names);
 }
 
 enum policy_status policy_path(const char *asked, struct policy_errors *errors, char **path)
@@ -124,7 +133,7 @@ enum policy_status policy_path(const char *asked, struct policy_errors *errors, 
         return POLICY_OK;
     }
     free(found);
-    list(folder, names);
+    list(folder, ", ", "", sizeof names, names);
     policy_report_begin(&report, errors);
     struct policy_mark mark = {asked, 0, 0};
     if (names[0])

@@ -185,6 +185,8 @@ bool policy_is_name(const char *text);
 /* The path, which is the caller's to free: that of the policy of that name, else what was asked. A name that no policy has is
    POLICY_UNREADABLE; the error says which there are. */
 enum policy_status policy_path(const char *asked, struct policy_errors *errors, char **path);
+/* The names of those that are installed, each with a newline behind it; the caller's to free. NULL: no memory. */
+char *policy_names(void);
 
 /*
  * Where the policy comes from, first hit wins: argument (a path or a name), $WEIR_POLICY, $XDG_CONFIG_HOME/weir/policy.yaml (or ~/.config),

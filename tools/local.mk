@@ -213,6 +213,8 @@ tools_generate_SOURCES = \
 	%reldir%/generator/main.c \
 	%reldir%/generator/generate.h \
 	%reldir%/generator/completion.c \
+	%reldir%/generator/completion_fish.c \
+	%reldir%/generator/completion_zsh.c \
 	%reldir%/generator/man.c \
 	%reldir%/generator/schema.c
 tools_generate_LDADD = tools/libtools.la
@@ -232,3 +234,17 @@ CLEANFILES += config/bash-completion/weir
 config/bash-completion/weir: config/completion.bash tools/generate$(EXEEXT)
 	$(AM_V_at)$(MKDIR_P) config/bash-completion && rm -f $@
 	$(AM_V_GEN){ $(GENERATE) completion && cat $(srcdir)/config/completion.bash; } >$@.new && mv $@.new $@
+
+## Those of zsh and fish, each with its part that is written by hand behind the tables.
+zshcompletiondir = $(datadir)/zsh/site-functions
+zshcompletion_DATA = config/zsh-completion/_weir
+fishcompletiondir = $(datadir)/fish/vendor_completions.d
+fishcompletion_DATA = config/fish-completion/weir.fish
+EXTRA_DIST += config/completion.zsh config/completion.fish
+CLEANFILES += config/zsh-completion/_weir config/fish-completion/weir.fish
+config/zsh-completion/_weir: config/completion.zsh tools/generate$(EXEEXT)
+	$(AM_V_at)$(MKDIR_P) config/zsh-completion && rm -f $@
+	$(AM_V_GEN){ $(GENERATE) zsh && cat $(srcdir)/config/completion.zsh; } >$@.new && mv $@.new $@
+config/fish-completion/weir.fish: config/completion.fish tools/generate$(EXEEXT)
+	$(AM_V_at)$(MKDIR_P) config/fish-completion && rm -f $@
+	$(AM_V_GEN){ $(GENERATE) fish && cat $(srcdir)/config/completion.fish; } >$@.new && mv $@.new $@

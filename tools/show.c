@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_JSON };
+enum { OPT_JSON, OPT_LIST };
 
 static const struct command_option options[] = {
     [OPT_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
+    [OPT_LIST] = {.name = "list", .kind = OPTION_FLAG, .help = "print the names of the installed policies, each on a line of its own"},
     {0},
 };
 
@@ -90,8 +91,22 @@ static void show_text(const struct policy *policy, const char *reason)
     table_print(&table, stdout);
 }
 
+static int show_names(void)
+{
+    char *names = must(policy_names());
+    fputs(names, stdout);
+    free(names);
+    return EXIT_GOOD;
+}
+
 static int run(const struct command_call *call)
 {
+    if (call->options[OPT_LIST].given && (call->options[OPT_JSON].given || call->count > 0)) {
+        complain("show: --list goes with nothing else; leave it or the rest out");
+        return EXIT_TROUBLE;
+    }
+    if (call->options[OPT_LIST].given)
+        return show_names();
     const char *operand = call->count ? call->operands[0] : NULL;
     struct policy *policy;
     char *text;
@@ -119,6 +134,7 @@ const struct command command_show = {
         "/etc/weir/policy.yaml, the built-in default; the first that exists. '-' is standard input. Needs no GPU.\n"
         "Exit status: 0 shown, 1 the policy is bad, 2 it cannot be read.",
     .example = "  weir show\n"
+               "  weir show --list\n"
                "  WEIR_CONF=pools.default.max_size=4GiB weir show policy.yaml\n",
     .options = options,
     .run = run,

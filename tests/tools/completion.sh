@@ -105,6 +105,14 @@ whole_word() {
 }
 check "choice_comes_with_its_option_where_bash_does_not_split_there" whole_word
 check "numbers_are_left_to_the_person" offers "weir try --seed="
+export WEIR_POLICY_DIR
+WEIR_POLICY_DIR=$tap_dir/policies
+mkdir "$WEIR_POLICY_DIR" && touch "$WEIR_POLICY_DIR/default.yaml" "$WEIR_POLICY_DIR/training.yaml"
+check "installed_policies_are_listed" exits 0 show --list
+check "each_name_has_a_line" is_same "default
+training"
+check "list_goes_with_nothing_else" exits 2 show --list --json
+check "policies_are_offered_by_name" offers "weir show tr" training
 check "unknown_subcommand_has_nothing" offers "weir fhqwhgads "
 
 mkdir folder && touch folder/one.yaml folder/two.yml folder/three.txt
@@ -146,6 +154,104 @@ check "list_of_pools_is_printed" exits 0 ps --timeout=60 --list pools "$one"
 check "list_of_pools_has_each_on_a_line" is_same "$pool
 frames"
 check "list_of_anything_else_exits_2" exits 2 ps --list=devices
+
+# Those of zsh and fish come from the same tables. The command that they find is the one that is tested.
+PATH=${weir%/*}:$PATH
+fish=${weir%/tools/weir}/config/fish-completion/weir.fish
+zsh=${weir%/tools/weir}/config/zsh-completion/_weir
+has_all() {
+    for name in $(subcommands); do
+        for option in $("$weir" "$name" --help | sed -n '/^Options/,/^$/s/^  .* *\(--[a-z-]*\).*/\1/p'); do
+            "$1" "$name" "$option" || { echo "$name $option is not there"; return 1; }
+        done
+    done
+}
+in_fish() {
+    grep -q -e "^complete -c weir -n '_weir_takes_options $1' -l ${2#--} " -e "^complete -c weir -n '_weir_takes_options' .*-l ${2#--} " "$fish"
+}
+in_zsh() {
+    sed -n "/^    $1) specs=(/,/^    ) ;;/p" "$zsh" | grep -q -e "'$2[=[]" -e "{-h,$2}"
+}
+check "fish_has_every_option" has_all in_fish
+check "zsh_has_every_option" has_all in_zsh
+# fish_offers LINE WORD…: what fish offers there, without what it says of each.
+fish_offers() {
+    fish --no-config -c "source '$fish'; complete -C '$1'" >"$out" 2>"$err" && is_empty "$err" || return
+    shift
+    sed 's/\t.*//' "$out" | sort -u >sorted
+    printf '%s\n' "$@" | sort >wanted
+    diff wanted sorted
+}
+# zsh_offers LINE WORD…: the same of zsh, on a terminal of its own, where compadd writes down what it would add, and -- that all is said.
+cat >inner.zsh <<'ZSH'
+PS1= fpath=($ZSH_COMPLETION $fpath)
+autoload -Uz compinit && compinit -D -u
+compadd() {
+    local -a _offered
+    if [[ ${@[1,(i)(-|--)]} != *-[OAD]\ * ]]; then
+        builtin compadd -O _offered "$@"
+        print -rl -- @$^_offered >>zsh-found
+    fi
+    builtin compadd "$@"
+}
+said() {
+    _main_complete
+    print -r -- -- >>zsh-found
+}
+zle -C said complete-word said
+bindkey '^I' said
+print -r -- ready >>zsh-found
+ZSH
+cat >outer.zsh <<'ZSH'
+zmodload zsh/zpty
+awaits() {
+    for i in {1..1200}; do
+        grep -q -x -e "$1" zsh-found 2>/dev/null && return
+        sleep 0.05
+        zpty -r -t z discarded
+    done
+}
+zpty z zsh -f -i
+zpty -w z 'source ./inner.zsh'
+awaits ready
+zpty -w -n z "$1"$'\t'
+awaits --
+zpty -d z
+ZSH
+zsh_offers() {
+    rm -f zsh-found
+    ZSH_COMPLETION=${zsh%/*} TERM=dumb zsh -f outer.zsh "$1" >"$out" 2>&1
+    shift
+    sed -n 's/^@//p' zsh-found | sed 's/=$//' | grep . | sort -u >sorted
+    printf '%s\n' "$@" | sort >wanted
+    diff wanted sorted || { cat zsh-found "$out"; return 1; }
+}
+if command -v fish >/dev/null; then
+    check "fish_reads_it" fish -n "$fish"
+    # shellcheck disable=SC2046 # words
+    check "fish_offers_subcommands" fish_offers "weir " $(subcommands)
+    check "fish_offers_choices" fish_offers "weir try --gpu=" --gpu=cuda --gpu=sim
+    check "fish_offers_views" fish_offers "weir trace pe" peak
+    check "fish_offers_policies_by_name" fish_offers "weir show tr" training
+    check "fish_steps_over_arguments_of_options" fish_offers "weir show --json tr" training
+    check "fish_offers_processes" fish_offers "weir reload $one" "$one"
+    check "fish_offers_keys" fish_offers "weir set $one keeper=" keeper= keeper=true keeper=false
+    check "fish_offers_keys_of_pools" fish_offers "weir set $one pools.frames.cache.idl" pools.frames.cache.idle=
+else
+    skip "fish_reads_it" "no fish"
+fi
+if command -v zsh >/dev/null; then
+    check "zsh_reads_it" zsh -n "$zsh"
+    # shellcheck disable=SC2046 # words
+    check "zsh_offers_subcommands" zsh_offers "weir " $(subcommands)
+    check "zsh_offers_choices" zsh_offers "weir try --gpu=s" sim
+    check "zsh_offers_policies_by_name" zsh_offers "weir show tr" training
+    check "zsh_offers_views" zsh_offers "weir trace sum" summary
+    check "zsh_offers_keys" zsh_offers "weir set $one keeper=t" keeper=true
+    check "zsh_offers_processes" zsh_offers "weir reload $one" "$one"
+else
+    skip "zsh_reads_it" "no zsh"
+fi
 
 # shellcheck disable=SC2034 # begin() uses it
 actor=${weir%/tools/weir}/tests/tools/sharing

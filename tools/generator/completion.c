@@ -7,31 +7,49 @@
 #include "policy/keys.h"
 #include "tools/common/command.h"
 
-/* A word that may stand for a value. */
-static void value(const char *word, bool *has_others)
-{
-    printf("%s%s", *has_others ? " " : "", word);
-    *has_others = true;
-}
+#define WORDS_MAX 24
 
-/* All words that may stand for the value of a key; a key that takes numbers or names alone has none. */
-static void key_values(const struct policy_key *key)
+/* All words that may stand for the value of a key; a key that takes numbers or names alone has none. Returns how many. */
+static size_t key_words(const struct policy_key *key, const char *words[static WORDS_MAX])
 {
     static const struct {
         unsigned accepts;
         const char *word;
-    } words[] = {{POLICY_ACCEPTS_NONE, "none"}, {POLICY_ACCEPTS_ALL, "all"}, {POLICY_ACCEPTS_NEVER, "never"}, {POLICY_ACCEPTS_AUTO, "auto"},
-                 {POLICY_ACCEPTS_QUOTA, "quota"}};
-    bool has_others = false;
+    } others[] = {{POLICY_ACCEPTS_NONE, "none"}, {POLICY_ACCEPTS_ALL, "all"}, {POLICY_ACCEPTS_NEVER, "never"}, {POLICY_ACCEPTS_AUTO, "auto"},
+                  {POLICY_ACCEPTS_QUOTA, "quota"}};
+    size_t count = 0;
     if (key->type == POLICY_TYPE_BOOL || key->type == POLICY_TYPE_SWITCH) {
-        value(key->type == POLICY_TYPE_BOOL ? "true" : "on", &has_others);
-        value(key->type == POLICY_TYPE_BOOL ? "false" : "off", &has_others);
+        words[count++] = key->type == POLICY_TYPE_BOOL ? "true" : "on";
+        words[count++] = key->type == POLICY_TYPE_BOOL ? "false" : "off";
     }
-    for (size_t i = 0; key->words && key->words[i]; i++)
-        value(key->words[i], &has_others);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (key->accepts & words[i].accepts)
-            value(words[i].word, &has_others);
+    for (size_t i = 0; key->words && key->words[i] && count < WORDS_MAX; i++)
+        words[count++] = key->words[i];
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && count < WORDS_MAX; i++)
+        if (key->accepts & others[i].accepts)
+            words[count++] = others[i].word;
+    return count;
+}
+
+static void key_values(const struct policy_key *key)
+{
+    const char *words[WORDS_MAX];
+    size_t count = key_words(key, words);
+    for (size_t i = 0; i < count; i++)
+        printf("%s%s", i ? " " : "", words[i]);
+}
+
+void generate_assignments(enum policy_scope scope)
+{
+    size_t count;
+    const struct policy_key *keys = policy_keys(scope, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *words[WORDS_MAX];
+        size_t word_count = keys[i].live ? key_words(&keys[i], words) : 0;
+        if (keys[i].live)
+            printf(" '%s='", keys[i].name);
+        for (size_t word = 0; word < word_count; word++)
+            printf(" '%s=%s'", keys[i].name, words[word]);
+    }
 }
 
 /* Each live key of the scope with the values that are words: [key]='word word'. */

@@ -3,11 +3,18 @@
 #ifndef WEIR_GENERATE_H
 #define WEIR_GENERATE_H
 
+#include "policy/keys.h"
+
 /* The JSON schema that editors use. */
 void generate_schema(void);
 /* The KEYS section of weir-policy(5). */
 void generate_man(void);
 /* The tables of the bash completion. */
 void generate_completion(void);
+/* The tables of the zsh and of the fish completion. */
+void generate_zsh(void);
+void generate_fish(void);
+/* Live keys of the scope as words of a shell: 'keeper=' 'keeper=true'. */
+void generate_assignments(enum policy_scope scope);
 
 #endif
