@@ -9,7 +9,9 @@
 ##
 ## The programs come from a build of their own, of a copy of what `make dist` would ship, with the configuration of this build, but linked
 ## statically against everything that the other machine may lack.
-EXTRA_DIST += tests/gpu/make-bundle.sh tests/gpu/run-bundle.sh
+##
+## RMM_SOURCE=DIR RMM_WHEELS=DIR: RMM's own tests of memory resources go along, on Weir's (tests/gpu/rmm/build.sh).
+EXTRA_DIST += tests/gpu/make-bundle.sh tests/gpu/run-bundle.sh tests/gpu/rmm/build.sh tests/gpu/rmm/suites.cc
 
 gpu_bundle_programs += tests/gpu/conformance tools/weir
 gpu_bundle_files += config/default.yaml config/inference.yaml config/multi-gpu.yaml $(dist_weircosts_DATA)
@@ -48,6 +50,11 @@ gpu-bundle: clean-gpu-bundle
 	done
 	$(SHELL) $(srcdir)/tests/gpu/make-bundle.sh $(srcdir) $(gpu_bundle_build)/build gpu-bundle \
 	  $(gpu_bundle_programs) $(gpu_bundle_modules:=.so) -- $(gpu_bundle_files)
+	test -z '$(RMM_SOURCE)' || test -d $(gpu_bundle_build)/module || { \
+	  echo 'make gpu-bundle: RMM_SOURCE wants a libweir that is shared, which a build --without-torch has not' >&2; exit 1; }
+	test -z '$(RMM_SOURCE)' || { cd $(gpu_bundle_build)/module && $(MAKE) $(AM_MAKEFLAGS) $(BUILT_SOURCES) lib/libweir.la; }
+	test -z '$(RMM_SOURCE)' || $(SHELL) $(srcdir)/tests/gpu/rmm/build.sh '$(RMM_SOURCE)' '$(RMM_WHEELS)' \
+	  $(gpu_bundle_build)/module/lib/.libs/libweir.so gpu-bundle/rmm
 else
 gpu-bundle:
 	@echo 'make gpu-bundle needs libcheck with its static archives (Debian: check): install it and configure again' >&2; exit 1

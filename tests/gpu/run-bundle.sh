@@ -23,6 +23,7 @@
 #   try        weir devices, weir calibrate, weir try
 #   figures    weir-bench, section by section
 #   rivals     weir-bench beside RMM, on pools and on arenas: those of its sections that figures leaves out, in about five minutes
+#   rmm        RMM's own tests of memory resources, where make gpu-bundle was given its sources
 #   real       bench/torch/bench.py --real, workload by workload, in about twenty minutes
 #   recordings bench/torch/recordings.py and weir try: traces for weir replay, in about five minutes
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
@@ -157,6 +158,17 @@ step_examples() {
         return
     fi
     CUDA_VISIBLE_DEVICES=${devices[0]} suite examples sh examples/run.sh
+}
+
+# GoogleTest knows no TAP.
+step_rmm() {
+    if [ ! -x rmm/rmm-tests ]; then
+        row rmm "no rmm" - - -
+        return
+    fi
+    # shellcheck disable=SC2016 # the inner shell's
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite rmm bash -c 'set -o pipefail
+        rmm/rmm-tests --gtest_color=no | sed -e "s/^\[       OK \]/ok -/" -e "/ms)\$/s/^\[  FAILED  \]/not ok -/"'
 }
 
 step_try() {
@@ -350,9 +362,9 @@ fi
 [ $# -gt 0 ] || set -- tests share peers examples try figures torch sanitizer
 for step; do
     case $step in
-    tests | share | peers | examples | try | figures | rivals | real | recordings | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
+    tests | share | peers | examples | try | rmm | figures | rivals | real | recordings | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
     *)
-        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try figures rivals real recordings torch torch-tests" \
+        echo "run.sh: there is no step '$step'; write some of: tests share peers examples try rmm figures rivals real recordings torch torch-tests" \
             "torch-peers torch-figures sanitizer" >&2
         exit 2
         ;;
@@ -368,7 +380,7 @@ done
 } | tee "$out/table.txt"
 # A machine whose driver does not work skips every suite; that is no success.
 case " $* " in
-*" tests "* | *" share "* | *" peers "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" sanitizer "*)
+*" tests "* | *" share "* | *" peers "* | *" rmm "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" sanitizer "*)
     if [ "$passed_tests" -eq 0 ]; then
         echo "run.sh: not one test ran to success; the reasons are in $out" >&2
         failed_suites=$((failed_suites + 1))
