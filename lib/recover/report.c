@@ -111,8 +111,8 @@ static void append_device(weir_error *error, const struct weir__device *device)
     gpu->device_memory(device->index, &free_bytes, &total_bytes);
     append(error, 0, "\n  device %d: %s free of %s", device->index, weir__bytes(free_text, free_bytes), weir__bytes(total, total_bytes));
     if (quota->counts >= 0)
-        append(error, 0, "\n  %s='%s': this process may have %s of it, and shares of the policy are of that", quota->limits[quota->counts].variable,
-               quota->limits[quota->counts].value, WEIR__BYTES(quota->bytes));
+        append(error, 0, "\n  %s='%s': this process may have %s of it, and shares of the policy are of that",
+               quota->limits[quota->counts].variable, quota->limits[quota->counts].value, WEIR__BYTES(quota->bytes));
 }
 
 /* What the request did not find. */

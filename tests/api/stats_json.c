@@ -9,7 +9,8 @@
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
-#define POLICY "weir: 1\ndefaults: { pool: main }\npools:\n  main: { small_below: 0, max_size: 256MiB, release_threshold: all, cache: off }\n"
+#define POLICY "weir: 1\ndefaults: { pool: main }\npools:\n" \
+               "  main: { small_below: 0, max_size: 256MiB, release_threshold: all, cache: off }\n"
 #define ROOM 65536
 
 static weir_stats *take(weir *w)

@@ -15,7 +15,8 @@
 
 /* No cache serves these sizes, and none of the arena's stands in for one: they change from request to request. */
 static const char policy_format[] = "weir: 1\ndefaults: { pool: a }\npools:\n"
-                                    "  a: { devices: [%d], backing: arena, release_threshold: all, cache: { largest: 4KiB, capture_check: false } }\n";
+                                    "  a: { devices: [%d], backing: arena, release_threshold: all,"
+                                    " cache: { largest: 4KiB, capture_check: false } }\n";
 static const size_t sizes[] = { 48 * KIB, 200 * KIB, 20 * KIB, 700 * KIB, 96 * KIB, 333 * KIB, 8 * KIB };
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
