@@ -4,12 +4,17 @@
  */
 #include "config.h"
 
+#include "plugin/torch/entry.h"
+
+#include <string.h>
+
 #include "lib/alloc/flush.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "plugin/torch/late.h"
+#include "plugin/torch/region.h"
 #include "plugin/torch/reserve.h"
 
 #define RECENT_COUNT 8 /* a power of two */
@@ -38,6 +43,16 @@ static inline bool is_recent(const struct recent *recent, int device, gpu_stream
 void weir_torch_report(weir_error *error)
 {
     *error = report;
+}
+
+weir_error *torch_entry_report(void)
+{
+    return &report;
+}
+
+void torch_entry_forget_streams(void)
+{
+    memset(recents, 0, sizeof recents);
 }
 
 static weir_error *clear_report(void)
@@ -70,7 +85,7 @@ static weir_status malloc_external(struct torch_device *device, struct torch_str
     if (!note)
         return weir__fail(&report, WEIR_NO_HOST_MEMORY, "no host memory to keep track of a block of %s", WEIR__BYTES(size));
     note->has_id = name_stream(device, stream, &note->id, &code);
-    weir_status status = code == GPU_SUCCESS ? (weir_malloc)(device->w, ptr, size, device->index, stream->handle)
+    weir_status status = code == GPU_SUCCESS ? torch_region_malloc(device, ptr, size, stream->handle)
                                              : weir__fail_gpu(&report, device->gpu, code, "%s on device %d: is the stream alive",
                                                               WEIR__BYTES(size), device->index);
     if (status != WEIR_OK) {
@@ -99,8 +114,9 @@ static weir_status malloc_plain(struct torch_device *device, gpu_stream handle, 
     }
     if (!lives)
         return malloc_external(device, stream, size, ptr);
-    if (!opened)
-        return (weir_malloc)(device->w, ptr, size, device->index, handle);
+    /* In a region no stream is recent, so that each allocation comes here. */
+    if (!opened || torch_region)
+        return torch_region_malloc(device, ptr, size, handle);
     *recent_of(device->index, handle) = (struct recent){ handle, device->index, opened };
     return weir_stream_malloc(opened, ptr, size);
 }

@@ -10,6 +10,7 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/device.h \
 	%reldir%/dlpack.c \
 	%reldir%/entry.c \
+	%reldir%/entry.h \
 	%reldir%/events.c \
 	%reldir%/events.h \
 	%reldir%/history.c \
@@ -25,6 +26,8 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/pools.c \
 	%reldir%/python.c \
 	%reldir%/python.h \
+	%reldir%/region.c \
+	%reldir%/region.h \
 	%reldir%/reserve.c \
 	%reldir%/reserve.h \
 	%reldir%/marks.c \

@@ -210,6 +210,15 @@ WEIR_API int weir_torch_pool_uses(int device, weir_torch_pool_id id);
 /* weir_mark() on every device in use. */
 WEIR_API weir_status weir_torch_mark(const char *name);
 
+/*
+ * What this thread allocates from here to the end, outside of captures and of pools of torch's, comes from that pool of the policy, on every
+ * device. Regions lie in each other, at most 16. No cache serves them. device: where the pool is looked for now; where another device lacks
+ * it, allocations fail there. WEIR_NOT_FOUND (the error names the pools that there are), WEIR_INVALID (too many regions), and the statuses
+ * of weir_torch_get().
+ */
+WEIR_API WEIR_CHECK weir_status weir_torch_region_begin(const char *pool, int device, weir_error *error);
+WEIR_API void weir_torch_region_end(void);
+
 /* weir_tag_push() and weir_tag_pop() for the calling thread, on every device that is in use by then. The statuses are those of the first
    device that refuses; the others have the tag all the same. */
 WEIR_API weir_status weir_torch_tag_push(const char *name);

@@ -554,6 +554,98 @@ START_TEST(pool_that_does_not_split_has_a_chunk_for_each_request)
 }
 END_TEST
 
+/* Pools of the policy ------------------------------------------------------------------------------------------------------------------ */
+
+static void set_up_regions(void)
+{
+    plug_set_up("memory=1GiB", "weir: 1\npools: { p: {}, q: {}, r: { max_size: 64MiB } }\ndefaults: { pool: p }\n");
+    a = plug_stream(0);
+    b = plug_external(0);
+    weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
+}
+
+static void choose(const char *name)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    ck_assert_msg(weir_torch_region_begin(name, 0, &error) == WEIR_OK, "%s", error.text);
+}
+
+static uint64_t live_of(const char *name)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir *w;
+    weir_stats *stats;
+    uint64_t live = 0;
+    ck_assert_int_eq(weir_torch_get(0, &error, &w), WEIR_OK);
+    ck_assert_int_eq(weir_stats_take(w, &error, &stats), WEIR_OK);
+    for (size_t i = 0; i < weir_stats_pool_count(stats); i++)
+        if (strcmp(weir_stats_pool(stats, i)->name, name) == 0)
+            live += weir_stats_pool(stats, i)->live;
+    weir_stats_free(stats);
+    return live;
+}
+
+START_TEST(region_takes_what_it_allocates_from_its_pool)
+{
+    void *first = plug_malloc(SIZE, 0, a);
+    choose("q");
+    void *second = plug_malloc(SIZE, 0, a), *third = plug_malloc(SIZE, 0, b);
+    choose("p");
+    void *inner = plug_malloc(SIZE, 0, a);
+    weir_torch_region_end();
+    weir_torch_free(second, SIZE, 0, a);
+    second = plug_malloc(SIZE, 0, a);
+    weir_torch_region_end();
+    void *last = plug_malloc(SIZE, 0, a);
+    ck_assert_uint_eq(live_of("q"), 2 * SIZE);
+    ck_assert_uint_eq(live_of("p"), 3 * SIZE);
+    give(first);
+    give(second);
+    give(inner);
+    give(last);
+    weir_torch_free_alive(third, SIZE, 0, b);
+    ck_assert_uint_eq(live_of("q"), 0);
+    ck_assert_int_eq(plug_gpu->stream_synchronize(b), GPU_SUCCESS);
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(bounds_of_a_regions_pool_hold_and_another_pool_is_not_tried)
+{
+    choose("r");
+    ck_assert_ptr_null(weir_torch_pool_malloc((ssize_t)(65 * MIB), 0, a));
+    ck_assert_msg(strstr(plug_report(), "pool 'r'") != NULL, "%s", plug_report());
+    weir_torch_region_end();
+    weir_torch_free(plug_malloc(65 * MIB, 0, a), 65 * MIB, 0, a);
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(unknown_pool_is_refused_and_those_that_exist_are_named)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    ck_assert_int_eq(weir_torch_region_begin("s", 0, &error), WEIR_NOT_FOUND);
+    ck_assert_msg(strstr(error.text, "no pool 's' on device 0: it has 'p', 'q', 'r'") != NULL, "%s", error.text);
+    give(plug_malloc(SIZE, 0, a));
+    plug_expect_empty(0);
+}
+END_TEST
+
+START_TEST(regions_are_not_deeper_than_is_said)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    for (int i = 0; i < 16; i++)
+        choose("q");
+    ck_assert_int_eq(weir_torch_region_begin("q", 0, &error), WEIR_INVALID);
+    for (int i = 0; i < 17; i++)
+        weir_torch_region_end();
+    void *ptr = plug_malloc(SIZE, 0, a);
+    ck_assert_uint_eq(live_of("p"), SIZE);
+    give(ptr);
+    plug_expect_empty(0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pools");
@@ -575,5 +667,9 @@ int main(void)
               allocator_of_a_pools_own_that_has_no_more_is_out_of_memory, own_memory_that_goes_during_a_capture_goes_at_its_end,
               trimmed_pool_keeps_what_is_live_and_gives_back_the_rest, memory_of_a_graph_is_not_trimmed,
               free_memory_of_a_pool_serves_where_there_is_no_other, pool_that_does_not_split_has_a_chunk_for_each_request);
+    tcase = suite_case(suite, "regions", 0);
+    tcase_add_checked_fixture(tcase, set_up_regions, NULL);
+    suite_add(tcase, region_takes_what_it_allocates_from_its_pool, bounds_of_a_regions_pool_hold_and_another_pool_is_not_tried,
+              unknown_pool_is_refused_and_those_that_exist_are_named, regions_are_not_deeper_than_is_said);
     return suite_run(suite);
 }

@@ -155,6 +155,18 @@ ANSWER cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
     return cudaSuccess;
 }
 
+/* Memory of CUDA's own is the host's. */
+ANSWER cudaMalloc(void **ptr, size_t size)
+{
+    return posix_memalign(ptr, 512, size) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+ANSWER cudaFree(void *ptr)
+{
+    free(ptr);
+    return cudaSuccess;
+}
+
 /* An allocator for a MemPool of its own: memory of the host, that nobody touches. */
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED int shim_own_blocks;

@@ -17,7 +17,7 @@ from tap import MIB, fact, main, raises
 from weir import _library
 from weir.torch import _build
 
-POLICY = "weir: 1\nexact_peaks: true\npools: { tensors: { cache: { largest: 4MiB } } }\n"
+POLICY = "weir: 1\nexact_peaks: true\npools: { tensors: { cache: { largest: 4MiB } }, activations: {}, bounded: { max_size: 64MiB } }\ndefaults: { pool: tensors }\n"
 
 
 def make(size):
@@ -446,6 +446,49 @@ def mem_pools_are_nested_and_each_has_what_was_made_in_it():
 
 
 @fact
+def without_the_caching_allocator_tensors_are_cudas_own():
+    kept = make(MIB)
+    torch.cuda.caching_allocator_enable(False)
+    try:
+        tensor = make(3 * MIB)
+        assert torch.cuda.memory_allocated() == MIB
+        del kept
+        assert torch.cuda.memory_allocated() == 0
+    finally:
+        torch.cuda.caching_allocator_enable(True)
+    other = make(MIB)
+    del tensor
+    assert torch.cuda.memory_allocated() == MIB
+    del other
+
+
+@fact
+def a_pool_of_the_policy_serves_a_region():
+    plain = make(MIB)
+    with weir.torch.pool("activations"):
+        tensor = make(3 * MIB)
+        with weir.torch.pool("tensors"):
+            other = make(MIB)
+        again = make(5 * MIB)
+    later = make(MIB)
+    assert torch.cuda.memory_allocated() == 11 * MIB
+    with weir.torch.pool("bounded"):
+        assert "pool 'bounded'" in str(raises(torch.OutOfMemoryError, make, 65 * MIB))
+    make(65 * MIB)
+    del plain, tensor, other, again, later
+    assert torch.cuda.memory_allocated() == 0
+
+
+@fact
+def a_pool_that_the_policy_lacks_is_an_error_that_names_those_it_has():
+    with_pool = weir.torch.pool("activation")
+    error = raises(weir.WeirError, with_pool.__enter__)
+    for word in "activation", "tensors", "activations":
+        assert word in str(error), error
+    make(1000)
+
+
+@fact
 def the_allocator_for_mem_pools_is_accepted():
     pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator())
     with torch.cuda.use_mem_pool(pool):
@@ -468,7 +511,8 @@ def allocating_to(pool_id):
         try:
             yield
         finally:
-            torch._C._cuda_endAllocateCurrentStreamToPool(0, pool_id)
+            # Renamed in torch 2.7.
+            (getattr(torch._C, "_cuda_endAllocateToPool", None) or torch._C._cuda_endAllocateCurrentStreamToPool)(0, pool_id)
 
 
 def holds(pool_id, *tensors):

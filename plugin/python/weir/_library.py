@@ -111,6 +111,8 @@ _PROTOTYPES = {
     "weir_torch_mark": (ctypes.c_int, [ctypes.c_char_p]),
     "weir_torch_tag_push": (ctypes.c_int, [ctypes.c_char_p]),
     "weir_torch_tag_pop": (None, [ctypes.c_char_p]),
+    "weir_torch_region_begin": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int, _ERROR]),
+    "weir_torch_region_end": (None, []),
     "weir_last_error": (None, [_ERROR]),
     "weir_torch_list_blocks": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(Block), ctypes.c_size_t]),
 }
@@ -212,6 +214,14 @@ class Library:
 
     def tag_pop(self, name: str) -> None:
         self._c.weir_torch_tag_pop(name.encode())
+
+    def region_begin(self, pool: str, device: int) -> None:
+        error = Error()
+        if status := self._c.weir_torch_region_begin(pool.encode(), device, ctypes.byref(error)):
+            error.throw(status)
+
+    def region_end(self) -> None:
+        self._c.weir_torch_region_end()
 
     def blocks(self, device: int) -> List[Tuple[int, int]]:
         """Address and size of each live block, in the order of addresses."""

@@ -12,9 +12,9 @@ Weir see them.
 
 from weir.torch import _memory
 from weir.torch._enable import State, enable, mem_pool_allocator, state
-from weir.torch._marks import mark, tag
+from weir.torch._marks import mark, pool, tag
 from weir.torch._memory import *
 from weir.torch._summary import memory_summary
 
-__all__ = ["State", "enable", "mark", "mem_pool_allocator", "memory_summary", "state", "tag"]
+__all__ = ["State", "enable", "mark", "mem_pool_allocator", "memory_summary", "pool", "state", "tag"]
 __all__ += _memory.__all__

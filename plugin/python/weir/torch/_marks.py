@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What a script tells the recorder: where it is, and what its tensors are for. `weir trace` shows both."""
+"""
+What a script says of its regions: where it is, and what its tensors are for, which `weir trace` shows; and from which
+pool of the policy they come.
+"""
 
 from contextlib import contextmanager
-from typing import Iterator
+from typing import Iterator, Optional
 
 from weir import _library
 
@@ -25,3 +28,23 @@ def tag(name: str) -> Iterator[None]:
         yield
     finally:
         library.tag_pop(name)
+
+
+@contextmanager
+def pool(name: str, device: Optional[int] = None) -> Iterator[None]:
+    """
+    Takes what this thread allocates meanwhile from that pool of the policy: with weir.torch.pool("activations"): ...
+
+    The pool's limits, backing and reserves hold for it, and no cache of streams. It goes back to that pool, whenever
+    it is freed. Pools lie in each other, at most 16 deep, and each thread has its own, those of autograd too. During a
+    capture, and where a torch.cuda.MemPool is in use, these come first. device: where the pool is looked for; None: the
+    current one. Raises weir.WeirError: the policy has no such pool, which names those that it has.
+    """
+    import torch
+
+    library = _library.load()
+    library.region_begin(name, torch.cuda.current_device() if device is None else device)
+    try:
+        yield
+    finally:
+        library.region_end()

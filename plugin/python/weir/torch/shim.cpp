@@ -142,10 +142,16 @@ public:
     c10::DataPtr allocate(size_t size) override
     {
         Device device = -1;
+        if (C10_UNLIKELY(!is_enabled.load(std::memory_order_relaxed)))
+            return allocate_uncached(size);
         void *ptr = get_here(size, device);
         return { ptr, ptr, &free_block, c10::Device(c10::DeviceType::CUDA, device) };
     }
-    c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+    c10::DeleterFnPtr raw_deleter() const override { return isEnabled() ? &free_block : &free_uncached; }
+
+    /* caching_allocator_enable(False): tensors are CUDA's own blocks, which nobody keeps or counts. */
+    void enable(bool value) { is_enabled = value; }
+    bool isEnabled() const { return is_enabled.load(std::memory_order_relaxed); }
 
     void raw_delete(void *ptr) override
     {
@@ -455,6 +461,18 @@ private:
     {
         not_supported("sharing CUDA tensors with other processes (torch.multiprocessing)", "weir.share does that, see weir-share(7)");
     }
+    static void free_uncached(void *ptr) { C10_CUDA_CHECK(cudaFree(ptr)); }
+
+    C10_NOINLINE static c10::DataPtr allocate_uncached(size_t size)
+    {
+        Device device = -1;
+        void *ptr = nullptr;
+        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+        if (size)
+            C10_CUDA_CHECK(cudaMalloc(&ptr, size));
+        return { ptr, ptr, &free_uncached, c10::Device(c10::DeviceType::CUDA, device) };
+    }
+
     void *get_here(size_t size, Device &device)
     {
         C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
@@ -518,6 +536,7 @@ private:
 
     Blocks blocks;
     History history;
+    std::atomic<bool> is_enabled{ true };
     int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
     std::map<Device, double> fractions;
