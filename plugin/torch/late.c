@@ -165,6 +165,19 @@ static enum outcome free_plainly(struct torch_device *device, void *ptr, struct 
     return outcome_of(opened ? weir_stream_free(opened, ptr) : (weir_free)(device->w, ptr, stream->handle));
 }
 
+static enum outcome record_device(struct torch_note *note)
+{
+    const struct gpu *gpu = note->device->gpu;
+    int index = note->device->index;
+    if (gpu->event_create(index, &note->event) == GPU_SUCCESS) {
+        if (gpu->event_record_device(note->event, index) == GPU_SUCCESS)
+            return DONE;
+        gpu->event_destroy(note->event);
+    }
+    note->event = NULL;
+    return LOST;
+}
+
 /* An event behind all streams that use the part; where one may be gone, behind all work of the device, if that can be had. */
 static enum outcome record_users(struct torch_note *note)
 {
@@ -178,13 +191,9 @@ static enum outcome record_users(struct torch_note *note)
         outcome = wait_behind(device, behind, note->recorded[i]);
     if (outcome == DONE && !weir__event_behind(gpu, device->index, behind, &note->event))
         outcome = LOST;
-    if (outcome == LOST && device->device->has_device_events && gpu->event_create(device->index, &note->event) == GPU_SUCCESS) {
-        if (gpu->event_record_device(note->event, device->index) == GPU_SUCCESS) {
-            outcome = DONE;
-        } else {
-            gpu->event_destroy(note->event);
-            note->event = NULL;
-        }
+    if (outcome == LOST && device->device->has_device_events && weir__quiet_begin(gpu)) {
+        outcome = record_device(note);
+        weir__quiet_end();
     }
     weir__relaxed_end(gpu, mode);
     return outcome;

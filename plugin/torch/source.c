@@ -59,18 +59,42 @@ struct torch_foreign *torch_source_malloc(struct torch_device *device, struct to
     return NULL;
 }
 
+/* Waits for the device. false: something captures, which that would destroy. */
+static bool wait_for_device(struct torch_device *device)
+{
+    enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
+    bool is_quiet = weir__quiet_begin(device->gpu);
+    if (is_quiet) {
+        device->gpu->device_synchronize(device->index);
+        weir__quiet_end();
+    }
+    weir__relaxed_end(device->gpu, mode);
+    return is_quiet;
+}
+
+static void keep(struct torch_device *device, struct torch_foreign *list)
+{
+    struct torch_foreign *last = list;
+    while (last->next)
+        last = last->next;
+    pthread_mutex_lock(&device->reserve_lock);
+    last->next = device->gone;
+    device->gone = list;
+    pthread_mutex_unlock(&device->reserve_lock);
+}
+
 void torch_source_drop(struct torch_device *device, struct torch_foreign *list)
 {
-    bool is_idle = false;
+    const struct torch_foreign *chunk = list;
+    while (chunk && !chunk->base)
+        chunk = chunk->next;
+    if (chunk && !wait_for_device(device)) {
+        keep(device, list);
+        return;
+    }
     while (list) {
         struct torch_foreign *foreign = list;
         list = foreign->next;
-        if (foreign->base && !is_idle) {
-            enum gpu_capture_mode mode = weir__relaxed_begin(device->gpu);
-            device->gpu->device_synchronize(device->index);
-            weir__relaxed_end(device->gpu, mode);
-            is_idle = true;
-        }
         if (foreign->base)
             foreign->source->given.free(foreign->source->given.data, foreign->base, foreign->size, device->index);
         end_use(foreign);

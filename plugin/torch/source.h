@@ -30,7 +30,7 @@ struct torch_foreign *torch_source_new(const weir_torch_source *given);
 struct torch_foreign *torch_source_malloc(struct torch_device *device, struct torch_source *source, size_t size, gpu_stream handle,
                                           weir_error *error);
 
-/* Ends the uses of a list. Chunks go back when the device has done all its work. */
+/* Ends the uses of a list, NULL or not. Chunks go back when the device has done all its work; while something captures they stay gone. */
 void torch_source_drop(struct torch_device *device, struct torch_foreign *list);
 
 #endif

@@ -33,6 +33,7 @@ torch_test_files = \
 	%reldir%/torch/cases_memory.py \
 	%reldir%/torch/cases_processes.py \
 	%reldir%/torch/cases_streams.py \
+	%reldir%/torch/cases_trees.py \
 	%reldir%/torch/ddp.py \
 	%reldir%/torch/harness.py \
 	%reldir%/torch/run.py \

@@ -379,26 +379,3 @@ def compiled_models_train(run: Run) -> None:
         scribble()
         for one, other in zip(*gradients):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-
-
-@case(modes=OURS, seconds=180)
-def compiling_with_reduce_overhead_is_refused_and_harms_nothing(run: Run) -> None:
-    """torch's graph trees save and restore the state of its own allocator."""
-    model = torch.compile(make_model(), mode="reduce-overhead")
-    data = make_data(1)[0].cuda()
-
-    def steps() -> None:
-        for _ in range(5):
-            torch.compiler.cudagraph_mark_step_begin()
-            model(data).sum().backward()
-
-    try:
-        steps()
-    except Exception as error:  # torch may wrap it in one of its own
-        note(f"{type(error).__name__}: {error}")
-        assert "reduce-overhead" in str(error) or "not yet support" in str(
-            error
-        ), "the error does not say what is not supported"
-    else:
-        raise AssertionError("torch compiles with reduce-overhead: doc/pytorch.md says that it does not")
-    assert torch.zeros(4, device="cuda").sum().item() == 0

@@ -30,7 +30,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402,I001  (which puts the allocators on the path)
 import allocators  # noqa: E402
 
-MODULES = ("cases_memory", "cases_streams", "cases_graphs", "cases_arenas", "cases_history", "cases_processes")
+MODULES = (
+    "cases_memory",
+    "cases_streams",
+    "cases_graphs",
+    "cases_trees",
+    "cases_arenas",
+    "cases_history",
+    "cases_processes",
+)
 SKIPPED = 77
 SKIP_MARK = "SKIP: "
 running: Set["subprocess.Popen[str]"] = set()

@@ -28,11 +28,9 @@ PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name != "
 PATCHES["memory_summary"] = _summary.memory_summary
 
 # What raises with any allocator but torch's own.
-_NEVER = (
-    'torch.compile(mode="reduce-overhead")',
-    "sharing CUDA tensors through torch.multiprocessing",
-)
+_NEVER = ("sharing CUDA tensors through torch.multiprocessing",)
 _MISSING = (
+    'torch.compile(mode="reduce-overhead") and torch.cuda.MemPool() raise',
     "torch.cuda.memory._record_memory_history() raises",
     "an out-of-memory is a RuntimeError (std::bad_alloc) instead of torch.OutOfMemoryError",
     "torch.backends.cudnn.benchmark raises",
