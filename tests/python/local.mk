@@ -7,6 +7,7 @@ dist_check_SCRIPTS += \
 	%reldir%/memory.sh \
 	%reldir%/package.sh \
 	%reldir%/run.sh \
+	%reldir%/share.sh \
 	%reldir%/shim.sh \
 	%reldir%/wheel.sh
 TESTS += \
@@ -16,6 +17,7 @@ TESTS += \
 	%reldir%/memory.sh \
 	%reldir%/package.sh \
 	%reldir%/run.sh \
+	%reldir%/share.sh \
 	%reldir%/shim.sh \
 	%reldir%/wheel.sh
 EXTRA_DIST += \
@@ -31,6 +33,9 @@ EXTRA_DIST += \
 	%reldir%/memory_test.py \
 	%reldir%/package_test.py \
 	%reldir%/python.sh \
+	%reldir%/share_consumer.py \
+	%reldir%/share_host.py \
+	%reldir%/share_test.py \
 	%reldir%/shim_cuda.c \
 	%reldir%/shim_test.py \
 	%reldir%/tap.py \

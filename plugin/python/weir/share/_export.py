@@ -5,7 +5,7 @@ import ctypes
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Optional, Sequence, Type, Union
+from typing import Any, Dict, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
 from weir._library import Error
@@ -102,8 +102,8 @@ class Ring:
             status = c.weir_ring_open(
                 export, name.encode(), ctypes.byref(options), home, ctypes.byref(error), ctypes.byref(opened)
             )
-        _native.check(status, error)
-        self._hold = Hold(Held.RING, opened, exporter._weir, exporter.device, 0, 0, exporter._hold)
+            _native.check(status, error)
+            self._hold = Hold(Held.RING, opened, exporter._weir, exporter.device, 0, 0, exporter._hold)
         self._handle = Handle(opened, f"ring {name!r}", lambda thing: self._hold.drop())
         exporter._rings.add(self)
 
@@ -244,6 +244,15 @@ class Exporter:
         error = Error()
         with self._handle as export:
             _native.check(_native.load().weir_export_evict(export, pid, ctypes.byref(error)), error)
+
+    def info(self) -> Dict[str, int]:
+        """The figures of weir_export_info, by their names there."""
+        info = _native.ExportInfo(ctypes.sizeof(_native.ExportInfo))
+        with self._handle as export:
+            status = _native.load().weir_export_get_info(export, ctypes.byref(info))
+        if status:
+            raise WeirError(Status(status), "the exporter cannot be asked: " + Status(status).name.lower())
+        return {field[0]: getattr(info, field[0]) for field in info._fields_[1:]}
 
     def close(self) -> None:
         """Once no ring, slot, array or tensor of it is left; those that are go on."""

@@ -25,10 +25,10 @@ class Lease(Shared):
     sequence: of a frame, from 1; 0 of a block. size: bytes. metadata: the producer's own bytes.
     """
 
-    def __init__(self, importer: "Importer", thing: ctypes.c_void_p, home: int) -> None:
+    def __init__(self, importer: Hold, weir: ctypes.c_void_p, thing: ctypes.c_void_p, home: int) -> None:
         info = _native.load().weir_lease_get_info(thing).contents
         try:
-            self._hold = Hold(Held.LEASE, thing, importer._weir, info.device, home, 0, importer._hold)
+            self._hold = Hold(Held.LEASE, thing, weir, info.device, home, 0, importer)
         except MemoryError:
             _native.load().weir_lease_release(thing, home, None)
             raise
@@ -98,11 +98,12 @@ class Reader:
         with importer._handle as thing:
             _native.check(c.weir_reader_open(thing, ring.encode(), leases, ctypes.byref(error), ctypes.byref(opened)), error)
             hold = importer._hold.another()
+            assert hold is not None
+            self._hold = hold
 
             def close(reader: int) -> None:
                 c.weir_reader_close(reader)
-                if hold is not None:
-                    hold.drop()
+                hold.drop()
 
             self._handle = Handle(opened, f"the reader of ring {ring!r}", close)
             importer._readers.add(self)
@@ -115,7 +116,7 @@ class Reader:
         with self._handle as reader:
             status = _native.load().weir_reader_next(reader, limit, home, ctypes.byref(error), ctypes.byref(thing))
             _native.check(status, error)
-            return Lease(self._importer, thing, home)
+            return Lease(self._hold, self._importer._weir, thing, home)
 
     def fileno(self) -> int:
         """For select, epoll and event loops: readable while next(0) has something to say. See weir_reader_fd()."""
@@ -226,7 +227,7 @@ class Importer:
                 importer, name.encode(), limit, home, ctypes.byref(error), ctypes.byref(thing)
             )
             _native.check(status, error)
-            return Lease(self, thing, home)
+            return Lease(self._hold, self._weir, thing, home)
 
     def reader(self, ring: str, leases: int = 2, *, stream: Any = None) -> Reader:
         """leases: how many frames this process may have at a time; 0: as many as are allowed. stream: of next()."""

@@ -24,6 +24,30 @@ class RingOptions(ctypes.Structure):
     ]
 
 
+class ExportInfo(ctypes.Structure):
+    """weir_export_info"""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("epoch", ctypes.c_uint64),
+        ("importers", ctypes.c_uint),
+        ("hung", ctypes.c_uint),
+        ("evicted", ctypes.c_uint),
+        ("blocks", ctypes.c_uint64),
+        ("leases", ctypes.c_uint64),
+        ("mappings", ctypes.c_uint64),
+        ("pushed", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("dropped", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("hangs", ctypes.c_uint64),
+        ("leases_given", ctypes.c_uint64),
+        ("evictions", ctypes.c_uint64),
+        ("lag", ctypes.c_uint64),
+        ("lag_high", ctypes.c_uint64),
+    ]
+
+
 class ImportOptions(ctypes.Structure):
     """weir_import_options"""
 
@@ -91,6 +115,7 @@ _PROTOTYPES = {
     "weir_export_open": (_I, [_P, _E, ctypes.POINTER(_P)]),
     "weir_export_publish": (_I, [_P, _S, _P, _Z, _S, _Z, _P, _E]),
     "weir_export_withdraw": (_I, [_P, _S, _E]),
+    "weir_export_get_info": (_I, [_P, ctypes.POINTER(ExportInfo)]),
     "weir_export_evict": (_I, [_P, _I, _E]),
     "weir_ring_open": (_I, [_P, _S, ctypes.POINTER(RingOptions), _P, _E, ctypes.POINTER(_P)]),
     "weir_ring_take": (_I, [_P, _U, _P, _E, ctypes.POINTER(_P)]),

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: MIT
+"""share_test.py - weir.share, on the simulator. Speaks TAP."""
+
+import asyncio
+import gc
+import os
+import select
+import subprocess
+import sys
+import threading
+
+os.environ["WEIR_GPU"] = "sim"
+os.environ["WEIR_SIM"] = "name=share-python-%d" % os.getpid()
+
+import weir
+import weir.share
+from weir.share import _layout
+
+import tap
+from share_consumer import Consumed
+from share_host import Host
+from tap import fact, has, raises
+
+os.chmod(tap.FOLDER.name, 0o700)
+os.environ["XDG_RUNTIME_DIR"] = tap.FOLDER.name
+try:
+    import numpy
+except ImportError:
+    numpy = None
+NEW = {"max_version": (1, 0)}
+READ_ONLY, IS_COPIED = 1, 2
+
+
+class Scene:
+    """An exporter in a process of its own, and an importer with a reader here."""
+
+    def __enter__(self):
+        self.host = Host()
+        self.importer = weir.share.Importer("frames", timeout=60.0)
+        self.reader = self.importer.reader("camera", 3)
+        return self
+
+    def next(self, number, **arguments):
+        self.host.run("push(%d, **%r)" % (number, arguments))
+        return self.reader.next(60.0)
+
+    def leases_are(self, count):
+        self.host.until("e.info()['leases']", count)
+
+    def __exit__(self, *error):
+        self.reader.close()
+        self.importer.close()
+        if self.host.process.poll() is None:
+            self.host.end()
+
+
+# Frames -----------------------------------------------------------------------------------------------------------------
+
+
+@fact
+def frame_has_the_type_the_shape_and_the_bytes_that_its_producer_gave_it():
+    with Scene() as scene:
+        for number, (dtype, kind) in enumerate([("float32", (2, 32, 1)), ("bfloat16", (4, 16, 1)), ("bool", (6, 8, 1))], 1):
+            with scene.next(number, shape=(2, 5, 3), dtype=dtype, metadata=b"t=1") as frame:
+                tensor = Consumed(frame, **NEW)
+                assert (tensor.shape, tensor.strides, tensor.kind) == ((2, 5, 3), (15, 3, 1), kind)
+                assert tensor.bytes(30) == bytes([number]) * 30
+                assert tensor.device == (1, 0) == frame.__dlpack_device__()
+                assert (frame.sequence, frame.metadata, frame.size) == (number, b"t=1", 30 * kind[1] // 8)
+
+
+@fact
+def frame_of_another_producer_is_bytes_and_what_the_consumer_says():
+    with Scene() as scene, scene.next(7, metadata=b"\0raw", raw=True) as frame:
+        assert frame.metadata == b"\0raw"
+        assert Consumed(frame, **NEW).shape == (4096,) == (frame.size,)
+        view = frame.array((4, 4), "int32", strides=(8, 1), offset=2)
+        tensor = Consumed(view, **NEW)
+        assert tensor.strides == (8, 1) and tensor.data == frame._ptr + 8
+        raises(weir.WeirError, frame.array, (frame.size + 1,), "uint8")
+        raises(weir.WeirError, frame.array, None, "uint8")
+
+
+@fact
+def metadata_that_cannot_be_true_are_refused_and_a_view_still_works():
+    wrong = [b"weir/1 float64 99999999999x99999999999\n", b"weir/1 float64 9999999999999999999\n", b"weir/1 float99 2\n"]
+    with Scene() as scene:
+        for text in wrong:
+            with scene.next(1, metadata=text, raw=True) as frame:
+                error = raises(weir.WeirError, frame.__dlpack__, **NEW)
+                assert error.status == weir.Status.PROTOCOL, error
+                assert Consumed(frame.array((4,), "uint8"), **NEW).bytes(4) == b"\1\1\1\1"
+        for text in [b"weir/1 float64 -1\n", b"weir/2 float64 1\n", b"weir/1 float64 1", b"weir/1  uint8 1\n", b"weir/1 uint8 1x\n"]:
+            assert _layout.read_metadata(8, text) == (None, text)
+
+
+@fact
+def layouts_are_checked_to_the_last_byte():
+    assert _layout.layout(24, (2, 3), "float32").strides == (3, 1)
+    assert _layout.layout(8, (), "float64").shape == ()
+    assert _layout.layout(0, (0, 2**62, 2**62), "float64").shape[0] == 0
+    for size, shape, dtype, strides, offset in [
+        (23, (2, 3), "float32", None, 0),
+        (24, (2, 3), "float32", None, 1),
+        (24, (2, 3), "float32", (4, 1), 0),
+        (24, (2, -3), "float32", None, 0),
+        (24, (2**63,), "uint8", None, 0),
+        (24, (2**62, 8), "uint8", (0, 2**62), 0),
+        (24, (1,) * 33, "uint8", None, 0),
+        (24, (2,), "uint8", (1, 1), 0),
+        (24, (2,), "uint8", (-1,), 4),
+        (24, (2,), "object", None, 0),
+    ]:
+        error = raises(weir.WeirError, _layout.layout, size, shape, dtype, strides, offset)
+        assert error.status == weir.Status.INVALID, error
+
+
+@fact
+def block_is_found_by_its_name():
+    with Scene() as scene:
+        scene.host.run("with e.block('weights', (3, 4), 'int64') as b: ctypes.memset(b._ptr, 5, 96)")
+        with scene.importer.acquire("weights", 60.0) as lease:
+            assert Consumed(lease, **NEW).bytes(96) == bytes([5]) * 96
+        error = raises(weir.WeirError, scene.importer.acquire, "other")
+        assert error.status == weir.Status.NOT_FOUND
+
+
+@fact
+def slot_that_ends_in_an_exception_is_no_frame():
+    with Scene() as scene:
+        scene.host.run("try:\n  with ring.take() as slot: raise KeyError\nexcept KeyError: pass")
+        scene.host.run("ring.take()")  # of nobody
+        assert scene.next(3).sequence == 1
+        has(str(raises(AssertionError, scene.host.run, "slot.push()")), "pushed or dropped already")
+
+
+# What keeps what --------------------------------------------------------------------------------------------------------
+
+
+@fact
+def tensor_keeps_lease_mapping_and_import():
+    with Scene() as scene:
+        with scene.next(9) as frame:
+            tensor, another = Consumed(frame, **NEW), Consumed(frame, **NEW)
+        raises(weir.WeirError, frame.array)
+        scene.reader.close()
+        scene.importer.close()
+        del frame
+        gc.collect()
+        assert scene.host.value("(e.info()['leases'], e.info()['importers'])") == (1, 1)
+        tensor.delete()
+        assert another.bytes(256) == bytes([9]) * 256
+        scene.leases_are(1)
+        another.delete()
+        scene.host.until("(e.info()['leases'], e.info()['importers'], e.info()['mappings'])", (0, 0, 0))
+
+
+@fact
+def capsule_that_nobody_consumes_gives_back_what_it_has():
+    with Scene() as scene:
+        for arguments in (NEW, {}):
+            with scene.next(1) as frame:
+                capsule = frame.array(writable=True).__dlpack__(**arguments)
+            scene.leases_are(1)
+            del capsule
+            scene.leases_are(0)
+
+
+@fact
+def capsule_is_consumed_once():
+    with Scene() as scene, scene.next(1) as frame:
+        capsule = frame.__dlpack__(**NEW)
+        tensor = Consumed(None, capsule)
+        raises(ValueError, Consumed, None, capsule)
+        del capsule
+        assert tensor.bytes(3) == b"\1\1\1"
+
+
+@fact
+def frames_are_only_to_be_read_unless_one_says_otherwise():
+    with Scene() as scene, scene.next(1) as frame:
+        assert Consumed(frame, **NEW).flags == READ_ONLY
+        has(str(raises(BufferError, frame.__dlpack__)), "array(writable=True)")
+        assert Consumed(frame.array(writable=True)).flags is None
+        assert Consumed(frame.array(writable=True), **NEW).flags == 0
+
+
+@fact
+def copy_is_the_consumers_own():
+    with Scene() as scene:
+        with scene.next(8) as frame:
+            tensor, old = Consumed(frame, copy=True, **NEW), Consumed(frame, copy=True)
+            assert tensor.flags == IS_COPIED and tensor.data != frame._ptr
+        scene.leases_are(0)
+        for _ in range(8):
+            scene.next(1).release()
+        assert tensor.bytes(256) == old.bytes(256) == bytes([8]) * 256
+
+
+@fact
+def streams_and_devices_that_are_not_there_are_refused():
+    with Scene() as scene, scene.next(1) as frame:
+        for arguments in ({"stream": 1}, {"dl_device": (2, 0)}, {"dl_device": (1, 1)}):
+            raises(BufferError, frame.__dlpack__, **NEW, **arguments)
+        Consumed(frame, dl_device=(1, 0), stream=None, copy=False, **NEW)
+        assert not hasattr(frame, "__cuda_array_interface__")
+
+
+@fact
+def array_interface_keeps_the_memory_as_long_as_somebody_has_the_object():
+    with Scene() as scene:
+        with scene.next(1, shape=(4, 4), dtype="int32") as frame:
+            interface = frame.__array_interface__
+            assert interface["typestr"] == "<i4" and interface["strides"] == (16, 4) and interface["data"] == (frame._ptr, True)
+        scene.leases_are(1)
+        del frame
+        scene.leases_are(0)
+
+
+@fact
+def tensors_go_in_any_thread():
+    with Scene() as scene:
+        for number in range(1, 40):
+            frame = scene.next(number)
+            tensors = [Consumed(frame, **NEW) for _ in range(8)]
+            frame.release()
+            threads = [threading.Thread(target=tensor.delete) for tensor in tensors]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            scene.leases_are(0)
+
+
+@fact
+def reader_that_is_closed_under_a_thread_that_waits_is_closed_behind_it():
+    with Scene() as scene:
+        got = []
+        thread = threading.Thread(target=lambda: got.append(scene.reader.next(60.0)))
+        thread.start()
+        while not scene.reader._handle._users:
+            pass
+        scene.reader.close()
+        scene.importer.close()
+        raises(weir.WeirError, scene.reader.next, 0)
+        scene.host.run("push(6)")
+        thread.join()
+        assert Consumed(got[0], **NEW).bytes(1) == b"\6"
+        got.clear()
+        scene.host.until("e.info()['importers']", 0)
+
+
+# Ends -------------------------------------------------------------------------------------------------------------------
+
+
+@fact
+def tensors_survive_the_exporters_death_and_eviction():
+    with Scene() as scene:
+        tensor = Consumed(scene.next(4), **NEW)
+        scene.host.kill()
+        assert tensor.bytes(256) == bytes([4]) * 256
+        assert raises(weir.WeirError, scene.reader.next, 60.0).status == weir.Status.GONE
+        assert tensor.bytes(256) == bytes([4]) * 256
+        tensor.delete()
+    code = """import os, sys, weir
+from share_consumer import Consumed
+import weir.share
+i = weir.share.Importer("frames")
+r = i.reader("camera")
+print("here", flush=True)
+t = Consumed(r.next(60), max_version=(1, 0))
+print("got", flush=True)
+sys.stdin.readline()
+try: r.next(60)
+except weir.WeirError as error: print(error.status.name, t.bytes(2))
+t.delete()
+"""
+    host = Host()
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "here\n"
+    host.run("push(3)")
+    assert other.stdout.readline() == "got\n"
+    host.run("e.evict(%d)" % other.pid)
+    said, _ = other.communicate("\n")
+    assert other.returncode == 0
+    has(said, r"b'\x03\x03'")
+    host.until("e.info()['leases']", 0)
+    host.end()
+
+
+@fact
+def process_that_ends_with_tensors_ends_well():
+    host = Host()
+    code = """import atexit, sys, weir.share
+from share_consumer import Consumed
+i = weir.share.Importer("frames")
+r = i.reader("camera")
+print("here", flush=True)
+f = r.next(60)
+keep = Consumed(f, max_version=(1, 0))
+cycle = [Consumed(f, max_version=(1, 0)), f.__dlpack__(max_version=(1, 0))]
+cycle.append(cycle)
+sys.modules["keep"] = Consumed(f, max_version=(1, 0))
+atexit.register(keep.delete)
+"""
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "here\n"
+    host.run("push(3)")
+    _, said = other.communicate()
+    assert (other.returncode, said) == (0, "")
+    host.until("(e.info()['leases'], e.info()['importers'])", (0, 0))
+    host.end()
+
+
+@fact
+def forked_child_takes_nothing_from_its_parent():
+    with Scene() as scene:
+        frame = scene.next(5)
+        tensor = Consumed(frame, **NEW)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                tensor.delete()
+                frame.release()
+                status = raises(weir.WeirError, scene.reader.next, 0).status
+                scene.reader.close()
+                scene.importer.close()
+                code = 0 if status == weir.Status.FORKED else 2
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        scene.leases_are(1)
+        assert tensor.bytes(256) == bytes([5]) * 256
+        tensor.delete()
+        frame.release()
+        scene.leases_are(0)
+        assert scene.next(6).sequence == 2
+
+
+# Loops ------------------------------------------------------------------------------------------------------------------
+
+
+@fact
+def loop_ends_with_the_ring():
+    with Scene() as scene:
+        scene.host.tell("for n in range(20): push(n)\nring.close()")
+        got = [Consumed(frame, **NEW).bytes(1)[0] for frame in scene.reader]
+        assert got == list(range(20))
+        scene.host.hear()
+
+
+@fact
+def descriptor_is_readable_while_there_is_a_frame():
+    with Scene() as scene:
+        assert select.select([scene.reader], [], [], 0)[0] == []
+        scene.host.run("push(1)")
+        assert select.select([scene.reader], [], [], 60)[0]
+        scene.reader.next(0).release()
+        assert select.select([scene.reader], [], [], 0)[0] == []
+
+
+@fact
+def tasks_wait_for_frames_and_others_run_meanwhile():
+    async def consume(scene, got):
+        async for frame in scene.reader:
+            with frame:
+                got.append(Consumed(frame, **NEW).bytes(1)[0])
+            await asyncio.sleep(0)
+
+    async def run(scene):
+        got, ticks = [], 0
+        task = asyncio.ensure_future(consume(scene, got))
+        while not ticks:
+            await asyncio.sleep(0)
+            ticks += 1
+        scene.host.tell("for n in range(100): push(n)\nring.close()")
+        await task
+        assert got == list(range(100)), got
+        scene.host.hear()
+
+    with Scene() as scene:
+        asyncio.run(run(scene))
+
+
+@fact
+def task_that_is_cancelled_loses_no_frame():
+    async def run(scene):
+        for number in range(1, 11):
+            task = asyncio.ensure_future(scene.reader.next_async())
+            await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+            scene.host.run("push(%d)" % number)
+            with await scene.reader.next_async() as frame:
+                assert frame.sequence == number
+
+    with Scene() as scene:
+        asyncio.run(run(scene))
+
+
+@fact
+def tasks_are_told_of_the_exporters_death():
+    async def run(scene):
+        task = asyncio.ensure_future(scene.reader.next_async())
+        await asyncio.sleep(0)
+        scene.host.kill()
+        try:
+            await task
+        except weir.WeirError as error:
+            assert error.status == weir.Status.GONE
+            return
+        raise AssertionError("it goes on")
+
+    with Scene() as scene:
+        asyncio.run(run(scene))
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@fact
+def ten_thousand_leases_are_all_given_back_and_leave_nothing():
+    with Scene() as scene:
+        scene.host.tell("for n in range(11000): push(n)")
+        before = ()
+        for number in range(11000):
+            frame = scene.reader.next(60.0)
+            if numpy is None:
+                assert Consumed(frame, **NEW).bytes(1)[0] == number % 256
+            else:
+                assert numpy.from_dlpack(frame)[3, 3] == number % 256
+            if number == 1000:
+                gc.collect()
+                before = resident(), len(os.listdir("/proc/self/fd"))
+        del frame
+        scene.host.hear()
+        gc.collect()
+        scene.leases_are(0)
+        assert scene.host.value("e.info()['dropped']") == 0
+        assert len(os.listdir("/proc/self/fd")) == before[1]
+        assert resident() - before[0] < 2 << 20, (resident(), before)
+
+
+if numpy is not None:
+
+    @fact
+    def numpy_takes_frames_as_they_are():
+        with Scene() as scene:
+            with scene.next(2, shape=(3, 4), dtype="int16") as frame:
+                array = numpy.from_dlpack(frame)
+                assert array.shape == (3, 4) and (array == 0x0202).all() and not array.flags.writeable
+                alike = numpy.asarray(frame.array((12,), "int16"))
+            scene.reader.close()
+            scene.importer.close()
+            assert (alike == 0x0202).all() and not alike.flags.writeable
+            part = array[1:, ::2]
+            del array, alike, frame
+            assert (part == 0x0202).all()
+            scene.leases_are(1)
+            del part
+            scene.leases_are(0)
+
+
+tap.main()
