@@ -2,10 +2,10 @@
 """A piece of shared memory with a type and a shape, which other libraries take without copying it."""
 
 import ctypes
+import functools
 from typing import Any, Dict, Optional, Tuple
 
 from weir._errors import Status, WeirError
-from weir._library import Error
 from weir.share import _native
 from weir.share._layout import Layout, bytes_of
 from weir.share._native import Held, Hold, Tensor
@@ -25,6 +25,11 @@ def stream_of(stream: Any) -> int:
     if hasattr(stream, "__cuda_stream__"):
         return int(stream.__cuda_stream__()[1])
     return int(stream)
+
+
+@functools.lru_cache(maxsize=256)
+def _numbers(numbers: Tuple[int, ...]) -> Any:
+    return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
 class Array:
@@ -100,10 +105,10 @@ class Array:
             self._order(stream)
         if copy:
             return self._copied(is_versioned)
-        return self._capsule(self._hold, self._ptr, self._layout.strides, is_versioned, 0 if self._writable else _READ_ONLY)
+        return self._capsule(self._hold, self._ptr, is_versioned, 0 if self._writable else _READ_ONLY)
 
     def _finish(self) -> None:
-        error = Error()
+        error = _native.error_of_thread()
         _native.check(_native.load().weir_torch_hold_finish(self._hold.ptr, ctypes.byref(error)), error)
 
     def _order(self, stream: Any) -> None:
@@ -113,7 +118,7 @@ class Array:
             return
         if consumer == 0 or consumer < -1:
             raise BufferError(f"stream={stream!r} is ambiguous: 1 is the legacy stream, 2 that of the thread, -1 none")
-        error = Error()
+        error = _native.error_of_thread()
         _native.check(_native.load().weir_torch_hold_use(self._hold.ptr, consumer, 1, ctypes.byref(error)), error)
 
     def _copied(self, is_versioned: bool) -> Any:
@@ -126,19 +131,17 @@ class Array:
         if not memory:
             raise MemoryError(f"no host memory to copy {count} elements")
         ctypes.memmove(memory, self._ptr, count * what.dtype.size)
-        return self._capsule(Hold(Held.MEMORY, memory, None, 0), memory, what.strides, is_versioned, _IS_COPIED)
+        return self._capsule(Hold(Held.MEMORY, memory, None, 0), memory, is_versioned, _IS_COPIED)
 
-    def _capsule(self, hold: Hold, ptr: int, strides: Tuple[int, ...], is_versioned: bool, flags: int) -> Any:
+    def _capsule(self, hold: Hold, ptr: int, is_versioned: bool, flags: int) -> Any:
         c = _native.load()
         what, (device_type, device) = self._layout, self.__dlpack_device__()
-        numbers = ctypes.c_int64 * len(what.shape)
         tensor = Tensor(ptr, device_type, device, len(what.shape), what.dtype.code, what.dtype.bits)
-        tensor.shape, tensor.strides = numbers(*what.shape), numbers(*strides)
+        tensor.shape, tensor.strides = _numbers(what.shape), _numbers(what.strides)
         managed = c.weir_torch_dlpack_new(hold.ptr, ctypes.byref(tensor), is_versioned, flags)
         if managed is None:
             raise MemoryError("no host memory for a tensor")
-        destructor = ctypes.cast(c.weir_torch_dlpack_drop, ctypes.c_void_p)
-        return _native.new_capsule(managed, b"dltensor_versioned" if is_versioned else b"dltensor", destructor)
+        return _native.new_capsule(managed, b"dltensor_versioned" if is_versioned else b"dltensor", _native.drop_capsule)
 
     # The interfaces of NumPy and CUDA
 

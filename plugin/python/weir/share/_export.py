@@ -5,7 +5,7 @@ import ctypes
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Dict, Optional, Sequence, Type, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Type, Union
 
 from weir._errors import Status, WeirError
 from weir._library import Error
@@ -41,11 +41,11 @@ class Slot(Shared):
     def _view(self) -> Array:
         return self.array([self._ring.slot_size]) if self._what is None else self._make(self._what, True)
 
-    def _end(self, stream: Any) -> "tuple[int, Error]":
+    def _end(self, stream: Any) -> "Tuple[int, Error]":
         """The stream at which the slot is done with."""
         if not self._is_open:
             raise WeirError(Status.INVALID, "the slot was pushed or dropped already")
-        home, error = self._home if stream is None else stream_of(stream), Error()
+        home, error = self._home if stream is None else stream_of(stream), _native.error_of_thread()
         _native.check(_native.load().weir_torch_hold_join(self._hold.ptr, home, ctypes.byref(error)), error)
         return home, error
 
@@ -96,7 +96,7 @@ class Ring:
             raise WeirError(Status.INVALID, f"overflow is {overflow!r}: use one of {', '.join(_OVERFLOW)}")
         self.name, self.slot_size, self._exporter = name, slot_size, exporter
         options = _native.RingOptions(ctypes.sizeof(_native.RingOptions), slot_size, depth, _OVERFLOW[overflow])
-        error, opened, c = Error(), ctypes.c_void_p(), _native.load()
+        error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         home = stream_of(stream)
         with exporter._handle as export:
             status = c.weir_ring_open(
@@ -109,7 +109,7 @@ class Ring:
 
     def take(self, timeout: Optional[float] = None, *, stream: Any = None) -> Slot:
         """A free slot. timeout: seconds to wait for readers, where overflow is "block"; None: no limit."""
-        error, taken, home = Error(), ctypes.c_void_p(), stream_of(stream)
+        error, taken, home = _native.error_of_thread(), ctypes.c_void_p(), stream_of(stream)
         limit = _native.milliseconds(timeout)
         with self._handle as ring:
             status = _native.load().weir_ring_take(ring, limit, home, ctypes.byref(error), ctypes.byref(taken))
@@ -150,7 +150,7 @@ class Block(Shared):
         ptr, c = ctypes.c_void_p(), _native.load()
         status = c.weir_pool_malloc(exporter._pool, ctypes.byref(ptr), self._size, self._home)
         if status:
-            error = Error()
+            error = _native.error_of_thread()
             c.weir_last_error(ctypes.byref(error))
             error.throw(status)
         assert ptr.value is not None
@@ -168,7 +168,7 @@ class Block(Shared):
         """From now on it is the exporter's, and only to be read."""
         if not self._is_open:
             raise WeirError(Status.INVALID, f"block {self.name!r} was published or freed already")
-        metadata, error, c = write_metadata(self._what, bytes(self.metadata)), Error(), _native.load()
+        metadata, error, c = write_metadata(self._what, bytes(self.metadata)), _native.error_of_thread(), _native.load()
         _native.check(c.weir_torch_hold_join(self._hold.ptr, self._home, ctypes.byref(error)), error)
         with self._exporter._handle as export:
             status = c.weir_export_publish(
@@ -181,7 +181,7 @@ class Block(Shared):
     def free(self) -> None:
         """Without publishing it. No tensor of it may be used any more."""
         if self._is_open and self._hold.ptr is not None:
-            error, c = Error(), _native.load()
+            error, c = _native.error_of_thread(), _native.load()
             _native.check(c.weir_torch_hold_join(self._hold.ptr, self._home, ctypes.byref(error)), error)
             _native.check(c.weir_free(self._exporter._weir, self._ptr, self._home), error)
             self._is_open = False
@@ -215,7 +215,7 @@ class Exporter:
         self.device = device
         timeout_ms = _native.milliseconds(close_timeout)
         self._weir = _native.open_weir(policy, policy_text)
-        c, error, opened = _native.load(), Error(), ctypes.c_void_p()
+        c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
         self._pool = ctypes.c_void_p()
         status = c.weir_pool_get(self._weir, pool.encode(), device, ctypes.byref(error), ctypes.byref(self._pool))
         status = status or c.weir_export_open(self._pool, ctypes.byref(error), ctypes.byref(opened))
@@ -236,12 +236,12 @@ class Exporter:
 
     def withdraw(self, name: str) -> None:
         """The block goes once nobody has it. Arrays and tensors of it in this process must not be used any more."""
-        error = Error()
+        error = _native.error_of_thread()
         with self._handle as export:
             _native.check(_native.load().weir_export_withdraw(export, name.encode(), ctypes.byref(error)), error)
 
     def evict(self, pid: int) -> None:
-        error = Error()
+        error = _native.error_of_thread()
         with self._handle as export:
             _native.check(_native.load().weir_export_evict(export, pid, ctypes.byref(error)), error)
 

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Iterator, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
-from weir._library import Error
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, layout, read_metadata
@@ -72,7 +71,7 @@ class Lease(Shared):
         if self._hold.ptr is None:
             return
         if stream is not None:
-            error = Error()
+            error = _native.error_of_thread()
             status = _native.load().weir_torch_hold_use(self._hold.ptr, stream_of(stream), 0, ctypes.byref(error))
             _native.check(status, error)
         self._hold.drop()
@@ -94,7 +93,7 @@ class Reader:
 
     def __init__(self, importer: "Importer", ring: str, leases: int, stream: Any) -> None:
         self.ring, self._importer, self._stream = ring, importer, stream
-        error, opened, c = Error(), ctypes.c_void_p(), _native.load()
+        error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         with importer._handle as thing:
             _native.check(c.weir_reader_open(thing, ring.encode(), leases, ctypes.byref(error), ctypes.byref(opened)), error)
             hold = importer._hold.another()
@@ -110,7 +109,7 @@ class Reader:
 
     def next(self, timeout: Optional[float] = None, *, stream: Any = None) -> Lease:
         """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, GONE…"""
-        error, thing = Error(), ctypes.c_void_p()
+        error, thing = _native.error_of_thread(), ctypes.c_void_p()
         home = stream_of(self._stream if stream is None else stream)
         limit = _native.milliseconds(timeout)
         with self._handle as reader:
@@ -123,7 +122,7 @@ class Reader:
         with self._handle as reader:
             fd = int(_native.load().weir_reader_fd(reader))
             if fd < 0:
-                error = Error()
+                error = _native.error_of_thread()
                 _native.load().weir_last_error(ctypes.byref(error))
                 error.throw(error.status)
             return fd
@@ -208,7 +207,7 @@ class Importer:
         if policy is None and policy_text is None:
             policy_text = "weir: 1\npools: { work: {} }\n"
         self._weir = _native.open_weir(policy, policy_text)
-        c, error, opened = _native.load(), Error(), ctypes.c_void_p()
+        c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
         status = c.weir_import_open(
             self._weir, socket.encode(), ctypes.byref(options), ctypes.byref(error), ctypes.byref(opened)
         )
@@ -220,7 +219,7 @@ class Importer:
 
     def acquire(self, name: str, timeout: float = 0.0, *, stream: Any = None) -> Lease:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
-        error, thing, home = Error(), ctypes.c_void_p(), stream_of(stream)
+        error, thing, home = _native.error_of_thread(), ctypes.c_void_p(), stream_of(stream)
         limit = _native.milliseconds(timeout)
         with self._handle as importer:
             status = _native.load().weir_import_acquire(

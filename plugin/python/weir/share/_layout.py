@@ -11,6 +11,7 @@ behind it. Metadata that begins otherwise is left alone. All of it came from ano
 as the frame's size allows.
 """
 
+import functools
 import re
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
@@ -94,6 +95,19 @@ def layout(
     size: int, shape: Sequence[int], dtype: Any, strides: Optional[Sequence[int]] = None, offset: int = 0
 ) -> Layout:
     """Checked: every element lies within `size` bytes."""
+    if isinstance(dtype, str) and strides is None and not offset:
+        return _dense_layout(size, tuple(shape), dtype)
+    return _check(size, shape, dtype, strides, offset)
+
+
+@functools.lru_cache(maxsize=256)
+def _dense_layout(size: int, shape: Tuple[int, ...], dtype: str) -> Layout:
+    return _check(size, shape, dtype, None, 0)
+
+
+def _check(
+    size: int, shape: Sequence[int], dtype: Any, strides: Optional[Sequence[int]], offset: int
+) -> Layout:
     kind = dtype_of(dtype)
     extents = _integers("shape", shape)
     steps = _dense(extents) if strides is None else _integers("strides", strides)
@@ -109,10 +123,15 @@ def layout(
     return Layout(kind, extents, steps, start)
 
 
+@functools.lru_cache(maxsize=256)
+def _line(what: Layout) -> bytes:
+    return f"weir/1 {what.dtype.name} {'x'.join(map(str, what.shape)) or '-'}\n".encode()
+
+
 def write_metadata(what: Optional[Layout], own: bytes) -> bytes:
     line = b""
     if what is not None:
-        line = f"weir/1 {what.dtype.name} {'x'.join(map(str, what.shape)) or '-'}\n".encode()
+        line = _line(what)
     if len(line) + len(own) > METADATA_MAX:
         raise WeirError(
             Status.INVALID,
@@ -123,12 +142,19 @@ def write_metadata(what: Optional[Layout], own: bytes) -> bytes:
 
 def read_metadata(size: int, metadata: bytes) -> Tuple[Optional[Layout], bytes]:
     """What it says of `size` bytes, and the program's own bytes. WeirError: it says what cannot be."""
-    found = _LINE.match(metadata)
+    end = metadata.find(b"\n") + 1
+    what = _read_line(size, metadata[:end])
+    return what, metadata if what is None else metadata[end:]
+
+
+@functools.lru_cache(maxsize=256)
+def _read_line(size: int, line: bytes) -> Optional[Layout]:
+    found = _LINE.fullmatch(line)
     if found is None:
-        return None, metadata
+        return None
     name, text = found.group(1).decode(), found.group(2).decode()
     shape = [] if text == "-" else [int(extent) for extent in text.split("x")]
     try:
-        return layout(size, shape, name), metadata[found.end() :]
+        return layout(size, shape, name)
     except WeirError as error:
         raise WeirError(Status.PROTOCOL, "the producer's metadata are wrong: " + error.text) from None

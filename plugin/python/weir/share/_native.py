@@ -4,6 +4,7 @@
 import atexit
 import ctypes
 import enum
+import functools
 import os
 import threading
 from typing import Any, Callable, Optional, Union
@@ -146,11 +147,14 @@ _PROTOTYPES = {
 _lock = threading.Lock()
 _c: Any = None
 new_capsule: Any = None
+drop_capsule: Any = None  # what a capsule calls that nobody consumed
 
 
 def load() -> Any:
     """The functions, by their names in C."""
-    global _c, new_capsule
+    global _c, drop_capsule, new_capsule
+    if _c is not None:
+        return _c
     with _lock:
         if _c is not None:
             return _c
@@ -165,13 +169,31 @@ def load() -> Any:
         )
         # Its third parameter is a function of C, so that no capsule needs Python to be alive when it goes.
         new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, _P, _S, _P)(("PyCapsule_New", python))
+        drop_capsule = ctypes.cast(c.weir_torch_dlpack_drop, _P)
         atexit.register(c.weir_torch_holds_end)
         _c = c
         return c
 
 
+class _Local(threading.local):
+    error: Optional[Error] = None
+
+
+_local = _Local()
+
+
+def error_of_thread() -> Error:
+    """A record that this thread has for its calls: as large as it is, making one takes longer than a call."""
+    error = _local.error
+    if error is None:
+        error = _local.error = Error()
+    return error
+
+
 def check(status: int, error: Error) -> None:
     if status:
+        # Whoever holds the exception may look at it yet.
+        _local.error = None
         error.throw(status)
 
 
@@ -195,8 +217,9 @@ def open_weir(policy: Union[str, "os.PathLike[str]", None], policy_text: Optiona
     return opened
 
 
+@functools.lru_cache(maxsize=None)
 def is_simulated() -> bool:
-    """Whether the memory is the simulator's, which is the host's."""
+    """Whether the memory is the simulator's, which is the host's. Asked once, as $WEIR_GPU decides for the process."""
     return os.environ.get("WEIR_GPU") == "sim"
 
 
