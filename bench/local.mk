@@ -89,7 +89,7 @@ bench_torch_files = \
 	%reldir%/torch/plain.c \
 	%reldir%/torch/worker.py \
 	%reldir%/torch/workloads.py
-EXTRA_DIST += $(bench_torch_files)
+EXTRA_DIST += $(bench_torch_files) %reldir%/share_python.py
 gpu_bundle_files += $(bench_torch_files)
 
 ## The plot of its figures, and the test of the plot, which needs no libcheck.

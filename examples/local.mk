@@ -15,6 +15,7 @@ dist_example_DATA = \
 	%reldir%/share-producer.c \
 	%reldir%/share-ring.c \
 	%reldir%/share.yaml \
+	%reldir%/share_torch.py \
 	%reldir%/torch_ddp.py \
 	%reldir%/torch_train.py
 

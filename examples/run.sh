@@ -136,3 +136,17 @@ else
     number=$((number + 1))
     echo "ok $number - torch_train_learns # SKIP $python has no torch: name one that has in WEIR_TORCH_PYTHON"
 fi
+
+# With torch on a GPU, and on the simulator with NumPy.
+package=${WEIR_PYTHON_DIR:-${top_srcdir:-.}/plugin/python}
+library=${WEIR_TORCH_LIBRARY:-${top_builddir:-.}/plugin/torch/.libs/libweir-torch.so}
+needed=torch
+[ "${WEIR_GPU:-}" != sim ] || needed=numpy
+if [ -e "$library" ] && ! grep -q '^WEIR_CFLAGS = .*-fsanitize' "${top_builddir:-.}/Makefile" 2>/dev/null && "$python" -c "import $needed" 2>/dev/null; then
+    PYTHONPATH=$package WEIR_TORCH_LIBRARY=$library "$python" "$src/share_torch.py" --images 40 >"$out/stdout" 2>"$out/stderr" &&
+        said stdout '^40 images were produced$' && [ "$(grep -c '^40 images were inferred on, 0 of them wrong$' "$out/stdout")" = 2 ]
+    result $? share_torch_infers_on_every_image
+else
+    number=$((number + 1))
+    echo "ok $number - share_torch_infers_on_every_image # SKIP $python has no $needed: name one that has in WEIR_TORCH_PYTHON"
+fi

@@ -25,8 +25,9 @@ gpu_bundle_flags = --disable-shared --enable-static --disable-dependency-trackin
 gpu_bundle_modules =
 if HAVE_TORCH
 gpu_bundle_modules += plugin/torch/libweir-torch
-gpu_bundle_files += $(dist_weirpackage_DATA) $(dist_weirpackagetorch_DATA) $(dist_weirpythonrun_DATA) config/pytorch.yaml \
-	examples/torch_ddp.py examples/torch_train.py
+gpu_bundle_files += $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) $(dist_weirpythonrun_DATA) config/pytorch.yaml \
+	examples/share_torch.py examples/torch_ddp.py examples/torch_train.py bench/share_python.py tests/python/share_host.py \
+	tests/python/tap.py
 endif
 gpu_bundle_module_flags = --disable-dependency-tracking --without-libdw --without-ncurses --without-zstd YAML_LIBS=-l:libyaml.a
 

@@ -29,6 +29,7 @@
 #   torch      torch-tests, then torch-figures. Both build the shim first, for the torch that is there
 #     torch-tests    PyTorch on Weir, on all devices
 #     torch-peers    those of its cases alone that take two devices; part of torch-tests
+#     share-python   weir.share: torch to torch, CuPy, and what a frame costs. Part of torch
 #     torch-figures  training steps, beside PyTorch's own allocators, and the section torch of weir-bench, on one device
 #   sanitizer  every test program in one process under compute-sanitizer, if it is on PATH or in /usr/local/cuda/bin
 #
@@ -323,8 +324,18 @@ step_torch_figures() {
     cat "$out/bench-torch.log"
 }
 
+step_share_python() {
+    torch_ready share-python || return 0
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite share-python "$python" tests/gpu/torch/sharing.py
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite share-example "$python" examples/share_torch.py
+    cat "$out/share-example.log"
+    CUDA_VISIBLE_DEVICES=${devices[0]} suite bench-share-python "$python" bench/share_python.py --json "$out/bench-share-python.json"
+    cat "$out/bench-share-python.log"
+}
+
 step_torch() {
     step_torch_tests
+    step_share_python
     step_torch_figures
 }
 
@@ -362,10 +373,10 @@ fi
 [ $# -gt 0 ] || set -- tests share peers examples try figures torch sanitizer
 for step; do
     case $step in
-    tests | share | peers | examples | try | rmm | figures | rivals | real | recordings | torch | torch-tests | torch-peers | torch-figures | sanitizer) ;;
+    tests | share | peers | examples | try | rmm | figures | rivals | real | recordings | torch | torch-tests | torch-peers | share-python | torch-figures | sanitizer) ;;
     *)
         echo "run.sh: there is no step '$step'; write some of: tests share peers examples try rmm figures rivals real recordings torch torch-tests" \
-            "torch-peers torch-figures sanitizer" >&2
+            "torch-peers share-python torch-figures sanitizer" >&2
         exit 2
         ;;
     esac
@@ -380,7 +391,7 @@ done
 } | tee "$out/table.txt"
 # A machine whose driver does not work skips every suite; that is no success.
 case " $* " in
-*" tests "* | *" share "* | *" peers "* | *" rmm "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" sanitizer "*)
+*" tests "* | *" share "* | *" peers "* | *" rmm "* | *" torch "* | *" torch-tests "* | *" torch-peers "* | *" share-python "* | *" sanitizer "*)
     if [ "$passed_tests" -eq 0 ]; then
         echo "run.sh: not one test ran to success; the reasons are in $out" >&2
         failed_suites=$((failed_suites + 1))

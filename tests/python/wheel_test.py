@@ -95,6 +95,7 @@ def it_has_all_that_is_asked_of_it_and_nothing_of_the_build():
     wanted += ["include/weir.h", "include/weir.hpp", "include/weir_torch.h"]
     for folder, place, ending in [
         ("plugin/python/weir", "", ".py"),
+        ("plugin/python/weir/share", "share/", ".py"),
         ("plugin/python/weir/torch", "torch/", ""),
         ("config", "share/weir/", ".yaml"),
         ("config/costs", "share/weir/costs/", ".yaml"),
