@@ -102,7 +102,9 @@ unsigned suite_rounds(unsigned daily, unsigned nightly)
 
 unsigned suite_stride(void)
 {
-    return SANITIZED && !getenv("WEIR_TEST_NIGHTLY") ? 3 : 1;
+    if (getenv("WEIR_TEST_NIGHTLY"))
+        return 1;
+    return WATCHES_THREADS ? 7 : SANITIZED ? 5 : 1;
 }
 
 unsigned suite_lone_stride(void)
