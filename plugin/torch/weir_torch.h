@@ -346,14 +346,14 @@ typedef struct weir_torch_hold weir_torch_hold;
 
 /*
  * One holder of `thing`, which is closed with the last one. device: where its memory is. home: the stream in whose order it is used.
- * timeout_ms: of weir_export_close(). parent: kept until then; may be NULL. NULL: no host memory, or the child of a fork. Any thread may call any
- * of these functions.
+ * timeout_ms: of weir_export_close(). parent: kept until then; may be NULL. NULL: no host memory, or the child of a fork. Any thread may
+ * call any of these functions.
  */
 WEIR_API weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing, weir *w, int device, weir_cuda_stream home,
                                               unsigned timeout_ms, weir_torch_hold *parent);
 WEIR_API void weir_torch_hold_keep(weir_torch_hold *hold);
-/* One holder less. A lease is released on the first of the streams that used it, behind what is on all of them now. One that cannot be released, as
-   a stream captures, is released along with a later one. */
+/* One holder less. A lease is released on the first of the streams that used it, behind what is on all of them now. One that cannot be
+   released, as a stream captures, is released along with a later one. */
 WEIR_API void weir_torch_hold_drop(weir_torch_hold *hold);
 /* `stream` uses it from now on. waits: not 0: behind what is on the home stream. The stream has to live until the last holder is gone.
    WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */
@@ -374,7 +374,8 @@ typedef struct weir_torch_tensor {
     const int64_t *shape, *strides;
 } weir_torch_tensor;
 
-/* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many dimensions. */
+/* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many
+   dimensions. */
 WEIR_API void *weir_torch_dlpack_new(weir_torch_hold *hold, const weir_torch_tensor *from, int is_versioned, uint64_t flags);
 /* Where Python's PyCapsule_IsValid() and PyCapsule_GetPointer() are, before the first capsule is made. */
 WEIR_API void weir_torch_dlpack_python(int (*is_valid)(void *capsule, const char *name), void *(*pointer)(void *capsule, const char *name));

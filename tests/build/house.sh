@@ -98,7 +98,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     done
     check "share_ties_its_rooms_together" includes_only "$share_base|share/control/|share/open\.h" share/*.[ch]
     # weir_torch.h is installed beside weir.h.
-    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/open\.h|config\.h"|weir\.h"' $plugin_files
+    check "plugin_includes_only_what_is_below_it" includes_only 'plugin/torch/|lib/|share/(open|base/order)\.h|config\.h"|weir\.h"' $plugin_files
     check "what_commands_share_includes_no_command" includes_only "tools/common/|$above_share" tools/common/*.[ch]
     check "tools_metrics_includes_no_other_command" includes_only "tools/common/|tools/observe\.h|tools/metrics/|$above_share" tools/metrics/*.[ch]
     check "commands_include_no_other_command" includes_only "tools/common/|tools/observe\.h|$above_share" tools/*.[ch]

@@ -36,6 +36,7 @@ torch_test_files = \
 	%reldir%/torch/cases_trees.py \
 	%reldir%/torch/ddp.py \
 	%reldir%/torch/harness.py \
+	%reldir%/torch/sharing.py \
 	%reldir%/torch/run.py \
 	%reldir%/torch/snapshots.py \
 	%reldir%/torch/training.py \
