@@ -38,6 +38,7 @@ torch_test_files = \
 	%reldir%/torch/harness.py \
 	%reldir%/torch/sharing.py \
 	%reldir%/torch/run.py \
+	%reldir%/torch/sharing.py \
 	%reldir%/torch/snapshots.py \
 	%reldir%/torch/training.py \
 	%reldir%/torch/unmodified.py \
