@@ -19,6 +19,7 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/__init__.py \
 	%reldir%/weir/torch/__main__.py \
 	%reldir%/weir/torch/_build.py \
+	%reldir%/weir/torch/_conf.py \
 	%reldir%/weir/torch/_enable.py \
 	%reldir%/weir/torch/_marks.py \
 	%reldir%/weir/torch/_memory.py \

@@ -548,6 +548,39 @@ print(type(own).__name__, own.stream_id, type(external).__name__, external.cuda_
 
 
 @fact
+def settings_of_torchs_own_allocator_are_taken_over_or_warned_of_once():
+    printed = torch(
+        """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                weir.torch.enable(POLICY, shim=False)
+        print(*(one.message for one in caught))
+        """,
+        PYTORCH_ALLOC_CONF="max_split_size_mb:64,roundup_power2_divisions:[256:1,512:2],pinned_use_cuda_host_register:True",
+        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
+    )
+    assert printed.count("max_split_size_mb") == 1 and "small_below" in printed, printed
+    assert "roundup_power2_divisions: Weir has nothing of the kind" in printed, printed
+    assert "pinned" not in printed and "expandable" not in printed and "512" not in printed, printed
+
+
+@fact
+def memory_fraction_of_torchs_settings_is_a_limit_of_weir():
+    code = """
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            weir.torch.enable(POLICY, shim=False)
+        library = _library.load()
+        block = library.malloc(1 << 20, 0, 0)
+        stats = library.stats(0)
+        print(stats.max_size * 4 == stats.memory)
+        library.free(block, 1 << 20, 0, 0, True)
+        """
+    prints("True", code, PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.25")
+
+
+@fact
 def patch_routes_torchs_functions_to_weir():
     prints(
         "[]",

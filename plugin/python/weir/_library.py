@@ -93,6 +93,9 @@ class Block(ctypes.Structure):
     size: int
 
 
+# Devices that libweir-torch can have.
+DEVICES_MAX = 64
+
 _ERROR = ctypes.POINTER(Error)
 _PROTOTYPES = {
     "weir_version": (ctypes.c_char_p, []),
@@ -102,6 +105,7 @@ _PROTOTYPES = {
     "weir_torch_configure": (ctypes.c_int, [ctypes.POINTER(Options), _ERROR]),
     "weir_torch_report": (None, [_ERROR]),
     "weir_torch_reset": (None, []),
+    "weir_torch_memory_fraction": (None, [ctypes.c_double, ctypes.c_int]),
     "weir_torch_stream_lives": (None, [ctypes.c_int, ctypes.c_void_p]),
     "weir_torch_python_begin": (ctypes.c_int, [_ERROR]),
     "weir_torch_python_end": (None, []),
@@ -181,6 +185,9 @@ class Library:
 
     def reset(self) -> None:
         self._c.weir_torch_reset()
+
+    def memory_fraction(self, fraction: float, device: int) -> None:
+        self._c.weir_torch_memory_fraction(fraction, device)
 
     def stream_lives(self, device: int, stream: int) -> None:
         self._c.weir_torch_stream_lives(device, stream)

@@ -8,7 +8,7 @@ import sys
 from weir import _library
 from weir._errors import WeirError
 from weir._version import VERSION
-from weir.torch import _build
+from weir.torch import _build, _conf
 
 
 def _show() -> None:
@@ -25,6 +25,8 @@ def _show() -> None:
         print(f"torch    none: {error}")
         return
     print(f"torch    {torch.__version__}  {torch.__file__}")
+    for setting in _conf.settings():
+        print(f"setting  {setting.key}:{setting.value}  {'' if setting.is_used else 'not in force: '}{setting.text}")
     if torch.version.cuda is None:
         print("shim     none: this torch is built without CUDA")
     elif _build.path() is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 from weir import _library
 from weir._errors import Status, WeirError
 from weir._library import Library
-from weir.torch import _build, _memory, _streams, _summary
+from weir.torch import _build, _conf, _memory, _streams, _summary
 
 # What torch's allocator calls besides malloc and free: the method that sets it, and the function.
 HOOKS = {
@@ -182,6 +182,8 @@ def enable(
             if not has_shim:
                 _change_allocator(torch, _plain_allocator(torch, library))
             _streams.watch(torch, library)
+            if ignored := _conf.take_over(library):
+                warnings.warn("settings of torch's own allocator that Weir does not have: " + "; ".join(ignored), RuntimeWarning, stacklevel=2)
             in_force = _library.policy_in_force()
             missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
             _state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
