@@ -531,12 +531,16 @@ def the_state_of_a_pool_is_saved_and_restored():
     with allocating_to(pool_id):
         stale = make(5 * MIB)
     assert holds(pool_id, kept, stale)
-    torch._C._cuda_setCheckpointPoolState(0, state, [one.untyped_storage()._cdata for one in (kept, stale)], [kept.untyped_storage()._cdata])
+    torch._C._cuda_setCheckpointPoolState(0, state, [one.untyped_storage()._cdata for one in (kept, stale)], [])
     assert torch._C._cuda_checkPoolLiveAllocations(0, pool_id, {kept.data_ptr(), address})
     assert torch.cuda.memory_allocated() == 3 * MIB + 1000
     torch._C._cuda_cudaCachingAllocator_raw_delete(address)
     assert holds(pool_id, kept)
+    # Tensors that the state was restored over free nothing any more.
+    address = kept.data_ptr()
     del kept, stale
+    assert torch._C._cuda_checkPoolLiveAllocations(0, pool_id, {address})
+    torch._C._cuda_cudaCachingAllocator_raw_delete(address)
     assert holds(pool_id)
     for _ in range(2):
         torch._C._cuda_releasePool(0, pool_id)

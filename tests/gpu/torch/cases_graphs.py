@@ -7,7 +7,7 @@ import threading
 from typing import Any, Callable, List, Tuple
 
 import torch
-from harness import GIB, MIB, NATIVE, OURS, PLAIN, SHIM, WEIR, Run, case, expect_error, free_memory, note
+from harness import GIB, MIB, NATIVE, PLAIN, SHIM, WEIR, Run, case, expect_error, free_memory, note
 from torch import nn
 from training import make_data, make_deterministic, make_model, target_of
 
