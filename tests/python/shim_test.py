@@ -452,6 +452,9 @@ def without_the_caching_allocator_tensors_are_cudas_own():
     try:
         tensor = make(3 * MIB)
         assert torch.cuda.memory_allocated() == MIB
+        pointer = torch.cuda.caching_allocator_alloc(MIB)
+        assert torch.cuda.memory_allocated() == MIB
+        torch.cuda.caching_allocator_delete(pointer)
         del kept
         assert torch.cuda.memory_allocated() == 0
     finally:

@@ -164,7 +164,9 @@ def observer_is_called_before_the_error_and_may_take_a_snapshot(run: Run) -> Non
     expect_error((torch.OutOfMemoryError,), lambda: take(1000 * GIB))
     end()
     ((device, size, total, free, snapshot),) = seen
-    assert (device, size) == (0, 1000 * GIB) and 0 < free <= total, seen[0][:4]
+    # The policy may allow less than is free.
+    most = torch.cuda.mem_get_info()[1]
+    assert (device, size) == (0, 1000 * GIB) and 0 < free <= most and 0 < total <= most, seen[0][:4]
     (event,) = events(snapshot, "oom")
     assert event["size"] == 1000 * GIB and event["device_free"] > 0, event
 

@@ -30,8 +30,12 @@ class Block(nn.Module):
         return value + self.wide(self.second(value))
 
 
-def step(model: Callable[[torch.Tensor], torch.Tensor], data: torch.Tensor) -> torch.Tensor:
-    """Forward and backward; the loss outlives the graph's memory."""
+def step(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
+    """
+    Forward and backward; the loss outlives the graph's memory. Gradients are in that memory too, so none is added to that
+    of a step before.
+    """
+    model.zero_grad(set_to_none=True)
     torch.compiler.cudagraph_mark_step_begin()
     loss = model(data).square().mean()
     loss.backward()
@@ -43,7 +47,7 @@ def inputs(count: int = STEPS) -> List[torch.Tensor]:
     return [torch.randn(8, 64, 256, generator=generator).cuda() for _ in range(count)]
 
 
-def trained(model: nn.Module, run: Callable[[torch.Tensor], torch.Tensor], data: List[torch.Tensor]) -> Tuple[List[torch.Tensor], List[Any]]:
+def trained(model: nn.Module, run: nn.Module, data: List[torch.Tensor]) -> Tuple[List[torch.Tensor], List[Any]]:
     """Losses of the steps, and the sums of the gradients."""
     losses = [step(run, one) for one in data]
     return losses, [parameter.grad.clone() for parameter in model.parameters()]

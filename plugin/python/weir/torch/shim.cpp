@@ -132,17 +132,17 @@ public:
     {
         Device device = -1;
         C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-        return get(size, device, stream);
+        return C10_UNLIKELY(!isEnabled()) ? malloc_uncached(size) : get(size, device, stream);
     }
     void *raw_alloc(size_t size) override
     {
         Device device = -1;
-        return get_here(size, device);
+        return C10_UNLIKELY(!isEnabled()) ? malloc_uncached(size) : get_here(size, device);
     }
     c10::DataPtr allocate(size_t size) override
     {
         Device device = -1;
-        if (C10_UNLIKELY(!is_enabled.load(std::memory_order_relaxed)))
+        if (C10_UNLIKELY(!isEnabled()))
             return allocate_uncached(size);
         void *ptr = get_here(size, device);
         return { ptr, ptr, &free_block, c10::Device(c10::DeviceType::CUDA, device) };
@@ -159,8 +159,12 @@ public:
             return;
         Block block;
         bool is_told = false;
-        TORCH_CHECK(history.take(*library, blocks, ptr, block, is_told), "weir: ", ptr,
-                    " is not a block of torch's that is live: it was freed already, or never allocated");
+        if (!history.take(*library, blocks, ptr, block, is_told)) {
+            TORCH_CHECK(!isEnabled(), "weir: ", ptr,
+                        " is not a block of torch's that is live: it was freed already, or never allocated");
+            free_uncached(ptr);
+            return;
+        }
         library->free(ptr, static_cast<ssize_t>(block.size), block.device, block.stream);
         if (C10_UNLIKELY(is_told))
             history.freed(*library, ptr);
@@ -463,13 +467,19 @@ private:
     }
     static void free_uncached(void *ptr) { C10_CUDA_CHECK(cudaFree(ptr)); }
 
-    C10_NOINLINE static c10::DataPtr allocate_uncached(size_t size)
+    C10_NOINLINE static void *malloc_uncached(size_t size)
     {
-        Device device = -1;
         void *ptr = nullptr;
-        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
         if (size)
             C10_CUDA_CHECK(cudaMalloc(&ptr, size));
+        return ptr;
+    }
+
+    static c10::DataPtr allocate_uncached(size_t size)
+    {
+        Device device = -1;
+        C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+        void *ptr = malloc_uncached(size);
         return { ptr, ptr, &free_uncached, c10::Device(c10::DeviceType::CUDA, device) };
     }
 
