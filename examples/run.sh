@@ -61,7 +61,7 @@ has_gpu() {
     nvidia-smi -L >/dev/null 2>&1 || [ "${WEIR_TEST_GPU:-}" = cuda ]
 }
 
-echo 1..13
+echo 1..14
 
 run embed 64 && said stdout "^64 MiB from pool 'main' of device 0\$" && [ ! -s "$out/stderr" ]
 result $? embed_serves_64_mib

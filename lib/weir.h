@@ -735,9 +735,9 @@ WEIR_API WEIR_CHECK weir_status weir_reader_next(weir_reader *reader, unsigned t
  * A descriptor for poll(), select(), epoll and event loops: readable (POLLIN) while weir_reader_next() has something to say without
  * waiting, which is a frame, or that the ring or the exporter is gone. Then call that with timeout_ms 0. WEIR_TIMEOUT is possible, where
  * another thread took the frame, or the exporter has made its pool anew. That all leases are in use (WEIR_BUSY) does not make it readable;
- * a frame that comes after the next release does. Where weir_reader_next() fails for good, as after the exporter's death, it stays
- * readable: wait before you ask again, or close the reader. From the first call on Weir's service thread reads what comes whenever no
- * thread of the program waits.
+ * a frame that comes after the next release does. Where weir_reader_next() fails for good, as after the exporter's death or in a process
+ * that was evicted, it stays readable: wait before you ask again, or close the reader. From the first call on Weir's service thread reads
+ * what comes whenever no thread of the program waits.
  * Owned by the reader, the same at each call, closed by weir_reader_close(): take it out of the loop before. It is only to be polled,
  * neither read from nor closed. It is closed by exec; in the child of a fork it is of no use.
  * -1: WEIR_INVALID, WEIR_NO_HOST_MEMORY (no descriptor is left), WEIR_FORKED; see weir_last_error().

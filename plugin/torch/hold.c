@@ -150,19 +150,6 @@ static weir_status close_thing(weir_torch_hold *hold)
     return WEIR_OK;
 }
 
-/* Those whose streams were being captured, as then nothing can be released. */
-static void retry(void)
-{
-    pthread_mutex_lock(&lock);
-    weir_torch_hold *list = unreleased;
-    unreleased = NULL;
-    pthread_mutex_unlock(&lock);
-    for (weir_torch_hold *next; list; list = next) {
-        next = list->next;
-        weir_torch_hold_drop(list);
-    }
-}
-
 static void destroy(weir_torch_hold *hold)
 {
     weir_torch_hold *parent = hold->parent;
@@ -172,21 +159,39 @@ static void destroy(weir_torch_hold *hold)
         weir_torch_hold_drop(parent);
 }
 
+/* Nobody holds it any more. What cannot be closed now, as its stream captures, waits for another drop. */
+static void end(weir_torch_hold *hold)
+{
+    if (close_thing(hold) == WEIR_OK) {
+        destroy(hold);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    hold->next = unreleased;
+    unreleased = hold;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Each of those that wait once more. */
+static void retry(void)
+{
+    pthread_mutex_lock(&lock);
+    weir_torch_hold *list = unreleased;
+    unreleased = NULL;
+    pthread_mutex_unlock(&lock);
+    for (weir_torch_hold *next; list; list = next) {
+        next = list->next;
+        end(list);
+    }
+}
+
 void weir_torch_hold_drop(weir_torch_hold *hold)
 {
     if (!hold || weir__is_forked() || atomic_load(&is_over) || atomic_fetch_sub(&hold->holders, 1) > 1)
         return;
     if (hold->kind == WEIR_TORCH_LEASE)
         retry();
-    if (close_thing(hold) == WEIR_OK) {
-        destroy(hold);
-        return;
-    }
-    atomic_store(&hold->holders, 1);
-    pthread_mutex_lock(&lock);
-    hold->next = unreleased;
-    unreleased = hold;
-    pthread_mutex_unlock(&lock);
+    end(hold);
 }
 
 unsigned weir_torch_hold_holders(const weir_torch_hold *hold)

@@ -35,7 +35,7 @@ needs torch; tests/gpu/torch does it           | weir run --policy=training.yaml
 needs torch; tests/gpu/torch does it           | pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator("pytorch.yaml"))
 needs a terminal; tests/tools/top.sh has one   | weir top
 a line of a crontab, written by root           | * * * * * root weir metrics --output=/var/lib/prometheus/node-exporter/weir.prom
-a line of a configuration file of root's       | d /run/weir/share 0711 exporter exporter
+a line of a configuration file of root's       | d /run/weir/share 0711 exporter root -
 needs a user's session                         | mkdir -m 0700 /run/user/1000/gpu
 needs Docker                                   | docker run --gpus all --user 1000 -v /run/user/1000/gpu:/gpu -e WEIR_CONTROL_DIR=/gpu …
 needs a refused request; tests/tools/why.sh    | weir trace why train.weir
