@@ -18,7 +18,7 @@ struct output {
 
 static void put(struct output *out, const char *text, size_t len)
 {
-    if (out->len + len <= out->room)
+    if (out->at && out->len + len <= out->room)
         memcpy(out->at + out->len, text, len);
     out->len += len;
 }

@@ -260,6 +260,8 @@ static struct torch_arena_part *put_part(struct torch_arena_chunk *chunk, struct
                                          struct torch_arena_part **spare)
 {
     struct torch_arena_part *part = *spare;
+    if (!part)
+        return before; /* never: there are enough */
     *spare = part->next;
     *part = (struct torch_arena_part){ .before = before, .chunk = chunk, .ptr = ptr, .size = size };
     if (before)
@@ -294,11 +296,11 @@ static void restore_chunk(struct torch_arena *arena, struct torch_arena_chunk *c
 
 bool torch_arena_restore(struct torch_arena *arena, const struct torch_arena_state *state)
 {
-    size_t count = 2 * state->count;
+    size_t count = 2 * state->count + 1;
     for (const struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next)
         count++;
     struct torch_arena_part *spare = new_parts(count);
-    if (count && !spare)
+    if (!spare)
         return false;
     arena->live_count = arena->waiting_count = 0;
     for (struct torch_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next) {

@@ -153,12 +153,13 @@ weir_status weir_torch_state_restore(const weir_torch_state *state, weir_error *
 {
     weir_error cleared = WEIR_ERROR_INIT;
     struct torch_device *device = torch_device_open(state->device, &cleared);
-    weir_status status = cleared.status;
+    struct torch_reserve *reserve = NULL;
+    weir_status status = WEIR_OK;
     if (device) {
         torch_late_retry(device);
-        status = settle(device, state, &cleared);
+        if (settle(device, state, &cleared) == WEIR_OK)
+            reserve = enter(device, state->id, &cleared);
     }
-    struct torch_reserve *reserve = status == WEIR_OK ? enter(device, state->id, &cleared) : NULL;
     if (reserve) {
         status = restore(device, reserve, state, &cleared, delta);
         pthread_mutex_unlock(&device->reserve_lock);

@@ -23,7 +23,8 @@ static bool has_news(void *data)
 /* That all leases are in use is not shown: who polls would be woken for nothing until it releases one. */
 void share_reader_show(weir_reader *reader)
 {
-    bool has_something = has_news(reader) || reader->session->farewell;
+    const struct share_session *session = reader->session;
+    bool has_something = reader->frames || reader->is_ended || !session || session->farewell;
     eventfd_t value;
     if (reader->event_fd < 0 || reader->is_shown == has_something)
         return;
