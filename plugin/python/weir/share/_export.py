@@ -91,6 +91,9 @@ class Slot(Shared):
 class Ring:
     """Frames that readers get in order. Closed by close(), `with`, or its exporter."""
 
+    _hold: Hold
+    _handle: Handle
+
     def __init__(self, exporter: "Exporter", name: str, slot_size: int, depth: int, overflow: str, stream: Any) -> None:
         if overflow not in _OVERFLOW:
             raise WeirError(Status.INVALID, f"overflow is {overflow!r}: use one of {', '.join(_OVERFLOW)}")

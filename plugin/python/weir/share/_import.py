@@ -96,8 +96,9 @@ class Reader:
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         with importer._handle as thing:
             _native.check(c.weir_reader_open(thing, ring.encode(), leases, ctypes.byref(error), ctypes.byref(opened)), error)
-            hold = importer._hold.another()
-            assert hold is not None
+            another = importer._hold.another()
+            assert another is not None
+            hold: Hold = another
             self._hold = hold
 
             def close(reader: int) -> None:
