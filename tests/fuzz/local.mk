@@ -46,7 +46,7 @@ tests/fuzz/arena_fuzz: $(top_srcdir)/tests/fuzz/arena_fuzz.c $(arena_fuzz_files)
 CLEANFILES += tests/fuzz/arena_fuzz
 
 ## What reads traces, without the views.
-trace_fuzz_files = tools/common/utf8.c tools/trace/crc.c tools/trace/define.c tools/trace/export_perfetto.c tools/trace/export_rmm.c \
+trace_fuzz_files = lib/base/utf8.c tools/common/utf8.c tools/trace/crc.c tools/trace/define.c tools/trace/export_perfetto.c tools/trace/export_rmm.c \
 	tools/trace/packets.c tools/trace/packet_stacks.c \
 	tools/trace/export_viz.c tools/trace/frame.c tools/trace/pickle.c tools/trace/places.c tools/trace/proto.c tools/trace/turn.c \
 	tools/trace/map.c tools/trace/merge.c tools/trace/model.c tools/trace/orders.c tools/trace/play.c \
