@@ -30,7 +30,7 @@ struct weir_torch_hold {
     weir_cuda_stream home;
     pthread_mutex_t lock; /* of what follows; a leaf but for CUDA's calls */
     unsigned stream_count;
-    weir_cuda_stream streams[STREAMS_MAX]; /* where it was used besides */
+    weir_cuda_stream streams[STREAMS_MAX]; /* where it was used, the home stream too if it was */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -90,7 +90,7 @@ weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, 
     weir_cuda_stream used = shared_stream(stream);
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&hold->lock);
-    bool is_known = used == shared_stream(hold->home) && stream != PER_THREAD;
+    bool is_known = false;
     for (unsigned s = 0; s < hold->stream_count && !is_known; s++)
         is_known = hold->streams[s] == used;
     if (!is_known && hold->stream_count == STREAMS_MAX)
