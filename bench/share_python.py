@@ -45,6 +45,16 @@ def timed(function):
     return (time.thread_time_ns() - begin) / BATCH / 1000
 
 
+def functions():
+    """Those of C that are timed alone."""
+    c, word, error = _native.load(), ctypes.c_void_p, ctypes.POINTER(Error)
+    c.weir_ring_take.argtypes = [word, ctypes.c_uint, word, error, ctypes.POINTER(word)]
+    c.weir_ring_push.argtypes = [word, word, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t, word, error]
+    c.weir_reader_next.argtypes = [word, ctypes.c_uint, word, error, ctypes.POINTER(word)]
+    c.weir_lease_release.argtypes = [word, word, error]
+    return c
+
+
 def empty_call(c):
     """Microseconds of a call by ctypes that does nothing."""
     return statistics.median(timed(lambda: c.weir_torch_hold_drop(None)) for _ in range(20))
@@ -54,7 +64,7 @@ class Producer:
     def __init__(self):
         self.exporter = weir.share.Exporter("frames", policy_text=POLICY)
         self.ring = self.exporter.ring("frames", SIZE, 2 * BATCH)
-        self.c, self.error, self.ptr = _native.load(), Error(), ctypes.c_void_p()
+        self.c, self.error, self.ptr = functions(), Error(), ctypes.c_void_p()
         self.metadata = b"weir/1 float32 128x128\n"
 
     def through_python(self):
@@ -62,7 +72,7 @@ class Producer:
             library.from_dlpack(slot.array((128, 128), "float32"))
 
     def through_c(self):
-        ring, c = self.ring._handle._thing, self.c
+        ring, c = self.ring._hold.thing, self.c
         c.weir_ring_take(ring, 60000, None, ctypes.byref(self.error), ctypes.byref(self.ptr))
         c.weir_ring_push(ring, self.ptr, SIZE, self.metadata, len(self.metadata), None, ctypes.byref(self.error))
 
@@ -76,7 +86,7 @@ class Consumer:
     def __init__(self):
         self.importer = weir.share.Importer("bench", wait=60)
         self.reader = self.importer.reader("frames", BATCH)
-        self.c, self.error, self.lease = _native.load(), Error(), ctypes.c_void_p()
+        self.c, self.error, self.lease = functions(), Error(), ctypes.c_void_p()
 
     def through_python(self):
         with self.reader.next(60, stream=stream()) as frame:
@@ -84,7 +94,7 @@ class Consumer:
 
     def through_c(self):
         c = self.c
-        c.weir_reader_next(self.reader._handle._thing, 60000, None, ctypes.byref(self.error), ctypes.byref(self.lease))
+        c.weir_reader_next(self.reader._hold.thing, 60000, None, ctypes.byref(self.error), ctypes.byref(self.lease))
         c.weir_lease_release(self.lease, None, ctypes.byref(self.error))
 
 

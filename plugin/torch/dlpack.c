@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/torch/hold.h"
+#include "plugin/torch/weir_torch.h"
 
 #define DIMENSIONS_MAX 32
 
@@ -54,30 +54,30 @@ static void delete_versioned(struct dl_versioned *versioned)
     free(versioned);
 }
 
-static void fill(struct dl_tensor *tensor, const weir_torch_tensor *from, int64_t *numbers)
+static void fill(struct dl_tensor *tensor, void *data, const weir_torch_tensor *like, int64_t *numbers)
 {
-    size_t size = (size_t)from->dimensions * sizeof *numbers;
-    tensor->data = from->data;
-    tensor->device_type = from->device_type;
-    tensor->device = from->device;
-    tensor->dimensions = from->dimensions;
-    tensor->code = from->code;
-    tensor->bits = from->bits;
+    size_t size = (size_t)like->dimensions * sizeof *numbers;
+    tensor->data = data;
+    tensor->device_type = like->device_type;
+    tensor->device = like->device;
+    tensor->dimensions = like->dimensions;
+    tensor->code = like->code;
+    tensor->bits = like->bits;
     tensor->lanes = 1;
     tensor->shape = numbers;
-    tensor->strides = numbers + from->dimensions;
+    tensor->strides = numbers + like->dimensions;
     if (size) {
-        memcpy(tensor->shape, from->shape, size);
-        memcpy(tensor->strides, from->strides, size);
+        memcpy(tensor->shape, like->shape, size);
+        memcpy(tensor->strides, like->strides, size);
     }
 }
 
-void *weir_torch_dlpack_new(weir_torch_hold *hold, const weir_torch_tensor *from, int is_versioned, uint64_t flags)
+void *weir_torch_dlpack_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags)
 {
-    if (from->dimensions < 0 || from->dimensions > DIMENSIONS_MAX)
+    if (like->dimensions < 0 || like->dimensions > DIMENSIONS_MAX)
         return NULL;
     size_t head = is_versioned ? sizeof(struct dl_versioned) : sizeof(struct dl_managed);
-    unsigned char *memory = calloc(1, head + 2 * (size_t)from->dimensions * sizeof(int64_t));
+    unsigned char *memory = calloc(1, head + 2 * (size_t)like->dimensions * sizeof(int64_t));
     if (!memory)
         return NULL;
     int64_t *numbers = (int64_t *)(void *)(memory + head);
@@ -87,32 +87,47 @@ void *weir_torch_dlpack_new(weir_torch_hold *hold, const weir_torch_tensor *from
         versioned->context = hold;
         versioned->deleter = delete_versioned;
         versioned->flags = flags;
-        fill(&versioned->tensor, from, numbers);
+        fill(&versioned->tensor, data, like, numbers);
     } else {
         struct dl_managed *managed = (struct dl_managed *)(void *)memory;
         managed->context = hold;
         managed->deleter = delete_managed;
-        fill(&managed->tensor, from, numbers);
+        fill(&managed->tensor, data, like, numbers);
     }
     weir_torch_hold_keep(hold);
     return memory;
 }
 
-/* Python's, which tells where they are: this library links no Python. */
-static int (*capsule_is_valid)(void *capsule, const char *name);
-static void *(*capsule_pointer)(void *capsule, const char *name);
+static weir_torch_capsules python;
 
-void weir_torch_dlpack_python(int (*is_valid)(void *capsule, const char *name), void *(*pointer)(void *capsule, const char *name))
+void weir_torch_capsules_set(const weir_torch_capsules *functions)
 {
-    capsule_is_valid = is_valid;
-    capsule_pointer = pointer;
+    python = *functions;
 }
 
+static const char *const old_name = "dltensor";
+static const char *const name = "dltensor_versioned";
+
 /* Who consumes a capsule gives it another name. */
-void weir_torch_dlpack_drop(void *capsule)
+static void delete_unconsumed(void *capsule)
 {
-    if (capsule_is_valid(capsule, "dltensor"))
-        delete_managed(capsule_pointer(capsule, "dltensor"));
-    else if (capsule_is_valid(capsule, "dltensor_versioned"))
-        delete_versioned(capsule_pointer(capsule, "dltensor_versioned"));
+    if (python.is_valid(capsule, old_name))
+        delete_managed(python.pointer(capsule, old_name));
+    else if (python.is_valid(capsule, name))
+        delete_versioned(python.pointer(capsule, name));
+}
+
+void *weir_torch_capsule_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags)
+{
+    void *managed = weir_torch_dlpack_new(hold, data, like, is_versioned, flags);
+    if (!managed)
+        return python.no_memory();
+    void *capsule = python.create(managed, is_versioned ? name : old_name, delete_unconsumed);
+    if (capsule)
+        return capsule;
+    if (is_versioned)
+        delete_versioned(managed);
+    else
+        delete_managed(managed);
+    return NULL;
 }

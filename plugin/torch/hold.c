@@ -14,33 +14,23 @@
 #include "plugin/torch/hold.h"
 #include "share/base/order.h"
 
-#define STREAMS_MAX 8
 #define PER_THREAD ((weir_cuda_stream)0x2) /* cudaStreamPerThread */
 #define LEGACY ((weir_cuda_stream)0x1)     /* cudaStreamLegacy */
 
-struct weir_torch_hold {
-    struct weir_torch_hold *next; /* of those that could not be released yet */
-    struct weir_torch_hold *parent;
-    enum weir_torch_held kind;
-    void *thing;
-    weir *w;
-    int device;
-    unsigned timeout_ms;
-    atomic_uint holders;
-    weir_cuda_stream home;
-    pthread_mutex_t lock; /* of what follows; a leaf but for CUDA's calls */
-    unsigned stream_count;
-    weir_cuda_stream streams[STREAMS_MAX]; /* where it was used, the home stream too if it was */
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static weir_torch_hold *unreleased;
+static weir_torch_hold *unended;
 static atomic_bool is_over;
 
 /* Whatever thread releases it: its own per-thread stream is not that of who used it. The legacy stream comes behind those of all threads. */
 static weir_cuda_stream shared_stream(weir_cuda_stream stream)
 {
     return !stream || stream == PER_THREAD ? LEGACY : stream;
+}
+
+/* Two names for the same stream. */
+static bool is_same_stream(weir_cuda_stream stream, weir_cuda_stream other)
+{
+    return (stream ? stream : LEGACY) == (other ? other : LEGACY);
 }
 
 /* `stream` waits for what is on `behind` now. */
@@ -65,7 +55,7 @@ weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing, weir *w,
     if (!hold)
         return NULL;
     hold->kind = kind;
-    hold->thing = thing;
+    atomic_init(&hold->thing, thing);
     hold->w = w;
     hold->device = device;
     hold->home = home;
@@ -93,9 +83,9 @@ weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, 
     bool is_known = false;
     for (unsigned s = 0; s < hold->stream_count && !is_known; s++)
         is_known = hold->streams[s] == used;
-    if (!is_known && hold->stream_count == STREAMS_MAX)
-        status = weir__fail(error, WEIR_BUSY, "what is shared is used on %d streams already: copy it for others", STREAMS_MAX);
-    if (status == WEIR_OK && waits && stream != hold->home)
+    if (!is_known && hold->stream_count == TORCH_HOLD_STREAMS_MAX)
+        status = weir__fail(error, WEIR_BUSY, "what is shared is used on %d streams already: copy it for others", TORCH_HOLD_STREAMS_MAX);
+    if (status == WEIR_OK && waits && !is_same_stream(stream, hold->home))
         status = wait_behind(hold, stream, hold->home, error);
     if (status == WEIR_OK && !is_known)
         hold->streams[hold->stream_count++] = used;
@@ -103,10 +93,8 @@ weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, 
     return status;
 }
 
-weir_status weir_torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error)
+weir_status torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error)
 {
-    if (weir__check_fork(error) != WEIR_OK)
-        return WEIR_FORKED;
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&hold->lock);
     for (unsigned s = 0; s < hold->stream_count && status == WEIR_OK; s++)
@@ -123,18 +111,26 @@ weir_status weir_torch_hold_finish(weir_torch_hold *hold, weir_error *error)
     return share_order(SHARE_ORDER_FINISH, hold->w->gpu, hold->device, hold->home, NULL, "waiting for a stream", error);
 }
 
-/* On the stream of who used it, behind all others: the home stream may have gone since. */
+/* A stream of who used it, if it was used: the home stream may have gone since. */
+static weir_cuda_stream last_stream(const weir_torch_hold *hold)
+{
+    return hold->stream_count ? hold->streams[0] : shared_stream(hold->home);
+}
+
 static weir_status release_lease(weir_torch_hold *hold)
 {
-    weir_cuda_stream stream = hold->stream_count ? hold->streams[0] : shared_stream(hold->home);
-    weir_status status = weir_torch_hold_join(hold, stream, NULL);
+    weir_cuda_stream stream = last_stream(hold);
+    weir_status status = torch_hold_join(hold, stream, NULL);
     return status == WEIR_OK ? weir_lease_release(hold->thing, stream, NULL) : status;
 }
 
-static weir_status close_thing(weir_torch_hold *hold)
+static weir_status end_thing(weir_torch_hold *hold)
 {
     switch (hold->kind) {
     case WEIR_TORCH_LEASE: return release_lease(hold);
+    case WEIR_TORCH_SLOT:
+    case WEIR_TORCH_BLOCK: return hold->thing ? torch_frame_give_back(hold, last_stream(hold), NULL) : WEIR_OK;
+    case WEIR_TORCH_READER: weir_reader_close(hold->thing); break;
     case WEIR_TORCH_RING: weir_ring_close(hold->thing); break;
     case WEIR_TORCH_EXPORT:
         weir_export_close(hold->thing, hold->timeout_ms);
@@ -145,9 +141,14 @@ static weir_status close_thing(weir_torch_hold *hold)
         weir_close(hold->w);
         break;
     case WEIR_TORCH_MEMORY: free(hold->thing); break;
-    case WEIR_TORCH_SLOT: break;
     }
     return WEIR_OK;
+}
+
+/* Only these have an order of streams, by which they can be refused. */
+static bool can_be_refused(weir_torch_held kind)
+{
+    return kind == WEIR_TORCH_LEASE || kind == WEIR_TORCH_SLOT || kind == WEIR_TORCH_BLOCK;
 }
 
 static void destroy(weir_torch_hold *hold)
@@ -159,16 +160,16 @@ static void destroy(weir_torch_hold *hold)
         weir_torch_hold_drop(parent);
 }
 
-/* Nobody holds it any more. What cannot be closed now, as its stream captures, waits for another drop. */
+/* Nobody holds it any more. What cannot end now, as its stream captures, waits for another drop. */
 static void end(weir_torch_hold *hold)
 {
-    if (close_thing(hold) == WEIR_OK) {
+    if (end_thing(hold) == WEIR_OK) {
         destroy(hold);
         return;
     }
     pthread_mutex_lock(&lock);
-    hold->next = unreleased;
-    unreleased = hold;
+    hold->next = unended;
+    unended = hold;
     pthread_mutex_unlock(&lock);
 }
 
@@ -176,8 +177,8 @@ static void end(weir_torch_hold *hold)
 static void retry(void)
 {
     pthread_mutex_lock(&lock);
-    weir_torch_hold *list = unreleased;
-    unreleased = NULL;
+    weir_torch_hold *list = unended;
+    unended = NULL;
     pthread_mutex_unlock(&lock);
     for (weir_torch_hold *next; list; list = next) {
         next = list->next;
@@ -189,7 +190,7 @@ void weir_torch_hold_drop(weir_torch_hold *hold)
 {
     if (!hold || weir__is_forked() || atomic_load(&is_over) || atomic_fetch_sub(&hold->holders, 1) > 1)
         return;
-    if (hold->kind == WEIR_TORCH_LEASE)
+    if (can_be_refused(hold->kind))
         retry();
     end(hold);
 }

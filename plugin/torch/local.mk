@@ -15,6 +15,7 @@ plugin_torch_libtorch_la_SOURCES = \
 	%reldir%/events.h \
 	%reldir%/history.c \
 	%reldir%/history.h \
+	%reldir%/frame.c \
 	%reldir%/hold.c \
 	%reldir%/hold.h \
 	%reldir%/late.c \

@@ -5,8 +5,8 @@
  * All of libweir-torch.so. It holds one weir for each device that torch allocates on, opened by the first allocation there, all from the
  * same policy, and closed never: torch frees tensors until the process ends. Besides these functions it exports those of weir.h.
  *
- * None of them calls torch, exits or prints, and none calls Python or takes the GIL, but for what python_begin() says; any thread may call
- * any of them. In the child of a fork allocations
+ * None of them calls torch, exits or prints, and none calls Python or takes the GIL, but for what python_begin() and capsule_new() say; any
+ * thread may call any of them. In the child of a fork allocations
  * fail and frees do nothing. Only weir_torch_malloc throws. Sizes are bytes.
  */
 #ifndef WEIR_TORCH_H
@@ -332,43 +332,67 @@ WEIR_API void weir_torch_history_free(weir_torch_snapshot *snapshot);
 
 /* Sharing ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* What weir.share holds, and what closes it. */
+/* What weir.share holds, and what ends it. */
 typedef enum weir_torch_held {
     WEIR_TORCH_LEASE,  /* weir_lease_release() */
+    WEIR_TORCH_READER, /* weir_reader_close() */
     WEIR_TORCH_IMPORT, /* weir_import_close(), and weir_close() of its weir */
     WEIR_TORCH_EXPORT, /* weir_export_close(), and weir_close() of its weir */
     WEIR_TORCH_RING,   /* weir_ring_close() */
-    WEIR_TORCH_SLOT,   /* nothing: it is pushed or dropped */
+    WEIR_TORCH_SLOT,   /* weir_ring_drop(), unless it was pushed */
+    WEIR_TORCH_BLOCK,  /* weir_free(), unless it was published */
     WEIR_TORCH_MEMORY  /* free() */
 } weir_torch_held;
 
+/*
+ * Something shared, for as long as anything holds it: objects of Python, and the tensors that were made of them. With its last holder it
+ * ends, and lets go of its parent: a lease keeps its import, a slot its ring, a ring its export. None of these functions takes a lock of
+ * Python's: a tensor may go in any thread, and after Python has ended. In the child of a fork, and behind weir_torch_holds_end(), dropping
+ * does nothing. Any thread may call any of them.
+ */
 typedef struct weir_torch_hold weir_torch_hold;
 
 /*
- * One holder of `thing`, which is closed with the last one. device: where its memory is. home: the stream in whose order it is used.
- * timeout_ms: of weir_export_close(). parent: kept until then; may be NULL. NULL: no host memory, or the child of a fork. Any thread may
- * call any of these functions.
+ * One holder of `thing`. device: where its memory is. home: the stream in whose order it is used. timeout_ms: of weir_export_close().
+ * parent: may be NULL; that of a slot is its ring, of a block its export. NULL: no host memory, or the child of a fork; `thing` stays the
+ * caller's then.
  */
 WEIR_API weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing, weir *w, int device, weir_cuda_stream home,
                                               unsigned timeout_ms, weir_torch_hold *parent);
 WEIR_API void weir_torch_hold_keep(weir_torch_hold *hold);
-/* One holder less. A lease is released on the first of the streams that used it, behind what is on all of them now. One that cannot be
-   released, as a stream captures, is released along with a later one. */
+/* One holder less. A lease, a slot or a block ends on the first of the streams that used it, behind what is on all of them now. One that
+   cannot end, as a stream captures, ends along with a later one. */
 WEIR_API void weir_torch_hold_drop(weir_torch_hold *hold);
 /* `stream` uses it from now on. waits: not 0: behind what is on the home stream. The stream has to live until the last holder is gone.
    WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_use(weir_torch_hold *hold, weir_cuda_stream stream, int waits, weir_error *error);
-/* `stream` waits for all streams that used it. */
-WEIR_API WEIR_CHECK weir_status weir_torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
 /* The calling thread waits for the home stream. */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_finish(weir_torch_hold *hold, weir_error *error);
 WEIR_API unsigned weir_torch_hold_holders(const weir_torch_hold *hold);
 /* Python ends: from now on dropping does nothing, and what is left ends with the process. */
 WEIR_API void weir_torch_holds_end(void);
 
-/* A tensor, as DLPack has it; shape and strides in elements. */
+/* weir_ring_take(), and a hold of the slot, whose home is `stream`. */
+WEIR_API WEIR_CHECK weir_status weir_torch_slot_take(weir_torch_hold *ring, unsigned timeout_ms, weir_cuda_stream stream,
+                                                     weir_error *error, weir_torch_hold **slot, void **ptr);
+/* weir_ring_push() on that stream, behind all that used the slot. Its holders stay, and end nothing any more. A slot that could not be pushed
+   is as it was. WEIR_INVALID also: it was pushed or dropped before. */
+WEIR_API WEIR_CHECK weir_status weir_torch_slot_push(weir_torch_hold *slot, size_t size, const void *metadata, size_t metadata_size,
+                                                     weir_cuda_stream stream, weir_error *error);
+/* weir_export_publish() on the home stream, in the same way. */
+WEIR_API WEIR_CHECK weir_status weir_torch_block_publish(weir_torch_hold *block, const char *name, size_t size, const void *metadata,
+                                                         size_t metadata_size, weir_error *error);
+/* Ends a slot or a block at once, on that stream, behind all that used it, whoever else holds it: nobody may use its memory any more. */
+WEIR_API WEIR_CHECK weir_status weir_torch_hold_discard(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
+/* weir_reader_next() and weir_import_acquire(), and a hold of the lease, whose home is `stream`. *info: borrowed from the hold. */
+WEIR_API WEIR_CHECK weir_status weir_torch_lease_next(weir_torch_hold *reader, unsigned timeout_ms, weir_cuda_stream stream,
+                                                      weir_error *error, weir_torch_hold **lease, const weir_lease_info **info);
+WEIR_API WEIR_CHECK weir_status weir_torch_lease_acquire(weir_torch_hold *import, const char *name, unsigned timeout_ms,
+                                                         weir_cuda_stream stream, weir_error *error, weir_torch_hold **lease,
+                                                         const weir_lease_info **info);
+
+/* What a tensor looks like, as DLPack says it; shape and strides in elements. */
 typedef struct weir_torch_tensor {
-    void *data;
     int32_t device_type, device, dimensions;
     uint8_t code, bits;
     const int64_t *shape, *strides;
@@ -376,11 +400,20 @@ typedef struct weir_torch_tensor {
 
 /* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many
    dimensions. */
-WEIR_API void *weir_torch_dlpack_new(weir_torch_hold *hold, const weir_torch_tensor *from, int is_versioned, uint64_t flags);
-/* Where Python's PyCapsule_IsValid() and PyCapsule_GetPointer() are, before the first capsule is made. */
-WEIR_API void weir_torch_dlpack_python(int (*is_valid)(void *capsule, const char *name), void *(*pointer)(void *capsule, const char *name));
-/* The destructor of a capsule of these: deletes what nobody has consumed. */
-WEIR_API void weir_torch_dlpack_drop(void *capsule);
+WEIR_API void *weir_torch_dlpack_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags);
+
+/* Functions of Python's, which this library does not link. */
+typedef struct weir_torch_capsules {
+    void *(*create)(void *ptr, const char *name, void (*destructor)(void *capsule)); /* PyCapsule_New() */
+    int (*is_valid)(void *capsule, const char *name);                               /* PyCapsule_IsValid() */
+    void *(*pointer)(void *capsule, const char *name);                              /* PyCapsule_GetPointer() */
+    void *(*no_memory)(void);                                                       /* PyErr_NoMemory() */
+} weir_torch_capsules;
+
+/* Says where they are, before the first capsule is made. */
+WEIR_API void weir_torch_capsules_set(const weir_torch_capsules *functions);
+/* A PyObject that carries such a tensor, and deletes it where nobody has consumed it. NULL: MemoryError is set. The caller has the GIL. */
+WEIR_API void *weir_torch_capsule_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@ import subprocess
 
 import weir
 from weir import _library
+from weir.share import _native as share
 from weir.torch import _build
 
 import tap
@@ -48,13 +49,15 @@ def shim_is_written_in_the_language_of_torchs_headers():
 
 @fact
 def structs_are_laid_out_as_in_c():
-    structs = (_library.Error, _library.Options, _library.Stats, _library.Block)
+    shared = (share.RingOptions, share.ExportInfo, share.ImportOptions, share.LeaseInfo, share.Tensor, share.Capsules)
+    structs = (_library.Error, _library.Options, _library.Stats, _library.Block, *shared)
     here = []
     for struct in structs:
         here.append("%s %d" % (struct.__name__, ctypes.sizeof(struct)))
         for name, _ in struct._fields_:
             field = getattr(struct, name)
             here.append("%s.%s %d %d" % (struct.__name__, name, field.offset, field.size))
+    here += ["Held.%s %d" % (kind.name, kind) for kind in share.Held]
     there = subprocess.run(
         [os.path.join(BUILD, "tests", "python", "layout")], capture_output=True, text=True, check=True
     )

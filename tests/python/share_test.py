@@ -236,9 +236,10 @@ def tensors_go_in_any_thread():
 def reader_that_is_closed_under_a_thread_that_waits_is_closed_behind_it():
     with Scene() as scene:
         got = []
+        alone = sys.getrefcount(scene.reader._hold)
         thread = threading.Thread(target=lambda: got.append(scene.reader.next(60.0)))
         thread.start()
-        while not scene.reader._handle._users:
+        while sys.getrefcount(scene.reader._hold) == alone:
             pass
         scene.reader.close()
         scene.importer.close()

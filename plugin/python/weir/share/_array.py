@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 from weir._errors import Status, WeirError
 from weir.share import _native
 from weir.share._layout import Layout, bytes_of
-from weir.share._native import Held, Hold, Tensor
+from weir.share._native import Held, Hold, Tensor, hold
 
 CPU, CUDA = 1, 2  # kDLCPU, kDLCUDA
 _READ_ONLY, _IS_COPIED = 1, 2
@@ -28,8 +28,10 @@ def stream_of(stream: Any) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def _numbers(numbers: Tuple[int, ...]) -> Any:
-    return (ctypes.c_int64 * len(numbers))(*numbers)
+def _tensor(what: Layout, device: Tuple[int, int]) -> Tensor:
+    dimensions, dtype = len(what.shape), what.dtype
+    numbers = ctypes.c_int64 * dimensions
+    return Tensor(*device, dimensions, dtype.code, dtype.bits, numbers(*what.shape), numbers(*what.strides))
 
 
 class Array:
@@ -86,9 +88,10 @@ class Array:
         dl_device: Optional[Tuple[int, int]] = None,
         copy: Optional[bool] = None,
     ) -> Any:
-        device = self.__dlpack_device__()
-        if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != device:
-            raise BufferError(f"the memory is on device {device}, and is not copied to {tuple(dl_device)}: take it here, and copy that")
+        if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != self.__dlpack_device__():
+            raise BufferError(
+                f"the memory is on device {self.__dlpack_device__()}, and is not copied to {tuple(dl_device)}: take it here, and copy that"
+            )
         is_versioned = max_version is not None and max_version[0] >= 1
         if copy and not self._is_simulated:
             raise BufferError("a copy on the GPU is the consumer's to make: torch.from_dlpack(frame).clone(), cupy.from_dlpack(frame).copy()")
@@ -105,11 +108,12 @@ class Array:
             self._order(stream)
         if copy:
             return self._copied(is_versioned)
-        return self._capsule(self._hold, self._ptr, is_versioned, 0 if self._writable else _READ_ONLY)
+        tensor = _tensor(self._layout, self.__dlpack_device__())
+        return _native.new_capsule(self._hold.ptr, self._ptr, tensor, is_versioned, 0 if self._writable else _READ_ONLY)
 
     def _finish(self) -> None:
         error = _native.error_of_thread()
-        _native.check(_native.load().weir_torch_hold_finish(self._hold.ptr, ctypes.byref(error)), error)
+        _native.check(_native.load().weir_torch_hold_finish(self._hold.ptr, error), error)
 
     def _order(self, stream: Any) -> None:
         """The consumer's stream waits for ours. Of one that says -1 we know nothing."""
@@ -119,29 +123,24 @@ class Array:
         if consumer == 0 or consumer < -1:
             raise BufferError(f"stream={stream!r} is ambiguous: 1 is the legacy stream, 2 that of the thread, -1 none")
         error = _native.error_of_thread()
-        _native.check(_native.load().weir_torch_hold_use(self._hold.ptr, consumer, 1, ctypes.byref(error)), error)
+        _native.check(_native.load().weir_torch_hold_use(self._hold.ptr, consumer, 1, error), error)
 
     def _copied(self, is_versioned: bool) -> Any:
         """Of the host's memory, from the first element to the last."""
         what = self._layout
         count = 0 if 0 in what.shape else 1 + sum((extent - 1) * step for extent, step in zip(what.shape, what.strides))
-        malloc = ctypes.CDLL(None).malloc
-        malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-        memory = malloc(max(count * what.dtype.size, 1))
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        memory = libc.malloc(max(count * what.dtype.size, 1))
         if not memory:
             raise MemoryError(f"no host memory to copy {count} elements")
         ctypes.memmove(memory, self._ptr, count * what.dtype.size)
-        return self._capsule(Hold(Held.MEMORY, memory, None, 0), memory, is_versioned, _IS_COPIED)
-
-    def _capsule(self, hold: Hold, ptr: int, is_versioned: bool, flags: int) -> Any:
-        c = _native.load()
-        what, (device_type, device) = self._layout, self.__dlpack_device__()
-        tensor = Tensor(ptr, device_type, device, len(what.shape), what.dtype.code, what.dtype.bits)
-        tensor.shape, tensor.strides = _numbers(what.shape), _numbers(what.strides)
-        managed = c.weir_torch_dlpack_new(hold.ptr, ctypes.byref(tensor), is_versioned, flags)
-        if managed is None:
-            raise MemoryError("no host memory for a tensor")
-        return _native.new_capsule(managed, b"dltensor_versioned" if is_versioned else b"dltensor", _native.drop_capsule)
+        try:
+            copied = hold(Held.MEMORY, ctypes.c_void_p(memory), None, 0)
+        except MemoryError:
+            libc.free(ctypes.c_void_p(memory))
+            raise
+        return _native.new_capsule(copied.ptr, memory, _tensor(what, (CPU, 0)), is_versioned, _IS_COPIED)
 
     # The interfaces of NumPy and CUDA
 
@@ -177,17 +176,16 @@ class Shared:
     deleter is of an array that this object keeps, so its memory stays for as long as a consumer has this object.
     """
 
-    _hold: Hold
+    _hold: Optional[Hold]  # None: it was given back
     _ptr: int
     _device: int
     _home: int
     _lent: Optional[Array] = None
 
     def _make(self, what: Layout, writable: bool) -> Array:
-        hold = self._hold.another()
-        if hold is None:
+        if self._hold is None:
             raise WeirError(Status.INVALID, "it was given back already: make arrays before that")
-        return Array(hold, self._ptr, self._device, self._home, what, writable)
+        return Array(self._hold, self._ptr, self._device, self._home, what, writable)
 
     def _view(self) -> Array:
         raise NotImplementedError

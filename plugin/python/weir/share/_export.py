@@ -5,14 +5,13 @@ import ctypes
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Dict, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
-from weir._library import Error
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, bytes_of, dtype_of, layout, write_metadata
-from weir.share._native import Handle, Held, Hold
+from weir.share._native import Held, Hold, closed, hold
 
 _OVERFLOW = {"block": 0, "drop_oldest": 1, "fail": 2}
 
@@ -23,60 +22,41 @@ class Slot(Shared):
     write to its arrays and tensors afterwards.
     """
 
-    def __init__(self, ring: "Ring", ptr: int, home: int) -> None:
-        self._ring = ring
+    def __init__(self, slot_size: int, hold: Hold, ptr: int, device: int, home: int) -> None:
+        self._hold = hold
         self._ptr = ptr
+        self._device = device
         self._home = home
-        self._device = ring._exporter.device
+        self._size = slot_size
         self._what: Optional[Layout] = None
-        self._is_open = True
         self.metadata = b""  # the program's own
-        self._hold = Hold(Held.SLOT, ptr, ring._exporter._weir, self._device, home, 0, ring._hold)
 
     def array(self, shape: Sequence[int], dtype: Any = "uint8") -> Array:
         """What readers shall see: its type and shape go with the frame."""
-        self._what = layout(self._ring.slot_size, shape, dtype)
+        self._what = layout(self._size, shape, dtype)
         return self._make(self._what, True)
 
     def _view(self) -> Array:
-        return self.array([self._ring.slot_size]) if self._what is None else self._make(self._what, True)
+        return self.array([self._size]) if self._what is None else self._make(self._what, True)
 
-    def _end(self, stream: Any) -> "Tuple[int, Error]":
-        """The stream at which the slot is done with."""
-        if not self._is_open:
+    def _held(self) -> Hold:
+        if self._hold is None:
             raise WeirError(Status.INVALID, "the slot was pushed or dropped already")
-        home, error = self._home if stream is None else stream_of(stream), _native.error_of_thread()
-        _native.check(_native.load().weir_torch_hold_join(self._hold.ptr, home, ctypes.byref(error)), error)
-        return home, error
+        return self._hold
 
     def push(self, *, size: Optional[int] = None, stream: Any = None) -> None:
         """Publishes it, behind what is on the streams that it was used on. size: bytes; None: those of the array, or all."""
         metadata = write_metadata(self._what, bytes(self.metadata))
         wanted = size if size is not None else bytes_of(self._what.dtype, self._what.shape) if self._what else 0
-        with self._ring._handle as ring:
-            home, error = self._end(stream)
-            status = _native.load().weir_ring_push(
-                ring, self._ptr, wanted, metadata, len(metadata), home, ctypes.byref(error)
-            )
-            _native.check(status, error)
-            self._is_open = False
-        self._hold.drop()
+        slot, home, error = self._held(), self._home if stream is None else stream_of(stream), _native.error_of_thread()
+        _native.check(_native.load().weir_torch_slot_push(slot.ptr, wanted, metadata, len(metadata), home, error), error)
+        self._hold = None
 
     def drop(self, *, stream: Any = None) -> None:
-        """Gives it back without a frame."""
-        with self._ring._handle as ring:
-            home, error = self._end(stream)
-            _native.check(_native.load().weir_ring_drop(ring, self._ptr, home, ctypes.byref(error)), error)
-            self._is_open = False
-        self._hold.drop()
-
-    def __del__(self) -> None:
-        # Of one that nobody ended; that of a ring which is closed went with it.
-        if getattr(self, "_is_open", False) and self._hold.ptr is not None:
-            try:
-                self.drop()
-            except WeirError:
-                pass
+        """Gives it back without a frame. Its tensors must not be used any more."""
+        slot, home, error = self._held(), self._home if stream is None else stream_of(stream), _native.error_of_thread()
+        _native.check(_native.load().weir_torch_hold_discard(slot.ptr, home, error), error)
+        self._hold = None
 
     def __enter__(self) -> "Slot":
         return self
@@ -84,50 +64,44 @@ class Slot(Shared):
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        if self._is_open:
+        if self._hold is not None:
             self.push() if kind is None else self.drop()
 
 
 class Ring:
     """Frames that readers get in order. Closed by close(), `with`, or its exporter."""
 
-    _hold: Hold
-    _handle: Handle
-
     def __init__(self, exporter: "Exporter", name: str, slot_size: int, depth: int, overflow: str, stream: Any) -> None:
         if overflow not in _OVERFLOW:
             raise WeirError(Status.INVALID, f"overflow is {overflow!r}: use one of {', '.join(_OVERFLOW)}")
-        self.name, self.slot_size, self._exporter = name, slot_size, exporter
+        self.name, self.slot_size, self._device = name, slot_size, exporter.device
         options = _native.RingOptions(ctypes.sizeof(_native.RingOptions), slot_size, depth, _OVERFLOW[overflow])
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
-        home = stream_of(stream)
-        with exporter._handle as export:
-            status = c.weir_ring_open(
-                export, name.encode(), ctypes.byref(options), home, ctypes.byref(error), ctypes.byref(opened)
-            )
-            _native.check(status, error)
-            self._hold = Hold(Held.RING, opened, exporter._weir, exporter.device, 0, 0, exporter._hold)
-        self._handle = Handle(opened, f"ring {name!r}", lambda thing: self._hold.drop())
+        export = exporter._held()
+        _native.check(c.weir_ring_open(export.thing, name.encode(), options, stream_of(stream), error, opened), error)
+        self._hold: Optional[Hold] = hold(Held.RING, opened, exporter._weir, exporter.device, parent=export)
         exporter._rings.add(self)
+
+    def _held(self) -> Hold:
+        return self._hold or closed("ring", self.name)
 
     def take(self, timeout: Optional[float] = None, *, stream: Any = None) -> Slot:
         """A free slot. timeout: seconds to wait for readers, where overflow is "block"; None: no limit."""
-        error, taken, home = _native.error_of_thread(), ctypes.c_void_p(), stream_of(stream)
+        ring, home, error = self._held(), stream_of(stream), _native.error_of_thread()
+        slot, ptr = ctypes.c_void_p(), ctypes.c_void_p()
         limit = _native.milliseconds(timeout)
-        with self._handle as ring:
-            status = _native.load().weir_ring_take(ring, limit, home, ctypes.byref(error), ctypes.byref(taken))
-            _native.check(status, error)
-            assert taken.value is not None
-            return Slot(self, taken.value, home)
+        _native.check(_native.load().weir_torch_slot_take(ring.ptr, limit, home, error, slot, ptr), error)
+        assert ptr.value is not None
+        return Slot(self.slot_size, Hold(slot.value), ptr.value, self._device, home)
 
     @property
     def readers(self) -> int:
-        with self._handle as ring:
-            return int(_native.load().weir_ring_readers(ring))
+        ring = self._held()
+        return int(_native.load().weir_ring_readers(ring.thing))
 
     def close(self) -> None:
         """Ends it for readers, once no array or tensor of its slots is left."""
-        self._handle.close()
+        self._hold = None
 
     def __enter__(self) -> "Ring":
         return self
@@ -150,16 +124,15 @@ class Block(Shared):
             raise WeirError(Status.INVALID, f"shape {tuple(shape)} has no elements: a block has at least one")
         self._what = layout(self._size, shape, dtype)
         self.metadata = b""
-        ptr, c = ctypes.c_void_p(), _native.load()
-        status = c.weir_pool_malloc(exporter._pool, ctypes.byref(ptr), self._size, self._home)
+        export, ptr, c = exporter._held(), ctypes.c_void_p(), _native.load()
+        status = c.weir_pool_malloc(exporter._pool, ptr, self._size, self._home)
         if status:
             error = _native.error_of_thread()
-            c.weir_last_error(ctypes.byref(error))
+            c.weir_last_error(error)
             error.throw(status)
         assert ptr.value is not None
         self._ptr = ptr.value
-        self._is_open = True
-        self._hold = Hold(Held.SLOT, ptr, exporter._weir, self._device, self._home, 0, exporter._hold)
+        self._hold = hold(Held.BLOCK, ptr, exporter._weir, self._device, self._home, parent=export)
 
     def _view(self) -> Array:
         return self._make(self._what, True)
@@ -169,26 +142,22 @@ class Block(Shared):
 
     def publish(self) -> None:
         """From now on it is the exporter's, and only to be read."""
-        if not self._is_open:
+        block, metadata, error = self._hold, write_metadata(self._what, bytes(self.metadata)), _native.error_of_thread()
+        if block is None:
             raise WeirError(Status.INVALID, f"block {self.name!r} was published or freed already")
-        metadata, error, c = write_metadata(self._what, bytes(self.metadata)), _native.error_of_thread(), _native.load()
-        _native.check(c.weir_torch_hold_join(self._hold.ptr, self._home, ctypes.byref(error)), error)
-        with self._exporter._handle as export:
-            status = c.weir_export_publish(
-                export, self.name.encode(), self._ptr, self._size, metadata, len(metadata), self._home, ctypes.byref(error)
-            )
+        self._exporter._held()
+        status = _native.load().weir_torch_block_publish(
+            block.ptr, self.name.encode(), self._size, metadata, len(metadata), error
+        )
         _native.check(status, error)
-        self._is_open = False
-        self._hold.drop()
+        self._hold = None
 
     def free(self) -> None:
         """Without publishing it. No tensor of it may be used any more."""
-        if self._is_open and self._hold.ptr is not None:
-            error, c = _native.error_of_thread(), _native.load()
-            _native.check(c.weir_torch_hold_join(self._hold.ptr, self._home, ctypes.byref(error)), error)
-            _native.check(c.weir_free(self._exporter._weir, self._ptr, self._home), error)
-            self._is_open = False
-            self._hold.drop()
+        block, error = self._hold, _native.error_of_thread()
+        if block is not None:
+            _native.check(_native.load().weir_torch_hold_discard(block.ptr, self._home, error), error)
+            self._hold = None
 
     def __enter__(self) -> "Block":
         return self
@@ -196,7 +165,7 @@ class Block(Shared):
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        if self._is_open:
+        if self._hold is not None:
             self.publish() if kind is None else self.free()
 
 
@@ -220,39 +189,37 @@ class Exporter:
         self._weir = _native.open_weir(policy, policy_text)
         c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
         self._pool = ctypes.c_void_p()
-        status = c.weir_pool_get(self._weir, pool.encode(), device, ctypes.byref(error), ctypes.byref(self._pool))
-        status = status or c.weir_export_open(self._pool, ctypes.byref(error), ctypes.byref(opened))
+        status = c.weir_pool_get(self._weir, pool.encode(), device, error, self._pool)
+        status = status or c.weir_export_open(self._pool, error, opened)
         if status:
             c.weir_close(self._weir)
             error.throw(status)
         self._rings: "weakref.WeakSet[Ring]" = weakref.WeakSet()
-        self._hold = Hold(Held.EXPORT, opened, self._weir, device, 0, timeout_ms)
-        self._handle = Handle(opened, "the exporter", lambda thing: self._hold.drop())
+        self._hold: Optional[Hold] = hold(Held.EXPORT, opened, self._weir, device, timeout_ms=timeout_ms)
+
+    def _held(self) -> Hold:
+        return self._hold or closed("the exporter")
 
     def ring(self, name: str, slot_size: int, depth: int = 4, overflow: str = "block", *, stream: Any = None) -> Ring:
         """Frames of up to slot_size bytes in so many slots."""
         return Ring(self, name, slot_size, depth, overflow, stream)
 
     def block(self, name: str, shape: Sequence[int], dtype: Any, *, stream: Any = None) -> Block:
-        with self._handle:
-            return Block(self, name, shape, dtype, stream)
+        return Block(self, name, shape, dtype, stream)
 
     def withdraw(self, name: str) -> None:
         """The block goes once nobody has it. Arrays and tensors of it in this process must not be used any more."""
-        error = _native.error_of_thread()
-        with self._handle as export:
-            _native.check(_native.load().weir_export_withdraw(export, name.encode(), ctypes.byref(error)), error)
+        export, error = self._held(), _native.error_of_thread()
+        _native.check(_native.load().weir_export_withdraw(export.thing, name.encode(), error), error)
 
     def evict(self, pid: int) -> None:
-        error = _native.error_of_thread()
-        with self._handle as export:
-            _native.check(_native.load().weir_export_evict(export, pid, ctypes.byref(error)), error)
+        export, error = self._held(), _native.error_of_thread()
+        _native.check(_native.load().weir_export_evict(export.thing, pid, error), error)
 
     def info(self) -> Dict[str, int]:
         """The figures of weir_export_info, by their names there."""
-        info = _native.ExportInfo(ctypes.sizeof(_native.ExportInfo))
-        with self._handle as export:
-            status = _native.load().weir_export_get_info(export, ctypes.byref(info))
+        export, info = self._held(), _native.ExportInfo(ctypes.sizeof(_native.ExportInfo))
+        status = _native.load().weir_export_get_info(export.thing, info)
         if status:
             raise WeirError(Status(status), "the exporter cannot be asked: " + Status(status).name.lower())
         return {field[0]: getattr(info, field[0]) for field in info._fields_[1:]}
@@ -261,7 +228,7 @@ class Exporter:
         """Once no ring, slot, array or tensor of it is left; those that are go on."""
         for ring in list(self._rings):
             ring.close()
-        self._handle.close()
+        self._hold = None
 
     def __enter__(self) -> "Exporter":
         return self

@@ -12,7 +12,7 @@ from weir._errors import Status, WeirError
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, layout, read_metadata
-from weir.share._native import Handle, Held, Hold
+from weir.share._native import Held, Hold, LeaseInfo, closed, hold
 
 
 class Lease(Shared):
@@ -24,13 +24,8 @@ class Lease(Shared):
     sequence: of a frame, from 1; 0 of a block. size: bytes. metadata: the producer's own bytes.
     """
 
-    def __init__(self, importer: Hold, weir: ctypes.c_void_p, thing: ctypes.c_void_p, home: int) -> None:
-        info = _native.load().weir_lease_get_info(thing).contents
-        try:
-            self._hold = Hold(Held.LEASE, thing, weir, info.device, home, 0, importer)
-        except MemoryError:
-            _native.load().weir_lease_release(thing, home, None)
-            raise
+    def __init__(self, hold: Hold, info: LeaseInfo, home: int) -> None:
+        self._hold = hold
         self._ptr, self._device, self._home = info.ptr or 0, info.device, home
         self.size: int = info.size
         self.sequence: int = info.sequence
@@ -68,13 +63,11 @@ class Lease(Shared):
 
     def release(self, stream: Any = None) -> None:
         """Behind the streams that DLPack named, and behind this one. With tensors alive, once they are gone."""
-        if self._hold.ptr is None:
-            return
-        if stream is not None:
+        lease = self._hold
+        if lease is not None and stream is not None:
             error = _native.error_of_thread()
-            status = _native.load().weir_torch_hold_use(self._hold.ptr, stream_of(stream), 0, ctypes.byref(error))
-            _native.check(status, error)
-        self._hold.drop()
+            _native.check(_native.load().weir_torch_hold_use(lease.ptr, stream_of(stream), 0, error), error)
+        self._hold = None
 
     def __enter__(self) -> "Lease":
         return self
@@ -92,41 +85,33 @@ class Reader:
     """
 
     def __init__(self, importer: "Importer", ring: str, leases: int, stream: Any) -> None:
-        self.ring, self._importer, self._stream = ring, importer, stream
+        self.ring, self._stream = ring, stream
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
-        with importer._handle as thing:
-            _native.check(c.weir_reader_open(thing, ring.encode(), leases, ctypes.byref(error), ctypes.byref(opened)), error)
-            another = importer._hold.another()
-            assert another is not None
-            hold: Hold = another
-            self._hold = hold
+        thing = importer._held()
+        _native.check(c.weir_reader_open(thing.thing, ring.encode(), leases, error, opened), error)
+        self._hold: Optional[Hold] = hold(Held.READER, opened, importer._weir, 0, parent=thing)
+        importer._readers.add(self)
 
-            def close(reader: int) -> None:
-                c.weir_reader_close(reader)
-                hold.drop()
-
-            self._handle = Handle(opened, f"the reader of ring {ring!r}", close)
-            importer._readers.add(self)
+    def _held(self) -> Hold:
+        return self._hold or closed("the reader of ring", self.ring)
 
     def next(self, timeout: Optional[float] = None, *, stream: Any = None) -> Lease:
         """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, GONE…"""
-        error, thing = _native.error_of_thread(), ctypes.c_void_p()
+        reader, error = self._held(), _native.error_of_thread()
         home = stream_of(self._stream if stream is None else stream)
-        limit = _native.milliseconds(timeout)
-        with self._handle as reader:
-            status = _native.load().weir_reader_next(reader, limit, home, ctypes.byref(error), ctypes.byref(thing))
-            _native.check(status, error)
-            return Lease(self._hold, self._importer._weir, thing, home)
+        lease, info, limit = ctypes.c_void_p(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
+        _native.check(_native.load().weir_torch_lease_next(reader.ptr, limit, home, error, lease, info), error)
+        return Lease(Hold(lease.value), info.contents, home)
 
     def fileno(self) -> int:
         """For select, epoll and event loops: readable while next(0) has something to say. See weir_reader_fd()."""
-        with self._handle as reader:
-            fd = int(_native.load().weir_reader_fd(reader))
-            if fd < 0:
-                error = _native.error_of_thread()
-                _native.load().weir_last_error(ctypes.byref(error))
-                error.throw(error.status)
-            return fd
+        reader = self._held()
+        fd = int(_native.load().weir_reader_fd(reader.thing))
+        if fd < 0:
+            error = _native.error_of_thread()
+            _native.load().weir_last_error(error)
+            error.throw(error.status)
+        return fd
 
     def __iter__(self) -> Iterator[Lease]:
         while True:
@@ -168,11 +153,7 @@ class Reader:
 
     def close(self) -> None:
         """Leases and tensors stay."""
-        self._handle.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self.close()
+        self._hold = None
 
     def __enter__(self) -> "Reader":
         return self
@@ -209,25 +190,22 @@ class Importer:
             policy_text = "weir: 1\npools: { work: {} }\n"
         self._weir = _native.open_weir(policy, policy_text)
         c, error, opened = _native.load(), _native.error_of_thread(), ctypes.c_void_p()
-        status = c.weir_import_open(
-            self._weir, socket.encode(), ctypes.byref(options), ctypes.byref(error), ctypes.byref(opened)
-        )
+        status = c.weir_import_open(self._weir, socket.encode(), options, error, opened)
         if status:
             c.weir_close(self._weir)
             error.throw(status)
-        self._hold = Hold(Held.IMPORT, opened, self._weir, 0)
-        self._handle = Handle(opened, "the importer", lambda thing: self._hold.drop())
+        self._hold: Optional[Hold] = hold(Held.IMPORT, opened, self._weir, 0)
+
+    def _held(self) -> Hold:
+        return self._hold or closed("the importer")
 
     def acquire(self, name: str, timeout: float = 0.0, *, stream: Any = None) -> Lease:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
-        error, thing, home = _native.error_of_thread(), ctypes.c_void_p(), stream_of(stream)
-        limit = _native.milliseconds(timeout)
-        with self._handle as importer:
-            status = _native.load().weir_import_acquire(
-                importer, name.encode(), limit, home, ctypes.byref(error), ctypes.byref(thing)
-            )
-            _native.check(status, error)
-            return Lease(self._hold, self._weir, thing, home)
+        importer, error, home = self._held(), _native.error_of_thread(), stream_of(stream)
+        lease, info, limit = ctypes.c_void_p(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
+        status = _native.load().weir_torch_lease_acquire(importer.ptr, name.encode(), limit, home, error, lease, info)
+        _native.check(status, error)
+        return Lease(Hold(lease.value), info.contents, home)
 
     def reader(self, ring: str, leases: int = 2, *, stream: Any = None) -> Reader:
         """leases: how many frames this process may have at a time; 0: as many as are allowed. stream: of next()."""
@@ -237,7 +215,7 @@ class Importer:
         """Closes readers; the connection goes with the last lease, array and tensor."""
         for reader in list(self._readers):
             reader.close()
-        self._handle.close()
+        self._hold = None
 
     def __enter__(self) -> "Importer":
         return self

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What weir.share calls of weir.h and weir_torch.h. Every call lets go of the GIL."""
+"""What weir.share calls of weir.h and weir_torch.h. Every call lets go of the GIL, but that which makes a capsule."""
 
 import atexit
 import ctypes
@@ -7,7 +7,7 @@ import enum
 import functools
 import os
 import threading
-from typing import Any, Callable, Optional, Union
+from typing import Any, NoReturn, Optional, Union
 
 from weir import _library
 from weir._errors import Status, WeirError
@@ -74,11 +74,13 @@ class LeaseInfo(ctypes.Structure):
     ]
 
 
+LeaseInfoPointer = ctypes.POINTER(LeaseInfo)
+
+
 class Tensor(ctypes.Structure):
     """weir_torch_tensor"""
 
     _fields_ = [
-        ("data", ctypes.c_void_p),
         ("device_type", ctypes.c_int32),
         ("device", ctypes.c_int32),
         ("dimensions", ctypes.c_int32),
@@ -89,15 +91,28 @@ class Tensor(ctypes.Structure):
     ]
 
 
+class Capsules(ctypes.Structure):
+    """weir_torch_capsules"""
+
+    _fields_ = [
+        ("create", ctypes.c_void_p),
+        ("is_valid", ctypes.c_void_p),
+        ("pointer", ctypes.c_void_p),
+        ("no_memory", ctypes.c_void_p),
+    ]
+
+
 class Held(enum.IntEnum):
     """weir_torch_held"""
 
     LEASE = 0
-    IMPORT = 1
-    EXPORT = 2
-    RING = 3
-    SLOT = 4
-    MEMORY = 5
+    READER = 1
+    IMPORT = 2
+    EXPORT = 3
+    RING = 4
+    SLOT = 5
+    BLOCK = 6
+    MEMORY = 7
 
 
 _P = ctypes.c_void_p
@@ -106,70 +121,65 @@ _U = ctypes.c_uint
 _Z = ctypes.c_size_t
 _S = ctypes.c_char_p
 _E = ctypes.POINTER(Error)
+_O = ctypes.POINTER(_P)
+_L = ctypes.POINTER(LeaseInfoPointer)
 _PROTOTYPES = {
-    "weir_open": (_I, [ctypes.POINTER(Options), _E, ctypes.POINTER(_P)]),
+    "weir_open": (_I, [ctypes.POINTER(Options), _E, _O]),
     "weir_close": (None, [_P]),
-    "weir_pool_get": (_I, [_P, _S, _I, _E, ctypes.POINTER(_P)]),
+    "weir_pool_get": (_I, [_P, _S, _I, _E, _O]),
     "weir_pool_malloc": (_I, [_P, ctypes.POINTER(_P), _Z, _P]),
-    "weir_free": (_I, [_P, _P, _P]),
     "weir_last_error": (None, [_E]),
-    "weir_export_open": (_I, [_P, _E, ctypes.POINTER(_P)]),
-    "weir_export_publish": (_I, [_P, _S, _P, _Z, _S, _Z, _P, _E]),
+    "weir_export_open": (_I, [_P, _E, _O]),
     "weir_export_withdraw": (_I, [_P, _S, _E]),
     "weir_export_get_info": (_I, [_P, ctypes.POINTER(ExportInfo)]),
     "weir_export_evict": (_I, [_P, _I, _E]),
-    "weir_ring_open": (_I, [_P, _S, ctypes.POINTER(RingOptions), _P, _E, ctypes.POINTER(_P)]),
-    "weir_ring_take": (_I, [_P, _U, _P, _E, ctypes.POINTER(_P)]),
-    "weir_ring_push": (_I, [_P, _P, _Z, _S, _Z, _P, _E]),
-    "weir_ring_drop": (_I, [_P, _P, _P, _E]),
+    "weir_ring_open": (_I, [_P, _S, ctypes.POINTER(RingOptions), _P, _E, _O]),
     "weir_ring_readers": (_U, [_P]),
-    "weir_import_open": (_I, [_P, _S, ctypes.POINTER(ImportOptions), _E, ctypes.POINTER(_P)]),
-    "weir_import_acquire": (_I, [_P, _S, _U, _P, _E, ctypes.POINTER(_P)]),
-    "weir_reader_open": (_I, [_P, _S, _U, _E, ctypes.POINTER(_P)]),
-    "weir_reader_close": (None, [_P]),
-    "weir_reader_next": (_I, [_P, _U, _P, _E, ctypes.POINTER(_P)]),
+    "weir_import_open": (_I, [_P, _S, ctypes.POINTER(ImportOptions), _E, _O]),
+    "weir_reader_open": (_I, [_P, _S, _U, _E, _O]),
     "weir_reader_fd": (_I, [_P]),
-    "weir_lease_get_info": (ctypes.POINTER(LeaseInfo), [_P]),
-    "weir_lease_release": (_I, [_P, _P, _E]),
     "weir_torch_hold_new": (_P, [_I, _P, _P, _I, _P, _U, _P]),
-    "weir_torch_hold_keep": (None, [_P]),
     "weir_torch_hold_drop": (None, [_P]),
     "weir_torch_hold_use": (_I, [_P, _P, _I, _E]),
-    "weir_torch_hold_join": (_I, [_P, _P, _E]),
     "weir_torch_hold_finish": (_I, [_P, _E]),
     "weir_torch_hold_holders": (_U, [_P]),
+    "weir_torch_hold_discard": (_I, [_P, _P, _E]),
     "weir_torch_holds_end": (None, []),
-    "weir_torch_dlpack_new": (_P, [_P, ctypes.POINTER(Tensor), _I, ctypes.c_uint64]),
-    "weir_torch_dlpack_python": (None, [_P, _P]),
-    "weir_torch_dlpack_drop": (None, [_P]),
+    "weir_torch_slot_take": (_I, [_P, _U, _P, _E, _O, _O]),
+    "weir_torch_slot_push": (_I, [_P, _Z, _S, _Z, _P, _E]),
+    "weir_torch_block_publish": (_I, [_P, _S, _Z, _S, _Z, _E]),
+    "weir_torch_lease_next": (_I, [_P, _U, _P, _E, _O, _L]),
+    "weir_torch_lease_acquire": (_I, [_P, _S, _U, _P, _E, _O, _L]),
+    "weir_torch_capsules_set": (None, [ctypes.POINTER(Capsules)]),
 }
 
 _lock = threading.Lock()
 _c: Any = None
 new_capsule: Any = None
-drop_capsule: Any = None  # what a capsule calls that nobody consumed
 
 
 def load() -> Any:
     """The functions, by their names in C."""
-    global _c, drop_capsule, new_capsule
+    global _c, new_capsule
     if _c is not None:
         return _c
     with _lock:
         if _c is not None:
             return _c
-        c = ctypes.CDLL(_library.load().path)
+        path = _library.load().path
+        c = ctypes.CDLL(path)
         for name, (result, arguments) in _PROTOTYPES.items():
             function = getattr(c, name)
             function.restype = result
             function.argtypes = arguments
         python = ctypes.pythonapi
-        c.weir_torch_dlpack_python(
-            ctypes.cast(python.PyCapsule_IsValid, _P), ctypes.cast(python.PyCapsule_GetPointer, _P)
-        )
-        # Its third parameter is a function of C, so that no capsule needs Python to be alive when it goes.
-        new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, _P, _S, _P)(("PyCapsule_New", python))
-        drop_capsule = ctypes.cast(c.weir_torch_dlpack_drop, _P)
+        addresses = (python.PyCapsule_New, python.PyCapsule_IsValid, python.PyCapsule_GetPointer, python.PyErr_NoMemory)
+        c.weir_torch_capsules_set(Capsules(*(ctypes.cast(function, _P).value for function in addresses)))
+        # With the GIL, as it makes an object of Python.
+        capsule = ctypes.PyDLL(path).weir_torch_capsule_new
+        capsule.restype, capsule.argtypes = ctypes.py_object, [_P, _P, ctypes.POINTER(Tensor), _I, ctypes.c_uint64]
+        new_capsule = capsule
+        Hold.c_drop = c.weir_torch_hold_drop
         atexit.register(c.weir_torch_holds_end)
         _c = c
         return c
@@ -224,74 +234,29 @@ def is_simulated() -> bool:
 
 
 class Hold:
-    """One holder of something in C (hold.h), until it is dropped or collected."""
+    """
+    One holder of something in C (plugin/torch/hold.h). It lets go when nothing refers to this object any more: who closes
+    forgets it, and a call that another thread is in still has it.
+    """
 
-    def __init__(
-        self, kind: Held, thing: Any, weir: Any, device: int, home: int = 0, timeout_ms: int = 0, parent: "Optional[Hold]" = None
-    ) -> None:
-        self.ptr: Optional[int] = None
-        self._lock = threading.Lock()
-        c = load()
-        self._drop = c.weir_torch_hold_drop
-        self.ptr = c.weir_torch_hold_new(kind, thing, weir, device, home, timeout_ms, parent.ptr if parent else None)
-        if self.ptr is None:
+    __slots__ = ("ptr", "thing")
+    c_drop: Any = None
+
+    def __init__(self, ptr: Optional[int], thing: Optional[int] = None) -> None:
+        self.ptr, self.thing = ptr, thing
+        if ptr is None:
             raise MemoryError("no host memory, or the child of a fork, where nothing of Weir's works")
 
-    def another(self) -> "Optional[Hold]":
-        """Another holder of the same; None: this one has let go of it."""
-        hold = Hold.__new__(Hold)
-        hold.ptr, hold._lock, hold._drop = None, threading.Lock(), self._drop
-        with self._lock:
-            if self.ptr is None:
-                return None
-            load().weir_torch_hold_keep(self.ptr)
-            hold.ptr = self.ptr
-        return hold
-
-    def drop(self) -> None:
-        # Nobody else has the lock where the collector of garbage calls this.
-        with self._lock:
-            ptr, self.ptr = self.ptr, None
-        if ptr is not None:
-            self._drop(ptr)
-
     def __del__(self) -> None:
-        self.drop()
+        self.c_drop(self.ptr)
 
 
-class Handle:
-    """
-    Something in C that threads call, and one closes: not under the others, but when the last of them has returned. `with`
-    of use() is around each call.
-    """
+def hold(
+    kind: Held, thing: ctypes.c_void_p, weir: Optional[ctypes.c_void_p], device: int, home: int = 0, timeout_ms: int = 0, parent: Optional[Hold] = None
+) -> Hold:
+    ptr = load().weir_torch_hold_new(kind, thing, weir, device, home, timeout_ms, parent.ptr if parent else None)
+    return Hold(ptr, thing.value)
 
-    def __init__(self, thing: ctypes.c_void_p, what: str, close: Callable[[int], None]) -> None:
-        assert thing.value is not None
-        self._thing: Optional[int] = thing.value
-        self._what, self._close_thing = what, close
-        self._users, self._guard, self._is_open = 0, threading.Lock(), True
 
-    def __enter__(self) -> int:
-        with self._guard:
-            if not self._is_open or self._thing is None:
-                raise WeirError(Status.INVALID, self._what + " is closed")
-            self._users += 1
-            return self._thing
-
-    def __exit__(self, *error: object) -> None:
-        with self._guard:
-            self._users -= 1
-        self._end()
-
-    def _end(self) -> None:
-        with self._guard:
-            thing = self._thing
-            if self._is_open or self._users or thing is None:
-                return
-            self._thing = None
-        self._close_thing(thing)
-
-    def close(self) -> None:
-        with self._guard:
-            self._is_open = False
-        self._end()
+def closed(what: str, name: str = "") -> NoReturn:
+    raise WeirError(Status.INVALID, f"{what} {name!r} is closed" if name else what + " is closed")
