@@ -34,10 +34,6 @@ else:
     import torch as library
 
 
-def stream():
-    return None if SIMULATED else library.cuda.current_stream()
-
-
 def timed(function):
     begin = time.thread_time_ns()
     for _ in range(BATCH):
@@ -68,7 +64,7 @@ class Producer:
         self.metadata = b"weir/1 float32 128x128\n"
 
     def through_python(self):
-        with self.ring.take(60, stream=stream()) as slot:
+        with self.ring.take(60) as slot:
             library.from_dlpack(slot.array((128, 128), "float32"))
 
     def through_c(self):
@@ -89,7 +85,7 @@ class Consumer:
         self.c, self.error, self.lease = functions(), Error(), ctypes.c_void_p()
 
     def through_python(self):
-        with self.reader.next(60, stream=stream()) as frame:
+        with self.reader.next(60) as frame:
             library.from_dlpack(frame)
 
     def through_c(self):

@@ -44,6 +44,7 @@ REAL_PLAN = {
     "resnet50-b32": (20, 5),
     "resnet50-b2": (20, 15),
     "transformer": (10, 20),
+    "reduce-overhead": (40, 20),
 }
 REAL_ALLOCATORS = ("native", "expandable", "async", "shim", "pools", "recorded")
 QUICK_PLAN = {"resnet50-b32": (20, 6), "resnet50-b2": (20, 10), "transformer": (10, 16), "tensors": (20, 8)}

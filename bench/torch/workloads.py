@@ -100,6 +100,19 @@ def transformer_step(layers: int, width: int, batch: int, length: int) -> Step:
     return step
 
 
+def compiled_step(width: int, batch: int, length: int) -> Step:
+    """A step of one layer, compiled for graphs: a graph forward, one backward, and the gradients beside them."""
+    layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True).cuda()
+    run = torch.compile(layer, mode="reduce-overhead")
+    data = torch.randn(batch, length, width, device="cuda")
+
+    def step() -> None:
+        layer.zero_grad(set_to_none=True)
+        run(data).sum().backward()
+
+    return step
+
+
 def tensors_step(count: int) -> Step:
     """Tensors that are made and dropped, and nothing else: what the allocator costs the host, through all of torch."""
 
@@ -114,5 +127,6 @@ WORKLOADS: Dict[str, Callable[[], Step]] = {
     "resnet50-b32": lambda: residual_step(32, 224),
     "resnet50-b2": lambda: residual_step(2, 64),
     "transformer": lambda: transformer_step(24, 128, 4, 32),
+    "reduce-overhead": lambda: compiled_step(256, 4, 64),
     "tensors": lambda: tensors_step(1000),
 }

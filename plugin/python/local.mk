@@ -76,7 +76,7 @@ wheel: all
 	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/weir$(EXEEXT)
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
-	    --cuda '$(CUDART_SUMMARY)' --completion config/bash-completion/weir \
+	    --cuda '$(CUDART_SUMMARY)' --completion $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) \
 	    --files $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
 	    --man $(dist_man_MANS) $(man_MANS) --torch $(TORCH)
 else

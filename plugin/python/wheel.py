@@ -24,6 +24,12 @@ from typing import Dict, Iterable, List, NoReturn, Optional, Tuple
 
 # What every Linux has that pip would install a manylinux wheel on (PEP 600).
 SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|util)\.so\.\d+|lib(gcc_s\.so\.1|stdc\+\+\.so\.6)|ld-linux[^/]*\.so\.\d+|ld64\.so\.\d+)$")
+# Where each shell looks, below share/.
+COMPLETIONS = {
+    "bash-completion": "bash-completion/completions/",
+    "zsh-completion": "zsh/site-functions/",
+    "fish-completion": "fish/vendor_completions.d/",
+}
 # Of other libraries than glibc: the first minor release of glibc whose distributions have the version, as auditwheel counts.
 OTHERS = {
     "GLIBCXX_3.4": [(19, 17), (22, 24), (24, 26), (28, 31), (29, 34), (30, 35), (32, 38), (33, 39)],
@@ -253,7 +259,8 @@ def pack(arguments: argparse.Namespace) -> None:
     data = f"{name.replace('-', '_')}-{arguments.version}.data/data/share/"
     for path in arguments.man:
         wheel.copy(f"{data}man/man{path[-1]}/{os.path.basename(path)}", place(path))
-    wheel.copy(data + "bash-completion/completions/weir", arguments.completion)
+    for path in arguments.completion:
+        wheel.copy(data + COMPLETIONS[os.path.basename(os.path.dirname(path))] + os.path.basename(path), place(path))
 
     info = f"{name.replace('-', '_')}-{arguments.version}.dist-info/"
     wheel.copy(info + "licenses/LICENSE", os.path.join(source, "LICENSE"))
@@ -294,9 +301,9 @@ def main() -> None:
     archives.add_argument("compiler")
     archives.add_argument("words", nargs=argparse.REMAINDER)
     packer = commands.add_parser("pack")
-    for option in "source built out version machine objdump strip cuda completion".split():
+    for option in "source built out version machine objdump strip cuda".split():
         packer.add_argument("--" + option, required=True)
-    for option in "files config man".split():
+    for option in "files config man completion".split():
         packer.add_argument("--" + option, nargs="+", required=True)
     packer.add_argument("--torch", nargs="*", default=[])
     arguments = parser.parse_args()

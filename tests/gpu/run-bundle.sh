@@ -234,7 +234,7 @@ step_rivals() {
 }
 
 # Workloads, and the seconds after which they have fewer rounds.
-real_workloads=(generate-b1:320 generate-b16:320 lora:160 resnet50-sizes:90 resnet50-b32:70 resnet50-b2:70 transformer:70)
+real_workloads=(generate-b1:320 generate-b16:320 lora:160 resnet50-sizes:90 resnet50-b32:70 resnet50-b2:70 transformer:70 reduce-overhead:120)
 
 step_real() {
     local entry name seconds

@@ -109,6 +109,8 @@ def it_has_all_that_is_asked_of_it_and_nothing_of_the_build():
     others = {name for name in names if not name.startswith("weir/")}
     for page in ["man1/weir.1", "man3/libweir.3", "man5/weir-policy.5", "man7/weir-share.7"]:
         assert any(name.endswith(".data/data/share/man/" + page) for name in others), others
+    for name in ["bash-completion/completions/weir", "zsh/site-functions/_weir", "fish/vendor_completions.d/weir.fish"]:
+        assert any(other.endswith(".data/data/share/" + name) for other in others), others
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in others), others
 
 

@@ -157,6 +157,10 @@ release=$("$weir" --version | cut -d' ' -f2)
 mkdir -p "$tap_dir/cache/weir/torch-2.9.1+cu128-cxx11-x-weir-$release" && : >"$tap_dir/cache/weir/torch-2.9.1+cu128-cxx11-x-weir-$release/weir_torch_shim.0.so"
 check "shim_exits_0" with PYTHONPATH="$tap_dir/path" XDG_CACHE_HOME="$tap_dir/cache" -- 0
 check "shim_is_found" says "$out" "good torch $tap_dir/path/torch: 2.9.1+cu128 for CUDA 12.8, and a shim of this release"
+mkdir -p "$tap_dir/wheel/weir/lib" "$tap_dir/wheel/weir/torch/shims" &&
+    : >"$tap_dir/wheel/weir/lib/libweir-torch.so" && : >"$tap_dir/wheel/weir/torch/shims/torch-2.9.1+cu128-cxx11-x86_64.0.so"
+check "shim_of_a_wheel_elsewhere_exits_0" with PYTHONPATH="$tap_dir/path" WEIR_TORCH_LIBRARY="$tap_dir/wheel/weir/lib/libweir-torch.so" -- 0
+check "shim_of_a_wheel_elsewhere_is_found" says "$out" "good torch $tap_dir/path/torch: 2.9.1+cu128 for CUDA 12.8, and a shim of this release"
 torch "$tap_dir/env/lib/python3.12/site-packages" 2.8.0 None
 check "torch_of_an_environment_exits_0" with VIRTUAL_ENV="$tap_dir/env" -- 0
 check "torch_without_cuda_is_a_note" says "$out" "note torch $tap_dir/env/lib/python3.12/site-packages/torch: 2.8.0 is built without CUDA"

@@ -65,6 +65,12 @@ static size_t matches_of(const char *pattern)
     return count;
 }
 
+static char *library_path(void)
+{
+    const char *named = variable("WEIR_TORCH_LIBRARY");
+    return named ? absolute_path(named) : installed_path(WEIR_LIBDIR "/libweir-torch.so", "lib/libweir-torch.so");
+}
+
 /* Shims are made for one torch and one release of Weir, or come with a wheel of Weir's. */
 static bool has_shim(const char *version, const char *release, const char *packages)
 {
@@ -73,9 +79,16 @@ static bool has_shim(const char *version, const char *release, const char *packa
                  : home ? format_text("%s/.cache/weir/torch-%s-*-weir-%s/weir_torch_shim.*.so", home, version, release)
                         : format_text("%s", "");
     char *brought = format_text("%s/weir/torch/shims/torch-%s-*.so", packages, version);
-    bool is_there = matches_of(made) || matches_of(brought);
+    /* A wheel may lie elsewhere than torch: in an environment that sees another one's. */
+    char *library = library_path(), *end = strrchr(library, '/');
+    if (end)
+        *end = '\0';
+    char *ours = format_text("%s/../torch/shims/torch-%s-*.so", library, version);
+    bool is_there = matches_of(made) || matches_of(brought) || matches_of(ours);
     free(made);
     free(brought);
+    free(library);
+    free(ours);
     return is_there;
 }
 
@@ -187,7 +200,7 @@ static void find_torches(struct torches *torches)
 static void look_at_library(struct doctor *doctor)
 {
     const char *named = variable("WEIR_TORCH_LIBRARY");
-    char *path = named ? absolute_path(named) : installed_path(WEIR_LIBDIR "/libweir-torch.so", "lib/libweir-torch.so");
+    char *path = library_path();
     if (access(path, R_OK) == 0)
         doctor_add(doctor, DOCTOR_GOOD, "plug-in", path, NULL, "torch can allocate from Weir by weir run and weir.torch.enable()");
     else
