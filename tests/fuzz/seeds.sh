@@ -27,7 +27,7 @@ run 2 no_seed_breaks_the_codec wire_corpus "$top_srcdir"/tests/fuzz/corpus/wire/
 run 3 no_seed_breaks_the_arena arena_corpus "$top_srcdir"/tests/fuzz/corpus/arena/*
 run 4 no_seed_breaks_the_reader_of_traces trace_corpus "$top_srcdir"/tests/fuzz/corpus/trace/*
 run 5 no_seed_breaks_a_replay replay_corpus "$top_srcdir"/tests/fuzz/corpus/trace/*
-traces=500
+traces=100
 [ -z "${WEIR_TEST_NIGHTLY-}" ] || traces=5000
 if "$top_builddir/tests/fuzz/replay_corpus" --mutate 1 "$traces" >&2; then
     echo "ok 6 - no_trace_that_was_made_at_random_breaks_a_replay"

@@ -426,11 +426,12 @@ def resident():
 
 
 @fact
-def ten_thousand_leases_are_all_given_back_and_leave_nothing():
+def thousands_of_leases_are_all_given_back_and_leave_nothing():
     with Scene() as scene:
-        scene.host.tell("for n in range(11000): push(n)")
+        count = 11000 if os.environ.get("WEIR_TEST_NIGHTLY") else 2000
+        scene.host.tell("for n in range(%d): push(n)" % count)
         before = ()
-        for number in range(11000):
+        for number in range(count):
             frame = scene.reader.next(60.0)
             if numpy is None:
                 assert Consumed(frame, **NEW).bytes(1)[0] == number % 256

@@ -111,7 +111,7 @@ unsigned suite_lone_stride(void)
 {
     if (getenv("WEIR_TEST_NIGHTLY"))
         return 1;
-    return WATCHES_THREADS ? 4 : SANITIZED ? 2 : getenv("WEIR_TEST_SLOW") ? 7 : 1;
+    return WATCHES_THREADS ? 4 : SANITIZED ? 2 : getenv("WEIR_TEST_SLOW") ? 31 : 1;
 }
 
 int suite_skip(const char *reason)

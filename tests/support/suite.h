@@ -34,7 +34,7 @@ unsigned suite_rounds(unsigned daily, unsigned nightly);
 unsigned suite_stride(void);
 
 /* The same for what only one thread at a time does: 1, but by day 4 under the thread sanitizer, which sees no more there than the other
-   runs of the suite, 2 under the address sanitizer, and 7 under valgrind ($WEIR_TEST_SLOW), where each point takes long. */
+   runs of the suite, 2 under the address sanitizer, and 31 under valgrind ($WEIR_TEST_SLOW), where each point takes long. */
 unsigned suite_lone_stride(void);
 
 /* The number of open file descriptors of this process. */

@@ -75,7 +75,7 @@ have_python() {
     [ -n "$interpreter" ]
 }
 json() {
-    python3 -c 'import json, sys
+    python3 -I -S -c 'import json, sys
 d = json.load(open(sys.argv[1]))
 if not eval(sys.argv[2]):
     sys.exit("not so: %s\n%s" % (sys.argv[2], json.dumps(d, indent=1)))' "$out" "$1"

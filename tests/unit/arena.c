@@ -559,7 +559,7 @@ END_TEST
 START_TEST(random_programs_agree_with_the_model)
 {
     static uint8_t program[PROGRAM_SIZE];
-    unsigned rounds = suite_rounds(60, 1500);
+    unsigned rounds = suite_rounds(12, 1500);
     uint64_t state = (uint64_t)_i * rounds + 1;
     for (unsigned round = 0; round < rounds; round++) {
         for (size_t i = 0; i < sizeof(program); i++) {
