@@ -70,6 +70,7 @@ def asking_does_not_make_torch_use_cuda():
     weir.torch.empty_cache()
     assert weir.torch.memory_snapshot() == []
     has(weir.torch.memory_summary(), "nothing was allocated yet")
+    assert weir.torch.stats() == {}
     assert not torch.cuda.is_initialized()
 
 
@@ -122,6 +123,17 @@ def bytes_and_calls_stand_under_torchs_names():
     calls = [stats["allocation.all." + metric] for metric in ("current", "allocated", "freed")]
     assert calls == [1, 2, 1], calls
     assert stats["reserved_bytes.all.current"] >= 2 * MIB
+    drop()
+
+
+@fact
+def figures_of_pools_are_those_of_c():
+    hold(2 * MIB)
+    stats = weir.torch.stats()
+    (pool,) = [pool for pool in stats["pools"] if pool["device"] == 0]
+    assert pool["live"] >= 2 * MIB, stats
+    assert stats["version"] == weir.__version__
+    assert weir.torch.stats(1) == {}
     drop()
 
 

@@ -118,6 +118,10 @@ _PROTOTYPES = {
     "weir_torch_region_begin": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_int, _ERROR]),
     "weir_torch_region_end": (None, []),
     "weir_last_error": (None, [_ERROR]),
+    "weir_torch_get": (ctypes.c_int, [ctypes.c_int, _ERROR, ctypes.POINTER(ctypes.c_void_p)]),
+    "weir_stats_take": (ctypes.c_int, [ctypes.c_void_p, _ERROR, ctypes.POINTER(ctypes.c_void_p)]),
+    "weir_stats_json": (ctypes.c_size_t, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]),
+    "weir_stats_free": (None, [ctypes.c_void_p]),
     "weir_torch_list_blocks": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(Block), ctypes.c_size_t]),
 }
 
@@ -199,6 +203,19 @@ class Library:
         if status:
             error.throw(status)
         return stats
+
+    def stats_json(self, device: int) -> bytes:
+        """weir_stats_json() of the weir of that device, which is opened if it is not yet."""
+        error, weir, stats = Error(), ctypes.c_void_p(), ctypes.c_void_p()
+        status = self._c.weir_torch_get(device, error, weir) or self._c.weir_stats_take(weir, error, stats)
+        if status:
+            error.throw(status)
+        try:
+            text = ctypes.create_string_buffer(self._c.weir_stats_json(stats, None, 0) + 1)
+            self._c.weir_stats_json(stats, text, len(text))
+            return text.value
+        finally:
+            self._c.weir_stats_free(stats)
 
     def reset_peaks(self, device: int) -> None:
         self._c.weir_torch_reset_peaks(device)

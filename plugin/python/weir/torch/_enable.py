@@ -24,7 +24,7 @@ HOOKS = {
 }
 
 # The functions of torch.cuda, and as far as it has them torch.accelerator, that enable(patch=True) replaces.
-PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name != "report"}
+PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name not in ("report", "stats")}
 PATCHES["memory_summary"] = _summary.memory_summary
 
 # What raises with any allocator but torch's own.

@@ -7,6 +7,7 @@ before that all figures are 0.
 
 import collections
 import importlib
+import json
 import sys
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
@@ -31,6 +32,7 @@ __all__ = [
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
     "reset_peak_memory_stats",
+    "stats",
 ]
 
 _POOLS = ("all", "large_pool", "small_pool")
@@ -81,6 +83,17 @@ def device_stats(device: Any) -> Stats:
         if error.status != Status.FORKED:
             raise
         return Stats()
+
+
+def stats(device: Any = None) -> Dict[str, Any]:
+    """
+    Weir's figures by pool, as weir_stats_json() has them: `devices`, `pools`, `tags` and the `version`. {} before the first
+    allocation on the device, and in the child of a fork.
+    """
+    if not device_stats(device).memory:
+        return {}
+    figures: Dict[str, Any] = json.loads(_library.load().stats_json(device_index(device)))
+    return figures
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> Dict[str, Any]:
