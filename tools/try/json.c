@@ -40,7 +40,7 @@ static void json_pools(struct json *json, const struct try_run *run)
         json_object(json, NULL);
         json_string(json, "name", pool->name);
         json_uint(json, "device", (uint64_t)pool->device);
-        json_bool(json, "private", pool->is_private);
+        json_bool(json, "is_private", pool->is_private);
         json_bool(json, "exportable", pool->is_exportable);
         json_bool(json, "arena", pool->is_arena);
         json_members(json, pool, members, sizeof(members) / sizeof(members[0]));
