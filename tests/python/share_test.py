@@ -352,6 +352,15 @@ def loop_ends_with_the_ring():
 
 
 @fact
+def loop_ends_with_the_ring_whatever_failed_in_this_thread_before():
+    raises(weir.WeirError, weir.share.Importer, "nobody")
+    raises(weir.WeirError, weir.share.Exporter, "frames", policy_text="weir: 1\npools: { other: {} }\n")
+    with Scene() as scene:
+        scene.host.run("ring.close()")
+        assert list(scene.reader) == []
+
+
+@fact
 def descriptor_is_readable_while_there_is_a_frame():
     with Scene() as scene:
         assert select.select([scene.reader], [], [], 0)[0] == []

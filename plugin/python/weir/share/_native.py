@@ -202,8 +202,6 @@ def error_of_thread() -> Error:
 
 def check(status: int, error: Error) -> None:
     if status:
-        # Whoever holds the exception may look at it yet.
-        _local.error = None
         error.throw(status)
 
 
