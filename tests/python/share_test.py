@@ -5,6 +5,7 @@ import asyncio
 import gc
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -249,6 +250,48 @@ def reader_that_is_closed_under_a_thread_that_waits_is_closed_behind_it():
         assert Consumed(got[0], **NEW).bytes(1) == b"\6"
         got.clear()
         scene.host.until("e.info()['importers']", 0)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(signum, frame):
+    raise Interrupted
+
+
+def interrupted(waits, comes):
+    """Calls `waits`, which a signal interrupts by an exception. What it waits for comes as well."""
+
+    def send():
+        # No thread gives way but in a call of C: this one runs while the other waits in there.
+        while sys._current_frames()[waiter].f_code is not waits.__func__.__code__:
+            os.sched_yield()
+            if is_over:
+                return
+        signal.pthread_kill(waiter, signal.SIGUSR1)
+        comes()
+
+    is_over = []
+    waiter, thread = threading.get_ident(), threading.Thread(target=send)
+    former, interval = signal.signal(signal.SIGUSR1, interrupt), sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    try:
+        thread.start()
+        raises(Interrupted, waits, 60.0)
+    finally:
+        is_over.append(True)
+        sys.setswitchinterval(interval)
+        thread.join()
+        signal.signal(signal.SIGUSR1, former)
+
+
+@fact
+def lease_that_comes_along_with_a_signal_is_given_back():
+    with Scene() as scene:
+        for number in range(4):
+            interrupted(scene.reader.next, lambda: scene.host.run("push(%d)" % number))
+        scene.leases_are(0)
 
 
 # Ends -------------------------------------------------------------------------------------------------------------------

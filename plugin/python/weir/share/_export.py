@@ -88,11 +88,11 @@ class Ring:
     def take(self, timeout: Optional[float] = None, *, stream: Any = None) -> Slot:
         """A free slot. timeout: seconds to wait for readers, where overflow is "block"; None: no limit."""
         ring, home, error = self._held(), stream_of(stream), _native.error_of_thread()
-        slot, ptr = ctypes.c_void_p(), ctypes.c_void_p()
+        slot, ptr = Hold(), ctypes.c_void_p()
         limit = _native.milliseconds(timeout)
-        _native.check(_native.load().weir_torch_slot_take(ring.ptr, limit, home, error, slot, ptr), error)
+        _native.check(_native.load().weir_torch_slot_take(ring.ptr, limit, home, error, slot.ptr, ptr), error)
         assert ptr.value is not None
-        return Slot(self.slot_size, Hold(slot.value), ptr.value, self._device, home)
+        return Slot(self.slot_size, slot, ptr.value, self._device, home)
 
     @property
     def readers(self) -> int:

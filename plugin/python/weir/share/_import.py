@@ -99,9 +99,9 @@ class Reader:
         """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, GONE…"""
         reader, error = self._held(), _native.error_of_thread()
         home = stream_of(self._stream if stream is None else stream)
-        lease, info, limit = ctypes.c_void_p(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        _native.check(_native.load().weir_torch_lease_next(reader.ptr, limit, home, error, lease, info), error)
-        return Lease(Hold(lease.value), info.contents, home)
+        lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
+        _native.check(_native.load().weir_torch_lease_next(reader.ptr, limit, home, error, lease.ptr, info), error)
+        return Lease(lease, info.contents, home)
 
     def fileno(self) -> int:
         """For select, epoll and event loops: readable while next(0) has something to say. See weir_reader_fd()."""
@@ -202,10 +202,10 @@ class Importer:
     def acquire(self, name: str, timeout: float = 0.0, *, stream: Any = None) -> Lease:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
         importer, error, home = self._held(), _native.error_of_thread(), stream_of(stream)
-        lease, info, limit = ctypes.c_void_p(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        status = _native.load().weir_torch_lease_acquire(importer.ptr, name.encode(), limit, home, error, lease, info)
+        lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
+        status = _native.load().weir_torch_lease_acquire(importer.ptr, name.encode(), limit, home, error, lease.ptr, info)
         _native.check(status, error)
-        return Lease(Hold(lease.value), info.contents, home)
+        return Lease(lease, info.contents, home)
 
     def reader(self, ring: str, leases: int = 2, *, stream: Any = None) -> Reader:
         """leases: how many frames this process may have at a time; 0: as many as are allowed. stream: of next()."""

@@ -240,10 +240,9 @@ class Hold:
     __slots__ = ("ptr", "thing")
     c_drop: Any = None
 
-    def __init__(self, ptr: Optional[int], thing: Optional[int] = None) -> None:
-        self.ptr, self.thing = ptr, thing
-        if ptr is None:
-            raise MemoryError("no host memory, or the child of a fork, where nothing of Weir's works")
+    def __init__(self, ptr: Optional[int] = None, thing: Optional[int] = None) -> None:
+        """Without ptr it is what C fills: this object is there before, as a signal may raise as soon as C is done."""
+        self.ptr, self.thing = ctypes.c_void_p(ptr), thing
 
     def __del__(self) -> None:
         self.c_drop(self.ptr)
@@ -253,6 +252,8 @@ def hold(
     kind: Held, thing: ctypes.c_void_p, weir: Optional[ctypes.c_void_p], device: int, home: int = 0, timeout_ms: int = 0, parent: Optional[Hold] = None
 ) -> Hold:
     ptr = load().weir_torch_hold_new(kind, thing, weir, device, home, timeout_ms, parent.ptr if parent else None)
+    if ptr is None:
+        raise MemoryError("no host memory, or the child of a fork, where nothing of Weir's works")
     return Hold(ptr, thing.value)
 
 
