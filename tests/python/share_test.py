@@ -472,6 +472,26 @@ def tasks_are_told_of_the_exporters_death():
         asyncio.run(run(scene))
 
 
+@fact
+def tasks_are_told_that_their_reader_is_closed():
+    async def run(scene):
+        task = asyncio.ensure_future(scene.reader.next_async())
+        await asyncio.sleep(0)
+        fd = scene.reader.fileno()
+        scene.reader.close()
+        # A descriptor that has its number now is another one, and stays in the loop.
+        other = os.dup(1)
+        assert other != fd
+        os.close(other)
+        has(str((await asyncio.gather(task, return_exceptions=True))[0]), "the reader of ring 'camera' is closed")
+        with scene.importer.reader("camera") as another:
+            scene.host.run("push(1)")
+            assert (await another.next_async()).sequence == 1
+
+    with Scene() as scene:
+        asyncio.run(run(scene))
+
+
 def resident():
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

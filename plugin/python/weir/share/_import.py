@@ -6,7 +6,7 @@ import ctypes
 import os
 import weakref
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterator, Optional, Sequence, Type, Union
+from typing import Any, AsyncIterator, Dict, Iterator, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
 from weir.share import _native
@@ -78,6 +78,11 @@ class Lease(Shared):
         self.release()
 
 
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Reader:
     """
     The frames of a ring, in order: next(), `for` and `async for`, which end when the ring was closed. One task or thread
@@ -86,6 +91,7 @@ class Reader:
 
     def __init__(self, importer: "Importer", ring: str, leases: int, stream: Any) -> None:
         self.ring, self._stream = ring, stream
+        self._waiting: Dict["asyncio.Future[None]", asyncio.AbstractEventLoop] = {}
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         thing = importer._held()
         _native.check(c.weir_reader_open(thing.thing, ring.encode(), leases, error, opened), error)
@@ -133,13 +139,17 @@ class Reader:
             await self._readable()
 
     async def _readable(self) -> None:
+        reader = self._held()  # the descriptor is closed once the loop has forgotten it
         loop, fd = asyncio.get_running_loop(), self.fileno()
         future: "asyncio.Future[None]" = loop.create_future()
-        loop.add_reader(fd, lambda: None if future.done() else future.set_result(None))
+        self._waiting[future] = loop
+        loop.add_reader(fd, _wake, future)
         try:
-            await future
+            if self._hold is reader:
+                await future
         finally:
             loop.remove_reader(fd)
+            del self._waiting[future], reader
 
     async def __aiter__(self) -> AsyncIterator[Lease]:
         while True:
@@ -152,8 +162,13 @@ class Reader:
             yield lease
 
     def close(self) -> None:
-        """Leases and tensors stay."""
+        """Leases and tensors stay. A task that waits is told."""
         self._hold = None
+        for future, loop in list(self._waiting.items()):
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:  # the loop was closed under its tasks
+                pass
 
     def __enter__(self) -> "Reader":
         return self
