@@ -252,6 +252,24 @@ def reader_that_is_closed_under_a_thread_that_waits_is_closed_behind_it():
         scene.host.until("e.info()['importers']", 0)
 
 
+@fact
+def importer_is_closed_while_others_open_readers():
+    def open_one(frame, event, argument):
+        if len(opened) < 24:
+            opened.append(scene.importer.reader("camera", 1))
+        return open_one
+
+    with Scene() as scene:
+        opened = [scene.reader]
+        sys.settrace(open_one)  # at every line, as another thread may
+        scene.importer.close()
+        sys.settrace(None)
+        raises(weir.WeirError, scene.reader.next, 0)
+        while opened:
+            opened.pop().close()
+        scene.host.until("e.info()['importers']", 0)
+
+
 class Interrupted(Exception):
     pass
 

@@ -11,7 +11,7 @@ from weir._errors import Status, WeirError
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, bytes_of, dtype_of, layout, write_metadata
-from weir.share._native import Held, Hold, closed, hold
+from weir.share._native import Held, Hold, close_all, closed, hold
 
 _OVERFLOW = {"block": 0, "drop_oldest": 1, "fail": 2}
 
@@ -80,7 +80,7 @@ class Ring:
         export = exporter._held()
         _native.check(c.weir_ring_open(export.thing, name.encode(), options, stream_of(stream), error, opened), error)
         self._hold: Optional[Hold] = hold(Held.RING, opened, exporter._weir, exporter.device, parent=export)
-        exporter._rings.add(self)
+        exporter._rings[id(self)] = self
 
     def _held(self) -> Hold:
         return self._hold or closed("ring", self.name)
@@ -194,7 +194,7 @@ class Exporter:
         if status:
             c.weir_close(self._weir)
             error.throw(status)
-        self._rings: "weakref.WeakSet[Ring]" = weakref.WeakSet()
+        self._rings: "weakref.WeakValueDictionary[int, Ring]" = weakref.WeakValueDictionary()
         self._hold: Optional[Hold] = hold(Held.EXPORT, opened, self._weir, device, timeout_ms=timeout_ms)
 
     def _held(self) -> Hold:
@@ -226,8 +226,7 @@ class Exporter:
 
     def close(self) -> None:
         """Once no ring, slot, array or tensor of it is left; those that are go on."""
-        for ring in list(self._rings):
-            ring.close()
+        close_all(self._rings)
         self._hold = None
 
     def __enter__(self) -> "Exporter":

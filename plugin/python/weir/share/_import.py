@@ -12,7 +12,7 @@ from weir._errors import Status, WeirError
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, layout, read_metadata
-from weir.share._native import Held, Hold, LeaseInfo, closed, hold
+from weir.share._native import Held, Hold, LeaseInfo, close_all, closed, hold
 
 
 class Lease(Shared):
@@ -96,7 +96,7 @@ class Reader:
         thing = importer._held()
         _native.check(c.weir_reader_open(thing.thing, ring.encode(), leases, error, opened), error)
         self._hold: Optional[Hold] = hold(Held.READER, opened, importer._weir, 0, parent=thing)
-        importer._readers.add(self)
+        importer._readers[id(self)] = self
 
     def _held(self) -> Hold:
         return self._hold or closed("the reader of ring", self.ring)
@@ -197,7 +197,7 @@ class Importer:
         wait: float = 0.0,
         host_waits: bool = False,
     ) -> None:
-        self._readers: "weakref.WeakSet[Reader]" = weakref.WeakSet()
+        self._readers: "weakref.WeakValueDictionary[int, Reader]" = weakref.WeakValueDictionary()
         options = _native.ImportOptions(ctypes.sizeof(_native.ImportOptions))
         options.timeout_ms, options.wait_ms = max(_native.milliseconds(timeout), 1), _native.milliseconds(wait)
         options.host_waits = host_waits
@@ -228,8 +228,7 @@ class Importer:
 
     def close(self) -> None:
         """Closes readers; the connection goes with the last lease, array and tensor."""
-        for reader in list(self._readers):
-            reader.close()
+        close_all(self._readers)
         self._hold = None
 
     def __enter__(self) -> "Importer":

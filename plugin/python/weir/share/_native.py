@@ -7,6 +7,7 @@ import enum
 import functools
 import os
 import threading
+import weakref
 from typing import Any, NoReturn, Optional, Union
 
 from weir import _library
@@ -255,6 +256,14 @@ def hold(
     if ptr is None:
         raise MemoryError("no host memory, or the child of a fork, where nothing of Weir's works")
     return Hold(ptr, thing.value)
+
+
+def close_all(things: "weakref.WeakValueDictionary[int, Any]") -> None:
+    """Those that there are: other threads may add more meanwhile, which a WeakSet does not stand."""
+    for reference in things.valuerefs():
+        thing = reference()
+        if thing is not None:
+            thing.close()
 
 
 def closed(what: str, name: str = "") -> NoReturn:
