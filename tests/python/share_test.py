@@ -135,6 +135,27 @@ def slot_that_ends_in_an_exception_is_no_frame():
         has(str(raises(AssertionError, scene.host.run, "slot.push()")), "pushed or dropped already")
 
 
+@fact
+def timeouts_are_seconds_of_any_size():
+    with Scene() as scene:
+        scene.host.run("push(1)")
+        assert scene.reader.next(float("inf")).sequence == 1
+        for timeout in (-1, float("-inf"), float("nan")):
+            assert raises(weir.WeirError, scene.reader.next, timeout).status == weir.Status.INVALID
+
+
+@fact
+def slot_shows_the_array_that_it_was_last_given():
+    with Scene() as scene:
+        scene.host.run("slot = ring.take()")
+        assert scene.host.value("slot.__array_interface__['shape']") == (4096,)
+        scene.host.run("slot.array((2, 3), 'float32')")
+        assert scene.host.value("slot.__array_interface__['shape']") == (2, 3)
+        scene.host.run("slot.push()")
+        assert scene.host.value("slot.__array_interface__['shape']") == (2, 3)
+        assert Consumed(scene.reader.next(60.0), **NEW).shape == (2, 3)
+
+
 # What keeps what --------------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +271,30 @@ def reader_that_is_closed_under_a_thread_that_waits_is_closed_behind_it():
         assert Consumed(got[0], **NEW).bytes(1) == b"\6"
         got.clear()
         scene.host.until("e.info()['importers']", 0)
+
+
+@fact
+def lease_that_is_released_while_its_array_is_made_is_whole_or_refused():
+    def release(frame, event, argument):
+        lines.append(frame)
+        if len(lines) == when:
+            lease.release()
+        return release
+
+    with Scene() as scene:
+        for when in range(1, 40):
+            lease, lines = scene.next(when), []
+            try:
+                sys.settrace(release)  # at every line in turn, as another thread may
+                array = lease.array((256,), "uint8")
+            except weir.WeirError as error:
+                has(str(error), "given back already")
+            else:
+                assert Consumed(array, **NEW).bytes(256) == bytes([when]) * 256
+                del array
+            finally:
+                sys.settrace(None)
+                del lease
 
 
 @fact
@@ -452,6 +497,23 @@ def tasks_wait_for_frames_and_others_run_meanwhile():
 
     with Scene() as scene:
         asyncio.run(run(scene))
+
+
+@fact
+def loops_keep_no_frame_that_their_body_has_let_go_of():
+    async def consume(reader, got):
+        async for frame in reader:
+            got.append(frame.sequence)
+            del frame
+
+    with Scene() as scene:
+        got = []
+        with scene.importer.reader("camera", 1) as reader:
+            scene.reader.close()
+            scene.host.tell("for n in range(3): push(n)\nring.close()")
+            asyncio.run(consume(reader, got))
+            scene.host.hear()
+        assert got == [1, 2, 3]
 
 
 @fact

@@ -40,9 +40,10 @@ class Slot(Shared):
         return self.array([self._size]) if self._what is None else self._make(self._what, True)
 
     def _held(self) -> Hold:
-        if self._hold is None:
+        hold = self._hold
+        if hold is None:
             raise WeirError(Status.INVALID, "the slot was pushed or dropped already")
-        return self._hold
+        return hold
 
     def push(self, *, size: Optional[int] = None, stream: Any = None) -> None:
         """Publishes it, behind what is on the streams that it was used on. size: bytes; None: those of the array, or all."""

@@ -154,12 +154,12 @@ class Reader:
     async def __aiter__(self) -> AsyncIterator[Lease]:
         while True:
             try:
-                lease = await self.next_async()
+                leases = [await self.next_async()]
             except WeirError as error:
                 if error.status == Status.GONE and "was closed" in error.text:
                     return
                 raise
-            yield lease
+            yield leases.pop()  # nothing here keeps it while the consumer has it
 
     def close(self) -> None:
         """Leases and tensors stay. A task that waits is told."""

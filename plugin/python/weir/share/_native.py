@@ -212,7 +212,7 @@ def milliseconds(timeout: Optional[float]) -> int:
         return 0xFFFFFFFF
     if not timeout >= 0:
         raise WeirError(Status.INVALID, f"timeout is {timeout}: give seconds, 0 or more, or None for no limit")
-    return min(int(timeout * 1000 + 0.999), 0xFFFFFFFF)
+    return int(min(timeout * 1000 + 0.999, 0xFFFFFFFF))
 
 
 def open_weir(policy: Union[str, "os.PathLike[str]", None], policy_text: Optional[str]) -> ctypes.c_void_p:
