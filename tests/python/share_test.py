@@ -420,6 +420,25 @@ atexit.register(keep.delete)
 
 
 @fact
+def exporter_is_closed_by_what_runs_at_exit():
+    host = Host("""import atexit, weir.share
+from share_host import POLICY
+atexit.register(lambda: (ring.close(), e.close()))
+e = weir.share.Exporter("frames", policy_text=POLICY, close_timeout=60.0)
+ring = e.ring("camera", 4096, 4)
+""")
+    with weir.share.Importer("frames", timeout=60.0) as importer, importer.reader("camera", 1) as reader:
+        host.run("for n in range(3): ring.take().push()")
+        host.process.stdin.close()
+        frames = []
+        for frame in reader:
+            frames.append(frame.sequence)
+            frame.release()
+        assert frames == [1, 2, 3]
+    host.process.wait()
+
+
+@fact
 def forked_child_takes_nothing_from_its_parent():
     with Scene() as scene:
         frame = scene.next(5)

@@ -181,9 +181,15 @@ def load() -> Any:
         capsule.restype, capsule.argtypes = ctypes.py_object, [_P, _P, ctypes.POINTER(Tensor), _I, ctypes.c_uint64]
         new_capsule = capsule
         Hold.c_drop = c.weir_torch_hold_drop
-        atexit.register(c.weir_torch_holds_end)
         _c = c
         return c
+
+
+@atexit.register
+def _end() -> None:
+    """Registered as soon as weir.share is imported, so that a program's own exit handlers come first, and can close what it has."""
+    if _c is not None:
+        _c.weir_torch_holds_end()
 
 
 class _Local(threading.local):
