@@ -361,7 +361,7 @@ WEIR_API weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing,
                                               unsigned timeout_ms, weir_torch_hold *parent);
 WEIR_API void weir_torch_hold_keep(weir_torch_hold *hold);
 /* One holder less. A lease, a slot or a block ends on the first of the streams that used it, behind what is on all of them now. One that
-   cannot end, as a stream captures, ends along with a later one. */
+   cannot end, as a stream captures, ends along with a later one, or before the next is taken. */
 WEIR_API void weir_torch_hold_drop(weir_torch_hold *hold);
 /* `stream` uses it from now on. waits: not 0: behind what is on the home stream. The stream has to live until the last holder is gone.
    WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */
