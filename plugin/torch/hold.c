@@ -98,7 +98,7 @@ weir_status torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&hold->lock);
     for (unsigned s = 0; s < hold->stream_count && status == WEIR_OK; s++)
-        if (hold->streams[s] != shared_stream(stream))
+        if (!is_same_stream(hold->streams[s], stream)) /* that of this thread is not behind those of others */
             status = wait_behind(hold, stream, hold->streams[s], error);
     pthread_mutex_unlock(&hold->lock);
     return status;
