@@ -2,8 +2,10 @@
 """share_test.py - weir.share, on the simulator. Speaks TAP."""
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -226,6 +228,17 @@ def streams_and_devices_that_are_not_there_are_refused():
             raises(BufferError, frame.__dlpack__, **NEW, **arguments)
         Consumed(frame, dl_device=(1, 0), stream=None, copy=False, **NEW)
         assert not hasattr(frame, "__cuda_array_interface__")
+
+
+@fact
+def what_is_shared_is_neither_copied_nor_pickled():
+    with Scene() as scene, scene.next(1) as frame:
+        for thing in (frame, frame.array()):
+            for copies in (copy.deepcopy, pickle.dumps):
+                raises(TypeError, copies, thing)
+        gc.collect()
+        scene.leases_are(1)
+        assert Consumed(frame, **NEW).bytes(2) == b"\1\1"
 
 
 @fact

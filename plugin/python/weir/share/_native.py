@@ -254,6 +254,9 @@ class Hold:
     def __del__(self) -> None:
         self.c_drop(self.ptr)
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("what is shared cannot be copied or pickled: send the name of the ring or the block, or copy the tensor")
+
 
 def hold(
     kind: Held, thing: ctypes.c_void_p, weir: Optional[ctypes.c_void_p], device: int, home: int = 0, timeout_ms: int = 0, parent: Optional[Hold] = None
