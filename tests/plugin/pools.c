@@ -346,6 +346,51 @@ START_TEST(restoring_waits_for_streams_that_use_what_goes)
 }
 END_TEST
 
+/* As it was before: the block is behind the other stream when it is freed. */
+START_TEST(refused_restore_forgets_no_stream)
+{
+    size_t nodes;
+    make_scene();
+    weir_torch_record_stream(scene.first, b);
+    ck_assert_int_eq(plug_gpu->capture_begin(b, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    expect_refusal(scene.state, WEIR_BUSY, "cannot be waited for");
+    ck_assert_int_eq(plug_gpu->capture_end(b, &nodes), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->delay(b, 1000 * MILLISECOND), GPU_SUCCESS);
+    give(scene.first);
+    begin(1, a);
+    void *other = plug_malloc(SIZE, 0, a);
+    ck_assert_ptr_ne(other, scene.first);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    ck_assert_int_eq(plug_gpu->stream_synchronize(b), GPU_SUCCESS);
+    give(other);
+    give(scene.second);
+    end_scene();
+}
+END_TEST
+
+START_TEST(restore_of_what_went_back_forgets_no_stream)
+{
+    make_scene();
+    give(scene.first);
+    give(scene.second);
+    weir_torch_trim_pool(0, plug_id(1));
+    begin(1, a);
+    void *large = plug_malloc(20 * MIB, 0, a);
+    weir_torch_record_stream(large, b);
+    expect_refusal(scene.state, WEIR_NOT_FOUND, "given back");
+    ck_assert_int_eq(plug_gpu->delay(b, 1000 * MILLISECOND), GPU_SUCCESS);
+    weir_torch_free(large, 20 * MIB, 0, a);
+    void *other = plug_malloc(20 * MIB, 0, a);
+    ck_assert_ptr_ne(other, large);
+    end(1);
+    ck_assert_int_eq(plug_gpu->stream_synchronize(b), GPU_SUCCESS);
+    weir_torch_free(other, 20 * MIB, 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    end_scene();
+}
+END_TEST
+
 START_TEST(unknown_pool_has_no_state)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -660,7 +705,7 @@ int main(void)
               empty_cache_keeps_what_a_state_needs_while_the_pool_is_used, state_of_a_pool_that_is_gone_is_refused,
               released_pool_with_live_blocks_can_be_restored, state_whose_memory_went_back_is_refused_and_nothing_changes,
               pool_with_a_block_that_waits_for_another_stream_has_no_state, restoring_waits_for_streams_that_use_what_goes,
-              unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
+              refused_restore_forgets_no_stream, restore_of_what_went_back_forgets_no_stream, unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
     tcase = suite_case(suite, "mem_pools", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, pool_without_a_begin_is_held_and_released, allocator_of_a_pools_own_serves_it_and_gets_everything_back,
