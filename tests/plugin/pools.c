@@ -522,8 +522,8 @@ START_TEST(own_memory_that_goes_during_a_capture_goes_at_its_end)
     give(ptr);
     ck_assert_uint_eq(own.blocks, 1);
     ck_assert_uint_eq(plug_capture_end(0, 2, b), 0);
-    weir_torch_release_pool(0, plug_id(2));
     ck_assert_uint_eq(own.blocks, 0);
+    weir_torch_release_pool(0, plug_id(2));
     plug_expect_empty(0);
 }
 END_TEST
