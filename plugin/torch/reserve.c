@@ -250,7 +250,7 @@ void *torch_reserve_spare(struct torch_device *device, gpu_stream handle, size_t
     void *ptr = NULL;
     pthread_mutex_lock(&device->reserve_lock);
     for (struct torch_reserve *reserve = device->reserves; reserve && !ptr; reserve = reserve->next)
-        if (reserve->on_oom)
+        if (reserve->on_oom && !reserve->is_captured)
             ptr = take_part(device, reserve, handle, size);
     pthread_mutex_unlock(&device->reserve_lock);
     return ptr;
