@@ -140,6 +140,12 @@ bool torch_arena_has(const struct torch_arena *arena, const void *ptr)
     return find_live(arena, ptr);
 }
 
+bool torch_arena_is_used(const struct torch_arena *arena, const void *ptr)
+{
+    const struct torch_arena_part *part = find_live(arena, ptr);
+    return part && !part->waits;
+}
+
 void torch_arena_wait(struct torch_arena *arena, const void *ptr)
 {
     struct torch_arena_part *part = find_live(arena, ptr);

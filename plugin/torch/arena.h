@@ -49,6 +49,9 @@ void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size, 
 
 bool torch_arena_has(const struct torch_arena *arena, const void *ptr);
 
+/* Whether it is a live part that was not freed. */
+bool torch_arena_is_used(const struct torch_arena *arena, const void *ptr);
+
 /* A live part was freed, but is not to be used again before torch_arena_give(). */
 void torch_arena_wait(struct torch_arena *arena, const void *ptr);
 
