@@ -109,6 +109,26 @@ START_TEST(route_has_what_its_filter_wants_without_a_capture)
 }
 END_TEST
 
+/* Its handle may be that of another stream, which is not behind the work of the first. */
+START_TEST(block_of_a_stream_that_was_destroyed_is_not_used_again_by_another)
+{
+    gpu_stream former = plug_external(0);
+    begin(1, former);
+    void *ptr = plug_malloc(SIZE, 0, former);
+    ck_assert_int_eq(plug_gpu->delay(former, 1000 * MILLISECOND), GPU_SUCCESS);
+    weir_torch_free(ptr, SIZE, 0, former);
+    ck_assert_int_eq(plug_gpu->stream_destroy(former), GPU_SUCCESS);
+    gpu_stream later = plug_external(0);
+    ck_assert_ptr_eq(later, former);
+    void *other = plug_malloc(SIZE, 0, later);
+    ck_assert_ptr_ne(other, ptr);
+    weir_torch_free(other, SIZE, 0, later);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(latest_begin_has_what_several_want)
 {
     begin(1, a);
@@ -725,6 +745,7 @@ int main(void)
     TCase *tcase = suite_case(suite, "routes", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, route_has_what_its_filter_wants_without_a_capture, latest_begin_has_what_several_want,
+              block_of_a_stream_that_was_destroyed_is_not_used_again_by_another,
               capture_and_route_of_one_id_share_the_memory, route_within_a_capture_has_what_it_wants,
               running_out_in_a_route_leaves_the_pool_whole, recorded_block_of_a_pool_is_used_again_behind_the_other_stream);
     tcase = suite_case(suite, "states", 0);
