@@ -164,8 +164,8 @@ typedef struct weir_torch_source {
    no memory; it is copied, and given away in any case. Statuses as weir_torch_begin_route(). */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_pool(int device, weir_torch_pool_id id, const weir_torch_source *source, weir_error *error);
 
-/* Whether its free parts serve requests of others for which there is no memory, unless a graph was captured with the pool, which uses
-   them; whether no request shares a chunk. Of a pool that is held. */
+/* Whether its free parts serve requests of others, but not of graphs, for which there is no memory, unless a graph was captured with the
+   pool, which uses them; whether no request shares a chunk. Of a pool that is held. */
 enum weir_torch_pool_option {
     WEIR_TORCH_USE_ON_OOM,
     WEIR_TORCH_NO_SPLIT

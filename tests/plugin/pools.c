@@ -628,6 +628,25 @@ START_TEST(memory_of_a_graph_serves_nobody_else)
 }
 END_TEST
 
+/* The pool does not know of a graph that uses its memory. */
+START_TEST(graph_has_no_memory_of_a_pool_that_serves_where_there_is_no_other)
+{
+    hold(1, false);
+    begin(1, a);
+    weir_torch_free(plug_malloc(800 * MIB, 0, a), 800 * MIB, 0, a);
+    end(1);
+    weir_torch_set_pool(0, plug_id(1), WEIR_TORCH_USE_ON_OOM, 1);
+    plug_capture_begin(0, 2, a);
+    ck_assert_ptr_null(weir_torch_pool_malloc((ssize_t)(600 * MIB), 0, a));
+    plug_capture_end(0, 2, a);
+    weir_torch_release_pool(0, plug_id(2));
+    weir_torch_free(plug_malloc(600 * MIB, 0, a), 600 * MIB, 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(pool_that_does_not_split_has_a_chunk_for_each_request)
 {
     hold(1, true);
@@ -760,7 +779,7 @@ int main(void)
     suite_add(tcase, pool_without_a_begin_is_held_and_released, allocator_of_a_pools_own_serves_it_and_gets_everything_back,
               allocator_of_a_pools_own_that_has_no_more_is_out_of_memory, own_memory_that_goes_during_a_capture_goes_at_its_end,
               trimmed_pool_keeps_what_is_live_and_gives_back_the_rest, memory_of_a_graph_is_not_trimmed,
-              memory_of_a_graph_serves_nobody_else,
+              memory_of_a_graph_serves_nobody_else, graph_has_no_memory_of_a_pool_that_serves_where_there_is_no_other,
               free_memory_of_a_pool_serves_where_there_is_no_other, pool_that_does_not_split_has_a_chunk_for_each_request);
     tcase = suite_case(suite, "regions", 0);
     tcase_add_checked_fixture(tcase, set_up_regions, NULL);
