@@ -13,7 +13,7 @@ static bool hold(struct torch_device *device, weir_torch_pool_id id, struct torc
     if (!reserve)
         return false;
     reserve->uses++;
-    if (*first && !reserve->source && !reserve->arena.chunks) {
+    if (*first && !reserve->source && !reserve->arena.chunks && !reserve->growing) {
         reserve->source = (*first)->source;
         (*first)->next = reserve->foreign;
         reserve->foreign = *first;

@@ -213,6 +213,7 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, st
         ptr = take_part(device, reserve, owner, size);
     }
     reserve->holders--;
+    reserve->growing--;
     torch_reserve_shrink(device, reserve);
     torch_reserve_unlock(device);
     if (base && !is_added) {
@@ -251,8 +252,10 @@ void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_
     pthread_mutex_lock(&device->reserve_lock);
     struct torch_reserve *reserve = torch_begin_find(device, id, handle, is_torchs);
     void *ptr = reserve ? take_part(device, reserve, owner, size) : NULL;
-    if (reserve && !ptr)
+    if (reserve && !ptr) {
         reserve->holders++;
+        reserve->growing++;
+    }
     if (reserve && id)
         reserve->is_captured = true;
     pthread_mutex_unlock(&device->reserve_lock);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/record/interpreter.h"
 #include "tests/plugin/plug.h"
 
 #define SIZE (64 * KIB)
@@ -16,6 +17,13 @@ static void set_up(void)
     plug_set_up("memory=1GiB", NULL);
     a = plug_stream(0);
     b = plug_stream(0);
+    weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
+}
+
+static void set_up_stacks(void)
+{
+    plug_set_up("memory=1GiB", "weir: 1\npools: { p: {} }\nrecord: { stacks: true }\n");
+    a = plug_stream(0);
     weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
 }
 
@@ -544,6 +552,43 @@ START_TEST(allocator_of_a_pools_own_that_has_no_more_is_out_of_memory)
 }
 END_TEST
 
+static bool is_held;
+
+/* The pool asks Weir for its first memory, and another thread may come in between. */
+static unsigned hold_meanwhile(struct weir__place *places, unsigned max)
+{
+    (void)places, (void)max;
+    if (!is_held)
+        hold(1, true);
+    is_held = true;
+    return 0;
+}
+
+static bool name_nothing(const struct weir__place *place, bool keeps, struct weir__place_name *name)
+{
+    (void)place, (void)keeps, (void)name;
+    return false;
+}
+
+START_TEST(allocator_of_its_own_comes_too_late_for_a_pool_that_is_getting_memory)
+{
+    static const struct weir__interpreter interpreter = { .find = hold_meanwhile, .name = name_nothing };
+    begin(1, a);
+    weir__interpreter_set(&interpreter);
+    void *ptr = plug_malloc(SIZE, 0, a);
+    weir__interpreter_set(NULL);
+    ck_assert(is_held);
+    ck_assert_uint_eq(own.drops, 1);
+    weir_torch_free(plug_malloc(40 * MIB, 0, a), 40 * MIB, 0, a);
+    ck_assert_uint_eq(own.blocks, 0);
+    give(ptr);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(own_memory_that_goes_during_a_capture_goes_at_its_end)
 {
     hold(1, true);
@@ -760,6 +805,7 @@ END_TEST
 
 int main(void)
 {
+    weir__unwind_prepare(); /* its descriptors stay open */
     Suite *suite = suite_create("pools");
     TCase *tcase = suite_case(suite, "routes", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
@@ -781,6 +827,9 @@ int main(void)
               trimmed_pool_keeps_what_is_live_and_gives_back_the_rest, memory_of_a_graph_is_not_trimmed,
               memory_of_a_graph_serves_nobody_else, graph_has_no_memory_of_a_pool_that_serves_where_there_is_no_other,
               free_memory_of_a_pool_serves_where_there_is_no_other, pool_that_does_not_split_has_a_chunk_for_each_request);
+    tcase = suite_case(suite, "stacks", 0);
+    tcase_add_checked_fixture(tcase, set_up_stacks, NULL);
+    suite_add(tcase, allocator_of_its_own_comes_too_late_for_a_pool_that_is_getting_memory);
     tcase = suite_case(suite, "regions", 0);
     tcase_add_checked_fixture(tcase, set_up_regions, NULL);
     suite_add(tcase, region_takes_what_it_allocates_from_its_pool, bounds_of_a_regions_pool_hold_and_another_pool_is_not_tried,
