@@ -336,7 +336,7 @@ def interrupt(signum, frame):
     raise Interrupted
 
 
-def interrupted(waits, comes):
+def interrupted(waits, comes, timeout=60.0):
     """Calls `waits`, which a signal interrupts by an exception. What it waits for comes as well."""
 
     def send():
@@ -354,7 +354,7 @@ def interrupted(waits, comes):
     sys.setswitchinterval(3600)
     try:
         thread.start()
-        raises(Interrupted, waits, 60.0)
+        raises(Interrupted, waits, timeout)
     finally:
         is_over.append(True)
         sys.setswitchinterval(interval)
@@ -368,6 +368,13 @@ def lease_that_comes_along_with_a_signal_is_given_back():
         for number in range(4):
             interrupted(scene.reader.next, lambda: scene.host.run("push(%d)" % number))
         scene.leases_are(0)
+
+
+@fact
+def who_waits_for_a_frame_that_never_comes_is_interrupted():
+    with Scene() as scene:
+        interrupted(scene.reader.next, lambda: None, None)
+        assert scene.next(1).sequence == 1
 
 
 # Ends -------------------------------------------------------------------------------------------------------------------

@@ -106,7 +106,16 @@ class Reader:
         reader, error = self._held(), _native.error_of_thread()
         home = stream_of(self._stream if stream is None else stream)
         lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        _native.check(_native.load().weir_torch_lease_next(reader.ptr, limit, home, error, lease.ptr, info), error)
+        wait = _native.load().weir_torch_lease_next
+        while limit > _native.UNINTERRUPTED:
+            status = wait(reader.ptr, _native.UNINTERRUPTED, home, error, lease.ptr, info)
+            if status != Status.TIMEOUT:
+                break
+            error.status = 0
+            limit -= _native.UNINTERRUPTED if timeout is not None else 0
+        else:
+            status = wait(reader.ptr, limit, home, error, lease.ptr, info)
+        _native.check(status, error)
         return Lease(lease, info.contents, home)
 
     def fileno(self) -> int:

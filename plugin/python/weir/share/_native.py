@@ -212,6 +212,10 @@ def check(status: int, error: Error) -> None:
         error.throw(status)
 
 
+# Milliseconds that C waits for a frame at a time, so that Python hears of signals in between.
+UNINTERRUPTED = 200
+
+
 def milliseconds(timeout: Optional[float]) -> int:
     """Of seconds; None: as long as C counts."""
     if timeout is None:
