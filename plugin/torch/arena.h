@@ -2,8 +2,9 @@
 /*
  * arena.h - memory that is there already, in chunks, handed out in parts: best fit, with splitting and coalescing.
  *
- * Each chunk serves one stream, named by a key, and by an id where several streams may have that key one after the other. The first TORCH_ARENA_STEP bytes of a chunk are never handed out, so that no part has the
- * address of a chunk. Pure: it never touches the memory. Owned by a reserve; who has its device's lock may use it.
+ * Each chunk serves one stream, named by a key, and by an id where several streams may have that key one after the other. The first
+ * TORCH_ARENA_STEP bytes of a chunk are never handed out, so that no part has the address of a chunk. Pure: it never touches the memory.
+ * Owned by a reserve; who has its device's lock may use it.
  */
 #ifndef WEIR_TORCH_ARENA_H
 #define WEIR_TORCH_ARENA_H
@@ -43,8 +44,8 @@ bool torch_arena_add(struct torch_arena *arena, const void *key, uint64_t id, vo
 /* How large a chunk has to be for a part of this size. 0: none can be. */
 size_t torch_arena_chunk_size(size_t size);
 
-/* The smallest free part of that stream's chunks in which `size` bytes fit; NULL: there is none. size > 0. is_whole: what is left of it stays
-   with it. */
+/* The smallest free part of that stream's chunks in which `size` bytes fit; NULL: there is none. size > 0. is_whole: what is left of it
+   stays with it. */
 void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, size_t size, bool is_whole);
 
 bool torch_arena_has(const struct torch_arena *arena, const void *ptr);
