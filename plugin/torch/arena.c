@@ -25,6 +25,7 @@ struct torch_arena_part {
 struct torch_arena_chunk {
     struct torch_arena_chunk *next;
     const void *key;
+    uint64_t id;
     char *base;
     size_t size;
     struct torch_arena_part *first;
@@ -70,7 +71,7 @@ size_t torch_arena_chunk_size(size_t size)
     return (size + SMALL_CHUNK - 1) / SMALL_CHUNK * SMALL_CHUNK + TORCH_ARENA_STEP;
 }
 
-bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, size_t size)
+bool torch_arena_add(struct torch_arena *arena, const void *key, uint64_t id, void *base, size_t size)
 {
     struct torch_arena_chunk *chunk = malloc(sizeof *chunk);
     struct torch_arena_part *part = malloc(sizeof *part);
@@ -79,7 +80,7 @@ bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, siz
         free(part);
         return false;
     }
-    *chunk = (struct torch_arena_chunk){ .next = arena->chunks, .key = key, .base = base, .size = size, .first = part };
+    *chunk = (struct torch_arena_chunk){ .next = arena->chunks, .key = key, .id = id, .base = base, .size = size, .first = part };
     *part = (struct torch_arena_part){ .chunk = chunk, .ptr = chunk->base + TORCH_ARENA_STEP };
     part->size = (size - TORCH_ARENA_STEP) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
     arena->chunks = chunk;
@@ -87,11 +88,11 @@ bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, siz
     return true;
 }
 
-static struct torch_arena_part *find_free(const struct torch_arena *arena, const void *key, size_t size)
+static struct torch_arena_part *find_free(const struct torch_arena *arena, const void *key, uint64_t id, size_t size)
 {
     struct torch_arena_part *best = NULL;
     for (struct torch_arena_part *part = arena->free_parts; part; part = part->next)
-        if (part->chunk->key == key && part->size >= size && (!best || part->size < best->size))
+        if (part->chunk->key == key && part->chunk->id == id && part->size >= size && (!best || part->size < best->size))
             best = part;
     return best;
 }
@@ -120,12 +121,12 @@ static void list_live(struct torch_arena *arena, struct torch_arena_part *part, 
     arena->live_count++;
 }
 
-void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size, bool is_whole)
+void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, size_t size, bool is_whole)
 {
     if (size > SIZE_MAX - TORCH_ARENA_STEP)
         return NULL;
     size_t rounded = (size + TORCH_ARENA_STEP - 1) / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
-    struct torch_arena_part *part = find_free(arena, key, rounded);
+    struct torch_arena_part *part = find_free(arena, key, id, rounded);
     if (!part)
         return NULL;
     unlist_part(part);
@@ -138,6 +139,12 @@ void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size, 
 bool torch_arena_has(const struct torch_arena *arena, const void *ptr)
 {
     return find_live(arena, ptr);
+}
+
+bool torch_arena_is_used(const struct torch_arena *arena, const void *ptr)
+{
+    const struct torch_arena_part *part = find_live(arena, ptr);
+    return part && !part->waits;
 }
 
 void torch_arena_wait(struct torch_arena *arena, const void *ptr)

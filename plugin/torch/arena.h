@@ -2,8 +2,9 @@
 /*
  * arena.h - memory that is there already, in chunks, handed out in parts: best fit, with splitting and coalescing.
  *
- * Each chunk serves one stream, named by a key. The first TORCH_ARENA_STEP bytes of a chunk are never handed out, so that no part has the
- * address of a chunk. Pure: it never touches the memory. Owned by a reserve; who has its device's lock may use it.
+ * Each chunk serves one stream, named by a key, and by an id where several streams may have that key one after the other. The first
+ * TORCH_ARENA_STEP bytes of a chunk are never handed out, so that no part has the address of a chunk. Pure: it never touches the memory.
+ * Owned by a reserve; who has its device's lock may use it.
  */
 #ifndef WEIR_TORCH_ARENA_H
 #define WEIR_TORCH_ARENA_H
@@ -38,16 +39,19 @@ struct torch_arena_state {
 };
 
 /* A chunk for that key; the caller's memory. false: no host memory. */
-bool torch_arena_add(struct torch_arena *arena, const void *key, void *base, size_t size);
+bool torch_arena_add(struct torch_arena *arena, const void *key, uint64_t id, void *base, size_t size);
 
 /* How large a chunk has to be for a part of this size. 0: none can be. */
 size_t torch_arena_chunk_size(size_t size);
 
-/* The smallest free part of that key's chunks in which `size` bytes fit; NULL: there is none. size > 0. is_whole: what is left of it stays
-   with it. */
-void *torch_arena_take(struct torch_arena *arena, const void *key, size_t size, bool is_whole);
+/* The smallest free part of that stream's chunks in which `size` bytes fit; NULL: there is none. size > 0. is_whole: what is left of it
+   stays with it. */
+void *torch_arena_take(struct torch_arena *arena, const void *key, uint64_t id, size_t size, bool is_whole);
 
 bool torch_arena_has(const struct torch_arena *arena, const void *ptr);
+
+/* Whether it is a live part that was not freed. */
+bool torch_arena_is_used(const struct torch_arena *arena, const void *ptr);
 
 /* A live part was freed, but is not to be used again before torch_arena_give(). */
 void torch_arena_wait(struct torch_arena *arena, const void *ptr);

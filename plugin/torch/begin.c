@@ -215,4 +215,6 @@ void weir_torch_end_allocate_to_pool(int index, weir_torch_pool_id id)
         return;
     end(device, begin);
     torch_late_retry(device);
+    pthread_mutex_lock(&device->reserve_lock);
+    torch_reserve_unlock(device); /* what waited for the end goes */
 }

@@ -164,11 +164,11 @@ static bool spared(size_t size, int index)
     return device && torch_late_spare(device, index, size) > 0;
 }
 
-/* What a MemPool of torch's keeps for the case that there is no other memory. */
+/* What a MemPool of torch's keeps for the case that there is no other memory. A graph would use it for longer than the pool keeps it. */
 static void *malloc_at_last(size_t size, int index, gpu_stream handle)
 {
     struct torch_device *device = report.status == WEIR_OUT_OF_MEMORY ? torch_device_find(index) : NULL;
-    return device ? torch_reserve_spare(device, handle, size) : NULL;
+    return device && !captures(device, handle) ? torch_reserve_spare(device, handle, size) : NULL;
 }
 
 static __attribute__((noinline)) void *malloc_slowly(size_t size, int index, gpu_stream handle)

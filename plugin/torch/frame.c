@@ -17,6 +17,7 @@ static weir_status no_memory_for_a_hold(weir_error *error)
 weir_status weir_torch_slot_take(weir_torch_hold *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
                                  weir_torch_hold **slot, void **ptr)
 {
+    torch_holds_retry();
     weir_status status = weir_ring_take(ring->thing, timeout_ms, stream, error, ptr);
     if (status != WEIR_OK)
         return status;
@@ -107,6 +108,7 @@ weir_status weir_torch_lease_next(weir_torch_hold *reader, unsigned timeout_ms, 
                                   weir_torch_hold **hold, const weir_lease_info **info)
 {
     weir_lease *lease;
+    torch_holds_retry();
     weir_status status = weir_reader_next(reader->thing, timeout_ms, stream, error, &lease);
     return status == WEIR_OK ? held(lease, reader->parent, stream, error, hold, info) : status;
 }
@@ -115,6 +117,7 @@ weir_status weir_torch_lease_acquire(weir_torch_hold *import, const char *name, 
                                      weir_error *error, weir_torch_hold **hold, const weir_lease_info **info)
 {
     weir_lease *lease;
+    torch_holds_retry();
     weir_status status = weir_import_acquire(import->thing, name, timeout_ms, stream, error, &lease);
     return status == WEIR_OK ? held(lease, import, stream, error, hold, info) : status;
 }

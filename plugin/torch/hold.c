@@ -18,7 +18,7 @@
 #define LEGACY ((weir_cuda_stream)0x1)     /* cudaStreamLegacy */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static weir_torch_hold *unended;
+static _Atomic(weir_torch_hold *) unended;
 static atomic_bool is_over;
 
 /* Whatever thread releases it: its own per-thread stream is not that of who used it. The legacy stream comes behind those of all threads. */
@@ -98,7 +98,7 @@ weir_status torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&hold->lock);
     for (unsigned s = 0; s < hold->stream_count && status == WEIR_OK; s++)
-        if (hold->streams[s] != shared_stream(stream))
+        if (!is_same_stream(hold->streams[s], stream)) /* that of this thread is not behind those of others */
             status = wait_behind(hold, stream, hold->streams[s], error);
     pthread_mutex_unlock(&hold->lock);
     return status;
@@ -173,9 +173,10 @@ static void end(weir_torch_hold *hold)
     pthread_mutex_unlock(&lock);
 }
 
-/* Each of those that wait once more. */
-static void retry(void)
+void torch_holds_retry(void)
 {
+    if (weir__is_forked() || !atomic_load(&unended))
+        return;
     pthread_mutex_lock(&lock);
     weir_torch_hold *list = unended;
     unended = NULL;
@@ -191,7 +192,7 @@ void weir_torch_hold_drop(weir_torch_hold *hold)
     if (!hold || weir__is_forked() || atomic_load(&is_over) || atomic_fetch_sub(&hold->holders, 1) > 1)
         return;
     if (can_be_refused(hold->kind))
-        retry();
+        torch_holds_retry();
     end(hold);
 }
 
@@ -202,6 +203,6 @@ unsigned weir_torch_hold_holders(const weir_torch_hold *hold)
 
 void weir_torch_holds_end(void)
 {
-    retry();
+    torch_holds_retry();
     atomic_store(&is_over, true);
 }

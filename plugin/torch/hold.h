@@ -27,6 +27,9 @@ struct weir_torch_hold {
     weir_cuda_stream streams[TORCH_HOLD_STREAMS_MAX]; /* where it was used, the home stream too if it was */
 };
 
+/* Each of those once more that could not end, as a stream captured. Others may wait for what they have. */
+void torch_holds_retry(void);
+
 /* `stream` waits for all streams that used it. */
 WEIR_CHECK weir_status torch_hold_join(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error);
 

@@ -304,8 +304,8 @@ bool torch_late_settle(struct torch_device *device, struct torch_note *note)
     if (note->event) {
         is_settled = weir__event_wait(device->gpu, note->event, UINT64_MAX);
         device->gpu->event_destroy(note->event);
+        note->event = NULL;
     }
-    torch_note_free(note);
     return is_settled;
 }
 

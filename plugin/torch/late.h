@@ -21,8 +21,8 @@ void torch_late_free(struct torch_device *device, void *ptr, size_t size, struct
 /* A part of a reserve that other streams use stays out of use until nothing captures, and they have done with it. Takes the note. */
 void torch_late_add(struct torch_device *device, void *ptr, size_t size, struct torch_note *note);
 
-/* Waits until the streams that were recorded have done their present work. Takes the note. false: one captures, or it is not known to be
-   alive. */
+/* Waits until the streams that were recorded have done their present work. The note stays the caller's. false: one captures, or it is
+   not known to be alive. */
 bool torch_late_settle(struct torch_device *device, struct torch_note *note);
 
 /* Tries late frees again. */

@@ -13,7 +13,7 @@ static bool hold(struct torch_device *device, weir_torch_pool_id id, struct torc
     if (!reserve)
         return false;
     reserve->uses++;
-    if (*first && !reserve->source && !reserve->arena.chunks) {
+    if (*first && !reserve->source && !reserve->arena.chunks && !reserve->growing) {
         reserve->source = (*first)->source;
         (*first)->next = reserve->foreign;
         reserve->foreign = *first;
@@ -102,7 +102,7 @@ int weir_torch_pool_has(int index, weir_torch_pool_id id, const void *const *ptr
     const struct torch_reserve *reserve = torch_reserve_find(device, id);
     bool has_all = (reserve ? reserve->arena.live_count - reserve->arena.waiting_count : 0) == count;
     for (size_t i = 0; i < count && has_all; i++)
-        has_all = torch_arena_has(&reserve->arena, ptrs[i]);
+        has_all = torch_arena_is_used(&reserve->arena, ptrs[i]);
     pthread_mutex_unlock(&device->reserve_lock);
     return has_all;
 }

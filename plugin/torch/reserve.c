@@ -115,10 +115,16 @@ void torch_reserve_unlock(struct torch_device *device)
     torch_source_drop(device, gone);
 }
 
-static void *take_part(struct torch_device *device, struct torch_reserve *reserve, gpu_stream handle, size_t size)
+/* Whose memory it is: the stream's own alone. Another one that has its handle later is not behind its work. */
+struct owner {
+    gpu_stream handle;
+    uint64_t id; /* CUDA's, of one that may be destroyed; else 0 */
+};
+
+static void *take_part(struct torch_device *device, struct torch_reserve *reserve, struct owner owner, size_t size)
 {
     struct torch_graph_figures *figures = &device->graphs;
-    void *ptr = torch_arena_take(&reserve->arena, handle, size, reserve->is_whole);
+    void *ptr = torch_arena_take(&reserve->arena, owner.handle, owner.id, size, reserve->is_whole);
     if (!ptr)
         return NULL;
     figures->mallocs++;
@@ -182,15 +188,15 @@ static struct torch_foreign *take_foreign(struct torch_device *device, struct to
 }
 
 /* The arena has a part of the right size, for some other part of the graph may have taken what was there. Called without the lock. */
-static void *grow(struct torch_device *device, struct torch_reserve *reserve, gpu_stream handle, size_t size, weir_error *error)
+static void *grow(struct torch_device *device, struct torch_reserve *reserve, struct owner owner, size_t size, weir_error *error)
 {
     size_t chunk_size = 0;
-    struct torch_foreign *foreign = reserve->source ? take_foreign(device, reserve->source, size, handle, error) : NULL;
+    struct torch_foreign *foreign = reserve->source ? take_foreign(device, reserve->source, size, owner.handle, error) : NULL;
     void *ptr = NULL, *base = foreign ? foreign->base : reserve->source ? NULL : take_chunk(device, size, error, &chunk_size);
     if (foreign)
         chunk_size = foreign->size;
     pthread_mutex_lock(&device->reserve_lock);
-    bool is_added = base && torch_arena_add(&reserve->arena, handle, base, chunk_size);
+    bool is_added = base && torch_arena_add(&reserve->arena, owner.handle, owner.id, base, chunk_size);
     if (foreign) {
         struct torch_foreign **list = is_added ? &reserve->foreign : &device->gone;
         foreign->next = *list;
@@ -204,9 +210,10 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, gp
             count_chunk(&device->graphs, (int64_t)chunk_size);
         }
         torch_history_chunk(base, reserve->id);
-        ptr = take_part(device, reserve, handle, size);
+        ptr = take_part(device, reserve, owner, size);
     }
     reserve->holders--;
+    reserve->growing--;
     torch_reserve_shrink(device, reserve);
     torch_reserve_unlock(device);
     if (base && !is_added) {
@@ -215,6 +222,20 @@ static void *grow(struct torch_device *device, struct torch_reserve *reserve, gp
         weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory to keep track of %s for a graph", WEIR__BYTES(size));
     }
     return ptr;
+}
+
+/* Graphs of a reserve do not run at the same time, on whatever streams, so that a stream that captures has no id. */
+static struct owner owner_of(struct torch_device *device, gpu_stream handle, bool is_capturing)
+{
+    const struct torch_stream *stream = torch_stream_name(device, handle);
+    struct owner owner = { .handle = handle };
+    if (is_capturing || !device->device->has_stream_ids || (stream && atomic_load(&stream->lives)))
+        return owner;
+    int former = weir__current_begin(device->gpu, device->index, handle);
+    if (device->gpu->stream_id(handle, &owner.id) != GPU_SUCCESS)
+        owner.id = 0;
+    weir__current_end(device->gpu, former);
+    return owner;
 }
 
 void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_t size, bool is_capturing, weir_error *error)
@@ -227,16 +248,19 @@ void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_
     }
     const struct torch_stream *stream = torch_stream_name(device, handle);
     bool is_torchs = stream && atomic_load(&stream->lives);
+    struct owner owner = owner_of(device, handle, is_capturing);
     pthread_mutex_lock(&device->reserve_lock);
     struct torch_reserve *reserve = torch_begin_find(device, id, handle, is_torchs);
-    void *ptr = reserve ? take_part(device, reserve, handle, size) : NULL;
-    if (reserve && !ptr)
+    void *ptr = reserve ? take_part(device, reserve, owner, size) : NULL;
+    if (reserve && !ptr) {
         reserve->holders++;
+        reserve->growing++;
+    }
     if (reserve && id)
         reserve->is_captured = true;
     pthread_mutex_unlock(&device->reserve_lock);
     if (reserve)
-        return ptr ? ptr : grow(device, reserve, handle, size, error);
+        return ptr ? ptr : grow(device, reserve, owner, size, error);
     if (id)
         weir__fail(error, WEIR_CAPTURING,
                    "%s on device %d: the stream is being captured, and torch has not begun to allocate for a graph: capture with "
@@ -248,10 +272,11 @@ void *torch_reserve_malloc(struct torch_device *device, gpu_stream handle, size_
 void *torch_reserve_spare(struct torch_device *device, gpu_stream handle, size_t size)
 {
     void *ptr = NULL;
+    struct owner owner = owner_of(device, handle, false);
     pthread_mutex_lock(&device->reserve_lock);
     for (struct torch_reserve *reserve = device->reserves; reserve && !ptr; reserve = reserve->next)
-        if (reserve->on_oom)
-            ptr = take_part(device, reserve, handle, size);
+        if (reserve->on_oom && !reserve->is_captured)
+            ptr = take_part(device, reserve, owner, size);
     pthread_mutex_unlock(&device->reserve_lock);
     return ptr;
 }

@@ -22,6 +22,7 @@ struct torch_reserve {
     weir_torch_pool_id id;
     unsigned uses;    /* begins and holds less releases */
     unsigned holders; /* begins without their end, and threads that are taking a chunk for it */
+    unsigned growing; /* threads that are taking a chunk for it: its source stays as it is */
     bool is_captured; /* graphs may use its chunks, free parts or not */
     bool is_whole;    /* parts are not split */
     bool on_oom;      /* its free parts serve whoever finds no other memory */

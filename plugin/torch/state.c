@@ -125,8 +125,9 @@ static weir_status restore(struct torch_device *device, struct torch_reserve *re
     return WEIR_OK;
 }
 
-/* What is live now may be used again at once behind this: that other streams have done with it is waited for, without the lock. */
-static weir_status settle(struct torch_device *device, const weir_torch_state *state, weir_error *error)
+/* What is live now may be used again at once behind this: that other streams have done with it is waited for, without the lock. *notes:
+   those of what is live, taken. */
+static weir_status settle(struct torch_device *device, const weir_torch_state *state, weir_error *error, struct torch_note **notes)
 {
     struct torch_reserve *reserve = enter(device, state->id, error);
     if (!reserve)
@@ -139,8 +140,12 @@ static weir_status settle(struct torch_device *device, const weir_torch_state *s
     for (size_t i = 0; i < live->freed_count; i++) {
         void *ptr = live->freed[i].ptr;
         struct torch_note *note = torch_note_may_be(ptr) ? torch_note_take(ptr, &is_lost) : NULL;
-        if (note && !torch_late_settle(device, note))
+        if (!note)
+            continue;
+        if (!torch_late_settle(device, note))
             is_settled = false;
+        note->next = *notes;
+        *notes = note;
     }
     weir_torch_delta_free(live);
     if (is_settled)
@@ -149,15 +154,28 @@ static weir_status settle(struct torch_device *device, const weir_torch_state *s
                       (unsigned long long)state->id.first, (unsigned long long)state->id.second);
 }
 
+/* The blocks are gone; or nothing has changed, and they are used on other streams as before. */
+static void drop_notes(struct torch_note *notes, bool are_gone)
+{
+    for (struct torch_note *next; notes; notes = next) {
+        next = notes->next;
+        if (are_gone)
+            torch_note_free(notes);
+        else
+            torch_note_add(notes);
+    }
+}
+
 weir_status weir_torch_state_restore(const weir_torch_state *state, weir_error *error, weir_torch_delta **delta)
 {
     weir_error cleared = WEIR_ERROR_INIT;
     struct torch_device *device = torch_device_open(state->device, &cleared);
     struct torch_reserve *reserve = NULL;
+    struct torch_note *notes = NULL;
     weir_status status = WEIR_OK;
     if (device) {
         torch_late_retry(device);
-        if (settle(device, state, &cleared) == WEIR_OK)
+        if (settle(device, state, &cleared, &notes) == WEIR_OK)
             reserve = enter(device, state->id, &cleared);
     }
     if (reserve) {
@@ -166,6 +184,7 @@ weir_status weir_torch_state_restore(const weir_torch_state *state, weir_error *
     } else {
         status = cleared.status;
     }
+    drop_notes(notes, status == WEIR_OK);
     if (status != WEIR_OK && error)
         *error = cleared;
     return status;

@@ -164,7 +164,8 @@ typedef struct weir_torch_source {
    no memory; it is copied, and given away in any case. Statuses as weir_torch_begin_route(). */
 WEIR_API WEIR_CHECK weir_status weir_torch_hold_pool(int device, weir_torch_pool_id id, const weir_torch_source *source, weir_error *error);
 
-/* Whether its free parts serve requests of others for which there is no memory; whether no request shares a chunk. Of a pool that is held. */
+/* Whether its free parts serve requests of others, but not of graphs, for which there is no memory, unless a graph was captured with the
+   pool, which uses them; whether no request shares a chunk. Of a pool that is held. */
 enum weir_torch_pool_option {
     WEIR_TORCH_USE_ON_OOM,
     WEIR_TORCH_NO_SPLIT
@@ -361,7 +362,7 @@ WEIR_API weir_torch_hold *weir_torch_hold_new(weir_torch_held kind, void *thing,
                                               unsigned timeout_ms, weir_torch_hold *parent);
 WEIR_API void weir_torch_hold_keep(weir_torch_hold *hold);
 /* One holder less. A lease, a slot or a block ends on the first of the streams that used it, behind what is on all of them now. One that
-   cannot end, as a stream captures, ends along with a later one. */
+   cannot end, as a stream captures, ends along with a later one, or before the next is taken. */
 WEIR_API void weir_torch_hold_drop(weir_torch_hold *hold);
 /* `stream` uses it from now on. waits: not 0: behind what is on the home stream. The stream has to live until the last holder is gone.
    WEIR_BUSY (too many streams), WEIR_CAPTURING, WEIR_CUDA_ERROR, WEIR_FORKED. */

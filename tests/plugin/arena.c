@@ -15,7 +15,7 @@ static int stream, other;
 
 static void set_up(void)
 {
-    ck_assert(torch_arena_add(&arena, &stream, base, CHUNK));
+    ck_assert(torch_arena_add(&arena, &stream, 0, base, CHUNK));
 }
 
 /* What is done about a chunk without live parts. */
@@ -44,7 +44,7 @@ static void tear_down(void)
 
 static char *take(size_t size)
 {
-    char *ptr = torch_arena_take(&arena, &stream, size, false);
+    char *ptr = torch_arena_take(&arena, &stream, 0, size, false);
     ck_assert_ptr_nonnull(ptr);
     return ptr;
 }
@@ -99,7 +99,7 @@ START_TEST(neighbours_that_are_free_become_one)
 {
     size_t third = (CHUNK - TORCH_ARENA_STEP) / 3 / TORCH_ARENA_STEP * TORCH_ARENA_STEP;
     char *a = take(third), *b = take(third), *c = take(third);
-    ck_assert_ptr_null(torch_arena_take(&arena, &stream, 2 * third, false));
+    ck_assert_ptr_null(torch_arena_take(&arena, &stream, 0, 2 * third, false));
     give(a);
     give(c);
     give(b);
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(another_stream_gets_nothing_of_it)
 {
-    ck_assert_ptr_null(torch_arena_take(&arena, &other, 512, false));
+    ck_assert_ptr_null(torch_arena_take(&arena, &other, 0, 512, false));
 }
 END_TEST
 
@@ -143,7 +143,7 @@ START_TEST(chunk_of_the_usual_size_holds_what_it_was_taken_for)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         ck_assert_uint_ge(torch_arena_chunk_size(sizes[i]), sizes[i] + TORCH_ARENA_STEP);
     ck_assert_uint_eq(torch_arena_chunk_size(SIZE_MAX), 0);
-    ck_assert_ptr_null(torch_arena_take(&arena, &stream, SIZE_MAX, false));
+    ck_assert_ptr_null(torch_arena_take(&arena, &stream, 0, SIZE_MAX, false));
 }
 END_TEST
 
@@ -176,7 +176,7 @@ START_TEST(state_does_not_fit_without_its_chunk)
     give(ptr);
     torch_arena_shrink(&arena, drop, NULL);
     ck_assert(!torch_arena_fits(&arena, state));
-    ck_assert(torch_arena_add(&arena, &other, base, CHUNK));
+    ck_assert(torch_arena_add(&arena, &other, 0, base, CHUNK));
     ck_assert(!torch_arena_fits(&arena, state));
     torch_arena_shrink(&arena, drop, NULL);
     free(state);
@@ -196,7 +196,7 @@ START_TEST(random_use_never_hands_out_a_byte_twice)
         random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
         size_t slot = (size_t)(random >> 33) % SLOTS, size = 1 + (size_t)(random >> 40) % (48 * KIB);
         bool is_take = !ptrs[slot];
-        if (is_take && !(ptrs[slot] = torch_arena_take(&arena, &stream, size, false)))
+        if (is_take && !(ptrs[slot] = torch_arena_take(&arena, &stream, 0, size, false)))
             continue;
         if (is_take)
             sizes[slot] = size;

@@ -2,6 +2,7 @@
 /* hold.c - what is shared: the streams behind which it ends, and that it ends once. Leases are the matter of tests/python/share_test.py. */
 #include "config.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,24 @@ START_TEST(home_waits_for_all_that_used_it)
 }
 END_TEST
 
+static void *push_on_its_own_stream(void *unused)
+{
+    (void)unused;
+    ck_assert_int_eq(weir_torch_slot_push(slot, 0, NULL, 0, GPU_STREAM_PER_THREAD, NULL), WEIR_OK);
+    ck_assert(is_behind_work(GPU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+START_TEST(stream_of_a_thread_waits_for_that_of_another)
+{
+    pthread_t thread;
+    ck_assert_int_eq(weir_torch_hold_use(slot, GPU_STREAM_PER_THREAD, 1, NULL), WEIR_OK);
+    work_on(GPU_STREAM_PER_THREAD);
+    ck_assert_int_eq(pthread_create(&thread, NULL, push_on_its_own_stream, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
 START_TEST(last_holder_ends_it)
 {
     weir_torch_hold_keep(slot);
@@ -165,6 +184,25 @@ START_TEST(slots_whose_stream_captures_end_along_with_a_later_one)
 }
 END_TEST
 
+/* No slot is left that could be dropped later. */
+START_TEST(slot_is_taken_where_all_wait_for_a_capture_that_is_over)
+{
+    size_t nodes;
+    weir_torch_hold *slots[DEPTH];
+    slots[0] = slot;
+    for (int s = 1; s < DEPTH; s++)
+        ck_assert_int_eq(weir_torch_slot_take(ring, 0, home, NULL, &slots[s], &ptr), WEIR_OK);
+    ck_assert_int_eq(plug_gpu->capture_begin(home, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    for (int s = 0; s < DEPTH; s++)
+        weir_torch_hold_drop(slots[s]);
+    slot = NULL;
+    ck_assert_int_eq(weir_torch_slot_take(ring, 0, other, NULL, &slot, &ptr), WEIR_TIMEOUT);
+    ck_assert_int_eq(plug_gpu->capture_end(home, &nodes), GPU_SUCCESS);
+    ck_assert_int_eq(weir_torch_slot_take(ring, 0, other, NULL, &slot, &ptr), WEIR_OK);
+    ck_assert_uint_eq(info_of_ring().taken, 1);
+}
+END_TEST
+
 START_TEST(ring_and_export_stay_while_a_slot_is_held)
 {
     drop(&ring);
@@ -206,8 +244,9 @@ int main(void)
     TCase *tcase = suite_case(suite, "hold", 0);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     suite_add(tcase, stream_that_uses_it_waits_for_its_home, stream_that_gives_it_back_waits_for_a_home_that_used_it,
-              home_that_did_not_use_it_is_not_waited_for, home_waits_for_all_that_used_it, last_holder_ends_it, slot_ends_once,
-              slots_whose_stream_captures_end_along_with_a_later_one, ring_and_export_stay_while_a_slot_is_held,
+              home_that_did_not_use_it_is_not_waited_for, home_waits_for_all_that_used_it, stream_of_a_thread_waits_for_that_of_another,
+              last_holder_ends_it, slot_ends_once, slots_whose_stream_captures_end_along_with_a_later_one,
+              slot_is_taken_where_all_wait_for_a_capture_that_is_over, ring_and_export_stay_while_a_slot_is_held,
               block_that_nobody_published_is_freed_with_its_last_holder, block_that_was_published_is_the_exporters);
     return suite_run(suite);
 }

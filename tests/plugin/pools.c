@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/record/interpreter.h"
 #include "tests/plugin/plug.h"
 
 #define SIZE (64 * KIB)
@@ -16,6 +17,13 @@ static void set_up(void)
     plug_set_up("memory=1GiB", NULL);
     a = plug_stream(0);
     b = plug_stream(0);
+    weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
+}
+
+static void set_up_stacks(void)
+{
+    plug_set_up("memory=1GiB", "weir: 1\npools: { p: {} }\nrecord: { stacks: true }\n");
+    a = plug_stream(0);
     weir_torch_free(plug_malloc(SIZE, 0, a), SIZE, 0, a);
 }
 
@@ -104,6 +112,26 @@ START_TEST(route_has_what_its_filter_wants_without_a_capture)
     give(later);
     weir_torch_free(out, SIZE, 0, b);
     ck_assert_uint_eq(drops, 1);
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
+/* Its handle may be that of another stream, which is not behind the work of the first. */
+START_TEST(block_of_a_stream_that_was_destroyed_is_not_used_again_by_another)
+{
+    gpu_stream former = plug_external(0);
+    begin(1, former);
+    void *ptr = plug_malloc(SIZE, 0, former);
+    ck_assert_int_eq(plug_gpu->delay(former, 1000 * MILLISECOND), GPU_SUCCESS);
+    weir_torch_free(ptr, SIZE, 0, former);
+    ck_assert_int_eq(plug_gpu->stream_destroy(former), GPU_SUCCESS);
+    gpu_stream later = plug_external(0);
+    ck_assert_ptr_eq(later, former);
+    void *other = plug_malloc(SIZE, 0, later);
+    ck_assert_ptr_ne(other, ptr);
+    weir_torch_free(other, SIZE, 0, later);
+    end(1);
     weir_torch_release_pool(0, plug_id(1));
     plug_expect_empty(0);
 }
@@ -346,6 +374,65 @@ START_TEST(restoring_waits_for_streams_that_use_what_goes)
 }
 END_TEST
 
+/* As it was before: the block is behind the other stream when it is freed. */
+START_TEST(refused_restore_forgets_no_stream)
+{
+    size_t nodes;
+    make_scene();
+    weir_torch_record_stream(scene.first, b);
+    ck_assert_int_eq(plug_gpu->capture_begin(b, GPU_CAPTURE_MODE_RELAXED), GPU_SUCCESS);
+    expect_refusal(scene.state, WEIR_BUSY, "cannot be waited for");
+    ck_assert_int_eq(plug_gpu->capture_end(b, &nodes), GPU_SUCCESS);
+    ck_assert_int_eq(plug_gpu->delay(b, 1000 * MILLISECOND), GPU_SUCCESS);
+    give(scene.first);
+    begin(1, a);
+    void *other = plug_malloc(SIZE, 0, a);
+    ck_assert_ptr_ne(other, scene.first);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    ck_assert_int_eq(plug_gpu->stream_synchronize(b), GPU_SUCCESS);
+    give(other);
+    give(scene.second);
+    end_scene();
+}
+END_TEST
+
+START_TEST(restore_of_what_went_back_forgets_no_stream)
+{
+    make_scene();
+    give(scene.first);
+    give(scene.second);
+    weir_torch_trim_pool(0, plug_id(1));
+    begin(1, a);
+    void *large = plug_malloc(20 * MIB, 0, a);
+    weir_torch_record_stream(large, b);
+    expect_refusal(scene.state, WEIR_NOT_FOUND, "given back");
+    ck_assert_int_eq(plug_gpu->delay(b, 1000 * MILLISECOND), GPU_SUCCESS);
+    weir_torch_free(large, 20 * MIB, 0, a);
+    void *other = plug_malloc(20 * MIB, 0, a);
+    ck_assert_ptr_ne(other, large);
+    end(1);
+    ck_assert_int_eq(plug_gpu->stream_synchronize(b), GPU_SUCCESS);
+    weir_torch_free(other, 20 * MIB, 0, a);
+    weir_torch_release_pool(0, plug_id(1));
+    end_scene();
+}
+END_TEST
+
+START_TEST(block_that_waits_is_not_live)
+{
+    make_scene();
+    ck_assert_int_eq(plug_gpu->delay(b, 1000 * MILLISECOND), GPU_SUCCESS);
+    weir_torch_record_stream(scene.first, b);
+    give(scene.first);
+    ck_assert(!has(1, 1, scene.first, NULL));
+    ck_assert(has(1, 1, scene.second, NULL));
+    ck_assert_int_eq(plug_gpu->stream_synchronize(b), GPU_SUCCESS);
+    give(scene.second);
+    end_scene();
+}
+END_TEST
+
 START_TEST(unknown_pool_has_no_state)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -465,6 +552,43 @@ START_TEST(allocator_of_a_pools_own_that_has_no_more_is_out_of_memory)
 }
 END_TEST
 
+static bool is_held;
+
+/* The pool asks Weir for its first memory, and another thread may come in between. */
+static unsigned hold_meanwhile(struct weir__place *places, unsigned max)
+{
+    (void)places, (void)max;
+    if (!is_held)
+        hold(1, true);
+    is_held = true;
+    return 0;
+}
+
+static bool name_nothing(const struct weir__place *place, bool keeps, struct weir__place_name *name)
+{
+    (void)place, (void)keeps, (void)name;
+    return false;
+}
+
+START_TEST(allocator_of_its_own_comes_too_late_for_a_pool_that_is_getting_memory)
+{
+    static const struct weir__interpreter interpreter = { .find = hold_meanwhile, .name = name_nothing };
+    begin(1, a);
+    weir__interpreter_set(&interpreter);
+    void *ptr = plug_malloc(SIZE, 0, a);
+    weir__interpreter_set(NULL);
+    ck_assert(is_held);
+    ck_assert_uint_eq(own.drops, 1);
+    weir_torch_free(plug_malloc(40 * MIB, 0, a), 40 * MIB, 0, a);
+    ck_assert_uint_eq(own.blocks, 0);
+    give(ptr);
+    end(1);
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
 START_TEST(own_memory_that_goes_during_a_capture_goes_at_its_end)
 {
     hold(1, true);
@@ -477,8 +601,8 @@ START_TEST(own_memory_that_goes_during_a_capture_goes_at_its_end)
     give(ptr);
     ck_assert_uint_eq(own.blocks, 1);
     ck_assert_uint_eq(plug_capture_end(0, 2, b), 0);
-    weir_torch_release_pool(0, plug_id(2));
     ck_assert_uint_eq(own.blocks, 0);
+    weir_torch_release_pool(0, plug_id(2));
     plug_expect_empty(0);
 }
 END_TEST
@@ -529,6 +653,39 @@ START_TEST(free_memory_of_a_pool_serves_where_there_is_no_other)
     weir_torch_free(ptr, 600 * MIB, 0, a);
     weir_torch_set_pool(0, plug_id(1), WEIR_TORCH_USE_ON_OOM, 0);
     ck_assert_ptr_null(weir_torch_pool_malloc((ssize_t)(600 * MIB), 0, a));
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_release_pool(0, plug_id(1));
+    plug_expect_empty(0);
+}
+END_TEST
+
+/* The graph uses it each time it runs. */
+START_TEST(memory_of_a_graph_serves_nobody_else)
+{
+    plug_capture_begin(0, 1, a);
+    weir_torch_free(plug_malloc(600 * MIB, 0, a), 600 * MIB, 0, a);
+    plug_capture_end(0, 1, a);
+    weir_torch_set_pool(0, plug_id(1), WEIR_TORCH_USE_ON_OOM, 1);
+    ck_assert_ptr_null(weir_torch_pool_malloc((ssize_t)(600 * MIB), 0, a));
+    weir_torch_release_pool(0, plug_id(1));
+    weir_torch_free(plug_malloc(600 * MIB, 0, a), 600 * MIB, 0, a);
+    plug_expect_empty(0);
+}
+END_TEST
+
+/* The pool does not know of a graph that uses its memory. */
+START_TEST(graph_has_no_memory_of_a_pool_that_serves_where_there_is_no_other)
+{
+    hold(1, false);
+    begin(1, a);
+    weir_torch_free(plug_malloc(800 * MIB, 0, a), 800 * MIB, 0, a);
+    end(1);
+    weir_torch_set_pool(0, plug_id(1), WEIR_TORCH_USE_ON_OOM, 1);
+    plug_capture_begin(0, 2, a);
+    ck_assert_ptr_null(weir_torch_pool_malloc((ssize_t)(600 * MIB), 0, a));
+    plug_capture_end(0, 2, a);
+    weir_torch_release_pool(0, plug_id(2));
+    weir_torch_free(plug_malloc(600 * MIB, 0, a), 600 * MIB, 0, a);
     weir_torch_release_pool(0, plug_id(1));
     weir_torch_release_pool(0, plug_id(1));
     plug_expect_empty(0);
@@ -648,10 +805,12 @@ END_TEST
 
 int main(void)
 {
+    weir__unwind_prepare(); /* its descriptors stay open */
     Suite *suite = suite_create("pools");
     TCase *tcase = suite_case(suite, "routes", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, route_has_what_its_filter_wants_without_a_capture, latest_begin_has_what_several_want,
+              block_of_a_stream_that_was_destroyed_is_not_used_again_by_another,
               capture_and_route_of_one_id_share_the_memory, route_within_a_capture_has_what_it_wants,
               running_out_in_a_route_leaves_the_pool_whole, recorded_block_of_a_pool_is_used_again_behind_the_other_stream);
     tcase = suite_case(suite, "states", 0);
@@ -660,13 +819,17 @@ int main(void)
               empty_cache_keeps_what_a_state_needs_while_the_pool_is_used, state_of_a_pool_that_is_gone_is_refused,
               released_pool_with_live_blocks_can_be_restored, state_whose_memory_went_back_is_refused_and_nothing_changes,
               pool_with_a_block_that_waits_for_another_stream_has_no_state, restoring_waits_for_streams_that_use_what_goes,
-              unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
+              refused_restore_forgets_no_stream, restore_of_what_went_back_forgets_no_stream, block_that_waits_is_not_live, unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
     tcase = suite_case(suite, "mem_pools", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, pool_without_a_begin_is_held_and_released, allocator_of_a_pools_own_serves_it_and_gets_everything_back,
               allocator_of_a_pools_own_that_has_no_more_is_out_of_memory, own_memory_that_goes_during_a_capture_goes_at_its_end,
               trimmed_pool_keeps_what_is_live_and_gives_back_the_rest, memory_of_a_graph_is_not_trimmed,
+              memory_of_a_graph_serves_nobody_else, graph_has_no_memory_of_a_pool_that_serves_where_there_is_no_other,
               free_memory_of_a_pool_serves_where_there_is_no_other, pool_that_does_not_split_has_a_chunk_for_each_request);
+    tcase = suite_case(suite, "stacks", 0);
+    tcase_add_checked_fixture(tcase, set_up_stacks, NULL);
+    suite_add(tcase, allocator_of_its_own_comes_too_late_for_a_pool_that_is_getting_memory);
     tcase = suite_case(suite, "regions", 0);
     tcase_add_checked_fixture(tcase, set_up_regions, NULL);
     suite_add(tcase, region_takes_what_it_allocates_from_its_pool, bounds_of_a_regions_pool_hold_and_another_pool_is_not_tried,

@@ -2,9 +2,12 @@
 """share_test.py - weir.share, on the simulator. Speaks TAP."""
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -134,6 +137,27 @@ def slot_that_ends_in_an_exception_is_no_frame():
         has(str(raises(AssertionError, scene.host.run, "slot.push()")), "pushed or dropped already")
 
 
+@fact
+def timeouts_are_seconds_of_any_size():
+    with Scene() as scene:
+        scene.host.run("push(1)")
+        assert scene.reader.next(float("inf")).sequence == 1
+        for timeout in (-1, float("-inf"), float("nan")):
+            assert raises(weir.WeirError, scene.reader.next, timeout).status == weir.Status.INVALID
+
+
+@fact
+def slot_shows_the_array_that_it_was_last_given():
+    with Scene() as scene:
+        scene.host.run("slot = ring.take()")
+        assert scene.host.value("slot.__array_interface__['shape']") == (4096,)
+        scene.host.run("slot.array((2, 3), 'float32')")
+        assert scene.host.value("slot.__array_interface__['shape']") == (2, 3)
+        scene.host.run("slot.push()")
+        assert scene.host.value("slot.__array_interface__['shape']") == (2, 3)
+        assert Consumed(scene.reader.next(60.0), **NEW).shape == (2, 3)
+
+
 # What keeps what --------------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +231,17 @@ def streams_and_devices_that_are_not_there_are_refused():
 
 
 @fact
+def what_is_shared_is_neither_copied_nor_pickled():
+    with Scene() as scene, scene.next(1) as frame:
+        for thing in (frame, frame.array()):
+            for copies in (copy.deepcopy, pickle.dumps):
+                raises(TypeError, copies, thing)
+        gc.collect()
+        scene.leases_are(1)
+        assert Consumed(frame, **NEW).bytes(2) == b"\1\1"
+
+
+@fact
 def array_interface_keeps_the_memory_as_long_as_somebody_has_the_object():
     with Scene() as scene:
         with scene.next(1, shape=(4, 4), dtype="int32") as frame:
@@ -249,6 +284,97 @@ def reader_that_is_closed_under_a_thread_that_waits_is_closed_behind_it():
         assert Consumed(got[0], **NEW).bytes(1) == b"\6"
         got.clear()
         scene.host.until("e.info()['importers']", 0)
+
+
+@fact
+def lease_that_is_released_while_its_array_is_made_is_whole_or_refused():
+    def release(frame, event, argument):
+        lines.append(frame)
+        if len(lines) == when:
+            lease.release()
+        return release
+
+    with Scene() as scene:
+        for when in range(1, 40):
+            lease, lines = scene.next(when), []
+            try:
+                sys.settrace(release)  # at every line in turn, as another thread may
+                array = lease.array((256,), "uint8")
+            except weir.WeirError as error:
+                has(str(error), "given back already")
+            else:
+                assert Consumed(array, **NEW).bytes(256) == bytes([when]) * 256
+                del array
+            finally:
+                sys.settrace(None)
+                del lease
+
+
+@fact
+def importer_is_closed_while_others_open_readers():
+    def open_one(frame, event, argument):
+        if len(opened) < 24:
+            opened.append(scene.importer.reader("camera", 1))
+        return open_one
+
+    with Scene() as scene:
+        opened = [scene.reader]
+        sys.settrace(open_one)  # at every line, as another thread may
+        scene.importer.close()
+        sys.settrace(None)
+        raises(weir.WeirError, scene.reader.next, 0)
+        while opened:
+            opened.pop().close()
+        scene.host.until("e.info()['importers']", 0)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(signum, frame):
+    raise Interrupted
+
+
+def interrupted(waits, comes, timeout=60.0):
+    """Calls `waits`, which a signal interrupts by an exception. What it waits for comes as well."""
+
+    def send():
+        # No thread gives way but in a call of C: this one runs while the other waits in there.
+        while sys._current_frames()[waiter].f_code is not waits.__func__.__code__:
+            os.sched_yield()
+            if is_over:
+                return
+        signal.pthread_kill(waiter, signal.SIGUSR1)
+        comes()
+
+    is_over = []
+    waiter, thread = threading.get_ident(), threading.Thread(target=send)
+    former, interval = signal.signal(signal.SIGUSR1, interrupt), sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    try:
+        thread.start()
+        raises(Interrupted, waits, timeout)
+    finally:
+        is_over.append(True)
+        sys.setswitchinterval(interval)
+        thread.join()
+        signal.signal(signal.SIGUSR1, former)
+
+
+@fact
+def lease_that_comes_along_with_a_signal_is_given_back():
+    with Scene() as scene:
+        for number in range(4):
+            interrupted(scene.reader.next, lambda: scene.host.run("push(%d)" % number))
+        scene.leases_are(0)
+
+
+@fact
+def who_waits_for_a_frame_that_never_comes_is_interrupted():
+    with Scene() as scene:
+        interrupted(scene.reader.next, lambda: None, None)
+        assert scene.next(1).sequence == 1
 
 
 # Ends -------------------------------------------------------------------------------------------------------------------
@@ -314,6 +440,25 @@ atexit.register(keep.delete)
 
 
 @fact
+def exporter_is_closed_by_what_runs_at_exit():
+    host = Host("""import atexit, weir.share
+from share_host import POLICY
+atexit.register(lambda: (ring.close(), e.close()))
+e = weir.share.Exporter("frames", policy_text=POLICY, close_timeout=60.0)
+ring = e.ring("camera", 4096, 4)
+""")
+    with weir.share.Importer("frames", timeout=60.0) as importer, importer.reader("camera", 1) as reader:
+        host.run("for n in range(3): ring.take().push()")
+        host.process.stdin.close()
+        frames = []
+        for frame in reader:
+            frames.append(frame.sequence)
+            frame.release()
+        assert frames == [1, 2, 3]
+    host.process.wait()
+
+
+@fact
 def forked_child_takes_nothing_from_its_parent():
     with Scene() as scene:
         frame = scene.next(5)
@@ -352,6 +497,15 @@ def loop_ends_with_the_ring():
 
 
 @fact
+def loop_ends_with_the_ring_whatever_failed_in_this_thread_before():
+    raises(weir.WeirError, weir.share.Importer, "nobody")
+    raises(weir.WeirError, weir.share.Exporter, "frames", policy_text="weir: 1\npools: { other: {} }\n")
+    with Scene() as scene:
+        scene.host.run("ring.close()")
+        assert list(scene.reader) == []
+
+
+@fact
 def descriptor_is_readable_while_there_is_a_frame():
     with Scene() as scene:
         assert select.select([scene.reader], [], [], 0)[0] == []
@@ -385,6 +539,23 @@ def tasks_wait_for_frames_and_others_run_meanwhile():
 
 
 @fact
+def loops_keep_no_frame_that_their_body_has_let_go_of():
+    async def consume(reader, got):
+        async for frame in reader:
+            got.append(frame.sequence)
+            del frame
+
+    with Scene() as scene:
+        got = []
+        with scene.importer.reader("camera", 1) as reader:
+            scene.reader.close()
+            scene.host.tell("for n in range(3): push(n)\nring.close()")
+            asyncio.run(consume(reader, got))
+            scene.host.hear()
+        assert got == [1, 2, 3]
+
+
+@fact
 def task_that_is_cancelled_loses_no_frame():
     async def run(scene):
         for number in range(1, 11):
@@ -415,6 +586,26 @@ def tasks_are_told_of_the_exporters_death():
             assert error.status == weir.Status.GONE
             return
         raise AssertionError("it goes on")
+
+    with Scene() as scene:
+        asyncio.run(run(scene))
+
+
+@fact
+def tasks_are_told_that_their_reader_is_closed():
+    async def run(scene):
+        task = asyncio.ensure_future(scene.reader.next_async())
+        await asyncio.sleep(0)
+        fd = scene.reader.fileno()
+        scene.reader.close()
+        # A descriptor that has its number now is another one, and stays in the loop.
+        other = os.dup(1)
+        assert other != fd
+        os.close(other)
+        has(str((await asyncio.gather(task, return_exceptions=True))[0]), "the reader of ring 'camera' is closed")
+        with scene.importer.reader("camera") as another:
+            scene.host.run("push(1)")
+            assert (await another.next_async()).sequence == 1
 
     with Scene() as scene:
         asyncio.run(run(scene))

@@ -40,6 +40,7 @@ class Error(ctypes.Structure):
     def throw(self, status: int) -> NoReturn:
         """Raises what the record says of a call that returned this status."""
         text = self.text.decode(errors="replace")
+        self.status = 0  # C keeps the first error that a record has: it may be used again
         raise WeirError(Status(status), text or "Weir: " + Status(status).name.lower().replace("_", " "))
 
 

@@ -183,9 +183,10 @@ class Shared:
     _lent: Optional[Array] = None
 
     def _make(self, what: Layout, writable: bool) -> Array:
-        if self._hold is None:
+        hold = self._hold
+        if hold is None:
             raise WeirError(Status.INVALID, "it was given back already: make arrays before that")
-        return Array(self._hold, self._ptr, self._device, self._home, what, writable)
+        return Array(hold, self._ptr, self._device, self._home, what, writable)
 
     def _view(self) -> Array:
         raise NotImplementedError
@@ -196,12 +197,16 @@ class Shared:
     def __dlpack__(self, **arguments: Any) -> Any:
         return self._view().__dlpack__(**arguments)
 
+    def _lend(self) -> Array:
+        """What it is now, or was when it was given back."""
+        if self._hold is not None or self._lent is None:
+            self._lent = self._view()
+        return self._lent
+
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
-        self._lent = self._lent or self._view()
-        return self._lent.__cuda_array_interface__
+        return self._lend().__cuda_array_interface__
 
     @property
     def __array_interface__(self) -> Dict[str, Any]:
-        self._lent = self._lent or self._view()
-        return self._lent.__array_interface__
+        return self._lend().__array_interface__

@@ -11,7 +11,7 @@ from weir._errors import Status, WeirError
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, bytes_of, dtype_of, layout, write_metadata
-from weir.share._native import Held, Hold, closed, hold
+from weir.share._native import Held, Hold, close_all, closed, hold
 
 _OVERFLOW = {"block": 0, "drop_oldest": 1, "fail": 2}
 
@@ -40,9 +40,10 @@ class Slot(Shared):
         return self.array([self._size]) if self._what is None else self._make(self._what, True)
 
     def _held(self) -> Hold:
-        if self._hold is None:
+        hold = self._hold
+        if hold is None:
             raise WeirError(Status.INVALID, "the slot was pushed or dropped already")
-        return self._hold
+        return hold
 
     def push(self, *, size: Optional[int] = None, stream: Any = None) -> None:
         """Publishes it, behind what is on the streams that it was used on. size: bytes; None: those of the array, or all."""
@@ -80,7 +81,7 @@ class Ring:
         export = exporter._held()
         _native.check(c.weir_ring_open(export.thing, name.encode(), options, stream_of(stream), error, opened), error)
         self._hold: Optional[Hold] = hold(Held.RING, opened, exporter._weir, exporter.device, parent=export)
-        exporter._rings.add(self)
+        exporter._rings[id(self)] = self
 
     def _held(self) -> Hold:
         return self._hold or closed("ring", self.name)
@@ -88,11 +89,11 @@ class Ring:
     def take(self, timeout: Optional[float] = None, *, stream: Any = None) -> Slot:
         """A free slot. timeout: seconds to wait for readers, where overflow is "block"; None: no limit."""
         ring, home, error = self._held(), stream_of(stream), _native.error_of_thread()
-        slot, ptr = ctypes.c_void_p(), ctypes.c_void_p()
+        slot, ptr = Hold(), ctypes.c_void_p()
         limit = _native.milliseconds(timeout)
-        _native.check(_native.load().weir_torch_slot_take(ring.ptr, limit, home, error, slot, ptr), error)
+        _native.check(_native.load().weir_torch_slot_take(ring.ptr, limit, home, error, slot.ptr, ptr), error)
         assert ptr.value is not None
-        return Slot(self.slot_size, Hold(slot.value), ptr.value, self._device, home)
+        return Slot(self.slot_size, slot, ptr.value, self._device, home)
 
     @property
     def readers(self) -> int:
@@ -194,7 +195,7 @@ class Exporter:
         if status:
             c.weir_close(self._weir)
             error.throw(status)
-        self._rings: "weakref.WeakSet[Ring]" = weakref.WeakSet()
+        self._rings: "weakref.WeakValueDictionary[int, Ring]" = weakref.WeakValueDictionary()
         self._hold: Optional[Hold] = hold(Held.EXPORT, opened, self._weir, device, timeout_ms=timeout_ms)
 
     def _held(self) -> Hold:
@@ -226,8 +227,7 @@ class Exporter:
 
     def close(self) -> None:
         """Once no ring, slot, array or tensor of it is left; those that are go on."""
-        for ring in list(self._rings):
-            ring.close()
+        close_all(self._rings)
         self._hold = None
 
     def __enter__(self) -> "Exporter":

@@ -6,13 +6,13 @@ import ctypes
 import os
 import weakref
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterator, Optional, Sequence, Type, Union
+from typing import Any, AsyncIterator, Dict, Iterator, Optional, Sequence, Type, Union
 
 from weir._errors import Status, WeirError
 from weir.share import _native
 from weir.share._array import Array, Shared, stream_of
 from weir.share._layout import Layout, layout, read_metadata
-from weir.share._native import Held, Hold, LeaseInfo, closed, hold
+from weir.share._native import Held, Hold, LeaseInfo, close_all, closed, hold
 
 
 class Lease(Shared):
@@ -78,6 +78,11 @@ class Lease(Shared):
         self.release()
 
 
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Reader:
     """
     The frames of a ring, in order: next(), `for` and `async for`, which end when the ring was closed. One task or thread
@@ -86,11 +91,12 @@ class Reader:
 
     def __init__(self, importer: "Importer", ring: str, leases: int, stream: Any) -> None:
         self.ring, self._stream = ring, stream
+        self._waiting: Dict["asyncio.Future[None]", asyncio.AbstractEventLoop] = {}
         error, opened, c = _native.error_of_thread(), ctypes.c_void_p(), _native.load()
         thing = importer._held()
         _native.check(c.weir_reader_open(thing.thing, ring.encode(), leases, error, opened), error)
         self._hold: Optional[Hold] = hold(Held.READER, opened, importer._weir, 0, parent=thing)
-        importer._readers.add(self)
+        importer._readers[id(self)] = self
 
     def _held(self) -> Hold:
         return self._hold or closed("the reader of ring", self.ring)
@@ -99,9 +105,18 @@ class Reader:
         """The next frame, for work on `stream`. timeout: seconds; None: no limit. WeirError: TIMEOUT, BUSY, GONE…"""
         reader, error = self._held(), _native.error_of_thread()
         home = stream_of(self._stream if stream is None else stream)
-        lease, info, limit = ctypes.c_void_p(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        _native.check(_native.load().weir_torch_lease_next(reader.ptr, limit, home, error, lease, info), error)
-        return Lease(Hold(lease.value), info.contents, home)
+        lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
+        wait = _native.load().weir_torch_lease_next
+        while limit > _native.UNINTERRUPTED:
+            status = wait(reader.ptr, _native.UNINTERRUPTED, home, error, lease.ptr, info)
+            if status != Status.TIMEOUT:
+                break
+            error.status = 0
+            limit -= _native.UNINTERRUPTED if timeout is not None else 0
+        else:
+            status = wait(reader.ptr, limit, home, error, lease.ptr, info)
+        _native.check(status, error)
+        return Lease(lease, info.contents, home)
 
     def fileno(self) -> int:
         """For select, epoll and event loops: readable while next(0) has something to say. See weir_reader_fd()."""
@@ -133,27 +148,36 @@ class Reader:
             await self._readable()
 
     async def _readable(self) -> None:
+        reader = self._held()  # the descriptor is closed once the loop has forgotten it
         loop, fd = asyncio.get_running_loop(), self.fileno()
         future: "asyncio.Future[None]" = loop.create_future()
-        loop.add_reader(fd, lambda: None if future.done() else future.set_result(None))
+        self._waiting[future] = loop
+        loop.add_reader(fd, _wake, future)
         try:
-            await future
+            if self._hold is reader:
+                await future
         finally:
             loop.remove_reader(fd)
+            del self._waiting[future], reader
 
     async def __aiter__(self) -> AsyncIterator[Lease]:
         while True:
             try:
-                lease = await self.next_async()
+                leases = [await self.next_async()]
             except WeirError as error:
                 if error.status == Status.GONE and "was closed" in error.text:
                     return
                 raise
-            yield lease
+            yield leases.pop()  # nothing here keeps it while the consumer has it
 
     def close(self) -> None:
-        """Leases and tensors stay."""
+        """Leases and tensors stay. A task that waits is told."""
         self._hold = None
+        for future, loop in list(self._waiting.items()):
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:  # the loop was closed under its tasks
+                pass
 
     def __enter__(self) -> "Reader":
         return self
@@ -182,7 +206,7 @@ class Importer:
         wait: float = 0.0,
         host_waits: bool = False,
     ) -> None:
-        self._readers: "weakref.WeakSet[Reader]" = weakref.WeakSet()
+        self._readers: "weakref.WeakValueDictionary[int, Reader]" = weakref.WeakValueDictionary()
         options = _native.ImportOptions(ctypes.sizeof(_native.ImportOptions))
         options.timeout_ms, options.wait_ms = max(_native.milliseconds(timeout), 1), _native.milliseconds(wait)
         options.host_waits = host_waits
@@ -202,10 +226,10 @@ class Importer:
     def acquire(self, name: str, timeout: float = 0.0, *, stream: Any = None) -> Lease:
         """The block of that name, for work on `stream`. timeout: seconds to wait until it is published."""
         importer, error, home = self._held(), _native.error_of_thread(), stream_of(stream)
-        lease, info, limit = ctypes.c_void_p(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
-        status = _native.load().weir_torch_lease_acquire(importer.ptr, name.encode(), limit, home, error, lease, info)
+        lease, info, limit = Hold(), _native.LeaseInfoPointer(), _native.milliseconds(timeout)
+        status = _native.load().weir_torch_lease_acquire(importer.ptr, name.encode(), limit, home, error, lease.ptr, info)
         _native.check(status, error)
-        return Lease(Hold(lease.value), info.contents, home)
+        return Lease(lease, info.contents, home)
 
     def reader(self, ring: str, leases: int = 2, *, stream: Any = None) -> Reader:
         """leases: how many frames this process may have at a time; 0: as many as are allowed. stream: of next()."""
@@ -213,8 +237,7 @@ class Importer:
 
     def close(self) -> None:
         """Closes readers; the connection goes with the last lease, array and tensor."""
-        for reader in list(self._readers):
-            reader.close()
+        close_all(self._readers)
         self._hold = None
 
     def __enter__(self) -> "Importer":

@@ -7,6 +7,7 @@ import enum
 import functools
 import os
 import threading
+import weakref
 from typing import Any, NoReturn, Optional, Union
 
 from weir import _library
@@ -180,9 +181,15 @@ def load() -> Any:
         capsule.restype, capsule.argtypes = ctypes.py_object, [_P, _P, ctypes.POINTER(Tensor), _I, ctypes.c_uint64]
         new_capsule = capsule
         Hold.c_drop = c.weir_torch_hold_drop
-        atexit.register(c.weir_torch_holds_end)
         _c = c
         return c
+
+
+@atexit.register
+def _end() -> None:
+    """Registered as soon as weir.share is imported, so that a program's own exit handlers come first, and can close what it has."""
+    if _c is not None:
+        _c.weir_torch_holds_end()
 
 
 class _Local(threading.local):
@@ -202,9 +209,11 @@ def error_of_thread() -> Error:
 
 def check(status: int, error: Error) -> None:
     if status:
-        # Whoever holds the exception may look at it yet.
-        _local.error = None
         error.throw(status)
+
+
+# Milliseconds that C waits for a frame at a time, so that Python hears of signals in between.
+UNINTERRUPTED = 200
 
 
 def milliseconds(timeout: Optional[float]) -> int:
@@ -213,7 +222,7 @@ def milliseconds(timeout: Optional[float]) -> int:
         return 0xFFFFFFFF
     if not timeout >= 0:
         raise WeirError(Status.INVALID, f"timeout is {timeout}: give seconds, 0 or more, or None for no limit")
-    return min(int(timeout * 1000 + 0.999), 0xFFFFFFFF)
+    return int(min(timeout * 1000 + 0.999, 0xFFFFFFFF))
 
 
 def open_weir(policy: Union[str, "os.PathLike[str]", None], policy_text: Optional[str]) -> ctypes.c_void_p:
@@ -242,20 +251,32 @@ class Hold:
     __slots__ = ("ptr", "thing")
     c_drop: Any = None
 
-    def __init__(self, ptr: Optional[int], thing: Optional[int] = None) -> None:
-        self.ptr, self.thing = ptr, thing
-        if ptr is None:
-            raise MemoryError("no host memory, or the child of a fork, where nothing of Weir's works")
+    def __init__(self, ptr: Optional[int] = None, thing: Optional[int] = None) -> None:
+        """Without ptr it is what C fills: this object is there before, as a signal may raise as soon as C is done."""
+        self.ptr, self.thing = ctypes.c_void_p(ptr), thing
 
     def __del__(self) -> None:
         self.c_drop(self.ptr)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("what is shared cannot be copied or pickled: send the name of the ring or the block, or copy the tensor")
 
 
 def hold(
     kind: Held, thing: ctypes.c_void_p, weir: Optional[ctypes.c_void_p], device: int, home: int = 0, timeout_ms: int = 0, parent: Optional[Hold] = None
 ) -> Hold:
     ptr = load().weir_torch_hold_new(kind, thing, weir, device, home, timeout_ms, parent.ptr if parent else None)
+    if ptr is None:
+        raise MemoryError("no host memory, or the child of a fork, where nothing of Weir's works")
     return Hold(ptr, thing.value)
+
+
+def close_all(things: "weakref.WeakValueDictionary[int, Any]") -> None:
+    """Those that there are: other threads may add more meanwhile, which a WeakSet does not stand."""
+    for reference in things.valuerefs():
+        thing = reference()
+        if thing is not None:
+            thing.close()
 
 
 def closed(what: str, name: str = "") -> NoReturn:
