@@ -819,7 +819,8 @@ int main(void)
               empty_cache_keeps_what_a_state_needs_while_the_pool_is_used, state_of_a_pool_that_is_gone_is_refused,
               released_pool_with_live_blocks_can_be_restored, state_whose_memory_went_back_is_refused_and_nothing_changes,
               pool_with_a_block_that_waits_for_another_stream_has_no_state, restoring_waits_for_streams_that_use_what_goes,
-              refused_restore_forgets_no_stream, restore_of_what_went_back_forgets_no_stream, block_that_waits_is_not_live, unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
+              refused_restore_forgets_no_stream, restore_of_what_went_back_forgets_no_stream,
+              block_that_waits_is_not_live, unknown_pool_has_no_state, child_of_a_fork_restores_nothing);
     tcase = suite_case(suite, "mem_pools", 0);
     tcase_add_checked_fixture(tcase, set_up, NULL);
     suite_add(tcase, pool_without_a_begin_is_held_and_released, allocator_of_a_pools_own_serves_it_and_gets_everything_back,

@@ -263,7 +263,13 @@ class Hold:
 
 
 def hold(
-    kind: Held, thing: ctypes.c_void_p, weir: Optional[ctypes.c_void_p], device: int, home: int = 0, timeout_ms: int = 0, parent: Optional[Hold] = None
+    kind: Held,
+    thing: ctypes.c_void_p,
+    weir: Optional[ctypes.c_void_p],
+    device: int,
+    home: int = 0,
+    timeout_ms: int = 0,
+    parent: Optional[Hold] = None,
 ) -> Hold:
     ptr = load().weir_torch_hold_new(kind, thing, weir, device, home, timeout_ms, parent.ptr if parent else None)
     if ptr is None:
