@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reserve.h - the memory of graphs and of torch's MemPools. A graph uses the addresses that it was captured with each time it runs, so what is allocated during a
- * capture comes from a *reserve*: chunks that are Weir's blocks, ready before they are used, handed out in parts, and kept.
+ * reserve.h - the memory of graphs and of torch's MemPools. A graph uses the addresses that it was captured with each time it runs, so what
+ * is allocated during a capture comes from a *reserve*: chunks that are Weir's blocks, ready before they are used, handed out in parts, and
+ * kept.
  *
  * torch gives a reserve its id; graphs that share an id share it, and promise not to run at the same time. It is begun by every capture
  * that may use it and released for every graph that is gone; then its chunks go as their parts are freed. As a graph may run on any stream,
