@@ -297,7 +297,7 @@ static struct {
 /* Blocks of the thread's own stream, and of one that it shares with its neighbour. */
 static void churn(size_t self, unsigned *random, void **blocks, size_t count, bool is_tagged)
 {
-    for (unsigned i = 0; i < 2000; i++) {
+    for (unsigned i = 0; i < suite_rounds(2000, 5000); i++) {
         *random = *random * 1103515245 + 12345;
         size_t at = (*random >> 16) % count;
         weir_stream *s = work.streams[(self + (at & 1)) % THREADS];
