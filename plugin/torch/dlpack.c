@@ -72,7 +72,9 @@ static void fill(struct dl_tensor *tensor, void *data, const weir_torch_tensor *
     }
 }
 
-void *weir_torch_dlpack_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags)
+/* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many
+   dimensions. */
+static void *tensor_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags)
 {
     if (like->dimensions < 0 || like->dimensions > DIMENSIONS_MAX)
         return NULL;
@@ -119,7 +121,7 @@ static void delete_unconsumed(void *capsule)
 
 void *weir_torch_capsule_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags)
 {
-    void *managed = weir_torch_dlpack_new(hold, data, like, is_versioned, flags);
+    void *managed = tensor_new(hold, data, like, is_versioned, flags);
     if (!managed)
         return python.no_memory();
     void *capsule = python.create(managed, is_versioned ? name : old_name, delete_unconsumed);

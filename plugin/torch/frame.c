@@ -28,6 +28,14 @@ weir_status weir_torch_slot_take(weir_torch_hold *ring, unsigned timeout_ms, wei
     return no_memory_for_a_hold(error);
 }
 
+/* Puts back what did not end: somebody may try again. */
+static weir_status put_back(weir_torch_hold *hold, void *thing, weir_status status)
+{
+    if (status != WEIR_OK)
+        atomic_store(&hold->thing, thing);
+    return status;
+}
+
 /* Takes what is to end out of the hold, so that one thread ends it once; put_back() where it did not end. */
 static weir_status take_out(weir_torch_hold *hold, weir_cuda_stream stream, weir_error *error, void **thing)
 {
@@ -37,17 +45,7 @@ static weir_status take_out(weir_torch_hold *hold, weir_cuda_stream stream, weir
     if (!*thing)
         return weir__fail(error, WEIR_INVALID, "the %s already: take another one",
                           hold->kind == WEIR_TORCH_SLOT ? "slot was pushed or dropped" : "block was published or freed");
-    weir_status status = torch_hold_join(hold, stream, error);
-    if (status != WEIR_OK)
-        atomic_store(&hold->thing, *thing);
-    return status;
-}
-
-static weir_status put_back(weir_torch_hold *hold, void *thing, weir_status status)
-{
-    if (status != WEIR_OK)
-        atomic_store(&hold->thing, thing);
-    return status;
+    return put_back(hold, *thing, torch_hold_join(hold, stream, error));
 }
 
 weir_status weir_torch_slot_push(weir_torch_hold *slot, size_t size, const void *metadata, size_t metadata_size, weir_cuda_stream stream,

@@ -399,10 +399,6 @@ typedef struct weir_torch_tensor {
     const int64_t *shape, *strides;
 } weir_torch_tensor;
 
-/* A DLManagedTensor, or a DLManagedTensorVersioned, that keeps the hold until its deleter is called. NULL: no host memory, or too many
-   dimensions. */
-WEIR_API void *weir_torch_dlpack_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags);
-
 /* Functions of Python's, which this library does not link. */
 typedef struct weir_torch_capsules {
     void *(*create)(void *ptr, const char *name, void (*destructor)(void *capsule)); /* PyCapsule_New() */
@@ -413,7 +409,10 @@ typedef struct weir_torch_capsules {
 
 /* Says where they are, before the first capsule is made. */
 WEIR_API void weir_torch_capsules_set(const weir_torch_capsules *functions);
-/* A PyObject that carries such a tensor, and deletes it where nobody has consumed it. NULL: MemoryError is set. The caller has the GIL. */
+/*
+ * A PyObject that carries a DLManagedTensor, or a DLManagedTensorVersioned, which keeps the hold until its deleter is called, and is deleted
+ * where nobody has consumed it. NULL: MemoryError is set; no host memory, or more than 32 dimensions. The caller has the GIL.
+ */
 WEIR_API void *weir_torch_capsule_new(weir_torch_hold *hold, void *data, const weir_torch_tensor *like, int is_versioned, uint64_t flags);
 
 #ifdef __cplusplus
