@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * frame.c - frames and blocks of weir.share: a slot taken, filled and pushed, a block published, and the lease of either; each together with
- * its hold, so that nothing is lost between two calls.
+ * frame.c - frames and blocks of weir.share: a slot taken, filled and pushed, a block published, and the lease of either; each together
+ * with its hold, so that nothing is lost between two calls.
  */
 #include "config.h"
 
