@@ -54,6 +54,8 @@ struct cuda_driver {
     int (*device_get)(int *handle, int ordinal);
     int (*device_uuid)(unsigned char *uuid, int handle); /* 16 bytes; NULL before driver 11.4 */
     int (*stream_is_capturing)(gpu_stream stream, int *status);
+    int (*malloc_async)(unsigned long long *address, size_t size, gpu_pool pool, gpu_stream stream);
+    int (*free_async)(unsigned long long address, gpu_stream stream);
     int (*stream_id)(gpu_stream stream, unsigned long long *id); /* NULL before driver 12.0 */
     int (*context_current)(void **context);
     int (*context_device)(int *handle); /* of the current context */
@@ -87,6 +89,13 @@ static inline const struct cuda_driver *cuda_driver(void)
 {
     const struct cuda_driver *driver = atomic_load_explicit(&cuda_driver_loaded, memory_order_acquire);
     return driver ? driver : cuda_driver_load();
+}
+
+/* The driver, for what works on the memory of a stream; NULL: the runtime has to do it. Before CUDA 12 cudaSetDevice() leaves the context of
+   the device before in place until the runtime's next call, and with it what a null stream means. */
+static inline const struct cuda_driver *cuda_driver_of_streams(void)
+{
+    return CUDART_VERSION >= 12000 ? cuda_driver() : NULL;
 }
 
 /* Ranges and pages (cuda_map.c) -------------------------------------------------------------------------------------------------------- */

@@ -135,15 +135,27 @@ int cuda_pool_import(int device, int fd, gpu_pool *pool)
 
 /* Memory ------------------------------------------------------------------------------------------------------------------------------- */
 
+/* Every request and every free comes here, hence to the driver. */
+
 int cuda_malloc_async(void **ptr, size_t size, gpu_pool pool, gpu_stream stream)
 {
+    const struct cuda_driver *driver = cuda_driver_of_streams();
+    unsigned long long quick;
+    int code = driver ? driver->malloc_async(&quick, size, pool, stream) : cudaErrorDeviceUninitialized;
+    if (!cuda_lacks_context(code)) {
+        if (code == GPU_SUCCESS)
+            *ptr = (void *)(uintptr_t)quick;
+        return code;
+    }
     void *block;
     return CUDA_SET(cudaMallocFromPoolAsync(&block, size, pool, stream), ptr, block);
 }
 
 int cuda_free_async(void *ptr, gpu_stream stream)
 {
-    return cuda_done(cudaFreeAsync(ptr, stream));
+    const struct cuda_driver *driver = cuda_driver_of_streams();
+    int code = driver ? driver->free_async((uintptr_t)ptr, stream) : cudaErrorDeviceUninitialized;
+    return cuda_lacks_context(code) ? cuda_done(cudaFreeAsync(ptr, stream)) : code;
 }
 
 int cuda_block_export(void *ptr, struct gpu_shared_block *shared)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* conformance_memory.c - blocks: where they come from, when they may be used again, and when their memory goes back. */
+#include <pthread.h>
+
 #include "tests/gpu/conformance.h"
 
 /* Blocks ------------------------------------------------------------------------------------------------------------------------------- */
@@ -52,6 +54,51 @@ START_TEST(freeing_the_middle_of_a_block_is_refused_and_harmless)
     ck_assert_gpu_code(g->free_async(ptr + 512, rig.a), GPU_INVALID_VALUE);
     ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), MIB);
     give(ptr, rig.a);
+}
+END_TEST
+
+/* With everything that a stream may be called by. */
+static void *malloc_and_free(void *unused)
+{
+    gpu_stream streams[] = { rig.a, GPU_STREAM_PER_THREAD, NULL, GPU_STREAM_LEGACY };
+    int code = GPU_SUCCESS;
+    (void)unused;
+    for (int i = 0; i < 4 && code == GPU_SUCCESS; i++) {
+        void *ptr;
+        code = g->malloc_async(&ptr, MIB, rig.pool, streams[i]);
+        if (code == GPU_SUCCESS)
+            code = g->free_async(ptr, streams[i]);
+    }
+    return (void *)(intptr_t)code;
+}
+
+/* CUDA gives a thread its device 0 where it chooses none. */
+START_TEST(thread_that_chose_no_device_is_served)
+{
+    pthread_t thread;
+    void *code;
+    ck_assert_int_eq(pthread_create(&thread, NULL, malloc_and_free, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, &code), 0);
+    ck_assert_gpu((int)(intptr_t)code);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), 0);
+}
+END_TEST
+
+/* Whose first call is a free. */
+static void *give_first(void *ptr)
+{
+    return (void *)(intptr_t)g->free_async(ptr, rig.a);
+}
+
+START_TEST(thread_that_chose_no_device_frees_a_block_of_another)
+{
+    pthread_t thread;
+    void *code, *ptr = take(rig.pool, MIB, rig.a);
+    forget_block(ptr);
+    ck_assert_int_eq(pthread_create(&thread, NULL, give_first, ptr), 0);
+    ck_assert_int_eq(pthread_join(thread, &code), 0);
+    ck_assert_gpu((int)(intptr_t)code);
+    ck_assert_uint_eq(figure(rig.pool, GPU_POOL_USED), 0);
 }
 END_TEST
 
@@ -438,6 +485,7 @@ void add_memory_tests(Suite *suite)
     TCase *tcase = rig_case(suite, "memory");
     suite_add(tcase, blocks_are_aligned_to_512_bytes, used_counts_the_bytes_asked_for, pool_grows_in_steps_of_32_mib,
               double_free_is_refused, freeing_foreign_memory_is_refused, freeing_the_middle_of_a_block_is_refused_and_harmless,
+              thread_that_chose_no_device_is_served, thread_that_chose_no_device_frees_a_block_of_another,
               request_beyond_the_device_fails, request_that_does_not_fit_leaves_nothing_with_threshold_0,
               request_that_does_not_fit_leaves_its_pool_as_much_as_the_threshold,
               request_that_does_not_fit_leaves_its_pool_what_the_device_had_with_threshold_all,
