@@ -17,7 +17,7 @@ static int run_main(int argc, char **argv)
         {NULL, 0, NULL, 0},
     };
     opterr = 0;
-    for (int code; (code = getopt_long(argc, argv, "+:hV", longs, NULL)) != -1;) {
+    for (int code, at = optind; (code = getopt_long(argc, argv, "+:hV", longs, NULL)) != -1; at = optind) {
         switch (code) {
         case 'h':
             command_help_all();
@@ -30,7 +30,8 @@ static int run_main(int argc, char **argv)
                 return EXIT_TROUBLE;
             break;
         default:
-            complain("unknown option '%s'; before the subcommand only --help, --version and --color=WHEN may stand", argv[optind - 1]);
+            complain("unknown option '%s'; before the subcommand only --help, --version and --color=WHEN may stand",
+                     command_option_word(argv, at));
             return EXIT_TROUBLE;
         }
     }

@@ -66,7 +66,11 @@ check "beginning_of_several_options_with_a_value_is_answered_so_too" exits 2 tri
 check "beginning_of_options_that_are_told_apart_by_one_letter_is_answered_so_too" says "$err" "option '--p' could be --pid or --pool"
 check "unknown_letter_exits_2" exits 2 try -s 1 -q
 check "unknown_letter_is_named" says "$err" "unknown option '-q'"
+check "unknown_letter_of_a_cluster_behind_an_operand_exits_2" exits 2 try policy.yaml -qs
+check "its_cluster_is_named_and_not_the_operand" says "$err" "unknown option '-qs'"
 check "unknown_option_before_the_subcommand_exits_2" exits 2 --json check
+check "unknown_cluster_before_the_subcommand_exits_2" exits 2 -qx check
+check "and_is_named" says "$err" "unknown option '-qx'"
 check "missing_operand_exits_2" exits 2 check
 check "missing_operand_is_named" says "$err" "it needs FILE..." "Usage: weir check"
 check "operand_too_many_exits_2" exits 2 show one two

@@ -112,6 +112,12 @@ static bool read_value(const struct command *command, const struct command_optio
     return true;
 }
 
+const char *command_option_word(char **argv, int at)
+{
+    const char *behind = argv[optind - 1];
+    return optind > at && behind[0] == '-' && behind[1] ? behind : argv[optind];
+}
+
 /* The tables that getopt_long() wants, made from the descriptor. */
 struct getopt_tables {
     struct option longs[COMMAND_OPTIONS_MAX + 3];
@@ -171,10 +177,9 @@ int command_run(const struct command *command, int argc, char **argv)
     for (;;) {
         int at = optind ? optind : 1;
         int code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL);
-        /* optind stays on a cluster of letters until its last one was read. */
-        const char *word = argv[optind > at ? optind - 1 : at];
         if (code == -1)
             break;
+        const char *word = command_option_word(argv, at);
         if (code == ':') {
             complain("%s: option '%s' needs an argument; 'weir %s --help' shows which", command->name, word, command->name);
             return EXIT_TROUBLE;

@@ -76,6 +76,10 @@ const struct command *command_find(const char *name);
 /* Parses argv (argv[0]: the name of the subcommand) and runs it. Returns the exit status. */
 int command_run(const struct command *command, int argc, char **argv);
 
+/* The word that getopt_long() has just read an option in, where optind was `at` before. It is not always the one before optind: that stays on
+   a cluster of letters until the last one was read, and operands may stand before it. */
+const char *command_option_word(char **argv, int at);
+
 /* Prints the help of one subcommand, or of the whole command, on stdout. */
 void command_help_one(const struct command *command);
 void command_help_all(void);
