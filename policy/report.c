@@ -169,10 +169,10 @@ void policy_guess_try(struct policy_guess *guess, const char *name)
     }
 }
 
-struct policy_quote policy_guess_text(const struct policy_guess *guess)
+struct policy_question policy_guess_text(const struct policy_guess *guess)
 {
-    struct policy_quote quote = {""};
+    struct policy_question question = {""};
     if (guess->best)
-        snprintf(quote.text, sizeof(quote.text), "; did you mean '%.40s'?", guess->best);
-    return quote;
+        snprintf(question.text, sizeof(question.text), "; did you mean '%s'?", policy_quote(guess->best).text);
+    return question;
 }

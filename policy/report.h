@@ -53,7 +53,10 @@ struct policy_guess {
 };
 struct policy_guess policy_guess_begin(const char *word);
 void policy_guess_try(struct policy_guess *guess, const char *name);
+struct policy_question {
+    char text[POLICY_QUOTE_MAX + sizeof "; did you mean ''?"];
+};
 /* "; did you mean 'name'?", or "". */
-struct policy_quote policy_guess_text(const struct policy_guess *guess);
+struct policy_question policy_guess_text(const struct policy_guess *guess);
 
 #endif
