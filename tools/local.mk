@@ -130,6 +130,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trace/object.h \
 	%reldir%/trace/orders.c \
 	%reldir%/trace/orders.h \
+	%reldir%/trace/output.c \
+	%reldir%/trace/output.h \
 	%reldir%/trace/pickle.c \
 	%reldir%/trace/pickle.h \
 	%reldir%/trace/places.c \

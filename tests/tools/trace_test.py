@@ -284,6 +284,22 @@ def svg_is_xml_with_marks_and_failures():
 
 
 @fact
+def svg_is_none_of_the_traces():
+    path = os.path.join(FOLDER.name, "precious.weir")
+    shutil.copy(JOB, path)
+    has(weir("plot", "--svg=" + path, path, status=2), path + " is one of the traces: name another file")
+    with open(JOB, "rb") as before, open(path, "rb") as after:
+        assert before.read() == after.read()
+
+
+@fact
+def svg_is_for_this_user_alone():
+    path = os.path.join(FOLDER.name, "private.svg")
+    weir("plot", "--svg=" + path, JOB)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+@fact
 def svg_that_cannot_be_written_says_so():
     has(weir("plot", "--svg=/nonexistent/plot.svg", JOB, status=2), "cannot write /nonexistent/plot.svg: No such file")
 

@@ -4,9 +4,9 @@
 
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
+#include "tools/trace/output.h"
 #include "tools/trace/plot.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,21 +140,14 @@ static void json_file(const struct view *view, const struct plot *plot, const st
     view_file_end(view);
 }
 
-static int write_svg(const char *path, const struct plot *plot)
+static int write_svg(const struct view *view, const struct plot *plot)
 {
-    FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    if (!out) {
-        complain("cannot write %s: %s", path, strerror(errno));
+    bool is_stdout = strcmp(view->svg, "-") == 0;
+    FILE *out = is_stdout ? stdout : output_open(view, view->svg);
+    if (!out)
         return EXIT_TROUBLE;
-    }
     plot_write_svg(plot, out);
-    if (out == stdout)
-        return EXIT_GOOD;
-    bool good = !ferror(out);
-    if (fclose(out) == 0 && good)
-        return EXIT_GOOD;
-    complain("cannot write %s: %s", path, strerror(errno));
-    return EXIT_TROUBLE;
+    return is_stdout || output_close(out, view->svg, true) ? EXIT_GOOD : EXIT_TROUBLE;
 }
 
 int view_plot(const struct view *view)
@@ -164,7 +157,7 @@ int view_plot(const struct view *view)
     for (size_t i = 0; i < view->count && !view->json; i++)
         view_say_losses(view, &view->files[i]);
     if (view->svg) {
-        status = write_svg(view->svg, &plot);
+        status = write_svg(view, &plot);
     } else if (view->json) {
         for (size_t i = 0; i < plot.file_count; i++)
             json_file(view, &plot, &plot.files[i]);
