@@ -191,6 +191,14 @@ def costs_at_their_bound_end_a_replay_all_the_same():
 
 
 @fact
+def longest_times_are_printed_whole():
+    made = trace()
+    made.event("wait", pool=1, a=1 << 62, b=1 << 20, time=1 << 62)
+    _, printed, complaint = weir("replay", made.write(os.path.join(FOLDER, "made.weir")))
+    assert " in 4611686018 s\n" in printed and "  4611686018 s " in printed, (printed, complaint)
+
+
+@fact
 def device_that_no_machine_has_is_named():
     for device in (16, 1 << 31, 1 << 32, (1 << 64) - 1):
         (outcome,) = replay(trace(device=device))["policies"]

@@ -10,11 +10,12 @@ static const char *print_scaled(struct text *text, double value, double step, co
     /* 1023.6 MiB would be printed as 1024 MiB. */
     for (; value >= step - 0.5 && units[1]; units++)
         value /= step;
-    unsigned tenths = (unsigned)(value * 10 + 0.5);
+    /* In seconds the largest time has eleven digits. */
+    uint64_t tenths = (uint64_t)(value * 10 + 0.5);
     if (tenths >= 1000 || tenths % 10 == 0)
-        snprintf(text->chars, sizeof(text->chars), "%u %s", (tenths + (tenths >= 1000 ? 5 : 0)) / 10, *units);
+        snprintf(text->chars, sizeof(text->chars), "%" PRIu64 " %s", (tenths + (tenths >= 1000 ? 5 : 0)) / 10, *units);
     else
-        snprintf(text->chars, sizeof(text->chars), "%u.%u %s", tenths / 10, tenths % 10, *units);
+        snprintf(text->chars, sizeof(text->chars), "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, *units);
     return text->chars;
 }
 

@@ -145,7 +145,7 @@ void report_print(const struct report *report)
     struct table table = TABLE_INIT("lrrrrrrrrrrr");
     char shown[SHOWN_LEN];
     printf("%s: %s requests of %s thread%s in %s\n", view_shown(shown, script->trace->path), COUNT_TEXT(script->requests),
-           COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), LASTS_TEXT(script->end - script->begin));
+           COUNT_TEXT(script->thread_count), weir__plural(script->thread_count), TIME_TEXT(script->end - script->begin));
     table_row(&table, "POLICY", "STALL", "P50", "P99", "WORST", "PEAK", "MEAN", "AREA", "GROWTHS", "TRIMS", "HITS", "REFUSED");
     const char *peak = recorded->has_reserved ? SIZE_TEXT(recorded->peak_reserved) : "";
     table_row(&table, "(recording)", TIME_TEXT(recorded->stall), "", "", "", peak, "", "", COUNT_TEXT(recorded->growths),

@@ -58,8 +58,7 @@ enum { SHOWN_LEN = 256 };
 const char *view_shown(char buffer[SHOWN_LEN], const char *text);
 #define SHOWN(text) view_shown((char[SHOWN_LEN]){0}, (text))
 
-/* A duration; a time since the first file was started, as "1.204 s". */
-#define LASTS_TEXT(ns) format_time(&(struct text){{0}}, (ns) < UINT64_C(100000000000000000) ? (ns) : UINT64_C(100000000000000000))
+/* A time since the first file was started, as "1.204 s". */
 const char *view_moment(struct text *text, const struct view_file *file, uint64_t time);
 #define MOMENT_TEXT(file, time) view_moment(&(struct text){{0}}, (file), (time))
 

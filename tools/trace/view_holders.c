@@ -256,7 +256,7 @@ static void print_leaks(const struct view *view, struct view_file *file, const s
     for (size_t i = 0; i < count && i < view->limit; i++) {
         const struct holder *holder = &holders[i];
         table_row(&table, SIZE_TEXT(holder->bytes), COUNT_TEXT(holder->blocks), SIZE_TEXT(holder->size),
-                  holder->tag ? SHOWN(holder->tag->text) : "-", POOL_TEXT(holder->pool), LASTS_TEXT(model->now - holder->oldest));
+                  holder->tag ? SHOWN(holder->tag->text) : "-", POOL_TEXT(holder->pool), TIME_TEXT(model->now - holder->oldest));
     }
     if (count) {
         putchar('\n');

@@ -27,7 +27,7 @@ static void print_head(const struct view_file *file)
     if (header->rank)
         printf(", rank %s", SHOWN(header->rank));
     printf(": %s events of %zu thread%s in %s", COUNT_TEXT(trace->events), trace->thread_count, weir__plural(trace->thread_count),
-           LASTS_TEXT(span_of(trace)));
+           TIME_TEXT(span_of(trace)));
     if (header->started_real) {
         time_t seconds = (time_t)(header->started_real / 1000000000);
         struct tm when;

@@ -37,7 +37,7 @@ static void print_wait(struct table *table, const struct view_file *file, const 
         trace_rung_text(name, (uint64_t)wait->rung);
     else
         snprintf(name, sizeof name, "%s", wait->name);
-    table_row(table, POOL_TEXT(pool->pool), name, COUNT_TEXT(span->count), LASTS_TEXT(span->ns), LASTS_TEXT(span->longest_ns),
+    table_row(table, POOL_TEXT(pool->pool), name, COUNT_TEXT(span->count), TIME_TEXT(span->ns), TIME_TEXT(span->longest_ns),
               MOMENT_TEXT(file, span->longest_at), span->bytes ? SIZE_TEXT(span->bytes) : "");
 }
 
