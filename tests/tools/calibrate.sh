@@ -91,6 +91,10 @@ for call in device_info versions device_memory stream_create event_create pool_c
     check "failing_${call}_exits_1" on "fail=$call:1:999" 1 calibrate
     check "failing_${call}_is_told" says "$err" "cudaErrorUnknown"
 done
+mkfifo "$tap_dir/pipe.yaml"
+check "pipe_is_no_place_for_a_table" exits 2 calibrate --output="$tap_dir/pipe.yaml"
+check "which_is_said" says "$err" "calibrate: $tap_dir/pipe.yaml is no regular file, and would be replaced by one: name another file"
+check "and_the_pipe_is_still_there" test -p "$tap_dir/pipe.yaml"
 check "output_with_show_is_refused" exits 2 calibrate --show --output=x.yaml
 no_place() {
     HOME='' XDG_CACHE_HOME='' exits 2 calibrate

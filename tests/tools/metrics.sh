@@ -205,6 +205,10 @@ check "no_other_file_is_left" alone
 check "unwritable_file_exits_2" exits 2 metrics --output="$tap_dir/nowhere/weir.prom"
 check "unwritable_file_is_reported" says "$err" "$tap_dir/nowhere/weir.prom cannot be written"
 mkdir folder.prom
+mkfifo pipe.prom
+check "pipe_in_its_place_exits_2" exits 2 metrics --output=pipe.prom
+check "pipe_in_its_place_is_what_is_wrong" says "$err" "pipe.prom is no regular file, and would be replaced by one: name another file"
+check "pipe_is_still_there" test -p pipe.prom
 check "directory_in_its_place_exits_2" exits 2 metrics --output=folder.prom
 no_rest() {
     [ "$(find . -name 'folder.prom*' | wc -l)" -eq 1 ]

@@ -10,6 +10,7 @@
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
 #include "tools/common/json.h"
+#include "tools/common/new_file.h"
 #include "tools/common/table.h"
 
 enum { OPT_COSTS, OPT_DEVICE, OPT_GPU, OPT_JSON, OPT_OUTPUT, OPT_SHOW };
@@ -184,6 +185,8 @@ static int answer_call(const struct command_call *call, struct answer *answer)
     }
     if (given[OPT_COSTS].given)
         return costs_find(given[OPT_COSTS].text, "", NULL, NULL, &answer->measured.costs, &answer->origin);
+    if (file && !new_file_can_replace("calibrate", file))
+        return EXIT_TROUBLE;
     const struct gpu *gpu = find_gpu(call, device);
     if (!gpu)
         return EXIT_FAILED;

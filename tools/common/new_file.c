@@ -33,6 +33,15 @@ bool new_file_can_be_made(const char *command, const char *path)
     return !why || complain_of(command, path, why);
 }
 
+bool new_file_can_replace(const char *command, const char *path)
+{
+    struct stat status;
+    bool is_lost = stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    if (is_lost)
+        complain("%s: %s is no regular file, and would be replaced by one: name another file", command, path);
+    return !is_lost;
+}
+
 FILE *new_file_make(const char *command, const char *path)
 {
     FILE *out = fopen(path, "wxe");

@@ -4,6 +4,7 @@
 
 #include "lib/base/format.h"
 #include "tools/common/command.h"
+#include "tools/common/new_file.h"
 #include "tools/common/processes.h"
 #include "tools/metrics/families.h"
 #include "tools/observe.h"
@@ -344,6 +345,8 @@ static int write_file(struct writer *writer, const char *path, char *beside)
 static int replace(struct writer *writer, const char *path)
 {
     char *beside;
+    if (!new_file_can_replace("metrics", path))
+        return EXIT_TROUBLE;
     if (asprintf(&beside, "%s.XXXXXX", path) < 0)
         beside = must(NULL);
     errno = 0;
