@@ -45,6 +45,11 @@ ranked() {
     RANK=3 exits 0 record -o "rank-%r-%%.weir" -- sh -c "$work" && summary "rank-3-%.weir" "t['rank'] == '3'"
 }
 check "rank_is_in_the_name" ranked
+# The library reads a number, so what is none is 0, also where it could be a path.
+unranked() {
+    RANK=node/3 exits 0 record -o "unranked-%r.weir" -- sh -c "$work" && summary unranked-0.weir "t['rank'] == 'node/3'"
+}
+check "rank_that_is_no_number_is_0_in_the_name" unranked
 check "level_pool_is_recorded" exits 0 record --level=pool -o pool.weir -- sh -c "$work"
 check "level_is_in_the_file" summary pool.weir "t['level'] == 'pool'"
 check "stacks_are_recorded" exits 0 record --stacks -o stacks.weir -- sh -c "$work"

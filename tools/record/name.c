@@ -48,7 +48,7 @@ static const char *any(char code, const void *data)
 
 struct known {
     char pid[16];
-    const char *rank;
+    char rank[24];
 };
 
 static const char *known(char code, const void *data)
@@ -107,7 +107,9 @@ char *record_name(const char *operand)
 
 char *record_path(const char *name, int pid, const char *rank)
 {
-    struct known of = {.rank = rank ? rank : "0"};
+    struct known of;
+    /* As the library reads it: what is no number is 0. */
+    snprintf(of.rank, sizeof of.rank, "%lu", rank ? strtoul(rank, NULL, 10) : 0);
     snprintf(of.pid, sizeof of.pid, "%d", pid);
     return must(expand(name, known, &of, false));
 }
