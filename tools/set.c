@@ -20,6 +20,10 @@ static bool join(const struct command_call *call, char text[WIRE_TEXT_SIZE])
             return false;
         }
     }
+    if (!text[0]) {
+        complain("set: an empty text is no assignment: write KEY=VALUE, as in pools.main.keep=1GiB");
+        return false;
+    }
     for (const char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f) {
             complain("set: an assignment has a control character: write KEY=VALUE, as in pools.main.keep=1GiB");

@@ -150,6 +150,8 @@ check "set_in_json_exits_1" asks 1 set --json "$one" "pools.$pool.kepe=4MiB"
 check_json "set_in_json_says_why" "[(p['pid'], p['status'], 'keep' in p['reason']) for p in d['processes']] == [($one, 'WEIR_BAD_POLICY', True)] \
 and d['status'] == 1"
 check "set_without_assignment_exits_2" asks 2 set "$one"
+check "set_of_nothing_exits_2" asks 2 set "$one" ""
+check "set_of_nothing_is_told_what_to_write" says "$err" "an empty text is no assignment: write KEY=VALUE"
 check "set_of_too_much_exits_2" asks 2 set "$one" "$(printf 'x%.0s' $(seq 300))=1"
 check "set_of_too_much_is_told_the_limit" says "$err" "longer than 255 characters"
 check "set_in_an_unknown_process_exits_1" asks 1 set $$ keeper=true
