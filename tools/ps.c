@@ -278,9 +278,9 @@ static int look(const struct command_call *call)
     status = worse_exit(status, processes_exit(&processes));
     if (call->options[OPT_LIST].given)
         (strcmp(call->options[OPT_LIST].text, "pids") == 0 ? list_pids : list_pools)(&processes);
-    else if (call->options[OPT_JSON].given)
+    else if (call->options[OPT_JSON].given && (processes.count > 0 || status == EXIT_GOOD))
         processes_json(&processes, json_answer, status);
-    else if (call->count == 0 || processes.count > 0)
+    else if (!call->options[OPT_JSON].given && (call->count == 0 || processes.count > 0))
         print_words(&processes);
     processes_complain("ps", &processes);
     processes_free(&processes);

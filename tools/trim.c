@@ -65,6 +65,14 @@ static bool is_meant(const struct process *process, const struct command_call *c
     return !(call->options[OPT_ALL].given && (process->status == WEIR_NOT_FOUND || process->status == WEIR_GONE));
 }
 
+static bool has_meant(const struct processes *processes, const struct command_call *call)
+{
+    size_t i = 0;
+    while (i < processes->count && !is_meant(&processes->items[i], call))
+        i++;
+    return i < processes->count;
+}
+
 static void print_words(const struct processes *processes, const struct command_call *call)
 {
     for (size_t i = 0; i < processes->count; i++) {
@@ -107,14 +115,10 @@ static void print_json(const struct processes *processes, const struct command_c
 
 static int judge(const struct processes *processes, const struct command_call *call, int status)
 {
-    size_t meant = 0;
-    for (size_t i = 0; i < processes->count; i++) {
-        if (!is_meant(&processes->items[i], call))
-            continue;
-        meant++;
-        status = worse_exit(status, process_exit(&processes->items[i]));
-    }
-    if (processes->count > 0 && meant == 0 && call->options[OPT_POOL].given) {
+    for (size_t i = 0; i < processes->count; i++)
+        if (is_meant(&processes->items[i], call))
+            status = worse_exit(status, process_exit(&processes->items[i]));
+    if (processes->count > 0 && !has_meant(processes, call) && call->options[OPT_POOL].given) {
         complain("trim: no process has a pool '%s'; 'weir ps' shows which there are", call->options[OPT_POOL].text);
         return EXIT_FAILED;
     }
@@ -133,9 +137,10 @@ static int run(const struct command_call *call)
     int status = processes_find("trim", pid ? 1 : 0, &pid, timeout_ms, &processes);
     processes_send(&processes, &question, timeout_ms);
     status = judge(&processes, call, status);
-    if (call->options[OPT_JSON].given)
+    /* Where no process is meant the reasons are the document. */
+    if (call->options[OPT_JSON].given && (has_meant(&processes, call) || status == EXIT_GOOD))
         print_json(&processes, call, status);
-    else
+    else if (!call->options[OPT_JSON].given)
         print_words(&processes, call);
     processes_free(&processes);
     return status;

@@ -124,6 +124,19 @@ check "trim_of_all_with_such_a_pool_exits_0" exits 0 trim --all --pool="$pool" -
 check "trim_of_all_says_what_was_given" says "$out" "process $one (worker): gave 32 MiB in "
 check "trim_of_all_without_such_a_pool_exits_1" exits 1 trim --all --pool="none-$$" --timeout=60
 check "trim_of_all_without_such_a_pool_is_told_so" says "$err" "no process has a pool 'none-$$'"
+# reasons_alone STATUS SUBCOMMAND ARGUMENT…: it can answer nothing, so the document has why, and stderr has nothing.
+reasons_alone() {
+    asks "$@" && is_empty "$err"
+}
+for answerless in "ps --json" "set --json" "reload --json" "trim --json --pid"; do
+    assignment=
+    [ "${answerless%% *}" = set ] && assignment=keeper=true
+    # shellcheck disable=SC2086 # words
+    check "${answerless}_of_no_process_says_nothing_on_stderr" reasons_alone 1 $answerless $$ $assignment
+    check_json "${answerless}_of_no_process_has_the_reason" "'there is no process $$' in d['errors'][0]['message'] and d['status'] == 1"
+done
+check "trim_in_json_without_such_a_pool_says_nothing_on_stderr" reasons_alone 1 trim --json --all --pool="none-$$"
+check_json "trim_in_json_without_such_a_pool_has_the_reason" "'none-$$' in d['errors'][0]['message'] and d['status'] == 1"
 
 # Changing.
 check "set_exits_0" asks 0 set "$one" "pools.$pool.release_threshold=64MiB" "pools.$pool.keep=16MiB"

@@ -125,6 +125,9 @@ size=$(wc -c <"$tap_dir/run.weir")
 head -c "$((size / 2))" "$tap_dir/run.weir" >"$tap_dir/cut.weir"
 check "trace_that_was_cut_exits_1" exits 1 replay "$tap_dir/cut.weir"
 check "replay_of_it_judges_nothing" says "$out" "cannot judge policies for this trace"
+check "document_of_no_trace_exits_2" exits 2 replay --json missing.weir "$tap_dir/policy.yaml"
+check "it_has_the_reasons_alone" is_empty "$err"
+check_json "one_for_each_trace" "[e['message'].split(':')[0] for e in d['errors']] == ['missing.weir', '$tap_dir/policy.yaml'] and d['status'] == 2"
 check "document_of_a_cut_trace_exits_1" exits 1 replay --json "$tap_dir/cut.weir"
 check_json "document_says_so" "not d[0]['can_judge'] and d[0]['why_not']"
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/common/change.h"
+#include "tools/common/environment.h"
 #include "tools/common/json.h"
 #include "tools/common/processes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const struct command_option change_options[] = {
     [CHANGE_JSON] = {.name = "json", .kind = OPTION_FLAG, .help = "print one JSON document"},
@@ -13,13 +16,17 @@ const struct command_option change_options[] = {
 
 void change_complain_of_several(const char *subcommand, const char *operand, const struct processes *processes)
 {
-    complain("%s: process %s has several weirs: name one of", subcommand, operand);
+    char *names = must(strdup(""));
     for (size_t i = 0; i < processes->count; i++) {
         const struct process *process = &processes->items[i];
         /* In different PID namespaces even these may be the same. */
-        fprintf(stderr, "  %d.%u, or %s: %s\n", process->pid, process->number, process->socket,
-                process->status == WEIR_OK ? process->policy : "it does not answer");
+        char *more = format_text("%s\n  %d.%u, or %s: %s", names, process->pid, process->number, process->socket,
+                                 process->status == WEIR_OK ? process->policy : "it does not answer");
+        free(names);
+        names = more;
     }
+    complain("%s: process %s has several weirs: name one of%s", subcommand, operand, names);
+    free(names);
 }
 
 int change_process(const char *subcommand, const struct command_call *call, const struct wire_message *question, const char *done)
@@ -37,8 +44,8 @@ int change_process(const char *subcommand, const struct command_call *call, cons
         status = process_exit(&processes.items[0]);
     }
     const struct process *one = processes.count == 1 ? &processes.items[0] : NULL;
-    if (is_json)
-        processes_json(one ? &processes : &(struct processes){0}, NULL, status);
+    if (is_json && one)
+        processes_json(&processes, NULL, status);
     else if (one && status == EXIT_GOOD)
         printf("process %s (%s): %s\n", process_name(one, &(struct text){{0}}), one->program[0] ? one->program : "-", done);
     processes_free(&processes);

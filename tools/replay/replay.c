@@ -99,6 +99,8 @@ static int replay_trace(struct trace *trace, const struct choice *choice, const 
     replay_run_all(replays, outcomes, count, NULL);
     const struct verdict verdict = report_judge(&script, recorded ? &outcomes[0] : NULL);
     const struct report report = {&script, names, outcomes, count, verdict, is_real ? NULL : &machine};
+    if (json && !json_was_begun())
+        json_array(json, NULL);
     if (json)
         report_json(json, &report);
     else
@@ -143,8 +145,6 @@ static int run(const struct command_call *call)
         return EXIT_TROUBLE;
     int status = read_policies(&call->options[OPT_POLICY], &choice);
     bool is_good = status == EXIT_GOOD;
-    if (is_good && json)
-        json_array(json, NULL);
     for (int i = 0; i < call->count && is_good; i++) {
         struct trace trace;
         if (trace_open(&trace, call->operands[i])) {
@@ -155,7 +155,7 @@ static int run(const struct command_call *call)
         }
         trace_close(&trace);
     }
-    if (is_good && json)
+    if (json && json_was_begun())
         json_end(json);
     for (size_t i = 0; i < choice.count; i++)
         free(choice.texts[i]);
