@@ -42,6 +42,18 @@ static void fail(const struct overrides *overrides, const struct assignment *ass
     policy_report_add(overrides->tree->report, assignment->mark, "", "%s", message);
 }
 
+/* Whether a quote is one to YAML there, which takes it for a letter within a word, as in it's. before: the last character that is no blank. */
+static bool opens_quote(char before)
+{
+    return before == '\0' || strchr("=,[{:", before);
+}
+
+/* Whether the character at hand escapes the next one: '' within single quotes, a backslash within double ones. */
+static bool escapes(const char *at, char quote)
+{
+    return at[1] && (quote == '"' ? at[0] == '\\' : at[0] == quote && at[1] == quote);
+}
+
 /* Takes the next assignment off the list. A comma inside brackets or quotes belongs to the value. False, reported: not an assignment. */
 static bool next_assignment(struct overrides *overrides, struct assignment *assignment)
 {
@@ -50,19 +62,22 @@ static bool next_assignment(struct overrides *overrides, struct assignment *assi
     const char *start = overrides->at, *equals = NULL;
     *assignment = (struct assignment){.mark = {overrides->label, 1, overrides->column}};
     int open = 0;
-    char quote = '\0';
+    char quote = '\0', before = '\0';
     for (; *overrides->at && (*overrides->at != ',' || open > 0 || quote); advance(overrides)) {
         char c = *overrides->at;
         if (!equals && c == '=')
             equals = overrides->at;
+        else if (quote && escapes(overrides->at, quote))
+            advance(overrides);
         else if (quote)
             quote = c == quote ? '\0' : quote;
-        else if (c == '"' || c == '\'')
+        else if ((c == '"' || c == '\'') && opens_quote(before))
             quote = c;
         else if (c == '[' || c == '{')
             open++;
         else if ((c == ']' || c == '}') && --open < 0)
             break;
+        before = isspace((unsigned char)c) ? before : c;
     }
     if (open != 0 || quote) {
         fail(overrides, assignment,

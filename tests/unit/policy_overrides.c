@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* WEIR_CONF: assignments on top of a file. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,26 @@ START_TEST(empty_value_is_refused)
 }
 END_TEST
 
+START_TEST(quotes_are_those_of_yaml)
+{
+    static const char *const values[][2] = {
+        {"/tmp/it's", "/tmp/it's"},       {"it's, capture=relaxed", "it's"},   {"say \"so\"", "say \"so\""},
+        {"'it''s, so'", "it's, so"},      {"'', capture=relaxed", ""},         {"\"a\\\",b\"", "a\",b"},
+        {"\"a\\\\\", capture=relaxed", "a\\"}, {"'a\\', capture=relaxed", "a\\"}, {"a # it's, capture=relaxed", "a"},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        char assignments[128];
+        snprintf(assignments, sizeof assignments, "record.file=%s", values[i][0]);
+        if (values[i][1][0])
+            expect(assignments, "record.file", values[i][1]);
+        else
+            refuse(assignments, "WEIR_CONF:1:1: record.file: ", "1 to 1023 bytes, this one has 0");
+    }
+    expect("record={file: it's, level: all}", "record.file", "it's");
+    expect("record={file: 'a,b', level: \"all\"},capture=relaxed", "capture", "relaxed");
+}
+END_TEST
+
 START_TEST(open_brackets_and_quotes_are_refused)
 {
     refuse("pools.frames.devices=[0", "WEIR_CONF:1:1: ", "a bracket or quote is left open");
@@ -268,7 +289,7 @@ int main(void)
     suite_add(bad, wrong_value_is_reported_at_its_assignment, columns_count_characters,
               unknown_pool_or_stream_is_refused_with_the_nearest_name, unknown_key_is_refused_with_the_nearest_name,
               combinations_are_checked_with_overrides, what_is_no_assignment_is_refused, whole_objects_are_refused, empty_value_is_refused,
-              open_brackets_and_quotes_are_refused, yaml_that_policies_refuse_is_refused, key_set_twice_is_refused,
+              quotes_are_those_of_yaml, open_brackets_and_quotes_are_refused, yaml_that_policies_refuse_is_refused, key_set_twice_is_refused,
               key_with_too_many_parts_is_refused, override_below_a_value_leaves_the_error_to_the_file,
               override_below_a_good_value_is_refused, overrides_say_nothing_on_a_file_that_is_no_policy, every_wrong_override_is_reported);
     return suite_run(suite);
