@@ -2,10 +2,12 @@
 /* doctor.c - `weir doctor`: what of this machine matters to Weir, what it means, and what to do. */
 #include "tools/doctor/doctor.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/format.h"
 #include "tools/common/command.h"
@@ -24,6 +26,15 @@ static const struct command_option options[] = {
     [OPT_TIMEOUT] = PROCESSES_TIMEOUT_OPTION,
     {0},
 };
+
+FILE *doctor_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (fd >= 0 && !file)
+        close(fd);
+    return file;
+}
 
 void doctor_add(struct doctor *doctor, enum doctor_state state, const char *topic, const char *about, const char *remedy,
                 const char *format, ...)

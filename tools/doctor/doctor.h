@@ -8,6 +8,7 @@
 #define WEIR_DOCTOR_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "lib/gpu/gpu.h"
 
@@ -37,6 +38,9 @@ struct doctor {
 /* remedy: may be NULL; both are copied, as is about. */
 void doctor_add(struct doctor *doctor, enum doctor_state state, const char *topic, const char *about, const char *remedy,
                 const char *format, ...) __attribute__((format(printf, 6, 7)));
+
+/* A file that may be anybody's, to read. NULL: there is none. A pipe does not keep it waiting. */
+FILE *doctor_open(const char *path);
 
 /* The parts, in this order. gpu_name: as in $WEIR_GPU, or NULL. */
 void doctor_look_at_gpu(struct doctor *doctor, const char *gpu_name); /* driver, devices, MIG; fills in gpu and devices */

@@ -39,7 +39,7 @@ static void look_at_rank(struct doctor *doctor)
 static long daemon_of(const char *directory)
 {
     char *path = format_text("%s/nvidia-cuda-mps-control.pid", directory), text[32] = "";
-    FILE *file = fopen(path, "re");
+    FILE *file = doctor_open(path);
     long pid = file && fgets(text, sizeof text, file) ? strtol(text, NULL, 10) : 0;
     if (file)
         fclose(file);

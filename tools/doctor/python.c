@@ -49,7 +49,7 @@ static void read_assignment(const char *text, const char *name, char version[VER
 
 static bool read_text(const char *path, char text[FILE_MAX])
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = doctor_open(path);
     size_t len = file ? fread(text, 1, FILE_MAX - 1, file) : 0;
     if (file)
         fclose(file);
