@@ -25,6 +25,9 @@ static struct cached add_up(struct weir__device *device, const weir_pool *pool)
         .keeps = atomic_load(&pool->figures.closed_keeps),
         .live = (int64_t)atomic_load(&pool->figures.taken) - spare,
     };
+    /* A request may be in `taken`, and what its class adds not yet in `spare`. */
+    if (pool->kind.is_exact)
+        sum.live = (int64_t)atomic_load(&pool->figures.live_now);
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
         struct weir__cache *cache = &stream->cache;
         if (stream->pool != pool)

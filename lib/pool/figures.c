@@ -17,7 +17,8 @@ static inline void raise_high(weir_pool *pool, uint64_t taken)
     int64_t spare = atomic_load_explicit(&pool->figures.spare, memory_order_acquire);
     int64_t live = (int64_t)atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) - spare;
     raise_to(&pool->figures.taken_high, taken);
-    if (live > 0)
+    /* Not to the byte: a request of another thread may be in `taken`, and what its class adds not yet in `spare`. */
+    if (live > 0 && !pool->kind.is_exact)
         raise_to(&pool->figures.live_high, (uint64_t)live);
 }
 

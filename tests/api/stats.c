@@ -2,6 +2,8 @@
 /*
  * Figures that add up: a long random workload, checked step by step against a model that knows nothing but what was asked for.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -546,6 +548,55 @@ START_TEST(exact_peaks_count_what_caches_serve_to_the_byte)
 }
 END_TEST
 
+/* What the threads of one test share. */
+struct beside {
+    weir *w;
+    gpu_stream unopened;
+    unsigned rounds;
+    atomic_bool is_over;
+};
+
+/* Frees a block of a class where no cache takes it, so that each request of it is one to CUDA. */
+static void *ask_cuda_again_and_again(void *data)
+{
+    struct beside *beside = data;
+    weir_stream *s = fixture_stream(beside->w, 0, NULL);
+    for (unsigned i = 0; i < beside->rounds; i++)
+        ck_assert_int_eq(weir_free(beside->w, fixture_malloc(s, MIB(1) + 1), beside->unopened), WEIR_OK);
+    weir_stream_close(s);
+    atomic_store(&beside->is_over, true);
+    return NULL;
+}
+
+static void *look_again_and_again(void *data)
+{
+    struct beside *beside = data;
+    while (!atomic_load(&beside->is_over))
+        ck_assert_uint_le(fixture_figures(beside->w, "a", 0).live_high, MIB(1) + 1 + 512);
+    return NULL;
+}
+
+/* Of a request to CUDA other threads see what it is rounded up by later than its bytes. */
+START_TEST(exact_peaks_have_nothing_of_what_classes_round_up_beside_other_threads)
+{
+    fixture_machine(NULL);
+    struct beside beside = { .w = fixture_open("weir: 1\nexact_peaks: true\npools: { a: { cache: { largest: 2MiB } } }\n"),
+                             .rounds = suite_rounds(100000, 1000000) };
+    pthread_t asking, looking;
+    weir_stream *s = fixture_stream(beside.w, 0, NULL);
+    ck_assert_int_eq(fixture_gpu()->stream_create(0, &beside.unopened), GPU_SUCCESS);
+    ck_assert_int_eq(pthread_create(&asking, NULL, ask_cuda_again_and_again, &beside), 0);
+    ck_assert_int_eq(pthread_create(&looking, NULL, look_again_and_again, &beside), 0);
+    while (!atomic_load(&beside.is_over))
+        ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 512)), WEIR_OK);
+    pthread_join(asking, NULL);
+    pthread_join(looking, NULL);
+    ck_assert_uint_le(fixture_figures(beside.w, "a", 0).live_high, MIB(1) + 1 + 512);
+    weir_close(beside.w);
+    fixture_gpu()->stream_destroy(beside.unopened);
+}
+END_TEST
+
 /* Single facts ------------------------------------------------------------------------------------------------------------------------- */
 
 START_TEST(slack_is_what_size_classes_round_up)
@@ -706,6 +757,9 @@ int main(void)
               request_served_by_a_cache_counts_as_malloc_and_as_hit, figures_of_a_closed_streams_cache_stay_in_its_pool,
               without_a_cache_blocks_of_odd_sizes_make_no_slack, high_marks_stay_when_memory_goes,
               failed_requests_are_counted_and_nothing_else_changes, figures_that_cuda_does_not_give_are_an_error);
+
+    tcase = suite_case(suite, "threads", 300);
+    suite_add(tcase, exact_peaks_have_nothing_of_what_classes_round_up_beside_other_threads);
 
     tcase = suite_case(suite, "random", 300);
     tcase_add_loop_test(tcase, figures_agree_with_a_model_over_many_steps, 0, 3);
