@@ -17,10 +17,16 @@ static __thread struct recent {
     weir_stream *stream; /* NULL: it was not open */
 } recents[RECENT_COUNT];
 
+/* NULL is another name of the legacy stream. */
+static gpu_stream one_name(gpu_stream handle)
+{
+    return handle ? handle : GPU_STREAM_LEGACY;
+}
+
 weir_stream *weir__stream_listed(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
     weir_stream *stream = device->streams;
-    while (stream && (device->has_stream_ids ? stream->id != id : stream->handle != handle))
+    while (stream && (device->has_stream_ids ? stream->id != id : one_name(stream->handle) != one_name(handle)))
         stream = stream->next;
     return stream;
 }
@@ -55,16 +61,14 @@ int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir
 static weir_stream *find_handle(struct weir__device *device, gpu_stream handle)
 {
     weir_stream *stream = device->streams;
-    while (stream && (stream->handle != handle || atomic_load(&stream->is_gone)))
+    while (stream && (one_name(stream->handle) != one_name(handle) || atomic_load(&stream->is_gone)))
         stream = stream->next;
     return stream;
 }
 
 static unsigned filter_place(gpu_stream handle)
 {
-    if (!handle)
-        handle = GPU_STREAM_LEGACY; /* two names of one stream */
-    return (unsigned)((uint64_t)(uintptr_t)handle * UINT64_C(0x9E3779B97F4A7C15) >> 58);
+    return (unsigned)((uint64_t)(uintptr_t)one_name(handle) * UINT64_C(0x9E3779B97F4A7C15) >> 58);
 }
 
 static uint64_t filter_bit(gpu_stream handle)

@@ -171,6 +171,23 @@ START_TEST(stream_open_already_is_busy)
 }
 END_TEST
 
+/* With ids of streams, and without. */
+START_TEST(legacy_stream_is_busy_by_either_name)
+{
+    static const char *const drivers[] = { "driver=13.0", "driver=11.8" };
+    static const gpu_stream names[] = { NULL, GPU_STREAM_LEGACY };
+    weir_error error = WEIR_ERROR_INIT;
+    weir_stream *s = NULL;
+    fixture_machine(drivers[_i / 4]);
+    weir *w = fixture_open(two_pools);
+    open_handle(w, 0, names[_i / 2 % 2], NULL);
+    ck_assert_int_eq(weir_stream_open(w, 0, names[_i % 2], NULL, &error, &s), WEIR_BUSY);
+    ck_assert_ptr_null(s);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 START_TEST(stream_can_be_open_in_two_weirs)
 {
     fixture_machine(NULL);
@@ -695,6 +712,7 @@ int main(void)
     suite_add(tcase, raw_handle_of_an_opened_stream_finds_its_pool_until_close, recycled_handle_is_another_stream,
               raw_handle_without_an_id_proves_nothing, legacy_stream_of_each_device_is_a_stream_of_its_own,
               per_thread_stream_is_refused_but_served, stream_open_already_is_busy, stream_can_be_open_in_two_weirs);
+    tcase_add_loop_test(tcase, legacy_stream_is_busy_by_either_name, 0, 8);
     tcase_add_loop_test(tcase, stream_that_is_gone_is_touched_by_nobody, 0, 2 * WALKERS);
     suite_add(tcase, stream_is_gone_when_its_handle_is_one_of_another_device, handle_of_no_stream_cannot_be_opened,
               stream_can_be_opened_for_its_own_device_only);
