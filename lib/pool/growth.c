@@ -25,6 +25,14 @@ void weir__growth_forget_room(struct weir__growth *growth)
     weir__spin_unlock(&growth->room_lock);
 }
 
+uint64_t weir__growth_native_cap(const weir_pool *pool)
+{
+    if (pool->kind.small_below || pool->native.mapped || !pool->w->gpu->supports(pool->device->index, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
+        return 0;
+    /* That of its entry's first pool: the cap may have been lowered since, and can be raised to that again. */
+    return pool->kind.is_private ? weir__device_find_pool(pool->device, pool->name)->native.max : pool->settings.max_size;
+}
+
 /* The room ----------------------------------------------------------------------------------------------------------------------------- */
 
 /* What others allocate from the pool, without Weir, is in nobody's account. */

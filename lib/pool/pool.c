@@ -140,10 +140,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
         if (code != GPU_SUCCESS)
             pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
-        /* With a twin the cap is that of both together, which only Weir can watch. What captures get beside an arena has none. */
-        bool is_capped = pool->settings.max_size && !pool->kind.small_below && !pool->native.mapped;
-        if (is_capped && gpu->supports(spec.device, GPU_FEATURE_POOL_MAX_SIZE, NULL, 0))
-            spec.max_size = pool->native.max = pool->settings.max_size;
+        spec.max_size = pool->native.max = weir__growth_native_cap(pool);
         code = gpu->pool_create(&spec, &pool->native.handle);
     }
     if (code == GPU_SUCCESS && pool->kind.small_below)

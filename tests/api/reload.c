@@ -207,6 +207,32 @@ START_TEST(max_size_can_be_set_on_a_pool_that_had_none)
 }
 END_TEST
 
+/* Private pools that were made under a lower cap than the first pool of their entry. The driver enforces it where there is no twin. */
+static const char *const first_caps[] = { "128MiB, small_below: 0", "none, small_below: 0", "128MiB", "128MiB, backing: arena" };
+static const char *const lower_caps[] = { "64MiB, small_below: 0", "64MiB, small_below: 0", "64MiB", "64MiB, backing: arena" };
+
+START_TEST(max_size_can_be_raised_to_what_it_was_beside_private_pools_made_meanwhile)
+{
+    static const char format[] = "weir: 1\npools: { a: { max_size: %s } }\nstreams: { infer: { private: true } }\n";
+    char first[256], lower[256];
+    snprintf(first, sizeof first, format, first_caps[_i]);
+    snprintf(lower, sizeof lower, format, lower_caps[_i]);
+    fixture_machine(NULL);
+    weir *w = fixture_open(first);
+    reload_well(w, lower);
+    weir_stream *s = fixture_stream(w, 0, "infer"), *parked = fixture_stream(w, 0, "infer");
+    weir_stream_close(parked);
+    ck_assert_int_eq(try_malloc(s, MIB(65)), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(try_malloc(s, MIB(64)), WEIR_OK);
+    reload_well(w, first);
+    ck_assert_int_eq(try_malloc(s, MIB(65)), WEIR_OK);
+    reload_well(w, lower);
+    ck_assert_int_eq(try_malloc(s, MIB(65)), WEIR_OUT_OF_MEMORY);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 START_TEST(max_size_below_what_is_live_harms_no_block_and_stops_new_ones)
 {
     fixture_machine("devices=2");
@@ -523,6 +549,7 @@ int main(void)
     suite_add(tcase, peer_access_is_live, max_size_can_be_lowered_and_raised_to_what_it_was);
     tcase_add_loop_test(tcase, max_size_that_the_driver_enforces_cannot_be_raised_above_what_it_was, 0, COUNT(raised));
     tcase_add_loop_test(tcase, max_size_that_weir_enforces_can_be_raised_and_dropped, 0, COUNT(without_driver_cap));
+    tcase_add_loop_test(tcase, max_size_can_be_raised_to_what_it_was_beside_private_pools_made_meanwhile, 0, COUNT(first_caps));
     suite_add(tcase, max_size_can_be_set_on_a_pool_that_had_none, max_size_below_what_is_live_harms_no_block_and_stops_new_ones,
               steps_of_the_ladder_are_live, deadline_of_the_ladder_is_live, private_pools_follow_and_later_ones_are_made_by_the_new_policy,
               blocks_and_handles_outlive_a_reload, threshold_set_at_run_time_ends_with_a_reload, without_a_file_the_search_begins_anew);
