@@ -38,27 +38,6 @@ static weir_status check_features(const weir_pool *pool, const struct policy *po
     return status;
 }
 
-static weir_status check_sizes(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
-{
-    uint64_t memory = pool->device->info.memory;
-    uint64_t initial = policy_size_bytes(entry->initial_size, pool->device->quota.bytes);
-    uint64_t threshold = policy_size_bytes(entry->release_threshold, pool->device->quota.bytes);
-    struct policy_place place = policy_pool_place(policy, entry, "initial_size");
-    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
-    if (initial > 0 && initial > threshold)
-        return weir__fail_at(error, WEIR_BAD_POLICY, place,
-                             "%s on device %d is above release_threshold (%s), so the first synchronise would give it back: raise the "
-                             "threshold or lower initial_size",
-                             weir__bytes(a, initial), pool->device->index, weir__bytes_kept(b, threshold));
-    if (initial > 0 && pool->settings.max_size && initial > pool->settings.max_size)
-        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is above max_size (%s): raise the cap or lower initial_size",
-                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, pool->settings.max_size));
-    if (initial > memory && !pool->kind.is_host)
-        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s is more than device %d has (%s): lower initial_size",
-                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, memory));
-    return WEIR_OK;
-}
-
 /* Whether the entry says arena, or says auto and needs no pool of CUDA's. */
 static bool wants_arena(const struct policy_pool *entry)
 {
@@ -246,8 +225,6 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for pool '%s'", entry->name);
     enum gpu_capture_mode mode = weir__relaxed_begin(device->w->gpu);
     weir_status status = check_features(made, policy, entry, error);
-    if (status == WEIR_OK)
-        status = check_sizes(made, policy, entry, error);
     if (status == WEIR_OK)
         status = create_arena(made, policy, entry, error);
     if (status == WEIR_OK)

@@ -235,6 +235,29 @@ static weir_status check_peers(const weir_pool *pool, const struct policy *polic
 
 /* All of them -------------------------------------------------------------------------------------------------------------------------- */
 
+/* What the policy alone cannot tell where some of its sizes are shares of the device. */
+static weir_status check_initial(const weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, uint64_t max_size,
+                                 weir_error *error)
+{
+    uint64_t memory = pool->device->info.memory;
+    uint64_t initial = policy_size_bytes(entry->initial_size, pool->device->quota.bytes);
+    uint64_t threshold = policy_size_bytes(entry->release_threshold, pool->device->quota.bytes);
+    struct policy_place place = policy_pool_place(policy, entry, "initial_size");
+    char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN];
+    if (initial > 0 && initial > threshold)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place,
+                             "%s on device %d is above release_threshold (%s), so the first synchronise would give it back: raise the "
+                             "threshold or lower initial_size",
+                             weir__bytes(a, initial), pool->device->index, weir__bytes_kept(b, threshold));
+    if (initial > 0 && max_size && initial > max_size)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s on device %d is above max_size (%s): raise the cap or lower initial_size",
+                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, max_size));
+    if (initial > memory && !pool->kind.is_host)
+        return weir__fail_at(error, WEIR_BAD_POLICY, place, "%s is more than device %d has (%s): lower initial_size",
+                             weir__bytes(a, initial), pool->device->index, weir__bytes(b, memory));
+    return WEIR_OK;
+}
+
 weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, const struct policy_pool *entry, weir_error *error)
 {
     pool->settings.threshold_before = atomic_load(&pool->settings.release_threshold);
@@ -242,7 +265,10 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
     uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->quota.bytes);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
     const struct weir__quota *quota = &pool->device->quota;
+    weir_status status = check_initial(pool, policy, entry, max_size, error);
     bool is_share = entry->max_size.kind != POLICY_SIZE_BYTES && quota->counts >= 0;
+    if (status != WEIR_OK)
+        return status;
     if (pool->native.max && (max_size == 0 || max_size > pool->native.max))
         return weir__fail_at(error, WEIR_BAD_POLICY, policy_pool_place(policy, entry, "max_size"),
                              "%s is above the %s that the driver enforces since this pool was opened: lower it, or close and open again",

@@ -61,6 +61,23 @@ START_TEST(cap_under_which_nothing_could_be_served_is_refused_and_the_pool_serve
 }
 END_TEST
 
+/* A private pool that is made later could not be grown to it. */
+START_TEST(share_of_the_device_below_initial_size_is_refused_and_changes_nothing)
+{
+    static const char *const shares[] = { "pools.a.max_size=20%", "pools.a.release_threshold=10%" };
+    weir_error error = WEIR_ERROR_INIT;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: { max_size: 512MiB, initial_size: 256MiB } }\nstreams: { own: { private: true } }\n");
+    ck_assert_int_eq(weir__policy_set(w, shares[_i], &error), WEIR_BAD_POLICY);
+    ck_assert_msg(strstr(error.text, "pools.a.initial_size: 256 MiB on device 0 is above") != NULL, "%s", error.text);
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).max_size, MIB(512));
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).release_threshold, UINT64_MAX);
+    fixture_stream(w, 0, "own");
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 START_TEST(key_that_is_not_live_is_refused_by_name)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -262,6 +279,7 @@ int main(void)
     TCase *set = suite_case(suite, "set", 0);
     suite_add(set, key_that_is_set_takes_effect, keys_that_were_set_before_stay_set);
     tcase_add_loop_test(set, cap_under_which_nothing_could_be_served_is_refused_and_the_pool_serves_on, 0, 4);
+    tcase_add_loop_test(set, share_of_the_device_below_initial_size_is_refused_and_changes_nothing, 0, 2);
     suite_add(set, key_that_is_not_live_is_refused_by_name, value_that_the_device_refuses_changes_nothing,
               keeper_can_be_switched_on_and_off_by_a_job_of_its_own_thread);
     TCase *again = suite_case(suite, "again", 0);
