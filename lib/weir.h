@@ -115,7 +115,8 @@ WEIR_API void weir_error_clear(weir_error *error);
 
 /*
  * The error of this thread's last failed call of weir_malloc, weir_free, weir_pool_malloc, weir_stream_malloc or weir_stream_free, which
- * take no record for the sake of speed. Copies it to *error (status WEIR_OK if none failed yet).
+ * take no record for the sake of speed, or of weir_mark, weir_tag_push, weir_tag_pop or weir_reader_fd. Copies it to *error (status WEIR_OK
+ * if none failed yet).
  */
 WEIR_API void weir_last_error(weir_error *error);
 
