@@ -341,7 +341,7 @@ WEIR_API const char *weir_rung_name(weir_rung rung);
  * One pool. In every snapshot   live + cached + slack = used   and   used + idle = reserved.
  * slack is the difference between the size classes of live blocks and what was asked for (less than 12.5 % above 4 KiB; up to 4 KiB classes
  * are multiples of 512 bytes), and all that others hold in a pool that Weir shares with them (backing: default, current). An arena counts
- * in steps of 512 bytes.
+ * in steps of 512 bytes. A pool with share.scrub clears whole steps of 512 bytes, so there a request is for so many.
  */
 typedef struct weir_pool_stats {
     const char *name;
