@@ -340,7 +340,7 @@ step_torch() {
 }
 
 step_sanitizer() {
-    local program name start errors result
+    local program name start errors result passed
     if ! command -v compute-sanitizer >/dev/null; then
         row sanitizer "not found" - - -
         return
@@ -357,7 +357,9 @@ step_sanitizer() {
         errors=$(sed -n 's/^========= ERROR SUMMARY: \([0-9]*\) error.*/\1/p' "$out/$name-memcheck.txt")
         result="${errors:-no} found"
         [ "$errors" = 0 ] || failed_suites=$((failed_suites + 1))
-        row "$name" "$result" "$(grep -c '^ok ' "$out/$name.log")" "$(grep -c '^not ok ' "$out/$name.log")" "$(seconds_since "$start")"
+        passed=$(grep -c '^ok ' "$out/$name.log")
+        passed_tests=$((passed_tests + passed))
+        row "$name" "$result" "$passed" "$(grep -c '^not ok ' "$out/$name.log")" "$(seconds_since "$start")"
     done
 }
 
