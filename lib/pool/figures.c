@@ -10,31 +10,31 @@ static inline void raise_to(_Atomic uint64_t *high, uint64_t value)
         continue;
 }
 
-/* Raises the highest values: `taken` has risen to so much, or `spare` has changed. */
-static inline void raise_high(weir_pool *pool, uint64_t taken)
+/* Users have so many bytes more, or less. To the byte by a figure of its own, as a request of another thread may be in `taken`, and what its
+   class adds not yet in `spare`. */
+static inline void count_exactly(weir_pool *pool, int64_t bytes)
+{
+    raise_to(&pool->figures.live_high,
+             atomic_fetch_add_explicit(&pool->figures.live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
+}
+
+/* Raises the highest values: `taken` has risen to so much, or `spare` has changed, as users have so many bytes more, or less. */
+static inline void raise_high(weir_pool *pool, uint64_t taken, int64_t bytes)
 {
     /* In this order, so that what a flush takes from both meanwhile makes too little of it, never too much. */
     int64_t spare = atomic_load_explicit(&pool->figures.spare, memory_order_acquire);
     int64_t live = (int64_t)atomic_load_explicit(&pool->figures.taken, memory_order_relaxed) - spare;
     raise_to(&pool->figures.taken_high, taken);
-    /* Not to the byte: a request of another thread may be in `taken`, and what its class adds not yet in `spare`. */
-    if (live > 0 && !pool->kind.is_exact)
-        raise_to(&pool->figures.live_high, (uint64_t)live);
-}
-
-/* Users have so many bytes more, or less, of those that `taken` has: for exact_peaks. */
-static void count_exactly(weir_pool *pool, int64_t bytes)
-{
     if (pool->kind.is_exact)
-        raise_to(&pool->figures.live_high,
-                 atomic_fetch_add_explicit(&pool->figures.live_now, (uint64_t)bytes, memory_order_relaxed) + (uint64_t)bytes);
+        count_exactly(pool, bytes);
+    else if (live > 0)
+        raise_to(&pool->figures.live_high, (uint64_t)live);
 }
 
 void weir__pool_count_live(weir_pool *pool, int64_t bytes)
 {
-    count_exactly(pool, bytes);
     atomic_fetch_sub_explicit(&pool->figures.spare, bytes, memory_order_relaxed);
-    raise_high(pool, atomic_load_explicit(&pool->figures.taken, memory_order_relaxed));
+    raise_high(pool, atomic_load_explicit(&pool->figures.taken, memory_order_relaxed), bytes);
 }
 
 /* Whoever reads both marks, this one last, finds the highest value in one of them at any time. */
@@ -53,8 +53,7 @@ void weir__pool_count_malloc(weir_pool *pool, uint64_t bytes, uint64_t asked)
     uint64_t taken = atomic_fetch_add_explicit(&pool->figures.taken, bytes, memory_order_relaxed) + bytes;
     if (bytes != asked)
         atomic_fetch_add_explicit(&pool->figures.spare, (int64_t)(bytes - asked), memory_order_relaxed);
-    count_exactly(pool, (int64_t)asked);
-    raise_high(pool, taken);
+    raise_high(pool, taken, (int64_t)asked);
 }
 
 void weir__pool_count_free(const struct weir__block *block)
@@ -67,5 +66,6 @@ void weir__pool_count_free(const struct weir__block *block)
     atomic_fetch_sub_explicit(&pool->figures.taken, bytes, memory_order_release);
     if (bytes != block->size)
         atomic_fetch_sub_explicit(&pool->figures.spare, (int64_t)(bytes - block->size), memory_order_relaxed);
-    count_exactly(pool, -(int64_t)block->size);
+    if (pool->kind.is_exact)
+        count_exactly(pool, -(int64_t)block->size);
 }

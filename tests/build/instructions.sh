@@ -16,8 +16,8 @@ bound_capped=1450
 # For one that an arena serves, and for one that it need not, as the stream keeps its recent blocks: 1,784 and 744 were measured.
 bound_arena=1850
 bound_recent=755
-# For one that is not recorded (level: off), and for a cached one that is (level: all): 1,120 and 439 were measured.
-bound_off=1130
+# For one that is not recorded (level: off), and for a cached one that is (level: all): 1,130 and 439 were measured.
+bound_off=1140
 bound_all=450
 
 short=1000 long=2000
