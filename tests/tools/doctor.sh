@@ -165,11 +165,10 @@ torch "$tap_dir/env/lib/python3.12/site-packages" 2.8.0 None
 check "torch_of_an_environment_exits_0" with VIRTUAL_ENV="$tap_dir/env" -- 0
 check "torch_without_cuda_is_a_note" says "$out" "note torch $tap_dir/env/lib/python3.12/site-packages/torch: 2.8.0 is built without CUDA"
 # A pipe that nobody writes into, in the place of a file; others may make one in /tmp/nvidia-mps.
-not_kept_waiting() (
-    export "$1"
-    timeout 60 "$weir" doctor >"$out" 2>"$err"
+not_kept_waiting() {
+    env "$1" timeout 60 "$weir" doctor >"$out" 2>"$err"
     [ $? -ne 124 ]
-)
+}
 mkdir -p "$tap_dir/pipes/torch"
 mkfifo "$tap_dir/pipes/torch/version.py" "$tap_dir/pipes/nvidia-cuda-mps-control.pid"
 check "version_that_is_a_pipe_does_not_keep_it_waiting" not_kept_waiting PYTHONPATH="$tap_dir/pipes"
