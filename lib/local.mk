@@ -82,6 +82,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/asking.h \
 	%reldir%/pool/blocks.c \
 	%reldir%/pool/blocks.h \
+	%reldir%/pool/bracket.c \
+	%reldir%/pool/bracket.h \
 	%reldir%/pool/current.c \
 	%reldir%/pool/current.h \
 	%reldir%/pool/demand.c \
@@ -92,6 +94,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/extend.h \
 	%reldir%/pool/figures.c \
 	%reldir%/pool/figures.h \
+	%reldir%/pool/former.c \
+	%reldir%/pool/former.h \
 	%reldir%/pool/growth.c \
 	%reldir%/pool/growth.h \
 	%reldir%/pool/holders.c \
@@ -141,6 +145,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/alloc/opening.c \
 	%reldir%/alloc/orphans.c \
 	%reldir%/alloc/orphans.h \
+	%reldir%/alloc/others.c \
+	%reldir%/alloc/others.h \
 	%reldir%/alloc/quiet.c \
 	%reldir%/alloc/quiet.h \
 	%reldir%/alloc/noted.h \

@@ -309,7 +309,7 @@ static void wait_for_frees(weir *w)
         for (weir_pool *pool = w->devices[d].pools; pool; pool = pool->next)
             is_pending = weir__pool_has_pending_frees(pool) || is_pending;
         if (is_pending)
-            weir__wait_for_frees(&w->devices[d], UINT64_MAX);
+            weir__wait_for_frees(&w->devices[d], UINT64_MAX, true);
     }
 }
 

@@ -117,15 +117,16 @@ bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, c
     return any;
 }
 
-static void flush_recent_of_weir(struct weir__device *device)
+static void flush_recent_of_weir(struct weir__device *device, void *data)
 {
+    (void)data;
     weir__flush_recent_of(device, NULL, NULL);
 }
 
 void weir__flush_recent_everywhere(struct weir__device *device, const weir_stream *own)
 {
     weir__flush_recent_of(device, NULL, own);
-    weir__quiet_visit(device->w->gpu, device->index, flush_recent_of_weir);
+    weir__quiet_visit(device->w->gpu, device->index, flush_recent_of_weir, NULL);
 }
 
 void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)
@@ -182,8 +183,9 @@ weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, ui
         return weir__fail(error, WEIR_INVALID, "weir_pool_trim: pool must not be NULL");
     uint64_t gone = 0, begun = pool->w->gpu->now();
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
-    weir__flush(pool->device, pool, true, WEIR__NO_DEADLINE);
+    weir__flush(pool->device, pool, false, WEIR__NO_DEADLINE);
     weir__orphans_free(pool->device, WEIR__NO_DEADLINE);
+    weir__wait_for_frees(pool->device, pool->w->gpu->now() + SETTLE, true);
     weir__relaxed_end(pool->w->gpu, mode);
     int code = weir__pool_trim(pool, keep, &gone);
     if (code != GPU_SUCCESS)

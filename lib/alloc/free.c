@@ -46,8 +46,6 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
 {
     const struct gpu *gpu = pool->w->gpu;
     struct weir__device *device = pool->device;
-    if (bytes < WEIR__PENDING_SMALLEST)
-        return;
     if (opened && opened->device == device) {
         atomic_fetch_add_explicit(&opened->freed, bytes, memory_order_relaxed);
         return;

@@ -143,7 +143,7 @@ bool weir__pool_renew(weir_pool *pool, int *fd)
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     weir__retired_sweep(gpu);
     if (weir__pool_has_pending_frees(pool))
-        weir__wait_for_frees(pool->device, gpu->now() + PATIENCE);
+        weir__wait_for_frees(pool->device, gpu->now() + PATIENCE, false);
     struct weir__retired *room = weir__retired_reserve();
     int code = GPU_SUCCESS;
     bool is_new = false;

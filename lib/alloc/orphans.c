@@ -297,6 +297,14 @@ void weir__orphans_cover(struct weir__device *device, bool may_synchronise)
         }
 }
 
+uint64_t weir__orphans_look(struct weir__device *device, bool *left)
+{
+    for (unsigned reach = 0; reach < WEIR__REACH_CAPTURE && device->has_device_events; reach++)
+        if (first_fresh(device, reach) && weir__quiet_is(device->w->gpu))
+            mark_fresh(device, reach);
+    return look(device, left);
+}
+
 uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline)
 {
     weir__orphans_cover(device, deadline == WEIR__NO_DEADLINE);

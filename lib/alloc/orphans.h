@@ -37,6 +37,9 @@ bool weir__orphans_are_due(struct weir__device *device);
 #define WEIR__NO_DEADLINE UINT64_MAX
 uint64_t weir__orphans_free(struct weir__device *device, uint64_t deadline);
 
+/* The same without waiting, within a visit of quiet.h. *left: whether a later look may find more. */
+uint64_t weir__orphans_look(struct weir__device *device, bool *left);
+
 /* Sees to what was freed in arenas on streams that nobody can name any more. may_synchronise: devices that have no events of their own.
    Call it in relaxed capture mode. */
 void weir__orphans_cover(struct weir__device *device, bool may_synchronise);

@@ -76,16 +76,22 @@ static bool device_captures(struct weir__device *device)
     return any;
 }
 
-bool weir__quiet_begin(const struct gpu *gpu)
+bool weir__quiet_is(const struct gpu *gpu)
 {
-    pthread_mutex_lock(&lock);
     bool any = captures > 0;
     for (const weir *w = weirs; w && !any; w = w->next_joined)
         for (size_t d = 0; d < w->device_count && w->gpu == gpu && !any; d++)
             any = device_captures(&w->devices[d]);
-    if (any)
-        pthread_mutex_unlock(&lock);
     return !any;
+}
+
+bool weir__quiet_begin(const struct gpu *gpu)
+{
+    pthread_mutex_lock(&lock);
+    bool is_quiet = weir__quiet_is(gpu);
+    if (!is_quiet)
+        pthread_mutex_unlock(&lock);
+    return is_quiet;
 }
 
 void weir__quiet_end(void)
@@ -93,7 +99,7 @@ void weir__quiet_end(void)
     pthread_mutex_unlock(&lock);
 }
 
-void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device))
+void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device, void *data), void *data)
 {
     uint64_t deadline = gpu->now() + MOMENT, pause = 0;
     bool has_lock = pthread_mutex_trylock(&lock) == 0;
@@ -103,6 +109,6 @@ void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct wei
         return;
     for (weir *w = weirs; w; w = w->next_joined)
         if (w->gpu == gpu && (size_t)device < w->device_count)
-            use(&w->devices[device]);
+            use(&w->devices[device], data);
     pthread_mutex_unlock(&lock);
 }

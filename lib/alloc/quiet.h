@@ -22,8 +22,9 @@ bool weir__quiet_begin(const struct gpu *gpu);
 void weir__quiet_end(void);
 
 /* Calls `use` for that device of each open weir, unless the lock is taken for more than a moment: requests do so, under locks that come
-   later in the order. */
-void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device));
+   later in the order. `use` must call none of these functions but the next one, which then says whether nothing captures. */
+void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device, void *data), void *data);
+bool weir__quiet_is(const struct gpu *gpu);
 
 /* Captures on streams that no weir was told of: while there are any, nothing is done that looks at a whole device, which would destroy them
    (quiet.h). A begin waits for the end of what it is too late for. */

@@ -4,6 +4,7 @@
 #include "lib/alloc/flush.h"
 #include "lib/alloc/free.h"
 #include "lib/alloc/stream.h"
+#include "lib/pool/bracket.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/mapped_closed.h"
 #include "lib/pool/recorded.h"
@@ -34,24 +35,27 @@ uint64_t weir__device_obtainable(struct weir__device *device)
 }
 
 /* Whether the pool without its twin has so many bytes idle: the first look, which is mostly enough. */
-static bool has_idle(const weir_pool *pool, uint64_t size)
+static bool has_idle(struct weir__request *request, uint64_t size)
 {
+    const weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
     uint64_t used = 0, reserved = 0;
     if (pool->native.mapped)
         return weir__pool_idle(pool) >= size;
-    return gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
-           gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS && reserved > used && reserved - used >= size;
+    bool is_known = gpu->pool_get(pool->native.handle, GPU_POOL_USED, &used) == GPU_SUCCESS &&
+                    gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) == GPU_SUCCESS;
+    if (is_known && !request->deadline && !request->before)
+        request->before = reserved;
+    return is_known && reserved > used && reserved - used >= size;
 }
 
 /* Whether all that the device has free and this weir has idle is less; what its streams keep of arenas is as good as idle. */
-static __attribute__((noinline)) bool is_lacking(const struct weir__request *request, uint64_t size)
+static __attribute__((noinline)) bool is_lacking(struct weir__request *request, uint64_t size)
 {
-    const weir_pool *pool = request->pool;
-    struct weir__device *device = pool->device;
-    bool lacks = !has_idle(pool, size) && weir__device_obtainable(device) < size;
+    struct weir__device *device = request->pool->device;
+    bool lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
     if (lacks && device->w->has_arenas && weir__flush_recent_of(device, NULL, request->opened))
-        lacks = !has_idle(pool, size) && weir__device_obtainable(device) < size;
+        lacks = !has_idle(request, size) && weir__device_obtainable(device) < size;
     return lacks;
 }
 
@@ -61,7 +65,7 @@ static __attribute__((noinline)) bool is_lacking(const struct weir__request *req
  * device had left. CUDA may still know better, as of idle memory of pools that are not Weir's: recovery insists once its cheap means are
  * used up, and at its end.
  */
-static inline bool is_vain(const struct weir__request *request, uint64_t size)
+static inline bool is_vain(struct weir__request *request, uint64_t size)
 {
     const weir_pool *pool = request->pool;
     if (size < pool->device->info.memory / LARGE_SHARE || pool->kind.is_host || weir__in_callback)
@@ -201,6 +205,28 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     return all;
 }
 
+/* Of a first attempt: what a refusal can leave with the pool. An attempt beside others cannot lower the threshold (bracket.h), which is all
+   the others' too. */
+static void note_taken(struct weir__request *request, size_t size)
+{
+    uint64_t steps = size / WEIR__GROWTH_STEP + 1;
+    request->taken = steps < UINT64_MAX / WEIR__GROWTH_STEP - request->taken / WEIR__GROWTH_STEP
+                         ? request->taken + steps * WEIR__GROWTH_STEP
+                         : UINT64_MAX;
+}
+
+/* An attempt of recovery leaves nothing behind. */
+static __attribute__((noinline)) int ask_carefully(weir_pool *pool, void **block, size_t size, gpu_pool handle, gpu_stream stream)
+{
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t begun = gpu->ticks();
+    int code = weir__bracket_malloc(pool, block, size, handle, stream);
+    uint64_t took = gpu->ticks() - begun;
+    if (took > WEIR__SLOW_TICKS && weir__records(&pool->w->recorder, WEIR__LEVEL_POOL))
+        weir__record_growth(pool, took);
+    return code;
+}
+
 /* Asks CUDA, and writes down whether the pool grew by it. Apart, so that the others need not keep what it does. */
 static __attribute__((noinline)) int ask_recorded(weir_pool *pool, void **block, size_t size, gpu_pool handle, gpu_stream stream)
 {
@@ -221,7 +247,11 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
         return ask_arena(request, size, block);
     gpu_pool handle = small ? pool->native.small : pool->native.handle;
     bool is_recorded = weir__records(&pool->w->recorder, WEIR__LEVEL_POOL);
-    int code = is_recorded ? ask_recorded(pool, block, size, handle, stream) : pool->w->gpu->malloc_async(block, size, handle, stream);
+    int code = request->deadline ? ask_carefully(pool, block, size, handle, stream)
+               : is_recorded     ? ask_recorded(pool, block, size, handle, stream)
+                                 : pool->w->gpu->malloc_async(block, size, handle, stream);
+    if (code == GPU_OUT_OF_MEMORY && !request->deadline)
+        note_taken(request, size);
     request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
     return code;
 }
@@ -325,6 +355,20 @@ static bool try_sizes(struct weir__request *request, bool small, void **ptr)
     request->at_cap = false;
     request->lack = 0;
     return false;
+}
+
+void weir__request_give_back(struct weir__request *request)
+{
+    weir_pool *pool = request->pool;
+    const struct gpu *gpu = pool->w->gpu;
+    uint64_t reserved = 0, small = 0;
+    if (!request->taken || gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
+        (pool->native.small && gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &small) != GPU_SUCCESS))
+        return;
+    uint64_t before = request->before ? request->before : reserved > request->taken ? reserved - request->taken : 0;
+    if (reserved > before)
+        weir__bracket_give_back(pool, before + small);
+    request->taken = 0;
 }
 
 /* weir__pool_handle_end() follows. Waits while a shared pool is made anew. */

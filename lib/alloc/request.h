@@ -28,6 +28,8 @@ struct weir__request {
     struct weir__aside aside;
     uint64_t waited;   /* nanoseconds that it had to wait for others or for frees since the last event about that */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
+    uint64_t taken;    /* bytes at most that the refused first attempt has left with the pool; 0: it has left none */
+    uint64_t before;   /* bytes that the pool without its twin had reserved before that attempt; 0: nobody had a reason to ask */
     uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */
     struct weir__extent *extent; /* what an arena gave */
@@ -44,6 +46,10 @@ struct weir__request {
 /* Asks CUDA within the cap, unless that is vain, for each size and of each pool that can serve the request. The caller is one who asks,
    beside others or alone (asking.h). On success the pool's counters have the block; else the members of the request say why not. */
 bool weir__attempt(struct weir__request *request, void **ptr);
+
+/* Of a refused request, or before other processes are asked: the first attempt may have taken what the device had left, which goes back.
+   Call it with no lock held. */
+void weir__request_give_back(struct weir__request *request);
 
 /* What it has waited, if at all, becomes an event. Call it with no lock held. */
 void weir__request_note_wait(struct weir__request *request);

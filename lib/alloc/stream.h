@@ -39,7 +39,7 @@ struct weir_stream {
        WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
     _Atomic uint64_t looked_keeps, looked_at;
     atomic_bool was_robbed;
-    _Atomic uint64_t freed, completed; /* large bytes that were ever freed here, and those of them that were seen complete */
+    _Atomic uint64_t freed, completed; /* bytes that were ever freed here, and those of them that were seen complete */
 };
 
 /* A stream as the program names it, and what CUDA has said of it during a call, so that CUDA is asked once. */

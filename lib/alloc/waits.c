@@ -85,11 +85,30 @@ void weir__waits_finish(struct weir__device *device, struct weir__wait *waits, s
     weir__waits_end(device, waits, count);
 }
 
+/* Stream 0, which no event is put on here: an event there would hold up all blocking streams (measured). Whether frees are left on it. */
+static bool look_at_legacy(struct weir__device *device, struct weir__seen *seen)
+{
+    const struct gpu *gpu = device->w->gpu;
+    uint64_t bytes = weir__pending_take(&device->pending, device->index, GPU_STREAM_LEGACY);
+    if (!bytes)
+        return false;
+    int former = weir__current_begin(gpu, device->index, GPU_STREAM_LEGACY);
+    enum gpu_capture_status capture;
+    bool is_idle = gpu->stream_capture_status(GPU_STREAM_LEGACY, &capture) == GPU_SUCCESS && capture == GPU_CAPTURE_STATUS_NONE &&
+                   gpu->stream_query(GPU_STREAM_LEGACY) == GPU_SUCCESS && gpu->stream_synchronize(GPU_STREAM_LEGACY) == GPU_SUCCESS;
+    weir__current_end(gpu, former);
+    if (!is_idle)
+        weir__pending_is_due(&device->pending, device->index, GPU_STREAM_LEGACY, bytes);
+    seen->any = seen->any || is_idle;
+    seen->bytes += is_idle ? bytes : 0;
+    return !is_idle;
+}
+
 size_t weir__waits_look_at_pending(struct weir__device *device, uint64_t deadline, struct weir__seen *seen)
 {
     struct weir__pending_entry *entry;
     uint64_t claimed = 0, bytes;
-    size_t left = 0;
+    size_t left = look_at_legacy(device, seen);
     /* One at a time: no event is recorded anew while it is claimed. */
     while ((entry = weir__pending_claim(&device->pending, &claimed, &bytes))) {
         bool done;
@@ -100,15 +119,17 @@ size_t weir__waits_look_at_pending(struct weir__device *device, uint64_t deadlin
     return left;
 }
 
-bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline)
+bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline, bool wants_legacy)
 {
     const struct gpu *gpu = device->w->gpu;
     struct weir__wait waits[WEIR__WAITS_STREAMS + 1];
     struct weir__seen seen = { .any = false };
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     size_t count = weir__waits_collect(device, NULL, UINT64_MAX, waits);
-    /* Those that a recovery may need are waited for only by weir_close(). */
-    bool all = weir__waits_look_at_pending(device, deadline == UINT64_MAX ? deadline : 0, &seen) == 0;
+    if (wants_legacy)
+        weir__pending_note_legacy(&device->pending, gpu);
+    /* Those that a recovery may need are waited for only by those that want all of them. */
+    bool all = weir__waits_look_at_pending(device, wants_legacy ? deadline : 0, &seen) == 0;
     /* One after the other, since all of them are waited for. */
     for (size_t i = 0; i < count; i++) {
         bool done = weir__event_wait(gpu, waits[i].event, deadline);

@@ -11,7 +11,7 @@
 #include "lib/alloc/stream.h"
 
 #define WEIR__WAITS_STREAMS 256 /* opened streams that are looked at, most freed bytes first */
-#define WEIR__WAITS_MAX (WEIR__WAITS_STREAMS + WEIR__PENDING_MAX + 1)
+#define WEIR__WAITS_MAX (2 * WEIR__WAITS_STREAMS + WEIR__PENDING_MAX + 1) /* those of other weirs, too (others.h) */
 
 /* An event behind the frees of one stream. */
 struct weir__wait {
@@ -45,12 +45,13 @@ void weir__waits_end(struct weir__device *device, const struct weir__wait *waits
 /* Looks until all are over or the deadline has passed, and ends what is left. */
 void weir__waits_finish(struct weir__device *device, struct weir__wait *waits, size_t count, uint64_t deadline);
 
-/* Looks at each noted free on streams that are not open, until `deadline` by gpu->now(), once at least. None is kept from a recovery.
-   Returns how many of them are left. */
+/* Looks at each noted free on streams that are not open, until `deadline` by gpu->now(), once at least, and at those on the legacy stream
+   that no event stands behind, by a query. None is kept from a recovery. Returns how many of them are left. */
 size_t weir__waits_look_at_pending(struct weir__device *device, uint64_t deadline, struct weir__seen *seen);
 
-/* Waits until `deadline`, by gpu->now(), for all that was freed on opened streams, and with UINT64_MAX for the frees noted on others, too.
+/* Waits until `deadline`, by gpu->now(), for all that was freed on opened streams. wants_legacy: and for the frees noted on others, with an
+   event behind the legacy stream where something was freed there, which may hold up blocking streams: only in calls of the program's own.
    Whether all of it is complete. */
-bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline);
+bool weir__wait_for_frees(struct weir__device *device, uint64_t deadline, bool wants_legacy);
 
 #endif

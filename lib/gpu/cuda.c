@@ -190,6 +190,11 @@ int cuda_stream_synchronize(gpu_stream stream)
     return cuda_done(cudaStreamSynchronize(stream));
 }
 
+int cuda_stream_query(gpu_stream stream)
+{
+    return cuda_done(cudaStreamQuery(stream));
+}
+
 int cuda_stream_capture_status(gpu_stream stream, enum gpu_capture_status *status)
 {
     /* Asked once for every request, hence of the driver; its numbers are the runtime's. */

@@ -58,6 +58,7 @@ const char *sim_environment_error(void);
     X(stream_create, sim_device_find(device), (int device, gpu_stream *stream), (device, stream))                                          \
     X(stream_destroy, sim_stream_find(&stream), (gpu_stream stream), (stream))                                                             \
     X(stream_synchronize, sim_stream_find(&stream), (gpu_stream stream), (stream))                                                         \
+    X(stream_query, sim_stream_find(&stream), (gpu_stream stream), (stream))                                                               \
     X(stream_id, sim_stream_find(&stream), (gpu_stream stream, uint64_t *id), (stream, id))                                                \
     X(stream_capture_status, sim_stream_find(&stream), (gpu_stream stream, enum gpu_capture_status *status), (stream, status))             \
     X(stream_capture_id, sim_stream_find(&stream), (gpu_stream stream, uint64_t *id), (stream, id))                                        \

@@ -248,6 +248,12 @@ int sim_stream_synchronize(gpu_stream stream)
     return code ? code : synchronize(stream->busy_until, stream->id, sim.sequence, stream->device);
 }
 
+int sim_stream_query(gpu_stream stream)
+{
+    int code = sim_capture_refuse(stream) ?: sim_capture_check_unsafe();
+    return code ? code : sim.sticky ? sim.sticky : sim.now < stream->busy_until ? GPU_NOT_READY : 0;
+}
+
 static uint64_t device_busy_until(int device)
 {
     uint64_t time = sim_time_join(sim.devices[device].gone_until, sim.devices[device].legacy.busy_until);

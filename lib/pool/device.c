@@ -20,7 +20,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
     device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
     weir__asking_init(&device->asking);
-    weir__pending_init(&device->pending, device->info.memory, device->has_stream_ids);
+    weir__pending_init(&device->pending, index, device->has_stream_ids);
     return WEIR_OK;
 }
 

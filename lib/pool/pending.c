@@ -10,17 +10,12 @@
 /* Its address is this thread's name. */
 static __thread char thread_name;
 
-void weir__pending_init(struct weir__pending *pending, uint64_t device_memory, bool has_ids)
+void weir__pending_init(struct weir__pending *pending, int device, bool has_ids)
 {
-    *pending = (struct weir__pending){ .due = device_memory / WEIR__PENDING_SHARE, .has_ids = has_ids };
+    *pending = (struct weir__pending){ .device = device, .has_ids = has_ids };
+    pending->entries[WEIR__PENDING_LEGACY].stream = GPU_STREAM_LEGACY;
+    pending->entries[WEIR__PENDING_LEGACY].whose = (uintptr_t)device;
     weir__spin_init(&pending->lock);
-}
-
-void weir__pending_set_due(struct weir__pending *pending, uint64_t due)
-{
-    weir__spin_lock(&pending->lock);
-    pending->due = due;
-    weir__spin_unlock(&pending->lock);
 }
 
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu)
@@ -41,14 +36,37 @@ static uintptr_t owner_of(int device, gpu_stream stream)
     return stream == GPU_STREAM_PER_THREAD ? (uintptr_t)&thread_name : (uintptr_t)device;
 }
 
-/* Where the stream's entry can be: WEIR__PENDING_WAYS entries from here on. */
-static size_t home_of(gpu_stream stream, uintptr_t whose)
+/* The entry that the stream's can be in as the i-th of `ways`. */
+struct home {
+    size_t first, ways;
+};
+
+/* Whether it is the table's own legacy stream. That of another device may free blocks of this one, and is as any other. */
+static bool is_legacy(const struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
-    uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ whose) * UINT64_C(0x9E3779B97F4A7C15);
-    return hashed >> 58;
+    return stream == GPU_STREAM_LEGACY && whose == (uintptr_t)pending->device;
 }
 
-_Static_assert(WEIR__PENDING_MAX == 64, "home_of() takes six bits of the hash");
+static struct home home_of(const struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
+{
+    uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ whose) * UINT64_C(0x9E3779B97F4A7C15);
+    if (is_legacy(pending, stream, whose))
+        return (struct home){ WEIR__PENDING_LEGACY, 1 };
+    return (struct home){ (hashed >> 32) % WEIR__PENDING_LEGACY, WEIR__PENDING_WAYS };
+}
+
+static struct weir__pending_entry *entry_at(struct weir__pending *pending, struct home home, size_t i)
+{
+    return &pending->entries[home.ways == 1 ? home.first : (home.first + i) % WEIR__PENDING_LEGACY];
+}
+
+/* The legacy stream has two names. */
+static gpu_stream one_name(gpu_stream stream)
+{
+    return stream ? stream : GPU_STREAM_LEGACY;
+}
+
+_Static_assert(WEIR__PENDING_MAX == 64, "weir__pending_claim() has a bit for each entry");
 
 /* Whether its event may be recorded anew: nobody does, and nobody waits for it. Called with the lock. */
 static bool is_idle(const struct weir__pending_entry *entry)
@@ -60,9 +78,9 @@ static bool is_idle(const struct weir__pending_entry *entry)
    before: what is freed meanwhile gets an entry of its own. Called with the lock. */
 static struct weir__pending_entry *find(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
-    size_t home = home_of(stream, whose);
-    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
-        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+    struct home home = home_of(pending, stream, whose);
+    for (size_t i = 0; i < home.ways; i++) {
+        struct weir__pending_entry *entry = entry_at(pending, home, i);
         if (entry->stream == stream && entry->whose == whose && is_idle(entry))
             return entry;
     }
@@ -73,9 +91,9 @@ static struct weir__pending_entry *find(struct weir__pending *pending, gpu_strea
 static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
     struct weir__pending_entry *least = NULL;
-    size_t home = home_of(stream, whose);
-    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
-        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+    struct home home = home_of(pending, stream, whose);
+    for (size_t i = 0; i < home.ways; i++) {
+        struct weir__pending_entry *entry = entry_at(pending, home, i);
         if (is_idle(entry) && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
             least = entry;
     }
@@ -96,11 +114,14 @@ static struct weir__pending_entry *find_or_take_over(struct weir__pending *pendi
 bool weir__pending_is_due(struct weir__pending *pending, int device, gpu_stream stream, uint64_t bytes)
 {
     uintptr_t whose = owner_of(device, stream);
+    stream = one_name(stream);
     weir__spin_lock(&pending->lock);
-    struct weir__pending_entry *entry = find_or_take_over(pending, stream, whose);
+    /* The legacy stream's entry counts on while somebody waits for it. */
+    struct weir__pending_entry *entry = is_legacy(pending, stream, whose) ? &pending->entries[WEIR__PENDING_LEGACY]
+                                                                          : find_or_take_over(pending, stream, whose);
     if (entry)
         entry->unnoted += bytes;
-    bool is_due = entry && entry->unnoted >= pending->due;
+    bool is_due = entry && entry->unnoted >= WEIR__PENDING_DUE;
     weir__spin_unlock(&pending->lock);
     return is_due;
 }
@@ -108,10 +129,10 @@ bool weir__pending_is_due(struct weir__pending *pending, int device, gpu_stream 
 /* What was freed on the stream and not noted, in whichever of its entries. Called with the lock. */
 static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, uintptr_t whose)
 {
-    size_t home = home_of(stream, whose);
+    struct home home = home_of(pending, stream, whose);
     uint64_t bytes = 0;
-    for (size_t i = 0; i < WEIR__PENDING_WAYS; i++) {
-        struct weir__pending_entry *entry = &pending->entries[(home + i) % WEIR__PENDING_MAX];
+    for (size_t i = 0; i < home.ways; i++) {
+        struct weir__pending_entry *entry = entry_at(pending, home, i);
         if (entry->stream != stream || entry->whose != whose)
             continue;
         bytes += entry->unnoted;
@@ -123,17 +144,18 @@ static uint64_t take_unnoted(struct weir__pending *pending, gpu_stream stream, u
 uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_stream stream)
 {
     uintptr_t whose = owner_of(device, stream);
+    stream = one_name(stream);
     weir__spin_lock(&pending->lock);
     uint64_t bytes = take_unnoted(pending, stream, whose);
     weir__spin_unlock(&pending->lock);
     return bytes;
 }
 
-/* Of a stream that does not capture, as was just seen; 0: it is not known. */
+/* Of a stream that does not capture, as was just seen; 0: it is not known, or it is the legacy stream, which is always the same. */
 static uint64_t id_of(const struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     uint64_t id = 0;
-    if (!pending->has_ids)
+    if (!pending->has_ids || stream == GPU_STREAM_LEGACY)
         return 0;
     int former = weir__current_begin(gpu, device, stream);
     int code = gpu->stream_id(stream, &id);
@@ -144,6 +166,7 @@ static uint64_t id_of(const struct weir__pending *pending, const struct gpu *gpu
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream)
 {
     uintptr_t whose = owner_of(device, stream);
+    stream = one_name(stream);
     uint64_t noted = 0;
     gpu_event made = NULL, unused = NULL;
     weir__spin_lock(&pending->lock);
@@ -177,8 +200,10 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         entry->event = made;
         entry->id = id;
         entry->bytes += noted;
-    } else if (is_made) {
-        unused = made;
+    } else {
+        unused = is_made ? made : NULL;
+        if (first->stream == stream && first->whose == whose)
+            first->unnoted += noted;
     }
     bool has_room = !first->unused;
     if (has_room)
@@ -188,12 +213,31 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         gpu->event_destroy(unused);
 }
 
+void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *gpu)
+{
+    weir__spin_lock(&pending->lock);
+    bool is_due = pending->entries[WEIR__PENDING_LEGACY].unnoted;
+    weir__spin_unlock(&pending->lock);
+    if (is_due)
+        weir__pending_note(pending, gpu, pending->device, GPU_STREAM_LEGACY);
+}
+
 uint64_t weir__pending_bytes(struct weir__pending *pending)
 {
     uint64_t bytes = 0;
     weir__spin_lock(&pending->lock);
     for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
         bytes += pending->entries[i].bytes;
+    weir__spin_unlock(&pending->lock);
+    return bytes;
+}
+
+uint64_t weir__pending_unnoted(struct weir__pending *pending)
+{
+    uint64_t bytes = 0;
+    weir__spin_lock(&pending->lock);
+    for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
+        bytes += pending->entries[i].unnoted;
     weir__spin_unlock(&pending->lock);
     return bytes;
 }

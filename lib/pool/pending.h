@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pending.h - large frees on streams that were not opened, so that recovery can wait for them.
+ * pending.h - frees on streams that were not opened, so that recovery and the keeper can wait for them.
  *
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
- * free itself, so frees on one stream are summed up until they come to `due` bytes, 1/64 of the device: recovery knows of all
- * but that much. One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
+ * free itself, so frees on one stream are summed up until they come to a growth step: less pins one step of the pool at most. The legacy
+ * stream is never gone: it has an entry of its own, and an event behind what was summed up is recorded when somebody needs that memory.
+ * One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
  * takes another entry while somebody waits for that one, and another handle may take the entry over. CUDA gives a handle to another stream
  * once its own is destroyed, which its work outlives: that other stream takes another entry. A lost entry costs a rescue, never safety.
  * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next
@@ -20,8 +21,8 @@
 
 #define WEIR__PENDING_MAX 64
 #define WEIR__PENDING_WAYS 16 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
-#define WEIR__PENDING_SHARE 64 /* `due` is this part of the device */
-#define WEIR__PENDING_SMALLEST (UINT64_C(1) << 20) /* bytes: smaller frees are not worth counting */
+#define WEIR__PENDING_LEGACY (WEIR__PENDING_MAX - 1) /* the legacy stream's entry, which no other stream takes */
+#define WEIR__PENDING_DUE (UINT64_C(32) << 20) /* bytes freed on a stream after which an event is recorded: a growth step of a pool */
 
 struct weir__pending_entry {
     gpu_stream stream;
@@ -37,28 +38,29 @@ struct weir__pending_entry {
 
 struct weir__pending {
     weir__spin lock;
-    uint64_t due;
+    int device;   /* of the legacy stream that has an entry of its own */
     bool has_ids; /* the driver has ids of streams */
     struct weir__pending_entry entries[WEIR__PENDING_MAX];
 };
 
-/* Frees are to be noted from so many bytes on: with a keeper, which would wait for them in vain, that is less. */
-void weir__pending_set_due(struct weir__pending *pending, uint64_t due);
-
-void weir__pending_init(struct weir__pending *pending, uint64_t device_memory, bool has_ids);
+void weir__pending_init(struct weir__pending *pending, int device, bool has_ids);
 void weir__pending_destroy(struct weir__pending *pending, const struct gpu *gpu);
 
 /* Adds a free just made on the stream; device: of a fixed handle, its own. true: an event is due: weir__pending_note(). */
 bool weir__pending_is_due(struct weir__pending *pending, int device, gpu_stream stream, uint64_t bytes);
 
-/* Takes back what was added since the last event: the stream turns out to be an opened one, which needs none. */
+/* Takes back what was added since the last event: the stream turns out to be an opened one, which needs none, or was seen idle. */
 uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_stream stream);
 
 /* Puts an event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
-/* Bytes that were freed before an event which nobody has seen complete. */
+/* The same for the legacy stream of the table's device, if anything was added there since its last event. */
+void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *gpu);
+
+/* Bytes that were freed before an event which nobody has seen complete; and those that were freed with no event behind them. */
 uint64_t weir__pending_bytes(struct weir__pending *pending);
+uint64_t weir__pending_unnoted(struct weir__pending *pending);
 
 /* A name that no stream has, and no other caller gets. */
 uintptr_t weir__pending_name(void);

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "lib/base/format.h"
+#include "lib/pool/bracket.h"
 #include "lib/pool/current.h"
+#include "lib/pool/former.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped_closed.h"
 #include "lib/pool/retired.h"
@@ -115,7 +117,7 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
     if (pool->kind.is_default) {
         code = gpu->pool_get_default(spec.device, &pool->native.handle);
         if (code == GPU_SUCCESS)
-            code = weir__settings_save(pool);
+            code = weir__former_save(pool);
         if (code != GPU_SUCCESS)
             pool->native.handle = NULL; /* nothing was changed, so nothing is to be put back */
     } else {
@@ -131,14 +133,14 @@ static weir_status create_handles(weir_pool *pool, const struct policy *policy, 
 }
 
 /* Grows CUDA's pool by taking so many bytes and giving them back, on a stream of its own. */
-static int fill(const weir_pool *pool, uint64_t bytes)
+static int fill(weir_pool *pool, uint64_t bytes)
 {
     const struct gpu *gpu = pool->w->gpu;
     gpu_stream stream;
     void *ptr;
     int code = gpu->stream_create(pool->device->index, &stream);
     if (code == GPU_SUCCESS) {
-        code = gpu->malloc_async(&ptr, bytes, pool->native.handle, stream);
+        code = weir__bracket_malloc(pool, &ptr, bytes, pool->native.handle, stream);
         if (code == GPU_SUCCESS) {
             code = gpu->free_async(ptr, stream);
             if (code != GPU_SUCCESS)
@@ -272,7 +274,7 @@ void weir__pool_free(weir_pool *pool, bool is_live)
     if (!is_live)
         weir__settings_withdraw(pool);
     if (pool->kind.is_default && pool->native.handle)
-        weir__settings_restore(pool);
+        weir__former_restore(pool);
     if (pool->native.mapped && weir__mapped_close(pool->native.mapped) && !is_live && !pool->kind.is_silent)
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
                         "pool '%s' on device %d is closed, and what was freed in it was never seen complete: its memory stays mapped; end "
@@ -418,6 +420,8 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     } else {
         code = gpu->pool_trim(pool->native.handle, keep);
     }
+    if (!pool->native.mapped)
+        weir__bracket_mend(pool);
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(gpu, mode);

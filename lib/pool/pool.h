@@ -104,9 +104,11 @@ struct weir_pool {
         weir_pool *next;
     } current;
 
-    /* Of a default pool: what it was before Weir configured it, and what we made of that. Guarded by lock. */
+    /* Of former.c: what Weir wrote last, guarded by lock; of a default pool also what was there before, and the next pool of the list, both
+       guarded by that list's lock. */
     struct {
         uint64_t saved[WEIR__SAVED_COUNT], written[WEIR__SAVED_COUNT];
+        weir_pool *next;
     } before;
 
     struct weir__growth growth;

@@ -5,19 +5,12 @@
 
 #include "lib/base/class.h"
 #include "lib/base/format.h"
+#include "lib/pool/former.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped.h"
 #include "lib/pool/recorded.h"
 
 #define LIVE_STEP (UINT64_C(1) << 20) /* of the pool's statistics; more where larger blocks are cached, whose every call would pass it */
-
-/* What Weir may change on a default pool, and puts back. */
-static const enum gpu_pool_attribute saved_attributes[WEIR__SAVED_COUNT] = {
-    GPU_POOL_RELEASE_THRESHOLD,
-    GPU_POOL_REUSE_EVENT_DEPENDENCIES,
-    GPU_POOL_REUSE_OPPORTUNISTIC,
-    GPU_POOL_REUSE_INTERNAL_DEPENDENCIES,
-};
 
 /* Threshold ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -26,13 +19,12 @@ static bool shares_threshold(uint64_t threshold)
     return threshold != 0 && threshold != UINT64_MAX;
 }
 
-/* Writes one attribute of the pool or its twin, and remembers what of a default pool is ours to put back. */
+/* Writes one attribute of the pool or its twin, and remembers which values are ours. */
 static int set_attribute(weir_pool *pool, gpu_pool handle, enum gpu_pool_attribute attribute, uint64_t value)
 {
     int code = pool->w->gpu->pool_set(handle, attribute, value);
-    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS && handle == pool->native.handle; i++)
-        if (saved_attributes[i] == attribute)
-            pool->before.written[i] = value;
+    if (code == GPU_SUCCESS && handle == pool->native.handle)
+        weir__former_note_written(pool, attribute, value);
     return code;
 }
 
@@ -470,31 +462,4 @@ int weir__settings_copy(weir_pool *pool, gpu_pool made)
         if (pool->settings.peers[d])
             code = set_access(gpu, made, (int)d, GPU_ACCESS_READ_WRITE);
     return code;
-}
-
-/* What a default pool was -------------------------------------------------------------------------------------------------------------- */
-
-int weir__settings_save(weir_pool *pool)
-{
-    int code = GPU_SUCCESS;
-    for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
-        code = pool->w->gpu->pool_get(pool->native.handle, saved_attributes[i], &pool->before.saved[i]);
-        pool->before.written[i] = pool->before.saved[i];
-    }
-    return code;
-}
-
-void weir__settings_restore(const weir_pool *pool)
-{
-    const struct gpu *gpu = pool->w->gpu;
-    for (size_t i = 0; i < WEIR__SAVED_COUNT; i++) {
-        uint64_t now;
-        int code = gpu->pool_get(pool->native.handle, saved_attributes[i], &now);
-        if (code == GPU_SUCCESS && now == pool->before.written[i])
-            code = gpu->pool_set(pool->native.handle, saved_attributes[i], pool->before.saved[i]);
-        if (code == GPU_SUCCESS)
-            continue;
-        weir__log_about(pool->w, pool, WEIR_LOG_WARNING, "a setting of the default pool of device %d could not be put back: %s",
-                        pool->device->index, gpu->code_name(code));
-    }
 }

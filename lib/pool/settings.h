@@ -44,8 +44,4 @@ void weir__pool_with_entry(weir_pool *pool, void (*use)(const struct policy_pool
 /* A cap beside max_size, the lower one counts; 0: none. A reload leaves it as it is. */
 void weir__pool_set_limit(weir_pool *pool, uint64_t bytes);
 
-/* Of a default pool: remembers its attributes before they are changed, and puts those back that are still as Weir set them. */
-int weir__settings_save(weir_pool *pool);
-void weir__settings_restore(const weir_pool *pool);
-
 #endif

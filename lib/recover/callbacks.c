@@ -13,6 +13,7 @@ struct weir__callback {
     void *data;
     unsigned running; /* calls in progress */
     bool removed;     /* no new calls */
+    uint64_t vain;    /* the climb that gave it up last */
 };
 
 void weir__callbacks_init(struct weir__callbacks *callbacks)
@@ -33,11 +34,12 @@ void weir__callbacks_destroy(struct weir__callbacks *callbacks)
     pthread_mutex_destroy(&callbacks->lock);
 }
 
-unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, int device, uint64_t needed, uint64_t *freed)
+unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, uint64_t climb, int device, uint64_t needed,
+                             uint64_t *freed)
 {
     pthread_mutex_lock(&callbacks->lock);
     struct weir__callback *callback = callbacks->first;
-    while (callback && (callback->id <= after || callback->removed))
+    while (callback && (callback->id <= after || callback->removed || callback->vain == climb))
         callback = callback->next;
     if (callback)
         callback->running++;
@@ -53,6 +55,15 @@ unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, 
     pthread_cond_broadcast(&callbacks->idle);
     pthread_mutex_unlock(&callbacks->lock);
     return id;
+}
+
+void weir__callbacks_give_up(struct weir__callbacks *callbacks, unsigned id, uint64_t climb)
+{
+    pthread_mutex_lock(&callbacks->lock);
+    for (struct weir__callback *callback = callbacks->first; callback; callback = callback->next)
+        if (callback->id == id)
+            callback->vain = climb;
+    pthread_mutex_unlock(&callbacks->lock);
 }
 
 weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data, weir_error *error, unsigned *id)

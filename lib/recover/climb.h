@@ -18,6 +18,8 @@ struct weir__climb {
     const struct gpu *gpu;
     uint64_t deadline; /* by gpu->now() */
     bool is_used_up;   /* CUDA was asked until after the deadline: it is not asked again */
+    bool has_more;     /* in this round a callback measurably helped, so another round may help */
+    uint64_t number;   /* of this climb, in the process: callbacks that did not help in it are not asked again by it */
     struct weir__rung_report rungs[WEIR_RUNG_COUNT];
     uint64_t left; /* for the report: bytes of CUDA's pools that a trim found idle and could not give back */
     char note[sizeof(((struct weir__plea *)NULL)->note)]; /* of the neighbours rung, for the report */

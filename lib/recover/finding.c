@@ -22,6 +22,7 @@ struct figures {
     bool at_cap;
     uint64_t asked, live, cached, barred, orphaned, idle, reserved; /* barred: in caches of streams that capture */
     uint64_t pending, pinned; /* freed, and not seen complete; free in pages of arenas in which something is live */
+    uint64_t unnoted;         /* freed on streams that are not open, with no event behind that */
     uint64_t max_size;
     uint64_t free_bytes, total;  /* of the device */
     bool has_device;             /* these two are known, and are a bound */
@@ -106,6 +107,7 @@ static void take(struct figures *figures, const struct weir__report *report)
         if (counts(figures, pool))
             add_pool(figures, pool);
     figures->pending += figures->at_cap ? 0 : weir__pending_bytes(&device->pending);
+    figures->unnoted = weir__pending_unnoted(&device->pending);
 }
 
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */
@@ -198,18 +200,26 @@ static bool say_device(char *text, const struct figures *figures)
 
 /* What stands in the way --------------------------------------------------------------------------------------------------------------- */
 
+/* Idle memory of CUDA's pools that no trim gives back. What is behind work has a line of its own. */
+static void say_left(char *text, const struct figures *figures)
+{
+    const char *live = figures->live ? ": they share steps of 32 MiB with what is live" : "";
+    const char *unnoted = figures->unnoted ? ": they were freed on streams that Weir was not told of, and CUDA gives them back once the program "
+                                             "synchronises with these; weir_stream_open() tells Weir of a stream"
+                                           : "";
+    if (is_noteworthy(figures, figures->report->left))
+        say(text, "\n  %s were idle that the trim could not give back%s%s%s", WEIR__BYTES(figures->report->left), live,
+            *live && *unnoted ? ", or" : "", *live && *unnoted ? unnoted + 1 : unnoted);
+}
+
 static void say_obstacles(char *text, const struct figures *figures)
 {
-    uint64_t left = figures->report->left, apart = figures->orphaned + figures->barred;
+    uint64_t apart = figures->orphaned + figures->barred;
     uint64_t cached = figures->cached > apart ? figures->cached - apart : 0;
     if (is_noteworthy(figures, figures->pinned))
         say(text, "\n  %s are idle but pinned: they are in pages of arenas in which something is live, so that no trim can give them back",
             WEIR__BYTES(figures->pinned));
-    if (is_noteworthy(figures, left))
-        say(text,
-            "\n  %s were idle that the trim could not give back: they share steps of 32 MiB with what is live, or work that uses them "
-            "was not done",
-            WEIR__BYTES(left));
+    say_left(text, figures);
     if (*without(figures, WEIR_RUNG_TRIM) && is_noteworthy(figures, figures->idle))
         say(text, "\n  %s are idle%s", WEIR__BYTES(figures->idle), without(figures, WEIR_RUNG_TRIM));
     if (is_noteworthy(figures, cached))

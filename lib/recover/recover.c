@@ -7,6 +7,7 @@
 #include "lib/pool/recorded.h"
 #include "lib/recover/climb.h"
 
+#define ROUNDS 64 /* of the ladder, for one request */
 #define LAST_ROUNDS 8 /* before a request is refused, as long as others empty caches */
 
 static const char *const rung_names[WEIR_RUNG_COUNT] = {
@@ -45,8 +46,8 @@ void weir__recovery_destroy(struct weir__recovery *recovery)
 static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last, weir_rung *rescuer, void **ptr)
 {
     for (unsigned rung = first; rung <= last; rung++) {
-        /* What the application and other processes have does not count there. */
-        bool is_beside = climb->request->at_cap && (rung == WEIR_RUNG_CALLBACKS || rung == WEIR_RUNG_NEIGHBOURS);
+        /* What other processes have does not count there. */
+        bool is_beside = climb->request->at_cap && rung == WEIR_RUNG_NEIGHBOURS;
         if (!weir__climb_has_step(climb, (weir_rung)rung) || is_beside)
             continue;
         uint64_t begin = climb->gpu->now(), waited = climb->request->waited;
@@ -66,6 +67,17 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
             return rescued;
     }
     return false;
+}
+
+/* All rungs but the first, which came before the turn; then round after round, from the first on, for as long as callbacks help. */
+static bool climb_rounds(struct weir__climb *climb, weir_rung *rescuer, void **ptr)
+{
+    bool rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, rescuer, ptr);
+    for (unsigned round = 1; round < ROUNDS && climb->has_more && !rescued && !climb->why && !weir__climb_is_over(climb); round++) {
+        climb->has_more = false;
+        rescued = climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_COUNT - 1, rescuer, ptr);
+    }
+    return rescued;
 }
 
 /* Whether all that is not in use by this weir would be enough: pools that are not Weir's may have it idle, of which only CUDA knows. */
@@ -223,7 +235,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
     if (joined(climb, recovery, &rescued, ptr))
         return rescued || try_last(climb, ptr);
     weir__request_note_wait(climb->request);
-    rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, &rung, ptr);
+    rescued = climb_rounds(climb, &rung, ptr);
     if (!rescued && try_last(climb, ptr)) {
         rescued = true;
         rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
@@ -241,9 +253,10 @@ static uint64_t deadline_left(const struct weir__request *request)
 
 weir_status weir__recover(struct weir__request *request, void **ptr)
 {
+    static _Atomic uint64_t climbs;
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    struct weir__climb climb = { .request = request, .device = pool->device, .gpu = gpu };
+    struct weir__climb climb = { .request = request, .device = pool->device, .gpu = gpu, .number = atomic_fetch_add(&climbs, 1) + 1 };
     climb.deadline = gpu->now() + deadline_left(request);
     request->deadline = climb.deadline;
     weir__request_note_wait(request);
@@ -253,6 +266,8 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
         is_served = climb_ladder(&climb, ptr);
     weir__request_note_wait(request);
     weir__aside_end(&request->aside, gpu);
+    if (!is_served)
+        weir__request_give_back(request);
     weir__relaxed_end(gpu, mode);
     if (is_served)
         return WEIR_OK;

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "lib/alloc/flush.h"
+#include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
+#include "lib/alloc/others.h"
 #include "lib/alloc/waits.h"
 #include "lib/base/event.h"
 #include "lib/gpu/clock.h"
@@ -85,6 +87,8 @@ static uint64_t flush(struct weir__climb *climb)
     weir_pool *pool = climb->request->pool;
     bool at_cap = climb->request->at_cap;
     uint64_t flushed = weir__flush(climb->device, at_cap ? pool : NULL, true, climb->deadline);
+    if (!at_cap)
+        flushed += weir__others_flush(climb->device, climb->deadline);
     climb->rungs[WEIR_RUNG_FLUSH].gave += flushed;
     return flushed;
 }
@@ -106,9 +110,20 @@ static size_t collect(struct weir__climb *climb, struct weir__wait waits[static 
     size_t count = weir__waits_collect(climb->device, &climb->request->stream, climb->deadline, waits);
     uint64_t seen = 0, bytes;
     struct weir__pending_entry *entry;
+    weir__pending_note_legacy(&climb->device->pending, climb->gpu);
     while ((entry = weir__pending_claim(&climb->device->pending, &seen, &bytes)))
         waits[count++] = (struct weir__wait){ .event = entry->event, .entry = entry, .bytes = bytes };
+    if (!climb->request->at_cap)
+        count += weir__others_collect(climb->device, climb->deadline, waits + count);
     return count;
+}
+
+/* Bytes of other weirs that came free on streams which are not open. *left: whether there are more to wait for. */
+static uint64_t look_at_others(struct weir__climb *climb, bool *left)
+{
+    struct weir__seen seen = { .any = false };
+    *left = !climb->request->at_cap && weir__others_look(climb->device, &seen);
+    return seen.bytes;
 }
 
 /* Bytes that were freed, and that CUDA has not known to be complete until now. */
@@ -118,7 +133,8 @@ static uint64_t see_frees(struct weir__climb *climb)
     struct weir__seen seen = { .any = false };
     size_t left = weir__waits_look(climb->device, waits, collect(climb, waits), climb->deadline, &seen);
     weir__waits_end(climb->device, waits, left);
-    return seen.bytes;
+    bool are_others;
+    return seen.bytes + look_at_others(climb, &are_others);
 }
 
 bool weir__climb_gather_alone(struct weir__climb *climb, void **ptr)
@@ -186,7 +202,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
     uint64_t idle = idle_of(climb), began = climb->gpu->now(), next = began + MOMENT;
     size_t left = collect(climb, waits);
     uint64_t untried = 0, pause = 0; /* bytes that came free since the last attempt */
-    bool any = false, rescued = false, has_arenas = climb->device->w->has_arenas, in_arenas = has_arenas, are_due;
+    bool any = false, rescued = false, has_arenas = climb->device->w->has_arenas, in_arenas = has_arenas, are_due, are_others = true;
     qsort(waits, left, sizeof *waits, compare_waits);
     do {
         struct weir__seen seen = { .any = false };
@@ -197,6 +213,8 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
         /* What was done at the first look was not waited for. */
         if (pause)
             count_waited(climb, seen.bytes, idle);
+        if (are_others)
+            seen.bytes += look_at_others(climb, &are_others);
         untried += seen.bytes + orphans;
         bool were_in_arenas = in_arenas;
         in_arenas = has_arenas && are_arenas_waited_for(climb);
@@ -211,7 +229,7 @@ static bool rung_wait(struct weir__climb *climb, void **ptr)
             untried = 0;
             any = false;
         }
-    } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || are_due || weir__orphans_are_due(climb->device)) &&
+    } while (!rescued && !weir__climb_is_over(climb) && (left || in_arenas || are_others || are_due || weir__orphans_are_due(climb->device)) &&
              weir__climb_pause(climb, &pause));
     weir__waits_end(climb->device, waits, left);
     return rescued || (any && weir__climb_retry(climb, ptr));
@@ -238,9 +256,41 @@ static uint64_t trim(struct weir__climb *climb)
 /* Needless where all of it is too little. */
 static bool rung_trim(struct weir__climb *climb, void **ptr)
 {
+    uint64_t others = 0;
+    if (!climb->request->at_cap && climb->request->pool->native.mapped)
+        climb->rungs[WEIR_RUNG_TRIM].gave += others = weir__others_trim(climb->device, climb->deadline);
     if (!climb->request->at_cap && !climb->request->pool->kind.is_host && weir__device_obtainable(climb->device) < climb->request->asked)
         return false;
-    return trim(climb) > 0 && weir__climb_retry(climb, ptr);
+    return trim(climb) + others > 0 && weir__climb_retry(climb, ptr);
+}
+
+/* Bytes that the callbacks are asked for. */
+static uint64_t lacking(const struct weir__climb *climb)
+{
+    const weir_pool *pool = climb->request->pool;
+    uint64_t max_size = atomic_load(&pool->settings.max_size), needed = atomic_load(&pool->figures.taken) + climb->request->asked;
+    return climb->request->at_cap && needed > max_size ? needed - max_size : climb->request->asked;
+}
+
+/* What tells whether a callback has helped: the frees of the pools that count, and what the device has for a request. */
+struct help {
+    uint64_t frees, obtainable;
+};
+
+static struct help help_of(const struct weir__climb *climb)
+{
+    const struct weir__request *request = climb->request;
+    struct help help = { .obtainable = weir__device_obtainable(climb->device) };
+    for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
+        if (request->at_cap || request->pool->kind.is_host ? pool == request->pool : !pool->kind.is_host)
+            help.frees += weir__blocks_count(&pool->w->blocks, pool).frees + weir__pool_held(pool).keeps;
+    return help;
+}
+
+static bool has_helped(const struct weir__climb *climb, const struct help *before)
+{
+    struct help now = help_of(climb);
+    return now.frees > before->frees || (now.obtainable > before->obtainable && !climb->request->at_cap);
 }
 
 /* A callback may leave another device current, where a fixed handle would mean another stream. Returns its id, 0: there is none. */
@@ -250,7 +300,7 @@ static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *fr
     int former, now;
     bool is_known = gpu->get_current_device(&former) == GPU_SUCCESS;
     weir__in_callback = true;
-    unsigned id = weir__callbacks_run(&climb->request->pool->w->callbacks, after, climb->device->index, climb->request->asked, freed);
+    unsigned id = weir__callbacks_run(&climb->request->pool->w->callbacks, after, climb->number, climb->device->index, lacking(climb), freed);
     weir__in_callback = false;
     if (is_known && gpu->get_current_device(&now) == GPU_SUCCESS && now != former)
         gpu->set_current_device(former);
@@ -259,17 +309,24 @@ static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *fr
 
 static bool rung_callbacks(struct weir__climb *climb, void **ptr)
 {
-    bool may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT);
+    bool may_wait = weir__climb_has_step(climb, WEIR_RUNG_WAIT), may_flush = weir__climb_has_step(climb, WEIR_RUNG_FLUSH);
     uint64_t freed = 0;
     unsigned id = 0;
     while (!weir__climb_is_over(climb) && !weir__climb_is_late(climb)) {
+        struct help before = help_of(climb);
         id = run_next(climb, id, &freed);
         if (id == 0)
             return false;
         climb->rungs[WEIR_RUNG_CALLBACKS].gave += freed;
+        if (freed && has_helped(climb, &before))
+            climb->has_more = true;
+        else
+            weir__callbacks_give_up(&climb->request->pool->w->callbacks, id, climb->number);
         if (freed == 0)
             continue;
-        /* What it freed may be waiting behind a kernel, like any free, or have become orphans. */
+        /* What it freed may be in caches, be waiting behind a kernel, like any free, or have become orphans. */
+        if (may_flush)
+            flush(climb);
         free_orphans(climb);
         if (weir__climb_retry(climb, ptr) || (may_wait && rung_wait(climb, ptr)))
             return true;
@@ -317,6 +374,7 @@ static bool rung_neighbours(struct weir__climb *climb, void **ptr)
     neighbours.plea.time_left = climb->deadline > now ? climb->deadline - now : 0;
     if (!rescue || climb->request->pool->kind.is_host)
         return false;
+    weir__request_give_back(climb->request);
     rescue(&neighbours.plea);
     climb->rungs[WEIR_RUNG_NEIGHBOURS].gave = neighbours.plea.gave;
     memcpy(climb->note, neighbours.plea.note, sizeof climb->note);

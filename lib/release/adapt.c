@@ -205,7 +205,7 @@ uint64_t weir__adapt_look(struct weir__device *device, uint64_t now)
         needs_frees = needs_frees || (pool->keeper.is_due && !adapted->is_giving);
     }
     if (needs_frees)
-        done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE);
+        done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE, false);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         struct weir__adapted *adapted = &pool->adapted;
         if (!atomic_load(&pool->settings.is_auto))

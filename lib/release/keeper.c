@@ -83,7 +83,7 @@ static bool look_at_pools(struct weir__device *device)
             any = true;
     if (!any)
         return false;
-    bool done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE);
+    bool done = weir__wait_for_frees(device, device->w->gpu->now() + PATIENCE, false);
     bool again = false;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         uint64_t released;
@@ -114,13 +114,6 @@ static uint64_t run(struct weir__job *job)
     return again ? weir__service_earlier(due, now + weir__keeper_interval(w)) : due;
 }
 
-/* With a keeper the frees of streams that are not open are noted as soon as they can make a growth step idle. */
-static void set_due(weir *w, bool on)
-{
-    for (size_t d = 0; d < w->device_count; d++)
-        weir__pending_set_due(&w->devices[d].pending, on ? WEIR__GROWTH_STEP : w->devices[d].info.memory / WEIR__PENDING_SHARE);
-}
-
 weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
 {
     if (on == weir__keeper_is_on(w))
@@ -129,7 +122,6 @@ weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
         atomic_store(&w->keeper.is_on, false);
         weir__service_remove(&w->keeper.job);
         weir__ahead_set(w, false, NULL);
-        set_due(w, false);
         return WEIR_OK;
     }
     w->keeper.job.run = run;
@@ -138,7 +130,6 @@ weir_status weir__keeper_set(weir *w, bool on, weir_error *error)
         weir__service_remove(&w->keeper.job);
     if (status != WEIR_OK)
         return status;
-    set_due(w, true);
     atomic_store(&w->keeper.is_on, true);
     weir__keeper_look(w);
     return WEIR_OK;

@@ -270,7 +270,7 @@ static void wait_for_frees(struct torch_device *device)
     gpu_stream behind = atomic_load(&device->behind);
     gpu_event event;
     weir__flush(device->device, NULL, false, WEIR__NO_DEADLINE);
-    weir__wait_for_frees(device->device, UINT64_MAX);
+    weir__wait_for_frees(device->device, UINT64_MAX, true);
     if (behind && weir__event_behind(device->gpu, device->index, behind, &event)) {
         weir__event_wait(device->gpu, event, UINT64_MAX);
         device->gpu->event_destroy(event);

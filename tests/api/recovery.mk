@@ -6,7 +6,7 @@ tests_api_libscene_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_libscene_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
 ## Arenas, running out, capture, threads and peers. All run on a GPU too.
-api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/arena_recent tests/api/arena_limits tests/api/recovery tests/api/give tests/api/capture tests/api/threads tests/api/peers
+api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/arena_recent tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/peers
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -15,6 +15,10 @@ tests_api_recovery_SOURCES = %reldir%/recovery.c %reldir%/recovery.h %reldir%/re
 	%reldir%/recovery_deadline.c %reldir%/recovery_growth.c %reldir%/recovery_report.c %reldir%/recovery_sim.c
 tests_api_recovery_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_recovery_LDADD = tests/api/libscene.la
+
+tests_api_refusal_SOURCES = %reldir%/refusal.c %reldir%/refusal_sim.c %reldir%/refusal.h
+tests_api_refusal_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_refusal_LDADD = tests/api/libscene.la
 
 tests_api_arena_SOURCES = %reldir%/arena.c
 tests_api_arena_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

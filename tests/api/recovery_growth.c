@@ -287,7 +287,7 @@ END_TEST
 static void *look_at_frees(void *unused)
 {
     for (int i = 0; i < 200; i++)
-        weir__wait_for_frees(&scene.w->devices[0], 0);
+        weir__wait_for_frees(&scene.w->devices[0], 0, false);
     return unused;
 }
 
@@ -302,7 +302,7 @@ START_TEST(several_threads_may_look_at_one_free_that_is_noted)
         scene_free_on(s, scene_malloc_on(s, GIB));
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
-    ck_assert(weir__wait_for_frees(&scene.w->devices[0], WEIR__NO_DEADLINE));
+    ck_assert(weir__wait_for_frees(&scene.w->devices[0], WEIR__NO_DEADLINE, true));
 }
 END_TEST
 
@@ -313,7 +313,7 @@ START_TEST(notes_of_one_stream_of_weirs_own_take_one_place)
     uintptr_t own = weir__pending_name(), other = weir__pending_name();
     uint64_t seen = 0, bytes, sum = 0;
     unsigned count = 0;
-    weir__pending_init(&pending, GIB, true);
+    weir__pending_init(&pending, 0, true);
     for (unsigned i = 0; i < 4 * WEIR__PENDING_MAX; i++) {
         gpu_event event;
         ck_assert_int_eq(scene.gpu->event_create(0, &event), GPU_SUCCESS);

@@ -239,7 +239,7 @@ static void set(weir *w)
 
 static void wait_for_all(weir *w)
 {
-    ck_assert(weir__wait_for_frees(&w->devices[0], UINT64_MAX));
+    ck_assert(weir__wait_for_frees(&w->devices[0], UINT64_MAX, true));
 }
 
 static void do_nothing(weir *w)

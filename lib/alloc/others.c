@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "lib/alloc/others.h"
+
+#include "lib/alloc/flush.h"
+#include "lib/alloc/orphans.h"
+#include "lib/alloc/quiet.h"
+
+/* One visit. */
+struct visit {
+    const struct weir__device *own;
+    uint64_t deadline, bytes;
+    struct weir__seen *seen;
+    struct weir__wait *waits;
+    size_t count;
+};
+
+static void visit(const struct weir__device *own, struct visit *visit, void (*use)(struct weir__device *device, void *data))
+{
+    visit->own = own;
+    weir__quiet_visit(own->w->gpu, own->index, use, visit);
+}
+
+static void flush(struct weir__device *device, void *data)
+{
+    struct visit *visit = data;
+    bool left;
+    if (device == visit->own)
+        return;
+    visit->bytes += weir__flush(device, NULL, true, visit->deadline);
+    visit->bytes += weir__orphans_look(device, &left);
+}
+
+uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline)
+{
+    struct visit visited = { .deadline = deadline };
+    visit(own, &visited, flush);
+    return visited.bytes;
+}
+
+static void look(struct weir__device *device, void *data)
+{
+    struct visit *visit = data;
+    if (device == visit->own)
+        return;
+    weir__pending_note_legacy(&device->pending, device->w->gpu);
+    visit->count += weir__waits_look_at_pending(device, 0, visit->seen);
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        if (!pool->native.mapped)
+            continue;
+        uint64_t before = weir__mapped_figures(pool->native.mapped).pending;
+        weir__mapped_cover_all(pool->native.mapped);
+        visit->count += weir__mapped_look(pool->native.mapped);
+        uint64_t after = weir__mapped_figures(pool->native.mapped).pending;
+        visit->seen->bytes += before > after ? before - after : 0;
+        visit->seen->any = visit->seen->any || before > after;
+    }
+}
+
+size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen)
+{
+    struct visit visited = { .seen = seen };
+    visit(own, &visited, look);
+    return visited.count;
+}
+
+static void collect(struct weir__device *device, void *data)
+{
+    struct visit *visit = data;
+    struct weir__wait made[WEIR__WAITS_STREAMS + 1];
+    size_t count = device == visit->own ? 0 : weir__waits_collect(device, NULL, visit->deadline, made);
+    for (size_t i = 0; i < count; i++)
+        if (visit->count < WEIR__WAITS_STREAMS)
+            visit->waits[visit->count++] = (struct weir__wait){ .event = made[i].event };
+        else
+            device->w->gpu->event_destroy(made[i].event);
+}
+
+size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, struct weir__wait waits[static WEIR__WAITS_STREAMS])
+{
+    struct visit visited = { .deadline = deadline, .waits = waits };
+    visit(own, &visited, collect);
+    return visited.count;
+}
+
+static void trim(struct weir__device *device, void *data)
+{
+    struct visit *visit = data;
+    const struct gpu *gpu = device->w->gpu;
+    if (device == visit->own)
+        return;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
+        uint64_t released = 0;
+        bool helps = !pool->native.mapped && !pool->kind.is_host && gpu->now() <= visit->deadline;
+        if (helps && weir__pool_trim(pool, 0, &released) == GPU_SUCCESS)
+            visit->bytes += released;
+    }
+}
+
+uint64_t weir__others_trim(const struct weir__device *own, uint64_t deadline)
+{
+    struct visit visited = { .deadline = deadline };
+    visit(own, &visited, trim);
+    return visited.bytes;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * others.h - what the other weirs of this process have of a device, and nobody uses: a C library and a plug-in may each have opened one.
+ *
+ * Their caches and frees are looked at under the lock of quiet.h, so none of them can close meanwhile; they are left alone where that lock
+ * is taken for more than a moment. Their callbacks are not run: a callback expects the locks of its own program in its own thread alone.
+ * Call these in relaxed capture mode, with no lock held.
+ */
+#ifndef WEIR_LIB_OTHERS_H
+#define WEIR_LIB_OTHERS_H
+
+#include "lib/alloc/waits.h"
+
+/* Empties their caches, and frees what is complete of their orphans. Begins with no stream after `deadline`, by gpu->now(). Returns the
+   bytes. */
+uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline);
+
+/* Looks once at the frees that they have noted on streams which are not open, and at all of those in their arenas. Adds what came free to *seen. Returns how many are left. */
+size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen);
+
+/* Puts events behind their opened streams, none after `deadline`. The events are the caller's: no wait names a stream, an entry or
+   bytes, since nobody can tell such a stream later what was seen. Returns how many. */
+size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, struct weir__wait waits[static WEIR__WAITS_STREAMS]);
+
+/* Gives back what their pools of CUDA's have idle, which CUDA does by itself for its own pools, but not for an arena. Returns the bytes. */
+uint64_t weir__others_trim(const struct weir__device *own, uint64_t deadline);
+
+#endif
