@@ -102,7 +102,7 @@ trace) for trace in train rank-0 rank-1; do [ -e \$trace.weir ] || cp '$tap_dir/
 esac
 SH
 chmod +x "$tools"/*
-export PATH="$tools:$PATH" XDG_RUNTIME_DIR="$tap_dir/run" XDG_CACHE_HOME="$tap_dir/cache" WEIR_CONTROL_DIR="$tap_dir/run"
+export XDG_RUNTIME_DIR="$tap_dir/run" XDG_CACHE_HOME="$tap_dir/cache" WEIR_CONTROL_DIR="$tap_dir/run"
 export WEIR_POLICY_DIR="$top_srcdir/config"
 unset COLUMNS
 
@@ -111,6 +111,8 @@ no_python=$(sh "$top_srcdir/tests/python/python.sh")
 no_python=${no_python#*SKIP }
 # shellcheck source=tests/python/python.sh
 [ -n "$no_python" ] || . "$top_srcdir/tests/python/python.sh"
+# What a reader's commands are has to come before all else that is called so, and so after python.sh.
+export PATH="$tools:$PATH"
 
 cat >"$tap_dir/train.py" <<'PYTHON'
 import torch, weir.torch

@@ -37,6 +37,18 @@ is_empty() {
     ! grep '' "$1"
 }
 
+# find_python: sets $interpreter to the program that python3 is; fails, and leaves that empty, where none works. What is called python3 may be a
+# script that takes longer to find the real one than a test to run: then a python3 of the test's own comes first in PATH. The real one's folder
+# never does, as it may be /usr/bin, whose other tools would hide those that a test or its user has put first.
+find_python() {
+    interpreter=$(python3 -c 'import json, sys; print(sys.executable)' 2>/dev/null) || return
+    case $(command -v python3) in
+    "$interpreter" | "$tap_dir/python/python3") return ;;
+    esac
+    mkdir "$tap_dir/python" && printf '#!/bin/sh\nexec "%s" "$@"\n' "$interpreter" >"$tap_dir/python/python3" &&
+        chmod +x "$tap_dir/python/python3" && PATH=$tap_dir/python:$PATH
+}
+
 done_testing() {
     echo "1..$tap_count"
 }

@@ -7,10 +7,10 @@ no_python() {
     echo "1..0 # SKIP $1"
     exit 0
 }
-command -v python3 >/dev/null || no_python "python3 is missing: install it"
-interpreter=$(python3 -c 'import sys; print(sys.executable); sys.exit(sys.version_info < (3, 9))') || no_python "python3 is older than 3.9"
-# What is called python3 may be a script that takes longer to find the real one than a test to run.
-PATH=${interpreter%/*}:$PATH
+# shellcheck source=tests/build/tap.sh
+[ -n "${tap_count-}" ] || . "$top_srcdir/tests/build/tap.sh"
+find_python || no_python "python3 is missing: install it"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || no_python "python3 is older than 3.9"
 # Their runtime has to be there from the start of a process, and python3 is built without.
 ! grep -q '^WEIR_CFLAGS = .*-fsanitize' "$top_builddir/Makefile" || no_python "built with sanitizers, and python3 is not"
 [ -e "$top_builddir/plugin/torch/libweir-torch.la" ] || no_python "built without libweir-torch: the end of what configure prints says why"

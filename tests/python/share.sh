@@ -5,4 +5,4 @@
 . "${top_srcdir:-.}/tests/python/python.sh"
 # A stand-in for torch has nothing to share.
 PYTHONPATH=$WEIR_PYTHON_DIR:$src/tests/python
-exec "${WEIR_TORCH_PYTHON:-python3}" "$top_srcdir/tests/python/share_test.py"
+"${WEIR_TORCH_PYTHON:-python3}" "$top_srcdir/tests/python/share_test.py"

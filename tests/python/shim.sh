@@ -10,8 +10,8 @@ PYTHONPATH=$WEIR_PYTHON_DIR:$top_srcdir/tests/python:$top_srcdir/tests/gpu/torch
     no_python "$python has no torch that is built with CUDA: name one that has in WEIR_TORCH_PYTHON"
 command -v "${CC:-cc}" >/dev/null && command -v "${CXX:-c++}" >/dev/null || no_python "there are no compilers: install them"
 
-XDG_CACHE_HOME=$(mktemp -d) || exit 99
-trap 'rm -rf "$XDG_CACHE_HOME"' EXIT
+XDG_CACHE_HOME=$tap_dir/cache
+mkdir "$XDG_CACHE_HOME" || exit 99
 WEIR_GPU=sim WEIR_SIM=memory=8GiB
 export XDG_CACHE_HOME WEIR_GPU WEIR_SIM
 unset WEIR_POLICY WEIR_CONF

@@ -5,8 +5,8 @@
 . "${top_srcdir:-.}/tests/python/python.sh"
 python3 -c 'import venv, ensurepip' 2>/dev/null || no_python "python3 has no venv and pip of its own: install python3-venv"
 { command -v readelf && command -v objdump; } >/dev/null || no_python "there is no readelf or objdump: install binutils"
-WHEEL_TEST_DIR=$(mktemp -d) || exit 99
-trap 'rm -rf "$WHEEL_TEST_DIR"' EXIT
+WHEEL_TEST_DIR=$tap_dir/wheel
+mkdir "$WHEEL_TEST_DIR" || exit 99
 PYTHONPATH=$WEIR_PYTHON_DIR:$src/tests/python
 export WHEEL_TEST_DIR top_srcdir top_builddir
 unset WEIR_TORCH_LIBRARY WEIR_COSTS_DIR WEIR_POLICY WEIR_CONF XDG_CACHE_HOME

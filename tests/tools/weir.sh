@@ -7,8 +7,7 @@
 # Nothing of the person who runs the tests shall reach the command: neither policy nor settings nor colours.
 export WEIR_GPU=sim HOME="$tap_dir/home" XDG_CONFIG_HOME="$tap_dir/home/config"
 unset WEIR_POLICY WEIR_POLICY_DIR WEIR_CONF WEIR_SIM WEIR_COSTS_DIR XDG_CACHE_HOME NO_COLOR
-# What is called python3 may be a script that takes longer to find the real one than a test to run.
-interpreter=$(python3 -c 'import json, sys; print(sys.executable)' 2>/dev/null) && PATH=${interpreter%/*}:$PATH
+find_python
 out=$tap_dir/out
 err=$tap_dir/err
 here=$(pwd -P)

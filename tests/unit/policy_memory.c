@@ -26,6 +26,7 @@ struct subject {
     const char *text, *overrides;
     enum policy_status status; /* without failures */
     const char *file;          /* policy_load() of it instead */
+    bool asks_strerror;        /* which allocates in some C libraries, and answers all the same where it cannot: nothing else is lost then */
     struct policy *before, *after;
 };
 
@@ -60,8 +61,9 @@ static void sweep(const struct subject *subject)
             ck_assert_uint_gt(nth, 2);
             return;
         }
-        ck_assert_msg(status == POLICY_NO_MEMORY, "allocation %u failed, but the status is %d", nth, status);
         ck_assert(!set);
+        bool is_strerrors = subject->asks_strerror && status == subject->status;
+        ck_assert_msg(is_strerrors || status == POLICY_NO_MEMORY, "allocation %u failed, but the status is %d", nth, status);
     }
 }
 
@@ -122,7 +124,7 @@ START_TEST(loading_survives_any_allocation_failing)
     close(fd);
     sweep(&(struct subject){.file = path, .status = POLICY_OK});
     unlink(path);
-    sweep(&(struct subject){.file = path, .status = POLICY_UNREADABLE});
+    sweep(&(struct subject){.file = path, .status = POLICY_UNREADABLE, .asks_strerror = true});
     setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
     unsetenv("WEIR_POLICY");
     unsetenv("WEIR_CONF");
