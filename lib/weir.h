@@ -40,10 +40,12 @@ extern "C" {
 /* Version ------------------------------------------------------------------------------------------------------------------------------ */
 
 #define WEIR_VERSION_MAJOR 0
-#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_MINOR 2
 #define WEIR_VERSION_PATCH 0
+/* One number for #if: a later version's is greater. 0.2.0 is 200, and 1.2.3 is 10203. */
+#define WEIR_VERSION (WEIR_VERSION_MAJOR * 10000 + WEIR_VERSION_MINOR * 100 + WEIR_VERSION_PATCH)
 
-/* The version of the library at run time, "0.1.0". Static storage; works in a forked child too. */
+/* The version of the library at run time, "0.2.0". Static storage; works in a forked child too. */
 WEIR_API const char *weir_version(void);
 
 /* Status and error --------------------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 dnl SPDX-License-Identifier: MIT
-dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS, WEIR_LDFLAGS and, for libweir.la alone, WEIR_LIB_LDFLAGS; never into
+dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS, WEIR_LDFLAGS and, for what is installed as a library, WEIR_LIB_LDFLAGS; never into
 dnl the user's CFLAGS. WEIR_UNCOUNTED_CFLAGS is for what no coverage is asked of. Every flag that a compiler or linker may not know is probed.
 AC_DEFUN([WEIR_COMPILER_FLAGS], [
   WEIR_CFLAGS="-std=gnu11 -fvisibility=hidden -pthread"
@@ -48,11 +48,12 @@ AC_DEFUN([WEIR_COMPILER_FLAGS], [
   AS_IF([test "x$weir_sanitized" = xno], [
     WEIR_TRY_LINK([-Wl,-z,defs], [WEIR_LIB_LDFLAGS="$WEIR_LIB_LDFLAGS -Wl,-z,defs"])])
 
-  dnl A library that is loaded beside other copies of itself calls its own functions, and is never unloaded: threads and exit handlers are in it.
+  dnl A program may load a library and close it again, as it does with a plug-in that links it. It stays mapped: threads that used it run its
+  dnl functions when they end, and so does the process.
+  WEIR_TRY_LINK([-shared -fPIC -Wl,-z,nodelete], [WEIR_LIB_LDFLAGS="$WEIR_LIB_LDFLAGS -Wl,-z,nodelete"])
+  dnl A library that is loaded beside other copies of itself calls its own functions.
   WEIR_MODULE_LDFLAGS=
-  for weir_flag in -Wl,-Bsymbolic -Wl,-z,nodelete; do
-    WEIR_TRY_LINK([-shared -fPIC $weir_flag], [WEIR_MODULE_LDFLAGS="$WEIR_MODULE_LDFLAGS $weir_flag"])
-  done
+  WEIR_TRY_LINK([-shared -fPIC -Wl,-Bsymbolic], [WEIR_MODULE_LDFLAGS="-Wl,-Bsymbolic"])
 
   AC_SUBST([WEIR_CFLAGS])
   AC_SUBST([WEIR_CXXFLAGS])

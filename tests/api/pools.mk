@@ -23,6 +23,13 @@ tests_api_format_SOURCES = tests/api/format.c
 tests_api_format_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_format_LDADD = tests/support/libsuite.la share/libshare.la
 
+## Loads the shared libraries, and so links neither.
+check_PROGRAMS += tests/api/unload
+TESTS += tests/api/unload
+tests_api_unload_SOURCES = tests/api/unload.c
+tests_api_unload_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_unload_LDADD = tests/support/libsuite.la -ldl
+
 check_PROGRAMS += tests/api/host
 TESTS += tests/api/host
 tests_api_host_SOURCES = tests/api/host.c

@@ -74,4 +74,43 @@ built_version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' "$top_builddir/config
 pc_version=$(sed -n 's/^Version: //p' "$top_builddir/weir.pc")
 check "header_and_configure_agree_on_the_version" test "$header_version" = "$built_version"
 check "pkg_config_file_has_the_same_version" test "$pc_version" = "$built_version"
+news_version=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$top_srcdir/NEWS.md" | head -n 1)
+python_version=$(sed -n 's/^VERSION = "\(.*\)"$/\1/p' "$top_srcdir/plugin/python/weir/_version.py")
+check "news_begin_with_the_same_version" test "$news_version" = "$built_version"
+check "python_package_has_the_same_version" test "$python_version" = "$built_version"
+check "command_says_the_same_version" test "$("$top_builddir/tools/weir" --version | head -n 1)" = "weir $built_version"
+number_is_comparable() {
+    printf '#include "lib/weir.h"\nWEIR_VERSION\n' | ${CC:-cc} -E -P -I"$top_srcdir" - | tail -n 1 >"$tap_dir/number"
+    [ "$(($(cat "$tap_dir/number")))" = "$(echo "$built_version" | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')" ]
+}
+if command -v "${CC:-cc}" >/dev/null; then
+    check "header_has_the_version_as_one_number" number_is_comparable
+else
+    skip "header_has_the_version_as_one_number" "there is no C compiler"
+fi
+# Members, functions and options name the release that they came with, which has to be there.
+since_is_no_later() {
+    {
+        grep -h -o -i -E '(since|before) 0\.[0-9.]*[0-9]' "$header" "$top_srcdir"/man/* "$top_srcdir"/doc/*.md
+        sed -n 's/^WEIR_\([0-9.]*\) {$/since \1/p' "$top_srcdir/lib/libweir.map"
+    } | sed 's/.* //' | sort -u -t. -k1n -k2n -k3n | tail -n 1 >"$tap_dir/order"
+    [ -s "$tap_dir/order" ] && echo "$built_version" >>"$tap_dir/order" && sort -c -t. -k1n -k2n -k3n "$tap_dir/order"
+}
+check "nothing_is_since_a_later_version" since_is_no_later
+
+# named_for_static_links: weir.pc names each library that libweir.so needs, itself or by the module of that name. glibc's parts and the
+# compiler's come by themselves.
+named_for_static_links() {
+    sed -n -e 's/^Libs\.private: //p' -e 's/^Requires\.private: //p' "$top_builddir/weir.pc" | tr ' ,' '\n\n' >"$tap_dir/named"
+    readelf -d "$library" | sed -n 's/.*(NEEDED).*\[lib\([a-z]*\).*/\1/p' >"$tap_dir/needed"
+    while read -r name; do
+        case $name in c | m | gcc | dl | rt | pthread) continue ;; esac
+        grep -q -x -e "-l$name" -e "lib$name" -e "$name-.*" "$tap_dir/named" || { echo "weir.pc does not name $name" && return 1; }
+    done <"$tap_dir/needed"
+}
+if command -v readelf >/dev/null; then
+    check "pkg_config_file_names_what_static_links_need" named_for_static_links
+else
+    skip "pkg_config_file_names_what_static_links_need" "readelf is missing: install binutils"
+fi
 done_testing

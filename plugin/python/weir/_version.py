@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: MIT
 """The version of the package, which is that of the library it belongs to."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
