@@ -64,19 +64,22 @@ plugin_python_wheel_libweir_torch_la_SOURCES = plugin/torch/throw.cc
 plugin_python_wheel_libweir_torch_la_CPPFLAGS = $(plugin_torch_libweir_torch_la_CPPFLAGS)
 plugin_python_wheel_libweir_torch_la_LIBADD = $(plugin_torch_libweir_torch_la_LIBADD)
 plugin_python_wheel_libweir_torch_la_LDFLAGS = -L$(wheel_built)/archives $(plugin_torch_libweir_torch_la_LDFLAGS) -rpath $(libdir)
-plugin_python_wheel_weir_SOURCES = tools/main.c
+## Those that use what a wheel may have to do without (m4/weir-wheel.m4) are compiled once more. They come before those of libtools.la.
+plugin_python_wheel_weir_SOURCES = tools/main.c tools/top/top.c tools/trace/object.c
+plugin_python_wheel_weir_CFLAGS = $(tools_libtools_la_CFLAGS)
+plugin_python_wheel_weir_CPPFLAGS = $(tools_libtools_la_CPPFLAGS) -DWEIR_WHEEL
 plugin_python_wheel_weir_LDADD = $(tools_weir_LDADD) $(WHEEL_LIBS)
 plugin_python_wheel_weir_LDFLAGS = -L$(wheel_built)/archives $(AM_LDFLAGS)
 
 wheel: all
 	@command -v $(PYTHON3) >/dev/null || { echo 'make wheel: there is no $(PYTHON3): install it, or name another in PYTHON3' >&2; exit 1; }
 	$(AM_V_at)rm -rf $(wheel_built)/*weir* $(wheel_built)/.libs
-	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives $(wheel_built)/archives '$(CC)' \
+	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py archives --without='$(WHEEL_STUBS)' $(wheel_built)/archives '$(CC)' \
 	    $(YAML_LIBS) $(ZSTD_LIBS) $(NCURSES_LIBS) $(LIBDW_LIBS) $(WHEEL_LIBS)
 	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(wheel_built)/libweir.la $(wheel_built)/libweir-torch.la $(wheel_built)/weir$(EXEEXT)
 	$(AM_V_at)$(PYTHON3) $(srcdir)/%reldir%/wheel.py pack --source '$(srcdir)' --built $(wheel_built) --out '$(WHEEL_DIR)' \
 	    --version '$(VERSION)' --machine $(host_cpu) --objdump '$(OBJDUMP)' --strip '$(STRIP)' \
-	    --cuda '$(CUDART_SUMMARY)' --completion $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) \
+	    --cuda '$(CUDART_SUMMARY)' --without='$(WHEEL_WITHOUT)' --completion $(bashcompletion_DATA) $(zshcompletion_DATA) $(fishcompletion_DATA) \
 	    --files $(dist_weirpackage_DATA) $(dist_weirpackageshare_DATA) $(dist_weirpackagetorch_DATA) --config $(dist_weirconf_DATA) $(dist_weircosts_DATA) \
 	    --man $(dist_man_MANS) $(man_MANS) --torch $(TORCH)
 else

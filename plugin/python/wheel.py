@@ -2,7 +2,8 @@
 """
 wheel.py - `make wheel`: Weir in one file that pip installs, without a compiler and without root.
 
-    wheel.py archives FOLDER CC LIBRARY...   the static archives of the libraries (-lNAME, -LFOLDER), as far as there are any
+    wheel.py archives FOLDER CC LIBRARY...   the static archives of the libraries (-lNAME, -LFOLDER), as far as there are any; empty ones
+                                             of those in --without
     wheel.py pack ...                        the wheel, of what was linked against these
 
 What is packed needs no library but those that every Linux of its tag has. The tag is the lowest that the programs' own
@@ -46,13 +47,21 @@ def fail(text: str) -> NoReturn:
 # Archives -------------------------------------------------------------------------------------------------------------
 
 
-def collect_archives(folder: str, compiler: str, words: Iterable[str]) -> None:
-    """Copies of the archives into a folder of their own: the linker takes one where it finds no shared library beside it."""
+def collect_archives(folder: str, compiler: str, words: Iterable[str], without: Iterable[str]) -> None:
+    """
+    Copies of the archives into a folder of their own: the linker takes one where it finds no shared library beside it. What the wheel does
+    without is still named by libtool, and so has an empty archive.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     words = list(words)
     folders = [word[2:] for word in words if word.startswith("-L")]
+    empty = {"lib%s.a" % word[2:] for word in without if word.startswith("-l")}
     for name in sorted({"lib%s.a" % word[2:] for word in words if word.startswith("-l")}):
+        if name in empty:
+            with open(os.path.join(folder, name), "wb") as archive:
+                archive.write(b"!<arch>\n")
+            continue
         # Of glibc, which is never linked so.
         if re.match(r"lib(c|m|dl|rt|pthread)\.a$", name):
             continue
@@ -288,6 +297,8 @@ def pack(arguments: argparse.Namespace) -> None:
     path = os.path.join(arguments.out, f"{name.replace('-', '_')}-{arguments.version}-py3-none-{tag}.whl")
     wheel.write(path, info + "RECORD")
     print(f"{path}: {os.path.getsize(path) / (1 << 20):.1f} MiB; {tag}, as {reason}; CUDA runtime: {arguments.cuda}")
+    if arguments.without:
+        print(f"make wheel: without {arguments.without}, which cannot be linked statically here: config.log says why", file=sys.stderr)
     with open("config.h", encoding="utf-8") as file:
         if "#define WEIR_DEBUG 1" in file.read():
             print("make wheel: this tree looks whether figures add up, and stops where not: configure without --enable-debug for others")
@@ -297,6 +308,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="wheel.py")
     commands = parser.add_subparsers(dest="command", required=True)
     archives = commands.add_parser("archives")
+    archives.add_argument("--without", type=str.split, default=[])
     archives.add_argument("folder")
     archives.add_argument("compiler")
     archives.add_argument("words", nargs=argparse.REMAINDER)
@@ -305,10 +317,11 @@ def main() -> None:
         packer.add_argument("--" + option, required=True)
     for option in "files config man completion".split():
         packer.add_argument("--" + option, nargs="+", required=True)
+    packer.add_argument("--without", default="")
     packer.add_argument("--torch", nargs="*", default=[])
     arguments = parser.parse_args()
     if arguments.command == "archives":
-        collect_archives(arguments.folder, arguments.compiler, arguments.words)
+        collect_archives(arguments.folder, arguments.compiler, arguments.words, arguments.without)
     else:
         pack(arguments)
 
