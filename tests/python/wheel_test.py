@@ -3,6 +3,7 @@
 
 import base64
 import contextlib
+import glob
 import hashlib
 import io
 import os
@@ -59,6 +60,21 @@ def environment_with_torch():
     return folder
 
 
+def make(*words):
+    return run(os.environ["MAKE"], "-s", "-C", BUILD, "wheel", "PYTHON3=" + sys.executable, *words)
+
+
+def configured(name):
+    """What the Makefile of the build has in that variable."""
+    with open(os.path.join(BUILD, "Makefile"), encoding="utf-8") as file:
+        return re.search("^%s = *(.*)$" % name, file.read(), re.M).group(1)
+
+
+def forget_objects_of_the_wheel():
+    for path in glob.glob(os.path.join(glob.escape(BUILD), "tools", "*", "plugin_python_wheel_weir-*.o")):
+        os.remove(path)
+
+
 def made():
     (name,) = [name for name in os.listdir(FOLDER) if name.endswith(".whl")]
     return os.path.join(FOLDER, name)
@@ -70,11 +86,11 @@ def in_bin(name):
 
 @fact
 def make_wheel_makes_one_file_and_says_why_it_has_that_tag():
-    torch = environment_with_torch()
-    command = [os.environ["MAKE"], "-s", "-C", BUILD, "wheel", "WHEEL_DIR=" + FOLDER, "PYTHON3=" + sys.executable, "TORCH=" + torch]
-    said = run(*command)
-    said = [line for line in said.splitlines() if line.startswith(FOLDER)][0]
-    has(said, made() + ": ", " MiB; manylinux_2_")
+    lines = make("WHEEL_DIR=" + FOLDER, "TORCH=" + environment_with_torch()).splitlines()
+    has([line for line in lines if line.startswith(FOLDER)][0], made() + ": ", " MiB; manylinux_2_")
+    without = configured("WHEEL_WITHOUT")
+    wanted = ["make wheel: without %s, which cannot be linked statically here: config.log says why" % without] if without else []
+    assert [line for line in lines if line.startswith("make wheel: without ")] == wanted, lines
 
 
 @fact
@@ -241,6 +257,27 @@ def refused(function, *arguments):
             assert end.code == 1, end.code
             return said.getvalue()
     raise AssertionError("it returned")
+
+
+@fact
+def what_cannot_be_linked_statically_is_left_out_and_said():
+    folder = os.path.join(FOLDER, "without")
+    os.mkdir(folder)
+    forget_objects_of_the_wheel()
+    # As configure sets these where the archives do not link.
+    flags = "CPPFLAGS=-DWHEEL_WITHOUT_LIBDW -DWHEEL_WITHOUT_NCURSES"
+    said = make("WHEEL_DIR=" + folder, "WHEEL_WITHOUT=names (libdw)", "WHEEL_STUBS=-ldw -lelf -lncursesw -ltinfo", flags)
+    forget_objects_of_the_wheel()
+    has(said, "make wheel: without names (libdw), which cannot be linked statically here")
+    (name,) = os.listdir(folder)
+    with zipfile.ZipFile(os.path.join(folder, name)) as archive:
+        program = archive.extract("weir/bin/weir", folder)
+    os.chmod(program, 0o755)
+    has(run(program, "top", status=2), "built without ncurses")
+    libraries, _ = wheel.needs_of("objdump", program)
+    assert all(wheel.SYSTEM.match(library) for library in libraries), libraries
+    with open(program, "rb") as file:
+        assert b"dwfl_begin" not in file.read()
 
 
 @fact
