@@ -47,6 +47,8 @@ name its folder in --with-cuda=DIR, or configure --without-cuda for the simulato
   AC_SUBST([CUDA_LIBS])
   AC_SUBST([CUDA_LDFLAGS])
   AC_SUBST([CUDART_SUMMARY])
+  dnl For quickstart, which says where the toolkit is.
+  AC_SUBST([CUDA_SUMMARY], [$weir_cuda_summary])
 ])
 
 dnl WEIR_TRY_CUDA_DIR(DIR): probes the library folders that a toolkit in DIR may have, from NVIDIA's and from distributions.
