@@ -74,6 +74,8 @@ AC_DEFUN([WEIR_TRY_CUDA], [
        AS_IF([test -n "$weir_folder"], [weir_ldflags="-Wl,-rpath,$weir_folder"])])
     dnl A distribution's own headers: naming the compiler's folder again would break C++'s include_next.
     AS_CASE(["$1"], ["-isystem /usr/include"], [weir_cppflags=], [weir_cppflags="$1"])
+    dnl Looked into last: NVIDIA's wheels of the runtime lack a header that theirs include.
+    weir_cppflags="$weir_cppflags -idirafter `cd "$srcdir" && pwd`/lib/gpu/host_defines"
     CPPFLAGS="$weir_cppflags $CPPFLAGS"
     LIBS="$weir_libs $LIBS"
     AC_LINK_IFELSE([AC_LANG_PROGRAM([[

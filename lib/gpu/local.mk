@@ -9,6 +9,7 @@ lib_gpu_libgpu_la_SOURCES = \
 	%reldir%/sim_gate.c %reldir%/sim_ledger.c %reldir%/sim_machine.c %reldir%/sim_map.c %reldir%/sim_share.c %reldir%/sim_thread.c \
 	%reldir%/sim_handles.c %reldir%/sim_handles.h %reldir%/sim_index.c %reldir%/sim_index.h \
 	%reldir%/sim_memory.c %reldir%/sim_pool.c %reldir%/sim_range.c %reldir%/sim_settings.c %reldir%/sim_stream.c
+EXTRA_DIST += %reldir%/host_defines/crt/host_defines.h
 lib_gpu_libgpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 lib_gpu_libgpu_la_LIBADD =
 if HAVE_CUDA

@@ -62,4 +62,19 @@ for file in alone calls cuda_first cuda_last types; do
         fi
     done
 done
+
+# NVIDIA's wheels of the CUDA runtime have no crt/, and so take the stand-in that configure names.
+headers=$(printf '%s\n' "$cuda" | sed -n 's/.*-isystem \([^ ]*\).*/\1/p')
+of_a_wheel() {
+    # The compiler is several words.
+    # shellcheck disable=SC2086
+    $1 -Wall -Wextra -Werror -fsyntax-only -isystem "$tap_dir/wheel" -isystem "$top_srcdir/lib/gpu/host_defines" -I"$top_srcdir" "$tap_dir/types.c"
+}
+if [ -n "$headers" ]; then
+    mkdir "$tap_dir/wheel" && ln -s "$headers"/*.h "$tap_dir/wheel"
+    check "headers_of_a_wheel_compile_as_c11" of_a_wheel "$cc -std=c11"
+    [ -z "$cxx" ] || check "headers_of_a_wheel_compile_as_cxx17" of_a_wheel "$cxx -x c++ -std=c++17"
+else
+    skip "headers_of_a_wheel_compile" "configured without CUDA's headers"
+fi
 done_testing
