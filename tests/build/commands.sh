@@ -275,6 +275,13 @@ run_none() {
     return 1
 }
 
+own_tools_come_first() {
+    for tool in "$tools"/*; do
+        [ "$(command -v "${tool##*/}")" = "$tool" ] || { echo "${tool##*/} is $(command -v "${tool##*/}")" && return 1; }
+    done
+}
+check "tools_of_the_test_come_before_all_others" own_tools_come_first
+
 # What is wrong is found.
 mkdir "$tap_dir/blocks"
 cat >"$tap_dir/sample.md" <<'MD'
