@@ -59,6 +59,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/sized.h \
 	%reldir%/base/spin.c \
 	%reldir%/base/spin.h \
+	%reldir%/base/table.c \
+	%reldir%/base/table.h \
 	%reldir%/base/utf8.c \
 	%reldir%/base/utf8.h \
 	%reldir%/base/valid.c \

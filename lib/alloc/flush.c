@@ -104,7 +104,7 @@ bool weir__flush_recent(weir_stream *stream, bool is_own)
 
 bool weir__flush_recent_of(struct weir__device *device, const weir_pool *pool, const weir_stream *own)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
     bool any = false;
@@ -139,7 +139,7 @@ void weir__flush_abandoned(weir_stream *stream, enum weir__reach reach)
 uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool seen, uint64_t deadline)
 {
     const struct gpu *gpu = device->w->gpu;
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     struct weir__wait behind[WEIR__WAITS_STREAMS];
     uint64_t below = UINT64_MAX, total = 0, soon = deadline;
     size_t count, begun = 0;
@@ -162,7 +162,7 @@ uint64_t weir__flush(struct weir__device *device, const weir_pool *pool, bool se
 
 uint64_t weir__flush_barred(const weir_pool *pool)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX, bytes = 0;
     size_t count;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);

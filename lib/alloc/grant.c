@@ -3,9 +3,11 @@
 
 #include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
+#include "lib/base/number.h"
 
 #define CAP_SHARE 8              /* the caches of a pool have at most this part of its max_size */
 #define STEP (UINT64_C(1) << 20) /* bytes that are granted, or taken back, at a time */
+#define SHARES 4096              /* of what is left, a step is at most one: with many streams each gets something */
 #define BATCH 64                 /* streams that are looked at in one go */
 #define BLOCKS 64                /* and blocks that are taken from one */
 #define INTERVAL 32              /* refusals from one look to the next */
@@ -36,7 +38,7 @@ bool weir__grant_ask(weir_pool *pool, struct weir__cache *cache, uint64_t bytes,
             *refused = cache->bytes + bytes <= limit;
             return false;
         }
-        more = need > STEP ? need : STEP;
+        more = weir__larger(need, weir__smaller(STEP, room / SHARES));
         more = more < room ? more : room;
         more = more < own - cache->granted ? more : own - cache->granted;
     } while (!atomic_compare_exchange_weak_explicit(&pool->grants.granted, &granted, granted + more, memory_order_relaxed,
@@ -91,7 +93,8 @@ static bool take_back(weir_stream *stream)
 /* Looks at the next streams of the device, up to the first that is idle. */
 static void look(weir_pool *pool, const weir_stream *needy, uint64_t now)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *last = atomic_load_explicit(&pool->grants.looked_last, memory_order_relaxed);
+    weir_stream *streams[BATCH] = { [BATCH - 1] = last };
     uint64_t below = atomic_load_explicit(&pool->grants.looked_below, memory_order_relaxed);
     uint64_t patience = (uint64_t)PATIENCE_MIN << atomic_load_explicit(&pool->grants.mistakes, memory_order_relaxed);
     size_t count = weir__streams_pin_next(pool->device, &below, streams, BATCH);
@@ -101,8 +104,10 @@ static void look(weir_pool *pool, const weir_stream *needy, uint64_t now)
             took = true;
             below = streams[i]->number + 1; /* it comes first next time */
         }
+        last = took ? last : streams[i];
         weir__stream_unpin(streams[i]);
     }
+    atomic_store_explicit(&pool->grants.looked_last, last, memory_order_relaxed);
     atomic_store_explicit(&pool->grants.looked_below, count < BATCH && !took ? UINT64_MAX : below, memory_order_relaxed);
 }
 

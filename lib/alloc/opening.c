@@ -129,12 +129,12 @@ static void abandon_former(weir *w, gpu_stream handle)
     for (size_t d = 0; d < w->device_count; d++) {
         struct weir__device *device = &w->devices[d];
         pthread_rwlock_rdlock(&device->lock);
-        for (weir_stream *former = device->streams; former; former = former->next)
-            if (former->handle == handle && !atomic_exchange(&former->is_gone, true)) {
-                weir__cache_close(former);
-                weir__flush_abandoned(former, WEIR__REACH_DEVICE);
-                name = former->name;
-            }
+        weir_stream *former = weir__stream_of_handle(device, handle);
+        if (former && !atomic_exchange(&former->is_gone, true)) {
+            weir__cache_close(former);
+            weir__flush_abandoned(former, WEIR__REACH_DEVICE);
+            name = former->name;
+        }
         pthread_rwlock_unlock(&device->lock);
     }
     if (name)

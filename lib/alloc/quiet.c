@@ -63,7 +63,7 @@ bool weir__captures_are_others(void)
 
 static bool device_captures(struct weir__device *device)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
     /* Asking the legacy stream of a device would begin to use it. */

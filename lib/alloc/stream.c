@@ -8,27 +8,34 @@
 #include "lib/pool/figures.h"
 
 #define CLOSED_MIN 256 /* closed streams of a device whose memory is not used again yet */
-#define RECENT_COUNT 8 /* a power of two */
 
-/* The streams that this thread last asked for, by the list's generation, which says whether the answer still holds, and by their id. */
-static __thread struct recent {
-    uint64_t generation;
-    uint64_t id;
-    weir_stream *stream; /* NULL: it was not open */
-} recents[RECENT_COUNT];
-
-/* NULL is another name of the legacy stream. */
-static gpu_stream one_name(gpu_stream handle)
+/* What chooses the place of a stream in the tables: its handle, of which NULL is another name of the legacy stream. */
+static uint64_t place_of(gpu_stream handle)
 {
-    return handle ? handle : GPU_STREAM_LEGACY;
+    return (uint64_t)(uintptr_t)(handle ? handle : GPU_STREAM_LEGACY);
+}
+
+/* What tells streams apart that have one handle after the other: their id, where the driver has ids. */
+static uint64_t key_of(const struct weir__device *device, gpu_stream handle, uint64_t id)
+{
+    return device->has_stream_ids ? id : place_of(handle);
 }
 
 weir_stream *weir__stream_listed(struct weir__device *device, gpu_stream handle, uint64_t id)
 {
-    weir_stream *stream = device->streams;
-    while (stream && (device->has_stream_ids ? stream->id != id : one_name(stream->handle) != one_name(handle)))
-        stream = stream->next;
-    return stream;
+    uint64_t key = key_of(device, handle, id);
+    struct weir__link *link = weir__table_first(&device->listed, place_of(handle));
+    while (link && atomic_load_explicit(&link->key, memory_order_relaxed) != key)
+        link = weir__table_next(link);
+    return link ? WEIR__ITEM(link, weir_stream, listed) : NULL;
+}
+
+weir_stream *weir__stream_of_handle(struct weir__device *device, gpu_stream handle)
+{
+    struct weir__link *link = weir__table_first(&device->listed, place_of(handle));
+    while (link && atomic_load(&WEIR__ITEM(link, weir_stream, listed)->is_gone))
+        link = weir__table_next(link);
+    return link ? WEIR__ITEM(link, weir_stream, listed) : NULL;
 }
 
 int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id)
@@ -57,53 +64,11 @@ int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir
     return user->id ? GPU_SUCCESS : weir__stream_id(device, handle, &user->id);
 }
 
-/* The opened stream of that handle. Only where its id cannot be asked for: a handle proves little. */
-static weir_stream *find_handle(struct weir__device *device, gpu_stream handle)
-{
-    weir_stream *stream = device->streams;
-    while (stream && (one_name(stream->handle) != one_name(handle) || atomic_load(&stream->is_gone)))
-        stream = stream->next;
-    return stream;
-}
-
-static unsigned filter_place(gpu_stream handle)
-{
-    return (unsigned)((uint64_t)(uintptr_t)one_name(handle) * UINT64_C(0x9E3779B97F4A7C15) >> 58);
-}
-
-static uint64_t filter_bit(gpu_stream handle)
-{
-    return UINT64_C(1) << filter_place(handle);
-}
-
-/* Counts one stream more, or one less. */
-static void count_in(_Atomic uint64_t *filter, unsigned *counts, unsigned place, bool more)
-{
-    uint64_t bit = UINT64_C(1) << place, others = atomic_load_explicit(filter, memory_order_relaxed) & ~bit;
-    counts[place] += more ? 1U : -1U;
-    atomic_store_explicit(filter, counts[place] ? others | bit : others, memory_order_release);
-}
-
-static void begin_generation(struct weir__device *device)
-{
-    static _Atomic uint64_t generations;
-    atomic_store_explicit(&device->generation, atomic_fetch_add(&generations, 1) + 1, memory_order_release);
-}
-
-/* Called with device->lock held for writing, whenever the list has changed by the stream, whose handle and pool are fixed. */
-static void change_filters(struct weir__device *device, const weir_stream *stream, bool more)
-{
-    unsigned place = filter_place(stream->handle);
-    if (stream->pool != device->default_pool)
-        count_in(&device->routed, device->routed_count, place, more);
-    count_in(&device->listed, device->listed_count, place, more);
-    begin_generation(device);
-}
-
 void weir__streams_init(struct weir__device *device)
 {
     device->closed_end = &device->closed;
-    begin_generation(device);
+    weir__table_init(&device->listed);
+    weir__table_init(&device->routed);
 }
 
 void weir__streams_destroy(struct weir__device *device)
@@ -113,13 +78,15 @@ void weir__streams_destroy(struct weir__device *device)
         device->closed = stream->next;
         free(stream);
     }
+    weir__table_destroy(&device->listed);
+    weir__table_destroy(&device->routed);
 }
 
-/* Whether an opened stream of that filter may have the handle. Without ids a handle proves nothing: it may be a new stream under an old
+/* Whether the table may have an opened stream of that handle. Without ids a handle proves nothing: it may be a new stream under an old
    number. */
-static bool may_be_in(const struct weir__device *device, const _Atomic uint64_t *filter, gpu_stream handle)
+static bool may_be_in(const struct weir__device *device, const struct weir__table *table, gpu_stream handle)
 {
-    return (atomic_load_explicit(filter, memory_order_acquire) & filter_bit(handle)) && device->has_stream_ids;
+    return weir__table_may_have(table, place_of(handle)) && device->has_stream_ids;
 }
 
 /* Asks for what is not known yet. false: that cannot be said. */
@@ -133,13 +100,13 @@ weir_stream *weir__stream_find(struct weir__device *device, struct weir__raw *ra
 {
     if (!may_be_in(device, &device->listed, raw->handle) || !know(device, raw))
         return NULL;
-    struct recent *recent = &recents[raw->id % RECENT_COUNT];
-    if (recent->generation != atomic_load_explicit(&device->generation, memory_order_acquire) || recent->id != raw->id) {
-        pthread_rwlock_rdlock(&device->lock);
-        *recent = (struct recent){ atomic_load(&device->generation), raw->id, weir__stream_listed(device, raw->handle, raw->id) };
-        pthread_rwlock_unlock(&device->lock);
-    }
-    return recent->stream;
+    struct weir__link *link;
+    if (weir__table_look(&device->listed, place_of(raw->handle), raw->id, &link))
+        return link ? WEIR__ITEM(link, weir_stream, listed) : NULL;
+    pthread_rwlock_rdlock(&device->lock);
+    weir_stream *stream = weir__stream_listed(device, raw->handle, raw->id);
+    pthread_rwlock_unlock(&device->lock);
+    return stream;
 }
 
 weir_pool *weir__stream_route(struct weir__device *device, struct weir__raw *raw)
@@ -149,7 +116,7 @@ weir_pool *weir__stream_route(struct weir__device *device, struct weir__raw *raw
         return pool;
     bool is_known = know(device, raw);
     pthread_rwlock_rdlock(&device->lock);
-    weir_stream *stream = is_known ? weir__stream_listed(device, raw->handle, raw->id) : find_handle(device, raw->handle);
+    weir_stream *stream = is_known ? weir__stream_listed(device, raw->handle, raw->id) : weir__stream_of_handle(device, raw->handle);
     if (stream) {
         pool = stream->pool;
         weir__pool_hold(pool);
@@ -177,7 +144,10 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
 {
     size_t count = 0;
     pthread_rwlock_rdlock(&device->lock);
-    for (weir_stream *stream = device->streams; stream && count < max; stream = stream->next) {
+    /* The memory of a stream stays, closed or not, as long as its device. */
+    const weir_stream *last = streams[max - 1];
+    bool goes_on = last && last->is_listed && last->number >= *below;
+    for (weir_stream *stream = goes_on ? last->next : device->streams; stream && count < max; stream = stream->next) {
         if (stream->number >= *below || atomic_load(&stream->is_gone))
             continue;
         atomic_fetch_add(&stream->pins, 1);
@@ -190,18 +160,20 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
 
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
 {
-    size_t count = 0;
+    size_t count = 0, least = max; /* the one that freed least, where it is known */
     pthread_rwlock_rdlock(&device->lock);
     for (weir_stream *stream = device->streams; stream; stream = stream->next) {
         size_t at = count;
         if (atomic_load(&stream->is_gone))
             continue;
         if (count == max) {
-            /* No room: the one that freed least gives way. */
-            for (size_t i = at = 0; i < max; i++)
-                at = weir__stream_pending(streams[i]) < weir__stream_pending(streams[at]) ? i : at;
-            if (weir__stream_pending(stream) <= weir__stream_pending(streams[at]))
+            /* No room: that one gives way. */
+            for (size_t i = least == max ? 0 : max; i < max; i++)
+                least = i == 0 || weir__stream_pending(streams[i]) < weir__stream_pending(streams[least]) ? i : least;
+            if (weir__stream_pending(stream) <= weir__stream_pending(streams[least]))
                 continue;
+            at = least;
+            least = max;
             weir__stream_unpin(streams[at]);
             count--;
         }
@@ -272,7 +244,11 @@ void weir__stream_list(weir_stream *stream)
         device->streams->previous = stream;
     device->streams = stream;
     stream->is_listed = true;
-    change_filters(device, stream, true);
+    uint64_t place = place_of(stream->handle), key = key_of(device, stream->handle, stream->id);
+    weir__table_add(&device->listed, &stream->listed, place, key);
+    stream->is_routed = stream->pool != device->default_pool;
+    if (stream->is_routed)
+        weir__table_add(&device->routed, &stream->routed, place, key);
     pthread_rwlock_unlock(&device->lock);
 }
 
@@ -327,7 +303,9 @@ void weir__stream_unlist(weir_stream *s)
     if (s->next)
         s->next->previous = s->previous;
     s->is_listed = false;
-    change_filters(device, s, false);
+    weir__table_remove(&device->listed, &s->listed);
+    if (s->is_routed)
+        weir__table_remove(&device->routed, &s->routed);
     add_counts(s);
     pthread_rwlock_unlock(&device->lock);
 }

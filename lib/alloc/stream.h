@@ -13,27 +13,32 @@
 #include <stdbool.h>
 
 #include "lib/alloc/cache.h"
+#include "lib/base/table.h"
 #include "lib/pool/mapped.h"
 #include "lib/pool/weir_internal.h"
 
 #define WEIR__GRANT_SPENT UINT64_MAX
 
 struct weir_stream {
-    weir_stream *next; /* device->streams, or device->closed; guarded by device->lock, as the next two */
-    weir_stream *previous; /* in device->streams */
-    bool is_listed;        /* there */
-    _Atomic unsigned pins; /* of those that found it in the list */
-    uint64_t number; /* later streams have higher ones, and stand before it in the list */
+    /* In one cache line what a call by the raw handle needs. */
     weir *w;
     struct weir__device *device;
     gpu_stream handle;
-    uint64_t id;   /* with device->has_stream_ids */
-    uint64_t name; /* the same, or where the driver has no ids a number of Weir's own; never 0. Fixed after open */
+    uint64_t id; /* with device->has_stream_ids */
+    weir_pool *pool;
+    struct weir__link listed; /* in the device's table of this name, as is `routed`; guarded by device->lock, as the next members */
+    struct weir__link routed; /* with is_routed */
+    bool is_routed;           /* its pool is not the device's default one */
+    bool is_listed;           /* in device->streams */
+    weir_stream *next;        /* in device->streams, or device->closed */
+    weir_stream *previous;    /* in device->streams */
+    uint64_t number;          /* later streams have higher ones, and stand before it in the list */
+    _Atomic unsigned pins;    /* of those that found it in the list */
+    uint64_t name; /* the id, or where the driver has no ids a number of Weir's own; never 0. Fixed after open */
     bool is_own; /* made by weir_stream_create() */
     /* Its handle has become another stream, which was opened too: it was destroyed without having been closed. Then its cache is shut, and
        nobody finds it in the list who would use its handle. */
     atomic_bool is_gone;
-    weir_pool *pool;
     struct weir__cache cache;
     /* Of grant.c: how many frees had entered the cache when it was last seen at work, when that was, in refusals of the pool, or
        WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
@@ -81,7 +86,8 @@ bool weir__stream_captures(const weir_stream *stream);
 weir_status weir__stream_closed(weir_error *error, const char *function);
 
 /* Pins the next streams of the device, but for those that are gone, behind number *below (UINT64_MAX: from the first), `max` at most, and
-   lowers *below. Returns how many; 0 at the end. */
+   lowers *below. Returns how many; 0 at the end. The last of `streams` is NULL, or a stream
+   of the device that comes before those and shortens the way, as the array has it after a call that filled it. */
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
 
 /* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. GPU_CAPTURE_UNSUPPORTED: the
@@ -90,6 +96,9 @@ int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id
 
 /* The opened stream of that id, or, where the driver has no ids, of that handle. Called with device->lock. */
 weir_stream *weir__stream_listed(struct weir__device *device, gpu_stream handle, uint64_t id);
+
+/* The opened stream of that handle that is not gone: a handle alone proves little. Called with device->lock. */
+weir_stream *weir__stream_of_handle(struct weir__device *device, gpu_stream handle);
 
 /* A stream that was closed long enough ago, or a new one; closed. NULL: no host memory. */
 weir_stream *weir__stream_take(struct weir__device *device);

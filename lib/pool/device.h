@@ -7,6 +7,7 @@
 #ifndef WEIR_LIB_DEVICE_H
 #define WEIR_LIB_DEVICE_H
 
+#include "lib/base/table.h"
 #include "lib/pool/asking.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/pool.h"
@@ -64,11 +65,9 @@ struct weir__device {
     pthread_rwlock_t lock; /* a registry lock: guards the two lists; never held over a CUDA call */
     weir_pool *pools;      /* all, private ones too */
     weir_stream *streams;  /* opened ones */
-    /* A bit for each hash of a handle whose opened stream is served by another pool than the default one: all other handles are routed
-       without a look at the list, and without asking CUDA for their id. Changed under lock. */
-    _Atomic uint64_t routed;
-    _Atomic uint64_t listed;     /* the same for the handles of all opened streams */
-    _Atomic uint64_t generation; /* another number after each change of the list of streams; no two devices ever have the same one */
+    /* The same streams by their handles, and those of them that are served by another pool than the default one: all other handles are
+       routed without asking CUDA for their id. Changed under lock. */
+    struct weir__table listed, routed;
 
     /* Closed streams, oldest first, whose memory is kept for a while: a call that was on its way when its stream was closed finds it
        closed, not gone. Guarded by lock. */
@@ -86,8 +85,6 @@ struct weir__device {
     struct weir__pending pending;
     struct weir__recovery recovery;
     gpu_stream extending; /* the keeper's, to grow pools on; NULL: it has none */
-    /* For each bit of `routed` and of `listed`: how many of the opened streams make it 1. Guarded by lock. */
-    unsigned routed_count[64], listed_count[64];
     struct weir__quota quota; /* as the environment was when the weir was opened. Fixed after open */
 };
 

@@ -119,6 +119,7 @@ int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, stru
         return code;
     }
     weir__spin_init(&made->lock);
+    weir__table_init(&made->streams);
     pthread_mutex_init(&made->growing, NULL);
     pthread_mutex_init(&made->events, NULL);
     *mapped = made;
@@ -144,6 +145,7 @@ bool weir__mapped_destroy(struct weir__mapped *mapped)
     mapped->gpu->range_free(mapped->range, mapped->range_bytes);
     pthread_mutex_destroy(&mapped->events);
     pthread_mutex_destroy(&mapped->growing);
+    weir__table_destroy(&mapped->streams);
     free(mapped);
     return true;
 }

@@ -20,12 +20,12 @@
 #include <stdatomic.h>
 
 #include "lib/base/spin.h"
+#include "lib/base/table.h"
 #include "lib/gpu/gpu.h"
 #include "lib/pool/arena/arena.h"
 
 #define WEIR__MAPPED_RANGE_SHARE 4 /* the range is so many times the device's memory, or a half of that and so on, down to one time */
 #define WEIR__MAPPED_AT_CAP 0x10000 /* a code, none of CUDA's: max_size */
-#define WEIR__MAPPED_BUCKETS 64
 #define WEIR__MAPPED_PATIENCE (UINT64_C(1000) * 1000) /* nanoseconds that idle streams may take to come to their last frees */
 
 /* A stream as a call names it, for which it is alive and does not capture. */
@@ -64,7 +64,7 @@ struct weir__mapped {
     weir__spin lock; /* guards the rest */
     struct weir__arena arena;
     uint64_t mapped_high;
-    struct weir__mapped_stream *streams[WEIR__MAPPED_BUCKETS]; /* by id */
+    struct weir__table streams; /* by id */
     struct weir__mapped *next_listed; /* mapped_closed.h's, and guarded by its lock */
 };
 

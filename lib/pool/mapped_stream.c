@@ -6,19 +6,10 @@
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 
-static size_t bucket_of(uint64_t id)
-{
-    return (size_t)(id * UINT64_C(0x9E3779B97F4A7C15) >> 58);
-}
-
-_Static_assert(WEIR__MAPPED_BUCKETS == 64, "bucket_of() takes six bits of the hash");
-
 struct weir__mapped_stream *weir__mapped_stream_find(const struct weir__mapped *mapped, uint64_t id)
 {
-    struct weir__mapped_stream *stream = id ? mapped->streams[bucket_of(id)] : NULL;
-    while (stream && stream->id != id)
-        stream = stream->next;
-    return stream;
+    struct weir__link *link = id ? weir__table_first(&mapped->streams, id) : NULL;
+    return link ? WEIR__ITEM(link, struct weir__mapped_stream, link) : NULL;
 }
 
 struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, const struct weir__mapped_user *user)
@@ -36,8 +27,7 @@ struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, 
     stream->is_open = stream->is_open || user->is_open;
     if (is_new) {
         stream->id = user->id;
-        stream->next = mapped->streams[bucket_of(user->id)];
-        mapped->streams[bucket_of(user->id)] = stream;
+        weir__table_add(&mapped->streams, &stream->link, user->id, user->id);
     }
     weir__spin_unlock(&mapped->lock);
     return stream;
@@ -53,13 +43,10 @@ void weir__mapped_stream_close(struct weir__mapped *mapped, struct weir__mapped_
 
 void weir__mapped_stream_drop(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
 {
-    struct weir__mapped_stream **link = &mapped->streams[bucket_of(stream->id)];
     weir__spin_lock(&mapped->lock);
     bool is_done = !stream->is_open && !stream->users && !stream->freed.small.oldest && !stream->freed.large.oldest;
-    while (is_done && *link != stream)
-        link = &(*link)->next;
     if (is_done)
-        *link = stream->next;
+        weir__table_remove(&mapped->streams, &stream->link);
     weir__spin_unlock(&mapped->lock);
     if (!is_done)
         return;
@@ -145,10 +132,9 @@ bool weir__mapped_stream_look(struct weir__mapped *mapped, struct weir__mapped_s
 
 void weir__mapped_streams_visit(struct weir__mapped *mapped, bool (*use)(struct weir__mapped_stream *stream, void *data), void *data)
 {
-    for (size_t i = 0; i < WEIR__MAPPED_BUCKETS; i++)
-        for (struct weir__mapped_stream *stream = mapped->streams[i], *next; stream; stream = next) {
-            next = stream->next;
-            if (!use(stream, data))
-                return;
-        }
+    for (struct weir__link *link = weir__table_any(&mapped->streams), *behind; link; link = behind) {
+        behind = weir__table_behind(&mapped->streams, link);
+        if (!use(WEIR__ITEM(link, struct weir__mapped_stream, link), data))
+            return;
+    }
 }

@@ -193,7 +193,8 @@ struct weir_pool {
     struct {
         _Atomic uint64_t granted;
         _Atomic uint64_t refusals;     /* of more of it: the clock, */
-        _Atomic uint64_t looked_below; /* where its next look begins, */
+        _Atomic uint64_t looked_below; /* below which number its next look begins, */
+        weir_stream *_Atomic looked_last; /* and a stream that comes before it, or NULL, */
         _Atomic unsigned mistakes;     /* and streams that it took for idle and that were not */
     } grants;
 };

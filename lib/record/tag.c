@@ -14,6 +14,7 @@ static __thread unsigned pushed_count;
 void weir__tags_init(struct weir__tags *tags)
 {
     weir__spin_init(&tags->lock);
+    weir__table_init(&tags->names);
 }
 
 void weir__tags_destroy(struct weir__tags *tags)
@@ -21,6 +22,7 @@ void weir__tags_destroy(struct weir__tags *tags)
     for (unsigned i = 1; i <= atomic_load(&tags->count); i++)
         free(atomic_load(&tags->tags[i]));
     free(tags->tags);
+    weir__table_destroy(&tags->names);
 }
 
 struct weir__tag *weir__tags_get(const struct weir__tags *tags, unsigned number)
@@ -30,17 +32,32 @@ struct weir__tag *weir__tags_get(const struct weir__tags *tags, unsigned number)
                : NULL;
 }
 
-static unsigned look(const struct weir__tags *tags, const char *name)
+static uint64_t hash_of(const char *name)
 {
-    unsigned count = atomic_load_explicit(&tags->count, memory_order_acquire);
-    for (unsigned i = 1; i <= count; i++)
-        if (strcmp(atomic_load_explicit(&tags->tags[i], memory_order_relaxed)->name, name) == 0)
-            return i;
-    return 0;
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
+/* The number of the link's tag, if that has the name. */
+static unsigned number_if(const struct weir__link *link, const char *name)
+{
+    const struct weir__tag *tag = WEIR__ITEM(link, const struct weir__tag, named);
+    return strcmp(tag->name, name) == 0 ? tag->number : 0;
+}
+
+/* Called with the lock. */
+static unsigned look(const struct weir__tags *tags, const char *name, uint64_t hash)
+{
+    unsigned number = 0;
+    for (const struct weir__link *link = weir__table_first(&tags->names, hash); link && !number; link = weir__table_next(link))
+        number = number_if(link, name);
+    return number;
 }
 
 /* Called with the lock. The list itself is made with the first, as most programs have none. */
-static unsigned add(struct weir__tags *tags, const char *name)
+static unsigned add(struct weir__tags *tags, const char *name, uint64_t hash)
 {
     unsigned count = atomic_load(&tags->count);
     if (!tags->tags)
@@ -49,20 +66,25 @@ static unsigned add(struct weir__tags *tags, const char *name)
     if (!tag)
         return 0;
     memcpy(tag->name, name, strlen(name) + 1);
+    tag->number = count + 1;
     atomic_store(&tags->tags[count + 1], tag);
     atomic_store_explicit(&tags->count, count + 1, memory_order_release);
+    weir__table_add(&tags->names, &tag->named, hash, hash);
     return count + 1;
 }
 
 unsigned weir__tags_find(struct weir__tags *tags, const char *name)
 {
-    unsigned number = look(tags, name);
+    uint64_t hash = hash_of(name);
+    struct weir__link *link;
+    weir__table_look(&tags->names, hash, hash, &link);
+    unsigned number = link ? number_if(link, name) : 0;
     if (number)
         return number;
     weir__spin_lock(&tags->lock);
-    number = look(tags, name);
+    number = look(tags, name, hash);
     if (!number)
-        number = add(tags, name);
+        number = add(tags, name, hash);
     weir__spin_unlock(&tags->lock);
     return number;
 }

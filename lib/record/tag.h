@@ -3,7 +3,7 @@
  * tag.h - names that a thread gives to what it allocates, and what the blocks of each name come to.
  *
  * The names and figures are a recorder's, and live as long as it does; which of them are in force is each thread's own. `lock` is a leaf
- * and guards the list of names; figures are atomic.
+ * and guards the list and the table; figures are atomic.
  */
 #ifndef WEIR_LIB_TAG_H
 #define WEIR_LIB_TAG_H
@@ -14,12 +14,15 @@
 #include <stdint.h>
 
 #include "lib/base/spin.h"
+#include "lib/base/table.h"
 
 #define WEIR__TAGS_MAX 4095     /* of a recorder: 12 bits */
 #define WEIR__TAG_DEPTH 32      /* of a thread, over all recorders */
 #define WEIR__TAG_NAME_MAX 63   /* bytes */
 
 struct weir__tag {
+    struct weir__link named; /* in `names` */
+    unsigned number;
     char name[WEIR__TAG_NAME_MAX + 1];
     _Atomic int64_t live, blocks; /* that users have; below 0 for a moment, where another thread's free is counted first */
     _Atomic int64_t live_high;
@@ -29,6 +32,7 @@ struct weir__tags {
     atomic_bool are_used;               /* some thread has pushed one */
     _Atomic unsigned count;
     struct weir__tag *_Atomic *tags;    /* WEIR__TAGS_MAX of them, from number 1 */
+    struct weir__table names;           /* of the same tags, by name */
     weir__spin lock;
 };
 

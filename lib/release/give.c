@@ -55,7 +55,7 @@ static uint64_t keep_of(const struct weir__give *give, const weir_pool *pool)
 /* Whether some opened stream captures that allocates from the pool. What such a graph is about to use is left to it. */
 static bool is_captured(weir_pool *pool)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
     bool captures = false;
@@ -141,7 +141,7 @@ uint64_t weir__give_offer(weir *w, int device)
 /* Empties the caches of streams whose pools are asked for something. Orphans stay. */
 static void flush(const struct weir__give *give, struct weir__device *device)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
     while ((count = weir__streams_pin_next(device, &below, streams, BATCH)))

@@ -50,7 +50,7 @@ static bool is_left(weir_stream *stream)
 /* Returns whether to look again. */
 static bool look_at_caches(struct weir__device *device, uint64_t now)
 {
-    weir_stream *streams[BATCH];
+    weir_stream *streams[BATCH] = { NULL };
     uint64_t below = UINT64_MAX;
     size_t count;
     bool again = false;

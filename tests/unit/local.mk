@@ -63,6 +63,11 @@ EXTRA_DIST += %reldir%/policies
 dist_check_SCRIPTS += %reldir%/schema.sh
 TESTS += %reldir%/schema.sh
 
+check_PROGRAMS += tests/unit/table
+TESTS += tests/unit/table
+tests_unit_table_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_table_LDADD = tests/support/libsuite.la tests/support/libfail.la share/libshare.la
+
 check_PROGRAMS += tests/unit/class
 TESTS += tests/unit/class
 tests_unit_class_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
