@@ -5,6 +5,8 @@
  *   weir-count PAIRS checked|unchecked      cached, with cache: { capture_check: true } or false
  *   weir-count PAIRS uncached|capped        which go to CUDA, the latter below a cap that Weir watches
  *   weir-count PAIRS arena                  of 8 MiB, which an arena serves
+ *   weir-count PAIRS handles|handles-arena COUNT   by the raw handles of so many open streams in turn, cached or from an arena
+ *   weir-count PAIRS tags COUNT             weir_tag_push() and weir_tag_pop() of so many tags in turn
  *
  * What two runs differ in is what the additional pairs cost: start, policy and the first allocation are in both.
  * Exit status: 0, 2 if something failed, 77 if this build says nothing about the instructions of a real one.
@@ -21,16 +23,23 @@ static const struct mode {
     const char *name, *policy;
     bool is_cudas; /* they are calls of CUDA */
     size_t size;   /* bytes */
+    enum { BY_STREAM, BY_HANDLE, OF_TAGS } kind;
 } modes[] = {
-    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", false, 64 * 1024},
-    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024},
-    {"uncached", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024},
-    {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 64 * 1024},
-    {"arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 8 << 20},
-    {"off", "weir: 1\nrecord: { level: off }\npools: { p: { cache: off } }\n", true, 64 * 1024},
-    {"all", "weir: 1\nrecord: { level: all }\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024},
-    {"recent", "weir: 1\npools: { p: { backing: arena, release_threshold: all } }\n", false, 8 << 20},
+    {"checked", "weir: 1\npools: { p: { cache: { capture_check: true } } }\n", false, 64 * 1024, BY_STREAM},
+    {"unchecked", "weir: 1\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024, BY_STREAM},
+    {"uncached", "weir: 1\npools: { p: { cache: off } }\n", true, 64 * 1024, BY_STREAM},
+    {"capped", "weir: 1\npools: { p: { cache: off, release_threshold: 25%, max_size: 90%, small_below: 1MiB } }\n", true, 64 * 1024, BY_STREAM},
+    {"arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 8 << 20, BY_STREAM},
+    {"off", "weir: 1\nrecord: { level: off }\npools: { p: { cache: off } }\n", true, 64 * 1024, BY_STREAM},
+    {"all", "weir: 1\nrecord: { level: all }\npools: { p: { cache: { capture_check: false } } }\n", false, 64 * 1024, BY_STREAM},
+    {"recent", "weir: 1\npools: { p: { backing: arena, release_threshold: all } }\n", false, 8 << 20, BY_STREAM},
+    {"handles", "weir: 1\npools: { p: {} }\n", false, 4096, BY_HANDLE},
+    {"handles-arena", "weir: 1\npools: { p: { backing: arena, cache: off, release_threshold: all } }\n", false, 64 * 1024, BY_HANDLE},
+    {"tags", "weir: 1\npools: { p: {} }\n", false, 0, OF_TAGS},
 };
+
+#define COUNT_MAX 4095
+static weir_stream *streams[COUNT_MAX];
 
 /* Why the instructions of this build do not count, or NULL. */
 static const char *odd_build(void)
@@ -52,42 +61,57 @@ static const char *odd_build(void)
 #endif
 }
 
-static weir_status run_pairs(weir_stream *s, size_t size, unsigned long pairs)
+static weir_status pair(weir *w, const struct mode *mode, unsigned long which)
 {
+    char name[48];
+    void *block;
     weir_status status = WEIR_OK;
-    for (unsigned long i = 0; i < pairs && status == WEIR_OK; i++) {
-        void *block;
-        status = weir_stream_malloc(s, &block, size);
-        if (status == WEIR_OK)
-            status = weir_stream_free(s, block);
+    weir_cuda_stream handle = weir_stream_handle(streams[which]);
+    switch (mode->kind) {
+    case BY_STREAM:
+        status = weir_stream_malloc(streams[which], &block, mode->size);
+        return status ? status : weir_stream_free(streams[which], block);
+    case BY_HANDLE:
+        status = weir_malloc(w, &block, mode->size, 0, handle);
+        return status ? status : weir_free(w, block, handle);
+    case OF_TAGS:
+        snprintf(name, sizeof name, "one tag of many: %04lu", which);
+        status = weir_tag_push(w, name);
+        return status ? status : weir_tag_pop(w, name);
     }
     return status;
 }
 
+static weir_status run_pairs(weir *w, const struct mode *mode, unsigned long count, unsigned long pairs)
+{
+    weir_status status = WEIR_OK;
+    for (unsigned long i = 0; i < pairs && status == WEIR_OK; i++)
+        status = pair(w, mode, i % count);
+    return status;
+}
+
 /* The pairs are only worth counting if they come from where they should: CUDA, or the cache or arena. */
-static int measure(const struct mode *mode, unsigned long pairs)
+static int measure(const struct mode *mode, unsigned long count, unsigned long pairs)
 {
     weir_options options = WEIR_OPTIONS_INIT;
     options.policy_text = mode->policy;
     options.gpu = "sim";
     weir_error error = WEIR_ERROR_INIT;
     weir *w = NULL;
-    weir_stream *s = NULL;
     weir_status status = weir_open(&options, &error, &w);
+    for (unsigned long i = 0; i < count && !status; i++)
+        status = weir_stream_create(w, 0, NULL, &error, &streams[i]);
     if (!status)
-        status = weir_stream_create(w, 0, NULL, &error, &s);
-    if (!status)
-        status = run_pairs(s, mode->size, 1);
+        status = run_pairs(w, mode, count, count);
     uint64_t before = sim_calls("malloc_async");
     if (!status)
-        status = run_pairs(s, mode->size, pairs);
+        status = run_pairs(w, mode, count, pairs);
     bool is_right = sim_calls("malloc_async") - before == (mode->is_cudas ? pairs : 0);
     if (status)
         fprintf(stderr, "weir-count: %s\n", error.status ? error.text : weir_status_text(status));
     else if (!is_right)
         fprintf(stderr, "weir-count: the pairs were%s served by CUDA\n", mode->is_cudas ? " not" : "");
     int result = status || !is_right ? 2 : 0;
-    weir_stream_close(s);
     weir_close(w);
     return result;
 }
@@ -97,13 +121,15 @@ int main(int argc, char **argv)
     const char *odd = odd_build();
     const struct mode *mode = NULL;
     char *end = NULL;
-    unsigned long pairs = argc == 3 ? strtoul(argv[1], &end, 10) : 0;
-    for (size_t i = 0; argc == 3 && i < sizeof(modes) / sizeof(modes[0]); i++) {
+    unsigned long pairs = argc > 2 ? strtoul(argv[1], &end, 10) : 0;
+    for (size_t i = 0; argc > 2 && i < sizeof(modes) / sizeof(modes[0]); i++) {
         if (strcmp(argv[2], modes[i].name) == 0)
             mode = &modes[i];
     }
-    if (!mode || !end || end == argv[1] || *end) {
-        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena|recent; for example weir-count 10000 checked\n", stderr);
+    unsigned long count = argc == 4 ? strtoul(argv[3], NULL, 10) : 1;
+    if (!mode || !end || end == argv[1] || *end || argc > 4 || count == 0 || count > COUNT_MAX) {
+        fputs("usage: weir-count PAIRS checked|unchecked|uncached|capped|arena|recent|handles|handles-arena|tags [COUNT]; for example "
+              "weir-count 10000 checked\n", stderr);
         return 2;
     }
     if (odd) {
@@ -111,5 +137,5 @@ int main(int argc, char **argv)
         return 77;
     }
     unsetenv("WEIR_CONF");
-    return measure(mode, pairs);
+    return measure(mode, count, pairs);
 }

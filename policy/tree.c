@@ -343,10 +343,44 @@ static void check_end(struct reader *reader)
     yaml_event_delete(&event);
 }
 
+/* The bytes of the line break at a place; 0: there is none. libyaml knows five. */
+static size_t line_break(const char *text, size_t len)
+{
+    static const char *const breaks[] = { "\r\n", "\n", "\r", "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9" };
+    for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++)
+        if (len >= strlen(breaks[i]) && memcmp(text, breaks[i], strlen(breaks[i])) == 0)
+            return strlen(breaks[i]);
+    return 0;
+}
+
+/* libyaml compares each tag directive with all before it. As no policy needs one, and no text in a policy has such a line, a line that begins
+   as one is refused before libyaml sees it. */
+static bool refuse_tag_directives(struct reader *reader, const char *text, size_t len)
+{
+    static const char directive[] = "%TAG";
+    yaml_mark_t mark = { 0, 0, 0 };
+    bool begins = true;
+    for (size_t at = 0, width; at < len; at += width) {
+        if (begins && len - at >= strlen(directive) && memcmp(text + at, directive, strlen(directive)) == 0) {
+            policy_report_add(reader->tree->report, mark_of(reader, mark), "",
+                              "%%TAG directives are refused; take the line out, each key knows its type");
+            reader->tree->cut = true;
+            return true;
+        }
+        width = line_break(text + at, len - at);
+        begins = width;
+        mark.line += begins;
+        width += !width;
+    }
+    return false;
+}
+
 /* Reads a text whose root will stand below that parent. NULL: there is nothing that could be read. */
 static struct policy_node *read_text(struct reader *reader, const char *text, size_t len, struct policy_node *parent, char *name)
 {
     struct policy_node *root = NULL;
+    if (refuse_tag_directives(reader, text, len))
+        return NULL;
     if (!yaml_parser_initialize(&reader->parser)) {
         reader->tree->arena->exhausted = true;
         return NULL;

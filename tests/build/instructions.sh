@@ -32,11 +32,12 @@ find "$top_builddir/lib" -name '*.gcno' | grep -q . && skip_all "this build coun
 WEIR_SIM=memory=1GiB
 export WEIR_SIM
 
-# instructions PAIRS MODE: those of one run. Counting is switched over where one of these functions is entered or left: on for the two of the
+# instructions PAIRS MODE [COUNT]: those of one run. Counting is switched over where one of these functions is entered or left: on for the two of the
 # library, off for what the simulator does in the driver's place, which is none of ours.
 instructions() {
     valgrind -q --tool=callgrind --callgrind-out-file="$tap_dir/callgrind" --toggle-collect=weir_stream_malloc \
-        --toggle-collect=weir_stream_free '--toggle-collect=enter_*' "$count" "$1" "$2" >&2 || return
+        --toggle-collect=weir_stream_free --toggle-collect=weir_malloc --toggle-collect=weir_free --toggle-collect=weir_tag_push \
+        --toggle-collect=weir_tag_pop '--toggle-collect=enter_*' "$count" "$@" >&2 || return
     sed -n 's/^totals: \([0-9]*\)$/\1/p' "$tap_dir/callgrind"
 }
 
@@ -47,6 +48,19 @@ pair() {
     echo "$1: $each instructions for a pair, at most $2 asked"
     # None at all would mean that callgrind does not know the functions by these names.
     [ "$each" -gt 0 ] && [ "$each" -le "$2" ]
+}
+
+# with_many MODE: a pair with 4,000 things of its kind takes few instructions more than one with 10: chains of a hash table may be longer.
+with_many() {
+    few=$(of_count 10 "$1") && many=$(of_count 4000 "$1") || return
+    echo "$1: $few instructions for a pair with 10, $many with 4,000"
+    [ "$few" -gt 0 ] && [ $((many * 100)) -le $((few * 110)) ]
+}
+
+# of_count COUNT MODE: what a pair takes with so many.
+of_count() {
+    less=$(instructions $short "$2" "$1") && more=$(instructions $long "$2" "$1") && [ -n "$less" ] && [ -n "$more" ] || return
+    echo $(((more - less) / (long - short)))
 }
 
 check "cached_pair_without_capture_check_takes_few_instructions" pair unchecked $bound_unchecked
@@ -64,5 +78,11 @@ grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "pair_that_is_not_recorded_takes_few_more_than_without_a_recorder" pair off $bound_off
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 check "cached_pair_that_is_recorded_takes_few_more" pair all $bound_all
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+check "pair_by_a_raw_handle_takes_no_more_with_4,000_streams" with_many handles
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+check "pair_on_an_arena_takes_no_more_with_4,000_streams" with_many handles-arena
+grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
+check "push_of_a_tag_takes_no_more_with_4,000_tags" with_many tags
 grep 'instructions for' "$tap_dir/output" | sed 's/^/# /'
 done_testing
