@@ -196,6 +196,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/leaks.c \
 	%reldir%/leaks.h \
 	%reldir%/marks.c \
+	%reldir%/source.c \
+	%reldir%/source.h \
 	%reldir%/stats.c \
 	%reldir%/stats_json.c \
 	%reldir%/weir.c \

@@ -21,7 +21,8 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error);
 weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error);
 /* The recorder notes so much at least from now on, whatever policy is in force; WEIR__LEVEL_OFF and false: as the policy says. */
 void weir__record_at_least(weir *w, enum weir__level level, bool stacks);
-/* weir_reload() from where weir_open() had the policy. WEIR_INVALID: that was weir_options.policy_text, which cannot change. */
+/* weir_reload() of what was opened, on the service thread: with the environment as the program's last call of weir_open() or weir_reload()
+   has read it. */
 weir_status weir__policy_again(weir *w, weir_error *error);
 
 #endif

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/alloc/flush.h"
 #include "lib/alloc/held.h"
@@ -29,75 +28,11 @@
 #include "lib/recover/callbacks.h"
 #include "lib/recover/recover.h"
 #include "lib/release/keeper.h"
+#include "lib/source.h"
 #include "lib/trace/file.h"
+#include "policy/environment.h"
 
 /* Policy ------------------------------------------------------------------------------------------------------------------------------- */
-
-/* The first one's place, and a line for each. */
-static void put_errors(weir_error *error, weir_status status, const struct policy_errors *errors)
-{
-    error->status = status;
-    snprintf(error->file, sizeof error->file, "%s", errors->items[0].file);
-    error->line = errors->items[0].line;
-    error->column = errors->items[0].column;
-    size_t len = 0;
-    for (size_t i = 0; i < errors->count && len + 1 < sizeof error->text; i++) {
-        if (i > 0)
-            error->text[len++] = '\n';
-        int written = policy_error_format(&errors->items[i], error->text + len, sizeof error->text - len);
-        len += written < 0 ? 0 : (size_t)written;
-    }
-}
-
-/* What came of a policy, with all its errors as one; these are cleared. */
-static weir_status judge_policy(enum policy_status outcome, struct policy_errors *errors, weir_error *error)
-{
-    static const weir_status statuses[] = {
-        [POLICY_OK] = WEIR_OK,
-        [POLICY_BAD] = WEIR_BAD_POLICY,
-        [POLICY_UNREADABLE] = WEIR_UNREADABLE,
-        [POLICY_NO_MEMORY] = WEIR_NO_HOST_MEMORY,
-    };
-    weir_status status = statuses[outcome];
-    if (status != WEIR_OK && errors->count == 0)
-        weir__fail(error, status, "no host memory for the policy");
-    else if (status != WEIR_OK && error && error->status == WEIR_OK)
-        put_errors(error, status, errors);
-    policy_errors_clear(errors);
-    return status;
-}
-
-static weir_status read_policy(const char *file, const char *text, weir_error *error, struct policy **policy)
-{
-    struct policy_errors errors = { 0 };
-    enum policy_status outcome = text ? policy_parse(text, strlen(text), "policy_text", secure_getenv("WEIR_CONF"), &errors, policy)
-                                      : policy_load(file, &errors, policy);
-    return judge_policy(outcome, &errors, error);
-}
-
-static weir_status override_policy(const struct policy *before, const char *assignments, weir_error *error, struct policy **after)
-{
-    struct policy_errors errors = { 0 };
-    return judge_policy(policy_override(before, assignments, &errors, after), &errors, error);
-}
-
-/* Remembers where the policy comes from, whatever directory the program changes to: a name is the same everywhere. false: no host memory. */
-static bool remember_policy(weir *w, const weir_options *options)
-{
-    const char *file = options->policy_file;
-    w->has_policy_text = options->policy_text;
-    if (!file && !w->has_policy_text)
-        file = secure_getenv("WEIR_POLICY");
-    if (!file || !file[0])
-        return true;
-    char *directory = file[0] == '/' || policy_is_name(file) ? NULL : getcwd(NULL, 0);
-    if (!directory) /* or it has none any more, so that the relative path is as good as any */
-        w->policy_file = strdup(file);
-    else if (asprintf(&w->policy_file, "%s/%s", directory, file) < 0)
-        w->policy_file = NULL;
-    free(directory);
-    return w->policy_file;
-}
 
 /* What the recorder does from now on: what the policy says, and what is wanted on top of it. Called with w->config held, or while nobody
    else knows the weir. */
@@ -120,7 +55,7 @@ static weir_status find_gpu(const char *name, weir_error *error, const struct gp
     const char *why = "";
     const char *place = name ? "weir_options.gpu" : "$WEIR_GPU";
     if (!name)
-        name = secure_getenv("WEIR_GPU");
+        name = policy_environment("WEIR_GPU");
     *gpu = gpu_find(name, &why);
     if (*gpu)
         return WEIR_OK;
@@ -209,9 +144,11 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error)
 {
     struct policy *policy = NULL;
     const struct gpu *gpu;
-    weir_status status = find_gpu(options->gpu, error, &gpu);
+    weir_status status = weir__source_environment(error);
     if (status == WEIR_OK)
-        status = read_policy(options->policy_file, options->policy_text, error, &policy);
+        status = find_gpu(options->gpu, error, &gpu);
+    if (status == WEIR_OK)
+        status = weir__source_read(options->policy_file, options->policy_text, error, &policy);
     policy_free(policy);
     return status;
 }
@@ -237,8 +174,6 @@ static weir *make_empty(const weir_options *options, int device, weir_error *err
     weir__recorder_init(&w->recorder);
     if (!has_table)
         *status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the table of blocks");
-    else if (!remember_policy(w, options))
-        *status = weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for the name of the policy");
     return w;
 }
 
@@ -261,7 +196,7 @@ static weir_status begin(weir *w, weir_error *error)
 
 static weir_status open_all(weir *w, const weir_options *options, weir_error *error)
 {
-    weir_status status = read_policy(options->policy_file, options->policy_text, error, &w->policy);
+    weir_status status = weir__source_open(w, options, error);
     if (status == WEIR_OK)
         status = find_gpu(options->gpu, error, &w->gpu);
     if (status == WEIR_OK)
@@ -284,6 +219,8 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
     if (!w)
         return weir__fail(error, WEIR_INVALID, "weir_open: w must not be NULL");
     status = weir__options_read(given, &options, error);
+    if (status == WEIR_OK)
+        status = weir__source_environment(error);
     if (status != WEIR_OK)
         return status;
 
@@ -388,7 +325,7 @@ void weir_close(weir *w)
     weir__blocks_destroy(&w->blocks);
     weir__recorder_destroy(&w->recorder);
     policy_free(w->policy);
-    free(w->policy_file);
+    weir__source_forget(w);
     pthread_mutex_destroy(&w->attached_lock);
     pthread_mutex_destroy(&w->config);
     free(w);
@@ -411,8 +348,7 @@ static weir_status each_pool(weir *w, const struct policy *policy, weir_error *e
 /* Whether the policy can take the place of the one in force; what may fail before anything changes is done. */
 static weir_status prepare(weir *w, const struct policy *after, weir_error *error)
 {
-    struct policy_errors errors = { 0 };
-    weir_status status = judge_policy(policy_compare(w->policy, after, &errors), &errors, error);
+    weir_status status = weir__source_compare(w->policy, after, error);
     if (status == WEIR_OK)
         status = each_pool(w, after, error, weir__settings_check);
     /* Switching it on can fail, switching it off cannot. */
@@ -427,7 +363,7 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
 {
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     pthread_mutex_lock(&w->config);
-    weir_status status = assignments ? override_policy(w->policy, assignments, error, &after) : WEIR_OK;
+    weir_status status = assignments ? weir__source_override(w->policy, assignments, error, &after) : WEIR_OK;
     if (status == WEIR_OK)
         status = prepare(w, after, error);
     bool applied = status == WEIR_OK;
@@ -458,10 +394,11 @@ static weir_status apply(weir *w, struct policy *after, const char *assignments,
     return status;
 }
 
+/* policy_file: NULL is what was opened. */
 static weir_status reload(weir *w, const char *policy_file, bool is_outside, weir_error *error)
 {
     struct policy *after;
-    weir_status status = read_policy(policy_file, NULL, error, &after);
+    weir_status status = policy_file ? weir__source_read(policy_file, NULL, error, &after) : weir__source_again(w, error, &after);
     return status == WEIR_OK ? apply(w, after, NULL, is_outside, error) : status;
 }
 
@@ -472,7 +409,8 @@ weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
         return status;
     if (!w)
         return weir__fail(error, WEIR_INVALID, "weir_reload: w must not be NULL");
-    return reload(w, policy_file, false, error);
+    status = weir__source_environment(error);
+    return status == WEIR_OK ? reload(w, policy_file, false, error) : status;
 }
 
 weir_status weir__policy_set(weir *w, const char *assignments, weir_error *error)
@@ -491,8 +429,5 @@ void weir__record_at_least(weir *w, enum weir__level level, bool stacks)
 
 weir_status weir__policy_again(weir *w, weir_error *error)
 {
-    if (w->has_policy_text)
-        return weir__fail(error, WEIR_INVALID, "the program has its policy from a text of its own (weir_options.policy_text), which cannot "
-                                               "have changed: set single keys, or have it open a policy_file");
-    return reload(w, w->policy_file, true, error);
+    return reload(w, NULL, true, error);
 }

@@ -180,8 +180,9 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
 WEIR_API void weir_close(weir *w);
 
 /*
- * Reads the policy again (policy_file: NULL is the same search as weir_open's with policy_file NULL) and applies what differs, all or
- * nothing. Only the keys that weir-policy(5) calls live may differ; any other refuses the whole reload and is named in the error. A
+ * Reads a policy and applies what differs, all or nothing. policy_file: as in weir_options. NULL: what was opened, again, as `weir reload`
+ * does it from outside: the file that weir_open() found, by its absolute path, whatever directory the process stands in by now; the same
+ * policy_text; or the same built-in policy. What stands in $WEIR_CONF now is applied on top. Only the keys that weir-policy(5) calls live may differ; any other refuses the whole reload and is named in the error. A
  * max_size that the driver enforces (that of a pool without a small twin) can be lowered, and raised up to what it was at open. A reload
  * that succeeds empties all caches as weir_pool_trim() does, since their blocks were kept under the former rules.
  * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NOT_SUPPORTED, WEIR_NO_HOST_MEMORY, WEIR_BUSY (`keeper: true` while the process exits),

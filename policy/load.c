@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "policy/environment.h"
 #include "policy/report.h"
 
 #define SYSTEM_FILE "/etc/weir/policy.yaml"
-#define BUILTIN_NAME "built-in"
 
 static const char builtin_text[] = "# The policy that holds where no other is given: one pool on each device, which keeps what it got.\n"
                                    "weir: 1\n"
@@ -78,7 +78,7 @@ static enum policy_status read_open(int fd, const char *path, struct policy_repo
         return POLICY_NO_MEMORY;
     ssize_t len = read_all(fd, text, POLICY_FILE_MAX + 1);
     enum policy_status status = len < 0 ? unreadable(report, path, strerror(errno), "name another file")
-                                        : policy_parse(text, (size_t)len, path, secure_getenv("WEIR_CONF"), report->errors, policy);
+                                        : policy_parse(text, (size_t)len, path, policy_environment("WEIR_CONF"), report->errors, policy);
     free(text);
     return status;
 }
@@ -109,7 +109,7 @@ static enum policy_status read_file(const char *path, bool asked, struct policy_
 /* The user's own file, for free(). *path is NULL if the environment names no home. False: no memory. */
 static bool user_file(char **path)
 {
-    const char *config = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
+    const char *config = policy_environment("XDG_CONFIG_HOME"), *home = policy_environment("HOME");
     const char *below = "/weir/policy.yaml";
     *path = NULL;
     if (!config || config[0] != '/') { /* relative ones are to be ignored, says the XDG specification */
@@ -125,10 +125,21 @@ static bool user_file(char **path)
     return *path;
 }
 
+static enum policy_status read_builtin(struct policy_errors *errors, struct policy **policy)
+{
+    return policy_parse(builtin_text, strlen(builtin_text), POLICY_BUILTIN, policy_environment("WEIR_CONF"), errors, policy);
+}
+
+enum policy_status policy_load_again(const char *file, struct policy_errors *errors, struct policy **policy)
+{
+    bool missing;
+    return strcmp(file, POLICY_BUILTIN) == 0 ? read_builtin(errors, policy) : read_file(file, true, errors, policy, &missing);
+}
+
 enum policy_status policy_load(const char *argument, struct policy_errors *errors, struct policy **policy)
 {
     bool missing;
-    const char *asked = argument ? argument : secure_getenv("WEIR_POLICY");
+    const char *asked = argument ? argument : policy_environment("WEIR_POLICY");
     enum policy_status status = POLICY_OK;
     char *path;
     if (asked && (argument || asked[0])) {
@@ -148,6 +159,6 @@ enum policy_status policy_load(const char *argument, struct policy_errors *error
     if (missing)
         status = read_file(SYSTEM_FILE, false, errors, policy, &missing);
     if (missing)
-        status = policy_parse(builtin_text, strlen(builtin_text), BUILTIN_NAME, secure_getenv("WEIR_CONF"), errors, policy);
+        status = read_builtin(errors, policy);
     return status;
 }

@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += policy/libpolicy.la
 policy_libpolicy_la_SOURCES = \
 	%reldir%/arena.c %reldir%/arena.h \
 	%reldir%/check.c \
+	%reldir%/environment.c %reldir%/environment.h \
 	%reldir%/form.h \
 	%reldir%/keys.c %reldir%/keys.h \
 	%reldir%/list.c \

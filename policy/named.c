@@ -14,6 +14,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "policy/environment.h"
 #include "policy/report.h"
 
 /* The Makefile has those of this installation; these are for who compiles the file alone. */
@@ -68,7 +69,7 @@ static bool is_folder(const char *self, const char *below, char folder[static PA
  */
 static void find_folder(char folder[static PATH_MAX])
 {
-    const char *named = secure_getenv("WEIR_POLICY_DIR");
+    const char *named = policy_environment("WEIR_POLICY_DIR");
     char file[PATH_MAX] = "", self[PATH_MAX];
     if (named && named[0] == '/' && snprintf(folder, PATH_MAX, "%s", named) < PATH_MAX)
         return;

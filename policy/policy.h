@@ -194,6 +194,9 @@ char *policy_names(void);
  * and cannot be read is POLICY_UNREADABLE; the others are skipped only if they do not exist.
  */
 enum policy_status policy_load(const char *argument, struct policy_errors *errors, struct policy **policy);
+/* Reads what it read once more: the file that the policy has by its name then, made absolute, or POLICY_BUILTIN. */
+#define POLICY_BUILTIN "built-in"
+enum policy_status policy_load_again(const char *file, struct policy_errors *errors, struct policy **policy);
 
 /*
  * The policy as it would be with these assignments (as in $WEIR_CONF) on top of the text and the assignments that it was read from: files

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/environment.h"
 #include "policy/keys.h"
 #include "policy/report.h"
 
@@ -16,7 +17,7 @@ static const char *const variables[] = {"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COM
 const char *weir__local_rank_variable(const char **value)
 {
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        *value = secure_getenv(variables[i]);
+        *value = policy_environment(variables[i]);
         if (*value && **value)
             return variables[i];
     }

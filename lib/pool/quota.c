@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "lib/base/format.h"
+#include "policy/environment.h"
 #include "policy/keys.h"
 #include "policy/number.h"
 #include "policy/report.h"
@@ -91,7 +92,7 @@ static bool read_mps(const char *text, int device, uint64_t *bytes, bool *is_tol
 /* NULL: it is not set, or empty. */
 static struct weir__quota_limit *add(struct weir__quota *quota, const char *variable, const char **value)
 {
-    *value = secure_getenv(variable);
+    *value = policy_environment_now(variable);
     if (!*value || !**value)
         return NULL;
     struct weir__quota_limit *limit = &quota->limits[quota->count++];

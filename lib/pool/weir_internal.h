@@ -71,8 +71,7 @@ struct weir {
     void (*dump)(weir *w);                 /* writes a trace of an out-of-memory (trace/file.h) */
     bool is_controlled;              /* `control: true` */
     const char *control_path;        /* of its control socket; NULL: it has none. Fixed after open */
-    char *policy_file;               /* of weir_options or $WEIR_POLICY, to be read again; NULL: to be searched for. Fixed after open */
-    bool has_policy_text;            /* there is nothing to be read again */
+    char *policy_text, *policy_file; /* what was opened (source.h): one of them. Fixed after open */
 };
 
 /* As weir__current_begin(), for a plain call. Where there is one device, no other can be current. */

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "policy/environment.h"
+
 void weir__costs_slug(const char *name, char slug[static NAME_MAX])
 {
     size_t len = 0;
@@ -49,7 +51,7 @@ int weir__costs_open_folder(const char *path)
 static int open_cache(void)
 {
     char path[PATH_MAX];
-    const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+    const char *cache = policy_environment("XDG_CACHE_HOME"), *home = policy_environment("HOME");
     bool has_cache = cache && cache[0] == '/';
     if (!has_cache && !(home && home[0] == '/'))
         return -1;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "policy/environment.h"
 #include "policy/keys.h"
 
 #define NAME_MAX_ (POLICY_FILE_NAME_MAX + 64) /* with numbers in place of %p and %r */
@@ -41,7 +42,7 @@ struct weir__trace_files {
 static bool expand(const char *name, char *out, size_t room)
 {
     size_t len = 0;
-    const char *rank = secure_getenv("RANK");
+    const char *rank = policy_environment("RANK");
     for (; *name; name++) {
         int written;
         if (*name != '%')

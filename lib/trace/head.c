@@ -13,6 +13,7 @@
 
 #include "lib/trace/costs.h"
 #include "lib/trace/file.h"
+#include "policy/environment.h"
 
 #define ROOM (WEIR__TRACE_HEAD_MAX - 16)
 
@@ -80,7 +81,7 @@ bool weir__trace_head_make(weir *w, const char *reason, struct weir__trace_bytes
     put_pair(&pairs, &count, "weir", PACKAGE_VERSION);
     put_pairf(&pairs, &count, "pid", "%ld", (long)getpid());
     put_pair(&pairs, &count, "program", program_invocation_short_name);
-    const char *rank = secure_getenv("RANK");
+    const char *rank = policy_environment("RANK");
     if (rank)
         put_pairf(&pairs, &count, "rank", "%s", rank);
     put_pairf(&pairs, &count, "started.monotonic", "%" PRIu64, recorder->started_monotonic);

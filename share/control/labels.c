@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/environment.h"
+
 #define VARIABLES_MAX 3
 
 /* The first variable that is set counts. */
@@ -23,7 +25,7 @@ enum { POD = 3 };
 
 static const char *value_of(const char *variable)
 {
-    const char *value = secure_getenv(variable);
+    const char *value = policy_environment(variable);
     return value && *value && strcmp(value, JOB_NONE) != 0 ? value : NULL;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "policy/environment.h"
 #include "share/wire/socket.h"
 
 #define RUNTIME_BASE "/run/user"
@@ -42,7 +43,7 @@ static void temporary_place(uid_t uid, char place[SHARE_PATH_SIZE])
 /* $WEIR_CONTROL_DIR, which stands for all other places; NULL: it is not set. */
 static const char *only_place(void)
 {
-    const char *base = secure_getenv("WEIR_CONTROL_DIR");
+    const char *base = policy_environment("WEIR_CONTROL_DIR");
     return base && base[0] == '/' ? base : NULL;
 }
 

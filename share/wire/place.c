@@ -12,6 +12,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/format.h"
+#include "policy/environment.h"
 
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 #define PROBLEM_SIZE 160
@@ -43,7 +44,7 @@ void share_directory_of(const char *path, char directory[SHARE_PATH_SIZE])
 
 const char *share_runtime_directory(void)
 {
-    const char *directory = secure_getenv("XDG_RUNTIME_DIR");
+    const char *directory = policy_environment("XDG_RUNTIME_DIR");
     struct stat info;
     if (!directory || directory[0] != '/')
         return NULL;

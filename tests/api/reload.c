@@ -12,6 +12,14 @@
 
 static char file[64];
 
+static void write_file(const char *path, const char *text)
+{
+    FILE *stream = fopen(path, "w");
+    ck_assert_ptr_nonnull(stream);
+    ck_assert_int_ge(fputs(text, stream), 0);
+    ck_assert_int_eq(fclose(stream), 0);
+}
+
 /* Reloads from a file with this text; `file` has its name afterwards. */
 static weir_status reload(weir *w, const char *text, weir_error *error)
 {
@@ -343,21 +351,66 @@ START_TEST(threshold_set_at_run_time_ends_with_a_reload)
 }
 END_TEST
 
-START_TEST(without_a_file_the_search_begins_anew)
+/* Reload without a file: what was opened, again ------------------------------------------------------------------------------------------ */
+
+static void reload_opened(weir *w)
 {
-    char path[] = "/tmp/weir-search-XXXXXX";
     weir_error error = WEIR_ERROR_INIT;
-    fixture_machine("devices=2");
-    weir *w = fixture_open(policy_with(""));
-    int fd = mkstemp(path);
-    const char *text = policy_with("release_threshold: 32MiB");
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    setenv("WEIR_POLICY", path, 1);
     ck_assert_msg(weir_reload(w, NULL, &error) == WEIR_OK, "%s", error.text);
-    ck_assert_uint_eq(look(w).figures.release_threshold, MIB(32));
+}
+
+START_TEST(without_a_file_the_text_that_was_opened_holds_again)
+{
+    fixture_machine("devices=2");
+    weir *w = fixture_open(policy_with("release_threshold: 64MiB\n    max_size: 512MiB"));
+    reload_well(w, policy_with("release_threshold: 32MiB"));
+    setenv("WEIR_POLICY", "/nonexistent/policy.yaml", 1);
+    reload_opened(w);
     unsetenv("WEIR_POLICY");
+    ck_assert_uint_eq(look(w).figures.release_threshold, MIB(64));
+    ck_assert_uint_eq(look(w).figures.max_size, MIB(512));
+    weir_close(w);
+}
+END_TEST
+
+START_TEST(without_a_file_that_which_was_opened_is_read_wherever_the_process_stands)
+{
+    char directory[] = "/tmp/weir-reload-XXXXXX", path[64];
+    weir_error error = WEIR_ERROR_INIT;
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *w;
+    fixture_machine("devices=2");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/p.yaml", directory);
+    write_file(path, policy_with("release_threshold: 64MiB"));
+    ck_assert_int_eq(chdir(directory), 0);
+    setenv("WEIR_POLICY", "./p.yaml", 1);
+    options.gpu = "sim";
+    ck_assert_msg(weir_open(&options, &error, &w) == WEIR_OK, "%s", error.text);
+    unsetenv("WEIR_POLICY");
+    ck_assert_int_eq(chdir("/"), 0);
+    write_file(path, policy_with("release_threshold: 32MiB"));
+    reload_opened(w);
+    ck_assert_uint_eq(look(w).figures.release_threshold, MIB(32));
+    weir_close(w);
     unlink(path);
+    rmdir(directory);
+}
+END_TEST
+
+START_TEST(without_a_file_the_built_in_policy_holds_again_with_what_the_environment_sets_now)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *w;
+    fixture_machine("devices=1");
+    setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+    options.gpu = "sim";
+    ck_assert_msg(weir_open(&options, &error, &w) == WEIR_OK, "%s", error.text);
+    setenv("WEIR_CONF", "pools.default.keep=32MiB", 1);
+    reload_opened(w);
+    unsetenv("WEIR_CONF");
+    ck_assert_uint_eq(fixture_figures(w, "default", 0).keep, MIB(32));
     weir_close(w);
 }
 END_TEST
@@ -552,7 +605,9 @@ int main(void)
     tcase_add_loop_test(tcase, max_size_can_be_raised_to_what_it_was_beside_private_pools_made_meanwhile, 0, COUNT(first_caps));
     suite_add(tcase, max_size_can_be_set_on_a_pool_that_had_none, max_size_below_what_is_live_harms_no_block_and_stops_new_ones,
               steps_of_the_ladder_are_live, deadline_of_the_ladder_is_live, private_pools_follow_and_later_ones_are_made_by_the_new_policy,
-              blocks_and_handles_outlive_a_reload, threshold_set_at_run_time_ends_with_a_reload, without_a_file_the_search_begins_anew);
+              blocks_and_handles_outlive_a_reload, threshold_set_at_run_time_ends_with_a_reload, without_a_file_the_text_that_was_opened_holds_again,
+              without_a_file_that_which_was_opened_is_read_wherever_the_process_stands,
+              without_a_file_the_built_in_policy_holds_again_with_what_the_environment_sets_now);
     add_refusals(suite);
     return suite_run(suite);
 }

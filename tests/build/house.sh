@@ -113,6 +113,11 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
         calls_nothing '\<(printf|puts|putchar|perror|fprintf|vfprintf|fputs|exit|_exit|_Exit|abort|assert) *\(' $library_files
     # What a set-user-ID program does is not for its caller's environment to say.
     check "the_environment_is_read_only_where_it_can_be_trusted" calls_nothing '(^|[^_])\<getenv *\(' $library_files $tools_files
+    # Another thread may be changing it.
+    check "the_library_reads_the_environment_in_one_place" calls_nothing '\<secure_getenv *\(|\<environ\>' \
+        $(find policy lib share plugin/torch -name '*.[ch]' -o -name '*.cc' | grep -v -e '^policy/environment\.c$' -e '^lib/gpu/sim\.c$')
+    check "variables_are_read_as_they_are_now_only_while_a_weir_is_opened" calls_nothing '\<policy_environment_now *\(' \
+        $(find policy lib share plugin/torch -name '*.[ch]' -o -name '*.cc' | grep -v -e '^policy/environment\.[ch]$' -e '^lib/pool/quota\.c$')
 }
 check "every_source_names_its_license" has_license
 check "every_lock_is_in_the_list_of_locks" locks_are_listed

@@ -29,6 +29,11 @@ tests_share_control_record_LDADD = tests/api/libfixture.la
 tests_share_control_strangers_SOURCES = %reldir%/control_strangers.c %reldir%/control_scene.c %reldir%/control_scene.h
 tests_share_control_strangers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_control_strangers_LDADD = tests/api/libfixture.la
+check_PROGRAMS += tests/share/environment
+TESTS += tests/share/environment
+tests_share_environment_SOURCES = %reldir%/environment.c %reldir%/control_scene.c %reldir%/control_scene.h
+tests_share_environment_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_share_environment_LDADD = tests/api/libfixture.la
 tests_share_control_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_share_control_LDADD = tests/api/libfixture.la
 
