@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/pool/holders.h"
 
@@ -30,9 +31,15 @@ static void describe(const weir *w, const struct weir__holder *holder, struct le
             leak->frames[leak->given.frame_count++] = (uintptr_t)(elements[i] >> 1);
 }
 
+static void free_holders(struct weir__holder **holders)
+{
+    free(*holders);
+}
+
 weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data, weir_error *error)
 {
-    struct weir__holder *holders;
+    WEIR__CALL;
+    struct weir__holder *holders __attribute__((cleanup(free_holders))) = NULL;
     size_t count;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
@@ -48,7 +55,6 @@ weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data, weir_er
         describe(w, &holders[i], &leak);
         fn(data, &leak.given);
     }
-    free(holders);
     return WEIR_OK;
 }
 

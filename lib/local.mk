@@ -35,6 +35,8 @@ noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
 	%reldir%/base/bias.c \
 	%reldir%/base/bias.h \
+	%reldir%/base/call.c \
+	%reldir%/base/call.h \
 	%reldir%/base/class.c \
 	%reldir%/base/class.h \
 	%reldir%/base/context.c \

@@ -2,6 +2,7 @@
 /* marks.c - what the program tells the recorder: where it is, and what its blocks are for. */
 #include <string.h>
 
+#include "lib/base/call.h"
 #include "lib/pool/recorded.h"
 #include "lib/pool/settings.h"
 
@@ -17,6 +18,7 @@ static weir_status check(const weir *w, const char *function, const char *name)
 
 weir_status weir_mark(weir *w, const char *name)
 {
+    WEIR__CALL;
     weir_status status = check(w, "weir_mark", name);
     if (status != WEIR_OK || !weir__records(&w->recorder, WEIR__LEVEL_POOL))
         return status;

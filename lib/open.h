@@ -11,6 +11,9 @@
 /* weir_open() but for what the folders above lib/ add. device: the only one to get pools, or WEIR__EVERY_DEVICE. */
 weir_status weir__open(const weir_options *options, int device, weir_error *error, weir **w);
 
+/* weir_close() of what is not NULL, from wherever. */
+void weir__close(weir *w);
+
 /* The caller's options (NULL: all defaults) as this library knows them. WEIR_INVALID. */
 weir_status weir__options_read(const weir_options *given, weir_options *options, weir_error *error);
 

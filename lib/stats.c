@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/alloc/held.h"
+#include "lib/base/call.h"
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/gpu/clock.h"
@@ -178,6 +179,7 @@ static weir_status take(weir *w, weir_stats *stats, weir_error *error)
 
 weir_status weir_stats_take(weir *w, weir_error *error, weir_stats **stats)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!w || !stats)
@@ -197,6 +199,7 @@ weir_status weir_stats_take(weir *w, weir_error *error, weir_stats **stats)
 
 weir_status weir_stats_reset_peaks(weir *w, int device, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!w)

@@ -14,6 +14,7 @@
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/waits.h"
 #include "lib/attached.h"
+#include "lib/base/call.h"
 #include "lib/base/fence.h"
 #include "lib/base/format.h"
 #include "lib/base/sized.h"
@@ -153,7 +154,7 @@ weir_status weir__policy_check(const weir_options *options, weir_error *error)
     return status;
 }
 
-/* A weir that has nothing yet. *status says what of it could not be made; NULL: not even itself. weir_close() takes it in any case. */
+/* A weir that has nothing yet. *status says what of it could not be made; NULL: not even itself. weir__close() takes it in any case. */
 static weir *make_empty(const weir_options *options, int device, weir_error *error, weir_status *status)
 {
     weir *w = aligned_alloc(_Alignof(weir), sizeof *w);
@@ -231,7 +232,7 @@ weir_status weir__open(const weir_options *given, int device, weir_error *error,
         status = open_all(opened, &options, error);
     if (status != WEIR_OK && opened) {
         weir__trace_files_drop(opened);
-        weir_close(opened);
+        weir__close(opened);
     }
     if (status == WEIR_OK)
         *w = opened;
@@ -289,7 +290,7 @@ static void close_pools(weir *w)
     wait_for_frees(w);
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
-            weir_stream_close(w->devices[d].streams);
+            weir__stream_close(w->devices[d].streams);
     for (size_t d = 0; d < w->device_count; d++)
         weir__orphans_cover(&w->devices[d], true);
     for (size_t d = 0; d < w->device_count; d++)
@@ -305,10 +306,8 @@ static void close_pools(weir *w)
     weir__relaxed_end(w->gpu, mode);
 }
 
-void weir_close(weir *w)
+void weir__close(weir *w)
 {
-    if (!w || weir__is_forked())
-        return;
     weir__attached_close(w);
     weir__keeper_set(w, false, NULL);
     weir__trace_files_settle(w);
@@ -404,6 +403,7 @@ static weir_status reload(weir *w, const char *policy_file, bool is_outside, wei
 
 weir_status weir_reload(weir *w, const char *policy_file, weir_error *error)
 {
+    WEIR__CALL;
     weir_status status = weir__check_fork(error);
     if (status != WEIR_OK)
         return status;

@@ -16,6 +16,13 @@
  *    works unchanged with the library of another version. Members that an older program's struct does not have count as 0. Members of a
  *    newer program's struct that this library does not know must be 0 (else WEIR_INVALID), and are set to 0 where the library fills the
  *    struct. A struct that the library hands out by pointer grows at its end too, so the library's may be larger than the program's sizeof.
+ *  - No function is async-signal-safe: a signal handler must not call any. (It may have interrupted a call that holds a lock.)
+ *  - A thread is not cancelled within a function, nor in a callback or log function that it runs: pthread_cancel() takes effect later. The
+ *    exception is asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS), with which no function may be called.
+ *  - The program's functions that the library calls (weir_log_fn, weir_leak_fn, weir_oom_fn) may throw an exception, or end their thread by
+ *    pthread_exit(). Both pass through the call, which then returns nothing: see there for its effect. Nothing stays locked, lost or in
+ *    use. An exception that comes from the log function on Weir's own thread (see weir_open) has no handler there and ends the process, as
+ *    C++ has it. They must not leave by longjmp().
  *  - After fork(), in the child, every call fails with WEIR_FORKED and touches nothing (CUDA does not work there either).
  *  - The library never exits, aborts or prints. What it has to say goes to the log function of weir_options.
  */
@@ -117,8 +124,8 @@ WEIR_API void weir_error_clear(weir_error *error);
 
 /*
  * The error of this thread's last failed call of weir_malloc, weir_free, weir_pool_malloc, weir_stream_malloc or weir_stream_free, which
- * take no record for the sake of speed, or of weir_mark, weir_tag_push, weir_tag_pop or weir_reader_fd. Copies it to *error (status WEIR_OK
- * if none failed yet).
+ * take no record for the sake of speed, or of weir_close, weir_stream_close, weir_mark, weir_tag_push, weir_tag_pop or weir_reader_fd.
+ * Copies it to *error (status WEIR_OK if none failed yet).
  */
 WEIR_API void weir_last_error(weir_error *error);
 
@@ -136,8 +143,12 @@ typedef struct weir_stats weir_stats;   /* a snapshot of all figures */
 
 typedef enum weir_log_level { WEIR_LOG_ERROR, WEIR_LOG_WARNING, WEIR_LOG_INFO } weir_log_level;
 
-/* Gets one line without a newline. Lines of one kind about one pool come once a second at most; the next one says how many were left out,
-   and weir_close() logs the last count. Called without any Weir lock held, on any thread; must not call Weir. */
+/*
+ * Gets one line without a newline. Lines of one kind about one pool come once a second at most; the next one says how many were left out,
+ * and weir_close() logs the last count. Called on any thread, at the end of the call that has something to say: all else of that is done
+ * then, its outputs are written, and no Weir lock is held. (Where there is no host memory to keep the line until then, it comes at once.)
+ * Must not call Weir. An exception thrown by it takes the place of the call's status, which is lost.
+ */
 typedef void (*weir_log_fn)(void *data, weir_log_level level, const char *line);
 
 typedef struct weir_options {
@@ -176,8 +187,9 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.
+ * WEIR_BUSY (called in a callback or log function that a call of this library runs; nothing was done), WEIR_FORKED; see weir_last_error().
  */
-WEIR_API void weir_close(weir *w);
+WEIR_API weir_status weir_close(weir *w);
 
 /*
  * Reads a policy and applies what differs, all or nothing. policy_file: as in weir_options. NULL: what was opened, again, as `weir reload`
@@ -262,14 +274,15 @@ WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const ch
  * it only if another stream gets the same handle and is opened. From then on nothing touches the former stream, and calls on it fail with
  * WEIR_INVALID. Its cached blocks go back at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that finds the device's work
  * of that time complete, and nothing captured. Close it all the same.
- * Waits for calls on this weir_stream that are in progress; one that recovers from out-of-memory may take as long as its deadline. So a
- * callback of the ladder must not close the stream whose request it serves: it would wait for itself. Waits for the work of the stream only
- * if weir_stream_create() made it.
+ * Waits for calls on this weir_stream that are in progress; one that recovers from out-of-memory may take as long as its deadline. Waits
+ * for the work of the stream only if weir_stream_create() made it.
  * Threads: one thread closes it, once. A call of another thread meanwhile is served before that, or fails with WEIR_INVALID; a block that
  * it was to free then stays live. No call may begin afterwards. One that does is refused in the same way, but only until the memory of *s
  * serves another stream.
+ * WEIR_BUSY (called in a callback, while a call on this stream is in progress, as the one whose request the callback serves; nothing was
+ * done, the stream stays open), WEIR_FORKED; see weir_last_error().
  */
-WEIR_API void weir_stream_close(weir_stream *s);
+WEIR_API weir_status weir_stream_close(weir_stream *s);
 
 /* weir_malloc and weir_free on an opened stream: the same rules and statuses, without the search for the stream. Also WEIR_INVALID, if the
    stream is being closed. */
@@ -482,6 +495,7 @@ typedef void (*weir_leak_fn)(void *data, const weir_leak *leak);
  * Calls fn for all blocks that are live now, put together, those with the most bytes first; graphs' blocks are left out. weir_close() logs the
  * first of them. device: -1 is all of them. No lock of Weir's is held over fn, which may call Weir. Threads: any; blocks that others allocate
  * or free meanwhile may be among them or not.
+ * An exception thrown by fn ends the listing.
  * WEIR_INVALID, WEIR_NOT_FOUND (device), WEIR_NO_HOST_MEMORY, WEIR_FORKED.
  */
 WEIR_API weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data, weir_error *error);
@@ -492,8 +506,12 @@ WEIR_API weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data
  * Asked for memory when a request of `needed` bytes on `device` failed and the earlier rungs did not help. Frees what the application can
  * spare (it may call weir_free, weir_stream_free, weir_pool_trim and read statistics; a weir_malloc inside runs without recovery) and
  * returns how many bytes that was, 0 if nothing. Called without any Weir lock held, on the thread whose request failed, never while that
- * thread's stream captures. Must not close the stream whose request it serves, which waits for that request. Afterwards the same device is
- * current as before.
+ * thread's stream captures. Afterwards the same device is current as before. In it nothing waits for the request that it serves: WEIR_BUSY
+ * is what weir_close() returns, weir_stream_close() of a stream with a call in progress, and weir_oom_remove() of a callback that runs. It
+ * must not close the export in whose weir_ring_open() it runs.
+ * An exception thrown by it ends the request, which gets no memory, and reaches the caller of the function that made the request. The
+ * recovery is over then, and later ones run as ever. pthread_exit() in it does the same and ends the thread. weir.hpp has callbacks whose
+ * exceptions count as "nothing was freed" instead.
  */
 typedef uint64_t (*weir_oom_fn)(void *data, int device, uint64_t needed);
 
@@ -501,8 +519,8 @@ typedef uint64_t (*weir_oom_fn)(void *data, int device, uint64_t needed);
    WEIR_NO_HOST_MEMORY, WEIR_FORKED. */
 WEIR_API WEIR_CHECK weir_status weir_oom_add(weir *w, weir_oom_fn fn, void *data, weir_error *error, unsigned *id);
 
-/* When this returns the callback neither runs nor will run. So a callback must not remove itself: it would wait for ever. WEIR_NOT_FOUND,
-   WEIR_FORKED. */
+/* When this returns WEIR_OK the callback neither runs nor will run. Waits for calls of it that are in progress, but not within a callback:
+   WEIR_BUSY (called in a callback, and the one to be removed runs, perhaps as that very call; it stays), WEIR_NOT_FOUND, WEIR_FORKED. */
 WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
 
 /* Sharing between processes ------------------------------------------------------------------------------------------------------------ */

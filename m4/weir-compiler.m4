@@ -2,7 +2,8 @@ dnl SPDX-License-Identifier: MIT
 dnl WEIR_COMPILER_FLAGS: the project's own flags go into WEIR_CFLAGS, WEIR_LDFLAGS and, for what is installed as a library, WEIR_LIB_LDFLAGS; never into
 dnl the user's CFLAGS. WEIR_UNCOUNTED_CFLAGS is for what no coverage is asked of. Every flag that a compiler or linker may not know is probed.
 AC_DEFUN([WEIR_COMPILER_FLAGS], [
-  WEIR_CFLAGS="-std=gnu11 -fvisibility=hidden -pthread"
+  dnl -fexceptions: an exception of a callback passes through our functions, and so does the end of a thread; their clean-ups run then.
+  WEIR_CFLAGS="-std=gnu11 -fvisibility=hidden -fexceptions -pthread"
   WEIR_CXXFLAGS="-std=gnu++17 -fvisibility=hidden -pthread -Wall -Wextra"
   WEIR_LDFLAGS="-pthread"
   WEIR_LIB_LDFLAGS=

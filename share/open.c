@@ -3,12 +3,16 @@
 
 #include "share/open.h"
 
+#include "lib/base/call.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
 #include "lib/trace/file.h"
 #include "share/control/control.h"
 #include "share/control/neighbours.h"
 
 weir_status weir__open_on(const weir_options *options, int device, weir_error *error, weir **w)
 {
+    WEIR__CALL;
     weir *opened = NULL;
     weir_status status = weir__open(options, device, error, w ? &opened : NULL);
     if (status != WEIR_OK || !opened)
@@ -21,11 +25,25 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
         return WEIR_OK;
     }
     weir__trace_files_drop(opened);
-    weir_close(opened);
+    weir__close(opened);
     return status;
 }
 
 weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
 {
     return weir__open_on(options, WEIR__EVERY_DEVICE, error, w);
+}
+
+weir_status weir_close(weir *w)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!w)
+        return WEIR_OK;
+    WEIR__CALL;
+    if (weir__call_is_nested())
+        return weir__fail(weir__last_error_reset(), WEIR_BUSY, "weir_close: called in a callback or log function, which a call of Weir has "
+                                                               "run: close the weir once that has returned");
+    weir__close(w);
+    return WEIR_OK;
 }

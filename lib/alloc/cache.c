@@ -396,10 +396,13 @@ void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool)
     weir__bias_unlock(&cache->lock);
 }
 
-void weir__cache_close(weir_stream *stream)
+bool weir__cache_close(weir_stream *stream, bool if_unused)
 {
     weir__bias_visit(&stream->cache.lock);
-    weir__cache_set_state(&stream->cache, WEIR__CACHE_SHUT);
+    bool closes = !(if_unused && stream->cache.calls);
+    if (closes)
+        weir__cache_set_state(&stream->cache, WEIR__CACHE_SHUT);
     WEIR__MUST(weir__cache_is_valid(stream));
     weir__bias_unlock(&stream->cache.lock);
+    return closes;
 }

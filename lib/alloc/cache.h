@@ -97,7 +97,7 @@ bool weir__cache_holds(weir_stream *stream);
 void weir__cache_init(struct weir__cache *cache);
 /* Gives a closed stream its id and its pool, and opens its cache, all at one moment, since late calls for its former self may come. */
 void weir__cache_open(weir_stream *stream, uint64_t id, weir_pool *pool);
-/* Nothing is served and nothing enters from now on. */
-void weir__cache_close(weir_stream *stream);
+/* Nothing is served and nothing enters from now on. false: with if_unused, a call on the stream is in progress, and nothing was done. */
+bool weir__cache_close(weir_stream *stream, bool if_unused);
 
 #endif

@@ -3,6 +3,12 @@
 #include "lib/alloc/fast.h"
 #include "lib/alloc/free.h"
 #include "lib/alloc/malloc.h"
+#include "lib/base/call.h"
+
+static void leave(weir_stream **entered)
+{
+    weir__stream_leave(*entered);
+}
 
 /* What a request needs that is not served in the ordinary way. */
 static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void **ptr, size_t size, unsigned class)
@@ -13,11 +19,11 @@ static __attribute__((noinline)) weir_status malloc_slowly(weir_stream *s, void 
         return weir__fail(weir__last_error_reset(), WEIR_INVALID, "weir_stream_malloc: s and ptr must not be NULL");
     if (weir__pool_keeps(s->pool, class) && weir__cache_serve(s, NULL, NULL, class, size, ptr) == WEIR__CACHE_DONE)
         return WEIR_OK;
+    WEIR__CALL;
     if (!weir__stream_enter(s))
         return weir__stream_closed(weir__last_error_reset(), "weir_stream_malloc");
-    weir_status status = weir__serve(s->pool, ptr, size, &(struct weir__raw){ .handle = s->handle, .is_open = true }, s);
-    weir__stream_leave(s);
-    return status;
+    weir_stream *entered __attribute__((cleanup(leave), unused)) = s;
+    return weir__serve(s->pool, ptr, size, &(struct weir__raw){ .handle = s->handle, .is_open = true }, s);
 }
 
 /* What a free needs that does not enter the cache in the ordinary way. */

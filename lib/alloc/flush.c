@@ -5,6 +5,7 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/waits.h"
+#include "lib/base/call.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 #include "lib/pool/recorded.h"
@@ -177,6 +178,7 @@ uint64_t weir__flush_barred(const weir_pool *pool)
 
 weir_status weir_pool_trim(weir_pool *pool, uint64_t keep, weir_error *error, uint64_t *released)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!pool)

@@ -3,6 +3,7 @@
 
 #include "lib/alloc/fast.h"
 #include "lib/alloc/orphans.h"
+#include "lib/base/call.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
 #include "lib/pool/mapped_closed.h"
@@ -126,6 +127,7 @@ static weir_status free_block(weir *w, const struct weir__block *block, gpu_stre
 
 static weir_status give_back(weir *w, const struct weir__block *block, gpu_stream stream, weir_stream *opened)
 {
+    WEIR__CALL;
     if (!opened)
         return free_block(w, block, stream, NULL);
     if (!weir__stream_enter(opened)) {
@@ -170,6 +172,7 @@ static weir_status free_closed(void *ptr, gpu_stream stream)
 {
     const struct gpu *gpu;
     int code;
+    WEIR__CALL;
     if (!weir__mapped_closed_free(ptr, stream, &gpu, &code))
         return weir__fail(weir__last_error_reset(), WEIR_INVALID,
                           "weir_free: w is NULL, and %p is no block of an arena whose weir is closed: name the weir that it is from", ptr);

@@ -5,6 +5,7 @@
 #include "lib/alloc/free.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/request.h"
+#include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/pool/figures.h"
 #include "lib/pool/left.h"
@@ -204,7 +205,7 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
     if (status != WEIR_OK)
         return status;
     choose_size(request, block, opened);
-    enum gpu_capture_mode mode = weir__plain_begin(w);
+    struct weir__plain plain __attribute__((cleanup(weir__plain_restore), unused)) = { w, weir__plain_begin(w) };
     status = block->graph ? ask_for_graph(request, &block->ptr) : ask(request, &block->ptr);
     block->extent = request->extent;
     if (status == WEIR_OK && !block->graph && request->got < request->rounded)
@@ -213,7 +214,6 @@ static weir_status serve(struct weir__request *request, struct weir__block *bloc
         status = scrub(block, request->stream);
     if (status == WEIR_OK)
         status = enter(block, request->stream);
-    weir__plain_end(w, mode);
     if (status == WEIR_OK)
         note(block, request->stream);
     return status;
@@ -244,9 +244,9 @@ weir_status weir__serve(weir_pool *pool, void **ptr, size_t size, const struct w
     struct weir__request request = { .pool = pool, .asked = size, .stream = raw->handle, .id = raw->id };
     request.opened = raw->is_open ? opened : NULL;
     struct weir__block block = { .size = size, .pool = pool };
-    int former = weir__device_begin(pool->w, pool->device->index, raw->handle);
+    struct weir__current current __attribute__((cleanup(weir__current_restore), unused)) = {
+        pool->w->gpu, weir__device_begin(pool->w, pool->device->index, raw->handle) };
     weir_status status = serve(&request, &block, raw, opened);
-    weir__current_end(pool->w->gpu, former);
     if (status == WEIR_OK)
         *ptr = block.ptr;
     return status;
@@ -270,6 +270,24 @@ static bool serve_raw(struct weir__device *device, const weir_pool *pool, size_t
     return answer == WEIR__CACHE_DONE;
 }
 
+static void release(weir_pool **pool)
+{
+    if (*pool)
+        weir__pool_release(*pool);
+}
+
+/* From the pool that the policy has for the stream. */
+static __attribute__((noinline)) weir_status malloc_routed(struct weir__device *device, void **ptr, size_t size, struct weir__raw *raw,
+                                                           weir_stream *opened)
+{
+    WEIR__CALL;
+    weir_pool *pool __attribute__((cleanup(release))) = weir__stream_route(device, raw);
+    if (pool)
+        return weir__serve(pool, ptr, size, raw, opened);
+    return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
+                      "defaults.pool has no pool on device %d: add the device to its `devices`%s", device->index, WEIR__LOCAL(device->w));
+}
+
 weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream)
 {
     if (weir__is_forked())
@@ -283,14 +301,7 @@ weir_status(weir_malloc)(weir *w, void **ptr, size_t size, int device, weir_cuda
     struct weir__raw raw = { .handle = stream };
     if (serve_raw(&w->devices[device], NULL, size, &raw, ptr, &opened))
         return WEIR_OK;
-    weir_pool *pool = weir__stream_route(&w->devices[device], &raw);
-    if (!pool)
-        return weir__fail(weir__last_error_reset(), WEIR_NOT_FOUND,
-                          "defaults.pool has no pool on device %d: add the device to its `devices`%s", device,
-                          WEIR__LOCAL(w));
-    weir_status status = weir__serve(pool, ptr, size, &raw, opened);
-    weir__pool_release(pool);
-    return status;
+    return malloc_routed(&w->devices[device], ptr, size, &raw, opened);
 }
 
 weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream)
@@ -303,5 +314,6 @@ weir_status(weir_pool_malloc)(weir_pool *pool, void **ptr, size_t size, weir_cud
     struct weir__raw raw = { .handle = stream };
     if (serve_raw(pool->device, pool, size, &raw, ptr, &opened))
         return WEIR_OK;
+    WEIR__CALL;
     return weir__serve(pool, ptr, size, &raw, opened);
 }

@@ -7,6 +7,7 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/stream.h"
+#include "lib/base/call.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/recorded.h"
 
@@ -131,7 +132,7 @@ static void abandon_former(weir *w, gpu_stream handle)
         pthread_rwlock_rdlock(&device->lock);
         weir_stream *former = weir__stream_of_handle(device, handle);
         if (former && !atomic_exchange(&former->is_gone, true)) {
-            weir__cache_close(former);
+            weir__cache_close(former, false);
             weir__flush_abandoned(former, WEIR__REACH_DEVICE);
             name = former->name;
         }
@@ -193,6 +194,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
 
 weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, const char *name, weir_error *error, weir_stream **s)
 {
+    WEIR__CALL;
     weir_status status = check_arguments(w, device, s, error);
     if (status != WEIR_OK)
         return status;
@@ -204,6 +206,7 @@ weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, cons
 
 weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s)
 {
+    WEIR__CALL;
     weir_status status = check_arguments(w, device, s, error);
     if (status != WEIR_OK)
         return status;
@@ -269,13 +272,11 @@ static void wait_for_users(weir_stream *s)
             nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 }
 
-void weir_stream_close(weir_stream *s)
+/* After weir__cache_close(). */
+static void close_stream(weir_stream *s)
 {
-    if (!s || weir__is_forked())
-        return;
     const struct gpu *gpu = s->w->gpu;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    weir__cache_close(s);
     wait_for_users(s);
     bool is_gone = atomic_load(&s->is_gone);
     if (!is_gone)
@@ -299,6 +300,27 @@ void weir_stream_close(weir_stream *s)
     weir__stream_bury(s);
 }
 
+void weir__stream_close(weir_stream *s)
+{
+    weir__cache_close(s, false);
+    close_stream(s);
+}
+
+weir_status weir_stream_close(weir_stream *s)
+{
+    if (weir__is_forked())
+        return weir__check_fork(weir__last_error_reset());
+    if (!s)
+        return WEIR_OK;
+    WEIR__CALL;
+    /* In a callback nobody is waited for: the call may be the one that runs the callback, or wait for that. */
+    if (!weir__cache_close(s, weir__call_is_nested()))
+        return weir__fail(weir__last_error_reset(), WEIR_BUSY, "weir_stream_close: a call on this stream is in progress, which is not waited "
+                                                               "for in a callback: close the stream once the callback has returned");
+    close_stream(s);
+    return WEIR_OK;
+}
+
 weir_status weir__stream_closed(weir_error *error, const char *function)
 {
     return weir__fail(error, WEIR_INVALID,
@@ -309,6 +331,7 @@ weir_status weir__stream_closed(weir_error *error, const char *function)
 
 weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!s)

@@ -82,6 +82,9 @@ int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);
 bool weir__stream_captures(const weir_stream *stream);
 
+/* weir_stream_close() from wherever: waits for calls in progress. */
+void weir__stream_close(weir_stream *s);
+
 /* The error of a call on a closed stream. */
 weir_status weir__stream_closed(weir_error *error, const char *function);
 

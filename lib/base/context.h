@@ -33,4 +33,15 @@ static inline void weir__current_end(const struct gpu *gpu, int former)
         gpu->set_current_device(former);
 }
 
+/* The same as a clean-up, for where a callback may run meanwhile. */
+struct weir__current {
+    const struct gpu *gpu;
+    int former;
+};
+
+static inline void weir__current_restore(struct weir__current *current)
+{
+    weir__current_end(current->gpu, current->former);
+}
+
 #endif

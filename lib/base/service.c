@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/call.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/format.h"
@@ -67,6 +68,33 @@ static uint64_t first_due(void)
 
 /* The thread --------------------------------------------------------------------------------------------------------------------------- */
 
+struct run {
+    struct weir__job *job;
+    uint64_t due; /* when it is due again: at once, where the application's log function ends the thread */
+};
+
+/* Takes the lock. */
+static void end_run(struct run *run)
+{
+    pthread_mutex_lock(&service.lock);
+    service.running = NULL;
+    if (run->due < run->job->due)
+        run->job->due = run->due;
+    pthread_cond_broadcast(&service.changed);
+}
+
+/* With the lock, which is let go of meanwhile. What the job has logged is said within the run: its weir lives as long. */
+static void run(struct weir__job *job)
+{
+    service.running = job;
+    pthread_mutex_unlock(&service.lock);
+    struct run run __attribute__((cleanup(end_run))) = { .job = job };
+    WEIR__CALL;
+    run.due = job->run(job);
+}
+
+static int create_thread(void);
+
 /* Runs the first job that is due, and puts it last, so that no job keeps the others from their turns. false: none is due. */
 static bool run_one(void)
 {
@@ -80,14 +108,7 @@ static bool run_one(void)
     *link = job->next;
     WEIR__APPEND(service.jobs, job, next);
     job->due = WEIR__SERVICE_NEVER;
-    service.running = job;
-    pthread_mutex_unlock(&service.lock);
-    uint64_t due = job->run(job);
-    pthread_mutex_lock(&service.lock);
-    service.running = NULL;
-    if (due < job->due)
-        job->due = due;
-    pthread_cond_broadcast(&service.changed);
+    run(job);
     return true;
 }
 
@@ -140,6 +161,16 @@ static void sleep_until_due(void)
         make_due();
 }
 
+/* With the lock, which is let go of. A thread that the application's log function ends, in the middle of its work, has a successor. */
+static void end_thread(const int *unused)
+{
+    (void)unused;
+    pthread_t self = service.thread;
+    if (service.state == RUNNING && create_thread() == 0)
+        pthread_detach(self);
+    pthread_mutex_unlock(&service.lock);
+}
+
 static void *serve(void *unused)
 {
     pthread_setname_np(pthread_self(), "weir");
@@ -147,13 +178,13 @@ static void *serve(void *unused)
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK);
     is_service_thread = true;
     pthread_mutex_lock(&service.lock);
+    const int locked __attribute__((cleanup(end_thread), unused)) = 0;
     while (service.state == RUNNING) {
         bool has_run = run_one();
         /* A run lets go of the lock, so that the thread may have been stopped meanwhile. */
         if (service.state == RUNNING && (!has_run || service.watch_count > 0))
             sleep_until_due();
     }
-    pthread_mutex_unlock(&service.lock);
     return unused;
 }
 

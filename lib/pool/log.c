@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/call.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/weir_internal.h"
 
@@ -55,7 +56,7 @@ static void say_rest(const struct weir__log *log, const struct weir__log_kind *r
         snprintf(line, sizeof line, "%s", rest->latest);
     else
         snprintf(line, sizeof line, "%s (and %llu more like it before)", rest->latest, (unsigned long long)rest->silent - 1);
-    log->say(log->data, rest->level, line);
+    weir__call_say(log->say, log->data, rest->level, line);
 }
 
 __attribute__((format(printf, 4, 0))) static void say(weir *w, const void *about, weir_log_level level, const char *format,
@@ -82,7 +83,7 @@ __attribute__((format(printf, 4, 0))) static void say(weir *w, const void *about
     if (more)
         snprintf(line + strlen(line), MORE_SIZE, " (and %llu more like it before)", (unsigned long long)more);
     if (is_said)
-        log->say(log->data, level, line);
+        weir__call_say(log->say, log->data, level, line);
 }
 
 void weir__log(weir *w, weir_log_level level, const char *format, ...)

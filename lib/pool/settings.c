@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "lib/base/call.h"
 #include "lib/base/class.h"
 #include "lib/base/format.h"
 #include "lib/pool/former.h"
@@ -102,15 +103,14 @@ static void record_settings(const weir_pool *pool)
 
 weir_status weir_pool_set_release_threshold(weir_pool *pool, uint64_t bytes, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!pool)
         return weir__fail(error, WEIR_INVALID, "weir_pool_set_release_threshold: pool must not be NULL");
     if (pool->kind.is_exportable)
-        return weir__fail(error, WEIR_NOT_SUPPORTED,
-                          "pool '%s' is exportable: memory of blocks that were exported never goes back while the pool lives, so no "
-                          "threshold can be kept",
-                          pool->name);
+        return weir__fail(error, WEIR_NOT_SUPPORTED, "pool '%s' is exportable: memory of blocks that were exported never goes back while "
+                                                     "the pool lives, so no threshold can be kept", pool->name);
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
     int code = weir__settings_write_threshold(pool, bytes);

@@ -92,4 +92,15 @@ static inline void weir__plain_end(const weir *w, enum gpu_capture_mode former)
         weir__relaxed_end(w->gpu, former);
 }
 
+/* The same as a clean-up, for where a callback may run meanwhile. */
+struct weir__plain {
+    const weir *w;
+    enum gpu_capture_mode former;
+};
+
+static inline void weir__plain_restore(struct weir__plain *plain)
+{
+    weir__plain_end(plain->w, plain->former);
+}
+
 #endif

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "lib/alloc/request.h"
+#include "lib/base/call.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 
@@ -34,6 +36,21 @@ void weir__callbacks_destroy(struct weir__callbacks *callbacks)
     pthread_mutex_destroy(&callbacks->lock);
 }
 
+/* A call of a callback. Ends also where the callback throws, or ends its thread. */
+struct run {
+    struct weir__callbacks *callbacks;
+    struct weir__callback *callback;
+};
+
+static void end_run(struct run *run)
+{
+    weir__in_callback = false;
+    pthread_mutex_lock(&run->callbacks->lock);
+    run->callback->running--;
+    pthread_cond_broadcast(&run->callbacks->idle);
+    pthread_mutex_unlock(&run->callbacks->lock);
+}
+
 unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, uint64_t climb, int device, uint64_t needed,
                              uint64_t *freed)
 {
@@ -48,12 +65,9 @@ unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, 
         return 0;
 
     unsigned id = callback->id;
+    struct run run __attribute__((cleanup(end_run), unused)) = { callbacks, callback };
+    weir__in_callback = true;
     *freed = callback->fn(callback->data, device, needed);
-
-    pthread_mutex_lock(&callbacks->lock);
-    callback->running--;
-    pthread_cond_broadcast(&callbacks->idle);
-    pthread_mutex_unlock(&callbacks->lock);
     return id;
 }
 
@@ -94,13 +108,16 @@ weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error)
         return WEIR_FORKED;
     if (!w)
         return weir__fail(error, WEIR_INVALID, "weir_oom_remove: w must not be NULL");
+    WEIR__CALL;
     struct weir__callbacks *callbacks = &w->callbacks;
     pthread_mutex_lock(&callbacks->lock);
     struct weir__callback **link = &callbacks->first;
     while (*link && ((*link)->id != id || (*link)->removed))
         link = &(*link)->next;
     struct weir__callback *callback = *link;
-    if (callback) {
+    /* In a callback nothing is waited for: the one to be removed may be this very one, or run on a thread that waits for this one. */
+    bool is_busy = callback && callback->running && weir__call_is_nested();
+    if (callback && !is_busy) {
         callback->removed = true;
         while (callback->running)
             pthread_cond_wait(&callbacks->idle, &callbacks->lock);
@@ -110,6 +127,9 @@ weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error)
         *link = callback->next;
     }
     pthread_mutex_unlock(&callbacks->lock);
+    if (is_busy)
+        return weir__fail(error, WEIR_BUSY, "the out-of-memory callback %u is running, and is asked to be removed from within a callback: "
+                                            "remove it once that has returned", id);
     free(callback);
     if (!callback)
         return weir__fail(error, WEIR_NOT_FOUND, "there is no out-of-memory callback with the id %u", id);

@@ -220,6 +220,15 @@ static void end_recovery(struct weir__recovery *recovery, const struct weir__cli
     pthread_mutex_unlock(&recovery->lock);
 }
 
+/* The turn is given up where a callback throws, or ends its thread; NULL: it has ended. Nothing is said of other requests. */
+static void give_up_turn(struct weir__climb **climb)
+{
+    if (!*climb)
+        return;
+    (*climb)->deadline = 0;
+    end_recovery(&(*climb)->device->recovery, *climb, false, WEIR_RUNG_FLUSH);
+}
+
 /* The whole ladder. */
 static bool climb_ladder(struct weir__climb *climb, void **ptr)
 {
@@ -234,6 +243,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
         return false;
     if (joined(climb, recovery, &rescued, ptr))
         return rescued || try_last(climb, ptr);
+    struct weir__climb *turn __attribute__((cleanup(give_up_turn))) = climb;
     weir__request_note_wait(climb->request);
     rescued = climb_rounds(climb, &rung, ptr);
     if (!rescued && try_last(climb, ptr)) {
@@ -241,6 +251,7 @@ static bool climb_ladder(struct weir__climb *climb, void **ptr)
         rung = WEIR_RUNG_TRIM; /* which CUDA did by itself */
     }
     end_recovery(recovery, climb, rescued, rung);
+    turn = NULL;
     return rescued;
 }
 
@@ -249,6 +260,35 @@ static uint64_t deadline_left(const struct weir__request *request)
 {
     uint64_t all = atomic_load(&request->pool->settings.deadline);
     return all > request->waited ? all - request->waited : 0;
+}
+
+/* What a climb changes of the thread, and has of its own; given back where a callback throws, too. */
+struct scene {
+    const struct gpu *gpu;
+    enum gpu_capture_mode mode;
+    struct weir__request *request;
+    bool is_served;
+};
+
+static void leave(struct scene *scene)
+{
+    weir__aside_end(&scene->request->aside, scene->gpu);
+    if (!scene->is_served)
+        weir__request_give_back(scene->request);
+    weir__relaxed_end(scene->gpu, scene->mode);
+}
+
+/* Climbs as far as that may help. true: *ptr is served. */
+static bool climb_from(struct weir__climb *climb, void **ptr)
+{
+    struct weir__request *request = climb->request;
+    struct scene scene __attribute__((cleanup(leave))) = { .gpu = climb->gpu, .request = request };
+    scene.mode = weir__relaxed_begin(climb->gpu);
+    scene.is_served = request->is_crowded && weir__climb_retry(climb, ptr);
+    if (!scene.is_served && !weir__climb_is_over(climb) && !is_hopeless(climb))
+        scene.is_served = climb_ladder(climb, ptr);
+    weir__request_note_wait(request);
+    return scene.is_served;
 }
 
 weir_status weir__recover(struct weir__request *request, void **ptr)
@@ -260,16 +300,7 @@ weir_status weir__recover(struct weir__request *request, void **ptr)
     climb.deadline = gpu->now() + deadline_left(request);
     request->deadline = climb.deadline;
     weir__request_note_wait(request);
-    enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
-    bool is_served = request->is_crowded && weir__climb_retry(&climb, ptr);
-    if (!is_served && !weir__climb_is_over(&climb) && !is_hopeless(&climb))
-        is_served = climb_ladder(&climb, ptr);
-    weir__request_note_wait(request);
-    weir__aside_end(&request->aside, gpu);
-    if (!is_served)
-        weir__request_give_back(request);
-    weir__relaxed_end(gpu, mode);
-    if (is_served)
+    if (climb_from(&climb, ptr))
         return WEIR_OK;
     if (request->code == GPU_OUT_OF_MEMORY) {
         weir__record_figures(&pool->w->recorder, WEIR__KIND_OUT_OF_MEMORY, pool->record, request->stream, request->asked,

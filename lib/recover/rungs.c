@@ -293,18 +293,28 @@ static bool has_helped(const struct weir__climb *climb, const struct help *befor
     return now.frees > before->frees || (now.obtainable > before->obtainable && !climb->request->at_cap);
 }
 
-/* A callback may leave another device current, where a fixed handle would mean another stream. Returns its id, 0: there is none. */
+/* The device that was current before a callback. */
+struct former {
+    const struct gpu *gpu;
+    int device;
+    bool is_known;
+};
+
+/* A callback may leave another device current, where a fixed handle would mean another stream; by an exception as well. */
+static void restore_device(struct former *former)
+{
+    int now;
+    if (former->is_known && former->gpu->get_current_device(&now) == GPU_SUCCESS && now != former->device)
+        former->gpu->set_current_device(former->device);
+}
+
+/* Returns its id, 0: there is none. */
 static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *freed)
 {
-    const struct gpu *gpu = climb->gpu;
-    int former, now;
-    bool is_known = gpu->get_current_device(&former) == GPU_SUCCESS;
-    weir__in_callback = true;
-    unsigned id = weir__callbacks_run(&climb->request->pool->w->callbacks, after, climb->number, climb->device->index, lacking(climb), freed);
-    weir__in_callback = false;
-    if (is_known && gpu->get_current_device(&now) == GPU_SUCCESS && now != former)
-        gpu->set_current_device(former);
-    return id;
+    struct former former __attribute__((cleanup(restore_device))) = { .gpu = climb->gpu };
+    former.is_known = climb->gpu->get_current_device(&former.device) == GPU_SUCCESS;
+    return weir__callbacks_run(&climb->request->pool->w->callbacks, after, climb->number,
+                               climb->device->index, lacking(climb), freed);
 }
 
 static bool rung_callbacks(struct weir__climb *climb, void **ptr)

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/recorded.h"
@@ -331,9 +332,8 @@ static void say_error(struct weir__trace *trace)
     trace->was_said = trace->result.error;
 }
 
-static void *run(void *data)
+static void write_trace(struct weir__trace *trace)
 {
-    struct weir__trace *trace = data;
     uint8_t header[WEIR__TRACE_FILE_HEADER], number[16];
     struct weir__trace_bytes end = {.bytes = number, .room = sizeof number};
     /* Before the rings are read, so that a block of which they have lost the beginning is there, or its end is in them. */
@@ -362,6 +362,12 @@ static void *run(void *data)
     pthread_mutex_lock(&trace->lock);
     trace->is_over = true;
     pthread_mutex_unlock(&trace->lock);
+}
+
+static void *run(void *trace)
+{
+    WEIR__CALL;
+    write_trace(trace);
     return NULL;
 }
 

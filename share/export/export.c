@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "lib/base/call.h"
 #include "lib/base/event.h"
 #include "lib/base/format.h"
 #include "share/base/wait.h"
@@ -264,6 +265,7 @@ static weir_status claim_and_open(weir_pool *pool, struct entry_copy *entry, wei
 
 weir_status weir_export_open(weir_pool *pool, weir_error *error, weir_export **out)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!pool || !out)
@@ -359,6 +361,7 @@ static void close_with_weir(struct weir__attached *attached)
 
 void weir_export_close(weir_export *e, unsigned timeout_ms)
 {
+    WEIR__CALL;
     if (!e || weir__is_forked())
         return;
     weir__detach(e->w, &e->attached);
@@ -391,6 +394,7 @@ static weir_status list_block(weir_export *e, struct share_block *block, weir_er
 weir_status(weir_export_publish)(weir_export *e, const char *name, void *ptr, size_t size, const void *metadata, size_t metadata_size,
                                  weir_cuda_stream stream, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!e || !name || !ptr)
@@ -413,6 +417,7 @@ weir_status(weir_export_publish)(weir_export *e, const char *name, void *ptr, si
 
 weir_status weir_export_withdraw(weir_export *e, const char *name, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!e || !name)
@@ -427,6 +432,7 @@ weir_status weir_export_withdraw(weir_export *e, const char *name, weir_error *e
 
 weir_status weir_export_evict(weir_export *e, int pid, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!e)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
+#include "lib/base/call.h"
 #include "lib/base/sized.h"
 #include "share/export/ring.h"
 
@@ -57,6 +58,7 @@ void share_ring_figures(const weir_ring *ring, weir_ring_info *info)
 
 weir_status weir_ring_get_info(weir_ring *ring, weir_ring_info *info)
 {
+    WEIR__CALL;
     if (weir__is_forked())
         return WEIR_FORKED;
     if (!ring || !info || weir__sized_check(info, "weir_ring_info", NULL) != WEIR_OK)
@@ -112,6 +114,7 @@ void share_export_figures(const weir_export *e, weir_export_info *info)
 
 weir_status weir_export_get_info(weir_export *e, weir_export_info *info)
 {
+    WEIR__CALL;
     if (weir__is_forked())
         return WEIR_FORKED;
     if (!e || !info || weir__sized_check(info, "weir_export_info", NULL) != WEIR_OK)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/sized.h"
+#include "lib/base/call.h"
 #include "lib/base/list.h"
 #include "share/base/order.h"
 #include "share/base/wait.h"
@@ -165,6 +166,15 @@ static weir_status new_slots(weir_ring *ring, gpu_stream stream, weir_error *err
     return WEIR_OK;
 }
 
+/* A ring that is not listed goes, with its slots; NULL: it is listed. A callback that throws while a slot is allocated leaves here, too. */
+static void drop_ring(weir_ring **ring)
+{
+    if (!*ring)
+        return;
+    free_slots(*ring);
+    free(*ring);
+}
+
 static weir_status fail_published(const char *name, weir_error *error)
 {
     return weir__fail(error, WEIR_BUSY, "weir_ring_open: '%s' is published already: withdraw it first", name);
@@ -189,6 +199,7 @@ static weir_status list_ring(weir_ring *ring, weir_error *error)
 weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_options *given, weir_cuda_stream stream, weir_error *error,
                             weir_ring **out)
 {
+    WEIR__CALL;
     weir_ring_options options;
     weir_status status = weir__check_fork(error);
     if (status != WEIR_OK)
@@ -209,7 +220,7 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
     pthread_mutex_unlock(&e->lock);
     if (is_published)
         return fail_published(name, error);
-    weir_ring *ring = calloc(1, sizeof *ring + options.depth * sizeof ring->slots[0]);
+    weir_ring *ring __attribute__((cleanup(drop_ring))) = calloc(1, sizeof *ring + options.depth * sizeof ring->slots[0]);
     if (!ring)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a ring of %u slots", options.depth);
     ring->e = e;
@@ -221,13 +232,11 @@ weir_status(weir_ring_open)(weir_export *e, const char *name, const weir_ring_op
     status = new_slots(ring, stream, error);
     if (status == WEIR_OK)
         status = list_ring(ring, error);
-    if (status != WEIR_OK) {
-        free_slots(ring);
-        free(ring);
-        return status;
+    if (status == WEIR_OK) {
+        *out = ring;
+        ring = NULL;
     }
-    *out = ring;
-    return WEIR_OK;
+    return status;
 }
 
 /* Frees the ring: no reader has it any more. With the lock. */
@@ -280,6 +289,7 @@ void share_rings_wind_up(weir_export *e, bool at_once)
 
 void weir_ring_close(weir_ring *ring)
 {
+    WEIR__CALL;
     if (!ring || weir__is_forked())
         return;
     weir_export *e = ring->e;
@@ -291,6 +301,7 @@ void weir_ring_close(weir_ring *ring)
 
 unsigned weir_ring_readers(weir_ring *ring)
 {
+    WEIR__CALL;
     unsigned count = 0;
     if (!ring || weir__is_forked())
         return 0;

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "lib/base/call.h"
 #include "share/base/order.h"
 #include "share/base/wait.h"
 #include "share/export/ring.h"
@@ -119,6 +120,7 @@ static weir_status choose_slot(weir_ring *ring, unsigned timeout_ms, weir_error 
 
 weir_status(weir_ring_take)(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, void **ptr)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!ring || !ptr)
@@ -183,6 +185,7 @@ static void queue(weir_ring *ring, struct share_block *slot)
 weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void *metadata, size_t metadata_size, weir_cuda_stream stream,
                             weir_error *error)
 {
+    WEIR__CALL;
     struct share_block *slot = NULL;
     weir_status status = check_taken(ring, ptr, "weir_ring_push", error, &slot);
     if (!slot)
@@ -208,6 +211,7 @@ weir_status(weir_ring_push)(weir_ring *ring, void *ptr, size_t size, const void 
 
 weir_status(weir_ring_drop)(weir_ring *ring, void *ptr, weir_cuda_stream stream, weir_error *error)
 {
+    WEIR__CALL;
     struct share_block *slot = NULL;
     weir_status status = check_taken(ring, ptr, "weir_ring_drop", error, &slot);
     if (!slot)

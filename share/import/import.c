@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/call.h"
 #include "lib/base/format.h"
 #include "lib/base/sized.h"
 #include "share/import/ask.h"
@@ -151,6 +152,7 @@ static weir_status connect_first(weir_import *i, unsigned wait_ms, weir_error *e
 
 weir_status weir_import_open(weir *w, const char *socket, const weir_import_options *given, weir_error *error, weir_import **out)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!w || !socket || !out)
@@ -191,6 +193,7 @@ weir_status weir_import_open(weir *w, const char *socket, const weir_import_opti
 
 void weir_import_close(weir_import *i)
 {
+    WEIR__CALL;
     if (!i || weir__is_forked())
         return;
     weir__detach(i->w, &i->attached);
@@ -226,6 +229,7 @@ static weir_status ask_for_block(weir_import *i, const char *name, unsigned time
 weir_status(weir_import_acquire)(weir_import *i, const char *name, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
                                  weir_lease **lease)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!i || !name || !lease)

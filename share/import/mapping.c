@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "lib/base/call.h"
 #include "share/base/order.h"
 #include "share/import/import.h"
 
@@ -196,6 +197,7 @@ static weir_status record_release(weir_lease *lease, gpu_stream stream, weir_err
 
 weir_status(weir_lease_release)(weir_lease *lease, weir_cuda_stream stream, weir_error *error)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!lease)

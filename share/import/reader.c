@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "lib/base/call.h"
 #include "lib/base/list.h"
 #include "share/import/ask.h"
 #include "share/import/import.h"
@@ -120,6 +121,7 @@ static weir_status subscribe(weir_reader *reader, uint64_t deadline, weir_error 
 
 weir_status weir_reader_open(weir_import *i, const char *ring, unsigned leases, weir_error *error, weir_reader **out)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!i || !ring || !out)
@@ -162,6 +164,7 @@ static void unsubscribe(weir_reader *reader)
 
 void weir_reader_close(weir_reader *reader)
 {
+    WEIR__CALL;
     if (!reader || weir__is_forked())
         return;
     weir_import *i = reader->i;
@@ -209,6 +212,7 @@ static weir_status next_frame(weir_reader *reader, uint64_t deadline, weir_error
 
 weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error, weir_lease **lease)
 {
+    WEIR__CALL;
     if (weir__check_fork(error) != WEIR_OK)
         return WEIR_FORKED;
     if (!reader || !lease)
@@ -247,6 +251,7 @@ weir_status(weir_reader_next)(weir_reader *reader, unsigned timeout_ms, weir_cud
 
 int weir_reader_fd(weir_reader *reader)
 {
+    WEIR__CALL;
     if (weir__check_fork(weir__last_error_reset()) != WEIR_OK)
         return -1;
     if (!reader) {

@@ -6,7 +6,7 @@ tests_api_libscene_la_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_libscene_la_LIBADD = share/libshare.la tests/support/libsuite.la
 
 ## Arenas, running out, capture, threads and peers. All run on a GPU too.
-api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/arena_recent tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/peers
+api_recovery_programs = tests/api/arena tests/api/arena_edges tests/api/arena_recent tests/api/arena_limits tests/api/recovery tests/api/refusal tests/api/give tests/api/capture tests/api/threads tests/api/foreign tests/api/peers
 check_PROGRAMS += $(api_recovery_programs)
 TESTS += $(api_recovery_programs)
 gpu_bundle_programs += $(api_recovery_programs)
@@ -45,6 +45,10 @@ tests_api_capture_LDADD = tests/api/libscene.la
 tests_api_threads_SOURCES = %reldir%/threads.c
 tests_api_threads_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_threads_LDADD = tests/api/libscene.la
+
+tests_api_foreign_SOURCES = %reldir%/foreign.c
+tests_api_foreign_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_foreign_LDADD = tests/api/libscene.la
 
 tests_api_peers_SOURCES = %reldir%/peers.c
 tests_api_peers_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

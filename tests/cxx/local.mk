@@ -9,4 +9,8 @@ check_PROGRAMS += tests/cxx/objects
 TESTS += tests/cxx/objects
 tests_cxx_objects_SOURCES = %reldir%/objects.cc
 tests_cxx_objects_LDADD = lib/libweir.la
+check_PROGRAMS += tests/cxx/throws
+TESTS += tests/cxx/throws
+tests_cxx_throws_SOURCES = %reldir%/throws.cc
+tests_cxx_throws_LDADD = lib/libweir.la
 endif

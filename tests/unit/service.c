@@ -191,6 +191,29 @@ START_TEST(wake_from_within_its_own_run_runs_again)
 }
 END_TEST
 
+/* As a log function may. */
+static uint64_t end_thread(struct weir__job *job)
+{
+    job->run = run;
+    pthread_exit(NULL);
+}
+
+START_TEST(run_that_ends_the_thread_is_followed_by_another)
+{
+    struct probe probe = { 0 }, other = { 0 };
+    probe_add(&probe);
+    probe_add(&other);
+    probe.job.run = end_thread;
+    weir__service_wake(&probe.job, 0);
+    await(&probe);
+    weir__service_wake(&other.job, 0);
+    await(&other);
+    weir__service_remove(&probe.job);
+    weir__service_remove(&other.job);
+    await_no_thread();
+}
+END_TEST
+
 START_TEST(wake_during_a_run_beats_a_later_time_that_the_run_returns)
 {
     struct probe probe = { .again_after = HOUR, .agains = 2, .gated = true };
@@ -929,7 +952,7 @@ int main(void)
     TCase *due = suite_case(suite, "when they run", 0);
     suite_add(due, job_runs_when_woken, job_that_nobody_wakes_does_not_run, job_due_in_the_future_is_not_run_before, earlier_wake_wins,
               later_wake_puts_nothing_off, job_runs_again_at_the_time_that_it_returned, wake_from_within_its_own_run_runs_again,
-              wake_during_a_run_beats_a_later_time_that_the_run_returns, job_that_always_wants_to_run_leaves_others_their_turn,
+              run_that_ends_the_thread_is_followed_by_another, wake_during_a_run_beats_a_later_time_that_the_run_returns, job_that_always_wants_to_run_leaves_others_their_turn,
               job_can_be_added_by_a_job, remove_waits_for_a_run_in_progress, remove_does_not_wait_for_another_job);
     TCase *thread = suite_case(suite, "the thread", 0);
     suite_add(thread, no_job_no_thread, two_jobs_share_one_thread, idle_service_makes_no_wakeups, waiting_for_a_time_takes_one_wakeup,
