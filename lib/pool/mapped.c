@@ -68,16 +68,48 @@ static int unmap_page(void *data, uint64_t address, uint64_t bytes)
     return code;
 }
 
+/* Keeps a page in mind that the driver did not take back. Without host memory for that it is lost to the process. */
+static bool keep_left(struct weir__mapped *mapped, uint64_t bytes, gpu_page handle, bool was_mapped)
+{
+    struct weir__mapped_left *left = malloc(sizeof *left);
+    if (left) {
+        *left = (struct weir__mapped_left){.next = mapped->left, .handle = handle, .bytes = bytes, .was_mapped = was_mapped};
+        mapped->left = left;
+    }
+    return left;
+}
+
 static void release_page(void *data, uint64_t bytes, uint64_t handle)
 {
     struct weir__mapped *mapped = data;
     weir__spin_unlock(&mapped->lock);
-    mapped->gpu->page_release(handle);
     /* One that could not be mapped never was the arena's. */
-    if (!mapped->turn.created)
+    bool was_mapped = !mapped->turn.created, is_gone = mapped->gpu->page_release(handle) == GPU_SUCCESS;
+    bool is_left = !is_gone && keep_left(mapped, bytes, handle, was_mapped);
+    if (is_gone && was_mapped)
         note(mapped, WEIR__KIND_UNMAP, bytes, mapped->turn.begun);
     mapped->turn.created = 0;
     weir__spin_lock(&mapped->lock);
+    mapped->left_bytes += is_left ? bytes : 0;
+}
+
+/* Releases again what the driver did not take back. Called with mapped->growing. */
+static void release_left(struct weir__mapped *mapped)
+{
+    for (struct weir__mapped_left **link = &mapped->left, *left; (left = *link);) {
+        uint64_t begun = mapped->gpu->now();
+        if (mapped->gpu->page_release(left->handle) != GPU_SUCCESS) {
+            link = &left->next;
+            continue;
+        }
+        if (left->was_mapped)
+            note(mapped, WEIR__KIND_UNMAP, left->bytes, begun);
+        weir__spin_lock(&mapped->lock);
+        mapped->left_bytes -= left->bytes;
+        weir__spin_unlock(&mapped->lock);
+        *link = left->next;
+        free(left);
+    }
 }
 
 static bool is_shortage(int code)
@@ -138,11 +170,13 @@ bool weir__mapped_destroy(struct weir__mapped *mapped)
     if (figures.live || figures.pending)
         return false;
     WEIR__MUST(weir__arena_is_valid(&mapped->arena));
+    weir__mapped_trim(mapped, 0, 0);
+    if (weir__mapped_figures(mapped).mapped || mapped->gpu->range_free(mapped->range, mapped->range_bytes) != GPU_SUCCESS)
+        return false;
     weir__mapped_streams_visit(mapped, close_stream, mapped);
     weir__spin_lock(&mapped->lock);
     weir__arena_clear(&mapped->arena);
     weir__spin_unlock(&mapped->lock);
-    mapped->gpu->range_free(mapped->range, mapped->range_bytes);
     pthread_mutex_destroy(&mapped->events);
     pthread_mutex_destroy(&mapped->growing);
     weir__table_destroy(&mapped->streams);
@@ -376,11 +410,16 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
 {
     settle(mapped, patience);
     pthread_mutex_lock(&mapped->growing);
+    uint64_t before = weir__mapped_figures(mapped).mapped;
+    release_left(mapped);
     weir__spin_lock(&mapped->lock);
-    uint64_t now = weir__mapped_bytes(mapped), released = now > keep ? weir__arena_trim(&mapped->arena, now - keep) : 0;
+    uint64_t now = weir__mapped_bytes(mapped);
+    if (now > keep)
+        weir__arena_trim(&mapped->arena, now - keep);
+    now = weir__mapped_bytes(mapped);
     weir__spin_unlock(&mapped->lock);
     pthread_mutex_unlock(&mapped->growing);
-    return released;
+    return before - now;
 }
 
 /* Peers and figures -------------------------------------------------------------------------------------------------------------------- */
@@ -424,8 +463,17 @@ struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped)
 {
     weir__spin_lock(&mapped->lock);
     struct weir__arena_figures figures = weir__arena_figures(&mapped->arena);
+    figures.mapped += mapped->left_bytes;
     weir__spin_unlock(&mapped->lock);
     return figures;
+}
+
+uint64_t weir__mapped_left(struct weir__mapped *mapped)
+{
+    weir__spin_lock(&mapped->lock);
+    uint64_t bytes = mapped->left_bytes;
+    weir__spin_unlock(&mapped->lock);
+    return bytes;
 }
 
 bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes)

@@ -44,6 +44,14 @@ struct weir__mapped_turn {
     uint64_t created; /* bytes of a page that was made and is not mapped yet; 0: there is none */
 };
 
+/* A page that the driver did not take back when it was released. */
+struct weir__mapped_left {
+    struct weir__mapped_left *next;
+    gpu_page handle;
+    uint64_t bytes;
+    bool was_mapped; /* and is so for the recorder */
+};
+
 struct weir__mapped {
     const struct gpu *gpu;
     int device;
@@ -58,12 +66,14 @@ struct weir__mapped {
     struct weir__recorder *recorder; /* of its weir, until that is closed */
     unsigned record;                 /* its pool's number there */
     struct weir__mapped_turn turn;
+    struct weir__mapped_left *left; /* each is released again at the next trim, and before the arena ends */
 
     pthread_mutex_t events;
 
     weir__spin lock; /* guards the rest */
     struct weir__arena arena;
     uint64_t mapped_high;
+    uint64_t left_bytes; /* of the pages in `left`; the figures have them as mapped and in use by nobody */
     struct weir__table streams; /* by id */
     struct weir__mapped *next_listed; /* mapped_closed.h's, and guarded by its lock */
 };
@@ -74,8 +84,8 @@ int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, stru
 
 /* Waits for all frees that have an event. Call it in relaxed capture mode. */
 void weir__mapped_wait(struct weir__mapped *mapped);
-/* Unmaps everything and ends it, if nothing is live and all frees were seen complete. Whoever calls it alone knows it. Call it in relaxed
-   capture mode. */
+/* Unmaps everything and ends it, if nothing is live, all frees were seen complete, and the driver takes all of it back. Whoever calls it
+   alone knows it. Call it in relaxed capture mode. */
 bool weir__mapped_destroy(struct weir__mapped *mapped);
 
 /* Serves so many bytes from what is mapped and known to be free for the stream of that id; NULL: nothing fits. */
@@ -121,7 +131,10 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
    its access to the latter. After a failure the former ones have it. */
 int weir__mapped_set_peers(struct weir__mapped *mapped, const int *devices, size_t count);
 
+/* mapped: with what the driver did not take back. */
 struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);
+/* Bytes that the driver did not take back so far. */
+uint64_t weir__mapped_left(struct weir__mapped *mapped);
 /* As weir__arena_pinned(). */
 bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes);
 uint64_t weir__mapped_high(struct weir__mapped *mapped);

@@ -31,7 +31,7 @@ uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, co
     return taken;
 }
 
-bool weir__mapped_close(struct weir__mapped *mapped)
+bool weir__mapped_close(struct weir__mapped *mapped, struct weir__arena_figures *figures)
 {
     struct weir__mapped **link = &open;
     pthread_mutex_lock(&lock);
@@ -40,9 +40,11 @@ bool weir__mapped_close(struct weir__mapped *mapped)
     *link = mapped->next_listed;
     pthread_mutex_unlock(&lock);
     weir__mapped_wait(mapped);
-    if (weir__mapped_destroy(mapped))
+    /* Twice, as a call of the driver may fail once. */
+    if (weir__mapped_destroy(mapped) || weir__mapped_destroy(mapped))
         return false;
     weir__mapped_trim(mapped, 0, 0);
+    *figures = weir__mapped_figures(mapped);
     mapped->recorder = NULL; /* which goes with its weir */
     pthread_mutex_lock(&lock);
     mapped->next_listed = first;

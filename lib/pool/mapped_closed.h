@@ -19,10 +19,10 @@ uint64_t weir__mapped_take(const struct gpu *gpu, int device, uint64_t bytes, co
 
 /*
  * After weir__mapped_stream_closed() of each stream that was open. Waits for all frees, and unmaps everything. With blocks still live, or a
- * free that can never be seen complete, the arena lives on until the last block is freed, or for good. Returns whether it does. Takes
- * `mapped`. Call it in relaxed capture mode.
+ * free that can never be seen complete, the arena lives on until the last block is freed, or for good; with memory that the driver did not
+ * take back, until it does. Returns whether it does, and why in *figures. Takes `mapped`. Call it in relaxed capture mode.
  */
-bool weir__mapped_close(struct weir__mapped *mapped);
+bool weir__mapped_close(struct weir__mapped *mapped, struct weir__arena_figures *figures);
 
 /* Frees such a block, on a stream that is alive. false: there is none at that address. *code is that waist's. */
 bool weir__mapped_closed_free(void *ptr, gpu_stream stream, const struct gpu **gpu, int *code);

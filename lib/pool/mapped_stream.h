@@ -10,10 +10,10 @@
 
 #include "lib/pool/mapped.h"
 
-/* Bytes of all pages. Called with mapped->lock. */
+/* Bytes of all pages, and of those that the driver did not take back. Called with mapped->lock. */
 static inline uint64_t weir__mapped_bytes(const struct weir__mapped *mapped)
 {
-    return mapped->arena.small.mapped_bytes + mapped->arena.large.mapped_bytes;
+    return mapped->arena.small.mapped_bytes + mapped->arena.large.mapped_bytes + mapped->left_bytes;
 }
 
 /* An event of Weir's own. */

@@ -252,6 +252,15 @@ weir_status weir__pool_new(struct weir__device *device, const struct policy *pol
 
 /* Destroying ------------------------------------------------------------------------------------------------------------------------- */
 
+/* So many bytes, or the addresses of an arena that is closed, were to go back, and the driver did not take them. */
+static void say_left(weir_pool *pool, uint64_t bytes)
+{
+    weir__log_about(pool->w, pool, WEIR_LOG_ERROR,
+                    "pool '%s' on device %d: the driver failed to take back %s, which count as idle until it does: Weir tries again at each "
+                    "trim, weir_open() and weir_close()",
+                    pool->name, pool->device->index, bytes ? WEIR__BYTES(bytes) : "its addresses");
+}
+
 static void destroy_handles(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -275,7 +284,13 @@ void weir__pool_free(weir_pool *pool, bool is_live)
         weir__settings_withdraw(pool);
     if (pool->kind.is_default && pool->native.handle)
         weir__former_restore(pool);
-    if (pool->native.mapped && weir__mapped_close(pool->native.mapped) && !is_live && !pool->kind.is_silent)
+    struct weir__arena_figures figures = { 0 };
+    bool lives_on = pool->native.mapped && weir__mapped_close(pool->native.mapped, &figures);
+    bool is_used = figures.live || figures.pending;
+    uint64_t left = figures.mapped - (is_used ? figures.live + figures.pending + figures.complete : 0);
+    if (lives_on && (left || !is_used))
+        say_left(pool, left);
+    if (figures.pending && !is_live && !pool->kind.is_silent)
         weir__log_about(pool->w, pool, WEIR_LOG_WARNING,
                         "pool '%s' on device %d is closed, and what was freed in it was never seen complete: its memory stays mapped; end "
                         "captures before weir_close()",
@@ -425,6 +440,9 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
     uint64_t after = weir__pool_figure(pool, GPU_POOL_RESERVED);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(gpu, mode);
+    uint64_t left = pool->native.mapped ? weir__mapped_left(pool->native.mapped) : 0;
+    if (left)
+        say_left(pool, left);
     if (after < before)
         weir__record_pool(WEIR__KIND_TRIM, pool, before - after, gpu->now() - begun);
     if (code == GPU_SUCCESS)

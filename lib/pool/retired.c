@@ -148,7 +148,7 @@ static bool is_gone(const struct weir__retired *retired)
     return !retired->handles[0] && !retired->handles[1];
 }
 
-/* Destroys what of it can be destroyed. Returns the code of a destroy that failed. */
+/* Destroys what of it can be destroyed. Returns the code of a destroy that failed, which the next sweep tries again. */
 static int try_destroy(struct weir__retired *retired)
 {
     const struct gpu *gpu = retired->gpu;
@@ -159,9 +159,10 @@ static int try_destroy(struct weir__retired *retired)
         if (!retired->handles[i] || (!retired->are_noted && !weir__retired_is_complete(gpu, retired->handles[i])))
             continue;
         int destroyed = gpu->pool_destroy(retired->handles[i]);
-        if (destroyed != GPU_SUCCESS)
+        if (destroyed == GPU_SUCCESS)
+            retired->handles[i] = NULL;
+        else
             code = destroyed;
-        retired->handles[i] = NULL;
     }
     return code;
 }

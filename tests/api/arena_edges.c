@@ -374,6 +374,52 @@ START_TEST(legacy_streams_of_two_devices_are_told_apart)
 }
 END_TEST
 
+/* Whether it is released by a trim, or when the weir is closed. */
+START_TEST(page_that_the_driver_does_not_take_back_is_idle_and_logged_and_released_again)
+{
+    scene_open("weir: 1\npools: { main: { backing: arena, cache: off, release_threshold: all } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 256 * MIB));
+    scene_ok(weir_stream_synchronize(s, NULL), "weir_stream_synchronize");
+    unsigned lines = atomic_load(&scene.log_lines);
+    uint64_t released = 0;
+    sim_fail("page_release", 1, GPU_UNKNOWN);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, &released), "weir_pool_trim");
+    weir_pool_stats stats = scene_pool_stats("main");
+    ck_assert_uint_gt(stats.idle, 0);
+    ck_assert_uint_eq(stats.reserved, stats.idle);
+    ck_assert_uint_eq(released + stats.reserved, 256 * MIB);
+    ck_assert_uint_eq(atomic_load(&scene.log_lines), lines + 1);
+    if (_i == 0) {
+        scene_ok(weir_pool_trim(scene.pool, 0, NULL, &released), "weir_pool_trim");
+        ck_assert_uint_eq(released, stats.idle);
+        ck_assert_uint_eq(scene_pool_stats("main").reserved, 0);
+    }
+    weir_stream_close(s);
+    scene_close();
+    struct sim_census census;
+    sim_census(&census);
+    ck_assert_uint_eq(census.pages, 0);
+    ck_assert_uint_eq(census.ranges, 0);
+}
+END_TEST
+
+static const char *const failing[] = { "page_release", "page_unmap", "range_free" };
+
+START_TEST(call_of_the_driver_that_fails_once_at_the_close_leaves_nothing)
+{
+    struct sim_census census;
+    scene_open("weir: 1\npools: { main: { backing: arena, cache: off, release_threshold: all } }\n");
+    weir_stream *s = scene_create(NULL);
+    scene_free(s, scene_malloc(s, 256 * MIB));
+    weir_stream_close(s);
+    sim_fail(failing[_i], 1, GPU_UNKNOWN);
+    scene_close();
+    sim_census(&census);
+    ck_assert_uint_eq(census.ranges + census.pages, 0);
+}
+END_TEST
+
 int main(void)
 {
     const char *why = scene_why_not();
@@ -392,6 +438,10 @@ int main(void)
     tcase_add_loop_test(tcase, idle_memory_of_an_open_arena_serves_another_weir, 0, 2);
     tcase_add_loop_test(tcase, size_that_no_sum_may_go_beyond_is_refused, 0, (int)(sizeof impossible / sizeof *impossible));
     suite_add(tcase, weirs_may_be_closed_while_others_take_what_they_have_idle);
+    if (scene_is_sim()) {
+        tcase_add_loop_test(tcase, page_that_the_driver_does_not_take_back_is_idle_and_logged_and_released_again, 0, 2);
+        tcase_add_loop_test(tcase, call_of_the_driver_that_fails_once_at_the_close_leaves_nothing, 0, 3);
+    }
     if (scene_is_sim())
         suite_add(tcase, request_that_borrows_in_vain_does_not_do_so_twice,
                   synchronise_looks_once_at_what_is_pending, last_step_of_another_pool_serves_an_arena,
