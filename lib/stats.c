@@ -8,6 +8,9 @@
 #include "lib/base/number.h"
 #include "lib/base/valid.h"
 #include "lib/gpu/clock.h"
+#include "lib/pool/mapped.h"
+
+#define PARTS_MAX 16384 /* parts of an arena's extents that are looked at under its lock: some 100 us */
 
 struct weir_stats {
     size_t pool_count, device_count;
@@ -104,6 +107,7 @@ static weir_status read_device(struct weir__device *device, struct device *to, w
     int code = gpu->device_memory(device->index, &stats->memory_free, &stats->memory);
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, gpu, code, "memory of device %d", device->index);
+    stats->obtainable = stats->memory_free / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
     stats->recoveries = atomic_load(&device->recovery.recoveries);
     _Static_assert(WEIR_RUNG_COUNT <= WEIR_RUNG_MAX, "there is room for each rung");
     for (unsigned rung = 0; rung < WEIR_RUNG_COUNT; rung++)
@@ -116,7 +120,29 @@ static weir_status read_device(struct weir__device *device, struct device *to, w
     return WEIR_OK;
 }
 
-static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *error)
+/* Bytes of whole pages in which nothing is live, which an arena brings to where a request needs them. */
+static uint64_t movable_in(weir_pool *pool)
+{
+    uint64_t pinned = 0;
+    struct weir__arena_figures figures = weir__mapped_figures(pool->native.mapped);
+    bool is_known = weir__mapped_pinned(pool->native.mapped, PARTS_MAX, &pinned);
+    return is_known && figures.complete > pinned ? figures.complete - pinned : 0;
+}
+
+/* One request has these for certain; of a cap, and of a block that is to be shared, no more than is allowed. */
+static void find_obtainable(weir_pool *pool, const weir_device_stats *device, weir_pool_stats *stats)
+{
+    uint64_t own = pool->native.mapped ? movable_in(pool) : 0, free_bytes = device->obtainable + own;
+    uint64_t used = stats->reserved - weir__smaller(own, stats->reserved);
+    uint64_t room = stats->max_size > used ? stats->max_size - used : 0;
+    if (pool->kind.is_host)
+        return;
+    if (stats->max_size)
+        free_bytes = weir__smaller(free_bytes, room);
+    stats->obtainable = weir__smaller(free_bytes / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP, pool->kind.max_block);
+}
+
+static weir_status add_pool(weir_stats *stats, weir_pool *pool, const weir_device_stats *device, weir_error *error)
 {
     weir_pool_stats *more = realloc(stats->pools, (stats->pool_count + 1) * sizeof *more);
     if (more)
@@ -126,6 +152,7 @@ static weir_status add_pool(weir_stats *stats, weir_pool *pool, weir_error *erro
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     more[stats->pool_count] = (weir_pool_stats){ .name = name };
     int code = read_pool(pool, &more[stats->pool_count]);
+    find_obtainable(pool, device, &more[stats->pool_count]);
     WEIR__MUST(code != GPU_SUCCESS || is_valid(&more[stats->pool_count]));
     stats->pool_count++;
     if (code == GPU_SUCCESS)
@@ -164,13 +191,15 @@ static weir_status take(weir *w, weir_stats *stats, weir_error *error)
     if (!stats->devices)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for statistics");
     for (size_t d = 0; d < w->device_count; d++) {
-        size_t before = stats->pool_count;
-        weir_status status = WEIR_OK;
-        for (weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL); pool; pool = weir__device_next_pool(&w->devices[d], pool))
+        struct device *device = &stats->devices[stats->device_count];
+        weir_pool *pool = weir__device_next_pool(&w->devices[d], NULL);
+        if (!pool)
+            continue;
+        weir_status status = read_device(&w->devices[d], device, error);
+        stats->device_count++;
+        for (; pool; pool = weir__device_next_pool(&w->devices[d], pool))
             if (status == WEIR_OK)
-                status = add_pool(stats, pool, error);
-        if (status == WEIR_OK && stats->pool_count > before)
-            status = read_device(&w->devices[d], &stats->devices[stats->device_count++], error);
+                status = add_pool(stats, pool, &device->stats, error);
         if (status != WEIR_OK)
             return status;
     }

@@ -393,6 +393,10 @@ typedef struct weir_pool_stats {
     uint64_t given_missed, given_missed_ms; /* given back, and had from the device anew within 4 s: what that cost */
     uint64_t grown_ahead, grown_ahead_ms; /* grown by the keeper before it was asked for, and how long that took, on no thread of yours */
     uint64_t ahead_used, ahead_used_ms;   /* of these, what came to be used: what that saved */
+    /* Since 0.2. */
+    uint64_t obtainable; /* bytes that one request is served with for certain, while nobody else takes memory of the device: a lower bound, of
+                            the cap and the device. What the pool has idle counts for an arena, which moves its free pages; of a CUDA pool
+                            live blocks may pin it, so weir_pool_trim() first shows what there is. 0 for a pool of the host's memory */
 } weir_pool_stats;
 
 /* One device. */
@@ -410,6 +414,7 @@ typedef struct weir_device_stats {
     uint64_t quota; /* bytes that this process may have of it, as weir_open() found the environment: the least of `memory` and of the limits
                        that are good (weir-policy(5), QUOTAS). Shares of the policy are of it. Nothing here enforces it */
     const char *quota_from; /* the variable that says so, as "WEIR_QUOTA"; NULL: none is below `memory` */
+    uint64_t obtainable; /* bytes that a pool without a cap can grow by for certain: `memory_free` in whole steps of 32 MiB */
 } weir_device_stats;
 
 /* Takes a snapshot. *stats: the caller's; weir_stats_free() it before or after weir_close(). WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR,

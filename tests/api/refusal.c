@@ -132,6 +132,45 @@ START_TEST(request_that_is_refused_beside_threads_leaves_no_more_than_they_use)
 }
 END_TEST
 
+/* What fits ---------------------------------------------------------------------------------------------------------------------------- */
+
+static const uint64_t sizes[] = { 0, 32 * MIB };
+
+static const char *const fitting[] = {
+    POOL("small_below: 1MiB"),
+    POOL("small_below: 0, release_threshold: all"),
+    POOL("backing: arena"),
+    POOL("backing: arena, max_size: 50%"),
+    POOL("small_below: 0, max_size: 50%"),
+    POOL("max_size: 50%"),
+    POOL("backing: default, release_threshold: all"),
+};
+
+/* Of many blocks of mixed sizes on two streams every tenth lives on, so that the rest lies in pieces. */
+START_TEST(what_the_figures_call_obtainable_is_served)
+{
+    void *blocks[1000];
+    unsigned random = 3;
+    scene_open(fitting[_i / COUNT(sizes)]);
+    weir_stream *streams[2] = { scene_create(NULL), scene_create(NULL) };
+    for (int i = 0; i < COUNT(blocks); i++) {
+        random = random * 1103515245 + 12345;
+        blocks[i] = scene_malloc(streams[i % 2], (1 + (random >> 8) % 4096) << 10);
+    }
+    for (int i = 0; i < COUNT(blocks); i++)
+        if (i % 10)
+            scene_free(streams[i % 2], blocks[i]);
+    scene_sync(weir_stream_handle(streams[0]));
+    scene_sync(weir_stream_handle(streams[1]));
+    uint64_t obtainable = scene_pool_stats("main").obtainable, sum = scene_pool_stats("main").idle + scene_device_stats(0).obtainable;
+    ck_assert_uint_ge(obtainable, scene.memory / 8);
+    ck_assert_uint_le(obtainable, sum);
+    scene_free(streams[0], scene_malloc(streams[0], obtainable - sizes[_i % COUNT(sizes)]));
+    for (int i = 0; i < COUNT(blocks); i += 10)
+        scene_free(streams[i % 2], blocks[i]);
+}
+END_TEST
+
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
 
 #define UNSERVED(keys) "weir: 1\npools: { other: { initial_size: 95%, release_threshold: all, " keys " } }\n"
@@ -305,6 +344,10 @@ static Suite *refusal_suite(void)
     tcase_add_loop_test(tcase, refused_request_for_a_small_part_leaves_the_rest_free, 0, COUNT(policies));
     suite_add(tcase, refused_request_costs_the_pool_nothing_that_it_kept,
               request_that_is_refused_beside_threads_leaves_no_more_than_they_use);
+
+    tcase = suite_case(suite, "what fits", 120);
+    tcase_add_checked_fixture(tcase, scene_begin, scene_end);
+    tcase_add_loop_test(tcase, what_the_figures_call_obtainable_is_served, 0, COUNT(fitting) * COUNT(sizes));
 
     tcase = suite_case(suite, "open and close", 120);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);

@@ -48,13 +48,13 @@ START_TEST(snapshot_is_one_object_of_three_arrays)
     ck_assert_int_eq(weir_tag_push(w, "weights"), WEIR_OK);
     ck_assert_int_eq(weir_stream_malloc(s, &block, MIB(48)), WEIR_OK);
     snprintf(expected, sizeof expected,
-             "{\"version\": \"%s\", \"devices\": [{\"index\": 0, \"memory\": 1073741824, \"memory_free\": 1006632960, \"quota\": 1073741824, "
-             "\"quota_from\": null, \"recoveries\": 0, \"asks_sent\": 0, \"bytes_got\": 0, \"asks_received\": 0, \"bytes_given\": 0, "
+             "{\"version\": \"%s\", \"devices\": [{\"index\": 0, \"memory\": 1073741824, \"memory_free\": 1006632960, "
+             "\"obtainable\": 1006632960, \"quota\": 1073741824, \"quota_from\": null, \"recoveries\": 0, \"asks_sent\": 0, \"bytes_got\": 0, \"asks_received\": 0, \"bytes_given\": 0, "
              "\"rescues\": {\"flush\": 0, \"wait\": 0, \"trim\": 0, \"callbacks\": 0, \"neighbours\": 0}}], "
              "\"pools\": [{\"device\": 0, \"name\": \"main\", \"is_private\": false, \"is_exportable\": false, \"is_arena\": false, "
              "\"is_auto\": false, \"live\": 50331648, \"cached\": 0, \"slack\": 0, \"used\": 50331648, \"idle\": 16777216, "
              "\"reserved\": 67108864, \"live_high\": 50331648, \"reserved_high\": 67108864, \"max_size\": 268435456, "
-             "\"release_threshold\": 18446744073709551615, \"keep\": 0, \"live_blocks\": 1, \"graph_blocks\": 0, \"mallocs\": 1, "
+             "\"release_threshold\": 18446744073709551615, \"keep\": 0, \"obtainable\": 201326592, \"live_blocks\": 1, \"graph_blocks\": 0, \"mallocs\": 1, "
              "\"frees\": 0, \"failures\": 0, \"cache_hits\": 0, \"kept_used\": 0, \"kept_used_ms\": 0, \"kept_unused\": 0, "
              "\"kept_unused_ms\": 0, \"given_missed\": 0, \"given_missed_ms\": 0, \"grown_ahead\": 0, \"grown_ahead_ms\": 0, "
              "\"ahead_used\": 0, \"ahead_used_ms\": 0}], "
