@@ -10,8 +10,6 @@
 #include "lib/gpu/clock.h"
 #include "lib/pool/mapped.h"
 
-#define PARTS_MAX 16384 /* parts of an arena's extents that are looked at under its lock: some 100 us */
-
 struct weir_stats {
     size_t pool_count, device_count;
     weir_pool_stats *pools;     /* names are strings of their own */
@@ -125,7 +123,7 @@ static uint64_t movable_in(weir_pool *pool)
 {
     uint64_t pinned = 0;
     struct weir__arena_figures figures = weir__mapped_figures(pool->native.mapped);
-    bool is_known = weir__mapped_pinned(pool->native.mapped, PARTS_MAX, &pinned);
+    bool is_known = weir__mapped_pinned(pool->native.mapped, WEIR__PINNED_PARTS, &pinned);
     return is_known && figures.complete > pinned ? figures.complete - pinned : 0;
 }
 

@@ -135,7 +135,8 @@ int weir__mapped_set_peers(struct weir__mapped *mapped, const int *devices, size
 struct weir__arena_figures weir__mapped_figures(struct weir__mapped *mapped);
 /* Bytes that the driver did not take back so far. */
 uint64_t weir__mapped_left(struct weir__mapped *mapped);
-/* As weir__arena_pinned(). */
+/* As weir__arena_pinned(). A bound for `most`, at which the lock is held for some 100 us. */
+#define WEIR__PINNED_PARTS 16384
 bool weir__mapped_pinned(struct weir__mapped *mapped, size_t most, uint64_t *bytes);
 uint64_t weir__mapped_high(struct weir__mapped *mapped);
 void weir__mapped_reset_high(struct weir__mapped *mapped);

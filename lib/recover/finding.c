@@ -12,7 +12,6 @@
 #include "lib/base/format.h"
 #include "lib/pool/mapped.h"
 
-#define PARTS_MAX 16384 /* parts of an arena's extents that are looked at under its lock: some 100 us */
 #define NOTEWORTHY 128  /* what is less than this part of the request did not decide */
 
 /* Of the pools that count: at a cap the request's own, else all of the device that have its memory. */
@@ -65,7 +64,7 @@ static void add_pool(struct figures *figures, weir_pool *pool)
     const struct weir__arena_figures arena = weir__mapped_figures(pool->native.mapped);
     figures->idle += arena.complete;
     figures->pending += arena.pending;
-    if (weir__mapped_pinned(pool->native.mapped, PARTS_MAX, &pinned))
+    if (weir__mapped_pinned(pool->native.mapped, WEIR__PINNED_PARTS, &pinned))
         figures->pinned += pinned;
 }
 

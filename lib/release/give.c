@@ -8,6 +8,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/waits.h"
 #include "lib/gpu/clock.h"
+#include "lib/pool/mapped.h"
 
 #define POLL_FIRST UINT64_C(20000)   /* nanoseconds between two looks at pending frees, doubling, */
 #define POLL_LONGEST GPU_MILLISECOND /* up to this */
@@ -118,6 +119,13 @@ static bool trim_device(struct weir__give *give, struct weir__device *device)
     return give->gave > before;
 }
 
+/* Bytes that are free in pages of an arena in which something is live. CUDA does not say as much of its pools' steps. */
+static uint64_t pinned_in(weir_pool *pool)
+{
+    uint64_t pinned = 0;
+    return pool->native.mapped && weir__mapped_pinned(pool->native.mapped, WEIR__PINNED_PARTS, &pinned) ? pinned : 0;
+}
+
 uint64_t weir__give_offer(weir *w, int device)
 {
     uint64_t offer = 0;
@@ -128,10 +136,11 @@ uint64_t weir__give_offer(weir *w, int device)
         uint64_t reserved = weir__pool_figure(pool, GPU_POOL_RESERVED);
         /* A program may have allocated from the CUDA pool by itself. */
         uint64_t live = used > held.cached && used - held.cached > held.live ? used - held.cached : held.live;
+        live += pinned_in(pool);
         if (keep < live)
             keep = live;
         if (!pool->kind.is_host && !weir__pool_is_stuck(pool) && reserved > keep && !is_captured(pool))
-            offer += reserved - keep;
+            offer += pool->native.mapped ? reserved - keep : (reserved - keep) / WEIR__GROWTH_STEP * WEIR__GROWTH_STEP;
     }
     return offer;
 }

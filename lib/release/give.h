@@ -31,7 +31,8 @@ uint64_t weir__give_step(struct weir__give *give);
 uint64_t weir__give_bytes(const struct weir__give *give);
 void weir__give_end(struct weir__give *give);
 
-/* What could be given of the device to a neighbour at most: what is reserved and not live, less what is to be kept. Calls CUDA, waits for
+/* What could be given of the device to a neighbour: what is reserved and not live, less what is to be kept, less what live blocks pin in
+   arenas, and of CUDA's pools in whole steps. Calls CUDA, waits for
    nothing. */
 uint64_t weir__give_offer(weir *w, int device);
 

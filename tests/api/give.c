@@ -287,6 +287,24 @@ START_TEST(offer_is_what_is_reserved_and_not_live_less_what_is_kept)
 }
 END_TEST
 
+START_TEST(offer_of_an_arena_is_no_more_than_is_given)
+{
+    void *blocks[64];
+    scene_open("weir: 1\ndefaults: { pool: main }\npools: { main: { backing: arena, cache: off } }\n");
+    weir_stream *s = scene_create(NULL);
+    for (size_t i = 0; i < 64; i++)
+        blocks[i] = scene_malloc(s, (i % 7 + 1) * MIB);
+    for (size_t i = 0; i < 64; i += 2)
+        scene_free(s, blocks[i]);
+    scene_sync(weir_stream_handle(s));
+    uint64_t offer = weir__give_offer(scene.w, 0);
+    ck_assert_uint_eq(run(neighbours(UINT64_MAX)), offer);
+    ck_assert_uint_eq(weir__give_offer(scene.w, 0), 0);
+    for (size_t i = 1; i < 64; i += 2)
+        scene_free(s, blocks[i]);
+}
+END_TEST
+
 /* A program may allocate from the CUDA pool by itself. */
 START_TEST(what_others_have_of_the_pool_is_not_offered)
 {
@@ -455,7 +473,7 @@ int main(void)
               caches_are_left_alone_where_idle_memory_is_enough, pending_free_is_waited_for_and_given,
               pending_free_on_a_stream_that_is_not_open_is_waited_for, what_is_complete_is_given_before_what_is_not,
               nothing_is_waited_for_beyond_the_deadline, request_that_is_dropped_half_way_leaves_nothing,
-              pool_whose_stream_captures_is_left_alone, offer_is_what_is_reserved_and_not_live_less_what_is_kept,
+              pool_whose_stream_captures_is_left_alone, offer_is_what_is_reserved_and_not_live_less_what_is_kept, offer_of_an_arena_is_no_more_than_is_given,
               what_others_have_of_the_pool_is_not_offered, pool_is_left_alone_whichever_of_many_streams_captures,
               requests_and_gifts_are_counted, host_memory_is_no_neighbours_but_an_operators);
 
