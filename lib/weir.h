@@ -169,9 +169,10 @@ typedef struct weir_options {
  * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last of
  * them or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and have the
  * policy read again at any time, on that thread, which also calls the log function.
- * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size), WEIR_NO_HOST_MEMORY (also if the
- * thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both; the directory of control sockets is too long
- * or cannot be made), WEIR_REFUSED (the directory of control sockets is not this user's alone), WEIR_BUSY (`keeper` or `control` while the
+ * The environment is read here and in weir_reload(), on the thread that calls, and by no other function.
+ * WEIR_BAD_POLICY (also of WEIR_CONF and WEIR_QUOTA), WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size),
+ * WEIR_NO_HOST_MEMORY (also if the thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both; the directory
+ * of control sockets is too long or cannot be made), WEIR_REFUSED (the directory of control sockets is not this user's alone), WEIR_BUSY (`keeper` or `control` while the
  * process exits), WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_error *error, weir **w);
@@ -253,7 +254,7 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
  * may be cached, the recovery ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
  * device: the stream's own; another one is refused. stream: alive until weir_stream_close(). The per-thread default stream is refused,
  * since its handle stands for a different stream in each thread. name: an entry of the policy's `streams`; NULL, or one that the policy
- * does not have: the default pool. *s: close it.
+ * does not have: the default pool, and where the policy has streams a line of the log names the nearest. *s: close it.
  * WEIR_NOT_FOUND (device), WEIR_BUSY (this stream is open already), WEIR_CAPTURING (it is being captured, which goes on), WEIR_INVALID,
  * WEIR_OUT_OF_MEMORY, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */

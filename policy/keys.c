@@ -220,7 +220,7 @@ static const struct policy_key pool_keys[] = {
         .initial = "none",
         .write = SIZES_WRITE ", quota or none",
         .help = "The cap of the pool and its small twin together. A request above it fails as out of memory. none means no cap, quota all "
-                "that the process may have of the device: see QUOTAS. Pool and twin grow by 32MiB each, so less than 64MiB, or 32MiB "
+                "that the process may have of the device: see QUOTAS. Left out it is quota where a quota is set, else none. Pool and twin grow by 32MiB each, so less than 64MiB, or 32MiB "
                 "without a twin, is refused.",
     },
     {

@@ -67,6 +67,11 @@ static struct policy_place place_of(const struct policy *policy, enum policy_sco
     return (struct policy_place){mark.file, mark.line, mark.column, policy_origin_of(scope, origins, key)->path};
 }
 
+bool policy_pool_sets(const struct policy_pool *pool, const char *key)
+{
+    return policy_origin_of(POLICY_SCOPE_POOL, pool->origins, key)->mark.file;
+}
+
 struct policy_place policy_pool_place(const struct policy *policy, const struct policy_pool *pool, const char *key)
 {
     return place_of(policy, POLICY_SCOPE_POOL, pool->origins, key);

@@ -228,6 +228,8 @@ struct policy_place {
     const char *path; /* "pools.frames.peer_access" */
 };
 struct policy_place policy_pool_place(const struct policy *policy, const struct policy_pool *pool, const char *key);
+/* Whether the file, or something on top of it, sets the key; else it has its default. */
+bool policy_pool_sets(const struct policy_pool *pool, const char *key);
 struct policy_place policy_stream_place(const struct policy *policy, const struct policy_stream *stream, const char *key);
 
 /* Bytes of a size on a device of which the process may have quota bytes: NONE is 0, ALL is UINT64_MAX, and so is AUTO, as long as nobody

@@ -10,6 +10,7 @@
 #include "lib/base/call.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/recorded.h"
+#include "policy/report.h"
 
 /* Arenas ------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -81,6 +82,23 @@ static weir_status choose_pool(struct weir__device *device, const char *name, we
     }
     *pool = found;
     return WEIR_OK;
+}
+
+/* Says that the policy has streams and none of that name, as a name that is misspelt gets another pool than the one that was meant. */
+static void say_unknown(weir *w, const char *name, const weir_pool *pool)
+{
+    struct policy_guess guess = policy_guess_begin(name);
+    pthread_mutex_lock(&w->config);
+    const struct policy *policy = w->policy;
+    bool is_unknown = policy->stream_count && !policy_find_stream(policy, name);
+    for (size_t i = 0; i < policy->stream_count && is_unknown; i++)
+        policy_guess_try(&guess, policy->streams[i].name);
+    struct policy_question meant = policy_guess_text(&guess);
+    pthread_mutex_unlock(&w->config);
+    if (is_unknown)
+        weir__log_about(w, weir__log_words(name), guess.best ? WEIR_LOG_WARNING : WEIR_LOG_INFO,
+                        "a stream was opened as '%s', which is none of the policy's streams, and gets the default pool '%s'%s",
+                        policy_quote(name).text, pool->name, meant.text);
 }
 
 static weir_status check_arguments(weir *w, int device, const void *out, weir_error *error)
@@ -188,6 +206,8 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     }
     weir__record_named(&w->recorder, WEIR__KIND_STREAM_OPEN, stream->pool->record, handle, name ? name : "");
     weir__pool_say_backing(pool);
+    if (name && w->log.say)
+        say_unknown(w, name, pool);
     *s = stream;
     return WEIR_OK;
 }

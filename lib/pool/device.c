@@ -16,6 +16,10 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
     if (code != GPU_SUCCESS)
         return weir__fail_gpu(error, w->gpu, code, "device %d", index);
     weir__quota_read(index, device->info.memory, &device->quota);
+    for (size_t i = 0; i < device->quota.count; i++)
+        if (device->quota.limits[i].is_refused)
+            return weir__fail(error, WEIR_BAD_POLICY, "%s is '%s', which %s", device->quota.limits[i].variable,
+                              device->quota.limits[i].value, device->quota.limits[i].why);
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);

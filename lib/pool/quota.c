@@ -145,6 +145,7 @@ void weir__quota_read(int device, uint64_t memory, struct weir__quota *quota)
     if (limit) {
         bool good = read_own(value, memory, &bytes);
         judge(limit, device, memory, good, bytes, "bytes as in 8GiB, or a share of the device's memory as in 50%");
+        limit->is_refused = !good || bytes == 0;
     }
     limit = add(quota, MPS, &value);
     if (limit) {
@@ -158,4 +159,12 @@ void weir__quota_read(int device, uint64_t memory, struct weir__quota *quota)
             quota->bytes = quota->limits[i].bytes;
             quota->counts = (int)i;
         }
+}
+
+uint64_t weir__quota_cap(const struct weir__quota *quota, const struct policy_pool *entry)
+{
+    bool can_have = entry->location.kind == POLICY_LOCATION_DEVICE && entry->backing != POLICY_BACKING_DEFAULT;
+    if (quota->counts >= 0 && can_have && !policy_pool_sets(entry, "max_size"))
+        return quota->bytes;
+    return policy_size_bytes(entry->max_size, quota->bytes);
 }

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "policy/policy.h"
+
 #define WEIR__QUOTA_LIMITS 4
 
 /* One variable that is set. */
@@ -20,6 +22,7 @@ struct weir__quota_limit {
     char variable[48];
     char value[80];  /* as it may be printed */
     uint64_t bytes;  /* 0: it is ignored */
+    bool is_refused; /* it is Weir's own, and no limit: a weir is not opened with it */
     char why[224];   /* with 0: why, and what to do. May be empty: it is for other devices only, or another one stands for it */
 };
 
@@ -31,5 +34,9 @@ struct weir__quota {
 };
 
 void weir__quota_read(int device, uint64_t memory, struct weir__quota *quota);
+
+/* Bytes that a pool with this entry may have on the device; 0: no cap. Where the policy says nothing, that is the quota, if one is set: not
+   for host memory, of which it does not speak, nor for the driver's own pool, which can have no cap. */
+uint64_t weir__quota_cap(const struct weir__quota *quota, const struct policy_pool *entry);
 
 #endif

@@ -254,7 +254,7 @@ weir_status weir__settings_check(weir_pool *pool, const struct policy *policy, c
 {
     pool->settings.threshold_before = atomic_load(&pool->settings.release_threshold);
     pool->settings.auto_before = atomic_load(&pool->settings.is_auto);
-    uint64_t max_size = policy_size_bytes(entry->max_size, pool->device->quota.bytes);
+    uint64_t max_size = weir__quota_cap(&pool->device->quota, entry);
     char a[WEIR__BYTES_LEN], b[WEIR__BYTES_LEN], c[WEIR__BYTES_LEN];
     const struct weir__quota *quota = &pool->device->quota;
     weir_status status = check_initial(pool, policy, entry, max_size, error);
@@ -418,7 +418,7 @@ weir_status weir__settings_apply(weir_pool *pool, const struct policy *policy, c
                                     policy_pool_place(policy, entry, "peer_access").path, peer->index, pool->name, pool->device->index);
     }
     if (status == WEIR_OK) {
-        pool->settings.policy_max = policy_size_bytes(entry->max_size, pool->device->quota.bytes);
+        pool->settings.policy_max = weir__quota_cap(&pool->device->quota, entry);
         apply_cap(pool);
         atomic_store(&pool->settings.keep, policy_size_bytes(entry->keep, pool->device->quota.bytes));
         apply_auto(pool, entry);

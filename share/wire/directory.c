@@ -14,6 +14,7 @@
 
 #include "lib/base/error.h"
 #include "policy/environment.h"
+#include "policy/report.h"
 #include "share/wire/socket.h"
 
 #define RUNTIME_BASE "/run/user"
@@ -66,6 +67,10 @@ static bool own_place(char place[SHARE_PATH_SIZE])
 weir_status share_control_place(bool make, weir_error *error, char path[SHARE_PATH_SIZE])
 {
     char place[SHARE_PATH_SIZE];
+    const char *set = policy_environment("WEIR_CONTROL_DIR");
+    if (set && set[0] && set[0] != '/')
+        return weir__fail(error, WEIR_INVALID, "WEIR_CONTROL_DIR is '%s', which is no absolute path: set it to one as in /run/user/1000, or "
+                                               "unset it", policy_quote(set).text);
     if (own_place(place))
         return share_make_safe(place, "control", make, variable(), "control sockets", error, path);
     return weir__fail(error, WEIR_INVALID, "%s is too long for sockets to lie there: use a directory of at most %zu bytes", variable(),

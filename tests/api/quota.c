@@ -63,17 +63,7 @@ static const struct {
     /* What is bad is reported, and hinders nothing else. */
     { { [OWN] = "", [MPS] = "", [ALL] = "", [FIRST] = "" }, M(1024), -1, NULL },
     { { [OWN] = "2GiB" }, M(1024), -1, "WEIR_QUOTA='2GiB' is ignored on device 0: it is more than the 1 GiB that device 0 has" },
-    { { [OWN] = "101%" }, M(1024), -1, "WEIR_QUOTA='101%' is ignored on device 0: it is no limit: write bytes as in 8GiB" },
-    { { [OWN] = "0" }, M(1024), -1, "WEIR_QUOTA='0' is ignored on device 0: it would leave nothing" },
-    { { [OWN] = "0%" }, M(1024), -1, "WEIR_QUOTA='0%' is ignored on device 0: it would leave nothing" },
-    { { [OWN] = "1G" }, M(1024), -1, "WEIR_QUOTA='1G' is ignored on device 0: it is no limit: write bytes" },
-    { { [OWN] = "-1GiB" }, M(1024), -1, "WEIR_QUOTA='-1GiB' is ignored on device 0: it is no limit" },
-    { { [OWN] = "1 GiB" }, M(1024), -1, "it is no limit" },
-    { { [OWN] = "lots" }, M(1024), -1, "it is no limit" },
-    { { [OWN] = "99999999999999999999" }, M(1024), -1, "it is no limit" },
     { { [OWN] = "18446744073709551615" }, M(1024), -1, "is more than the 1 GiB" },
-    { { [OWN] = "x", [ALL] = "300m" }, M(300), ALL, "WEIR_QUOTA='x' is ignored" },
-    { { [OWN] = "1\n\033[31mGiB" }, M(1024), -1, "WEIR_QUOTA='1??[31mGiB' is ignored" },
     { { [MPS] = "1G" }, M(1024), -1, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT='1G' is ignored on device 0: it is no limit: write a list" },
     { { [MPS] = "0=1" }, M(1024), -1, "is ignored on device 0: it is no limit: write a list" },
     { { [MPS] = "0=512M," }, M(1024), -1, "is ignored on device 0: it is no limit: write a list" },
@@ -92,6 +82,87 @@ static const struct {
     { { [ALL] = "16777216t" }, M(1024), -1, "it is no limit" },
 };
 #define ROWS ((int)(sizeof rows / sizeof rows[0]))
+
+/* Weir's own variable, of which each mistake would leave a process without the limit that was meant. */
+static const struct {
+    const char *value, *why;
+} refused[] = {
+    { "101%", "WEIR_QUOTA is '101%', which is no limit: write bytes as in 8GiB, or a share of the device's memory as in 50%, or unset it" },
+    { "0", "would leave nothing" },
+    { "0%", "would leave nothing" },
+    { "1G", "WEIR_QUOTA is '1G', which is no limit: write bytes as in 8GiB" },
+    { "512m", "is no limit" },
+    { "0.5", "is no limit" },
+    { "-1GiB", "is no limit" },
+    { "1 GiB", "is no limit" },
+    { "1GiB ", "is no limit" },
+    { " 1GiB", "is no limit" },
+    { "1GiB,", "is no limit" },
+    { "1,5GiB", "is no limit" },
+    { "1e9", "is no limit" },
+    { "0x10000000", "is no limit" },
+    { "lots", "is no limit" },
+    { "99999999999999999999", "is no limit" },
+    { "1\n\033[31mGiB", "WEIR_QUOTA is '1??[31mGiB', which is no limit" },
+};
+
+START_TEST(quota_that_is_no_limit_is_refused)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        fixture_machine(NULL);
+        forget_all();
+        setenv("WEIR_QUOTA", refused[i].value, 1);
+        weir_error error = fixture_refuse("weir: 1\npools:\n  a: {}\n", WEIR_BAD_POLICY);
+        ck_assert_msg(strstr(error.text, refused[i].why) != NULL, "'%s' is not in: %s", refused[i].why, error.text);
+    }
+}
+END_TEST
+
+/* Pools of which the policy says nothing are capped too, where a cap can be. */
+static const struct {
+    const char *policy;
+    uint64_t max_size;
+} defaults[] = {
+    { "weir: 1\npools:\n  a: {}\n", M(256) },
+    { "weir: 1\npools:\n  a: { backing: arena, small_below: 1MiB }\n", M(256) },
+    { "weir: 1\npools:\n  a: { ipc: posix_fd }\n", M(256) },
+    { "weir: 1\npools:\n  a: { max_size: 128MiB }\n", M(128) },
+    { "weir: 1\npools:\n  a: { max_size: none }\n", 0 },
+    { "weir: 1\npools:\n  a: { backing: default }\n", 0 },
+    { "weir: 1\npools:\n  a: { location: host }\n", 0 },
+};
+
+START_TEST(quota_caps_pools_that_have_no_max_size)
+{
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++) {
+        fixture_machine(NULL);
+        forget_all();
+        setenv("WEIR_QUOTA", "256MiB", 1);
+        weir *w = fixture_open(defaults[i].policy);
+        uint64_t max_size = fixture_figures(w, "a", 0).max_size;
+        ck_assert_msg(max_size == defaults[i].max_size, "%llu for %s", (unsigned long long)max_size, defaults[i].policy);
+        weir_close(w);
+    }
+}
+END_TEST
+
+START_TEST(quota_caps_the_built_in_policy)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    weir *w;
+    void *ptr = NULL;
+    fixture_machine(NULL);
+    forget_all();
+    setenv("WEIR_QUOTA", "25%", 1);
+    setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+    options.gpu = "sim";
+    ck_assert_msg(weir_open(&options, &error, &w) == WEIR_OK, "%s", error.text);
+    ck_assert_uint_eq(fixture_figures(w, "default", 0).max_size, M(256));
+    ck_assert_int_eq(weir_malloc(w, &ptr, M(512), 0, NULL), WEIR_OUT_OF_MEMORY);
+    weir_close(w);
+}
+END_TEST
 
 START_TEST(least_good_limit_counts_and_others_are_reported)
 {
@@ -182,6 +253,8 @@ START_TEST(reload_goes_to_the_quota_and_back)
     forget_all();
     setenv("WEIR_QUOTA", "256MiB", 1);
     weir *w = fixture_open("weir: 1\npools:\n  a: { small_below: 1MiB }\n");
+    ck_assert_uint_eq(fixture_figures(w, "a", 0).max_size, MIB(256));
+    reload_to(w, "weir: 1\npools:\n  a: { max_size: none, small_below: 1MiB }\n");
     ck_assert_uint_eq(fixture_figures(w, "a", 0).max_size, 0);
     reload_to(w, "weir: 1\npools:\n  a: { max_size: quota }\n");
     ck_assert_uint_eq(fixture_figures(w, "a", 0).max_size, MIB(256));
@@ -258,7 +331,8 @@ int main(void)
     Suite *suite = suite_create("quota");
     TCase *tcase = suite_case(suite, "limits", 0);
     tcase_add_loop_test(tcase, least_good_limit_counts_and_others_are_reported, 0, ROWS);
-    suite_add(tcase, shares_are_of_the_quota, request_above_the_quota_is_out_of_memory,
+    suite_add(tcase, quota_that_is_no_limit_is_refused, quota_caps_pools_that_have_no_max_size, quota_caps_the_built_in_policy,
+              shares_are_of_the_quota, request_above_the_quota_is_out_of_memory,
               quota_that_leaves_no_room_is_refused_and_names_its_variable, reload_goes_to_the_quota_and_back,
               variable_that_changes_later_changes_nothing, weir_conf_can_say_quota, each_device_and_pool_has_its_own_words_once,
               arena_keeps_to_the_quota);

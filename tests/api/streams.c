@@ -704,6 +704,57 @@ START_TEST(streams_come_and_go_in_many_threads)
 }
 END_TEST
 
+/* What was written and what was meant ---------------------------------------------------------------------------------------------------- */
+
+#define NAMED "weir: 1\ndefaults: { pool: main }\npools: { main: {}, frames: {} }\n" \
+              "streams: { decode: { pool: frames }, encode-left: { pool: frames } }\n"
+
+static const struct {
+    const char *name, *said; /* NULL: nothing is said */
+} names[] = {
+    { "decod", "a stream was opened as 'decod', which is none of the policy's streams, and gets the default pool 'main'; did you mean 'decode'?" },
+    { "Decode", "did you mean 'decode'?" },
+    { "encode_left", "did you mean 'encode-left'?" },
+    { "something-else", "a stream was opened as 'something-else', which is none of the policy's streams, and gets the default pool 'main'" },
+    { "decode", NULL },
+    { NULL, NULL },
+};
+
+START_TEST(name_that_the_policy_does_not_have_is_logged_with_the_nearest)
+{
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        fixture_machine(NULL);
+        weir *w = fixture_open(NAMED);
+        fixture_log();
+        weir_stream *stream = fixture_stream(w, 0, names[i].name);
+        const char *log = fixture_log();
+        if (names[i].said)
+            ck_assert_msg(strstr(log, names[i].said) != NULL, "'%s' is not in: %s", names[i].said, log);
+        else
+            ck_assert_str_eq(log, "");
+        weir_stream_close(stream);
+        weir_close(w);
+    }
+}
+END_TEST
+
+START_TEST(name_is_logged_once_and_none_where_the_policy_has_no_streams)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(NAMED);
+    weir_stream_close(fixture_stream(w, 0, "decod"));
+    fixture_log();
+    weir_stream_close(fixture_stream(w, 0, "decod"));
+    ck_assert_str_eq(fixture_log(), "");
+    weir_close(w);
+    fixture_log();
+    w = fixture_open("weir: 1\npools: { main: {} }\n");
+    weir_stream_close(fixture_stream(w, 0, "decod"));
+    weir_close(w);
+    ck_assert_str_eq(fixture_log(), "");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("streams");
@@ -719,6 +770,10 @@ int main(void)
     tcase_add_loop_test(tcase, default_stream_can_be_opened_for_every_device, 0, 2);
     suite_add(tcase, stream_whose_pool_is_not_on_its_device_is_not_found, stream_of_one_device_takes_memory_of_another,
               pool_asked_by_name_serves_whatever_the_stream, block_can_be_freed_on_any_stream);
+
+    tcase = suite_case(suite, "names", 0);
+    suite_add(tcase, name_that_the_policy_does_not_have_is_logged_with_the_nearest,
+              name_is_logged_once_and_none_where_the_policy_has_no_streams);
 
     tcase = suite_case(suite, "private", 0);
     suite_add(tcase, each_private_stream_has_a_pool_of_its_own, private_pool_is_made_as_its_entry_says,

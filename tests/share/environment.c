@@ -61,13 +61,15 @@ static void open_scene(void)
 
 START_TEST(request_that_finds_no_memory_reads_none)
 {
-    void *ptr;
+    void *blocks[5];
     char trace[128];
+    size_t count = 0;
     open_scene();
-    weir_status status = WEIR_OK;
-    for (int i = 0; i < 5 && status == WEIR_OK; i++)
-        status = weir_malloc(scene.w, &ptr, MIB(512), 0, NULL);
-    ck_assert_int_eq(status, WEIR_OUT_OF_MEMORY);
+    while (count < 5 && weir_malloc(scene.w, &blocks[count], MIB(512), 0, NULL) == WEIR_OK)
+        count++;
+    ck_assert_uint_lt(count, 5);
+    while (count)
+        ck_assert_int_eq(weir_free(scene.w, blocks[--count], NULL), WEIR_OK);
     expect_no_read();
     snprintf(trace, sizeof trace, "%s/weir-%ld-1.weir", scene.runtime, (long)getpid());
     ck_assert_msg(access(trace, F_OK) == 0, "no trace was written");

@@ -82,7 +82,10 @@ static void look_at_limits(struct doctor *doctor, int device)
     weir__quota_read(device, info->memory, &quota);
     for (size_t i = 0; i < quota.count; i++) {
         const struct weir__quota_limit *limit = &quota.limits[i];
-        if (*limit->why)
+        if (limit->is_refused)
+            doctor_add(doctor, DOCTOR_BAD, "limits", limit->variable, "correct it or unset it",
+                       "is '%s', with which weir_open() fails: it %s", limit->value, limit->why);
+        else if (*limit->why)
             doctor_add(doctor, DOCTOR_BAD, "limits", limit->variable, "correct it or unset it", "is '%s' and ignored on device %d: it %s",
                        limit->value, device, limit->why);
         else if ((int)i == quota.counts)
@@ -95,8 +98,9 @@ static void look_at_limits(struct doctor *doctor, int device)
             doctor_add(doctor, DOCTOR_NOTE, "limits", limit->variable, NULL, "is '%s': nothing of it is for device %d", limit->value, device);
     }
     doctor_add(doctor, DOCTOR_GOOD, "limits", NULL, NULL,
-               "a process may have %s of device %d (%s): so much is max_size: quota, and percentages are of it%s", SIZE_TEXT(quota.bytes),
+               "a process may have %s of device %d (%s): so much is max_size: quota, %sand percentages are of it%s", SIZE_TEXT(quota.bytes),
                device, quota.counts < 0 ? "all of it" : quota.limits[quota.counts].variable,
+               quota.counts < 0 ? "" : "which caps pools without a max_size too, ",
                quota.counts < 0 ? "" : ". Weir's pools keep to it; nothing here makes other memory do so");
 }
 
