@@ -796,29 +796,85 @@ WEIR_API weir_status weir_lease_release(weir_lease *lease, weir_cuda_stream stre
 
 /* Per-thread default streams ----------------------------------------------------------------------------------------------------------- */
 
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-/* CUDA's headers make stream 0 mean cudaStreamPerThread under this macro; so do we. */
-static inline weir_cuda_stream weir_default_stream_(weir_cuda_stream stream)
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
+/* CUDA's headers make stream 0 mean cudaStreamPerThread under these macros, in calls and in pointers to functions; so do we. */
+#ifdef __cplusplus
+#define WEIR_INLINE_ inline
+#else
+#define WEIR_INLINE_ static inline
+#endif
+WEIR_INLINE_ weir_cuda_stream weir_default_stream_(weir_cuda_stream stream)
 {
     return stream ? stream : (weir_cuda_stream)0x2;
 }
-#define weir_malloc(w, ptr, size, device, stream) weir_malloc(w, ptr, size, device, weir_default_stream_(stream))
-#define weir_free(w, ptr, stream) weir_free(w, ptr, weir_default_stream_(stream))
-#define weir_pool_malloc(pool, ptr, size, stream) weir_pool_malloc(pool, ptr, size, weir_default_stream_(stream))
-#define weir_stream_open(w, device, stream, name, error, s) \
-    weir_stream_open(w, device, weir_default_stream_(stream), name, error, s)
-#define weir_export_publish(e, name, ptr, size, metadata, metadata_size, stream, error) \
-    weir_export_publish(e, name, ptr, size, metadata, metadata_size, weir_default_stream_(stream), error)
-#define weir_ring_open(e, name, options, stream, error, ring) weir_ring_open(e, name, options, weir_default_stream_(stream), error, ring)
-#define weir_ring_take(ring, timeout_ms, stream, error, ptr) weir_ring_take(ring, timeout_ms, weir_default_stream_(stream), error, ptr)
-#define weir_ring_push(ring, ptr, size, metadata, metadata_size, stream, error) \
-    weir_ring_push(ring, ptr, size, metadata, metadata_size, weir_default_stream_(stream), error)
-#define weir_ring_drop(ring, ptr, stream, error) weir_ring_drop(ring, ptr, weir_default_stream_(stream), error)
-#define weir_import_acquire(i, name, timeout_ms, stream, error, lease) \
-    weir_import_acquire(i, name, timeout_ms, weir_default_stream_(stream), error, lease)
-#define weir_reader_next(reader, timeout_ms, stream, error, lease) \
-    weir_reader_next(reader, timeout_ms, weir_default_stream_(stream), error, lease)
-#define weir_lease_release(lease, stream, error) weir_lease_release(lease, weir_default_stream_(stream), error)
+WEIR_INLINE_ WEIR_CHECK weir_status weir_malloc_ptsz_(weir *w, void **ptr, size_t size, int device, weir_cuda_stream stream)
+{
+    return weir_malloc(w, ptr, size, device, weir_default_stream_(stream));
+}
+WEIR_INLINE_ weir_status weir_free_ptsz_(weir *w, void *ptr, weir_cuda_stream stream)
+{
+    return weir_free(w, ptr, weir_default_stream_(stream));
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_pool_malloc_ptsz_(weir_pool *pool, void **ptr, size_t size, weir_cuda_stream stream)
+{
+    return weir_pool_malloc(pool, ptr, size, weir_default_stream_(stream));
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_stream_open_ptsz_(weir *w, int device, weir_cuda_stream stream, const char *name,
+                                                           weir_error *error, weir_stream **s)
+{
+    return weir_stream_open(w, device, weir_default_stream_(stream), name, error, s);
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_export_publish_ptsz_(weir_export *e, const char *name, void *ptr, size_t size,
+                                                              const void *metadata, size_t metadata_size, weir_cuda_stream stream,
+                                                              weir_error *error)
+{
+    return weir_export_publish(e, name, ptr, size, metadata, metadata_size, weir_default_stream_(stream), error);
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_ring_open_ptsz_(weir_export *e, const char *name, const weir_ring_options *options,
+                                                         weir_cuda_stream stream, weir_error *error, weir_ring **ring)
+{
+    return weir_ring_open(e, name, options, weir_default_stream_(stream), error, ring);
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_ring_take_ptsz_(weir_ring *ring, unsigned timeout_ms, weir_cuda_stream stream, weir_error *error,
+                                                         void **ptr)
+{
+    return weir_ring_take(ring, timeout_ms, weir_default_stream_(stream), error, ptr);
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_ring_push_ptsz_(weir_ring *ring, void *ptr, size_t size, const void *metadata,
+                                                         size_t metadata_size, weir_cuda_stream stream, weir_error *error)
+{
+    return weir_ring_push(ring, ptr, size, metadata, metadata_size, weir_default_stream_(stream), error);
+}
+WEIR_INLINE_ weir_status weir_ring_drop_ptsz_(weir_ring *ring, void *ptr, weir_cuda_stream stream, weir_error *error)
+{
+    return weir_ring_drop(ring, ptr, weir_default_stream_(stream), error);
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_import_acquire_ptsz_(weir_import *i, const char *name, unsigned timeout_ms,
+                                                              weir_cuda_stream stream, weir_error *error, weir_lease **lease)
+{
+    return weir_import_acquire(i, name, timeout_ms, weir_default_stream_(stream), error, lease);
+}
+WEIR_INLINE_ WEIR_CHECK weir_status weir_reader_next_ptsz_(weir_reader *reader, unsigned timeout_ms, weir_cuda_stream stream,
+                                                           weir_error *error, weir_lease **lease)
+{
+    return weir_reader_next(reader, timeout_ms, weir_default_stream_(stream), error, lease);
+}
+WEIR_INLINE_ weir_status weir_lease_release_ptsz_(weir_lease *lease, weir_cuda_stream stream, weir_error *error)
+{
+    return weir_lease_release(lease, weir_default_stream_(stream), error);
+}
+#define weir_malloc weir_malloc_ptsz_
+#define weir_free weir_free_ptsz_
+#define weir_pool_malloc weir_pool_malloc_ptsz_
+#define weir_stream_open weir_stream_open_ptsz_
+#define weir_export_publish weir_export_publish_ptsz_
+#define weir_ring_open weir_ring_open_ptsz_
+#define weir_ring_take weir_ring_take_ptsz_
+#define weir_ring_push weir_ring_push_ptsz_
+#define weir_ring_drop weir_ring_drop_ptsz_
+#define weir_import_acquire weir_import_acquire_ptsz_
+#define weir_reader_next weir_reader_next_ptsz_
+#define weir_lease_release weir_lease_release_ptsz_
 #endif
 
 #ifdef __cplusplus

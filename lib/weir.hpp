@@ -37,7 +37,7 @@
 namespace weirpp
 {
 /* Stream 0 has two meanings (see weir.h), and code that was compiled with one of them does not stand for the other's. */
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
 inline namespace per_thread
 {
 #else
@@ -803,7 +803,7 @@ using resource = basic_resource<>;
 
 namespace weirpp
 {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
 inline namespace per_thread
 {
 #else

@@ -11,6 +11,17 @@ tests_api_attach_SOURCES = tests/api/attach.c
 tests_api_attach_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_attach_LDADD = tests/api/libfixture.la
 
+check_PROGRAMS += tests/api/per_thread tests/api/per_thread_inner
+TESTS += tests/api/per_thread tests/api/per_thread_inner
+tests_api_per_thread_SOURCES = tests/api/per_thread.c
+tests_api_per_thread_CPPFLAGS = $(AM_CPPFLAGS) -DCUDA_API_PER_THREAD_DEFAULT_STREAM
+tests_api_per_thread_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_per_thread_LDADD = tests/api/libfixture.la
+tests_api_per_thread_inner_SOURCES = tests/api/per_thread.c
+tests_api_per_thread_inner_CPPFLAGS = $(AM_CPPFLAGS) -D__CUDA_API_PER_THREAD_DEFAULT_STREAM
+tests_api_per_thread_inner_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_per_thread_inner_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/blocks
 TESTS += tests/api/blocks
 tests_api_blocks_SOURCES = tests/api/blocks.c

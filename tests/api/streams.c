@@ -710,12 +710,12 @@ END_TEST
               "streams: { decode: { pool: frames }, encode-left: { pool: frames } }\n"
 
 static const struct {
-    const char *name, *said; /* NULL: nothing is said */
+    const char *name, *said; /* NULL: no warning */
 } names[] = {
     { "decod", "a stream was opened as 'decod', which is none of the policy's streams, and gets the default pool 'main'; did you mean 'decode'?" },
     { "Decode", "did you mean 'decode'?" },
     { "encode_left", "did you mean 'encode-left'?" },
-    { "something-else", "a stream was opened as 'something-else', which is none of the policy's streams, and gets the default pool 'main'" },
+    { "something-else", NULL }, /* no warning, since a program may name streams of which the policy does not speak */
     { "decode", NULL },
     { NULL, NULL },
 };

@@ -36,6 +36,9 @@ weir_status call(weir *w)
     weir_status status = weir_malloc(w, &ptr, 1, 0, NULL);
     return status ? status : weir_free(w, ptr, NULL);
 }
+/* As bindings and wrappers take them. */
+extern weir_status (*const pointers[])(weir *, void **, size_t, int, weir_cuda_stream);
+weir_status (*const pointers[])(weir *, void **, size_t, int, weir_cuda_stream) = { weir_malloc, &weir_malloc };
 CODE
 
 compiles() {
