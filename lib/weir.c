@@ -182,7 +182,6 @@ static weir *make_empty(const weir_options *options, int device, weir_error *err
 static weir_status begin(weir *w, weir_error *error)
 {
     weir__fork_watch();
-    w->is_controlled = w->policy->control;
     w->relaxed = w->policy->capture == POLICY_CAPTURE_RELAXED;
     weir_status status = find_devices(w, error);
     /* The clock of a simulated machine that processes share is known once its devices are. */

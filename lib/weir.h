@@ -168,12 +168,13 @@ typedef struct weir_options {
  * options: NULL means all defaults. *w: close it with weir_close(). Waits for the device only where initial_size is set.
  * `keeper: true` and `control: true` start a thread, one for all weirs of the process. It blocks all signals, and ends with the last of
  * them or at exit. With control, other processes of this user, and root, can take idle memory, trim pools, change live keys and have the
- * policy read again at any time, on that thread, which also calls the log function.
+ * policy read again at any time, on that thread, which also calls the log function. Where there can be no control socket (a place that is
+ * read-only, full, another user's or too long; no descriptors) memory is served all the same: the log says why nobody can see the process,
+ * and names WEIR_CONTROL_DIR, which is another place.
  * The environment is read here and in weir_reload(), on the thread that calls, and by no other function.
  * WEIR_BAD_POLICY (also of WEIR_CONF and WEIR_QUOTA), WEIR_UNREADABLE, WEIR_NO_GPU, WEIR_NOT_SUPPORTED, WEIR_OUT_OF_MEMORY (initial_size),
- * WEIR_NO_HOST_MEMORY (also if the thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both; the directory
- * of control sockets is too long or cannot be made), WEIR_REFUSED (the directory of control sockets is not this user's alone), WEIR_BUSY (`keeper` or `control` while the
- * process exits), WEIR_CUDA_ERROR, WEIR_FORKED.
+ * WEIR_NO_HOST_MEMORY (also if the keeper's thread cannot be started), WEIR_INVALID (unknown gpu, size of options, file and text both),
+ * WEIR_BUSY (`keeper` while the process exits), WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_error *error, weir **w);
 

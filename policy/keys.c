@@ -106,7 +106,7 @@ static const struct policy_key file_keys[] = {
             "Whether other processes of this user, and root, can see this one (weir ps, weir top, weir metrics), control it (weir trim, "
             "weir set, weir reload) and ask it for idle memory when they run out (on_oom.steps: neighbours). It listens on a socket in "
             "weir/control of $WEIR_CONTROL_DIR or $XDG_RUNTIME_DIR, else in /tmp/weir-UID/control, by one thread that sleeps while "
-            "nobody asks.",
+            "nobody asks. Where none can be made there, the log says so and memory is served without it.",
     },
     {
         FILE_KEY("record.level", WORD, record_level),

@@ -6,9 +6,18 @@
 #include "lib/base/call.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
-#include "lib/trace/file.h"
+#include "lib/pool/log.h"
 #include "share/control/control.h"
 #include "share/control/neighbours.h"
+
+/* Memory is served without a control socket, too: the want of a place to be seen from stops no program. */
+static void open_control(weir *w)
+{
+    weir_error error = WEIR_ERROR_INIT;
+    if (share_control_open(w, &error) != WEIR_OK)
+        weir__log(w, WEIR_LOG_WARNING, "%s: memory is served, but nobody can see or control this process: set WEIR_CONTROL_DIR to a directory "
+                                       "that this user alone can write to, or write control: false", error.text);
+}
 
 weir_status weir__open_on(const weir_options *options, int device, weir_error *error, weir **w)
 {
@@ -18,15 +27,10 @@ weir_status weir__open_on(const weir_options *options, int device, weir_error *e
     if (status != WEIR_OK || !opened)
         return status;
     opened->neighbours = share_neighbours_rescue;
-    if (opened->is_controlled)
-        status = share_control_open(opened, error);
-    if (status == WEIR_OK) {
-        *w = opened;
-        return WEIR_OK;
-    }
-    weir__trace_files_drop(opened);
-    weir__close(opened);
-    return status;
+    if (opened->policy->control)
+        open_control(opened);
+    *w = opened;
+    return WEIR_OK;
 }
 
 weir_status weir_open(const weir_options *options, weir_error *error, weir **w)

@@ -69,7 +69,6 @@ struct weir {
     void (*neighbours)(struct weir__plea *plea);
     struct weir__trace_files *trace_files; /* that the policy asks for (trace/file.h). Fixed after open */
     void (*dump)(weir *w);                 /* writes a trace of an out-of-memory (trace/file.h) */
-    bool is_controlled;              /* `control: true` */
     const char *control_path;        /* of its control socket; NULL: it has none. Fixed after open */
     char *policy_text, *policy_file; /* what was opened (source.h): one of them. Fixed after open */
 };

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/service.h"
@@ -425,6 +427,87 @@ START_TEST(policy_of_a_file_is_read_again)
 }
 END_TEST
 
+/* Without a socket ------------------------------------------------------------------------------------------------------------------- */
+
+static char said[4096];
+
+static void note_line(void *data, weir_log_level level, const char *line)
+{
+    (void)data;
+    if (level == WEIR_LOG_WARNING)
+        snprintf(said, sizeof said, "%s", line);
+}
+
+static void lead_nowhere(void)
+{
+    setenv("WEIR_CONTROL_DIR", "/proc/self/nowhere", 1);
+}
+
+static void lead_to_a_file(void)
+{
+    setenv("WEIR_CONTROL_DIR", "/dev/null", 1);
+}
+
+static void lead_too_far(void)
+{
+    char path[256];
+    snprintf(path, sizeof path, "/tmp/%0200d", 0);
+    setenv("WEIR_CONTROL_DIR", path, 1);
+}
+
+static void let_others_write(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/weir", scene.runtime);
+    ck_assert_int_eq(chmod(path, 0777), 0);
+}
+
+static struct rlimit files;
+
+static void take_all_descriptors(void)
+{
+    int next = dup(0);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    struct rlimit none = { .rlim_cur = (rlim_t)next, .rlim_max = files.rlim_max };
+    close(next);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+}
+
+/* Why there can be none, and a word of what is logged. */
+static const struct {
+    void (*arrange)(void);
+    const char *word;
+} wants[] = {
+    { lead_nowhere, "/proc/self/nowhere" },
+    { lead_to_a_file, "/dev/null" },
+    { lead_too_far, "too long" },
+    { let_others_write, "others" },
+    { take_all_descriptors, "open files" },
+};
+
+START_TEST(weir_that_cannot_have_a_control_socket_serves_memory_and_says_why)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    weir *w;
+    void *ptr;
+    options.policy_text = scene_policy;
+    options.gpu = "sim";
+    options.log = note_line;
+    files.rlim_cur = 0;
+    said[0] = '\0';
+    wants[_i].arrange();
+    weir_status status = weir_open(&options, &error, &w);
+    if (files.rlim_cur)
+        setrlimit(RLIMIT_NOFILE, &files);
+    ck_assert_msg(status == WEIR_OK, "%s", error.text);
+    ck_assert_int_eq(weir_malloc(w, &ptr, MIB(1), 0, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
+    weir_close(w);
+    ck_assert_msg(strstr(said, wants[_i].word) && strstr(said, "nobody can see") && strstr(said, "set WEIR_CONTROL_DIR"), "%s", said);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("control");
@@ -449,5 +532,8 @@ int main(void)
     tcase_add_checked_fixture(changes, scene_open, scene_close);
     suite_add(changes, live_key_is_set, keeper_is_set_on_and_off, wrong_assignment_is_denied_and_changes_nothing,
               long_refusal_is_cut_where_a_character_ends, policy_of_a_text_is_read_again, policy_of_a_file_is_read_again);
+    TCase *without = suite_case(suite, "without a socket", 60);
+    tcase_add_checked_fixture(without, scene_open, scene_close);
+    tcase_add_loop_test(without, weir_that_cannot_have_a_control_socket_serves_memory_and_says_why, 0, (int)(sizeof wants / sizeof *wants));
     return suite_run(suite);
 }

@@ -30,7 +30,7 @@ static void look_at_control_directory(struct doctor *doctor)
     else if (*path && lstat(path, &info) != 0 && errno == ENOENT)
         doctor_add(doctor, DOCTOR_GOOD, "control", path, NULL, "is not there yet: the first process with control: true makes it");
     else
-        doctor_add(doctor, DOCTOR_BAD, "control", *path ? path : NULL, "see what is said; weir_open() fails with control: true until then",
+        doctor_add(doctor, DOCTOR_BAD, "control", *path ? path : NULL, "see what is said; until then nobody sees a process with control: true",
                    "%s", error.text);
 }
 
