@@ -11,11 +11,14 @@
  *         complain(frame.text());
  *
  * Rules that hold for everything here, beside those of weir.h:
- *  - Every function that can fail is noexcept and returns a result. Only value() and the memory resources throw. In a program without
- *    exceptions they call std::terminate() instead.
+ *  - Every function that can fail is noexcept and returns a result. Only value(), the memory resources, and the function given to
+ *    weir::leaks() throw. In a program without exceptions they call std::terminate() instead.
+ *  - Callbacks and log functions come as oom_callback and logger, which catch what they throw. An exception that a function registered with
+ *    weir_oom_add() or weir_options.log throws passes through weir.h's functions, and ends the program in the noexcept ones here.
  *  - A weir outlives its streams, pools and blocks, and a stream the blocks that were allocated on it. Objects of one scope that are
  *    declared in that order end in the right one. close() and release() end or give up ownership earlier.
- *  - Objects can be moved and not copied. An object that was moved from owns nothing; it can be destroyed, or assigned to.
+ *  - Objects can be moved and not copied. One that was moved from, or made without arguments, owns nothing; it can be destroyed, or assigned
+ *    to.
  *  - Names are in `weirpp`, as `weir` is the type of weir.h, which each object gives by get().
  */
 #ifndef WEIR_WEIR_HPP
@@ -25,12 +28,18 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
+
+#if defined(__GLIBCXX__)
+#include <cxxabi.h>
+#endif
 
 #include "weir.h"
 
@@ -193,8 +202,18 @@ template <class T> class [[nodiscard]] result
         return std::move(*value_);
     }
 
+    const T &value() const &
+    {
+        check();
+        return *value_;
+    }
+
     /* The value, only where the result is true. */
     T &operator*() & noexcept
+    {
+        return *value_;
+    }
+    const T &operator*() const & noexcept
     {
         return *value_;
     }
@@ -203,6 +222,10 @@ template <class T> class [[nodiscard]] result
         return std::move(*value_);
     }
     T *operator->() noexcept
+    {
+        return &*value_;
+    }
+    const T *operator->() const noexcept
     {
         return &*value_;
     }
@@ -384,6 +407,16 @@ class pool
         return released;
     }
 
+    /* weir_pool_set_release_threshold(). */
+    result<void> set_release_threshold(std::uint64_t bytes) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = weir_pool_set_release_threshold(pool_, bytes, &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
     const char *name() const noexcept
     {
         return weir_pool_name(pool_);
@@ -412,6 +445,8 @@ class pool
 class stream
 {
   public:
+    stream() noexcept = default;
+
     /* Takes a stream of weir_stream_open() or weir_stream_create() over. */
     stream(::weir *w, weir_stream *s) noexcept : w_(w), s_(s)
     {
@@ -468,10 +503,13 @@ class stream
         return s_;
     }
 
-    /* Closes it now. */
-    void close() noexcept
+    /* Closes it now. With WEIR_BUSY, in a callback, it stays open and owned. */
+    weir_status close() noexcept
     {
-        weir_stream_close(release());
+        weir_status status = weir_stream_close(s_);
+        if (status != WEIR_BUSY)
+            s_ = nullptr;
+        return status;
     }
 
     /* The stream, which is the caller's to close from now on. */
@@ -481,8 +519,145 @@ class stream
     }
 
   private:
-    ::weir *w_;
-    weir_stream *s_;
+    ::weir *w_ = nullptr;
+    weir_stream *s_ = nullptr;
+};
+
+/* The program's own code --------------------------------------------------------------------------------------------------------------- */
+
+/* Calls a function of the program, and returns `otherwise` where it throws. A thread that ends in it (pthread_exit) goes on doing so. */
+template <class Result, class Function> Result caught(Function function, Result otherwise)
+{
+#if defined(__cpp_exceptions)
+    try {
+        return function();
+#if defined(__GLIBCXX__)
+    } catch (abi::__forced_unwind &) {
+        throw;
+#endif
+    } catch (...) {
+        return otherwise;
+    }
+#else
+    (void)otherwise;
+    return function();
+#endif
+}
+
+/*
+ * An out-of-memory callback, from weir::add_oom_callback() until its destructor or remove(). Its function gets the device and the bytes that
+ * are needed, and returns how many it freed; one that throws has freed nothing. See weir_oom_fn for what it may do.
+ */
+class oom_callback
+{
+  public:
+    using function = std::function<std::uint64_t(int device, std::uint64_t needed)>;
+
+    oom_callback() noexcept = default;
+    oom_callback(oom_callback &&other) noexcept : w_(other.w_), id_(other.id_), function_(std::move(other.function_))
+    {
+    }
+    oom_callback &operator=(oom_callback &&other) noexcept
+    {
+        oom_callback former(std::move(other));
+        std::swap(w_, former.w_);
+        std::swap(id_, former.id_);
+        std::swap(function_, former.function_);
+        return *this;
+    }
+    /* Waits for calls of it. In a callback, where nothing waits, one that runs stays, with its function, until the weir is closed. */
+    ~oom_callback()
+    {
+        if (function_ && remove().status() == WEIR_BUSY)
+            (void)function_.release();
+    }
+
+    /* weir_oom_remove(). */
+    result<void> remove() noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        weir_status status = function_ ? weir_oom_remove(w_, id_, &error) : WEIR_OK;
+        if (status != WEIR_BUSY)
+            function_.reset();
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
+  private:
+    friend class weir;
+
+    static std::uint64_t call(void *data, int device, std::uint64_t needed)
+    {
+        return caught([&] { return (*static_cast<function *>(data))(device, needed); }, std::uint64_t(0));
+    }
+
+    ::weir *w_ = nullptr;
+    unsigned id_ = 0;
+    std::unique_ptr<function> function_; /* NULL: it owns nothing */
+};
+
+/* A log function. Outlives the weirs that are opened with its options. What it throws is dropped with the line. */
+class logger
+{
+  public:
+    using function = std::function<void(weir_log_level level, const char *line)>;
+
+    explicit logger(function say) : function_(std::move(say))
+    {
+    }
+    logger(const logger &) = delete;
+    logger &operator=(const logger &) = delete;
+
+    /* These options, with this log function. */
+    weir_options options(weir_options options = WEIR_OPTIONS_INIT) noexcept
+    {
+        options.log = call;
+        options.log_data = this;
+        return options;
+    }
+
+  private:
+    static void call(void *data, weir_log_level level, const char *line)
+    {
+        (void)caught(
+            [&] {
+                static_cast<logger *>(data)->function_(level, line);
+                return true;
+            },
+            false);
+    }
+
+    function function_;
+};
+
+/* A tag of the calling thread, from weir::tag() until its destructor, which has to run on that thread. Tags end in reverse order. */
+class tag
+{
+  public:
+    tag() noexcept = default;
+    tag(tag &&other) noexcept : w_(std::exchange(other.w_, nullptr))
+    {
+    }
+    tag &operator=(tag &&other) noexcept
+    {
+        tag former(std::move(other));
+        std::swap(w_, former.w_);
+        return *this;
+    }
+    ~tag()
+    {
+        if (w_)
+            (void)weir_tag_pop(w_, nullptr);
+    }
+
+  private:
+    friend class weir;
+    explicit tag(::weir *w) noexcept : w_(w)
+    {
+    }
+
+    ::weir *w_ = nullptr; /* NULL: it owns nothing */
 };
 
 /* Weirs -------------------------------------------------------------------------------------------------------------------------------- */
@@ -501,6 +676,8 @@ class weir
     {
         return open(&options);
     }
+
+    weir() noexcept = default;
 
     /* Takes a weir of weir_open() over. */
     explicit weir(::weir *w) noexcept : w_(w)
@@ -581,6 +758,52 @@ class weir
         return json;
     }
 
+    /* weir_oom_add(). */
+    result<oom_callback> add_oom_callback(oom_callback::function function) const noexcept
+    {
+        weir_error error = WEIR_ERROR_INIT;
+        oom_callback callback;
+        callback.function_.reset(new (std::nothrow) oom_callback::function(std::move(function)));
+        if (!callback.function_)
+            return failure(WEIR_NO_HOST_MEMORY, error);
+        weir_status status = weir_oom_add(w_, oom_callback::call, callback.function_.get(), &error, &callback.id_);
+        callback.w_ = w_;
+        if (status == WEIR_OK)
+            return callback;
+        callback.function_.reset();
+        return failure(status, error);
+    }
+
+    /* weir_mark(). */
+    result<void> mark(const char *name) const noexcept
+    {
+        weir_status status = weir_mark(w_, name);
+        if (status != WEIR_OK)
+            return failure::last(status);
+        return {};
+    }
+
+    /* weir_tag_push(): what this thread allocates has the tag for as long as the result lives. */
+    result<weirpp::tag> tag(const char *name) const noexcept
+    {
+        weir_status status = weir_tag_push(w_, name);
+        if (status != WEIR_OK)
+            return failure::last(status);
+        return weirpp::tag(w_);
+    }
+
+    /* weir_leaks(): calls function(const weir_leak &) for all that is live. What it throws ends the list, and reaches the caller. */
+    template <class Function> result<void> leaks(Function &&function, int device = -1) const
+    {
+        using called = std::remove_reference_t<Function>;
+        weir_error error = WEIR_ERROR_INIT;
+        weir_leak_fn call = [](void *data, const weir_leak *leak) { (*static_cast<called *>(data))(*leak); };
+        weir_status status = weir_leaks(w_, device, call, const_cast<void *>(static_cast<const void *>(std::addressof(function))), &error);
+        if (status != WEIR_OK)
+            return failure(status, error);
+        return {};
+    }
+
     /* weir_reload(). */
     result<void> reload(const char *policy_file = nullptr) const noexcept
     {
@@ -596,10 +819,13 @@ class weir
         return w_;
     }
 
-    /* Closes it now. */
-    void close() noexcept
+    /* Closes it now. With WEIR_BUSY, in a callback, it stays open and owned. */
+    weir_status close() noexcept
     {
-        weir_close(release());
+        weir_status status = weir_close(w_);
+        if (status != WEIR_BUSY)
+            w_ = nullptr;
+        return status;
     }
 
     /* The weir, which is the caller's to close from now on. */
@@ -619,7 +845,7 @@ class weir
         return weir(w);
     }
 
-    ::weir *w_;
+    ::weir *w_ = nullptr;
 };
 
 /* Memory resources --------------------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "lib/alloc/flush.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
+#include "lib/alloc/request.h"
 #include "lib/alloc/stream.h"
 #include "lib/base/call.h"
 #include "lib/pool/pending.h"
@@ -326,6 +327,13 @@ void weir__stream_close(weir_stream *s)
     close_stream(s);
 }
 
+/* Whether this thread is in a callback for a request on that stream, whose call need not be one on the weir_stream. */
+static bool serves_request(const weir_stream *s)
+{
+    const struct weir__request *request = weir__in_callback;
+    return request && request->stream == s->handle && (request->pool->device == s->device || !weir__handle_is_fixed(s->handle));
+}
+
 weir_status weir_stream_close(weir_stream *s)
 {
     if (weir__is_forked())
@@ -334,7 +342,7 @@ weir_status weir_stream_close(weir_stream *s)
         return WEIR_OK;
     WEIR__CALL;
     /* In a callback nobody is waited for: the call may be the one that runs the callback, or wait for that. */
-    if (!weir__cache_close(s, weir__call_is_nested()))
+    if (serves_request(s) || !weir__cache_close(s, weir__call_is_nested()))
         return weir__fail(weir__last_error_reset(), WEIR_BUSY, "weir_stream_close: a call on this stream is in progress, which is not waited "
                                                                "for in a callback: close the stream once the callback has returned");
     close_stream(s);

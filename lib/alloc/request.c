@@ -12,7 +12,7 @@
 
 #define LARGE_SHARE 64 /* from such a part of the device on, a request is worth the 4 us that it takes to see whether it is vain */
 
-__thread bool weir__in_callback;
+__thread const struct weir__request *weir__in_callback;
 
 void weir__request_note_wait(struct weir__request *request)
 {

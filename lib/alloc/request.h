@@ -57,7 +57,8 @@ void weir__request_note_wait(struct weir__request *request);
 /* Bytes that the device could have for one pool if every other one of this weir gave all that it has idle. UINT64_MAX: nobody knows. */
 uint64_t weir__device_obtainable(struct weir__device *device);
 
-/* This thread is within an out-of-memory callback, whose own requests must not climb the ladder that waits for it. */
-extern __thread bool weir__in_callback __attribute__((visibility("hidden")));
+/* The request for which this thread is within an out-of-memory callback, whose own requests must not climb the ladder that waits for it.
+   NULL: it is in none. */
+extern __thread const struct weir__request *weir__in_callback __attribute__((visibility("hidden")));
 
 #endif

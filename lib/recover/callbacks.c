@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "lib/alloc/request.h"
 #include "lib/base/call.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
@@ -44,15 +43,15 @@ struct run {
 
 static void end_run(struct run *run)
 {
-    weir__in_callback = false;
+    weir__in_callback = NULL;
     pthread_mutex_lock(&run->callbacks->lock);
     run->callback->running--;
     pthread_cond_broadcast(&run->callbacks->idle);
     pthread_mutex_unlock(&run->callbacks->lock);
 }
 
-unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, uint64_t climb, int device, uint64_t needed,
-                             uint64_t *freed)
+unsigned weir__callbacks_run(struct weir__callbacks *callbacks, const struct weir__request *request, unsigned after, uint64_t climb,
+                             uint64_t needed, uint64_t *freed)
 {
     pthread_mutex_lock(&callbacks->lock);
     struct weir__callback *callback = callbacks->first;
@@ -66,8 +65,8 @@ unsigned weir__callbacks_run(struct weir__callbacks *callbacks, unsigned after, 
 
     unsigned id = callback->id;
     struct run run __attribute__((cleanup(end_run), unused)) = { callbacks, callback };
-    weir__in_callback = true;
-    *freed = callback->fn(callback->data, device, needed);
+    weir__in_callback = request;
+    *freed = callback->fn(callback->data, request->pool->device->index, needed);
     return id;
 }
 

@@ -313,8 +313,7 @@ static unsigned run_next(struct weir__climb *climb, unsigned after, uint64_t *fr
 {
     struct former former __attribute__((cleanup(restore_device))) = { .gpu = climb->gpu };
     former.is_known = climb->gpu->get_current_device(&former.device) == GPU_SUCCESS;
-    return weir__callbacks_run(&climb->request->pool->w->callbacks, after, climb->number,
-                               climb->device->index, lacking(climb), freed);
+    return weir__callbacks_run(&climb->request->pool->w->callbacks, climb->request, after, climb->number, lacking(climb), freed);
 }
 
 static bool rung_callbacks(struct weir__climb *climb, void **ptr)

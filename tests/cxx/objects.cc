@@ -262,6 +262,79 @@ static void resources()
     is(watch.expired() && logged == 0, "last_resource_closes_a_shared_weir");
 }
 
+/* What a program's own objects hold, before there is anything to hold. */
+struct engine {
+    weirpp::weir w;
+    weirpp::stream s;
+    weirpp::oom_callback spill;
+    weirpp::tag phase;
+};
+
+static void members()
+{
+    engine e;
+    is(!e.w.get() && !e.s.get() && e.s.close() == WEIR_OK && e.spill.remove(), "objects_without_a_value_own_nothing");
+    e.w = open().value();
+    e.s = e.w.create_stream(0).value();
+    const weirpp::result<weirpp::pool> found = e.w.pool("work", 0);
+    is(!std::strcmp(found->name(), "work") && (*found).device() == 0 && found.value().get(), "constant_result_can_be_read");
+}
+
+/* Those of one kind, whatever they throw or do. */
+static void callbacks()
+{
+    engine e;
+    e.w = open().value();
+    e.s = e.w.create_stream(0).value();
+    weirpp::block cold = e.s.allocate(600 * mib).value();
+    bool is_well = false;
+    unsigned asked = 0;
+    weir_status closed = WEIR_OK, removed = WEIR_OK;
+    weirpp::oom_callback closes = e.w.add_oom_callback([&](int, std::uint64_t) -> std::uint64_t {
+                                         closed = e.s.close();
+                                         removed = closes.remove().status();
+                                         return 0;
+                                     }).value();
+    /* 1 GiB is the cap, at which callbacks may not be asked: the other pool has none. */
+    weirpp::pool other = e.w.pool("other", 0).value();
+    e.spill = e.w.add_oom_callback([&](int device, std::uint64_t needed) -> std::uint64_t {
+                     asked++;
+                     if (!is_well)
+                         throw 1;
+                     return device == 0 && needed == 1800 * mib && cold.free() ? 600 * mib : 0;
+                 }).value();
+    is(other.allocate(1800 * mib, e.s.handle()).status() == WEIR_OUT_OF_MEMORY, "callback_that_throws_has_freed_nothing");
+    is(closed == WEIR_BUSY && e.s.get() && removed == WEIR_BUSY, "what_a_callback_cannot_close_stays_owned");
+    is_well = true;
+    is(bool(other.allocate(1800 * mib, e.s.handle())), "callback_is_asked_again");
+    weirpp::block held = other.allocate(600 * mib, e.s.handle()).value();
+    asked = 0;
+    is(e.spill.remove() && other.allocate(1800 * mib, e.s.handle()).status() == WEIR_OUT_OF_MEMORY && !asked, "removed_callback_is_not_asked");
+}
+
+static void marks()
+{
+    unsigned lines = 0, kinds = 0;
+    weirpp::logger log([&](weir_log_level, const char *) {
+        lines++;
+        throw 1;
+    });
+    weir_options options = log.options();
+    options.policy_text = two_pools;
+    options.gpu = "sim";
+    weirpp::weir w = weirpp::weir::open(options).value();
+    weirpp::block ptr;
+    {
+        weirpp::result<weirpp::tag> tag = w.tag("weights");
+        ptr = w.allocate(mib, 0, nullptr).value();
+        is(tag && w.mark("step 1") && w.leaks([&](const weir_leak &leak) { kinds += leak.size == mib && !std::strcmp(leak.tag, "weights"); }),
+           "blocks_have_the_tag_in_force");
+    }
+    is(kinds == 1 && weir_tag_pop(w.get(), nullptr) == WEIR_NOT_FOUND, "tag_ends_with_its_object");
+    (void)ptr.release();
+    is(w.close() == WEIR_OK && lines > 0, "log_function_may_throw");
+}
+
 int main()
 {
     /* Enough for all requests here. Under valgrind there are no addresses for many pools of larger devices. */
@@ -272,6 +345,9 @@ int main()
     streams();
     weirs();
     resources();
+    members();
+    callbacks();
+    marks();
     std::printf("1..%u\n", number);
     return EXIT_SUCCESS;
 }
