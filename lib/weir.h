@@ -189,7 +189,8 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
  * Call it before main() returns, not from an exit handler or a destructor: CUDA may be gone by then. End captures first: the cache of a
  * stream that captures cannot be emptied, so its blocks stay with their pool, and are logged.
  * Threads: no other call on this weir may run or follow.
- * WEIR_BUSY (called in a callback or log function that a call of this library runs; nothing was done), WEIR_FORKED; see weir_last_error().
+ * WEIR_BUSY (called in an out-of-memory callback of this weir, in a weir_leak_fn or in a log function; nothing was done), WEIR_FORKED; see
+ * weir_last_error().
  */
 WEIR_API weir_status weir_close(weir *w);
 
@@ -514,7 +515,7 @@ WEIR_API weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data
  * spare (it may call weir_free, weir_stream_free, weir_pool_trim and read statistics; a weir_malloc inside runs without recovery) and
  * returns how many bytes that was, 0 if nothing. Called without any Weir lock held, on the thread whose request failed, never while that
  * thread's stream captures. Afterwards the same device is current as before. In it nothing waits for the request that it serves: WEIR_BUSY
- * is what weir_close() returns, weir_stream_close() of a stream with a call in progress, and weir_oom_remove() of a callback that runs. It
+ * is what weir_close() of its weir returns, weir_stream_close() of a stream with a call in progress, and weir_oom_remove() of a callback that runs. It
  * must not close the export in whose weir_ring_open() it runs.
  * An exception thrown by it ends the request, which gets no memory, and reaches the caller of the function that made the request. The
  * recovery is over then, and later ones run as ever. pthread_exit() in it does the same and ends the thread. weir.hpp has callbacks whose

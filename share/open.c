@@ -3,6 +3,7 @@
 
 #include "share/open.h"
 
+#include "lib/alloc/request.h"
 #include "lib/base/call.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
@@ -38,6 +39,13 @@ weir_status weir_open(const weir_options *options, weir_error *error, weir **w)
     return weir__open_on(options, WEIR__EVERY_DEVICE, error, w);
 }
 
+/* Whether a call on it is in progress on this very thread, which runs the program's own code. In an out-of-memory callback other weirs may be
+   closed; in a log function or a list of leaks nobody knows of which weir they are. */
+static bool is_in_call(const weir *w)
+{
+    return weir__call_is_nested() && (!weir__in_callback || weir__in_callback->pool->w == w);
+}
+
 weir_status weir_close(weir *w)
 {
     if (weir__is_forked())
@@ -45,7 +53,7 @@ weir_status weir_close(weir *w)
     if (!w)
         return WEIR_OK;
     WEIR__CALL;
-    if (weir__call_is_nested())
+    if (is_in_call(w))
         return weir__fail(weir__last_error_reset(), WEIR_BUSY, "weir_close: called in a callback or log function, which a call of Weir has "
                                                                "run: close the weir once that has returned");
     weir__close(w);

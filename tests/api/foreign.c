@@ -5,7 +5,10 @@
  */
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/api/scene.h"
 
@@ -109,6 +112,39 @@ START_TEST(thread_that_ends_in_a_callback_gives_its_recovery_up)
     ck_assert_ptr_eq(run_thread(request, (void *)&ways[_i]), &plan);
     ck_assert(!plan.returned);
     expect_recovery();
+}
+END_TEST
+
+static void *open_ring(void *e)
+{
+    weir_ring_options options = { .size = sizeof options, .slot_size = scene_share(30), .depth = 4 };
+    weir_ring *ring;
+    return weir_ring_open(e, "frames", &options, weir_stream_handle(stream), NULL, &ring) == WEIR_OK ? ring : NULL;
+}
+
+START_TEST(thread_that_ends_while_a_ring_is_opened_leaves_no_slots)
+{
+    char directory[] = "/tmp/weir-foreign-XXXXXX", policy[256], socket[64];
+    weir_export *e;
+    weir_error error = WEIR_ERROR_INIT;
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(socket, sizeof socket, "%s/frames", directory);
+    snprintf(policy, sizeof policy, "weir: 1\npools: { main: { devices: [0], ipc: posix_fd, share: { socket: %s } } }\n", socket);
+    scene_open(policy);
+    stream = scene_create(NULL);
+    plan.once = end_thread;
+    plan.spare = NULL;
+    scene_ok(weir_oom_add(scene.w, callback, NULL, NULL, &plan.id), "weir_oom_add");
+    ck_assert_msg(weir_export_open(scene.pool, &error, &e) == WEIR_OK, "%s", error.text);
+    ck_assert_ptr_eq(run_thread(open_ring, e), &plan);
+    weir_export_info info = { .size = sizeof info };
+    scene_ok(weir_export_get_info(e, &info), "weir_export_get_info");
+    ck_assert_uint_eq(info.blocks, 0);
+    ck_assert_uint_eq(scene_pool_stats("main").live_blocks, 0);
+    weir_export_close(e, 0);
+    scene_ok(weir_stream_close(stream), "weir_stream_close");
+    scene_close();
+    rmdir(directory);
 }
 END_TEST
 
@@ -233,6 +269,26 @@ START_TEST(what_runs_is_busy_in_a_callback)
 }
 END_TEST
 
+static void close_another(void)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir *other;
+    options.policy_text = plain;
+    scene_ok(weir_open(&options, NULL, &other), "weir_open");
+    statuses[0] = weir_close(other);
+}
+
+START_TEST(another_weir_may_be_closed_in_a_callback)
+{
+    begin(close_another);
+    void *ptr;
+    statuses[0] = WEIR_INVALID;
+    ck_assert_int_eq(by_stream(&ptr), WEIR_OUT_OF_MEMORY);
+    ck_assert_int_eq(statuses[0], WEIR_OK);
+    expect_recovery();
+}
+END_TEST
+
 static void reload_in_callback(void)
 {
     statuses[0] = weir_reload(scene.w, "/nonexistent/policy.yaml", NULL);
@@ -349,7 +405,9 @@ int main(void)
     tcase_add_loop_test(tcase, thread_is_not_cancelled_in_a_callback, 0, WAYS);
     tcase_add_loop_test(tcase, what_runs_is_busy_in_a_callback, 0, WAYS);
     suite_add(tcase, thread_is_not_cancelled_while_it_waits_for_a_recovery, cancelled_thread_ends_behind_its_calls,
-              reload_in_a_callback_does_not_wait,
+              another_weir_may_be_closed_in_a_callback, reload_in_a_callback_does_not_wait,
               log_function_that_ends_its_thread_leaves_the_call_done, weir_is_busy_in_its_log_function, thread_may_end_in_a_list_of_leaks);
+    if (scene_is_sim()) /* slots that fill a large device cannot be shared */
+        suite_add(tcase, thread_that_ends_while_a_ring_is_opened_leaves_no_slots);
     return suite_run(suite);
 }
