@@ -4,6 +4,14 @@ LOG_DRIVER = $(TEST_LOG_DRIVER)
 TEST_EXTENSIONS = .sh
 SH_LOG_DRIVER = $(TEST_LOG_DRIVER)
 SH_LOG_COMPILER = $(SHELL)
+## Of the person who runs the tests nothing shall reach them: neither the language, whose alphabet [a-z] is of, nor what Weir and the tools read
+## from the environment, nor the rank and the limits of a job.
+tests_unset = LANGUAGE POSIXLY_CORRECT CDPATH ENV BASH_ENV GREP_OPTIONS COLUMNS NO_COLOR DEBUGINFOD_URLS \
+	WEIR_POLICY WEIR_POLICY_DIR WEIR_CONF WEIR_SIM WEIR_COSTS_DIR WEIR_QUOTA WEIR_RUN_TOLD WEIR_TORCH_LIBRARY WEIR_TORCH_PATCH WEIR_PYTHON_DIR \
+	XDG_CACHE_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONWARNINGS PYTORCH_ALLOC_CONF \
+	PYTORCH_CUDA_ALLOC_CONF VIRTUAL_ENV CONDA_PREFIX RANK WORLD_SIZE LOCAL_RANK SLURM_PROCID SLURM_LOCALID SLURM_JOB_ID OMPI_COMM_WORLD_RANK \
+	OMPI_COMM_WORLD_LOCAL_RANK TORCHELASTIC_RUN_ID POD_NAME KUBERNETES_SERVICE_HOST CUDA_MPS_PIPE_DIRECTORY \
+	CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_DEVICE_MEMORY_LIMIT CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_LIMIT_1
 ## Whoever runs out of memory in a test asks no neighbour but those of that test, which then says where they lie.
 ## Some tests kill processes of a tree with --enable-coverage: what these were counting at that moment is lost, and others would complain of it
 ## on their standard error, which tests look at.
@@ -12,7 +20,9 @@ AM_TESTS_ENVIRONMENT = \
 	CK_TAP_LOG_FILE_NAME=-; export CK_TAP_LOG_FILE_NAME; \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-4}; export CK_TIMEOUT_MULTIPLIER; \
 	WEIR_GPU=$${WEIR_TEST_GPU:-sim}; export WEIR_GPU; \
-	unset WEIR_POLICY WEIR_CONF WEIR_SIM XDG_CONFIG_HOME; \
+	unset $(tests_unset); \
+	test "$$WEIR_GPU" = cuda || unset CUDA_VISIBLE_DEVICES; \
+	LC_ALL=C; export LC_ALL; \
 	WEIR_CONTROL_DIR=/nonexistent; export WEIR_CONTROL_DIR; \
 	top_srcdir='$(top_srcdir)' top_builddir='$(top_builddir)'; export top_srcdir top_builddir;
 

@@ -240,7 +240,7 @@ if command -v fish >/dev/null; then
 else
     skip "fish_reads_it" "no fish"
 fi
-if command -v zsh >/dev/null; then
+if zsh -f -c 'zmodload zsh/zpty && zpty z : && zpty -d z' >/dev/null 2>&1; then
     check "zsh_reads_it" zsh -n "$zsh"
     # shellcheck disable=SC2046 # words
     check "zsh_offers_subcommands" zsh_offers "weir " $(subcommands)
@@ -250,7 +250,7 @@ if command -v zsh >/dev/null; then
     check "zsh_offers_keys" zsh_offers "weir set $one keeper=t" keeper=true
     check "zsh_offers_processes" zsh_offers "weir reload $one" "$one"
 else
-    skip "zsh_reads_it" "no zsh"
+    skip "zsh_reads_it" "no zsh, or no pseudo-terminal for it"
 fi
 
 # shellcheck disable=SC2034 # begin() uses it
