@@ -9,7 +9,8 @@
  *  - Any thread may call it at any time, on any object that is not being closed, unless "Threads" says otherwise. A weir_stream may be
  *    closed while others use it: their calls are served before it is, or fail with WEIR_INVALID and change nothing.
  *  - Sizes are bytes, times are milliseconds. Outputs come last and are written only on WEIR_OK.
- *  - Nothing is lost, leaked or half-applied when a call fails.
+ *  - Nothing is lost, leaked or half-applied when a call fails. A request that is refused leaves the device with as much free memory as it
+ *    found, and its pool with no more reserved; only what recovery took from caches and idle memory on its way stays given back.
  *  - A `weir_error *error` may be NULL. The first error put into a record stays: set it up with WEIR_ERROR_INIT, and clear it with
  *    weir_error_clear() before it is used again.
  *  - A struct that begins with `size` grows at its end with later versions. Set `size` to its sizeof (WEIR_..._INIT does): the program then
@@ -180,7 +181,8 @@ WEIR_API WEIR_CHECK weir_status weir_open(const weir_options *options, weir_erro
 
 /*
  * Gives everything back: stops the keeper, empties the caches, closes streams that are still open, and destroys the pools. The device's
- * current pool and the settings of its default pool become what they were, unless somebody else has changed them since. NULL does nothing.
+ * current pool and the settings of its default pool become what they were, unless somebody else has changed them since; with several weirs
+ * on a default pool, once the last of them is closed, in whichever order. What the default pool has idle goes back. NULL does nothing.
  * Waits for pending frees on the open streams, since CUDA crashes where a pool is destroyed before they are complete (measured). A pool
  * with frees pending on other streams is destroyed by the next weir_open() or weir_close(); its memory goes back when the program
  * synchronises. Blocks that are still live stay valid and are logged. The caller frees them with cudaFreeAsync(), and the memory of their
@@ -317,9 +319,10 @@ WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, si
  * Empties the caches of the pool's streams, then does cudaMemPoolTrimTo on the pool and its small twin: gives idle memory back, but leaves
  * at least `keep` bytes to both together. CUDA gives back whole steps of 32 MiB in which nothing is live; an arena gives back pages of
  * 2 to 64 MiB, and waits up to 1 ms for every stream.
- * Only memory whose free CUDA has seen complete can go back. For the streams whose caches held blocks, Weir waits up to 1 ms in all, which
- * is enough for streams without other work. A stream that captures keeps its cache. For cached blocks of a stream that is gone it waits
- * until the device's work is done. For all other frees the caller synchronises first (measured: without that nothing goes back).
+ * Only memory whose free CUDA has seen complete can go back. For the opened streams, stream 0 and what was noted of others Weir waits up to
+ * 1 ms in all, which is enough for streams without other work; stream 0 gets an event if something was freed there. A stream that captures
+ * keeps its cache. For cached blocks of a stream that is gone it waits until the device's work is done. For the last 32 MiB that were freed
+ * on any other stream the caller synchronises first (measured: without that nothing goes back).
  * Does nothing on a pool of which a block was published: its memory goes back when the pool is made anew (see Sharing).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -511,7 +514,10 @@ WEIR_API weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data
 /* Callbacks ---------------------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Asked for memory when a request of `needed` bytes on `device` failed and the earlier rungs did not help. Frees what the application can
+ * Asked for memory when a request on `device` failed and the earlier rungs did not help. needed: the bytes of the request, or at the pool's
+ * max_size those that lack below it. A callback that says it freed something, and after which there were frees or the device had more
+ * memory, is asked again, after all rungs were tried once more, until it returns 0 or the request is served: so it need not free all that is
+ * needed at once. Frees what the application can
  * spare (it may call weir_free, weir_stream_free, weir_pool_trim and read statistics; a weir_malloc inside runs without recovery) and
  * returns how many bytes that was, 0 if nothing. Called without any Weir lock held, on the thread whose request failed, never while that
  * thread's stream captures. Afterwards the same device is current as before. In it nothing waits for the request that it serves: WEIR_BUSY
