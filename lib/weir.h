@@ -321,8 +321,9 @@ WEIR_API WEIR_CHECK weir_status weir_pool_malloc(weir_pool *pool, void **ptr, si
  * 2 to 64 MiB, and waits up to 1 ms for every stream.
  * Only memory whose free CUDA has seen complete can go back. For the opened streams, stream 0 and what was noted of others Weir waits up to
  * 1 ms in all, which is enough for streams without other work; stream 0 gets an event if something was freed there. A stream that captures
- * keeps its cache. For cached blocks of a stream that is gone it waits until the device's work is done. For the last 32 MiB that were freed
- * on any other stream the caller synchronises first (measured: without that nothing goes back).
+ * keeps its cache. For cached blocks of a stream that is gone it waits until the device's work is done. With any other stream the caller
+ * synchronises first: Weir puts an event there only each time that 32 MiB were freed, and memory beside what was freed since does not go back
+ * either (measured).
  * Does nothing on a pool of which a block was published: its memory goes back when the pool is made anew (see Sharing).
  * *released (may be NULL): bytes that went back. WEIR_CUDA_ERROR, WEIR_FORKED.
  */

@@ -3,11 +3,13 @@
  * pending.h - frees on streams that were not opened, so that recovery and the keeper can wait for them.
  *
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
- * free itself, so frees on one stream are summed up until they come to a growth step: less pins one step of the pool at most. The legacy
- * stream is never gone: it has an entry of its own, and an event behind what was summed up is recorded when somebody needs that memory.
- * One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or
- * takes another entry while somebody waits for that one, and another handle may take the entry over. CUDA gives a handle to another stream
- * once its own is destroyed, which its work outlives: that other stream takes another entry. A lost entry costs a rescue, never safety.
+ * free itself, so frees on one stream are summed up until they come to a growth step. What was freed since then pins what lies beside it
+ * (measured): only the program's own synchronise, or opening the stream, helps against that. The legacy stream is never gone: it has an
+ * entry of its own, and an event behind what was summed up is recorded when somebody needs that memory.
+ *
+ * One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or takes another
+ * entry while somebody waits for that one, and another handle may take the entry over. CUDA gives a handle to another stream once its own
+ * is destroyed, which its work outlives: that other stream takes another entry. A lost entry costs a rescue, never safety.
  * Owned by its device; `lock` is a leaf and is not held over CUDA calls: meanwhile an entry is claimed, by one thread that makes its next
  * event and by any number that wait for the one that it has.
  */
