@@ -4,8 +4,8 @@ LOG_DRIVER = $(TEST_LOG_DRIVER)
 TEST_EXTENSIONS = .sh
 SH_LOG_DRIVER = $(TEST_LOG_DRIVER)
 SH_LOG_COMPILER = $(SHELL)
-## Of the person who runs the tests nothing shall reach them: neither the language, whose alphabet [a-z] is of, nor what Weir and the tools read
-## from the environment, nor the rank and the limits of a job.
+## Nothing of the person who runs the tests reaches them: neither the language, in which [a-z] may lack letters, nor variables that Weir or the
+## tools read, nor the rank and the limits of a job.
 tests_unset = LANGUAGE POSIXLY_CORRECT CDPATH ENV BASH_ENV GREP_OPTIONS COLUMNS NO_COLOR DEBUGINFOD_URLS \
 	WEIR_POLICY WEIR_POLICY_DIR WEIR_CONF WEIR_SIM WEIR_COSTS_DIR WEIR_QUOTA WEIR_RUN_TOLD WEIR_TORCH_LIBRARY WEIR_TORCH_PATCH WEIR_PYTHON_DIR \
 	XDG_CACHE_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONWARNINGS PYTORCH_ALLOC_CONF \
