@@ -4,6 +4,8 @@
 
 tap_count=0
 : "${top_srcdir:=.}" "${top_builddir:=.}"
+# Neither autotools nor quickstart builds in a folder with a blank.
+case ${TMPDIR-} in *[!A-Za-z0-9/._-]*) unset TMPDIR ;; esac
 tap_dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$tap_dir"' EXIT
 
