@@ -743,8 +743,8 @@ WEIR_API void weir_import_close(weir_import *i);
 /*
  * Leases the block of a name. timeout_ms: how long to wait until it is published; 0: not at all. *lease: release it.
  * Stream order: work behind this call on `stream` sees what the exporter wrote. No host waits for that (see host_waits).
- * WEIR_NOT_FOUND (no such name), WEIR_TIMEOUT (the same, after timeout_ms; or the exporter does not answer), WEIR_BUSY (too many leases
- * at a time), WEIR_GONE, WEIR_REFUSED, WEIR_PROTOCOL, WEIR_CAPTURING, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
+ * WEIR_NOT_FOUND (no such name), WEIR_TIMEOUT (the same, after timeout_ms; or the exporter does not answer), WEIR_BUSY (1,024 leases of
+ * this import at a time, or 16 calls that wait: weir-share(7), Limits), WEIR_GONE, WEIR_REFUSED, WEIR_PROTOCOL, WEIR_CAPTURING, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_import_acquire(weir_import *i, const char *name, unsigned timeout_ms, weir_cuda_stream stream,
                                                     weir_error *error, weir_lease **lease);

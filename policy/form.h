@@ -34,6 +34,19 @@ bool policy_is_text(const struct policy_reading *reading, const struct policy_ke
 /* Whether the node is a value that quotes would turn into text. */
 bool policy_is_plain(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node);
 
+/* The same of what other tools' configurations have (foreign.c): a word in the place of a number, a unit that is none of these. */
+bool policy_fail_foreign(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node);
+bool policy_fail_unit(const struct policy_reading *reading, const struct policy_node *node, const char *unit,
+                      const struct policy_unit *units);
+/* What to write for no limit: "none for no limit"; NULL: the key always has one. */
+const char *policy_unlimited(const struct policy_key *key);
+/* The fewest bytes that may be written without a unit. */
+uint64_t policy_bare_least(const struct policy_key *key);
+/* Whether a size is no number that only another tool takes for a size. */
+bool policy_has_unit(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node);
+/* What to write in place of a key of another tool, behind its name; NULL: it is none. */
+const char *policy_foreign_key(const char *name);
+
 /* A whole number without a unit, up to the key's max. */
 enum policy_number_status policy_read_whole(const struct policy_key *key, const char *text, uint64_t *value);
 

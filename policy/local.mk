@@ -4,6 +4,7 @@ policy_libpolicy_la_SOURCES = \
 	%reldir%/arena.c %reldir%/arena.h \
 	%reldir%/check.c \
 	%reldir%/environment.c %reldir%/environment.h \
+	%reldir%/foreign.c \
 	%reldir%/form.h \
 	%reldir%/keys.c %reldir%/keys.h \
 	%reldir%/list.c \

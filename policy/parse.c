@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/form.h"
 #include "policy/origin.h"
 #include "policy/value.h"
 
@@ -103,6 +104,11 @@ static void fail_unknown(struct parse *parse, enum policy_scope scope, const cha
     }
     if (strchr(node->name, '.')) {
         policy_node_report(&parse->report, node->name_mark, node, "a key has no dots; write its parts as nested mappings");
+        return;
+    }
+    const char *foreign = policy_foreign_key(node->name);
+    if (foreign) {
+        policy_node_report(&parse->report, node->name_mark, node, "%s", foreign);
         return;
     }
     /* The next part of each key that begins with the prefix, and that would not be refused in turn. */

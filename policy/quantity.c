@@ -16,6 +16,8 @@ bool policy_fail_number(const struct policy_reading *reading, const struct polic
     struct policy_quote text = policy_quote(node->text);
     switch (status) {
     case POLICY_NUMBER_NEGATIVE:
+        if (strcmp(node->text, "-1") == 0 && policy_unlimited(key))
+            return policy_fail(reading, node, "-1 is negative; write %s, or %s", policy_unlimited(key), key->write);
         return policy_fail(reading, node, "%s is negative; write %s", text.text, key->write);
     case POLICY_NUMBER_LEADING_ZERO:
         return policy_fail(reading, node, "%s begins with a zero, which some readers take for octal; leave the zero out", text.text);
@@ -24,32 +26,8 @@ bool policy_fail_number(const struct policy_reading *reading, const struct polic
     case POLICY_NUMBER_TOO_FINE:
         return policy_fail(reading, node, "%s is not a whole number of %s; round it, or use a smaller unit", text.text, smallest);
     default:
-        return policy_fail_kind(reading, key, node);
+        return policy_fail_foreign(reading, key, node);
     }
-}
-
-/* The unit that a wrong one stands for, whatever its case and however much of it is missing: GiB for G, Gi and gib. */
-static const char *nearest_unit(const char *unit, const struct policy_unit *units)
-{
-    for (; units->name; units++) {
-        if (strncasecmp(units->name, unit, strlen(unit)) == 0)
-            return units->name;
-    }
-    return NULL;
-}
-
-static bool fail_unit(const struct policy_reading *reading, const struct policy_node *node, const char *unit,
-                      const struct policy_unit *units)
-{
-    char all[64] = "";
-    for (size_t i = 0; units[i].name; i++)
-        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " " : "", units[i].name);
-    const char *nearest = nearest_unit(unit, units);
-    if (isspace((unsigned char)unit[0]))
-        return policy_fail(reading, node, "'%s' has a space before its unit; write number and unit together",
-                           policy_quote(node->text).text);
-    return policy_fail(reading, node, "unknown unit '%s'; %s%s%sthe units are %s", policy_quote(unit).text, nearest ? "did you mean '" : "",
-                       nearest ? nearest : "", nearest ? "'? " : "", all);
 }
 
 /* A number with one of the units; bare: what a number without one is counted in, 0 if it may not be without. */
@@ -66,7 +44,7 @@ static bool read_quantity(const struct policy_reading *reading, const struct pol
         while (unit->name && strcmp(unit->name, number.unit) != 0)
             unit++;
         if (!unit->name)
-            return fail_unit(reading, node, number.unit, units);
+            return policy_fail_unit(reading, node, number.unit, units);
         factor = unit->factor;
     }
     if (factor == 0)
@@ -115,7 +93,8 @@ static bool read_size(const struct policy_reading *reading, const struct policy_
     } else if (node->text[strlen(node->text) - 1] == '%') {
         if (!read_percent(reading, key, node, &size))
             return false;
-    } else if (!read_quantity(reading, key, node, policy_size_units, 1, "bytes", &size.value)) {
+    } else if (!policy_has_unit(reading, key, node) ||
+               !read_quantity(reading, key, node, policy_size_units, 1, "bytes", &size.value)) {
         return false;
     }
     if (size.kind <= POLICY_SIZE_PERCENT && size.value < key->min)
@@ -124,7 +103,20 @@ static bool read_size(const struct policy_reading *reading, const struct policy_
     return true;
 }
 
-/* The largest unit that divides it, binary ones first. */
+/* A number of thousandths, without zeros at its end; whatever the locale has for a decimal point. */
+static void put_thousandths(struct policy_text *out, uint64_t value, const char *unit)
+{
+    uint64_t fraction = value % 1000;
+    int digits = 3;
+    for (; fraction && fraction % 10 == 0; digits--)
+        fraction /= 10;
+    policy_put(out, "%" PRIu64, value / 1000);
+    if (fraction)
+        policy_put(out, ".%0*" PRIu64, digits, fraction);
+    policy_put(out, "%s", unit);
+}
+
+/* The largest binary unit that divides it; else bytes, but for so few that they have to be written with a unit. */
 static void put_bytes(struct policy_text *out, const void *value)
 {
     uint64_t bytes = *(const uint64_t *)value;
@@ -133,7 +125,10 @@ static void put_bytes(struct policy_text *out, const void *value)
         if (bytes > 0 && bytes % unit->factor == 0)
             best = unit;
     }
-    policy_put(out, "%" PRIu64 "%s", best ? bytes / best->factor : bytes, best ? best->name : "");
+    if (!best && bytes > 0 && bytes < policy_bare_least(out->key))
+        put_thousandths(out, bytes, "KB");
+    else
+        policy_put(out, "%" PRIu64 "%s", best ? bytes / best->factor : bytes, best ? best->name : "");
 }
 
 static void put_size(struct policy_text *out, const void *value)
@@ -181,7 +176,8 @@ static bool read_bytes(const struct policy_reading *reading, const struct policy
         return policy_fail(reading, node, "'none' is not a number of bytes; write %s", key->min > 0 ? key->write : "0");
     if (node->text[strlen(node->text) - 1] == '%')
         return policy_fail(reading, node, "%s is a share, but this key counts bytes; write %s", policy_quote(node->text).text, key->write);
-    return read_quantity(reading, key, node, policy_size_units, 1, "bytes", value) && is_enough(reading, key, node, value);
+    return policy_has_unit(reading, key, node) && read_quantity(reading, key, node, policy_size_units, 1, "bytes", value) &&
+           is_enough(reading, key, node, value);
 }
 
 static bool read_time(const struct policy_reading *reading, const struct policy_key *key, const struct policy_node *node, void *value)

@@ -77,8 +77,8 @@ static void put_version(struct policy_text *out, const void *value)
 /* Whether the text is what some dialect writes for a boolean, and which. */
 static bool means_bool(const char *text, bool *meant)
 {
-    static const char *const meant_true[] = {"yes", "on", "y", "true", "1", NULL};
-    static const char *const meant_false[] = {"no", "off", "n", "false", "0", NULL};
+    static const char *const meant_true[] = {"yes", "on", "y", "true", "1", "enabled", "enable", NULL};
+    static const char *const meant_false[] = {"no", "off", "n", "false", "0", "disabled", "disable", NULL};
     for (size_t i = 0; meant_true[i]; i++) {
         *meant = strcasecmp(text, meant_true[i]) == 0;
         if (*meant || strcasecmp(text, meant_false[i]) == 0)

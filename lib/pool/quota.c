@@ -18,6 +18,7 @@
 #define MPS "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 #define HAMI "CUDA_DEVICE_MEMORY_LIMIT"
 #define ENTRY_MAX 64
+#define BARE_LEAST (UINT64_C(1) << 20) /* bytes */
 
 /* Reading one size ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -34,7 +35,8 @@ static bool read_own(const char *text, uint64_t memory, uint64_t *bytes)
         *bytes = (uint64_t)((unsigned __int128)memory * hundredths / 10000);
         return true;
     }
-    uint64_t factor = number.unit[0] ? 0 : 1;
+    /* A number alone counts bytes: so few are a share, or mebibytes, that was meant. */
+    uint64_t factor = number.unit[0] || number.scale > 1 || number.whole < BARE_LEAST ? 0 : 1;
     for (const struct policy_unit *unit = policy_size_units; unit->name; unit++)
         if (strcmp(unit->name, number.unit) == 0)
             factor = unit->factor;

@@ -153,7 +153,8 @@ static enum share_io acquire_now(struct share_client *client, const struct share
     if (client->is_asked)
         return SHARE_DONE; /* it crossed RETIRE, and is asked again on the next connection */
     if (!lease)
-        return refuse(client, asked->request, WEIR_BUSY, "all %d leases are in use: release some", WIRE_LEASES_MAX);
+        return refuse(client, asked->request, WEIR_BUSY, "all %d leases that a process may have of one pool are in use: release some, lay what belongs together into one block, or "
+                      "publish a part of the blocks from a second pool with a share.socket of its own", WIRE_LEASES_MAX);
     /* Where the socket is full of frames, the block waits too. */
     if (block ? client->connection.is_blocked : asked->argument & WIRE_WAIT)
         return wait_for_name(client, asked, lease);

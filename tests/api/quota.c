@@ -88,11 +88,14 @@ static const struct {
     const char *value, *why;
 } refused[] = {
     { "101%", "WEIR_QUOTA is '101%', which is no limit: write bytes as in 8GiB, or a share of the device's memory as in 50%, or unset it" },
-    { "0", "would leave nothing" },
+    { "0", "is no limit" },
     { "0%", "would leave nothing" },
     { "1G", "WEIR_QUOTA is '1G', which is no limit: write bytes as in 8GiB" },
     { "512m", "is no limit" },
     { "0.5", "is no limit" },
+    { "1.0", "is no limit" },
+    { "90", "is no limit" },
+    { "4096", "is no limit" },
     { "-1GiB", "is no limit" },
     { "1 GiB", "is no limit" },
     { "1GiB ", "is no limit" },

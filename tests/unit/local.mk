@@ -12,6 +12,7 @@ tests_unit_libpolicydata_la_LIBADD = policy/libpolicy.la tests/support/libsuite.
 policy_tests = \
 	tests/unit/policy_cache \
 	tests/unit/policy_files \
+	tests/unit/policy_foreign \
 	tests/unit/policy_load \
 	tests/unit/policy_memory \
 	tests/unit/policy_overrides \
@@ -25,6 +26,8 @@ tests_unit_policy_cache_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_cache_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_files_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_files_LDADD = tests/unit/libpolicydata.la
+tests_unit_policy_foreign_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_unit_policy_foreign_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_load_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_unit_policy_load_LDADD = tests/unit/libpolicydata.la
 tests_unit_policy_memory_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
