@@ -31,6 +31,7 @@ bench_weir_bench_SOURCES = \
 	%reldir%/grow.c \
 	%reldir%/handover.c \
 	%reldir%/keeper.c \
+	%reldir%/handles.c \
 	%reldir%/live.c \
 	%reldir%/loop.c \
 	%reldir%/main.c \

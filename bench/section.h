@@ -49,6 +49,7 @@ void section_pages(struct bench *bench);
 void section_pinned(struct bench *bench);
 void section_multi(struct bench *bench);
 void section_handover(struct bench *bench);
+void section_handles(struct bench *bench);
 void section_loop(struct bench *bench);
 void section_keeper(struct bench *bench);
 void section_open(struct bench *bench);
