@@ -25,6 +25,8 @@ struct policy_box {
     struct policy_arena arena;
     struct policy_node *root; /* with the assignments of the environment, and those that were set later */
     bool is_builtin;
+    const struct policy_pool **pools;     /* in the order of their names, once the policy is read, as are the */
+    const struct policy_stream **streams;
 };
 
 /* One object of a scope, with its values and its origins. */
@@ -33,6 +35,9 @@ struct policy_object {
     void *values;
     struct policy_origin *origins;
 };
+
+/* Once all is read: policy_find_pool() and policy_find_stream() find by it. No memory: the arena says so. */
+void policy_sort(struct policy_box *box);
 
 /* Objects in the order in which they are shown: the file's own, the pools, the streams. False past the end. */
 bool policy_object_at(const struct policy *policy, size_t index, struct policy_object *object);

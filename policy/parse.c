@@ -345,6 +345,8 @@ static bool begin(struct parse *parse, const char *file, struct policy_errors *e
 
 static enum policy_status end(struct parse *parse, struct policy **policy)
 {
+    if (!parse->box->arena.exhausted)
+        policy_sort(parse->box);
     if (parse->box->arena.exhausted)
         parse->report.no_memory = true;
     policy_report_sort(&parse->report);

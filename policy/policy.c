@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "policy/policy.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "policy/origin.h"
@@ -9,22 +11,46 @@
 
 /* Finding ------------------------------------------------------------------------------------------------------------------------------ */
 
+/* What qsort() and bsearch() compare: pointers to structs that begin with their names. */
+static int by_name(const void *a, const void *b)
+{
+    const char *const *const *first = a, *const *const *second = b;
+    return strcmp(**first, **second);
+}
+
+_Static_assert(offsetof(struct policy_pool, name) == 0 && offsetof(struct policy_stream, name) == 0, "by_name() takes it from there");
+
+void policy_sort(struct policy_box *box)
+{
+    const struct policy *policy = &box->policy;
+    box->pools = policy_arena_alloc(&box->arena, policy->pool_count, sizeof *box->pools);
+    box->streams = policy_arena_alloc(&box->arena, policy->stream_count, sizeof *box->streams);
+    if (!box->pools || !box->streams)
+        return;
+    for (size_t i = 0; i < policy->pool_count; i++)
+        box->pools[i] = &policy->pools[i];
+    for (size_t i = 0; i < policy->stream_count; i++)
+        box->streams[i] = &policy->streams[i];
+    qsort(box->pools, policy->pool_count, sizeof *box->pools, by_name);
+    qsort(box->streams, policy->stream_count, sizeof *box->streams, by_name);
+}
+
+/* The pointer to the struct of that name, among so many. */
+static const void *find(const void *all, size_t count, const char *name)
+{
+    const char *const *key = &name;
+    const void *const *found = count ? bsearch(&key, all, count, sizeof(void *), by_name) : NULL;
+    return found ? *found : NULL;
+}
+
 const struct policy_pool *policy_find_pool(const struct policy *policy, const char *name)
 {
-    for (size_t i = 0; i < policy->pool_count; i++) {
-        if (strcmp(policy->pools[i].name, name) == 0)
-            return &policy->pools[i];
-    }
-    return NULL;
+    return find(((const struct policy_box *)policy)->pools, policy->pool_count, name); /* policy is its first member */
 }
 
 const struct policy_stream *policy_find_stream(const struct policy *policy, const char *name)
 {
-    for (size_t i = 0; i < policy->stream_count; i++) {
-        if (strcmp(policy->streams[i].name, name) == 0)
-            return &policy->streams[i];
-    }
-    return NULL;
+    return find(((const struct policy_box *)policy)->streams, policy->stream_count, name);
 }
 
 bool policy_object_at(const struct policy *policy, size_t index, struct policy_object *object)

@@ -56,6 +56,15 @@ struct weir__link *weir__table_behind(const struct weir__table *table, const str
 /* The item that a link is a member of. */
 #define WEIR__ITEM(link, type, member) ((type *)(uintptr_t)((const char *)(link)-offsetof(type, member)))
 
+/* What names are found by: FNV-1a. */
+static inline uint64_t weir__hash_name(const char *name)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * UINT64_C(1099511628211);
+    return hash;
+}
+
 static inline size_t weir__bucket_of(const struct weir__buckets *buckets, uint64_t at)
 {
     return (size_t)(at * UINT64_C(0x9E3779B97F4A7C15) >> buckets->shift);

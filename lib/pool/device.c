@@ -23,6 +23,7 @@ weir_status weir__device_init(struct weir__device *device, weir *w, int index, w
     device->has_stream_ids = w->gpu->supports(index, GPU_FEATURE_STREAM_ID, NULL, 0);
     device->has_device_events = w->gpu->supports(index, GPU_FEATURE_DEVICE_EVENT, NULL, 0);
     pthread_rwlock_init(&device->lock, NULL);
+    weir__table_init(&device->named);
     weir__asking_init(&device->asking);
     weir__pending_init(&device->pending, index, device->has_stream_ids);
     return WEIR_OK;
@@ -32,6 +33,7 @@ void weir__device_destroy(struct weir__device *device)
 {
     weir__asking_destroy(&device->asking);
     weir__pending_destroy(&device->pending, device->w->gpu);
+    weir__table_destroy(&device->named);
     pthread_rwlock_destroy(&device->lock);
 }
 
@@ -105,24 +107,27 @@ void weir__device_say_quota(const struct weir__device *device)
 weir_pool *weir__device_find_pool(struct weir__device *device, const char *name)
 {
     pthread_rwlock_rdlock(&device->lock);
-    weir_pool *pool = device->pools;
-    while (pool && (pool->kind.is_private || strcmp(pool->name, name) != 0))
-        pool = pool->next;
+    struct weir__link *link = weir__table_first(&device->named, weir__hash_name(name));
+    while (link && strcmp(WEIR__ITEM(link, weir_pool, named)->name, name) != 0)
+        link = weir__table_next(link);
     pthread_rwlock_unlock(&device->lock);
-    return pool;
+    return link ? WEIR__ITEM(link, weir_pool, named) : NULL;
 }
 
 void weir__device_add_pool(struct weir__device *device, weir_pool *pool)
 {
     pthread_rwlock_wrlock(&device->lock);
     WEIR__APPEND(device->pools, pool, next);
+    if (!pool->kind.is_private)
+        weir__table_add(&device->named, &pool->named, weir__hash_name(pool->name), 0);
     pthread_rwlock_unlock(&device->lock);
 }
 
 void weir__device_remove_pool(struct weir__device *device, weir_pool *pool)
 {
     pthread_rwlock_wrlock(&device->lock);
-    WEIR__UNLINK(device->pools, pool, next);
+    if (WEIR__UNLINK(device->pools, pool, next) && !pool->kind.is_private)
+        weir__table_remove(&device->named, &pool->named);
     pthread_rwlock_unlock(&device->lock);
 }
 

@@ -64,6 +64,7 @@ struct weir__device {
 
     pthread_rwlock_t lock; /* a registry lock: guards the two lists; never held over a CUDA call */
     weir_pool *pools;      /* all, private ones too */
+    struct weir__table named; /* those of the policy, by name. Guarded by lock */
     weir_stream *streams;  /* opened ones */
     /* The same streams by their handles, and those of them that are served by another pool than the default one: all other handles are
        routed without asking CUDA for their id. Changed under lock. */

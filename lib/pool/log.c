@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/call.h"
+#include "lib/base/table.h"
 #include "lib/gpu/clock.h"
 #include "lib/pool/weir_internal.h"
 
@@ -106,10 +107,7 @@ void weir__log_about(weir *w, const void *about, weir_log_level level, const cha
 
 const void *weir__log_words(const char *text)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    return (const void *)(uintptr_t)hash;
+    return (const void *)(uintptr_t)weir__hash_name(text);
 }
 
 void weir__log_init(struct weir__log *log, weir_log_fn say_line, void *data)

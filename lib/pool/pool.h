@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "lib/base/table.h"
 #include "lib/gpu/gpu.h"
 #include "lib/pool/blocks.h"
 #include "lib/pool/demand.h"
@@ -70,6 +71,7 @@ struct weir_pool {
     weir *w;
     struct weir__device *device;
     weir_pool *next; /* device->pools; guarded by device->lock */
+    struct weir__link named; /* device->named, unless it is private; guarded by device->lock */
     char *name;
     _Atomic(const char *) why_no_arena; /* with `backing: auto`, until it is logged. NULL: there is nothing to say */
 

@@ -32,14 +32,6 @@ struct weir__tag *weir__tags_get(const struct weir__tags *tags, unsigned number)
                : NULL;
 }
 
-static uint64_t hash_of(const char *name)
-{
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
-    return hash;
-}
-
 /* The number of the link's tag, if that has the name. */
 static unsigned number_if(const struct weir__link *link, const char *name)
 {
@@ -75,7 +67,7 @@ static unsigned add(struct weir__tags *tags, const char *name, uint64_t hash)
 
 unsigned weir__tags_find(struct weir__tags *tags, const char *name)
 {
-    uint64_t hash = hash_of(name);
+    uint64_t hash = weir__hash_name(name);
     struct weir__link *link;
     weir__table_look(&tags->names, hash, hash, &link);
     unsigned number = link ? number_if(link, name) : 0;
