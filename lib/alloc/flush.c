@@ -63,6 +63,7 @@ uint64_t weir__flush_taken(weir_stream *stream, struct weir__entry *entries)
 
 void weir__flush_victims(weir_stream *stream, struct weir__entry *victims)
 {
+    WEIR__CALL;
     enum gpu_capture_mode mode = weir__plain_begin(stream->w);
     weir__flush_taken(stream, victims);
     weir__flush_end(stream->device, true);

@@ -3,6 +3,7 @@
 
 #include "lib/alloc/fast.h"
 #include "lib/alloc/flush.h"
+#include "lib/base/call.h"
 #include "lib/base/number.h"
 
 #define CAP_SHARE 8              /* the caches of a pool have at most this part of its max_size */
@@ -119,6 +120,7 @@ void weir__grant_refused(weir_pool *pool, weir_stream *stream)
         atomic_compare_exchange_strong(&pool->grants.mistakes, &mistakes, mistakes + 1);
     if (now % INTERVAL)
         return;
+    WEIR__CALL;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     look(pool, stream, now);
     weir__relaxed_end(pool->w->gpu, mode);
