@@ -59,6 +59,14 @@ static void close_event(const struct gpu *gpu, gpu_event event)
         gpu->event_destroy(event);
 }
 
+/* What stays on the GPU until this process ends. */
+static void tell_left(struct share_session *session, const char *what, int code)
+{
+    pthread_mutex_lock(&session->i->lock);
+    share_news_add(&session->i->news, WEIR_LOG_ERROR, "import '%s': %s: %s", session->i->socket, what, session->i->gpu->code_text(code));
+    pthread_mutex_unlock(&session->i->lock);
+}
+
 void share_mapped_free(struct share_session *session, struct share_mapped *mapped)
 {
     const struct gpu *gpu = session->i->gpu;
@@ -68,12 +76,8 @@ void share_mapped_free(struct share_session *session, struct share_mapped *mappe
     if (mapped->ptr && (code = gpu->free_async(mapped->ptr, stream)) == GPU_SUCCESS)
         code = gpu->stream_synchronize(stream);
     weir__current_end(gpu, former);
-    if (code != GPU_SUCCESS) {
-        pthread_mutex_lock(&session->i->lock);
-        share_news_add(&session->i->news, WEIR_LOG_ERROR, "import '%s': a block cannot be unmapped: %s", session->i->socket,
-                       gpu->code_text(code));
-        pthread_mutex_unlock(&session->i->lock);
-    }
+    if (code != GPU_SUCCESS)
+        tell_left(session, "a block cannot be unmapped", code);
     close_event(gpu, mapped->ready);
     free(mapped);
 }
@@ -95,8 +99,9 @@ void share_session_unmap(struct share_session *session)
         close_event(gpu, session->numbers[n].release);
         close_event(gpu, session->numbers[n].behind);
     }
-    if (session->pool)
-        gpu->pool_destroy(session->pool);
+    int code = session->pool ? gpu->pool_destroy(session->pool) : GPU_SUCCESS;
+    if (code != GPU_SUCCESS)
+        tell_left(session, "the imported pool cannot be let go of", code);
     if (session->stream)
         gpu->stream_destroy(session->stream);
 }

@@ -283,6 +283,50 @@ START_TEST(what_runs_is_busy_in_a_callback)
 }
 END_TEST
 
+/* Two threads, of two devices, are in one callback at a time, and each wants to remove it. */
+static pthread_barrier_t both_inside;
+static atomic_int busy;
+
+static uint64_t remove_itself(void *data, int device, uint64_t needed)
+{
+    (void)device;
+    (void)needed;
+    pthread_barrier_wait(&both_inside);
+    atomic_fetch_add(&busy, weir_oom_remove(scene.w, *(unsigned *)data, NULL) == WEIR_BUSY);
+    pthread_barrier_wait(&both_inside);
+    return 0;
+}
+
+static void *ask_in_vain(void *handle)
+{
+    void *ptr;
+    (void)!weir_malloc(scene.w, &ptr, 3 * GIB, handle != NULL, handle);
+    return NULL;
+}
+
+START_TEST(threads_that_remove_the_callback_in_which_both_are_do_not_wait_for_each_other)
+{
+    unsigned id;
+    pthread_t thread;
+    scene_simulate("devices=2,memory=4GiB");
+    scene_open("weir: 1\npools: { main: { small_below: 0, on_oom: { deadline: 20s } } }\n");
+    gpu_stream other = scene_stream(1);
+    void *held = scene_malloc_on(NULL, 2 * GIB), *held_there;
+    scene_ok(weir_malloc(scene.w, &held_there, 2 * GIB, 1, other), "weir_malloc");
+    scene_ok(weir_oom_add(scene.w, remove_itself, &id, NULL, &id), "weir_oom_add");
+    pthread_barrier_init(&both_inside, NULL, 2);
+    atomic_store(&busy, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, ask_in_vain, other), 0);
+    ask_in_vain(NULL);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&both_inside);
+    ck_assert_int_eq(atomic_load(&busy), 2);
+    scene_ok(weir_oom_remove(scene.w, id, NULL), "weir_oom_remove");
+    scene_free_on(NULL, held);
+    scene_free_on(other, held_there);
+}
+END_TEST
+
 static void close_another(void)
 {
     weir_options options = WEIR_OPTIONS_INIT;
@@ -421,7 +465,8 @@ int main(void)
     suite_add(tcase, thread_is_not_cancelled_while_it_waits_for_a_recovery, cancelled_thread_ends_behind_its_calls,
               another_weir_may_be_closed_in_a_callback, reload_in_a_callback_does_not_wait,
               log_function_that_ends_its_thread_leaves_the_call_done, weir_is_busy_in_its_log_function, thread_may_end_in_a_list_of_leaks);
-    if (scene_is_sim()) /* slots that fill a large device cannot be shared */
-        suite_add(tcase, thread_that_ends_while_a_ring_is_opened_leaves_no_slots);
+    if (scene_is_sim()) /* two devices; slots that fill a large device cannot be shared */
+        suite_add(tcase, threads_that_remove_the_callback_in_which_both_are_do_not_wait_for_each_other,
+                  thread_that_ends_while_a_ring_is_opened_leaves_no_slots);
     return suite_run(suite);
 }
