@@ -59,7 +59,7 @@ enum weir__event_state weir__event_look(const struct gpu *gpu, gpu_event event)
     int code = gpu->event_query(event);
     if (code == GPU_SUCCESS)
         code = gpu->event_synchronize(event);
-    if (code == GPU_SUCCESS)
+    if (code == GPU_SUCCESS || code == GPU_CONTEXT_DESTROYED)
         return WEIR__EVENT_COMPLETE;
     return code == GPU_NOT_READY ? WEIR__EVENT_PENDING : WEIR__EVENT_BROKEN;
 }

@@ -29,7 +29,8 @@ int weir__event_record(const struct gpu *gpu, int device, gpu_stream stream, gpu
 int weir__event_device(const struct gpu *gpu, int device, gpu_stream stream);
 
 enum weir__event_state {
-    WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools */
+    WEIR__EVENT_COMPLETE, /* and synchronised, since only that makes the driver see the frees before it for other pools; or its context was
+                             destroyed, which does both */
     WEIR__EVENT_PENDING,
     WEIR__EVENT_BROKEN, /* it will never tell, since the process's work has failed */
 };

@@ -23,6 +23,7 @@ SAME(GPU_INVALID_DEVICE, cudaErrorInvalidDevice);
 SAME(GPU_INVALID_HANDLE, cudaErrorInvalidResourceHandle);
 SAME(GPU_NOT_READY, cudaErrorNotReady);
 SAME(GPU_ILLEGAL_ADDRESS, cudaErrorIllegalAddress);
+SAME(GPU_CONTEXT_DESTROYED, cudaErrorContextIsDestroyed);
 SAME(GPU_PEER_ACCESS_UNSUPPORTED, cudaErrorPeerAccessUnsupported);
 SAME(GPU_NOT_PERMITTED, cudaErrorNotPermitted);
 SAME(GPU_NOT_SUPPORTED, cudaErrorNotSupported);
@@ -240,6 +241,29 @@ int cuda_stream_device(gpu_stream stream, int *device)
     return code ? code : find_device(driver, handle, device);
 }
 
+int cuda_stream_context(gpu_stream stream, struct gpu_context *context)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    struct gpu_context found = { .handle = NULL };
+    unsigned long long id = 0;
+    int code = driver ? driver->stream_context(stream, &found.handle) : GPU_INSUFFICIENT_DRIVER;
+    if (!code && driver->context_id && !(code = driver->context_id(found.handle, &id)))
+        found.id = id;
+    if (!code)
+        *context = found;
+    return code;
+}
+
+/* Of the driver's questions this is the only one that a context which was destroyed, and may have become another one, survives. */
+static bool context_is_alive(const struct gpu_context *context)
+{
+    const struct cuda_driver *driver = cuda_driver();
+    unsigned long long id = 0;
+    if (!driver || !context->handle || !context->id)
+        return true;
+    return driver->context_id(context->handle, &id) == GPU_SUCCESS && id == context->id;
+}
+
 int cuda_stream_wait_event(gpu_stream stream, gpu_event event)
 {
     return cuda_done(cudaStreamWaitEvent(stream, event, 0));
@@ -369,6 +393,7 @@ const struct gpu gpu_cuda = {
     GPU_OPERATIONS(CUDA_OPERATION_ENTRY)
 #undef CUDA_OPERATION_ENTRY
         .supports = cuda_supports,
+    .context_is_alive = context_is_alive,
     .now = gpu_clock_now,
     .now_coarse = gpu_clock_coarse,
     .ticks = gpu_clock_ticks,

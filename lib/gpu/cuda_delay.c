@@ -29,11 +29,12 @@ static const char delay_ptx[] = ".version 6.4\n"
                                 "    ret;\n"
                                 "}\n";
 
-/* One for each context that ever delayed; a process has one context for each device, so the list stays short. Entries are never removed:
-   like every module of the runtime they last until the process ends. */
+/* One for each context that ever delayed; a process has one context for each device, and seldom more, so the list stays short. Entries are
+   never removed: like every module of the runtime they last until the process ends, or the program destroys a context of its own. */
 struct kernel {
     struct kernel *next;
     void *context;
+    unsigned long long id; /* of the context, whose handle a later one may have; 0: the driver has no ids */
     void *function;
 };
 
@@ -41,7 +42,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kernel *kernels; /* under lock */
 
 /* Precondition: the lock is held, and the context is current. */
-static int load_kernel(const struct cuda_driver *driver, void *context, void **function)
+static int load_kernel(const struct cuda_driver *driver, void *context, unsigned long long id, void **function)
 {
     struct kernel *kernel = malloc(sizeof(*kernel));
     if (!kernel)
@@ -55,6 +56,7 @@ static int load_kernel(const struct cuda_driver *driver, void *context, void **f
         return code;
     }
     kernel->context = context;
+    kernel->id = id;
     kernel->next = kernels;
     kernels = kernel;
     *function = kernel->function;
@@ -63,15 +65,18 @@ static int load_kernel(const struct cuda_driver *driver, void *context, void **f
 
 static int find_kernel(const struct cuda_driver *driver, void *context, void **function)
 {
-    int code = GPU_SUCCESS;
+    unsigned long long id = 0;
+    int code = driver->context_id ? driver->context_id(context, &id) : GPU_SUCCESS;
+    if (code)
+        return code;
     pthread_mutex_lock(&lock);
     struct kernel *kernel = kernels;
-    while (kernel && kernel->context != context)
+    while (kernel && (kernel->context != context || kernel->id != id))
         kernel = kernel->next;
     if (kernel)
         *function = kernel->function;
     else
-        code = load_kernel(driver, context, function);
+        code = load_kernel(driver, context, id, function);
     pthread_mutex_unlock(&lock);
     return code;
 }

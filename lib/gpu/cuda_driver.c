@@ -40,6 +40,7 @@ static void load(void)
         { "cuMemFreeAsync", (void **)&driver.free_async, true },
         { "cuStreamGetId", (void **)&driver.stream_id, false },
         { "cuCtxGetCurrent", (void **)&driver.context_current, true },
+        { "cuCtxGetId", (void **)&driver.context_id, false },
         { "cuCtxGetDevice", (void **)&driver.context_device, true },
         { "cuCtxRecordEvent", (void **)&driver.context_record, false },
         { "cuDevicePrimaryCtxGetState", (void **)&driver.primary_context_state, true },

@@ -58,6 +58,7 @@ struct cuda_driver {
     int (*free_async)(unsigned long long address, gpu_stream stream);
     int (*stream_id)(gpu_stream stream, unsigned long long *id); /* NULL before driver 12.0 */
     int (*context_current)(void **context);
+    int (*context_id)(void *context, unsigned long long *id); /* NULL before driver 12.0 */
     int (*context_device)(int *handle); /* of the current context */
     int (*context_record)(void *context, gpu_event event); /* NULL before driver 12.5 */
     int (*primary_context_state)(int handle, unsigned *flags, int *active);

@@ -42,6 +42,7 @@ enum gpu_code {
     GPU_INVALID_HANDLE = 400, /* cudaErrorInvalidResourceHandle */
     GPU_NOT_READY = 600,      /* not an error: the event or stream has work left */
     GPU_ILLEGAL_ADDRESS = 700,
+    GPU_CONTEXT_DESTROYED = 709, /* cudaErrorContextIsDestroyed */
     GPU_PEER_ACCESS_UNSUPPORTED = 217,
     GPU_NOT_PERMITTED = 800,
     GPU_NOT_SUPPORTED = 801,
@@ -116,6 +117,12 @@ struct gpu_shared_block {
 };
 struct gpu_shared_event {
     unsigned char bytes[GPU_SHARED_BYTES];
+};
+
+/* The driver's context of a stream. The driver gives the handle of a destroyed context to the next one at once (measured), but not its id. */
+struct gpu_context {
+    void *handle; /* NULL: not known */
+    uint64_t id;  /* 0: the driver has no ids of contexts (before 12.0) */
 };
 
 struct gpu_device_info {
@@ -236,6 +243,12 @@ struct gpu {
     int (*stream_id)(gpu_stream stream, uint64_t *id);
     /* The device of a stream. Preconditions: it is alive, and no fixed handle. Harmless on one that captures (measured). */
     int (*stream_device)(gpu_stream stream, int *device);
+    /* The context of a stream. For a fixed handle it is the current context. Preconditions: the stream is alive; if its handle is a fixed one
+       its device is current. Harmless on one that captures. */
+    int (*stream_context)(gpu_stream stream, struct gpu_context *context);
+    /* false: the context was destroyed. Any other operation on a stream of it crashes the process then, those on its events fail with
+       GPU_CONTEXT_DESTROYED (measured). true where that cannot be told. Asked without the stream: always safe, and harmless to captures. */
+    bool (*context_is_alive)(const struct gpu_context *context);
     /* Harmless on any stream that is alive. Any answer but success and GPU_CAPTURE_STATUS_NONE means: leave this stream alone. */
     int (*stream_capture_status)(gpu_stream stream, enum gpu_capture_status *status);
     /* The number of the capture that the stream is part of: all streams of one capture have the same, and no other capture has it.
@@ -253,7 +266,9 @@ struct gpu {
     /* The same behind all work that the device was given, on whichever stream, also one that was destroyed since. The event is of that
        device. Needs GPU_FEATURE_DEVICE_EVENT. Destroys captures as device_synchronize() does. */
     int (*event_record_device)(gpu_event event, int device);
-    /* GPU_NOT_READY while work is left. Precondition of both: the event was not recorded on a stream that captured then. */
+    /* GPU_NOT_READY while work is left. GPU_CONTEXT_DESTROYED: all work before it is done, as destroying a context waits for its work, and
+       lets other pools have what was freed in it (measured). Precondition of both: the event was not recorded on a stream that captured
+       then. */
     int (*event_query)(gpu_event event);
     int (*event_synchronize)(gpu_event event);
 

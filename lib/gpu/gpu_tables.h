@@ -63,6 +63,7 @@ const char *sim_environment_error(void);
     X(stream_capture_status, sim_stream_find(&stream), (gpu_stream stream, enum gpu_capture_status *status), (stream, status))             \
     X(stream_capture_id, sim_stream_find(&stream), (gpu_stream stream, uint64_t *id), (stream, id))                                        \
     X(stream_device, sim_stream_find(&stream), (gpu_stream stream, int *device), (stream, device))                                         \
+    X(stream_context, sim_stream_find(&stream), (gpu_stream stream, struct gpu_context *context), (stream, context))                       \
     X(stream_wait_event, sim_event_find(event) ?: sim_stream_find(&stream), (gpu_stream stream, gpu_event event), (stream, event))         \
     X(delay, sim_work_begin(&stream), (gpu_stream stream, uint64_t nanoseconds), (stream, nanoseconds))                                    \
     X(event_create, sim_device_find(device), (int device, gpu_event *event), (device, event))                                              \

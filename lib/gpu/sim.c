@@ -314,6 +314,35 @@ void sim_advance(uint64_t nanoseconds)
         sim_sleep(nanoseconds);
 }
 
+void *sim_context_create(int device)
+{
+    struct sim_context *context = NULL;
+    lock();
+    if (!start_if_needed() && know_thread() && !sim_device_find(device) && (context = sim_context_make(device))) {
+        sim_self->device = device;
+        sim_self->context = context;
+    }
+    unlock();
+    return context;
+}
+
+void sim_context_set_current(void *context)
+{
+    lock();
+    sim_self->context = context;
+    if (context)
+        sim_self->device = sim_self->context->device;
+    unlock();
+}
+
+void sim_context_destroy(void *context)
+{
+    lock();
+    sim_context_drop(context);
+    sim_pools_sweep();
+    unlock();
+}
+
 void sim_census(struct sim_census *census)
 {
     *census = (struct sim_census){ 0 };
@@ -355,6 +384,14 @@ static bool supports(int device, enum gpu_feature feature, char *why, size_t len
     return yes;
 }
 
+static bool context_is_alive(const struct gpu_context *context)
+{
+    lock();
+    bool lives = sim_context_lives(context);
+    unlock();
+    return lives;
+}
+
 static uint64_t now(void)
 {
     lock();
@@ -375,6 +412,7 @@ const struct gpu gpu_sim = {
     GPU_OPERATIONS(SIM_OPERATION_ENTRY)
 #undef SIM_OPERATION_ENTRY
         .supports = supports,
+    .context_is_alive = context_is_alive,
     .now = now,
     .now_coarse = enter_clock,
     .ticks = enter_clock,

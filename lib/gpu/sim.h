@@ -34,6 +34,15 @@ bool sim_standard_cost(const char *name, struct gpu_cost *cost);
 /* Lets time pass, as a blocking call would: virtual time, or that of a named machine. */
 void sim_advance(uint64_t nanoseconds);
 
+/* A context of the program's own on that device, as cuCtxCreate() makes it: current for the calling thread, which makes streams and events
+   of that device in it until it chooses another device. NULL: no host memory, or no such device. */
+void *sim_context_create(int device);
+/* Makes such a context current, NULL: the one of the current device. The thread has called the simulator before. */
+void sim_context_set_current(void *context);
+/* As cuCtxDestroy() has it (measured): waits for the work of the context. Its streams are destroyed, its events fail with
+   GPU_CONTEXT_DESTROYED, and the next context gets its handle. */
+void sim_context_destroy(void *context);
+
 /* As long as this number stays what it is, no pool has come or gone, or reserves more or less, and no page was made, mapped, unmapped or
    given back. Takes no lock. */
 uint64_t sim_changes(void);

@@ -119,6 +119,8 @@ int sim_device_is_used(int device, bool *used)
 
 int sim_set_current_device(int device)
 {
+    if (sim_self->device != device)
+        sim_self->context = NULL;
     sim_self->device = device;
     return 0;
 }

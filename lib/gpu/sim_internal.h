@@ -121,6 +121,7 @@ struct sim_stream {
     enum sim_stream_kind kind;
     int device;
     uint64_t id;         /* never used twice */
+    uint64_t context;    /* the id of the program's context that it is of; 0: it is of the device's own */
     uint64_t busy_until; /* the time at which all that was queued has ended */
     struct sim_waits waits;
     struct sim_capture *capture; /* the capture that this stream belongs to, or NULL */
@@ -129,7 +130,9 @@ struct sim_stream {
 struct sim_event {
     struct sim_event *prev, *next; /* prev: while it is open */
     bool is_open;
+    bool is_of_destroyed; /* its context was destroyed; nothing else gets its handle then */
     int device;
+    uint64_t context; /* as a stream's */
     int shared;       /* its number in the machine, -1: of this process alone */
     uint64_t done_at; /* not of a shared one */
     uint64_t stream, sequence; /* where this process recorded it: a stream's id; 0, 0: on none */
@@ -195,10 +198,18 @@ struct sim_capture {
     struct sim_graph_block *blocks;
 };
 
+/* A context of the program's own; its address is its handle. Destroyed ones wait in sim.spare_contexts, whence the next one is taken. */
+struct sim_context {
+    struct sim_context *next;
+    uint64_t id; /* never used twice */
+    int device;
+};
+
 /* Owned by its thread, freed when that ends; other threads see it through sim.threads. */
 struct sim_thread {
     struct sim_thread *next;
     int device;
+    struct sim_context *context; /* that the program made current; NULL: that of the device. Choosing a device ends it, as in CUDA */
     enum gpu_capture_mode mode;
     struct sim_stream *streams[SIM_DEVICES_MAX]; /* its per-thread streams, made at first use */
 };
@@ -260,7 +271,8 @@ struct sim {
     size_t destroyed_pools; /* of these: gone for their owners */
     struct sim_map map;
     struct sim_stream *streams, *spare_streams; /* all but the legacy ones */
-    struct sim_event *events, *spare_events;
+    struct sim_event *events, *spare_events, *dead_events; /* dead: of destroyed contexts */
+    struct sim_context *contexts, *spare_contexts;
     struct sim_handles stream_handles, event_handles; /* of created streams */
     struct sim_action *actions; /* by due, then by age */
     struct sim_capture *captures;
@@ -346,10 +358,22 @@ uint64_t sim_stream_waited(const struct sim_stream *stream, uint64_t other);
 /* Makes the stream wait until `done_at` for what another one was given up to `sequence`. 0 or GPU_OUT_OF_MEMORY. */
 int sim_stream_wait_for(struct sim_stream *stream, uint64_t other, uint64_t sequence, uint64_t done_at);
 void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int device);
+/* The context of that id is being destroyed: waits for its work; its streams and events are no more. */
+void sim_streams_end_context(uint64_t id);
 void sim_thread_streams_clear(struct sim_thread *thread);
 void sim_streams_clear(void);
-/* 0, or GPU_INVALID_HANDLE: there is no such event. */
+/* 0, GPU_INVALID_HANDLE: there is no such event, or GPU_CONTEXT_DESTROYED. */
 int sim_event_find(gpu_event event);
+
+/* sim_context.c ------------------------------------------------------------------------------------------------------------------------ */
+
+/* The id of the context in which the calling thread makes streams and events of the device; 0: the device's own. */
+uint64_t sim_context_here(int device);
+bool sim_context_lives(const struct gpu_context *context);
+/* NULL: no host memory. */
+struct sim_context *sim_context_make(int device);
+void sim_context_drop(struct sim_context *context);
+void sim_contexts_clear(void);
 
 /* sim_share.c -------------------------------------------------------------------------------------------------------------------------- */
 

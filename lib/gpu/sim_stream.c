@@ -64,6 +64,7 @@ void sim_stream_init(struct sim_stream *stream, enum sim_stream_kind kind, int d
 {
     waits_clear(&stream->waits);
     *stream = (struct sim_stream){ .kind = kind, .device = device, .id = ++sim.last_id };
+    stream->context = kind == SIM_STREAM_CREATED ? sim_context_here(device) : 0;
 }
 
 /* A new stream on sim.streams; from the spare ones if it is to have a handle. */
@@ -117,8 +118,8 @@ static struct sim_stream *per_thread_stream(void)
    to whoever looks for the reason. */
 __attribute__((cold, noreturn)) static void die_of_destroyed(const struct sim_stream *stream)
 {
-    fprintf(stderr, "weir: the simulator was asked of stream %p (id %llu), which was destroyed: CUDA crashes here\n", (const void *)stream,
-            (unsigned long long)stream->id);
+    fprintf(stderr, "weir: the simulator was asked of stream %p (id %llu), which was destroyed, or its context was: CUDA crashes here\n",
+            (const void *)stream, (unsigned long long)stream->id);
     abort();
 }
 
@@ -185,6 +186,8 @@ void sim_streams_clear(void)
     free_streams(&sim.spare_streams);
     free_events(&sim.events);
     free_events(&sim.spare_events);
+    free_events(&sim.dead_events);
+    sim_contexts_clear();
     sim_handles_clear(&sim.stream_handles);
     sim_handles_clear(&sim.event_handles);
     for (int device = 0; device < SIM_DEVICES_MAX; device++)
@@ -274,7 +277,9 @@ int sim_device_synchronize(int device)
 
 int sim_event_find(gpu_event event)
 {
-    return sim_handles_have(&sim.event_handles, event) && event->is_open ? 0 : GPU_INVALID_HANDLE;
+    if (!sim_handles_have(&sim.event_handles, event))
+        return GPU_INVALID_HANDLE;
+    return event->is_open ? 0 : event->is_of_destroyed ? GPU_CONTEXT_DESTROYED : GPU_INVALID_HANDLE;
 }
 
 int sim_event_create(int device, gpu_event *made)
@@ -290,6 +295,7 @@ int sim_event_create(int device, gpu_event *made)
         }
     }
     *event = (struct sim_event){ .next = sim.events, .is_open = true, .device = device, .shared = -1 };
+    event->context = sim_context_here(device);
     if (sim.events)
         sim.events->prev = event;
     sim.devices[device].used = true;
@@ -297,7 +303,8 @@ int sim_event_create(int device, gpu_event *made)
     return 0;
 }
 
-int sim_event_destroy(gpu_event event)
+/* It becomes the first of that list. */
+static void close_event(struct sim_event *event, struct sim_event **list)
 {
     event->is_open = false;
     if (event->prev)
@@ -309,9 +316,35 @@ int sim_event_destroy(gpu_event event)
     waits_clear(&event->waits);
     if (event->shared >= 0)
         sim_event_leave(event->shared);
-    event->next = sim.spare_events;
-    sim.spare_events = event;
+    event->next = *list;
+    *list = event;
+}
+
+int sim_event_destroy(gpu_event event)
+{
+    close_event(event, &sim.spare_events);
     return 0;
+}
+
+void sim_streams_end_context(uint64_t id)
+{
+    for (struct sim_stream *stream = sim.streams, *next; stream; stream = next) {
+        next = stream->next;
+        if (stream->context != id)
+            continue;
+        sim_capture_drop_origin(stream);
+        stream->capture = NULL;
+        sim_wait_until(stream->busy_until);
+        sim_memory_observe(stream->id, sim.sequence, stream->device);
+        sim_stream_destroy(stream);
+    }
+    for (struct sim_event *event = sim.events, *next; event; event = next) {
+        next = event->next;
+        if (event->context != id)
+            continue;
+        event->is_of_destroyed = true;
+        close_event(event, &sim.dead_events);
+    }
 }
 
 static int wait_for_all_of(struct sim_waits *waits, const struct sim_stream *stream)
@@ -333,7 +366,8 @@ static void set_record(struct sim_event *event, struct sim_waits waits, uint64_t
 
 int sim_event_record(gpu_event event, gpu_stream stream)
 {
-    if (event->device != stream->device)
+    uint64_t context = stream->kind == SIM_STREAM_CREATED ? stream->context : sim_context_here(stream->device);
+    if (event->device != stream->device || event->context != context)
         return GPU_INVALID_HANDLE;
     if (stream->capture) {
         event->capture = stream->capture->id;
@@ -356,14 +390,14 @@ int sim_event_record_device(gpu_event event, int device)
     struct sim_waits waits = { 0 };
     if (!sim_driver(12050))
         return GPU_NOT_SUPPORTED;
-    if (event->device != device || event->shared >= 0)
+    if (event->device != device || event->context != sim_context_here(device) || event->shared >= 0)
         return GPU_INVALID_HANDLE;
     if (sim_capture_invalidate_device(device))
         return GPU_CAPTURE_UNSUPPORTED;
     sim.sequence++;
     int code = wait_for_all_of(&waits, &sim.devices[device].legacy);
     for (const struct sim_stream *stream = sim.streams; stream && !code; stream = stream->next)
-        if (stream->device == device)
+        if (stream->device == device && stream->context == event->context)
             code = wait_for_all_of(&waits, stream);
     if (code)
         waits_clear(&waits);

@@ -5,7 +5,7 @@ TESTS += tests/gpu/conformance tests/gpu/sim
 
 tests_gpu_conformance_SOURCES = \
 	%reldir%/conformance.c %reldir%/conformance.h \
-	%reldir%/conformance_capture.c %reldir%/conformance_events.c %reldir%/conformance_lend.c %reldir%/conformance_lend.h \
+	%reldir%/conformance_capture.c %reldir%/conformance_context.c %reldir%/conformance_events.c %reldir%/conformance_lend.c %reldir%/conformance_lend.h \
 	%reldir%/conformance_map.c %reldir%/conformance_memory.c %reldir%/conformance_pool.c %reldir%/conformance_share.c %reldir%/conformance_stream.c \
 	%reldir%/peer.c %reldir%/peer.h
 tests_gpu_conformance_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -500,6 +500,7 @@ static int ask_destroy(gpu_stream stream) { return g->stream_destroy(stream); }
 static int ask_synchronize(gpu_stream stream) { return g->stream_synchronize(stream); }
 static int ask_id(gpu_stream stream) { return g->stream_id(stream, &(uint64_t){ 0 }); }
 static int ask_device(gpu_stream stream) { return g->stream_device(stream, &(int){ 0 }); }
+static int ask_context(gpu_stream stream) { return g->stream_context(stream, &(struct gpu_context){ .id = 0 }); }
 static int ask_capture_status(gpu_stream stream) { return g->stream_capture_status(stream, &(enum gpu_capture_status){ 0 }); }
 static int ask_capture_id(gpu_stream stream) { return g->stream_capture_id(stream, &(uint64_t){ 0 }); }
 static int ask_delay(gpu_stream stream) { return g->delay(stream, 1); }
@@ -522,7 +523,7 @@ static int ask_wait(gpu_stream stream)
 
 static int (*const questions[])(gpu_stream stream) = {
     ask_destroy, ask_synchronize, ask_id,     ask_device, ask_capture_status, ask_capture_id, ask_delay,  ask_begin,
-    ask_end,     ask_malloc,      ask_free,   ask_set,    ask_copy,           ask_record,     ask_wait,
+    ask_end,     ask_malloc,      ask_free,   ask_set,    ask_copy,           ask_record,     ask_wait,   ask_context,
 };
 #define QUESTIONS ((int)(sizeof questions / sizeof *questions))
 
@@ -533,6 +534,43 @@ START_TEST(question_to_a_destroyed_stream_aborts)
     ck_assert_int_eq(g->stream_destroy(stream), 0);
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO), 0); /* what it says is expected here */
     questions[_i](stream);
+}
+END_TEST
+
+START_TEST(question_to_a_stream_of_a_destroyed_context_aborts)
+{
+    gpu_stream stream;
+    void *context = sim_context_create(0);
+    ck_assert_int_eq(g->stream_create(0, &stream), 0);
+    sim_context_destroy(context);
+    ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO), 0); /* what it says is expected here */
+    questions[_i](stream);
+}
+END_TEST
+
+/* CUDA gives it to the next one at once. */
+START_TEST(handle_of_a_destroyed_context_is_used_again)
+{
+    void *context = sim_context_create(0), *other = sim_context_create(0);
+    sim_context_destroy(context);
+    ck_assert_ptr_eq(sim_context_create(1), context);
+    sim_context_destroy(other);
+    sim_context_destroy(context);
+}
+END_TEST
+
+START_TEST(choosing_a_device_ends_the_current_context)
+{
+    gpu_stream stream;
+    gpu_event event;
+    void *context = sim_context_create(0);
+    ck_assert_int_eq(g->set_current_device(0), 0);
+    ck_assert_int_eq(g->event_create(0, &event), 0);
+    ck_assert_int_eq(g->event_record(event, a), GPU_INVALID_HANDLE);
+    ck_assert_int_eq(g->set_current_device(1) ?: g->set_current_device(0), 0);
+    ck_assert_int_eq(g->stream_create(0, &stream), 0);
+    sim_context_destroy(context);
+    ck_assert_int_eq(g->stream_synchronize(stream), 0);
 }
 END_TEST
 
@@ -636,7 +674,8 @@ static void add_faults_tests(Suite *suite)
               fault_of_no_known_operation_does_nothing, fault_can_be_a_setting, fault_of_any_operation_can_be_a_setting, calls_are_counted,
               census_counts_what_exists, dead_handles_are_refused);
     tcase_add_loop_test_raise_signal(tcase, question_to_a_destroyed_stream_aborts, SIGABRT, 0, QUESTIONS);
-    suite_add(tcase, event_on_a_destroyed_stream_can_be_asked, devices_that_do_not_exist_are_refused,
+    tcase_add_loop_test_raise_signal(tcase, question_to_a_stream_of_a_destroyed_context_aborts, SIGABRT, 0, QUESTIONS);
+    suite_add(tcase, handle_of_a_destroyed_context_is_used_again, choosing_a_device_ends_the_current_context, event_on_a_destroyed_stream_can_be_asked, devices_that_do_not_exist_are_refused,
               read_only_attributes_cannot_be_written, child_of_a_process_that_used_it_is_refused, child_that_starts_anew_is_served);
 }
 
