@@ -158,7 +158,9 @@ lib_libcore_la_SOURCES = \
 	%reldir%/alloc/recent.h \
 	%reldir%/alloc/request.c \
 	%reldir%/alloc/request.h \
+	%reldir%/alloc/spare.c \
 	%reldir%/alloc/stream.c \
+	%reldir%/alloc/spare.h \
 	%reldir%/alloc/stream.h \
 	%reldir%/alloc/waits.c \
 	%reldir%/alloc/waits.h \

@@ -12,6 +12,7 @@
 #include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
+#include "lib/alloc/spare.h"
 #include "lib/alloc/waits.h"
 #include "lib/attached.h"
 #include "lib/base/call.h"
@@ -290,6 +291,8 @@ static void close_pools(weir *w)
     for (size_t d = 0; d < w->device_count; d++)
         while (w->devices[d].streams)
             weir__stream_close(w->devices[d].streams);
+    for (size_t d = 0; d < w->device_count; d++)
+        weir__spares_destroy(&w->devices[d]);
     for (size_t d = 0; d < w->device_count; d++)
         weir__orphans_cover(&w->devices[d], true);
     for (size_t d = 0; d < w->device_count; d++)

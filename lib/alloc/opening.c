@@ -7,7 +7,7 @@
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 #include "lib/alloc/request.h"
-#include "lib/alloc/stream.h"
+#include "lib/alloc/spare.h"
 #include "lib/base/call.h"
 #include "lib/pool/pending.h"
 #include "lib/pool/recorded.h"
@@ -142,7 +142,18 @@ static weir_status check_device(const struct weir__device *device, gpu_stream ha
     return weir__fail(error, WEIR_INVALID, "this CUDA stream is of device %d, not of device %d: open it for its own", found, device->index);
 }
 
-/* A stream that was destroyed without having been closed: its handle has become another one, of any device. Nothing touches it any more. */
+/* A stream that was destroyed without having been closed. Nothing touches it any more. Returns its name among arenas, which must be told
+   where no lock is held; 0: it was gone before. */
+static uint64_t abandon(weir_stream *stream)
+{
+    if (atomic_exchange(&stream->is_gone, true))
+        return 0;
+    weir__cache_close(stream, false);
+    weir__flush_abandoned(stream, WEIR__REACH_DEVICE);
+    return stream->name;
+}
+
+/* Its handle has become another stream, of any device. */
 static void abandon_former(weir *w, gpu_stream handle)
 {
     uint64_t name = 0;
@@ -150,17 +161,27 @@ static void abandon_former(weir *w, gpu_stream handle)
         struct weir__device *device = &w->devices[d];
         pthread_rwlock_rdlock(&device->lock);
         weir_stream *former = weir__stream_of_handle(device, handle);
-        if (former && !atomic_exchange(&former->is_gone, true)) {
-            weir__cache_close(former, false);
-            weir__flush_abandoned(former, WEIR__REACH_DEVICE);
-            name = former->name;
-        }
+        if (former)
+            name = abandon(former) ?: name;
         pthread_rwlock_unlock(&device->lock);
     }
     if (name)
         visit_arenas(w, name, weir__mapped_stream_gone);
 }
 
+bool weir__stream_is_alive(weir_stream *stream)
+{
+    if (atomic_load(&stream->is_gone))
+        return false;
+    if (stream->w->gpu->context_is_alive(&stream->context))
+        return true;
+    uint64_t name = abandon(stream);
+    if (name)
+        visit_arenas(stream->w, name, weir__mapped_stream_gone);
+    return false;
+}
+
+/* Called with w->config. Streams are listed under it only, so what is free meanwhile stays free. */
 static weir_status open_stream(struct weir__device *device, gpu_stream handle, bool is_own, const char *name, weir_error *error,
                                weir_stream **s)
 {
@@ -179,8 +200,6 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     if (!stream)
         return weir__fail(error, WEIR_NO_HOST_MEMORY, "no host memory for a stream");
     weir_pool *pool = NULL;
-    pthread_mutex_lock(&w->config);
-    /* Streams are listed under config only, so what is free now stays free. */
     if (is_listed(device, handle, id))
         status = weir__fail(error, WEIR_BUSY, "this CUDA stream is open already: close its weir_stream first");
     else
@@ -190,6 +209,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
     if (status == WEIR_OK) {
         stream->handle = handle;
         stream->is_own = is_own;
+        stream->context = weir__stream_context(device, handle);
         stream->name = device->has_stream_ids ? id : ~atomic_fetch_add(&names, 1);
         atomic_store(&stream->is_gone, false);
         /* Not from 0: somebody may still tell of the stream that was here before. */
@@ -200,17 +220,20 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         weir__cache_open(stream, id, pool);
         weir__stream_list(stream);
     }
-    pthread_mutex_unlock(&w->config);
     if (status != WEIR_OK) {
         weir__stream_bury(stream);
         return status;
     }
-    weir__record_named(&w->recorder, WEIR__KIND_STREAM_OPEN, stream->pool->record, handle, name ? name : "");
-    weir__pool_say_backing(pool);
-    if (name && w->log.say)
-        say_unknown(w, name, pool);
     *s = stream;
     return WEIR_OK;
+}
+
+static void note_opened(const weir_stream *s, const char *name)
+{
+    weir__record_named(&s->w->recorder, WEIR__KIND_STREAM_OPEN, s->pool->record, s->handle, name ? name : "");
+    weir__pool_say_backing(s->pool);
+    if (name && s->w->log.say)
+        say_unknown(s->w, name, s->pool);
 }
 
 weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, const char *name, weir_error *error, weir_stream **s)
@@ -222,7 +245,41 @@ weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, cons
     if (stream == GPU_STREAM_PER_THREAD)
         return weir__fail(error, WEIR_INVALID, "the per-thread default stream is another stream in each thread: open a stream of your own, "
                                                "or call weir_malloc() on it without opening");
-    return open_stream(&w->devices[device], stream, false, name, error, s);
+    weir_stream *opened;
+    pthread_mutex_lock(&w->config);
+    status = open_stream(&w->devices[device], stream, false, name, error, &opened);
+    pthread_mutex_unlock(&w->config);
+    if (status != WEIR_OK)
+        return status;
+    note_opened(opened, name);
+    *s = opened;
+    return WEIR_OK;
+}
+
+void weir__stream_destroy(struct weir__device *device, gpu_stream handle)
+{
+    const struct gpu *gpu = device->w->gpu;
+    int code = gpu->stream_destroy(handle);
+    if (code != GPU_SUCCESS)
+        weir__log(device->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", device->index, gpu->code_name(code));
+}
+
+/* Called with w->config. */
+static weir_status create_stream(struct weir__device *device, const char *name, weir_error *error, weir_stream **s)
+{
+    const struct gpu *gpu = device->w->gpu;
+    gpu_stream handle;
+    bool is_spare = weir__spare_take(device, &handle);
+    int code = is_spare ? GPU_SUCCESS : gpu->stream_create(device->index, &handle);
+    if (code != GPU_SUCCESS)
+        return weir__fail_gpu(error, gpu, code, "no stream on device %d", device->index);
+    weir_status status = open_stream(device, handle, true, name, error, s);
+    if (status != WEIR_OK) {
+        const struct gpu_context context = weir__stream_context(device, handle);
+        if (!is_spare || !weir__spare_put(device, handle, &context))
+            weir__stream_destroy(device, handle);
+    }
+    return status;
 }
 
 weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s)
@@ -231,18 +288,17 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
     weir_status status = check_arguments(w, device, s, error);
     if (status != WEIR_OK)
         return status;
-    gpu_stream handle;
+    weir_stream *opened;
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
-    int code = w->gpu->stream_create(device, &handle);
-    if (code != GPU_SUCCESS) {
-        status = weir__fail_gpu(error, w->gpu, code, "no stream on device %d", device);
-    } else {
-        status = open_stream(&w->devices[device], handle, true, name, error, s);
-        if (status != WEIR_OK)
-            w->gpu->stream_destroy(handle);
-    }
+    pthread_mutex_lock(&w->config);
+    status = create_stream(&w->devices[device], name, error, &opened);
+    pthread_mutex_unlock(&w->config);
     weir__relaxed_end(w->gpu, mode);
-    return status;
+    if (status != WEIR_OK)
+        return status;
+    note_opened(opened, name);
+    *s = opened;
+    return WEIR_OK;
 }
 
 /* Recovery does not find the stream any more: as after a large free on a stream that is not open, an event stays behind to wait for. */
@@ -293,13 +349,24 @@ static void wait_for_users(weir_stream *s)
             nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 }
 
+/* Its handle stays that of a living stream. */
+static void keep_spare(weir_stream *s)
+{
+    bool is_kept = synchronize(s, NULL) == WEIR_OK;
+    pthread_mutex_lock(&s->w->config);
+    is_kept = is_kept && weir__spare_put(s->device, s->handle, &s->context);
+    pthread_mutex_unlock(&s->w->config);
+    if (!is_kept)
+        weir__stream_destroy(s->device, s->handle);
+}
+
 /* After weir__cache_close(). */
 static void close_stream(weir_stream *s)
 {
     const struct gpu *gpu = s->w->gpu;
     enum gpu_capture_mode mode = weir__relaxed_begin(gpu);
     wait_for_users(s);
-    bool is_gone = atomic_load(&s->is_gone);
+    bool is_gone = !weir__stream_is_alive(s);
     if (!is_gone)
         weir__flush_stream(s, UINT64_MAX);
     weir__flush_abandoned(s, is_gone ? WEIR__REACH_DEVICE : WEIR__REACH_CAPTURE);
@@ -310,12 +377,8 @@ static void close_stream(weir_stream *s)
     visit_arenas(s->w, s->name, is_gone ? weir__mapped_stream_gone : weir__mapped_stream_closed);
     /* Before another stream can have the handle. */
     record_stream(WEIR__KIND_STREAM_CLOSE, s, 0);
-    if (s->is_own && !is_gone) {
-        synchronize(s, NULL);
-        int code = gpu->stream_destroy(s->handle);
-        if (code != GPU_SUCCESS)
-            weir__log(s->w, WEIR_LOG_ERROR, "a stream of device %d cannot be destroyed: %s", s->device->index, gpu->code_name(code));
-    }
+    if (s->is_own && !is_gone)
+        keep_spare(s);
     weir__relaxed_end(gpu, mode);
     weir__pool_release(s->pool);
     weir__stream_bury(s);
@@ -352,8 +415,8 @@ weir_status weir_stream_close(weir_stream *s)
 weir_status weir__stream_closed(weir_error *error, const char *function)
 {
     return weir__fail(error, WEIR_INVALID,
-                      "%s: this stream is closed, or was destroyed before it was: no call on a weir_stream may follow its "
-                      "weir_stream_close() or cudaStreamDestroy()",
+                      "%s: this stream is closed, or it or its context was destroyed before it was closed: no call on a weir_stream may follow "
+                      "its weir_stream_close(), cudaStreamDestroy() or cuCtxDestroy()",
                       function);
 }
 
@@ -366,6 +429,10 @@ weir_status weir_stream_synchronize(weir_stream *s, weir_error *error)
         return weir__fail(error, WEIR_INVALID, "weir_stream_synchronize: s must not be NULL");
     if (!weir__stream_enter(s))
         return weir__stream_closed(error, "weir_stream_synchronize");
+    if (!weir__stream_is_alive(s)) {
+        weir__stream_leave(s);
+        return weir__stream_closed(error, "weir_stream_synchronize");
+    }
     uint64_t begun = s->w->gpu->now();
     if (s->w->has_arenas)
         before_synchronize(s);

@@ -53,6 +53,16 @@ int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id
     return capture == GPU_CAPTURE_STATUS_NONE ? code : GPU_CAPTURE_UNSUPPORTED;
 }
 
+struct gpu_context weir__stream_context(struct weir__device *device, gpu_stream handle)
+{
+    const struct gpu *gpu = device->w->gpu;
+    struct gpu_context context = { .handle = NULL };
+    int former = weir__current_begin(gpu, device->index, handle);
+    gpu->stream_context(handle, &context);
+    weir__current_end(gpu, former);
+    return context;
+}
+
 int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir_stream *opened, uint64_t id,
                       struct weir__mapped_user *user)
 {
@@ -140,7 +150,26 @@ bool weir__stream_captures(const weir_stream *stream)
     return weir__handle_captures(stream->device, stream->handle);
 }
 
-size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max)
+/* Unpins those that turn out to be gone, and leaves them out. One question for each run of streams of one context. Returns how many are
+   left. */
+static size_t leave_out_gone(weir_stream **streams, size_t count)
+{
+    struct gpu_context asked = { .handle = NULL };
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct gpu_context *context = &streams[i]->context;
+        bool is_same = left && context->handle == asked.handle && context->id == asked.id;
+        if (is_same || weir__stream_is_alive(streams[i])) {
+            asked = *context;
+            streams[left++] = streams[i];
+        } else {
+            weir__stream_unpin(streams[i]);
+        }
+    }
+    return left;
+}
+
+static size_t pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max)
 {
     size_t count = 0;
     pthread_rwlock_rdlock(&device->lock);
@@ -156,6 +185,14 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
     }
     pthread_rwlock_unlock(&device->lock);
     return count;
+}
+
+size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max)
+{
+    size_t pinned, left = 0;
+    while (!left && (pinned = pin_next(device, below, streams, max)))
+        left = leave_out_gone(streams, pinned);
+    return left;
 }
 
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max)
@@ -182,7 +219,7 @@ size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, siz
         count++;
     }
     pthread_rwlock_unlock(&device->lock);
-    return count;
+    return leave_out_gone(streams, count);
 }
 
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle)

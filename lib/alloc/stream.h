@@ -36,8 +36,9 @@ struct weir_stream {
     _Atomic unsigned pins;    /* of those that found it in the list */
     uint64_t name; /* the id, or where the driver has no ids a number of Weir's own; never 0. Fixed after open */
     bool is_own; /* made by weir_stream_create() */
-    /* Its handle has become another stream, which was opened too: it was destroyed without having been closed. Then its cache is shut, and
-       nobody finds it in the list who would use its handle. */
+    struct gpu_context context; /* in which it lives. Fixed after open */
+    /* It was destroyed without having been closed: its handle has become another stream, which was opened too, or its context was
+       destroyed. Then its cache is shut, and nobody finds it in the list who would use its handle. */
     atomic_bool is_gone;
     struct weir__cache cache;
     /* Of grant.c: how many frees had entered the cache when it was last seen at work, when that was, in refusals of the pool, or
@@ -82,13 +83,23 @@ int weir__stream_user(struct weir__device *device, gpu_stream handle, const weir
 bool weir__handle_captures(const struct weir__device *device, gpu_stream handle);
 bool weir__stream_captures(const weir_stream *stream);
 
+/*
+ * What Weir does on its own account asks before it uses the handle, since CUDA crashes at a stream whose context the program has destroyed.
+ * false: it is gone; nothing touches it any more, and its cached blocks are orphans. The caller keeps it from being closed (a pin, a call),
+ * and holds neither device->lock nor a lock of an arena.
+ */
+bool weir__stream_is_alive(weir_stream *stream);
+
 /* weir_stream_close() from wherever: waits for calls in progress. */
 void weir__stream_close(weir_stream *s);
+
+/* Destroys a CUDA stream of Weir's own, and logs where that fails. */
+void weir__stream_destroy(struct weir__device *device, gpu_stream handle);
 
 /* The error of a call on a closed stream. */
 weir_status weir__stream_closed(weir_error *error, const char *function);
 
-/* Pins the next streams of the device, but for those that are gone, behind number *below (UINT64_MAX: from the first), `max` at most, and
+/* Pins the next streams of the device, but for those that are gone (which is asked), behind number *below (UINT64_MAX: from the first), `max` at most, and
    lowers *below. Returns how many; 0 at the end. The last of `streams` is NULL, or a stream
    of the device that comes before those and shortens the way, as the array has it after a call that filled it. */
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
@@ -96,6 +107,10 @@ size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir
 /* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. GPU_CAPTURE_UNSUPPORTED: the
    stream captures, so that its id must not be asked for. */
 int weir__stream_id(struct weir__device *device, gpu_stream handle, uint64_t *id);
+
+/* The context of a stream, or for a fixed handle the one in which the calling thread uses the device. Its handle is NULL where the driver
+   cannot tell, and then it counts as alive. */
+struct gpu_context weir__stream_context(struct weir__device *device, gpu_stream handle);
 
 /* The opened stream of that id, or, where the driver has no ids, of that handle. Called with device->lock. */
 weir_stream *weir__stream_listed(struct weir__device *device, gpu_stream handle, uint64_t id);

@@ -32,6 +32,12 @@ struct weir__orphans {
     uint64_t marks_made;
 };
 
+/* Streams of Weir's own that are not open (spare.h). Guarded by w->config. */
+struct weir__spares {
+    struct weir__spare *items; /* the last that came at the end */
+    size_t count, room;
+};
+
 /* What the neighbours rung remembers of the last request in vain. Only the thread whose recovery runs touches it. */
 struct weir__vain {
     uint64_t picture; /* of who had what */
@@ -75,6 +81,7 @@ struct weir__device {
     weir_stream *closed, **closed_end;
     size_t closed_count;
 
+    struct weir__spares spares;
     struct weir__orphans orphans;
     _Atomic unsigned cache_classes; /* no cache of the device keeps or ever kept a larger class; UINT_MAX: some keep any size */
 

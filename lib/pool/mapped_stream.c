@@ -12,6 +12,15 @@ struct weir__mapped_stream *weir__mapped_stream_find(const struct weir__mapped *
     return link ? WEIR__ITEM(link, struct weir__mapped_stream, link) : NULL;
 }
 
+static struct gpu_context context_of(const struct gpu *gpu, const struct weir__mapped_user *user)
+{
+    struct gpu_context context = {.handle = NULL}; /* where the driver cannot tell, it counts as alive */
+    int former = weir__current_begin(gpu, user->device, user->handle);
+    gpu->stream_context(user->handle, &context);
+    weir__current_end(gpu, former);
+    return context;
+}
+
 struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, const struct weir__mapped_user *user)
 {
     /* The list changes only under mapped->events. */
@@ -23,6 +32,8 @@ struct weir__mapped_stream *weir__mapped_stream_of(struct weir__mapped *mapped, 
         stream->device = weir__event_device(mapped->gpu, user->device, user->handle);
     stream->handle = user->handle;
     stream->may_capture = false;
+    if (user->is_open && !stream->is_open)
+        stream->context = context_of(mapped->gpu, user);
     weir__spin_lock(&mapped->lock);
     stream->is_open = stream->is_open || user->is_open;
     if (is_new) {
@@ -89,6 +100,17 @@ static const struct weir__mapped_mark *last_mark(const struct weir__mapped_strea
     return last->covers ? last : NULL;
 }
 
+/* Whether the handle may be used apart from calls of the stream's user. The program may have destroyed its context. */
+static bool is_usable(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
+{
+    if (stream->is_open && !mapped->gpu->context_is_alive(&stream->context)) {
+        weir__spin_lock(&mapped->lock);
+        stream->is_open = false;
+        weir__spin_unlock(&mapped->lock);
+    }
+    return stream->is_open;
+}
+
 const struct weir__mapped_mark *weir__mapped_stream_cover(struct weir__mapped *mapped, struct weir__mapped_stream *stream, bool is_alive)
 {
     const struct weir__mapped_mark *last = last_mark(stream);
@@ -97,7 +119,7 @@ const struct weir__mapped_mark *weir__mapped_stream_cover(struct weir__mapped *m
     bool is_needed = weir__mapped_stream_pending(stream) && (!last || last->covers < sequence);
     stream->uncovered = 0;
     weir__spin_unlock(&mapped->lock);
-    if (is_needed && (is_alive || stream->is_open) && weir__mapped_stream_record(mapped, stream) == GPU_SUCCESS)
+    if (is_needed && (is_alive || is_usable(mapped, stream)) && weir__mapped_stream_record(mapped, stream) == GPU_SUCCESS)
         weir__mapped_stream_mark(stream, sequence);
     return last_mark(stream);
 }

@@ -24,7 +24,8 @@ struct weir__mapped_mark {
 
 struct weir__mapped_stream {
     struct weir__link link; /* in mapped->streams; guarded by mapped->lock too */
-    gpu_stream handle; /* good while is_open, and during calls of its user */
+    gpu_stream handle; /* good while is_open and its context is alive, and during calls of its user */
+    struct gpu_context context; /* since it is open */
     int device;  /* of the stream */
     uint64_t id; /* 0: no other call is on the stream of this one */
     bool is_open;   /* changed under mapped->lock too */

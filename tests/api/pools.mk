@@ -101,6 +101,13 @@ tests_api_streams_SOURCES = tests/api/streams.c
 tests_api_streams_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_api_streams_LDADD = tests/api/libfixture.la
 
+## Streams that are gone.
+check_PROGRAMS += tests/api/gone
+TESTS += tests/api/gone
+tests_api_gone_SOURCES = tests/api/gone.c
+tests_api_gone_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_api_gone_LDADD = tests/api/libfixture.la
+
 check_PROGRAMS += tests/api/reload
 TESTS += tests/api/reload
 tests_api_reload_SOURCES = tests/api/reload.c

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/alloc/waits.h"
-#include "lib/open.h"
-#include "lib/release/give.h"
 #include "tests/api/fixture.h"
 #include "tests/support/suite.h"
 
@@ -203,105 +200,7 @@ START_TEST(stream_can_be_open_in_two_weirs)
 }
 END_TEST
 
-/* Streams that are gone: destroyed while they were open -------------------------------------------------------------------------------- */
-
-static void climb(weir *w)
-{
-    void *ptr;
-    ck_assert_int_eq(weir_malloc(w, &ptr, MIB(900), 0, NULL), WEIR_OUT_OF_MEMORY);
-}
-
-static void give(weir *w)
-{
-    const struct weir__give_request request = { .device = 0, .wanted = UINT64_MAX, .deadline = weir__service_now() + MIB(1) };
-    struct weir__give *begun = weir__give_begin(w, &request);
-    while (weir__give_step(begun) != WEIR__GIVE_DONE)
-        continue;
-    weir__give_end(begun);
-}
-
-static void offer(weir *w)
-{
-    weir__give_offer(w, 0);
-}
-
-static void trim(weir *w)
-{
-    ck_assert_int_eq(weir_pool_trim(fixture_pool(w, "a", 0), 0, NULL, NULL), WEIR_OK);
-    ck_assert_uint_eq(fixture_figures(w, "a", 0).cached, 0);
-}
-
-static void set(weir *w)
-{
-    ck_assert_int_eq(weir__policy_set(w, "pools.a.release_threshold=0,keeper=true", NULL), WEIR_OK);
-    ck_assert_int_eq(weir__policy_set(w, "keeper=false", NULL), WEIR_OK);
-}
-
-static void wait_for_all(weir *w)
-{
-    ck_assert(weir__wait_for_frees(&w->devices[0], UINT64_MAX, true));
-}
-
-static void do_nothing(weir *w)
-{
-    (void)w;
-}
-
-static void (*const walkers[])(weir *w) = { climb, give, offer, trim, set, wait_for_all, do_nothing };
-#define WALKERS ((int)(sizeof walkers / sizeof *walkers))
-
-/* The simulator aborts where a destroyed stream is touched. is_own: it was made by weir_stream_create(). */
-static void leave_gone_stream(bool is_own, void (*walk)(weir *w))
-{
-    weir_stream *gone, *later;
-    void *ptr;
-    fixture_machine("memory=1GiB");
-    weir *w = fixture_open("weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 1ms } } }\n");
-    weir_stream *s = fixture_stream(w, 0, NULL);
-    fixture_malloc(s, MIB(512));
-    gpu_stream handle = is_own ? NULL : new_stream(0);
-    ck_assert_int_eq(is_own ? weir_stream_create(w, 0, NULL, NULL, &gone) : weir_stream_open(w, 0, handle, NULL, NULL, &gone), WEIR_OK);
-    handle = weir_stream_handle(gone);
-    ptr = fixture_malloc(gone, KIB(64));
-    ck_assert_int_eq(weir_stream_free(gone, fixture_malloc(gone, KIB(64))), WEIR_OK);
-    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
-    ck_assert_ptr_eq(new_stream(0), handle);
-    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, NULL, &later), WEIR_OK);
-    weir_stream_close(later);
-    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
-    walk(w);
-    ck_assert_int_eq(weir_stream_free(gone, ptr), WEIR_INVALID);
-    ck_assert_int_eq(weir_stream_synchronize(gone, NULL), WEIR_INVALID);
-    ck_assert_int_eq(weir_stream_free(s, ptr), WEIR_OK);
-    if (is_own)
-        weir_stream_close(gone);
-    weir_close(w);
-    fixture_sweep();
-}
-
-START_TEST(stream_that_is_gone_is_touched_by_nobody)
-{
-    leave_gone_stream(_i % 2, walkers[_i / 2]);
-}
-END_TEST
-
-START_TEST(stream_is_gone_when_its_handle_is_one_of_another_device)
-{
-    weir_stream *gone, *later;
-    fixture_machine("devices=2");
-    weir *w = fixture_open("weir: 1\npools: { a: { devices: all } }\n");
-    gpu_stream handle = new_stream(0);
-    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, NULL, &gone), WEIR_OK);
-    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
-    ck_assert_ptr_eq(new_stream(1), handle);
-    ck_assert_int_eq(weir_stream_open(w, 1, handle, NULL, NULL, &later), WEIR_OK);
-    ck_assert_int_eq(weir_stream_synchronize(gone, NULL), WEIR_INVALID);
-    weir_stream_close(later);
-    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
-    weir_close(w);
-    fixture_expect_empty();
-}
-END_TEST
+/* Which streams can be opened ----------------------------------------------------------------------------------------------------------- */
 
 /* One that was destroyed crashes CUDA. */
 START_TEST(handle_of_no_stream_cannot_be_opened)
@@ -583,21 +482,150 @@ END_TEST
 
 /* Created streams ---------------------------------------------------------------------------------------------------------------------- */
 
-START_TEST(created_stream_is_destroyed_at_close_and_an_opened_one_is_not)
+static size_t streams_now(void)
 {
     struct sim_census census;
+    sim_census(&census);
+    return census.streams;
+}
+
+START_TEST(created_stream_lives_until_the_weir_is_closed_and_an_opened_one_longer)
+{
     fixture_machine(NULL);
     gpu_stream handle = new_stream(0);
     weir *w = fixture_open(two_pools);
     weir_stream *opened = open_handle(w, 0, handle, NULL), *created = fixture_stream(w, 0, NULL);
-    sim_census(&census);
-    ck_assert_uint_eq(census.streams, 2);
+    ck_assert_uint_eq(streams_now(), 2);
     weir_stream_close(created);
     weir_stream_close(opened);
-    sim_census(&census);
-    ck_assert_uint_eq(census.streams, 1);
-    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+    ck_assert_uint_eq(streams_now(), 2);
     weir_close(w);
+    ck_assert_uint_eq(streams_now(), 1);
+    ck_assert_int_eq(fixture_gpu()->stream_destroy(handle), GPU_SUCCESS);
+}
+END_TEST
+
+/* The block outlives its stream, as a destructor has it that runs late. */
+static const struct {
+    const char *policy;
+    size_t size;
+} late[] = { { two_pools, KIB(64) }, { two_pools, MIB(40) }, { "weir: 1\ndefaults: { pool: a }\npools: { a: { backing: arena }, b: {} }\n", MIB(40) } };
+
+START_TEST(handle_of_a_closed_stream_of_weirs_own_still_serves)
+{
+    void *ptr, *other;
+    weir_stream *again;
+    fixture_machine(NULL);
+    weir *w = fixture_open(late[_i].policy);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    gpu_stream handle = weir_stream_handle(s);
+    ptr = fixture_malloc(s, late[_i].size);
+    other = fixture_malloc(s, late[_i].size);
+    weir_stream_close(s);
+    ck_assert_int_eq(weir_free(w, ptr, handle), WEIR_OK);
+    ck_assert_int_eq(weir_free(w, other, NULL), WEIR_OK);
+    ck_assert_int_eq(weir_malloc(w, &ptr, late[_i].size, 0, handle), WEIR_OK);
+    ck_assert_int_eq(weir_pool_malloc(fixture_pool(w, "b", 0), &other, late[_i].size, handle), WEIR_OK);
+    ck_assert_int_eq(weir_free(w, ptr, handle), WEIR_OK);
+    ck_assert_int_eq(weir_stream_open(w, 0, handle, NULL, NULL, &again), WEIR_OK);
+    ck_assert_int_eq(weir_stream_free(again, other), WEIR_OK);
+    weir_stream_close(again);
+    weir_close(w);
+    ck_assert_str_eq(fixture_log(), "");
+    fixture_expect_empty();
+}
+END_TEST
+
+/* What was freed on it goes back with the weir. */
+START_TEST(work_on_a_closed_stream_of_weirs_own_is_waited_for_at_the_end)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    gpu_stream handle = weir_stream_handle(s);
+    void *ptr = fixture_malloc(s, MIB(1));
+    weir_stream_close(s);
+    ck_assert_int_eq(fixture_gpu()->delay(handle, 5000000), GPU_SUCCESS);
+    ck_assert_int_eq(weir_free(w, ptr, handle), WEIR_OK);
+    weir_close(w);
+    ck_assert_uint_eq(pools_now(), 0);
+    ck_assert_uint_eq(streams_now(), 0);
+}
+END_TEST
+
+START_TEST(created_streams_are_used_again)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(own_pools);
+    for (unsigned i = 0; i < 5000; i++) {
+        weir_stream *s = fixture_stream(w, 0, i % 2 ? "infer" : NULL), *other = fixture_stream(w, 0, NULL);
+        ck_assert_ptr_ne(weir_stream_handle(s), weir_stream_handle(other));
+        ck_assert_int_eq(weir_stream_free(s, fixture_malloc(s, 1000 + i)), WEIR_OK);
+        weir_stream_close(i % 3 ? s : other);
+        weir_stream_close(i % 3 ? other : s);
+    }
+    ck_assert_uint_eq(sim_calls("stream_create"), 2);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(created_stream_of_another_device_is_another_one)
+{
+    fixture_machine("devices=2");
+    weir *w = fixture_open(two_pools);
+    weir_stream_close(fixture_stream(w, 1, NULL));
+    fixture_stream(w, 0, NULL);
+    ck_assert_uint_eq(sim_calls("stream_create"), 2);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(closed_stream_opened_by_its_handle_is_given_to_nobody_else)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    gpu_stream handle = weir_stream_handle(s);
+    weir_stream_close(s);
+    weir_stream *opened = open_handle(w, 0, handle, "decode"), *other = fixture_stream(w, 0, NULL);
+    ck_assert_ptr_ne(weir_stream_handle(other), handle);
+    ck_assert_str_eq(server_of(w, 0, handle), "b");
+    weir_stream_close(opened);
+    ck_assert_ptr_eq(weir_stream_handle(fixture_stream(w, 0, NULL)), handle);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(closed_stream_that_captures_is_given_to_nobody)
+{
+    size_t nodes;
+    fixture_machine(NULL);
+    const struct gpu *gpu = fixture_gpu();
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    gpu_stream handle = weir_stream_handle(s);
+    weir_stream_close(s);
+    ck_assert_int_eq(gpu->capture_begin(handle, GPU_CAPTURE_MODE_GLOBAL), GPU_SUCCESS);
+    ck_assert_ptr_ne(weir_stream_handle(fixture_stream(w, 0, NULL)), handle);
+    ck_assert_int_eq(gpu->capture_end(handle, &nodes), GPU_SUCCESS);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
+START_TEST(created_stream_that_cannot_be_waited_for_is_destroyed_at_close)
+{
+    fixture_machine(NULL);
+    weir *w = fixture_open(two_pools);
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    sim_fail("stream_synchronize", 1, GPU_UNKNOWN);
+    weir_stream_close(s);
+    ck_assert_uint_eq(streams_now(), 0);
+    weir_close(w);
+    fixture_expect_empty();
 }
 END_TEST
 
@@ -764,9 +792,7 @@ int main(void)
               raw_handle_without_an_id_proves_nothing, legacy_stream_of_each_device_is_a_stream_of_its_own,
               per_thread_stream_is_refused_but_served, stream_open_already_is_busy, stream_can_be_open_in_two_weirs);
     tcase_add_loop_test(tcase, legacy_stream_is_busy_by_either_name, 0, 8);
-    tcase_add_loop_test(tcase, stream_that_is_gone_is_touched_by_nobody, 0, 2 * WALKERS);
-    suite_add(tcase, stream_is_gone_when_its_handle_is_one_of_another_device, handle_of_no_stream_cannot_be_opened,
-              stream_can_be_opened_for_its_own_device_only);
+    suite_add(tcase, handle_of_no_stream_cannot_be_opened, stream_can_be_opened_for_its_own_device_only);
     tcase_add_loop_test(tcase, default_stream_can_be_opened_for_every_device, 0, 2);
     suite_add(tcase, stream_whose_pool_is_not_on_its_device_is_not_found, stream_of_one_device_takes_memory_of_another,
               pool_asked_by_name_serves_whatever_the_stream, block_can_be_freed_on_any_stream);
@@ -783,7 +809,11 @@ int main(void)
               private_pool_with_live_blocks_is_logged_at_close_of_the_weir);
 
     tcase = suite_case(suite, "created", 0);
-    suite_add(tcase, created_stream_is_destroyed_at_close_and_an_opened_one_is_not, closing_waits_for_a_created_stream_only,
-              synchronise_waits_for_the_work_of_the_stream, synchronise_that_cuda_refuses_reports_it, streams_come_and_go_in_many_threads);
+    tcase_add_loop_test(tcase, handle_of_a_closed_stream_of_weirs_own_still_serves, 0, (int)(sizeof late / sizeof *late));
+    suite_add(tcase, created_stream_lives_until_the_weir_is_closed_and_an_opened_one_longer,
+              work_on_a_closed_stream_of_weirs_own_is_waited_for_at_the_end, created_streams_are_used_again,
+              created_stream_of_another_device_is_another_one, closed_stream_opened_by_its_handle_is_given_to_nobody_else,
+              closed_stream_that_captures_is_given_to_nobody, created_stream_that_cannot_be_waited_for_is_destroyed_at_close,
+              closing_waits_for_a_created_stream_only, synchronise_waits_for_the_work_of_the_stream, synchronise_that_cuda_refuses_reports_it, streams_come_and_go_in_many_threads);
     return suite_run(suite);
 }
