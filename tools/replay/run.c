@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/alloc/held.h"
 #include "lib/base/service.h"
 #include "lib/gpu/sim.h"
 #include "lib/pool/device.h"
@@ -71,13 +72,20 @@ static void ignore(void *data, weir_log_level level, const char *message)
 
 /* Time and memory ---------------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t reserved_now(const struct stage *stage)
+/* *peak: the most since the last time, as a call that is refused grows its pool and gives that back. With several pools each at its own. */
+static uint64_t reserved_now(const struct stage *stage, uint64_t *peak)
 {
     uint64_t bytes = 0;
+    *peak = 0;
     for (size_t d = 0; d < stage->w->device_count; d++)
         for (weir_pool *pool = weir__device_next_pool(&stage->w->devices[d], NULL); pool;
-             pool = weir__device_next_pool(&stage->w->devices[d], pool))
-            bytes += pool->kind.is_host ? 0 : weir__pool_figure(pool, GPU_POOL_RESERVED);
+             pool = weir__device_next_pool(&stage->w->devices[d], pool)) {
+            if (pool->kind.is_host)
+                continue;
+            bytes += weir__pool_figure(pool, GPU_POOL_RESERVED);
+            *peak += weir__pool_figure(pool, GPU_POOL_RESERVED_HIGH);
+            weir__pool_reset_peaks(pool);
+        }
     return bytes;
 }
 
@@ -91,11 +99,11 @@ static void count_area(struct stage *stage, uint64_t now)
 static void count_reserved(struct stage *stage)
 {
     struct outcome *outcome = stage->outcome;
-    uint64_t before = stage->reserved, changes = stage->is_real ? stage->changes + 1 : sim_changes();
+    uint64_t peak, before = stage->reserved, changes = stage->is_real ? stage->changes + 1 : sim_changes();
     if (changes == stage->changes)
         return;
     stage->changes = changes;
-    stage->reserved = reserved_now(stage);
+    stage->reserved = reserved_now(stage, &peak);
     if (stage->reserved > before) {
         outcome->growths++;
         outcome->grown += stage->reserved - before;
@@ -103,8 +111,8 @@ static void count_reserved(struct stage *stage)
         outcome->trims++;
         outcome->trimmed += before - stage->reserved;
     }
-    if (outcome->peak_reserved < stage->reserved)
-        outcome->peak_reserved = stage->reserved;
+    if (outcome->peak_reserved < peak)
+        outcome->peak_reserved = peak;
 }
 
 static void note_slice(struct stage *stage)
@@ -450,7 +458,8 @@ static bool play(struct stage *stage, const struct replay *replay)
     stage->begun = stage->counted = stage->gpu->now();
     stage->epoch = stage->begun - script->begin;
     stage->changes = stage->is_real ? 0 : sim_changes();
-    stage->reserved = outcome->peak_reserved = reserved_now(stage);
+    uint64_t peak;
+    stage->reserved = outcome->peak_reserved = reserved_now(stage, &peak);
     note_slice(stage);
     size_t until = replay->until ? replay->until : script->count;
     for (size_t i = 0; i < until; i++) {
