@@ -353,6 +353,7 @@ void weir__service_wake(struct weir__job *job, uint64_t when)
 {
     if (weir__is_forked())
         return;
+    WEIR__CALL; /* a free that a cache keeps comes here as well, and to write to the eventfd is a cancellation point */
     pthread_mutex_lock(&service.lock);
     if (when < job->due)
         job->due = when;
