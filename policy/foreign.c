@@ -162,7 +162,7 @@ const char *policy_foreign_key(const char *name)
 {
     char plain[POLICY_NAME_MAX + 1];
     size_t len = 0;
-    for (; name[len] && len < POLICY_NAME_MAX; len++)
+    for (; len < POLICY_NAME_MAX && name[len]; len++)
         plain[len] = name[len];
     plain[len] = '\0';
     for (char *dash = plain; (dash = strchr(dash, '-'));)
