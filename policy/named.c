@@ -126,6 +126,14 @@ enum policy_status policy_path(const char *asked, struct policy_errors *errors, 
         *path = strdup(asked);
         return *path ? POLICY_OK : POLICY_NO_MEMORY;
     }
+    const char *named = policy_environment("WEIR_POLICY_DIR");
+    if (named && named[0] && named[0] != '/') {
+        policy_report_begin(&report, errors);
+        policy_report_add(&report, (struct policy_mark){asked, 0, 0}, "",
+                          "WEIR_POLICY_DIR is '%s', which is no absolute path; set it to the folder that has the policies, or unset it",
+                          policy_quote(named).text);
+        return report.no_memory ? POLICY_NO_MEMORY : POLICY_UNREADABLE;
+    }
     find_folder(folder);
     if (asprintf(&found, "%s/%s" SUFFIX, folder, asked) < 0)
         return POLICY_NO_MEMORY;

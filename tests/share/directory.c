@@ -162,6 +162,16 @@ START_TEST(directory_of_the_environment_stands_for_all_others)
 }
 END_TEST
 
+START_TEST(directory_of_the_environment_that_is_relative_is_refused)
+{
+    char made[SHARE_PATH_SIZE];
+    weir_error error = WEIR_ERROR_INIT;
+    setenv("WEIR_CONTROL_DIR", "run/weir", 1);
+    ck_assert_int_eq(share_control_directory(&error, made), WEIR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "WEIR_CONTROL_DIR is 'run/weir', which is no absolute path"));
+}
+END_TEST
+
 START_TEST(nothing_is_listed_and_nothing_made_where_there_is_no_directory)
 {
     ck_assert_str_eq(listed(true), "");
@@ -321,7 +331,8 @@ int main(void)
     suite_add(own, directory_is_made_for_this_user_alone, directory_that_others_may_write_to_is_refused,
               directory_above_that_others_may_write_to_is_refused, link_in_place_of_the_directory_is_refused,
               runtime_directory_that_does_not_exist_is_named, runtime_directory_that_is_too_long_is_named,
-              sockets_are_listed_by_process_and_number, directory_of_the_environment_stands_for_all_others,
+              sockets_are_listed_by_process_and_number, directory_of_the_environment_that_is_relative_is_refused,
+              directory_of_the_environment_stands_for_all_others,
               nothing_is_listed_and_nothing_made_where_there_is_no_directory, directory_that_is_not_safe_is_not_listed,
               sweep_removes_what_killed_processes_left_and_nothing_else, sweep_removes_a_lock_file_without_a_socket,
               sweep_leaves_a_file_that_is_no_socket);

@@ -266,13 +266,13 @@ START_TEST(folder_without_policies_is_named_with_the_remedy)
 }
 END_TEST
 
-START_TEST(relative_folder_of_policies_is_ignored)
+START_TEST(relative_folder_of_policies_is_refused)
 {
     make_folder("named");
     write_policy("named/fhqwhgads.yaml", "relative");
     setenv("WEIR_POLICY_DIR", "named", 1);
     ck_assert_int_eq(chdir(folder), 0);
-    refuse("fhqwhgads", POLICY_UNREADABLE, "fhqwhgads");
+    refuse("fhqwhgads", POLICY_UNREADABLE, "WEIR_POLICY_DIR is 'named', which is no absolute path");
     ck_assert_int_eq(chdir("/"), 0);
 }
 END_TEST
@@ -365,6 +365,6 @@ int main(void)
     tcase_add_checked_fixture(named, set_up, tear_down);
     tcase_add_loop_test(named, name_is_letters_digits_and_dashes, 0, (int)(sizeof(names) / sizeof(names[0])));
     suite_add(named, name_is_found_in_the_folder_of_the_environment_and_not_in_the_current_one, folder_without_policies_is_named_with_the_remedy,
-              relative_folder_of_policies_is_ignored);
+              relative_folder_of_policies_is_refused);
     return suite_run(suite);
 }
