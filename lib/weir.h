@@ -256,9 +256,10 @@ WEIR_API weir_status weir_free(weir *w, void *ptr, weir_cuda_stream stream);
 /*
  * Tells Weir of a CUDA stream. From now on weir_malloc() on its handle is served by the pool of the policy's stream `name`, what it frees
  * may be cached, the recovery ladder may wait for its pending frees, and a `private: true` entry gets a pool of its own.
- * device: the stream's own; another one is refused. stream: alive until weir_stream_close(). The per-thread default stream is refused,
- * since its handle stands for a different stream in each thread. name: an entry of the policy's `streams`; NULL, or one that the policy
- * does not have: the default pool, and where the policy has streams a line of the log names the nearest. *s: close it.
+ * device: the stream's own; another one is refused. stream: alive until weir_stream_close(), and so is its context, if the program made
+ * that with the driver (cuCtxCreate): see weir_stream_close(). The per-thread default stream is refused, since its handle stands for a
+ * different stream in each thread. name: an entry of the policy's `streams`; NULL, or one that the policy does not have: the default pool,
+ * and where the policy has streams a line of the log names the nearest. *s: close it.
  * WEIR_NOT_FOUND (device), WEIR_BUSY (this stream is open already), WEIR_CAPTURING (it is being captured, which goes on), WEIR_INVALID,
  * WEIR_OUT_OF_MEMORY, WEIR_NO_HOST_MEMORY, WEIR_CUDA_ERROR, WEIR_FORKED.
  */
@@ -266,8 +267,9 @@ WEIR_API WEIR_CHECK weir_status weir_stream_open(weir *w, int device, weir_cuda_
                                                  weir_stream **s);
 
 /*
- * The same with a new, non-blocking CUDA stream that Weir creates now and destroys at close: for programs that have no streams of their
- * own, and for those that run on the simulator.
+ * The same with a non-blocking CUDA stream of Weir's own: for programs that have no streams of their own, and for those that run on the
+ * simulator. It is one that an earlier weir_stream_create() made on the device, in the context that is current now, and whose weir_stream
+ * is closed; else a new one. It lives until weir_close(): the program does not destroy it.
  */
 WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const char *name, weir_error *error, weir_stream **s);
 
@@ -279,6 +281,13 @@ WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const ch
  * it only if another stream gets the same handle and is opened. From then on nothing touches the former stream, and calls on it fail with
  * WEIR_INVALID. Its cached blocks go back at a weir_pool_trim(), weir_reload(), weir_close() or out-of-memory that finds the device's work
  * of that time complete, and nothing captured. Close it all the same.
+ * The program may destroy the context of a stream that is open (cuCtxDestroy), on drivers from CUDA 12.0 on. Then only weir_stream_close()
+ * and weir_stream_synchronize(), which fails, may follow, and no call that names the raw handle: CUDA crashes there (measured). What Weir
+ * does on its own account asks before it touches the stream; what becomes of its blocks is said above. Older drivers have no safe question:
+ * with them close the stream first. cudaDeviceReset() must not be called while a weir is open.
+ * The CUDA stream of weir_stream_create() lives until weir_close(), or as long as its context. So a block that outlives its weir_stream may
+ * be freed there with weir_free(), by the raw handle. Another weir_stream may be on that CUDA stream by then. Only where its work cannot be
+ * waited for (it captures, CUDA reports an error), or for lack of host memory, this function destroys it at once.
  * Waits for calls on this weir_stream that are in progress; one that recovers from out-of-memory may take as long as its deadline. Waits
  * for the work of the stream only if weir_stream_create() made it.
  * Threads: one thread closes it, once. A call of another thread meanwhile is served before that, or fails with WEIR_INVALID; a block that
@@ -295,11 +304,12 @@ WEIR_API WEIR_CHECK weir_status weir_stream_malloc(weir_stream *s, void **ptr, s
 WEIR_API weir_status weir_stream_free(weir_stream *s, void *ptr);
 
 /* cudaStreamSynchronize: waits for all work of the stream. What pools keep beyond their release_threshold goes back then; arenas know only
-   of this function, not of CUDA's. WEIR_CAPTURING if it captures (and the capture goes on). WEIR_INVALID if it is being closed,
-   WEIR_CUDA_ERROR, WEIR_FORKED. */
+   of this function, not of CUDA's. WEIR_CAPTURING if it captures (and the capture goes on). WEIR_INVALID if it is being closed, or its
+   context was destroyed, WEIR_CUDA_ERROR, WEIR_FORKED. */
 WEIR_API weir_status weir_stream_synchronize(weir_stream *s, weir_error *error);
 
-/* The CUDA stream, its device and its pool (borrowed until the stream is closed). NULL or -1 for NULL. */
+/* The CUDA stream, its device and its pool (borrowed until the stream is closed). NULL or -1 for NULL. A CUDA stream of
+   weir_stream_create() is borrowed until weir_close(), see weir_stream_close(). */
 WEIR_API weir_cuda_stream weir_stream_handle(const weir_stream *s);
 WEIR_API int weir_stream_device(const weir_stream *s);
 WEIR_API weir_pool *weir_stream_pool(const weir_stream *s);
@@ -558,6 +568,8 @@ WEIR_API weir_status weir_oom_remove(weir *w, unsigned id, weir_error *error);
  *    WEIR_GONE until there is an exporter again; then they connect anew by themselves.
  *  - A pool keeps all of its memory from its first publication on. Memory of published blocks serves the same pool again, but goes back to
  *    the device only when the empty pool is made anew, as share.retire_after says (measured: CUDA gives none of it back before).
+ *  - A context that the program made (cuCtxCreate), and in which it called a function of this section, must not be destroyed before the
+ *    export or import is closed: their streams and events live there.
  *  - The service thread (see weir_open) answers importers and exporters. It is started by the first export or import.
  */
 
