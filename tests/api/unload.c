@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The shared libraries in a program that loads them at run time and closes them again, as it does with its own plug-ins: they stay mapped, since
-   threads that have used them still run code of theirs when they end. */
+/* The shared libraries in a program that loads them at run time and closes them again, as it does with its own plug-ins: they stay
+   mapped, since threads that have used them still run code of theirs when they end. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
