@@ -26,7 +26,7 @@ struct subject {
     const char *text, *overrides;
     enum policy_status status; /* without failures */
     const char *file;          /* policy_load() of it instead */
-    bool asks_strerror;        /* which allocates in some C libraries, and answers all the same where it cannot: nothing else is lost then */
+    bool asks_strerror;        /* which may allocate, and answers all the same where it cannot: nothing else is lost then */
     struct policy *before, *after;
 };
 
