@@ -352,7 +352,7 @@ static void wait_for_users(weir_stream *s)
 /* Its handle stays that of a living stream. */
 static void keep_spare(weir_stream *s)
 {
-    bool is_kept = synchronize(s, NULL) == WEIR_OK;
+    bool is_kept = s->context.handle && synchronize(s, NULL) == WEIR_OK;
     pthread_mutex_lock(&s->w->config);
     is_kept = is_kept && weir__spare_put(s->device, s->handle, &s->context);
     pthread_mutex_unlock(&s->w->config);
@@ -415,8 +415,8 @@ weir_status weir_stream_close(weir_stream *s)
 weir_status weir__stream_closed(weir_error *error, const char *function)
 {
     return weir__fail(error, WEIR_INVALID,
-                      "%s: this stream is closed, or it or its context was destroyed before it was closed: no call on a weir_stream may follow "
-                      "its weir_stream_close(), cudaStreamDestroy() or cuCtxDestroy()",
+                      "%s: this stream is closed, or it or its context was destroyed before: no call on a weir_stream may follow its "
+                      "weir_stream_close(), cudaStreamDestroy() or cuCtxDestroy()",
                       function);
 }
 

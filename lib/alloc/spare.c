@@ -68,7 +68,7 @@ bool weir__spare_put(struct weir__device *device, gpu_stream handle, const struc
         spares->items = items;
         spares->room = room;
     }
-    spares->items[spares->count++] = (struct weir__spare){ .handle = handle, .context = *context };
+    spares->items[spares->count++] = (struct weir__spare){.handle = handle, .context = *context};
     return true;
 }
 
@@ -84,5 +84,5 @@ void weir__spares_destroy(struct weir__device *device)
         weir__stream_destroy(device, handle);
     }
     free(spares->items);
-    *spares = (struct weir__spares){ .items = NULL };
+    *spares = (struct weir__spares){.items = NULL};
 }

@@ -99,9 +99,9 @@ void weir__stream_destroy(struct weir__device *device, gpu_stream handle);
 /* The error of a call on a closed stream. */
 weir_status weir__stream_closed(weir_error *error, const char *function);
 
-/* Pins the next streams of the device, but for those that are gone (which is asked), behind number *below (UINT64_MAX: from the first), `max` at most, and
-   lowers *below. Returns how many; 0 at the end. The last of `streams` is NULL, or a stream
-   of the device that comes before those and shortens the way, as the array has it after a call that filled it. */
+/* Pins the next streams of the device behind number *below (UINT64_MAX: from the first), `max` at most, and lowers *below. Leaves out those
+   that are gone, as weir__stream_is_alive() says. Returns how many; 0 at the end. The last of `streams` is NULL, or a stream of the device
+   that comes before those and shortens the way, as the array has it after a call that filled it. */
 size_t weir__streams_pin_next(struct weir__device *device, uint64_t *below, weir_stream **streams, size_t max);
 
 /* The id of a stream, asked with its device current, since a fixed handle means another stream on each device. GPU_CAPTURE_UNSUPPORTED: the
@@ -130,8 +130,8 @@ void weir__stream_unlist(weir_stream *stream);
 void weir__streams_init(struct weir__device *device);
 void weir__streams_destroy(struct weir__device *device);
 
-/* Pins up to `max` streams of the device that are not gone, those that freed most if there are more, and writes them to `streams`. Returns
-   how many. */
+/* Pins up to `max` streams of the device that are not gone, which is asked here too, those that freed most if there are more, and writes them
+   to `streams`. Returns how many. */
 size_t weir__streams_pin(struct weir__device *device, weir_stream **streams, size_t max);
 /* Pins the opened stream with the id of this handle; NULL if there is none. */
 weir_stream *weir__stream_pin(struct weir__device *device, gpu_stream handle);

@@ -24,10 +24,10 @@ uint64_t sim_context_here(int device)
 static struct gpu_context describe(int device, uint64_t id)
 {
     struct sim_stream *legacy = &sim.devices[device].legacy;
-    struct gpu_context described = { .handle = legacy, .id = legacy->id };
+    struct gpu_context described = {.handle = legacy, .id = legacy->id};
     for (struct sim_context *context = sim.contexts; id && context; context = context->next)
         if (context->id == id)
-            described = (struct gpu_context){ .handle = context, .id = id };
+            described = (struct gpu_context){.handle = context, .id = id};
     if (!sim_driver(12000))
         described.id = 0;
     return described;
@@ -56,7 +56,7 @@ struct sim_context *sim_context_make(int device)
         sim.spare_contexts = context->next;
     else if (!(context = calloc(1, sizeof(*context))))
         return NULL;
-    *context = (struct sim_context){ .next = sim.contexts, .id = ++sim.last_id, .device = device };
+    *context = (struct sim_context){.next = sim.contexts, .id = ++sim.last_id, .device = device};
     sim.contexts = context;
     return context;
 }

@@ -15,7 +15,8 @@ static gpu_stream new_stream(int device)
     return stream;
 }
 
-/* What Weir does on its own account ------------------------------------------------------------------------------------------------------ */
+/* What Weir does on its own account ------------------------------------------------------------------------------------------------------
+ */
 
 static void climb(weir *w)
 {
@@ -25,7 +26,7 @@ static void climb(weir *w)
 
 static void give(weir *w)
 {
-    const struct weir__give_request request = { .device = 0, .wanted = UINT64_MAX, .deadline = weir__service_now() + MIB(1) };
+    const struct weir__give_request request = {.device = 0, .wanted = UINT64_MAX, .deadline = weir__service_now() + MIB(1)};
     struct weir__give *begun = weir__give_begin(w, &request);
     while (weir__give_step(begun) != WEIR__GIVE_DONE)
         continue;
@@ -59,10 +60,11 @@ static void do_nothing(weir *w)
     (void)w;
 }
 
-static void (*const walkers[])(weir *w) = { climb, give, offer, trim, set, wait_for_all, do_nothing };
+static void (*const walkers[])(weir *w) = {climb, give, offer, trim, set, wait_for_all, do_nothing};
 #define WALKERS ((int)(sizeof walkers / sizeof *walkers))
 
-/* Its handle is another stream's ----------------------------------------------------------------------------------------------------------- */
+/* Its handle is another stream's
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* is_own: it was made by weir_stream_create(). */
 static void leave_gone_stream(bool is_own, void (*walk)(weir *w))
@@ -117,7 +119,8 @@ START_TEST(stream_is_gone_when_its_handle_is_one_of_another_device)
 }
 END_TEST
 
-/* Its context was destroyed ---------------------------------------------------------------------------------------------------------------- */
+/* Its context was destroyed
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static const char *const backings[] = {
     "weir: 1\npools: { a: { small_below: 0, on_oom: { deadline: 1ms } } }\n",
@@ -219,7 +222,7 @@ END_TEST
 START_TEST(frees_in_a_destroyed_context_are_complete)
 {
     void *large, *small;
-    struct weir__seen seen = { .any = false };
+    struct weir__seen seen = {.any = false};
     fixture_machine("memory=1GiB");
     weir *w = fixture_open("weir: 1\ndefaults: { pool: a }\npools: { a: { on_oom: { deadline: 1s } }, b: { ipc: posix_fd } }\n");
     void *context = new_context(0);

@@ -814,6 +814,7 @@ int main(void)
               work_on_a_closed_stream_of_weirs_own_is_waited_for_at_the_end, created_streams_are_used_again,
               created_stream_of_another_device_is_another_one, closed_stream_opened_by_its_handle_is_given_to_nobody_else,
               closed_stream_that_captures_is_given_to_nobody, created_stream_that_cannot_be_waited_for_is_destroyed_at_close,
-              closing_waits_for_a_created_stream_only, synchronise_waits_for_the_work_of_the_stream, synchronise_that_cuda_refuses_reports_it, streams_come_and_go_in_many_threads);
+              closing_waits_for_a_created_stream_only, synchronise_waits_for_the_work_of_the_stream,
+              synchronise_that_cuda_refuses_reports_it, streams_come_and_go_in_many_threads);
     return suite_run(suite);
 }

@@ -49,7 +49,7 @@ static void destroy_context(void *context)
 
 static struct gpu_context context_of(gpu_stream stream)
 {
-    struct gpu_context context = { .handle = NULL };
+    struct gpu_context context = {.handle = NULL};
     ck_assert_gpu(g->stream_context(stream, &context));
     ck_assert_ptr_nonnull(context.handle);
     return context;
