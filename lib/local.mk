@@ -115,6 +115,8 @@ lib_libcore_la_SOURCES = \
 	%reldir%/pool/mapped_closed.c \
 	%reldir%/pool/mapped_closed.h \
 	%reldir%/pool/mapped_malloc.c \
+	%reldir%/pool/mapped_pages.c \
+	%reldir%/pool/mapped_pages.h \
 	%reldir%/pool/mapped_stream.c \
 	%reldir%/pool/mapped_stream.h \
 	%reldir%/pool/pending.c \

@@ -7,117 +7,11 @@
 #include "lib/base/context.h"
 #include "lib/base/event.h"
 #include "lib/base/valid.h"
+#include "lib/pool/mapped_pages.h"
 #include "lib/pool/mapped_stream.h"
 #include "lib/record/recorder.h"
 
 #define COVER_STEP (UINT64_C(64) << 20) /* bytes that an open stream frees before an event is recorded unasked */
-
-/* The driver's side: pages ------------------------------------------------------------------------------------------------------------- */
-
-/* Called with mapped->growing. */
-static void note(const struct weir__mapped *mapped, enum weir__kind kind, uint64_t bytes, uint64_t begun)
-{
-    if (mapped->recorder)
-        weir__record_figures(mapped->recorder, kind, mapped->record, NULL, bytes, mapped->gpu->now() - begun);
-}
-
-static int create_page(void *data, uint64_t bytes, uint64_t *handle)
-{
-    struct weir__mapped *mapped = data;
-    uint64_t max_size = atomic_load(&mapped->max_size), now = weir__mapped_bytes(mapped);
-    if (max_size && (now > max_size || bytes > max_size - now))
-        return WEIR__MAPPED_AT_CAP;
-    weir__spin_unlock(&mapped->lock);
-    gpu_page page = 0;
-    uint64_t begun = mapped->gpu->now();
-    int code = mapped->gpu->page_create(mapped->device, bytes, &page);
-    mapped->turn = (struct weir__mapped_turn){.begun = begun, .created = code == GPU_SUCCESS ? bytes : 0};
-    weir__spin_lock(&mapped->lock);
-    *handle = page;
-    return code;
-}
-
-static int map_page(void *data, uint64_t address, uint64_t bytes, uint64_t handle)
-{
-    struct weir__mapped *mapped = data;
-    const struct gpu *gpu = mapped->gpu;
-    weir__spin_unlock(&mapped->lock);
-    /* The page is new, or was unmapped elsewhere just now. */
-    const struct weir__mapped_turn turn = mapped->turn;
-    int code = gpu->page_map((void *)(uintptr_t)address, bytes, handle);
-    if (code == GPU_SUCCESS) {
-        code = gpu->page_set_access((void *)(uintptr_t)address, bytes, mapped->devices, mapped->device_count);
-        if (code != GPU_SUCCESS)
-            gpu->page_unmap((void *)(uintptr_t)address, bytes);
-    }
-    if (code == GPU_SUCCESS) {
-        note(mapped, WEIR__KIND_MAP, turn.created, turn.begun);
-        mapped->turn.created = 0;
-    }
-    weir__spin_lock(&mapped->lock);
-    return code;
-}
-
-static int unmap_page(void *data, uint64_t address, uint64_t bytes)
-{
-    struct weir__mapped *mapped = data;
-    weir__spin_unlock(&mapped->lock);
-    mapped->turn = (struct weir__mapped_turn){.begun = mapped->gpu->now()};
-    int code = mapped->gpu->page_unmap((void *)(uintptr_t)address, bytes);
-    weir__spin_lock(&mapped->lock);
-    return code;
-}
-
-/* Keeps a page in mind that the driver did not take back. Without host memory for that it is lost to the process. */
-static bool keep_left(struct weir__mapped *mapped, uint64_t bytes, gpu_page handle, bool was_mapped)
-{
-    struct weir__mapped_left *left = malloc(sizeof *left);
-    if (left) {
-        *left = (struct weir__mapped_left){.next = mapped->left, .handle = handle, .bytes = bytes, .was_mapped = was_mapped};
-        mapped->left = left;
-    }
-    return left;
-}
-
-static void release_page(void *data, uint64_t bytes, uint64_t handle)
-{
-    struct weir__mapped *mapped = data;
-    weir__spin_unlock(&mapped->lock);
-    /* One that could not be mapped never was the arena's. */
-    bool was_mapped = !mapped->turn.created, is_gone = mapped->gpu->page_release(handle) == GPU_SUCCESS;
-    bool is_left = !is_gone && keep_left(mapped, bytes, handle, was_mapped);
-    if (is_gone && was_mapped)
-        note(mapped, WEIR__KIND_UNMAP, bytes, mapped->turn.begun);
-    mapped->turn.created = 0;
-    weir__spin_lock(&mapped->lock);
-    mapped->left_bytes += is_left ? bytes : 0;
-}
-
-/* Releases again what the driver did not take back. Called with mapped->growing. */
-static void release_left(struct weir__mapped *mapped)
-{
-    for (struct weir__mapped_left **link = &mapped->left, *left; (left = *link);) {
-        uint64_t begun = mapped->gpu->now();
-        if (mapped->gpu->page_release(left->handle) != GPU_SUCCESS) {
-            link = &left->next;
-            continue;
-        }
-        if (left->was_mapped)
-            note(mapped, WEIR__KIND_UNMAP, left->bytes, begun);
-        weir__spin_lock(&mapped->lock);
-        mapped->left_bytes -= left->bytes;
-        weir__spin_unlock(&mapped->lock);
-        *link = left->next;
-        free(left);
-    }
-}
-
-static bool is_shortage(int code)
-{
-    return code == GPU_OUT_OF_MEMORY || code == WEIR__MAPPED_AT_CAP;
-}
-
-static const struct weir__page_driver driver = {create_page, map_page, unmap_page, release_page, is_shortage};
 
 /* Making and closing ------------------------------------------------------------------------------------------------------------------- */
 
@@ -141,7 +35,7 @@ int weir__mapped_create(const struct gpu *gpu, int device, uint64_t memory, stru
     made->device = made->devices[0] = device;
     made->device_count = 1;
     int code = reserve(made, memory);
-    if (code == GPU_SUCCESS && !weir__arena_init(&made->arena, (uintptr_t)made->range, made->range_bytes, &driver, made)) {
+    if (code == GPU_SUCCESS && !weir__arena_init(&made->arena, (uintptr_t)made->range, made->range_bytes, &weir__mapped_pages, made)) {
         weir__arena_clear(&made->arena);
         gpu->range_free(made->range, made->range_bytes);
         code = WEIR__PAGE_NO_HOST_MEMORY;
@@ -424,7 +318,7 @@ uint64_t weir__mapped_trim(struct weir__mapped *mapped, uint64_t keep, uint64_t 
     settle(mapped, patience);
     pthread_mutex_lock(&mapped->growing);
     uint64_t before = weir__mapped_figures(mapped).mapped;
-    release_left(mapped);
+    weir__mapped_release_left(mapped);
     weir__spin_lock(&mapped->lock);
     uint64_t now = weir__mapped_bytes(mapped);
     if (now > keep)
