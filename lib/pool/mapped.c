@@ -224,21 +224,6 @@ bool weir__mapped_has_lost(struct weir__mapped *mapped)
     return lost.any;
 }
 
-/* With a new event, since the spare one may be of a context that was destroyed. */
-static bool record_lost(const struct gpu *gpu, struct weir__mapped_stream *stream)
-{
-    gpu_event event;
-    if (gpu->event_create(stream->device, &event) != GPU_SUCCESS)
-        return false;
-    bool is_recorded = gpu->event_record_device(event, stream->device) == GPU_SUCCESS;
-    gpu_event unused = is_recorded ? stream->spare : event;
-    if (unused)
-        gpu->event_destroy(unused);
-    if (is_recorded)
-        stream->spare = event;
-    return is_recorded;
-}
-
 static bool cover_lost(struct weir__mapped_stream *stream, void *data)
 {
     const struct lost *lost = data;
@@ -250,7 +235,7 @@ static bool cover_lost(struct weir__mapped_stream *stream, void *data)
         if (gpu->device_synchronize(stream->device) == GPU_SUCCESS)
             weir__mapped_stream_complete(mapped, stream, stream->sequence);
         weir__mapped_stream_drop(mapped, stream);
-    } else if (record_lost(gpu, stream)) {
+    } else if (weir__mapped_stream_record_lost(mapped, stream)) {
         weir__mapped_stream_mark(stream, stream->sequence);
     }
     return true;

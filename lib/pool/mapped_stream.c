@@ -86,6 +86,22 @@ int weir__mapped_stream_record(struct weir__mapped *mapped, struct weir__mapped_
     return code;
 }
 
+/* With a new event, since the spare one may be of a context that was destroyed. */
+bool weir__mapped_stream_record_lost(struct weir__mapped *mapped, struct weir__mapped_stream *stream)
+{
+    const struct gpu *gpu = mapped->gpu;
+    gpu_event event;
+    if (gpu->event_create(stream->device, &event) != GPU_SUCCESS)
+        return false;
+    bool is_recorded = gpu->event_record_device(event, stream->device) == GPU_SUCCESS;
+    gpu_event unused = is_recorded ? stream->spare : event;
+    if (unused)
+        gpu->event_destroy(unused);
+    if (is_recorded)
+        stream->spare = event;
+    return is_recorded;
+}
+
 void weir__mapped_stream_mark(struct weir__mapped_stream *stream, uint64_t sequence)
 {
     struct weir__mapped_mark *mark = stream->first.covers ? &stream->later : &stream->first;

@@ -57,6 +57,8 @@ void weir__mapped_stream_drop(struct weir__mapped *mapped, struct weir__mapped_s
 
 /* Records an event behind all work of the stream, which is alive. Returns the waist's code, GPU_CAPTURE_UNSUPPORTED where it captures. */
 int weir__mapped_stream_record(struct weir__mapped *mapped, struct weir__mapped_stream *stream);
+/* The same behind all work of its device, for a stream that is lost. false: there is no event. */
+bool weir__mapped_stream_record_lost(struct weir__mapped *mapped, struct weir__mapped_stream *stream);
 /* What was recorded stands for all frees up to this sequence, which were made before. */
 void weir__mapped_stream_mark(struct weir__mapped_stream *stream, uint64_t sequence);
 /* Both, for all that the stream has freed, if it is open, or is_alive: the caller knows. Returns the last event that there is, if any. */

@@ -499,6 +499,7 @@ static const struct {
     { "event_record_device", BOTH },
     { "event_synchronize", BOTH },
     { "stream_device", BOTH },
+    { "stream_context", BOTH },
     { "exchange_capture_mode", BOTH },
     { "range_reserve", ONLY_ARENA },
     { "range_free", ONLY_ARENA },
@@ -582,6 +583,26 @@ START_TEST(allocation_that_fails_leaves_no_trace)
 }
 END_TEST
 
+/* Weir keeps the CUDA streams that it made where it has the room to remember them. */
+START_TEST(created_stream_that_cannot_be_remembered_is_destroyed_at_close)
+{
+    struct sim_census census;
+    if (!fail_malloc_works())
+        return;
+    fixture_machine(NULL);
+    weir *w = fixture_open("weir: 1\npools: { a: {} }\n");
+    weir_stream *s = fixture_stream(w, 0, NULL);
+    fail_malloc_at(1);
+    ck_assert_int_eq(weir_stream_close(s), WEIR_OK);
+    fail_malloc_at(0);
+    ck_assert(fail_malloc_happened());
+    sim_census(&census);
+    ck_assert_uint_eq(census.streams, 0);
+    weir_close(w);
+    fixture_expect_empty();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("failures");
@@ -591,5 +612,6 @@ int main(void)
     tcase_add_loop_test(tcase, gpu_call_that_fails_leaves_no_trace, 0, SWEEPS);
     tcase_add_loop_test(tcase, gpu_call_without_memory_leaves_no_trace, 0, SWEEPS);
     tcase_add_loop_test(tcase, allocation_that_fails_leaves_no_trace, 0, BACKINGS);
+    suite_add(tcase, created_stream_that_cannot_be_remembered_is_destroyed_at_close);
     return suite_run(suite);
 }
