@@ -283,8 +283,9 @@ WEIR_API WEIR_CHECK weir_status weir_stream_create(weir *w, int device, const ch
  * of that time complete, and nothing captured. Close it all the same.
  * The program may destroy the context of a stream that is open (cuCtxDestroy), on drivers from CUDA 12.0 on. Then only weir_stream_close()
  * and weir_stream_synchronize(), which fails, may follow, and no call that names the raw handle: CUDA crashes there (measured). What Weir
- * does on its own account asks before it touches the stream; what becomes of its blocks is said above. Older drivers have no safe question:
- * with them close the stream first. cudaDeviceReset() must not be called while a weir is open.
+ * does on its own account asks before it touches the stream; what becomes of its blocks is said above. The question and what follows it are
+ * two steps, so close the stream first where other threads call Weir meanwhile, or the keeper or other processes may have work done there;
+ * and on older drivers, which have no safe question. cudaDeviceReset() must not be called while a weir is open.
  * The CUDA stream of weir_stream_create() lives until weir_close(), or as long as its context. So a block that outlives its weir_stream may
  * be freed there with weir_free(), by the raw handle. Another weir_stream may be on that CUDA stream by then. Only where its work cannot be
  * waited for (it captures, CUDA reports an error), or for lack of host memory, this function destroys it at once.
