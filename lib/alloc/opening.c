@@ -161,8 +161,9 @@ static void abandon_former(weir *w, gpu_stream handle)
         struct weir__device *device = &w->devices[d];
         pthread_rwlock_rdlock(&device->lock);
         weir_stream *former = weir__stream_of_handle(device, handle);
-        if (former)
-            name = abandon(former) ?: name;
+        uint64_t abandoned = former ? abandon(former) : 0;
+        if (abandoned)
+            name = abandoned;
         pthread_rwlock_unlock(&device->lock);
     }
     if (name)
