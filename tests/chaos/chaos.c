@@ -105,7 +105,7 @@ static void tell(void)
            figure(&f->programs), figure(&f->requests), figure(&f->right), figure(&f->doubtful), figure(&f->recoveries));
     for (int rung = 0; rung < WEIR_RUNG_COUNT; rung++)
         printf(" %s %llu", weir_rung_name((weir_rung)rung), figure(&f->rescues[rung]));
-    printf(", callbacks that threw %llu, faults %llu, reloads %llu, frames %llu, lost by late readers %llu, stops %llu, kills %llu, steps %llu, trace %016llx\n", figure(&f->throws), figure(&f->faults),
+    printf(", faults %llu, reloads %llu, frames %llu, lost by late readers %llu, stops %llu, kills %llu, steps %llu, trace %016llx\n", figure(&f->faults),
            figure(&f->reloads), figure(&f->frames), figure(&f->late_frames), figure(&f->stops), figure(&f->kills), figure(&f->steps), figure(&f->trace));
 }
 

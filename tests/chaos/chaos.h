@@ -11,7 +11,7 @@
 
 /* What was done, for the last line. In memory that all processes of a run share. */
 struct chaos_figures {
-    atomic_uint_fast64_t programs, requests, right, doubtful, recoveries, rescues[WEIR_RUNG_COUNT], throws, faults, reloads;
+    atomic_uint_fast64_t programs, requests, right, doubtful, recoveries, rescues[WEIR_RUNG_COUNT], faults, reloads;
     atomic_uint_fast64_t frames, late_frames, kills, stops;
     atomic_uint_fast64_t steps, trace; /* of schedules */
     atomic_uint_fast64_t findings;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* memory_lane.c - what one thread of a program does: requests, frees here and there, work, and everything else that may come between. */
-#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
-#include <unwind.h>
 
 #include "lib/pool/weir_internal.h"
 #include "tests/chaos/memory.h"
@@ -136,37 +134,11 @@ static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t b
     model_refused(lane->program->model, refusal, plan->is_virtual ? stream_due : NULL);
 }
 
-/*
- * A callback that throws, in C: the unwinder runs the clean-ups of all functions between the callback and the request, and ends where that was
- * made.
- */
-#define THROWN ((weir_status)-1)
-
-static __thread struct {
-    bool is_wanted; /* the next callback of this thread throws */
-    jmp_buf back;
-    uintptr_t frame; /* where `back` leads */
-    struct _Unwind_Exception exception;
-} throwing;
-
-static _Unwind_Reason_Code end_at_request(int version, _Unwind_Action actions, _Unwind_Exception_Class kind,
-                                          struct _Unwind_Exception *exception, struct _Unwind_Context *context, void *data)
-{
-    (void)version, (void)actions, (void)kind, (void)exception, (void)data;
-    if (_Unwind_GetCFA(context) > throwing.frame)
-        longjmp(throwing.back, 1);
-    return _URC_NO_REASON;
-}
-
 /* Three ways to the same memory; *pool is where it comes from. */
-static __attribute__((noinline)) weir_status request(struct lane *lane, void **ptr, uint64_t size, size_t *name)
+static weir_status request(struct lane *lane, void **ptr, uint64_t size, size_t *name)
 {
     struct program *program = lane->program;
     *name = 0;
-    throwing.frame = (uintptr_t)__builtin_frame_address(0);
-    throwing.is_wanted = once_in(lane, 8);
-    if (setjmp(throwing.back))
-        return THROWN;
     switch (below(lane, 4)) {
     case 0:
         *name = below(lane, NAMES);
@@ -194,13 +166,8 @@ static void take(struct lane *lane)
     size_t name;
     waist_enter_weir(true);
     weir_status status = request(lane, &block.ptr, block.size, &name);
-    throwing.is_wanted = false;
     waist_enter_weir(false);
     chaos_count(&chaos_figures->requests, 1);
-    if (status == THROWN) {
-        chaos_count(&chaos_figures->throws, 1);
-        return;
-    }
     block.pool = refusal.pool = memory_pool_number(name, lane->device);
     if (times)
         judge_time(lane, block.size, program->gpu->now() - began, schedule_delayed() - delayed, status);
@@ -303,10 +270,6 @@ uint64_t lane_spare_some(void *data, int device, uint64_t needed)
     struct program *program = data;
     struct block block = { .ptr = NULL };
     (void)needed;
-    if (throwing.is_wanted) {
-        throwing.is_wanted = false;
-        _Unwind_ForcedUnwind(&throwing.exception, end_at_request, NULL);
-    }
     pthread_mutex_lock(&program->lock);
     for (size_t i = 0; i < program->spare_count && !block.ptr; i++)
         if (program->spare[i].device == device) {
