@@ -35,7 +35,8 @@ __attribute__((noreturn, format(printf, 1, 2))) void chaos_find(const char *form
     } while (0)
 
 /* One program from its seed, in a process of its own. Does not return where something is found. */
-void chaos_memory(uint64_t seed, bool is_virtual);
+/* is_plain: without what came later, so that a seed means what it meant before (memory.h). */
+void chaos_memory(uint64_t seed, bool is_virtual, bool is_plain);
 /* Several processes; called by a process that has no thread and never touched the simulator. */
 void chaos_neighbours(uint64_t seed);
 void chaos_rings(uint64_t seed);

@@ -6,12 +6,15 @@ tests_chaos_chaos_SOURCES = \
 	%reldir%/company.c %reldir%/company.h \
 	%reldir%/memory.c %reldir%/memory.h \
 	%reldir%/memory_lane.c \
+	%reldir%/memory_plan.c \
+	%reldir%/memory_vain.c \
 	%reldir%/model.c %reldir%/model.h \
 	%reldir%/neighbours.c \
 	%reldir%/random.h \
 	%reldir%/rings.c \
 	%reldir%/schedule.c %reldir%/schedule.h \
 	%reldir%/schedule_calls.c \
+	%reldir%/throw.cc \
 	%reldir%/waist.c %reldir%/waist.h \
 	tests/support/ownership.c tests/support/ownership.h
 tests_chaos_chaos_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

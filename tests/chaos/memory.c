@@ -5,7 +5,6 @@
 
 #include "tests/chaos/memory.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +18,6 @@
 #include "tests/support/ownership.h"
 #include "tests/support/suite.h"
 
-#define TEXT_SIZE 2048
-
 static struct program program;
 
 size_t memory_pool_number(size_t name, int device)
@@ -28,89 +25,29 @@ size_t memory_pool_number(size_t name, int device)
     return name * DEVICES_MAX + (size_t)device;
 }
 
+size_t memory_names(const struct program *of)
+{
+    return of->other ? POOLS : NAMES;
+}
+
+size_t memory_name_of(const weir_pool_stats *seen)
+{
+    return strcmp(seen->name, "other") == 0 ? OTHER : strcmp(seen->name, "second") == 0;
+}
+
+weir_stats *memory_stats(const struct program *of, unsigned which)
+{
+    weir *const weirs[] = { of->w, of->other, NULL };
+    weir_stats *stats = NULL;
+    weir_error error = WEIR_ERROR_INIT;
+    if (weirs[which])
+        CHAOS_EXPECT(weir_stats_take(weirs[which], &error, &stats) == WEIR_OK, "a snapshot: %s", error.text);
+    return stats;
+}
+
 static void stuck(const char *what)
 {
     chaos_find("the schedule: expected that some thread can go on, seen that %s", what);
-}
-
-/* The plan ------------------------------------------------------------------------------------------------------------------------------- */
-
-static struct plan make_plan(struct chaos_random *random, bool is_virtual)
-{
-    static const uint64_t delays[] = { 0, MILLISECOND / 10, 2 * MILLISECOND, 10000 * MILLISECOND };
-    static const unsigned fills[] = { 40, 60, 85, 110, 140 };
-    struct plan plan = {
-        .is_virtual = is_virtual,
-        .devices = random_once_in(random, 4) ? 2 : 1,
-        .memory = 2048 * MIB,
-        .has_twin = random_once_in(random, 3),
-        .is_whole = !random_once_in(random, 3),
-        .exact_peaks = random_once_in(random, 2),
-        .keeper = random_once_in(random, 3),
-        .reloads = random_once_in(random, 3),
-        .lanes = 2 + (unsigned)random_below(random, LANES_MAX - 1),
-        .operations = 40 + (unsigned)random_below(random, 100),
-        .rounds = 2 + (unsigned)random_below(random, 3),
-        .fill = fills[random_below(random, 5)],
-        .longest_delay = delays[random_below(random, is_virtual ? 4 : 3)],
-        .slow_refusals = random_once_in(random, 2),
-        .fault_once_in = random_once_in(random, 5) ? 50 : 0,
-    };
-    for (size_t i = 0; i < NAMES; i++)
-        plan.caps[i] = random_once_in(random, 3) ? 0 : MODEL_STEP * (8 + random_below(random, 40));
-    if (is_virtual && random_once_in(random, 8))
-        plan.crowd = 16 + (unsigned)random_below(random, CROWD_MAX - 15);
-    for (size_t i = 0; i < POLICIES; i++)
-        plan.deadlines[i] = is_virtual ? (20 + random_below(random, 400)) * MILLISECOND : 20000 * MILLISECOND;
-    for (size_t i = 0; i < (plan.reloads ? POLICIES : 1); i++)
-        plan.deadline = plan.deadlines[i] > plan.deadline ? plan.deadlines[i] : plan.deadline;
-    plan.arenas = (unsigned)random_below(random, 1U << NAMES);
-    return plan;
-}
-
-static void append(char text[TEXT_SIZE], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void append(char text[TEXT_SIZE], const char *format, ...)
-{
-    size_t len = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + len, TEXT_SIZE - len, format, arguments);
-    va_end(arguments);
-}
-
-/* Those that are reloaded differ in keys that can change while the weir is open. */
-static void write_policy(const struct plan *plan, struct chaos_random *random, size_t which, char text[TEXT_SIZE])
-{
-    static const char *const caches[] = { "off", "on", "{ per_stream: 1MiB }", "{ per_stream: 256MiB, per_device: 512MiB, largest: 128MiB }" };
-    static const char *const thresholds[] = { "0", "64MiB", "all", "auto" }; /* the last with a keeper only */
-    static const char *const names[NAMES] = { "first", "second" };
-    text[0] = '\0';
-    append(text, "weir: 1\nkeeper: %s\nexact_peaks: %s\ndefaults: { pool: first }\npools:\n", plan->keeper ? "true" : "false",
-           plan->exact_peaks ? "true" : "false");
-    for (size_t i = 0; i < NAMES; i++) {
-        append(text, "  %s: { release_threshold: %s, cache: %s, on_oom: { deadline: %llums }", names[i],
-               thresholds[random_below(random, plan->keeper ? 4 : 3)], caches[random_below(random, 4)],
-               (unsigned long long)(plan->deadlines[which] / MILLISECOND));
-        if (plan->devices > 1)
-            append(text, ", peer_access: all");
-        if (plan->arenas >> i & 1)
-            append(text, ", backing: arena");
-        if (!plan->has_twin)
-            append(text, ", small_below: 0");
-        if (plan->caps[i])
-            append(text, ", max_size: %lluMiB", (unsigned long long)(plan->caps[i] / MIB));
-        append(text, " }\n");
-    }
-}
-
-static void describe(const struct plan *plan)
-{
-    snprintf(chaos_plan, sizeof chaos_plan,
-             "devices %d, arenas %u, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
-             "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u",
-             plan->devices, plan->arenas, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
-             plan->exact_peaks, plan->keeper, plan->reloads, plan->lanes, plan->operations, plan->rounds, plan->fill,
-             (double)plan->deadline / 1e6, (double)plan->longest_delay / 1e6, plan->crowd, plan->slow_refusals, plan->fault_once_in);
 }
 
 /* Opening --------------------------------------------------------------------------------------------------------------------------------- */
@@ -155,12 +92,12 @@ static void open_devices(void)
 static void open_weir(struct chaos_random *random)
 {
     static const char *const names[NAMES] = { "first", "second" };
-    char text[TEXT_SIZE];
+    char text[POLICY_TEXT_SIZE];
     weir_options options = WEIR_OPTIONS_INIT;
     weir_error error = WEIR_ERROR_INIT;
     unsigned id;
     for (size_t i = POLICIES; i-- > 0;) {
-        write_policy(&program.plan, random, i, text);
+        plan_write_policy(&program.plan, random, i, text);
         program.policies[i] = memfd_create("policy", MFD_CLOEXEC);
         CHAOS_EXPECT(write(program.policies[i], text, strlen(text)) == (ssize_t)strlen(text), "a policy: expected to be written");
     }
@@ -173,6 +110,22 @@ static void open_weir(struct chaos_random *random)
             CHAOS_EXPECT(weir_pool_get(program.w, names[i], device, &error, &program.pools[i][device]) == WEIR_OK, "a pool: %s", error.text);
     status = weir_oom_add(program.w, lane_spare_some, &program, &error, &id);
     CHAOS_EXPECT(status == WEIR_OK, "weir_oom_add: expected WEIR_OK, seen %s", weir_status_name(status));
+}
+
+static void open_other(void)
+{
+    char text[POLICY_TEXT_SIZE];
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    if (!program.plan.extras.has_other)
+        return;
+    plan_write_other(&program.plan, &program.extra, text);
+    options.policy_text = text;
+    options.gpu = "sim";
+    weir_status status = weir_open(&options, &error, &program.other);
+    CHAOS_EXPECT(status == WEIR_OK, "weir_open: expected WEIR_OK, seen %s: %.900s\n%s", weir_status_name(status), error.text, text);
+    for (int device = 0; device < program.plan.devices; device++)
+        CHAOS_EXPECT(weir_pool_get(program.other, "other", device, &error, &program.pools[OTHER][device]) == WEIR_OK, "a pool: %s", error.text);
 }
 
 /* Streams that are never done, with something in their caches. */
@@ -242,19 +195,19 @@ static void judge_pool(const weir_pool_stats *seen, size_t name, int device)
 static void judge_figures(void)
 {
     weir_stats *stats;
-    weir_error error = WEIR_ERROR_INIT;
-    CHAOS_EXPECT(weir_stats_take(program.w, &error, &stats) == WEIR_OK, "a snapshot: %s", error.text);
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
-        const weir_pool_stats *seen = weir_stats_pool(stats, i);
-        judge_pool(seen, strcmp(seen->name, "second") == 0, seen->device);
+    for (unsigned which = 0; (stats = memory_stats(&program, which)); which++) {
+        for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+            const weir_pool_stats *seen = weir_stats_pool(stats, i);
+            judge_pool(seen, memory_name_of(seen), seen->device);
+        }
+        weir_stats_free(stats);
     }
-    weir_stats_free(stats);
 }
 
-static void synchronize_all(void)
+void memory_synchronize(const struct program *of)
 {
-    for (int device = 0; device < program.plan.devices; device++)
-        must(program.gpu->device_synchronize(device), "synchronising");
+    for (int device = 0; device < of->plan.devices; device++)
+        must(of->gpu->device_synchronize(device), "synchronising");
 }
 
 /* Numbers of live blocks are new after model_forget(). */
@@ -274,7 +227,7 @@ static void renumber(void)
 /* What grew above a cap that Weir watches goes back with the first request after its stream got there. */
 static void ask_each_pool(void)
 {
-    for (size_t name = 0; name < NAMES; name++)
+    for (size_t name = 0; name < memory_names(&program); name++)
         for (int device = 0; device < program.plan.devices; device++) {
             void *ptr;
             uint64_t begin = model_tick(program.model), size = program.plan.is_whole ? MODEL_STEP : 512;
@@ -286,34 +239,48 @@ static void ask_each_pool(void)
             }
             size_t number = model_served(program.model, begin, memory_pool_number(name, device), size);
             if (status == WEIR_OK)
-                status = weir_free(program.w, ptr, program.refuge[device]);
+                status = weir_free(name == OTHER ? program.other : program.w, ptr, program.refuge[device]);
             CHAOS_EXPECT(status == WEIR_OK, "a small request: expected it to be served and freed, seen %s", weir_status_name(status));
             model_freed(program.model, number, NULL);
         }
-    synchronize_all();
+    memory_synchronize(&program);
 }
 
 static void trim_all(void)
 {
-    synchronize_all();
-    for (size_t name = 0; name < NAMES; name++)
+    memory_synchronize(&program);
+    for (size_t name = 0; name < memory_names(&program); name++)
         for (int device = 0; device < program.plan.devices; device++)
             CHAOS_EXPECT(weir_pool_trim(program.pools[name][device], 0, NULL, NULL) == WEIR_OK, "a trim: expected WEIR_OK");
 }
 
 /* Rounds ---------------------------------------------------------------------------------------------------------------------------------- */
 
+static void run_lanes(void *(*run)(void *lane))
+{
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        CHAOS_EXPECT(pthread_create(&program.lanes[i].thread, NULL, run, &program.lanes[i]) == 0, "a thread: expected to get one");
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        pthread_join(program.lanes[i].thread, NULL);
+    for (unsigned i = 0; i < program.plan.lanes; i++)
+        atomic_store(&program.lanes[i].is_running, false);
+    memory_synchronize(&program);
+    memset(program.unseen, 0, sizeof program.unseen);
+    judge_witnesses();
+    judge_refusals();
+}
+
 static void run_round(void)
 {
     keep_crowd_busy();
-    for (unsigned i = 0; i < program.plan.lanes; i++)
-        CHAOS_EXPECT(pthread_create(&program.lanes[i].thread, NULL, lane_run, &program.lanes[i]) == 0, "a thread: expected to get one");
-    for (unsigned i = 0; i < program.plan.lanes; i++)
-        pthread_join(program.lanes[i].thread, NULL);
-    synchronize_all();
-    judge_witnesses();
-    judge_refusals();
+    run_lanes(lane_run);
     ask_each_pool();
+    if (program.plan.extras.asks_in_vain) {
+        vain_ask_each_pool(&program);
+        vain_begin_lanes(&program);
+        run_lanes(lane_run_in_vain);
+        vain_end_lanes(&program);
+    }
     /* The model forgets what was freed in this round. In a cache it could still come to lie behind a stream that is busy for too long. */
     if (program.plan.longest_delay > program.plan.deadline)
         trim_all();
@@ -330,34 +297,35 @@ static void free_for_good(struct block *block)
 static void count_recoveries(void)
 {
     weir_stats *stats;
-    if (weir_stats_take(program.w, NULL, &stats) != WEIR_OK)
-        return;
-    for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
-        const weir_device_stats *device = weir_stats_device(stats, i);
-        chaos_count(&chaos_figures->recoveries, device->recoveries);
-        for (size_t rung = 0; rung < WEIR_RUNG_COUNT; rung++)
-            chaos_count(&chaos_figures->rescues[rung], device->rescues[rung]);
+    for (unsigned which = 0; (stats = memory_stats(&program, which)); which++) {
+        for (size_t i = 0; i < weir_stats_device_count(stats); i++) {
+            const weir_device_stats *device = weir_stats_device(stats, i);
+            chaos_count(&chaos_figures->recoveries, device->recoveries);
+            for (size_t rung = 0; rung < WEIR_RUNG_COUNT; rung++)
+                chaos_count(&chaos_figures->rescues[rung], device->rescues[rung]);
+        }
+        weir_stats_free(stats);
     }
-    weir_stats_free(stats);
 }
 
 /* After a trim nothing is left in any pool. The first empties the caches; it waits 1 ms at most for CUDA to see that, which can be too little
    where time is real. */
 static void judge_empty_pools(void)
 {
-    trim_all();
-    trim_all();
     weir_stats *stats;
-    CHAOS_EXPECT(weir_stats_take(program.w, NULL, &stats) == WEIR_OK, "a snapshot: expected one");
-    for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
-        const weir_pool_stats *seen = weir_stats_pool(stats, i);
-        /* A busy stream's cache is emptied, and the stream gets to it later. */
-        CHAOS_EXPECT(!seen->live && !seen->cached && !seen->used && (!seen->reserved || program.plan.crowd),
-                     "pool %s after all was freed: expected nothing, seen live %llu, cached %llu, used %llu, reserved %llu", seen->name,
-                     (unsigned long long)seen->live, (unsigned long long)seen->cached, (unsigned long long)seen->used,
-                     (unsigned long long)seen->reserved);
+    trim_all();
+    trim_all();
+    for (unsigned which = 0; (stats = memory_stats(&program, which)); which++) {
+        for (size_t i = 0; i < weir_stats_pool_count(stats); i++) {
+            const weir_pool_stats *seen = weir_stats_pool(stats, i);
+            /* A busy stream's cache is emptied, and the stream gets to it later. */
+            CHAOS_EXPECT(!seen->live && !seen->cached && !seen->used && (!seen->reserved || program.plan.crowd),
+                         "pool %s after all was freed: expected nothing, seen live %llu, cached %llu, used %llu, reserved %llu", seen->name,
+                         (unsigned long long)seen->live, (unsigned long long)seen->cached, (unsigned long long)seen->used,
+                         (unsigned long long)seen->reserved);
+        }
+        weir_stats_free(stats);
     }
-    weir_stats_free(stats);
 }
 
 static void free_all(void)
@@ -369,7 +337,7 @@ static void free_all(void)
         free_for_good(&program.passed[--program.passed_count]);
     while (program.spare_count)
         free_for_good(&program.spare[--program.spare_count]);
-    synchronize_all();
+    memory_synchronize(&program);
     judge_witnesses();
 }
 
@@ -379,12 +347,15 @@ static void close_all(void)
     judge_empty_pools();
     count_recoveries();
     for (unsigned i = 0; i < program.plan.lanes; i++) {
+        weir_stream_close(program.lanes[i].other);
         weir_stream_close(program.lanes[i].s);
         if (program.lanes[i].owns_stream)
             must(program.gpu->stream_destroy(program.lanes[i].stream), "a stream's end");
     }
     for (unsigned i = 0; i < program.plan.crowd; i++)
         weir_stream_close(program.crowd[i]);
+    if (program.other)
+        weir_close(program.other);
     weir_close(program.w);
     for (int device = 0; device < program.plan.devices; device++) {
         must(program.gpu->free_async(program.witness_bytes[device], program.refuge[device]), "a free");
@@ -400,7 +371,7 @@ static void close_all(void)
 static void judge_machine(int fds)
 {
     struct sim_census left;
-    synchronize_all();
+    memory_synchronize(&program);
     weir__retired_sweep(program.gpu);
     sim_census(&left);
     CHAOS_EXPECT(!left.blocks && !left.pools && !left.streams && !left.events && !left.reserved,
@@ -414,6 +385,7 @@ static void open_lanes(struct chaos_random *random)
     for (unsigned i = 0; i < program.plan.lanes; i++) {
         program.lanes[i] = (struct lane){ .program = &program, .number = i, .device = (int)i % program.plan.devices };
         program.lanes[i].random.state = random_next(random);
+        program.lanes[i].extra.state = random_next(&program.extra);
         lane_open_stream(&program.lanes[i]);
     }
 }
@@ -424,20 +396,21 @@ static void set_up_model(void)
     CHAOS_EXPECT(program.model, "memory for the model: expected some");
     program.model->memory = program.plan.memory;
     program.model->is_whole = program.plan.is_whole && !program.plan.crowd;
-    program.model->pool_count = (NAMES + 1) * DEVICES_MAX;
-    for (size_t name = 0; name <= NAMES; name++)
+    program.model->pool_count = (POOLS + 1) * DEVICES_MAX;
+    for (size_t name = 0; name <= POOLS; name++)
         for (int device = 0; device < DEVICES_MAX; device++)
             program.model->pools[memory_pool_number(name, device)] =
-                (struct model_pool){ .cap = name == FOREIGN ? 0 : program.plan.caps[name],
+                (struct model_pool){ .cap = name == FOREIGN ? 0 : name == OTHER ? program.plan.other_cap : program.plan.caps[name],
                                      .device = device,
                                      .is_arena = name != FOREIGN && program.plan.arenas >> name & 1 };
 }
 
-void chaos_memory(uint64_t seed, bool is_virtual)
+void chaos_memory(uint64_t seed, bool is_virtual, bool is_plain)
 {
     struct chaos_random random = { seed };
-    program.plan = make_plan(&random, is_virtual);
-    describe(&program.plan);
+    program.extra.state = ~seed * UINT64_C(0x9E3779B97F4A7C15);
+    program.plan = plan_make(&random, &program.extra, is_virtual, is_plain);
+    plan_describe(&program.plan);
     program.gpu = waist_gpu();
     set_up_model();
     open_machine(&program.plan, seed);
@@ -447,6 +420,7 @@ void chaos_memory(uint64_t seed, bool is_virtual)
     pthread_mutex_init(&program.lock, NULL);
     open_devices();
     open_weir(&random);
+    open_other();
     open_lanes(&random);
     open_crowd();
     for (unsigned i = 0; i < program.plan.rounds; i++)

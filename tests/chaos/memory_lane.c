@@ -9,6 +9,7 @@
 #include "tests/chaos/waist.h"
 #include "tests/support/ownership.h"
 
+#define IN_VAIN 6 /* steps of a lane that asks for too much */
 #define LATENESS (10 * MILLISECOND) /* what a driver's call may take beyond a deadline, and what others take between two steps of a call */
 
 static uint64_t below(struct lane *lane, uint64_t bound)
@@ -19,6 +20,12 @@ static uint64_t below(struct lane *lane, uint64_t bound)
 static bool once_in(struct lane *lane, uint64_t times)
 {
     return random_once_in(&lane->random, times);
+}
+
+/* What is extra has numbers of its own, so that a plain program's are the same. */
+static bool extra_once_in(struct lane *lane, uint64_t times)
+{
+    return random_once_in(&lane->extra, times);
 }
 
 static void expect_code(int code, const char *what)
@@ -84,7 +91,8 @@ static uint64_t some_size(struct lane *lane)
 static void judge_time(const struct lane *lane, uint64_t size, uint64_t took, uint64_t delayed, weir_status status)
 {
     const struct plan *plan = &lane->program->plan;
-    uint64_t bound = plan->deadline + LATENESS + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 5 : 3) : 0);
+    uint64_t lateness = plan->lanes > LANES_FEW ? LANES_MAX / LANES_FEW * LATENESS : LATENESS;
+    uint64_t bound = plan->deadline + lateness + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 5 : 3) : 0);
     CHAOS_EXPECT(took - delayed <= bound, "a request of %llu MiB (%s): expected an end within %.1f ms, seen %.1f ms",
                  (unsigned long long)(size / MIB), weir_status_name(status), (double)bound / 1e6, (double)(took - delayed) / 1e6);
 }
@@ -99,7 +107,7 @@ static uint64_t stream_due(const void *stream)
 static uint64_t undone(const struct lane *lane)
 {
     uint64_t bytes = 0;
-    for (size_t name = 0; name < NAMES; name++)
+    for (size_t name = 0; name < memory_names(lane->program); name++)
         bytes += weir__growth_undone(&lane->program->pools[name][lane->device]->growth);
     return bytes;
 }
@@ -134,20 +142,63 @@ static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t b
     model_refused(lane->program->model, refusal, plan->is_virtual ? stream_due : NULL);
 }
 
-/* Three ways to the same memory; *pool is where it comes from. */
-static weir_status request(struct lane *lane, void **ptr, uint64_t size, size_t *name)
+/* A request, its ways to the same memory, and what came of it. */
+struct asked {
+    struct lane *lane;
+    uint64_t way;
+    size_t name; /* of the pool that it comes from */
+    uint64_t size;
+    void *ptr;
+    weir_status status;
+};
+
+static void choose_way(struct asked *asked)
 {
+    struct lane *lane = asked->lane;
+    bool is_other = lane->other && extra_once_in(lane, 3);
+    asked->way = below(lane, 4);
+    asked->name = asked->way == 0 ? below(lane, NAMES) : 0;
+    if (is_other)
+        asked->name = OTHER;
+}
+
+static void request(void *data)
+{
+    struct asked *asked = data;
+    struct lane *lane = asked->lane;
     struct program *program = lane->program;
-    *name = 0;
-    switch (below(lane, 4)) {
+    bool is_other = asked->name == OTHER;
+    switch (asked->way) {
     case 0:
-        *name = below(lane, NAMES);
-        return weir_pool_malloc(program->pools[*name][lane->device], ptr, size, lane->stream);
+        asked->status = weir_pool_malloc(program->pools[asked->name][lane->device], &asked->ptr, asked->size, lane->stream);
+        break;
     case 1:
-        return weir_malloc(program->w, ptr, size, lane->device, lane->stream);
+        asked->status = weir_malloc(is_other ? program->other : program->w, &asked->ptr, asked->size, lane->device, lane->stream);
+        break;
     default:
-        return weir_stream_malloc(lane->s, ptr, size);
+        asked->status = weir_stream_malloc(is_other ? lane->other : lane->s, &asked->ptr, asked->size);
     }
+}
+
+/* How a callback of this thread's request ends. */
+static _Thread_local enum { RETURNS, THROWS, ENDS_THREAD } callback_end;
+
+/* What a plan asks for: callbacks that do not return, and cancellation, which is for after the call. false: an exception came out. */
+static bool request_somehow(struct asked *asked)
+{
+    struct lane *lane = asked->lane;
+    const struct plan *plan = &lane->program->plan;
+    if (!plan->extras.throws) {
+        request(asked);
+        return true;
+    }
+    callback_end = !extra_once_in(lane, 4) ? RETURNS : plan->is_virtual || extra_once_in(lane, 2) ? THROWS : ENDS_THREAD;
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    bool threw = chaos_catch(request, asked);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    CHAOS_EXPECT(!threw || callback_end == THROWS, "a request: expected no exception, seen one");
+    callback_end = RETURNS;
+    return !threw;
 }
 
 static void keep(struct lane *lane, struct block block)
@@ -156,42 +207,88 @@ static void keep(struct lane *lane, struct block block)
     lane->bytes += block.size;
 }
 
-static void take(struct lane *lane)
+/* After a call that served it, or failed. */
+static void account(struct asked *asked, struct model_refusal *refusal, uint64_t began)
 {
+    struct lane *lane = asked->lane;
     struct program *program = lane->program;
-    struct block block = { .size = some_size(lane), .device = lane->device };
-    struct model_refusal refusal = { .begin = model_tick(program->model), .size = block.size, .undone = undone(lane) };
-    bool times = program->plan.is_virtual;
-    uint64_t began = program->gpu->now(), delayed = times ? schedule_delayed() : 0;
-    size_t name;
-    waist_enter_weir(true);
-    weir_status status = request(lane, &block.ptr, block.size, &name);
-    waist_enter_weir(false);
-    chaos_count(&chaos_figures->requests, 1);
-    block.pool = refusal.pool = memory_pool_number(name, lane->device);
-    if (times)
-        judge_time(lane, block.size, program->gpu->now() - began, schedule_delayed() - delayed, status);
-    if (status == WEIR_OUT_OF_MEMORY) {
-        atomic_fetch_add(&program->failures[name][lane->device], 1);
-        refused(lane, &refusal, began);
+    struct block block = { .ptr = asked->ptr, .size = asked->size, .device = lane->device, .pool = refusal->pool };
+    if (asked->status == WEIR_OUT_OF_MEMORY) {
+        atomic_fetch_add(&program->failures[asked->name][lane->device], 1);
+        refused(lane, refusal, began);
         return;
     }
-    expect_ok(program, status, "a request");
-    if (status != WEIR_OK)
+    expect_ok(program, asked->status, "a request");
+    if (asked->status != WEIR_OK)
         return;
-    block.number = model_served(program->model, refusal.begin, block.pool, block.size);
+    block.number = model_served(program->model, refusal->begin, block.pool, block.size);
+    /* Of a class that is a quarter larger, behind the rest of a step. */
+    atomic_fetch_add(&program->served[asked->name][lane->device], (block.size + block.size / 4) / MODEL_STEP * MODEL_STEP + 2 * MODEL_STEP);
     mark(lane, &block);
     keep(lane, block);
 }
 
+static void take(struct lane *lane, uint64_t size)
+{
+    struct program *program = lane->program;
+    struct asked asked = { .lane = lane, .size = size };
+    struct model_refusal refusal = { .begin = model_tick(program->model), .size = size, .undone = undone(lane) };
+    bool times = program->plan.is_virtual;
+    uint64_t began = program->gpu->now(), delayed = times ? schedule_delayed() : 0;
+    choose_way(&asked);
+    refusal.pool = memory_pool_number(asked.name, lane->device);
+    waist_enter_weir(true);
+    bool returned = request_somehow(&asked);
+    waist_enter_weir(false);
+    chaos_count(&chaos_figures->requests, 1);
+    if (times)
+        judge_time(lane, size, program->gpu->now() - began, schedule_delayed() - delayed, returned ? asked.status : WEIR_OUT_OF_MEMORY);
+    if (returned)
+        account(&asked, &refusal, began);
+}
+
+/* Of frees on streams that are not open, or of another device, recovery knows all but a 64th of the device, which is a step. */
+static bool can_go_anywhere(const struct block *block)
+{
+    return block->size >= MODEL_STEP;
+}
+
+static weir_status free_of_weir(const struct program *program, const struct block *block, gpu_stream stream, weir_stream *s)
+{
+    return s ? weir_stream_free(s, block->ptr) : weir_free(block->pool / DEVICES_MAX == OTHER ? program->other : program->w, block->ptr, stream);
+}
+
+/* Small blocks that were freed on a refuge are seen once a step came together there: in two entries of the table, where somebody waits for
+   one of them. */
+static void note_freed(struct program *program, const struct block *block, gpu_stream stream)
+{
+    size_t name = block->pool / DEVICES_MAX;
+    if (stream != program->refuge[block->device] || can_go_anywhere(block)) {
+        /* Where time is real, delays are short. */
+        model_freed(program->model, block->number, stream ? stream : waist_legacy(block->device));
+        return;
+    }
+    model_freed_unseen(program->model, block->number, stream);
+    pthread_mutex_lock(&program->lock);
+    uint64_t *unseen = &program->unseen[name][block->device];
+    *unseen += block->size;
+    bool is_seen = *unseen >= 2 * MODEL_STEP;
+    *unseen = is_seen ? 0 : *unseen;
+    if (is_seen)
+        model_see(program->model, block->pool, stream);
+    pthread_mutex_unlock(&program->lock);
+}
+
 bool block_free(struct program *program, struct block *block, gpu_stream stream, int device, weir_stream *s)
 {
+    if (!stream) /* stands for the current device's legacy stream */
+        expect_code(program->gpu->set_current_device(device), "the current device");
     expect_code(program->gpu->stream_wait_event(stream, block->made), "waiting for an event");
     witness(program, block, stream, device);
     CHAOS_EXPECT(ownership_give_up(block->ptr, block->size), "a block of %llu bytes: expected to be ours, seen bytes that are not",
                  (unsigned long long)block->size);
     waist_enter_weir(true);
-    weir_status status = s ? weir_stream_free(s, block->ptr) : weir_free(program->w, block->ptr, stream);
+    weir_status status = free_of_weir(program, block, stream, s);
     waist_enter_weir(false);
     expect_ok(program, status, "a free");
     if (status != WEIR_OK) {
@@ -202,24 +299,25 @@ bool block_free(struct program *program, struct block *block, gpu_stream stream,
         expect_code(program->gpu->event_record(block->made, stream), "an event");
         return false;
     }
-    /* Where time is real, delays are short. */
-    model_freed(program->model, block->number, stream);
+    note_freed(program, block, stream);
     expect_code(program->gpu->event_destroy(block->made), "an event");
     return true;
 }
 
-/* Of frees on streams that are not open, or of another device, recovery knows all but a 64th of the device, which is a step. */
-static bool can_go_anywhere(const struct block *block)
-{
-    return block->size >= MODEL_STEP;
-}
-
 static void give(struct lane *lane, struct block block)
 {
-    bool by_stream = below(lane, 3) > 0;
-    gpu_stream stream = by_stream || once_in(lane, 2) || !can_go_anywhere(&block) ? lane->stream : lane->program->refuge[lane->device];
+    struct program *program = lane->program;
+    bool is_other = block.pool / DEVICES_MAX == OTHER, by_stream = below(lane, 3) > 0;
+    gpu_stream stream = by_stream || once_in(lane, 2) || !can_go_anywhere(&block) ? lane->stream : program->refuge[lane->device];
+    weir_stream *s = by_stream ? is_other ? lane->other : lane->s : NULL;
+    int device = lane->device;
     lane->bytes -= block.size;
-    if (!block_free(lane->program, &block, stream, lane->device, by_stream ? lane->s : NULL))
+    if (program->plan.extras.frees_anywhere && extra_once_in(lane, 3)) {
+        s = NULL;
+        device = block.device;
+        stream = extra_once_in(lane, 2) ? NULL : program->refuge[device];
+    }
+    if (!block_free(program, &block, stream, device, s))
         keep(lane, block);
 }
 
@@ -270,6 +368,10 @@ uint64_t lane_spare_some(void *data, int device, uint64_t needed)
     struct program *program = data;
     struct block block = { .ptr = NULL };
     (void)needed;
+    if (callback_end == THROWS)
+        chaos_throw();
+    if (callback_end == ENDS_THREAD)
+        pthread_exit(NULL);
     pthread_mutex_lock(&program->lock);
     for (size_t i = 0; i < program->spare_count && !block.ptr; i++)
         if (program->spare[i].device == device) {
@@ -305,6 +407,10 @@ void lane_open_stream(struct lane *lane)
     }
     CHAOS_EXPECT(status == WEIR_OK, "opening a stream: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
     lane->stream = weir_stream_handle(lane->s);
+    if (!program->other)
+        return;
+    status = weir_stream_open(program->other, lane->device, lane->stream, NULL, &error, &lane->other);
+    CHAOS_EXPECT(status == WEIR_OK, "opening a stream: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
 }
 
 /* What was freed on a stream that is destroyed before it came there cannot be seen to be free by anybody but a synchronise of the device.
@@ -314,6 +420,7 @@ static void open_anew(struct lane *lane)
     if (lane->is_foreign)
         expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
     lane->is_foreign = false;
+    weir_stream_close(lane->other);
     weir_stream_close(lane->s);
     if (lane->owns_stream) {
         expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
@@ -430,14 +537,57 @@ static uint64_t budget(const struct lane *lane)
     return bound * (uint64_t)plan->devices / plan->lanes / 100 * plan->fill;
 }
 
+/* A lane is joined after those before it. So one behind this one has not been. */
+static void cancel_next(struct lane *lane)
+{
+    struct program *program = lane->program;
+    if (lane->number + 1 < program->plan.lanes && atomic_load(&program->lanes[lane->number + 1].is_running) && extra_once_in(lane, 40))
+        pthread_cancel(program->lanes[lane->number + 1].self);
+}
+
+/* Between two steps a thread that was cancelled in a request ends. */
+static void end_step(struct lane *lane)
+{
+    const struct plan *plan = &lane->program->plan;
+    if (!plan->extras.throws || plan->is_virtual)
+        return;
+    cancel_next(lane);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    pthread_testcancel();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+}
+
+static void begin(struct lane *lane)
+{
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    lane->self = pthread_self();
+    atomic_store(&lane->is_running, true);
+}
+
+void *lane_run_in_vain(void *data)
+{
+    struct lane *lane = data;
+    struct program *program = lane->program;
+    begin(lane);
+    for (unsigned i = 0; i < IN_VAIN; i++) {
+        if (lane->count < KEPT_MAX - 2)
+            take(lane, random_once_in(&lane->extra, 2) ? MODEL_STEP : vain_size(program, &lane->extra, (size_t)random_below(&lane->extra, memory_names(program)), lane->device));
+        if (lane->count && extra_once_in(lane, 2))
+            give(lane, take_kept(lane));
+        end_step(lane);
+    }
+    return NULL;
+}
+
 void *lane_run(void *data)
 {
     struct lane *lane = data;
+    begin(lane);
     for (unsigned i = 0; i < lane->program->plan.operations; i++) {
         uint64_t chosen = below(lane, 100);
         bool is_full = lane->count >= KEPT_MAX - 2 || lane->bytes > budget(lane);
         if (chosen < 45 && !is_full)
-            take(lane);
+            take(lane, some_size(lane));
         else if (chosen < 80 && lane->count)
             give(lane, take_kept(lane));
         else if (chosen < 86 && lane->count)
@@ -446,6 +596,7 @@ void *lane_run(void *data)
             spare(lane);
         else
             do_something_else(lane);
+        end_step(lane);
     }
     return NULL;
 }

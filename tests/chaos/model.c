@@ -35,6 +35,22 @@ void model_freed(struct model *model, size_t block, const void *stream)
     atomic_store(&model->blocks[block].end, model_tick(model));
 }
 
+void model_freed_unseen(struct model *model, size_t block, const void *stream)
+{
+    atomic_store(&model->blocks[block].unseen, LIVE);
+    model_freed(model, block, stream);
+}
+
+void model_see(struct model *model, size_t pool, const void *stream)
+{
+    uint64_t now = model_tick(model);
+    for (size_t i = 0; i < atomic_load(&model->block_count); i++) {
+        struct model_block *block = &model->blocks[i];
+        if (block->pool == pool && atomic_load(&block->unseen) == LIVE && block->stream == stream)
+            atomic_store(&block->unseen, now);
+    }
+}
+
 static void look_at_streams(struct model *model, model_due_fn due)
 {
     for (size_t i = 0; i < atomic_load(&model->block_count); i++) {
@@ -127,13 +143,22 @@ static bool is_asked_for(const struct model *model, const struct question *quest
     return block->pool == question->pool;
 }
 
+/* The number from which the block counts no more. */
+static uint64_t end_of(const struct question *question, const struct model_block *block)
+{
+    uint64_t end = atomic_load(&block->end), unseen = atomic_load(&block->unseen);
+    if (atomic_load(&block->due) > question->patience)
+        return LIVE;
+    return question->by_weight && unseen > end ? unseen : end;
+}
+
 static uint64_t most(const struct model *model, const struct question *question)
 {
     size_t all = atomic_load(&model->block_count), count = 0;
     struct change *changes = calloc(2 * all + 1, sizeof *changes);
     for (size_t i = 0; i < all && changes; i++) {
         const struct model_block *block = &model->blocks[i];
-        uint64_t end = atomic_load(&block->due) > question->patience ? LIVE : atomic_load(&block->end);
+        uint64_t end = end_of(question, block);
         if (!block->begin || !is_asked_for(model, question, block) || block->begin > question->end || end < question->begin)
             continue;
         uint64_t bytes = question->by_weight ? weight(model, block->pool, block->size) : block->size;

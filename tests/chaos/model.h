@@ -7,6 +7,8 @@
  * for that. So the model has never less than what was live. A refusal is right if at some instant of its call what was live and the
  * request together were above the cap of the pool, or above the memory of the device. What it calls wrong is wrong for certain.
  *
+ * A small block that was freed on a stream which nobody opened keeps its place until the caller says that recovery must know of it.
+ *
  * Where all sizes are whole steps of a pool's growth (32 MiB; `is_whole`), blocks lie on whole steps, and the bounds are exact. Else a
  * block can keep one step more than its size from being used, which each is taken to do. In an arena it can keep the rest of the pages that
  * it begins and ends on.
@@ -42,6 +44,7 @@ struct model_block {
     uint64_t size;
     const void *stream; /* that it was freed on; NULL: none that can be busy for long */
     atomic_uint_fast64_t due; /* when that stream had nothing more to do, as far as is known, by the clock of the refusals */
+    atomic_uint_fast64_t unseen; /* 0: it was seen to be free as it was; UINT64_MAX: it is not; else the number at which it was seen */
     size_t pool;
 };
 
@@ -94,6 +97,9 @@ size_t model_served(struct model *model, uint64_t begin, size_t pool, uint64_t s
 /* Memory that was freed on a stream is seen to be free once the stream has nothing more to do, since an event can only be recorded behind all
    of it: due() says when that is. Asked for all such streams at each refusal. */
 void model_freed(struct model *model, size_t block, const void *stream);
+/* Recovery need not see that it is free before model_see(), for all such blocks of the pool that were freed on the stream until then. */
+void model_freed_unseen(struct model *model, size_t block, const void *stream);
+void model_see(struct model *model, size_t pool, const void *stream);
 typedef uint64_t (*model_due_fn)(const void *stream);
 void model_refused(struct model *model, const struct model_refusal *refusal, model_due_fn due);
 /* Nothing is judged from now on until the veil is lifted. */

@@ -109,10 +109,18 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+gpu_stream waist_legacy(int device)
+{
+    return (gpu_stream)&sim.devices[device].legacy;
+}
+
 uint64_t waist_stream_due(gpu_stream handle)
 {
     uint64_t due = 0;
     pthread_mutex_lock(&sim.lock);
+    for (int i = 0; i < SIM_DEVICES_MAX; i++)
+        if (handle == waist_legacy(i))
+            due = sim.devices[i].legacy.busy_until;
     for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next)
         if (stream == (void *)handle)
             due = stream->busy_until;

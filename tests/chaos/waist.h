@@ -32,5 +32,7 @@ void waist_enter_weir(bool inside);
 uint64_t waist_faults(void);
 /* When all that was given to the stream until now will have ended. */
 uint64_t waist_stream_due(gpu_stream stream);
+/* What stands for a device's legacy stream there. */
+gpu_stream waist_legacy(int device);
 
 #endif
