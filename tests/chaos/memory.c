@@ -280,6 +280,7 @@ static void run_round(void)
         vain_begin_lanes(&program);
         run_lanes(lane_run_in_vain);
         vain_end_lanes(&program);
+        ask_each_pool();
     }
     /* The model forgets what was freed in this round. In a cache it could still come to lie behind a stream that is busy for too long. */
     if (program.plan.longest_delay > program.plan.deadline)

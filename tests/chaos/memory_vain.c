@@ -59,11 +59,22 @@ static void judge(struct program *program, const struct holding *before, const c
     }
 }
 
-static uint64_t live_on(const struct program *program, int device)
+/* Bytes when everybody was quiet, with the pools that are not Weir's. */
+static uint64_t live[POOLS + 1][DEVICES_MAX];
+
+static void count_live(const struct program *program)
 {
-    uint64_t bytes = 0, blocks;
+    uint64_t blocks;
     for (size_t name = 0; name <= POOLS; name++)
-        bytes += model_live(program->model, memory_pool_number(name, device), &blocks);
+        for (int device = 0; device < DEVICES_MAX; device++)
+            live[name][device] = model_live(program->model, memory_pool_number(name, device), &blocks);
+}
+
+static uint64_t live_on(int device)
+{
+    uint64_t bytes = 0;
+    for (size_t name = 0; name <= POOLS; name++)
+        bytes += live[name][device];
     return bytes;
 }
 
@@ -71,8 +82,8 @@ static uint64_t live_on(const struct program *program, int device)
    just below that part; above what the cap leaves. */
 uint64_t vain_size(struct program *program, struct chaos_random *random, size_t name, int device)
 {
-    uint64_t memory = program->plan.memory, cap = program->model->pools[memory_pool_number(name, device)].cap, blocks;
-    uint64_t spare = memory - live_on(program, device), size = 0, live = model_live(program->model, memory_pool_number(name, device), &blocks);
+    uint64_t memory = program->plan.memory, cap = program->model->pools[memory_pool_number(name, device)].cap;
+    uint64_t spare = memory - live_on(device), size = 0;
     switch (random_below(random, cap ? 4 : 3)) {
     case 0:
         size = spare / MODEL_STEP * MODEL_STEP + MODEL_STEP * (1 + random_below(random, 4));
@@ -84,7 +95,7 @@ uint64_t vain_size(struct program *program, struct chaos_random *random, size_t 
         size = memory / 64 - 512;
         break;
     default:
-        size = cap > live ? cap - live + MODEL_STEP : cap;
+        size = cap > live[name][device] ? cap - live[name][device] + MODEL_STEP : cap;
         size = size < cap ? size : cap;
     }
     if (program->plan.is_whole)
@@ -96,6 +107,7 @@ static void ask(struct program *program, size_t name, int device)
 {
     void *ptr;
     gpu_stream refuge = program->refuge[device];
+    count_live(program); /* callbacks may have freed some */
     uint64_t size = vain_size(program, &program->extra, name, device), begin = model_tick(program->model);
     struct holding before = look(program);
     weir_status status = weir_pool_malloc(program->pools[name][device], &ptr, size, refuge);
@@ -131,6 +143,7 @@ static struct holding before_lanes;
 void vain_begin_lanes(struct program *program)
 {
     forget_served(program);
+    count_live(program);
     before_lanes = look(program);
 }
 
