@@ -205,8 +205,8 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
     return all;
 }
 
-/* Of a first attempt: what a refusal can leave with the pool. An attempt beside others cannot lower the threshold (bracket.h), which is all
-   the others' too. */
+/* Of a first attempt, or of one whose block was above the cap: what a refusal can leave with the pool. A first attempt, which is beside
+   others, cannot lower the threshold (bracket.h), which is all the others' too. */
 static void note_taken(struct weir__request *request, size_t size)
 {
     uint64_t steps = size / WEIR__GROWTH_STEP + 1;
@@ -298,6 +298,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
         uintptr_t name = stream == request->aside.stream ? request->aside.name : weir__pending_name();
         request->left += weir__growth_undo(growing, block, stream, name);
+        note_taken(request, size); /* what of it is below the cap the pool has kept */
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }
