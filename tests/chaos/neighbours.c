@@ -2,7 +2,8 @@
 /*
  * neighbours.c - processes that share a device without a cap, and take each other's idle memory: each keeps what it frees, and what all of them
  * have live or ask for is never more than three quarters of the device. So each refusal is wrong, unless somebody was stopped or
- * killed meanwhile.
+ * killed meanwhile. A member with one thread also asks for more than the device has: behind the refusal its own pools reserve no more.
+ * Members may have two weirs each.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +29,9 @@ static const char policy[] = "weir: 1\ncontrol: true\npools:\n"
                              "  main: { release_threshold: all, cache: { per_stream: 64MiB, largest: 32MiB }, on_oom: { deadline: 10s } }\n";
 
 static struct model *model;
-static unsigned thread_count; /* of each process */
+static unsigned thread_count, weir_count; /* of each process */
+
+#define WEIRS 2
 
 /* Bytes that each process has live or asks for, by its number. Shared. */
 static atomic_uint_fast64_t *claims;
@@ -36,8 +39,10 @@ static atomic_uint_fast64_t *claims;
 struct worker {
     struct member *member;
     pthread_t thread;
-    weir *w;
+    weir *const *weirs;
+    weir_stream *streams[WEIRS];
     struct chaos_random random;
+    unsigned owners[KEPT]; /* which weir a block is from */
     void *ptrs[KEPT];
     uint64_t sizes[KEPT];
     size_t numbers[KEPT], count;
@@ -64,13 +69,14 @@ static void refuse(const struct worker *worker, uint64_t begin, uint64_t size, u
     model_refused(model, &refusal, NULL);
 }
 
-static void take(struct worker *worker, weir_stream *s)
+static void take(struct worker *worker)
 {
+    unsigned owner = (unsigned)random_below(&worker->random, weir_count);
     uint64_t begin = model_tick(model), began = company_now(), size = MODEL_STEP * (1 + random_below(&worker->random, LARGEST));
     void *ptr;
     if (!claim(worker, size))
         return;
-    weir_status status = weir_stream_malloc(s, &ptr, size);
+    weir_status status = weir_stream_malloc(worker->streams[owner], &ptr, size);
     chaos_count(&chaos_figures->requests, 1);
     if (status == WEIR_OUT_OF_MEMORY) {
         refuse(worker, begin, size, company_now() - began);
@@ -79,52 +85,83 @@ static void take(struct worker *worker, weir_stream *s)
     }
     CHAOS_EXPECT(status == WEIR_OK, "a neighbour's request: expected WEIR_OK, seen %s", weir_status_name(status));
     CHAOS_EXPECT(ownership_claim(ptr, size), "a neighbour's block: expected bytes that nobody has, seen some that are another's");
+    worker->owners[worker->count] = owner;
     worker->ptrs[worker->count] = ptr;
     worker->sizes[worker->count] = size;
     worker->numbers[worker->count++] = model_served(model, begin, worker->member->number, size);
 }
 
-static void give(struct worker *worker, weir_stream *s, size_t at)
+static void give(struct worker *worker, size_t at)
 {
     CHAOS_EXPECT(ownership_give_up(worker->ptrs[at], worker->sizes[at]), "a neighbour's block: expected it to be ours");
-    CHAOS_EXPECT(weir_stream_free(s, worker->ptrs[at]) == WEIR_OK, "a neighbour's free: expected WEIR_OK");
+    CHAOS_EXPECT(weir_stream_free(worker->streams[worker->owners[at]], worker->ptrs[at]) == WEIR_OK, "a neighbour's free: expected WEIR_OK");
     model_freed(model, worker->numbers[at], NULL);
     atomic_fetch_sub(&claims[worker->member->number], worker->sizes[at]);
     worker->count--;
+    worker->owners[at] = worker->owners[worker->count];
     worker->ptrs[at] = worker->ptrs[worker->count];
     worker->sizes[at] = worker->sizes[worker->count];
     worker->numbers[at] = worker->numbers[worker->count];
 }
 
+static uint64_t reserved_of(weir *w)
+{
+    weir_stats *stats;
+    CHAOS_EXPECT(weir_stats_take(w, NULL, &stats) == WEIR_OK, "a snapshot: expected one");
+    uint64_t reserved = weir_stats_pool(stats, 0)->reserved;
+    weir_stats_free(stats);
+    return reserved;
+}
+
+/* The whole device and what is live here already. For that time it is taken to be live, as the attempt may keep it from others. */
+static void ask_in_vain(struct worker *worker)
+{
+    uint64_t reserved[WEIRS], begin = model_tick(model);
+    void *ptr;
+    size_t number = model_served(model, begin, worker->member->number, MEMORY);
+    for (unsigned i = 0; i < weir_count; i++)
+        reserved[i] = reserved_of(worker->weirs[i]);
+    weir_status status = weir_stream_malloc(worker->streams[random_below(&worker->random, weir_count)], &ptr, MEMORY);
+    CHAOS_EXPECT(status == WEIR_OUT_OF_MEMORY, "a neighbour's request for all of the device: expected WEIR_OUT_OF_MEMORY, seen %s",
+                 weir_status_name(status));
+    for (unsigned i = 0; i < weir_count; i++)
+        CHAOS_EXPECT(reserved_of(worker->weirs[i]) <= reserved[i], "a neighbour's weir %u after a refusal: expected at most %llu MiB reserved, seen %llu MiB",
+                     i, (unsigned long long)(reserved[i] / MIB), (unsigned long long)(reserved_of(worker->weirs[i]) / MIB));
+    model_freed(model, number, NULL);
+}
+
 static void *work(void *data)
 {
     struct worker *worker = data;
-    weir_stream *s;
-    CHAOS_EXPECT(weir_stream_create(worker->w, 0, NULL, NULL, &s) == WEIR_OK, "a neighbour's stream: expected WEIR_OK");
+    for (unsigned i = 0; i < weir_count; i++)
+        CHAOS_EXPECT(weir_stream_create(worker->weirs[i], 0, NULL, NULL, &worker->streams[i]) == WEIR_OK, "a neighbour's stream: expected WEIR_OK");
+    weir_stream *s = worker->streams[0];
     while (!atomic_load(&company_of(worker->member)->over)) {
         uint64_t chosen = random_below(&worker->random, 100);
         bool has_room = worker->count < KEPT && !model_is_nearly_full(model);
         if (chosen < 40 && has_room)
-            take(worker, s);
+            take(worker);
         else if (chosen < 80 && worker->count)
-            give(worker, s, random_below(&worker->random, worker->count));
+            give(worker, random_below(&worker->random, worker->count));
         else if (chosen < 84)
             waist_gpu()->delay(weir_stream_handle(s), 1 + random_below(&worker->random, 1000000));
+        else if (chosen < 85 && thread_count == 1 && worker->count && !model_is_nearly_full(model))
+            ask_in_vain(worker);
         else if (chosen < 86)
             (void)!weir_stream_synchronize(s, NULL);
         else
             company_sleep(random_below(&worker->random, 5000000));
     }
     while (worker->count)
-        give(worker, s, 0);
-    weir_stream_close(s);
+        give(worker, 0);
+    for (unsigned i = 0; i < weir_count; i++)
+        weir_stream_close(worker->streams[i]);
     return NULL;
 }
 
 /* Nothing may be left where it ends well. */
 static void judge_own(weir *w)
 {
-    struct sim_census left;
     weir_stats *stats;
     CHAOS_EXPECT(weir_stats_take(w, NULL, &stats) == WEIR_OK, "a snapshot: expected one");
     const weir_pool_stats *pool = weir_stats_pool(stats, 0);
@@ -139,6 +176,11 @@ static void judge_own(weir *w)
         chaos_count(&chaos_figures->rescues[rung], device->rescues[rung]);
     weir_stats_free(stats);
     weir_close(w);
+}
+
+static void judge_machine(void)
+{
+    struct sim_census left;
     sim_census(&left);
     CHAOS_EXPECT(!left.blocks && !left.pools && !left.streams && !left.events && !left.reserved,
                  "a neighbour's end: expected nothing, seen %zu blocks, %zu pools, %zu streams, %zu events, %llu bytes", left.blocks, left.pools,
@@ -150,20 +192,24 @@ static void run_neighbour(struct member *member)
     struct worker workers[2];
     weir_options options = WEIR_OPTIONS_INIT;
     weir_error error = WEIR_ERROR_INIT;
-    weir *w;
+    weir *weirs[WEIRS];
     options.policy_text = policy;
     options.gpu = "sim";
     waist_set(&(struct waist_settings){ .seed = member->seed, .stumbles = true });
-    weir_status status = weir_open(&options, &error, &w);
-    CHAOS_EXPECT(status == WEIR_OK, "a neighbour: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
+    for (unsigned i = 0; i < weir_count; i++) {
+        weir_status status = weir_open(&options, &error, &weirs[i]);
+        CHAOS_EXPECT(status == WEIR_OK, "a neighbour: expected WEIR_OK, seen %s: %.500s", weir_status_name(status), error.text);
+    }
     atomic_store(&member->ready, true);
     for (unsigned i = 0; i < thread_count; i++) {
-        workers[i] = (struct worker){ .member = member, .w = w, .random.state = member->seed + i };
+        workers[i] = (struct worker){ .member = member, .weirs = weirs, .random.state = member->seed + i };
         CHAOS_EXPECT(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0, "a thread: expected one");
     }
     for (unsigned i = 0; i < thread_count; i++)
         pthread_join(workers[i].thread, NULL);
-    judge_own(w);
+    for (unsigned i = 0; i < weir_count; i++)
+        judge_own(weirs[i]);
+    judge_machine();
 }
 
 /* Conducting ------------------------------------------------------------------------------------------------------------------------------ */
@@ -213,8 +259,9 @@ void chaos_neighbours(uint64_t seed)
     unsigned count = 2 + (unsigned)random_below(&company->random, 7), rounds = 2 + (unsigned)random_below(&company->random, 4);
     bool is_disturbed = random_once_in(&company->random, 2);
     thread_count = 1 + (unsigned)random_below(&company->random, 2);
+    weir_count = 1 + (unsigned)random_below(&company->random, WEIRS);
     claims = company_share(COMPANY_MAX * sizeof *claims);
-    snprintf(chaos_plan, sizeof chaos_plan, "%u neighbours of %u threads, %s", count, thread_count,
+    snprintf(chaos_plan, sizeof chaos_plan, "%u neighbours of %u threads and %u weirs, %s", count, thread_count, weir_count,
              is_disturbed ? "stopped and killed" : "left alone");
     model = model_make();
     CHAOS_EXPECT(model, "memory for the model: expected some");
