@@ -276,10 +276,12 @@ static void run_round(void)
     run_lanes(lane_run);
     ask_each_pool();
     if (program.plan.extras.asks_in_vain) {
+        vain_fill(&program);
         vain_ask_each_pool(&program);
         vain_begin_lanes(&program);
         run_lanes(lane_run_in_vain);
         vain_end_lanes(&program);
+        vain_empty(&program);
         ask_each_pool();
     }
     /* The model forgets what was freed in this round. In a cache it could still come to lie behind a stream that is busy for too long. */

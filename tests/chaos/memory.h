@@ -98,7 +98,7 @@ struct program {
     weir *w, *other; /* NULL: there is no other */
     struct model *model;
     weir_pool *pools[POOLS][DEVICES_MAX];
-    gpu_pool foreign[DEVICES_MAX], witness_pools[DEVICES_MAX];
+    gpu_pool filler[DEVICES_MAX], foreign[DEVICES_MAX], witness_pools[DEVICES_MAX];
     unsigned char *witness_bytes[DEVICES_MAX];
     struct witness witnesses[DEVICES_MAX][WITNESSES];
     atomic_size_t witness_count[DEVICES_MAX];
@@ -143,6 +143,8 @@ uint64_t lane_spare_some(void *program, int device, uint64_t needed);
 
 /* Requests that nothing can serve, from each pool, then from all lanes at once. A refusal leaves the device no less free, and no pool reserves
    more, but for what others were served with. Everybody is quiet before and after. */
+void vain_fill(struct program *program); /* the devices, but for a few steps */
+void vain_empty(struct program *program);
 void vain_ask_each_pool(struct program *program);
 void vain_begin_lanes(struct program *program);
 void vain_end_lanes(struct program *program);

@@ -16,6 +16,8 @@ static void add_extras(struct plan *plan, struct chaos_random *extra)
     };
     plan->arenas |= (unsigned)random_below(extra, 2) << OTHER;
     plan->other_cap = random_once_in(extra, 2) ? 0 : MODEL_STEP * (8 + random_below(extra, 40));
+    /* So large that requests of several steps are made of the driver without a look at what there is. */
+    plan->memory = random_once_in(extra, 3) ? 8192 * MIB : plan->memory;
     if (random_once_in(extra, 4)) {
         plan->lanes = LANES_MAX;
         plan->operations /= 3;
@@ -110,9 +112,9 @@ void plan_write_other(const struct plan *plan, struct chaos_random *random, char
 void plan_describe(const struct plan *plan)
 {
     snprintf(chaos_plan, sizeof chaos_plan,
-             "devices %d, arenas %u, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
+             "devices %d of %llu MiB, arenas %u, caps %llu and %llu MiB, twin %d, whole %d, exact peaks %d, keeper %d, reloads %d, lanes %u, operations %u, rounds %u, "
              "fill %u, deadline %.0f ms, delays %.1f ms, crowd %u, slow refusals %d, faults %u, in vain %d, frees anywhere %d, other %d (cap %llu MiB), throws %d",
-             plan->devices, plan->arenas, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
+             plan->devices, (unsigned long long)(plan->memory / MIB), plan->arenas, (unsigned long long)(plan->caps[0] / MIB), (unsigned long long)(plan->caps[1] / MIB), plan->has_twin, plan->is_whole,
              plan->exact_peaks, plan->keeper, plan->reloads, plan->lanes, plan->operations, plan->rounds, plan->fill,
              (double)plan->deadline / 1e6, (double)plan->longest_delay / 1e6, plan->crowd, plan->slow_refusals, plan->fault_once_in,
              plan->extras.asks_in_vain, plan->extras.frees_anywhere, plan->extras.has_other, (unsigned long long)(plan->other_cap / MIB),

@@ -103,6 +103,42 @@ uint64_t vain_size(struct program *program, struct chaos_random *random, size_t 
     return size < memory ? size : memory;
 }
 
+static struct {
+    void *ptr;
+    size_t number; /* in the model */
+} filling[DEVICES_MAX];
+
+static void must(int code, const char *what)
+{
+    CHAOS_EXPECT(code == GPU_SUCCESS, "%s: expected success, seen %d", what, code);
+}
+
+void vain_fill(struct program *program)
+{
+    for (int device = 0; device < program->plan.devices; device++) {
+        uint64_t free = free_of(program, device), left = MODEL_STEP * random_below(&program->extra, 4), begin = model_tick(program->model);
+        filling[device].ptr = NULL;
+        if (free < left + MODEL_STEP || random_once_in(&program->extra, 3))
+            continue;
+        uint64_t size = (free - left) / MODEL_STEP * MODEL_STEP;
+        must(program->gpu->pool_create(&(struct gpu_pool_spec){ .device = device }, &program->filler[device]), "a pool");
+        must(program->gpu->malloc_async(&filling[device].ptr, size, program->filler[device], program->refuge[device]), "what is free");
+        filling[device].number = model_served(program->model, begin, memory_pool_number(FOREIGN, device), size);
+    }
+}
+
+void vain_empty(struct program *program)
+{
+    for (int device = 0; device < program->plan.devices; device++) {
+        if (!filling[device].ptr)
+            continue;
+        must(program->gpu->free_async(filling[device].ptr, program->refuge[device]), "a free");
+        must(program->gpu->stream_synchronize(program->refuge[device]), "synchronising");
+        must(program->gpu->pool_destroy(program->filler[device]), "a pool's end");
+        model_freed(program->model, filling[device].number, NULL);
+    }
+}
+
 static void ask(struct program *program, size_t name, int device)
 {
     void *ptr;
