@@ -74,6 +74,12 @@ struct witness {
     unsigned char mark;
 };
 
+/* Small blocks that were freed on a refuge since the model last took such for seen. Those that have no place here are seen behind the round. */
+struct unseen {
+    uint64_t bytes;
+    size_t numbers[256], count;
+};
+
 struct lane {
     struct program *program;
     pthread_t thread;
@@ -111,7 +117,7 @@ struct program {
     size_t passed_count, spare_count;
     atomic_uint marks;
     struct lane lanes[LANES_MAX];
-    uint64_t unseen[POOLS][DEVICES_MAX]; /* bytes of small blocks that were freed on a refuge, since the model last took them for seen */
+    struct unseen unseen[POOLS][DEVICES_MAX];
     atomic_uint_fast64_t failures[POOLS][DEVICES_MAX];
     atomic_uint_fast64_t served[POOLS][DEVICES_MAX]; /* bytes at most by which requests can have grown the pool */
 };

@@ -270,12 +270,13 @@ static void note_freed(struct program *program, const struct block *block, gpu_s
     }
     model_freed_unseen(program->model, block->number, stream);
     pthread_mutex_lock(&program->lock);
-    uint64_t *unseen = &program->unseen[name][block->device];
-    *unseen += block->size;
-    bool is_seen = *unseen >= 2 * MODEL_STEP;
-    *unseen = is_seen ? 0 : *unseen;
-    if (is_seen)
-        model_see(program->model, block->pool, stream);
+    struct unseen *unseen = &program->unseen[name][block->device];
+    unseen->bytes += block->size;
+    if (unseen->count < sizeof unseen->numbers / sizeof *unseen->numbers)
+        unseen->numbers[unseen->count++] = block->number;
+    for (; unseen->bytes >= 2 * MODEL_STEP && unseen->count; unseen->count--)
+        model_see(program->model, unseen->numbers[unseen->count - 1]);
+    unseen->bytes = unseen->count ? unseen->bytes : 0;
     pthread_mutex_unlock(&program->lock);
 }
 

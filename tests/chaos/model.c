@@ -41,14 +41,9 @@ void model_freed_unseen(struct model *model, size_t block, const void *stream)
     model_freed(model, block, stream);
 }
 
-void model_see(struct model *model, size_t pool, const void *stream)
+void model_see(struct model *model, size_t block)
 {
-    uint64_t now = model_tick(model);
-    for (size_t i = 0; i < atomic_load(&model->block_count); i++) {
-        struct model_block *block = &model->blocks[i];
-        if (block->pool == pool && atomic_load(&block->unseen) == LIVE && block->stream == stream)
-            atomic_store(&block->unseen, now);
-    }
+    atomic_store(&model->blocks[block].unseen, model_tick(model));
 }
 
 static void look_at_streams(struct model *model, model_due_fn due)

@@ -97,9 +97,9 @@ size_t model_served(struct model *model, uint64_t begin, size_t pool, uint64_t s
 /* Memory that was freed on a stream is seen to be free once the stream has nothing more to do, since an event can only be recorded behind all
    of it: due() says when that is. Asked for all such streams at each refusal. */
 void model_freed(struct model *model, size_t block, const void *stream);
-/* Recovery need not see that it is free before model_see(), for all such blocks of the pool that were freed on the stream until then. */
+/* Recovery need not see that it is free before model_see(). */
 void model_freed_unseen(struct model *model, size_t block, const void *stream);
-void model_see(struct model *model, size_t pool, const void *stream);
+void model_see(struct model *model, size_t block);
 typedef uint64_t (*model_due_fn)(const void *stream);
 void model_refused(struct model *model, const struct model_refusal *refusal, model_due_fn due);
 /* Nothing is judged from now on until the veil is lifted. */

@@ -43,9 +43,13 @@ static struct chaos_random *dice(void)
     return &own;
 }
 
+/* A driver's call that is slow, and no place where a thread can be cancelled: Weir asks whether a stream captures where it has not seen to that. */
 static void nap(uint64_t nanoseconds)
 {
+    int former;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &former);
     nanosleep(&(struct timespec){ .tv_nsec = (long)nanoseconds }, NULL);
+    pthread_setcancelstate(former, NULL);
 }
 
 /* The codes that CUDA would give; what these calls do when they fail is written down in Weir's own promises. */
