@@ -76,6 +76,24 @@ START_TEST(threshold_that_could_not_be_put_back_is_by_the_next_trim)
 }
 END_TEST
 
+/* All blocks together are below the cap, but the pool grows by whole steps. */
+START_TEST(growth_above_the_cap_that_is_undone_does_not_stay_below_it)
+{
+    void *blocks[6];
+    uint64_t before = 0, after = 0;
+    scene_open("weir: 1\ndefaults: { pool: a }\npools: { a: { max_size: 270MiB, release_threshold: all, cache: off } }\n");
+    weir_stream *s = scene_create(NULL);
+    for (int i = 0; i < COUNT(blocks); i++)
+        blocks[i] = scene_malloc(s, 20 * MIB);
+    ck_assert_int_eq(scene.gpu->pool_get(weir_pool_handle(scene.pool), GPU_POOL_RESERVED, &before), GPU_SUCCESS);
+    refuse(s, 145 * MIB);
+    ck_assert_int_eq(scene.gpu->pool_get(weir_pool_handle(scene.pool), GPU_POOL_RESERVED, &after), GPU_SUCCESS);
+    ck_assert_msg(after <= before, "%llu MiB before, %llu MiB after", (unsigned long long)(before / MIB), (unsigned long long)(after / MIB));
+    for (int i = 0; i < COUNT(blocks); i++)
+        scene_free(s, blocks[i]);
+}
+END_TEST
+
 /* Streams that nobody opened ------------------------------------------------------------------------------------------------------------ */
 
 static weir_pool *pool_b(void)
@@ -232,7 +250,8 @@ void add_refusal_sim_cases(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "thresholds", 0);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
-    suite_add(tcase, threshold_that_the_program_sets_during_an_attempt_stays, threshold_that_could_not_be_put_back_is_by_the_next_trim);
+    suite_add(tcase, threshold_that_the_program_sets_during_an_attempt_stays, threshold_that_could_not_be_put_back_is_by_the_next_trim,
+              growth_above_the_cap_that_is_undone_does_not_stay_below_it);
 
     tcase = suite_case(suite, "streams that nobody opened", 0);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
