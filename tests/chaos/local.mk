@@ -5,6 +5,7 @@ tests_chaos_chaos_SOURCES = \
 	%reldir%/chaos.c %reldir%/chaos.h \
 	%reldir%/company.c %reldir%/company.h \
 	%reldir%/memory.c %reldir%/memory.h \
+	%reldir%/memory_ask.c \
 	%reldir%/memory_lane.c \
 	%reldir%/memory_plan.c \
 	%reldir%/memory_vain.c \

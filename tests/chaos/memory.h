@@ -3,7 +3,7 @@
  * memory.h - one program that allocates: a machine, a policy, threads (lanes) with streams of their own, and what they do, all from a seed.
  *
  * memory.c makes the machine, runs the lanes in rounds, and judges between two rounds, when everybody is quiet. memory_plan.c is what the seed
- * decides of all of it, memory_lane.c is what a lane does, and memory_vain.c is about requests that nothing can serve.
+ * decides of all of it, memory_lane.c is what a lane does, memory_ask.c how it asks, and memory_vain.c is about requests that nothing can serve.
  */
 #ifndef WEIR_TESTS_CHAOS_MEMORY_H
 #define WEIR_TESTS_CHAOS_MEMORY_H
@@ -137,6 +137,22 @@ weir_stats *memory_stats(const struct program *program, unsigned which);
 /* Which name a snapshot's pool has. */
 size_t memory_name_of(const weir_pool_stats *seen);
 
+static inline uint64_t below(struct lane *lane, uint64_t bound)
+{
+    return random_below(&lane->random, bound);
+}
+
+static inline bool once_in(struct lane *lane, uint64_t times)
+{
+    return random_once_in(&lane->random, times);
+}
+
+/* What is extra has numbers of its own, so that a plain program's are the same. */
+static inline bool extra_once_in(struct lane *lane, uint64_t times)
+{
+    return random_once_in(&lane->extra, times);
+}
+
 /* Opens the lane's stream anew. */
 void lane_open_stream(struct lane *lane);
 void *lane_run(void *lane);
@@ -144,6 +160,13 @@ void *lane_run(void *lane);
 void *lane_run_in_vain(void *lane);
 /* Frees one block on this stream of this device, whoever's it was; false: a fault kept it. s: the same as an opened stream, or NULL. */
 bool block_free(struct program *program, struct block *block, gpu_stream stream, int device, weir_stream *s);
+void lane_expect_code(int code, const char *what);
+void lane_expect_ok(const struct program *program, weir_status status, const char *what);
+/* A size that the lane may ask for; asks for so many bytes, and keeps what it gets; with a mark in it, from the lane's stream. */
+uint64_t lane_some_size(struct lane *lane);
+void lane_take(struct lane *lane, uint64_t size);
+void lane_keep(struct lane *lane, struct block block);
+void lane_mark(struct lane *lane, struct block *block);
 /* The out-of-memory callback. */
 uint64_t lane_spare_some(void *program, int device, uint64_t needed);
 

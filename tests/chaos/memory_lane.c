@@ -3,37 +3,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/pool/weir_internal.h"
 #include "tests/chaos/memory.h"
-#include "tests/chaos/schedule.h"
 #include "tests/chaos/waist.h"
 #include "tests/support/ownership.h"
 
 #define IN_VAIN 6 /* steps of a lane that asks for too much */
-#define LATENESS (10 * MILLISECOND) /* what a driver's call may take beyond a deadline, and what others take between two steps of a call */
 
-static uint64_t below(struct lane *lane, uint64_t bound)
-{
-    return random_below(&lane->random, bound);
-}
-
-static bool once_in(struct lane *lane, uint64_t times)
-{
-    return random_once_in(&lane->random, times);
-}
-
-/* What is extra has numbers of its own, so that a plain program's are the same. */
-static bool extra_once_in(struct lane *lane, uint64_t times)
-{
-    return random_once_in(&lane->extra, times);
-}
-
-static void expect_code(int code, const char *what)
+void lane_expect_code(int code, const char *what)
 {
     CHAOS_EXPECT(code == GPU_SUCCESS, "%s: expected success, seen %d", what, code);
 }
 
-static void expect_ok(const struct program *program, weir_status status, const char *what)
+void lane_expect_ok(const struct program *program, weir_status status, const char *what)
 {
     weir_error error;
     weir_last_error(&error);
@@ -41,18 +22,24 @@ static void expect_ok(const struct program *program, weir_status status, const c
     CHAOS_EXPECT(status == WEIR_OK || is_fault, "%s: expected WEIR_OK, seen %s: %.900s", what, weir_status_name(status), error.text);
 }
 
+void lane_keep(struct lane *lane, struct block block)
+{
+    lane->kept[lane->count++] = block;
+    lane->bytes += block.size;
+}
+
 /* Contents ------------------------------------------------------------------------------------------------------------------------------ */
 
-static void mark(struct lane *lane, struct block *block)
+void lane_mark(struct lane *lane, struct block *block)
 {
     const struct gpu *gpu = lane->program->gpu;
     block->mark = (unsigned char)(1 + atomic_fetch_add(&lane->program->marks, 1) % 255);
     CHAOS_EXPECT(ownership_claim(block->ptr, block->size), "a block of %llu bytes: expected bytes that nobody has, seen some that are another's",
                  (unsigned long long)block->size);
-    expect_code(gpu->set_async(block->ptr, block->mark, 1, lane->stream), "marking a block");
-    expect_code(gpu->set_async((char *)block->ptr + block->size - 1, block->mark, 1, lane->stream), "marking a block");
-    expect_code(gpu->event_create(block->device, &block->made), "an event");
-    expect_code(gpu->event_record(block->made, lane->stream), "an event");
+    lane_expect_code(gpu->set_async(block->ptr, block->mark, 1, lane->stream), "marking a block");
+    lane_expect_code(gpu->set_async((char *)block->ptr + block->size - 1, block->mark, 1, lane->stream), "marking a block");
+    lane_expect_code(gpu->event_create(block->device, &block->made), "an event");
+    lane_expect_code(gpu->event_record(block->made, lane->stream), "an event");
 }
 
 /* The stream, which is of this device, looks at the block when it comes to this point, behind all that was given to it before. */
@@ -66,186 +53,11 @@ static void witness(struct program *program, const struct block *block, gpu_stre
     *seen = (struct witness){ .mark = block->mark };
     seen->first = program->witness_bytes[device] + 2 * at;
     seen->last = seen->first + 1;
-    expect_code(gpu->copy_async(seen->first, block->ptr, 1, stream), "looking at a block");
-    expect_code(gpu->copy_async(seen->last, (char *)block->ptr + block->size - 1, 1, stream), "looking at a block");
+    lane_expect_code(gpu->copy_async(seen->first, block->ptr, 1, stream), "looking at a block");
+    lane_expect_code(gpu->copy_async(seen->last, (char *)block->ptr + block->size - 1, 1, stream), "looking at a block");
 }
 
-/* Requests ------------------------------------------------------------------------------------------------------------------------------ */
-
-static uint64_t some_size(struct lane *lane)
-{
-    const struct plan *plan = &lane->program->plan;
-    if (!plan->is_whole && once_in(lane, 3))
-        return 512 + below(lane, MIB - 512);
-    if (once_in(lane, 60)) /* often too much, whatever the others do */
-        return MODEL_STEP * (1 + below(lane, plan->memory / MODEL_STEP + 4));
-    if (!plan->is_whole && once_in(lane, 3))
-        return MIB + below(lane, 100 * MIB);
-    return MODEL_STEP * (1 + below(lane, 6));
-}
-
-/*
- * A call may end later than its deadline by what a driver's call takes, and by what it waited for its turn. The deadline begins with recovery,
- * after the first attempt, which is for the size class and for the exact size, and of the twin and of the pool.
- */
-static void judge_time(const struct lane *lane, uint64_t size, uint64_t took, uint64_t delayed, weir_status status)
-{
-    const struct plan *plan = &lane->program->plan;
-    uint64_t lateness = plan->lanes > LANES_FEW ? 4 * LATENESS : LATENESS;
-    uint64_t bound = plan->deadline + lateness + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 5 : 3) : 0);
-    CHAOS_EXPECT(took - delayed <= bound, "a request of %llu MiB (%s): expected an end within %.1f ms, seen %.1f ms",
-                 (unsigned long long)(size / MIB), weir_status_name(status), (double)bound / 1e6, (double)(took - delayed) / 1e6);
-}
-
-static uint64_t stream_due(const void *stream)
-{
-    return waist_stream_due((gpu_stream)(uintptr_t)stream);
-}
-
-/* What CUDA gave above a cap goes back on the stream that it was asked on. Until that gets there the device lacks it, as it lacks what the
-   program freed behind work. */
-static uint64_t undone(const struct lane *lane)
-{
-    uint64_t bytes = 0;
-    for (size_t name = 0; name < memory_names(lane->program); name++)
-        bytes += weir__growth_undone(&lane->program->pools[name][lane->device]->growth);
-    return bytes;
-}
-
-/* CUDA takes what is idle in its pools for each other, but not for pages, and Weir knows nothing of this pool: the most that it can have. */
-static uint64_t foreign_idle(const struct lane *lane)
-{
-    uint64_t reserved = 0;
-    lane->program->gpu->pool_get(lane->program->foreign[lane->device], GPU_POOL_RESERVED_HIGH, &reserved);
-    return reserved;
-}
-
-static void refused(struct lane *lane, struct model_refusal *refusal, uint64_t began)
-{
-    const struct plan *plan = &lane->program->plan;
-    uint64_t shortest = plan->deadlines[0];
-    for (size_t i = 1; i < POLICIES && plan->reloads; i++)
-        shortest = plan->deadlines[i] < shortest ? plan->deadlines[i] : shortest;
-    uint64_t still = undone(lane);
-    if (lane->program->model->pools[refusal->pool].is_arena)
-        refusal->out_of_reach = foreign_idle(lane);
-    refusal->undone = still > refusal->undone ? still : refusal->undone;
-    refusal->end = model_tick(lane->program->model);
-    refusal->patience = began + shortest - shortest / 4;
-    /* Where the driver takes longer for one call than there is time for all of them, nobody gets round. */
-    bool is_out_of_time = plan->slow_refusals && lane->program->gpu->now() - began >= shortest;
-    /* A machine that stood still is no fault of anybody. */
-    refusal->is_doubtful = plan->fault_once_in || is_out_of_time || (!plan->is_virtual && lane->program->gpu->now() - began > shortest / 4);
-    weir_error error;
-    weir_last_error(&error);
-    snprintf(refusal->report, sizeof refusal->report, "%.890s", error.text);
-    model_refused(lane->program->model, refusal, plan->is_virtual ? stream_due : NULL);
-}
-
-/* A request, its ways to the same memory, and what came of it. */
-struct asked {
-    struct lane *lane;
-    uint64_t way;
-    size_t name; /* of the pool that it comes from */
-    uint64_t size;
-    void *ptr;
-    weir_status status;
-};
-
-static void choose_way(struct asked *asked)
-{
-    struct lane *lane = asked->lane;
-    bool is_other = lane->other && extra_once_in(lane, 3);
-    asked->way = below(lane, 4);
-    asked->name = asked->way == 0 ? below(lane, NAMES) : 0;
-    if (is_other)
-        asked->name = OTHER;
-}
-
-static void request(void *data)
-{
-    struct asked *asked = data;
-    struct lane *lane = asked->lane;
-    struct program *program = lane->program;
-    bool is_other = asked->name == OTHER;
-    switch (asked->way) {
-    case 0:
-        asked->status = weir_pool_malloc(program->pools[asked->name][lane->device], &asked->ptr, asked->size, lane->stream);
-        break;
-    case 1:
-        asked->status = weir_malloc(is_other ? program->other : program->w, &asked->ptr, asked->size, lane->device, lane->stream);
-        break;
-    default:
-        asked->status = weir_stream_malloc(is_other ? lane->other : lane->s, &asked->ptr, asked->size);
-    }
-}
-
-/* How a callback of this thread's request ends. */
-static _Thread_local enum { RETURNS, THROWS, ENDS_THREAD } callback_end;
-
-/* What a plan asks for: callbacks that do not return, and cancellation, which is for after the call. false: an exception came out. */
-static bool request_somehow(struct asked *asked)
-{
-    struct lane *lane = asked->lane;
-    const struct plan *plan = &lane->program->plan;
-    if (!plan->extras.throws) {
-        request(asked);
-        return true;
-    }
-    callback_end = !extra_once_in(lane, 4) ? RETURNS : plan->is_virtual || extra_once_in(lane, 2) ? THROWS : ENDS_THREAD;
-    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
-    bool threw = chaos_catch(request, asked);
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-    CHAOS_EXPECT(!threw || callback_end == THROWS, "a request: expected no exception, seen one");
-    callback_end = RETURNS;
-    return !threw;
-}
-
-static void keep(struct lane *lane, struct block block)
-{
-    lane->kept[lane->count++] = block;
-    lane->bytes += block.size;
-}
-
-/* After a call that served it, or failed. */
-static void account(struct asked *asked, struct model_refusal *refusal, uint64_t began)
-{
-    struct lane *lane = asked->lane;
-    struct program *program = lane->program;
-    struct block block = { .ptr = asked->ptr, .size = asked->size, .device = lane->device, .pool = refusal->pool };
-    if (asked->status == WEIR_OUT_OF_MEMORY) {
-        atomic_fetch_add(&program->failures[asked->name][lane->device], 1);
-        refused(lane, refusal, began);
-        return;
-    }
-    expect_ok(program, asked->status, "a request");
-    if (asked->status != WEIR_OK)
-        return;
-    block.number = model_served(program->model, refusal->begin, block.pool, block.size);
-    /* Of a class that is a quarter larger, behind the rest of a step. */
-    atomic_fetch_add(&program->served[asked->name][lane->device], (block.size + block.size / 4) / MODEL_STEP * MODEL_STEP + 2 * MODEL_STEP);
-    mark(lane, &block);
-    keep(lane, block);
-}
-
-static void take(struct lane *lane, uint64_t size)
-{
-    struct program *program = lane->program;
-    struct asked asked = { .lane = lane, .size = size };
-    struct model_refusal refusal = { .begin = model_tick(program->model), .size = size, .undone = undone(lane) };
-    bool times = program->plan.is_virtual;
-    uint64_t began = program->gpu->now(), delayed = times ? schedule_delayed() : 0;
-    choose_way(&asked);
-    refusal.pool = memory_pool_number(asked.name, lane->device);
-    waist_enter_weir(true);
-    bool returned = request_somehow(&asked);
-    waist_enter_weir(false);
-    chaos_count(&chaos_figures->requests, 1);
-    if (times)
-        judge_time(lane, size, program->gpu->now() - began, schedule_delayed() - delayed, returned ? asked.status : WEIR_OUT_OF_MEMORY);
-    if (returned)
-        account(&asked, &refusal, began);
-}
+/* Frees --------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Of frees on streams that are not open, or of another device, recovery knows all but a 64th of the device, which is a step. */
 static bool can_go_anywhere(const struct block *block)
@@ -283,25 +95,25 @@ static void note_freed(struct program *program, const struct block *block, gpu_s
 bool block_free(struct program *program, struct block *block, gpu_stream stream, int device, weir_stream *s)
 {
     if (!stream) /* stands for the current device's legacy stream */
-        expect_code(program->gpu->set_current_device(device), "the current device");
-    expect_code(program->gpu->stream_wait_event(stream, block->made), "waiting for an event");
+        lane_expect_code(program->gpu->set_current_device(device), "the current device");
+    lane_expect_code(program->gpu->stream_wait_event(stream, block->made), "waiting for an event");
     witness(program, block, stream, device);
     CHAOS_EXPECT(ownership_give_up(block->ptr, block->size), "a block of %llu bytes: expected to be ours, seen bytes that are not",
                  (unsigned long long)block->size);
     waist_enter_weir(true);
     weir_status status = free_of_weir(program, block, stream, s);
     waist_enter_weir(false);
-    expect_ok(program, status, "a free");
+    lane_expect_ok(program, status, "a free");
     if (status != WEIR_OK) {
         CHAOS_EXPECT(ownership_claim(block->ptr, block->size), "a free that failed: expected the block to stay ours, seen it given away");
         /* Whoever frees it next comes behind this stream's look at it. */
-        expect_code(program->gpu->event_destroy(block->made), "an event");
-        expect_code(program->gpu->event_create(device, &block->made), "an event");
-        expect_code(program->gpu->event_record(block->made, stream), "an event");
+        lane_expect_code(program->gpu->event_destroy(block->made), "an event");
+        lane_expect_code(program->gpu->event_create(device, &block->made), "an event");
+        lane_expect_code(program->gpu->event_record(block->made, stream), "an event");
         return false;
     }
     note_freed(program, block, stream);
-    expect_code(program->gpu->event_destroy(block->made), "an event");
+    lane_expect_code(program->gpu->event_destroy(block->made), "an event");
     return true;
 }
 
@@ -319,7 +131,7 @@ static void give(struct lane *lane, struct block block)
         stream = extra_once_in(lane, 2) ? NULL : program->refuge[device];
     }
     if (!block_free(program, &block, stream, device, s))
-        keep(lane, block);
+        lane_keep(lane, block);
 }
 
 static struct block take_kept(struct lane *lane)
@@ -344,9 +156,9 @@ static void pass_on(struct lane *lane)
         program->passed[program->passed_count++] = given;
     pthread_mutex_unlock(&program->lock);
     if (!has_room)
-        keep(lane, given);
+        lane_keep(lane, given);
     if (taken.ptr)
-        keep(lane, taken);
+        lane_keep(lane, taken);
 }
 
 /* Lays one aside for the callback. */
@@ -361,35 +173,7 @@ static void spare(struct lane *lane)
         program->spare[program->spare_count++] = block;
     pthread_mutex_unlock(&program->lock);
     if (!has_room)
-        keep(lane, block);
-}
-
-uint64_t lane_spare_some(void *data, int device, uint64_t needed)
-{
-    struct program *program = data;
-    struct block block = { .ptr = NULL };
-    (void)needed;
-    if (callback_end == THROWS)
-        chaos_throw();
-    if (callback_end == ENDS_THREAD)
-        pthread_exit(NULL);
-    pthread_mutex_lock(&program->lock);
-    for (size_t i = 0; i < program->spare_count && !block.ptr; i++)
-        if (program->spare[i].device == device) {
-            block = program->spare[i];
-            program->spare[i] = program->spare[--program->spare_count];
-        }
-    pthread_mutex_unlock(&program->lock);
-    if (!block.ptr)
-        return 0;
-    bool freed = block_free(program, &block, program->refuge[device], device, NULL);
-    waist_enter_weir(true); /* where the callback was called from */
-    if (freed)
-        return block.size;
-    pthread_mutex_lock(&program->lock);
-    program->spare[program->spare_count++] = block;
-    pthread_mutex_unlock(&program->lock);
-    return 0;
+        lane_keep(lane, block);
 }
 
 /* Everything else ------------------------------------------------------------------------------------------------------------------------ */
@@ -401,7 +185,7 @@ void lane_open_stream(struct lane *lane)
     weir_error error = WEIR_ERROR_INIT;
     lane->owns_stream = once_in(lane, 2);
     if (lane->owns_stream) {
-        expect_code(program->gpu->stream_create(lane->device, &lane->stream), "a stream");
+        lane_expect_code(program->gpu->stream_create(lane->device, &lane->stream), "a stream");
         status = weir_stream_open(program->w, lane->device, lane->stream, NULL, &error, &lane->s);
     } else {
         status = weir_stream_create(program->w, lane->device, NULL, &error, &lane->s);
@@ -419,13 +203,13 @@ void lane_open_stream(struct lane *lane)
 static void open_anew(struct lane *lane)
 {
     if (lane->is_foreign)
-        expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
+        lane_expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
     lane->is_foreign = false;
     weir_stream_close(lane->other);
     weir_stream_close(lane->s);
     if (lane->owns_stream) {
-        expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
-        expect_code(lane->program->gpu->stream_destroy(lane->stream), "a stream's end");
+        lane_expect_code(lane->program->gpu->stream_synchronize(lane->stream), "synchronising");
+        lane_expect_code(lane->program->gpu->stream_destroy(lane->stream), "a stream's end");
     }
     lane_open_stream(lane);
 }
@@ -434,7 +218,7 @@ static void work(struct lane *lane)
 {
     uint64_t longest = lane->program->plan.longest_delay;
     if (longest && (!lane->program->plan.is_virtual || waist_stream_due(lane->stream) < lane->program->gpu->now() + longest))
-        expect_code(lane->program->gpu->delay(lane->stream, 1 + below(lane, longest)), "a delay");
+        lane_expect_code(lane->program->gpu->delay(lane->stream, 1 + below(lane, longest)), "a delay");
 }
 
 /* CUDA's own calls on a pool of their own, beside Weir. */
@@ -449,7 +233,7 @@ static void use_foreign(struct lane *lane)
     size_t number = model_served(program->model, begin, memory_pool_number(FOREIGN, lane->device), size);
     if (once_in(lane, 2))
         work(lane);
-    expect_code(program->gpu->free_async(ptr, lane->stream), "a foreign free");
+    lane_expect_code(program->gpu->free_async(ptr, lane->stream), "a foreign free");
     lane->is_foreign = true;
     model_freed(program->model, number, lane->stream);
 }
@@ -572,7 +356,7 @@ void *lane_run_in_vain(void *data)
     begin(lane);
     for (unsigned i = 0; i < IN_VAIN; i++) {
         if (lane->count < KEPT_MAX - 2)
-            take(lane, random_once_in(&lane->extra, 2) ? MODEL_STEP : vain_size(program, &lane->extra, (size_t)random_below(&lane->extra, memory_names(program)), lane->device));
+            lane_take(lane, random_once_in(&lane->extra, 2) ? MODEL_STEP : vain_size(program, &lane->extra, (size_t)random_below(&lane->extra, memory_names(program)), lane->device));
         if (lane->count && extra_once_in(lane, 2))
             give(lane, take_kept(lane));
         end_step(lane);
@@ -588,7 +372,7 @@ void *lane_run(void *data)
         uint64_t chosen = below(lane, 100);
         bool is_full = lane->count >= KEPT_MAX - 2 || lane->bytes > budget(lane);
         if (chosen < 45 && !is_full)
-            take(lane, some_size(lane));
+            lane_take(lane, lane_some_size(lane));
         else if (chosen < 80 && lane->count)
             give(lane, take_kept(lane));
         else if (chosen < 86 && lane->count)
