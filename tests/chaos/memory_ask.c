@@ -7,7 +7,7 @@
 #include "tests/chaos/schedule.h"
 #include "tests/chaos/waist.h"
 
-#define LATENESS (10 * MILLISECOND) /* what a driver's call may take beyond a deadline, and what others take between two steps of a call */
+#define LATENESS (10 * MILLISECOND) /* what a driver's call for 2 GiB may take beyond a deadline, and what others take between two steps of a call */
 
 uint64_t lane_some_size(struct lane *lane)
 {
@@ -28,7 +28,7 @@ uint64_t lane_some_size(struct lane *lane)
 static void judge_time(const struct lane *lane, uint64_t size, uint64_t took, uint64_t delayed, weir_status status)
 {
     const struct plan *plan = &lane->program->plan;
-    uint64_t lateness = plan->lanes > LANES_FEW ? 4 * LATENESS : LATENESS;
+    uint64_t lateness = (plan->lanes > LANES_FEW ? 4 : 1) * (plan->memory / (2048 * MIB)) * LATENESS;
     uint64_t bound = plan->deadline + lateness + (plan->slow_refusals ? WAIST_SLOWEST_NS * (plan->has_twin ? 5 : 3) : 0);
     CHAOS_EXPECT(took - delayed <= bound, "a request of %llu MiB (%s): expected an end within %.1f ms, seen %.1f ms",
                  (unsigned long long)(size / MIB), weir_status_name(status), (double)bound / 1e6, (double)(took - delayed) / 1e6);
