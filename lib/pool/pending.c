@@ -13,8 +13,10 @@ static __thread char thread_name;
 void weir__pending_init(struct weir__pending *pending, int device, bool has_ids)
 {
     *pending = (struct weir__pending){ .device = device, .has_ids = has_ids };
-    pending->entries[WEIR__PENDING_LEGACY].stream = GPU_STREAM_LEGACY;
-    pending->entries[WEIR__PENDING_LEGACY].whose = (uintptr_t)device;
+    for (size_t i = WEIR__PENDING_LEGACY; i < WEIR__PENDING_MAX; i++) {
+        pending->entries[i].stream = GPU_STREAM_LEGACY;
+        pending->entries[i].whose = (uintptr_t)device;
+    }
     weir__spin_init(&pending->lock);
 }
 
@@ -51,13 +53,13 @@ static struct home home_of(const struct weir__pending *pending, gpu_stream strea
 {
     uint64_t hashed = ((uint64_t)(uintptr_t)stream ^ whose) * UINT64_C(0x9E3779B97F4A7C15);
     if (is_legacy(pending, stream, whose))
-        return (struct home){ WEIR__PENDING_LEGACY, 1 };
+        return (struct home){ WEIR__PENDING_LEGACY, WEIR__PENDING_LEGACY_WAYS };
     return (struct home){ (hashed >> 32) % WEIR__PENDING_LEGACY, WEIR__PENDING_WAYS };
 }
 
 static struct weir__pending_entry *entry_at(struct weir__pending *pending, struct home home, size_t i)
 {
-    return &pending->entries[home.ways == 1 ? home.first : (home.first + i) % WEIR__PENDING_LEGACY];
+    return &pending->entries[home.first == WEIR__PENDING_LEGACY ? home.first + i : (home.first + i) % WEIR__PENDING_LEGACY];
 }
 
 /* The legacy stream has two names. */
@@ -97,7 +99,7 @@ static struct weir__pending_entry *take_over(struct weir__pending *pending, gpu_
         if (is_idle(entry) && (!least || entry->bytes + entry->unnoted < least->bytes + least->unnoted))
             least = entry;
     }
-    if (least) {
+    if (least && (least->stream != stream || least->whose != whose)) {
         least->stream = stream;
         least->whose = whose;
         least->unnoted = least->bytes = 0;
@@ -202,7 +204,9 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         entry->bytes += noted;
     } else {
         unused = is_made ? made : NULL;
-        if (first->stream == stream && first->whose == whose)
+        if (is_legacy(pending, stream, whose))
+            pending->entries[WEIR__PENDING_LEGACY].unnoted += noted;
+        else if (first->stream == stream && first->whose == whose)
             first->unnoted += noted;
     }
     bool has_room = !first->unused;
@@ -213,11 +217,24 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
         gpu->event_destroy(unused);
 }
 
+/* Whether some thread makes an event of the legacy stream just now. *is_due: something was freed there with no event behind it. */
+static bool is_noting_legacy(struct weir__pending *pending, bool *is_due)
+{
+    bool is_recording = false;
+    weir__spin_lock(&pending->lock);
+    *is_due = pending->entries[WEIR__PENDING_LEGACY].unnoted;
+    for (size_t i = WEIR__PENDING_LEGACY; i < WEIR__PENDING_MAX; i++)
+        is_recording = is_recording || pending->entries[i].is_recording;
+    weir__spin_unlock(&pending->lock);
+    return is_recording;
+}
+
 void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *gpu)
 {
-    weir__spin_lock(&pending->lock);
-    bool is_due = pending->entries[WEIR__PENDING_LEGACY].unnoted;
-    weir__spin_unlock(&pending->lock);
+    unsigned pauses = 0;
+    bool is_due;
+    while (is_noting_legacy(pending, &is_due))
+        weir__spin_back_off(&pauses);
     if (is_due)
         weir__pending_note(pending, gpu, pending->device, GPU_STREAM_LEGACY);
 }

@@ -4,8 +4,8 @@
  *
  * Weir may not touch such a stream later (it may be gone), so an event is recorded at once, behind the free. An event costs a third of the
  * free itself, so frees on one stream are summed up until they come to a growth step. What was freed since then pins what lies beside it
- * (measured): only the program's own synchronise, or opening the stream, helps against that. The legacy stream is never gone: it has an
- * entry of its own, and an event behind what was summed up is recorded when somebody needs that memory.
+ * (measured): only the program's own synchronise, or opening the stream, helps against that. The legacy stream is never gone: it has
+ * entries of its own, and an event behind what was summed up is recorded when somebody needs that memory.
  *
  * One entry for each stream handle, found by its hash; a later note on the same handle records the entry's event anew, or takes another
  * entry while somebody waits for that one, and another handle may take the entry over. CUDA gives a handle to another stream once its own
@@ -23,7 +23,9 @@
 
 #define WEIR__PENDING_MAX 64
 #define WEIR__PENDING_WAYS 16 /* neighbours that a stream's entry can be in, so that streams with like hashes do not oust each other */
-#define WEIR__PENDING_LEGACY (WEIR__PENDING_MAX - 1) /* the legacy stream's entry, which no other stream takes */
+#define WEIR__PENDING_LEGACY_WAYS 8
+/* The legacy stream's entries, which no other stream takes: the first counts what is freed there. */
+#define WEIR__PENDING_LEGACY (WEIR__PENDING_MAX - WEIR__PENDING_LEGACY_WAYS)
 #define WEIR__PENDING_DUE (UINT64_C(32) << 20) /* bytes freed on a stream after which an event is recorded: a growth step of a pool */
 
 struct weir__pending_entry {
@@ -57,7 +59,8 @@ uint64_t weir__pending_take(struct weir__pending *pending, int device, gpu_strea
 /* Puts an event behind all that was added, unless the stream captures. Failure is silent: only a rescue is lost. */
 void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, int device, gpu_stream stream);
 
-/* The same for the legacy stream of the table's device, if anything was added there since its last event. */
+/* The same for the legacy stream of the table's device, if anything was added there since its last event. Waits while another thread
+   puts one there: in that time the table does not have what was freed before it. */
 void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *gpu);
 
 /* Bytes that were freed before an event which nobody has seen complete; and those that were freed with no event behind them. */
