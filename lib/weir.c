@@ -277,6 +277,7 @@ static void close_pool(weir_pool *pool)
 
 static void close_pools(weir *w)
 {
+    weir__quiet_close(w);
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     weir__retired_sweep(w->gpu);
     weir__mapped_sweep();

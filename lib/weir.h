@@ -528,7 +528,7 @@ WEIR_API weir_status weir_leaks(weir *w, int device, weir_leak_fn fn, void *data
 /*
  * Asked for memory when a request on `device` failed and the earlier rungs did not help. needed: the bytes of the request, or at the pool's
  * max_size those that lack below it. A callback that says it freed something, and after which there were frees or the device had more
- * memory, is asked again, after all rungs were tried once more, until it returns 0 or the request is served: so it need not free all that is
+ * memory, is asked again, after all rungs were tried once more, until it returns 0, the request is served or its deadline has passed: so it need not free all that is
  * needed at once. Frees what the application can
  * spare (it may call weir_free, weir_stream_free, weir_pool_trim and read statistics; a weir_malloc inside runs without recovery) and
  * returns how many bytes that was, 0 if nothing. Called without any Weir lock held, on the thread whose request failed, never while that

@@ -116,11 +116,12 @@ bool policy_has_unit(const struct policy_reading *reading, const struct policy_k
     const char *text = quote.text;
     if (takes_share && number.scale > 1 && (number.whole == 0 || (number.whole == 1 && number.fraction == 0)))
         return fail_fraction(reading, node, &number);
-    if (number.whole >= policy_bare_least(key) || number.scale > 1 || (!takes_share && number.whole < key->min))
+    unsigned long long whole = number.whole;
+    if (whole >= policy_bare_least(key) || number.fraction || (!takes_share && whole < key->min))
         return true;
-    if (takes_share && number.whole <= 100)
-        return policy_fail(reading, node, "%s has no unit, and so few bytes are no size; write %s%% or %sMiB", text, text, text);
-    return policy_fail(reading, node, "%s has no unit, and so few bytes are no size; write %sMiB or %sKiB", text, text, text);
+    if (takes_share && whole <= 100)
+        return policy_fail(reading, node, "%s has no unit, and so few bytes are no size; write %llu%% or %lluMiB", text, whole, whole);
+    return policy_fail(reading, node, "%s has no unit, and so few bytes are no size; write %lluMiB or %lluKiB", text, whole, whole);
 }
 
 /* Keys ----------------------------------------------------------------------------------------------------------------------------------- */

@@ -47,19 +47,20 @@ void weir__note_free(weir_pool *pool, uint64_t bytes, gpu_stream stream, weir_st
 {
     const struct gpu *gpu = pool->w->gpu;
     struct weir__device *device = pool->device;
-    if (opened && opened->device == device) {
+    if (opened) {
+        if (opened->device != device)
+            atomic_store_explicit(&opened->frees_abroad, true, memory_order_relaxed);
         atomic_fetch_add_explicit(&opened->freed, bytes, memory_order_relaxed);
         return;
     }
-    int of = opened ? opened->device->index : device->index;
-    if (!weir__pending_is_due(&device->pending, of, stream, bytes))
+    if (!weir__pending_is_due(&device->pending, device->index, stream, bytes))
         return;
-    weir_stream *found = opened ? NULL : weir__stream_pin(device, stream);
+    weir_stream *found = weir__stream_pin(device, stream);
     if (found) {
-        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, of, stream), memory_order_relaxed);
+        atomic_fetch_add_explicit(&found->freed, weir__pending_take(&device->pending, device->index, stream), memory_order_relaxed);
         weir__stream_unpin(found);
     } else {
-        weir__pending_note(&device->pending, gpu, of, stream);
+        weir__pending_note(&device->pending, gpu, device->index, stream);
     }
 }
 

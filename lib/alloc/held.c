@@ -86,6 +86,11 @@ uint64_t weir__pool_live_blocks(weir_pool *pool)
     return counts.mallocs + held.hits - counts.frees - held.keeps;
 }
 
+uint64_t weir__pool_frees(weir_pool *pool)
+{
+    return weir__blocks_count(&pool->w->blocks, pool).frees + weir__pool_held(pool).keeps;
+}
+
 bool weir__pool_has_pending_frees(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;

@@ -14,6 +14,8 @@ struct weir__held {
 struct weir__held weir__pool_held(weir_pool *pool);
 
 uint64_t weir__pool_live_blocks(weir_pool *pool);
+/* Blocks that were ever freed, into caches as well. */
+uint64_t weir__pool_frees(weir_pool *pool);
 
 /* Whether nothing of the pool is live, but some of its frees have not been seen complete. Gives back what is idle. */
 bool weir__pool_has_pending_frees(weir_pool *pool);

@@ -215,6 +215,7 @@ static weir_status open_stream(struct weir__device *device, gpu_stream handle, b
         atomic_store(&stream->is_gone, false);
         /* Not from 0: somebody may still tell of the stream that was here before. */
         atomic_store(&stream->completed, atomic_load(&stream->freed));
+        atomic_store(&stream->frees_abroad, false);
         atomic_store(&stream->looked_keeps, 0);
         atomic_store(&stream->looked_at, WEIR__GRANT_SPENT);
         atomic_store(&stream->was_robbed, false);

@@ -2,6 +2,7 @@
 #include "lib/alloc/others.h"
 
 #include "lib/alloc/flush.h"
+#include "lib/alloc/held.h"
 #include "lib/alloc/orphans.h"
 #include "lib/alloc/quiet.h"
 
@@ -79,6 +80,22 @@ size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, s
 {
     struct visit visited = { .deadline = deadline, .waits = waits };
     visit(own, &visited, collect);
+    return visited.count;
+}
+
+static void count_frees(struct weir__device *device, void *data)
+{
+    struct visit *visit = data;
+    if (device == visit->own)
+        return;
+    for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
+        visit->count += pool->kind.is_host ? 0 : weir__pool_frees(pool);
+}
+
+uint64_t weir__others_frees(const struct weir__device *own)
+{
+    struct visit visited = { .count = 0 };
+    visit(own, &visited, count_frees);
     return visited.count;
 }
 

@@ -22,6 +22,9 @@ size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen
    bytes, since nobody can tell such a stream later what was seen. Returns how many. */
 size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, struct weir__wait waits[static WEIR__WAITS_STREAMS]);
 
+/* How many blocks of the device were ever freed in them. */
+uint64_t weir__others_frees(const struct weir__device *own);
+
 /* Gives back what their pools of CUDA's have idle, which CUDA does by itself for its own pools, but not for an arena. Returns the bytes. */
 uint64_t weir__others_trim(const struct weir__device *own, uint64_t deadline);
 

@@ -24,6 +24,13 @@ void weir__quiet_join(weir *w)
     pthread_mutex_unlock(&lock);
 }
 
+void weir__quiet_close(weir *w)
+{
+    pthread_mutex_lock(&lock);
+    w->is_closing = true;
+    pthread_mutex_unlock(&lock);
+}
+
 void weir__quiet_leave(weir *w)
 {
     pthread_mutex_lock(&lock);
@@ -108,7 +115,7 @@ void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct wei
     if (!has_lock)
         return;
     for (weir *w = weirs; w; w = w->next_joined)
-        if (w->gpu == gpu && (size_t)device < w->device_count)
+        if (w->gpu == gpu && !w->is_closing && (size_t)device < w->device_count)
             use(&w->devices[device], data);
     pthread_mutex_unlock(&lock);
 }

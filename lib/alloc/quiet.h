@@ -15,13 +15,15 @@
 /* From join to leave the weir's open streams are asked. Leaving twice, or without having joined, does nothing. */
 void weir__quiet_join(weir *w);
 void weir__quiet_leave(weir *w);
+/* The weir is about to close: nobody visits it any more. Its streams are asked on. Waits for the end of a visit. */
+void weir__quiet_close(weir *w);
 
 /* true: nothing captures, and no host begins to before weir__quiet_end(). false: something does, and there is nothing to end. Call it in
    relaxed capture mode. */
 bool weir__quiet_begin(const struct gpu *gpu);
 void weir__quiet_end(void);
 
-/* Calls `use` for that device of each open weir, unless the lock is taken for more than a moment: requests do so, under locks that come
+/* Calls `use` for that device of each open weir that is not about to close, unless the lock is taken for more than a moment: requests do so, under locks that come
    later in the order. `use` must call none of these functions but the next one, which then says whether nothing captures. */
 void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device, void *data), void *data);
 bool weir__quiet_is(const struct gpu *gpu);

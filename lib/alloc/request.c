@@ -207,12 +207,11 @@ static __attribute__((noinline)) bool take_from_others(const struct weir__reques
 
 /* Of a first attempt, or of one whose block was above the cap: what a refusal can leave with the pool. A first attempt, which is beside
    others, cannot lower the threshold (bracket.h), which is all the others' too. */
-static void note_taken(struct weir__request *request, size_t size)
+static void note_taken(struct weir__request *request, size_t size, bool small)
 {
+    uint64_t *taken = &request->taken[small];
     uint64_t steps = size / WEIR__GROWTH_STEP + 1;
-    request->taken = steps < UINT64_MAX / WEIR__GROWTH_STEP - request->taken / WEIR__GROWTH_STEP
-                         ? request->taken + steps * WEIR__GROWTH_STEP
-                         : UINT64_MAX;
+    *taken = steps < UINT64_MAX / WEIR__GROWTH_STEP - *taken / WEIR__GROWTH_STEP ? *taken + steps * WEIR__GROWTH_STEP : UINT64_MAX;
 }
 
 /* An attempt of recovery leaves nothing behind. */
@@ -251,7 +250,7 @@ static inline int ask_once(struct weir__request *request, size_t size, bool smal
                : is_recorded     ? ask_recorded(pool, block, size, handle, stream)
                                  : pool->w->gpu->malloc_async(block, size, handle, stream);
     if (code == GPU_OUT_OF_MEMORY && !request->deadline)
-        note_taken(request, size);
+        note_taken(request, size, small);
     request->at_cap = code == GPU_OUT_OF_MEMORY && was_native_cap(pool, size, small);
     return code;
 }
@@ -298,7 +297,7 @@ static int ask(struct weir__request *request, struct weir__growing *growing, siz
     if (!weir__growth_is_within(growing, block) && return_it(request, block, stream) == GPU_SUCCESS) {
         uintptr_t name = stream == request->aside.stream ? request->aside.name : weir__pending_name();
         request->left += weir__growth_undo(growing, block, stream, name);
-        note_taken(request, size); /* what of it is below the cap the pool has kept */
+        note_taken(request, size, small); /* what of it is below the cap the pool has kept */
         request->at_cap = true;
         return GPU_OUT_OF_MEMORY;
     }
@@ -362,14 +361,18 @@ void weir__request_give_back(struct weir__request *request)
 {
     weir_pool *pool = request->pool;
     const struct gpu *gpu = pool->w->gpu;
-    uint64_t reserved = 0, small = 0;
-    if (!request->taken || gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved) != GPU_SUCCESS ||
-        (pool->native.small && gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &small) != GPU_SUCCESS))
+    uint64_t reserved[2] = { 0 }, before[2];
+    if (!(request->taken[false] || request->taken[true]) ||
+        gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &reserved[false]) != GPU_SUCCESS ||
+        (pool->native.small && gpu->pool_get(pool->native.small, GPU_POOL_RESERVED, &reserved[true]) != GPU_SUCCESS))
         return;
-    uint64_t before = request->before ? request->before : reserved > request->taken ? reserved - request->taken : 0;
-    if (reserved > before)
-        weir__bracket_give_back(pool, before + small);
-    request->taken = 0;
+    for (int small = false; small <= true; small++)
+        before[small] = reserved[small] > request->taken[small] ? reserved[small] - request->taken[small] : 0;
+    if (request->before && request->taken[false])
+        before[false] = request->before < reserved[false] ? request->before : reserved[false];
+    if (before[false] < reserved[false] || before[true] < reserved[true])
+        weir__bracket_give_back(pool, before[false] + before[true]);
+    request->taken[false] = request->taken[true] = 0;
 }
 
 /* weir__pool_handle_end() follows. Waits while a shared pool is made anew. */

@@ -28,7 +28,7 @@ struct weir__request {
     struct weir__aside aside;
     uint64_t waited;   /* nanoseconds that it had to wait for others or for frees since the last event about that */
     uint64_t deadline; /* by gpu->now(): an attempt asks CUDA for nothing more after it. 0: none yet */
-    uint64_t taken;    /* bytes at most that the refused first attempt, and growth above a cap that was undone, have left with the pool */
+    uint64_t taken[2]; /* bytes at most that refused attempts have left with the pool, and with its twin */
     uint64_t before;   /* bytes that the pool without its twin had reserved before that attempt; 0: nobody had a reason to ask */
     uint64_t left;     /* bytes by which the pool grew above its cap, and which are on their way back on the stream */
     size_t got;        /* bytes that CUDA gave: one of the two sizes */

@@ -45,6 +45,7 @@ struct weir_stream {
        WEIR__GRANT_SPENT: it has nothing more; and whether something was taken back since it was last refused itself. */
     _Atomic uint64_t looked_keeps, looked_at;
     atomic_bool was_robbed;
+    atomic_bool frees_abroad;          /* it has freed blocks of other devices, which wait for it too */
     _Atomic uint64_t freed, completed; /* bytes that were ever freed here, and those of them that were seen complete */
 };
 

@@ -4,10 +4,52 @@
 #include "lib/base/event.h"
 #include "lib/pool/weir_internal.h"
 
+#define BATCH 64 /* streams that are pinned at a time */
+
 bool weir__wait_begin(weir_stream *stream, struct weir__wait *wait)
 {
     *wait = (struct weir__wait){ .stream = stream, .bytes = weir__stream_pending(stream), .freed = atomic_load(&stream->freed) };
     return weir__event_behind(stream->w->gpu, stream->device->index, stream->handle, &wait->event);
+}
+
+/* What was freed by the raw handle of a stream that is open on another device is that stream's. */
+static void tell_abroad(struct weir__device *device)
+{
+    weir *w = device->w;
+    gpu_stream handles[WEIR__PENDING_MAX];
+    size_t count = weir__pending_unnoted_streams(&device->pending, handles);
+    for (size_t d = 0; d < w->device_count; d++) {
+        struct weir__device *other = &w->devices[d];
+        for (size_t i = 0; other != device && i < count; i++) {
+            pthread_rwlock_rdlock(&other->lock);
+            weir_stream *opened = weir__stream_of_handle(other, handles[i]);
+            if (opened) {
+                atomic_store(&opened->frees_abroad, true);
+                atomic_fetch_add(&opened->freed, weir__pending_take(&device->pending, device->index, handles[i]));
+            }
+            pthread_rwlock_unlock(&other->lock);
+        }
+    }
+}
+
+/* Streams of other devices that have freed blocks here, as far as there is room. Returns how many waits there are with them. */
+static size_t collect_abroad(struct weir__device *device, uint64_t deadline, struct weir__wait *waits, size_t count)
+{
+    weir *w = device->w;
+    if (w->device_count > 1)
+        tell_abroad(device);
+    for (size_t d = 0; d < w->device_count; d++) {
+        weir_stream *streams[BATCH] = { NULL };
+        uint64_t below = UINT64_MAX;
+        size_t found;
+        while (&w->devices[d] != device && (found = weir__streams_pin_next(&w->devices[d], &below, streams, BATCH)))
+            for (size_t i = 0; i < found; i++) {
+                bool counts = atomic_load(&streams[i]->frees_abroad) && count < WEIR__WAITS_STREAMS && w->gpu->now() <= deadline;
+                count += counts && weir__wait_begin(streams[i], &waits[count]);
+                weir__stream_unpin(streams[i]);
+            }
+    }
+    return count;
 }
 
 size_t weir__waits_collect(struct weir__device *device, const gpu_stream *extra, uint64_t deadline,
@@ -24,6 +66,7 @@ size_t weir__waits_collect(struct weir__device *device, const gpu_stream *extra,
             count += weir__wait_begin(streams[i], &waits[count]);
         weir__stream_unpin(streams[i]);
     }
+    count = collect_abroad(device, deadline, waits, count);
     waits[count] = (struct weir__wait){ .entry = NULL };
     if (extra && weir__event_behind(gpu, weir__event_device(gpu, device->index, *extra), *extra, &waits[count].event))
         count++;
@@ -38,7 +81,7 @@ static void end(struct weir__device *device, const struct weir__wait *wait, bool
     else
         device->w->gpu->event_destroy(wait->event);
     if (wait->stream && is_over)
-        weir__stream_complete(device, wait->stream, wait->freed);
+        weir__stream_complete(wait->stream->device, wait->stream, wait->freed);
 }
 
 /* Looks at an event behind so many bytes until the deadline, once at least. true: it is over. */

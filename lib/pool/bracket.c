@@ -10,44 +10,49 @@
 
 /* A threshold that was lowered. */
 struct lowered {
+    gpu_pool handle;
     uint64_t to, former;
     bool is_ours; /* Weir wrote the former one. Else the program did, through the pool's handle */
 };
 
-/* The part of the pool's threshold that the settings give to the handle beside the small twin. */
-static uint64_t wanted(const weir_pool *pool)
+/* The part of the pool's threshold that the settings give to the handle: the small twin's, or the other. */
+static uint64_t wanted(const weir_pool *pool, bool small)
 {
     uint64_t all = atomic_load(&pool->settings.release_threshold), share = atomic_load(&pool->settings.small_share);
-    return pool->native.small && share < all ? all - share : all;
+    if (!pool->native.small || share >= all)
+        return all;
+    return small ? share : all - share;
 }
 
-static int write_threshold(weir_pool *pool, uint64_t bytes, bool is_ours)
+static int write_threshold(weir_pool *pool, const struct lowered *lowered, uint64_t bytes)
 {
-    int code = pool->w->gpu->pool_set(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, bytes);
-    if (code == GPU_SUCCESS && is_ours)
+    int code = pool->w->gpu->pool_set(lowered->handle, GPU_POOL_RELEASE_THRESHOLD, bytes);
+    if (code == GPU_SUCCESS && lowered->is_ours && lowered->handle == pool->native.handle)
         weir__former_note_written(pool, GPU_POOL_RELEASE_THRESHOLD, bytes);
     return code;
 }
 
-static bool lower(weir_pool *pool, struct lowered *lowered)
+static bool lower(weir_pool *pool, gpu_pool handle, struct lowered *lowered)
 {
     const struct gpu *gpu = pool->w->gpu;
+    bool small = handle == pool->native.small;
     uint64_t now = 0;
-    if (gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &now) != GPU_SUCCESS ||
-        gpu->pool_get(pool->native.handle, GPU_POOL_RESERVED, &lowered->to) != GPU_SUCCESS)
+    if (gpu->pool_get(handle, GPU_POOL_RELEASE_THRESHOLD, &now) != GPU_SUCCESS ||
+        gpu->pool_get(handle, GPU_POOL_RESERVED, &lowered->to) != GPU_SUCCESS)
         return false;
-    lowered->is_ours = now == weir__former_written(pool, GPU_POOL_RELEASE_THRESHOLD);
-    lowered->former = lowered->is_ours ? wanted(pool) : now;
-    return now > lowered->to && write_threshold(pool, lowered->to, lowered->is_ours) == GPU_SUCCESS;
+    lowered->handle = handle;
+    lowered->is_ours = small || now == weir__former_written(pool, GPU_POOL_RELEASE_THRESHOLD);
+    lowered->former = lowered->is_ours ? wanted(pool, small) : now;
+    return now > lowered->to && write_threshold(pool, lowered, lowered->to) == GPU_SUCCESS;
 }
 
 /* Unless somebody else has changed the threshold meanwhile, through the handle of a default or current pool. */
 static void put_back(weir_pool *pool, const struct lowered *lowered)
 {
     uint64_t now = lowered->to;
-    pool->w->gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &now);
+    pool->w->gpu->pool_get(lowered->handle, GPU_POOL_RELEASE_THRESHOLD, &now);
     for (int tries = 0; tries < TRIES && now == lowered->to; tries++)
-        if (write_threshold(pool, lowered->former, lowered->is_ours) == GPU_SUCCESS)
+        if (write_threshold(pool, lowered, lowered->former) == GPU_SUCCESS)
             return;
 }
 
@@ -56,10 +61,10 @@ int weir__bracket_malloc(weir_pool *pool, void **block, size_t size, gpu_pool ha
     const struct gpu *gpu = pool->w->gpu;
     struct lowered lowered;
     /* What an exportable pool reserves stays reserved, and CUDA's figures of such a pool say otherwise (measured). */
-    if (handle != pool->native.handle || pool->kind.is_exportable)
+    if (pool->kind.is_exportable)
         return gpu->malloc_async(block, size, handle, stream);
     pthread_mutex_lock(&pool->lock);
-    bool is_lowered = lower(pool, &lowered);
+    bool is_lowered = lower(pool, handle, &lowered);
     int code = gpu->malloc_async(block, size, handle, stream);
     if (is_lowered)
         put_back(pool, &lowered);
@@ -70,10 +75,11 @@ int weir__bracket_malloc(weir_pool *pool, void **block, size_t size, gpu_pool ha
 void weir__bracket_mend(weir_pool *pool)
 {
     uint64_t now, written = weir__former_written(pool, GPU_POOL_RELEASE_THRESHOLD);
-    if (written == wanted(pool) || pool->kind.is_exportable)
+    const struct lowered lowered = { .handle = pool->native.handle, .is_ours = true };
+    if (written == wanted(pool, false) || pool->kind.is_exportable)
         return;
     if (pool->w->gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &now) == GPU_SUCCESS && now == written)
-        write_threshold(pool, wanted(pool), true);
+        write_threshold(pool, &lowered, wanted(pool, false));
 }
 
 void weir__bracket_give_back(weir_pool *pool, uint64_t keep)

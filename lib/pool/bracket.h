@@ -14,8 +14,7 @@
 
 #include "lib/pool/pool.h"
 
-/* Asks CUDA for a block of one of the pool's two handles. The small twin grows by single steps and keeps nothing of a refusal. Call it
-   without pool->lock. */
+/* Asks CUDA for a block of one of the pool's two handles. Call it without pool->lock. */
 int weir__bracket_malloc(weir_pool *pool, void **block, size_t size, gpu_pool handle, gpu_stream stream);
 
 /* Writes the threshold that the settings ask for where a bracket could not put it back. Called with pool->lock. */

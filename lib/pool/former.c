@@ -35,13 +35,26 @@ uint64_t weir__former_written(const weir_pool *pool, enum gpu_pool_attribute att
     return pool->before.written[index_of(attribute)];
 }
 
+/* The pool of another weir that configured the same default pool latest, or NULL. Called with lock. */
+static const weir_pool *latest_other(const weir_pool *pool)
+{
+    const weir_pool *other = pools;
+    while (other && (other == pool || other->native.handle != pool->native.handle))
+        other = other->before.next;
+    return other;
+}
+
 int weir__former_save(weir_pool *pool)
 {
     int code = GPU_SUCCESS;
     pthread_mutex_lock(&lock);
+    const weir_pool *other = latest_other(pool);
     for (size_t i = 0; i < WEIR__SAVED_COUNT && code == GPU_SUCCESS; i++) {
-        code = pool->w->gpu->pool_get(pool->native.handle, attributes[i], &pool->before.saved[i]);
-        pool->before.written[i] = pool->before.saved[i];
+        uint64_t now = 0;
+        code = pool->w->gpu->pool_get(pool->native.handle, attributes[i], &now);
+        pool->before.written[i] = now;
+        /* What another weir has set is not what was there before all of them. */
+        pool->before.saved[i] = other && now == other->before.written[i] ? other->before.saved[i] : now;
     }
     if (code == GPU_SUCCESS) {
         pool->before.next = pools;
@@ -51,29 +64,15 @@ int weir__former_save(weir_pool *pool)
     return code;
 }
 
-/* The weir's pool that configured the same default pool next, or NULL. Called with lock. */
-static weir_pool *successor(const weir_pool *pool)
-{
-    weir_pool *next = NULL;
-    for (weir_pool *other = pools; other != pool; other = other->before.next)
-        if (other->native.handle == pool->native.handle)
-            next = other;
-    return next;
-}
-
-/* Puts one attribute back, or hands it on. Called with lock. */
-static int restore(weir_pool *pool, weir_pool *next, size_t i)
+/* Puts one attribute back, unless somebody else has set it since: to what another weir that is still open wrote, else to what was there before
+   all of them. Called with lock. */
+static int restore(weir_pool *pool, const weir_pool *other, size_t i)
 {
     const struct gpu *gpu = pool->w->gpu;
     uint64_t now;
-    if (next) {
-        if (next->before.saved[i] == pool->before.written[i])
-            next->before.saved[i] = pool->before.saved[i];
-        return GPU_SUCCESS;
-    }
     int code = gpu->pool_get(pool->native.handle, attributes[i], &now);
     if (code == GPU_SUCCESS && now == pool->before.written[i])
-        code = gpu->pool_set(pool->native.handle, attributes[i], pool->before.saved[i]);
+        code = gpu->pool_set(pool->native.handle, attributes[i], other ? other->before.written[i] : pool->before.saved[i]);
     return code;
 }
 
@@ -83,9 +82,9 @@ void weir__former_restore(weir_pool *pool)
     int codes[WEIR__SAVED_COUNT];
     uint64_t threshold;
     pthread_mutex_lock(&lock);
-    weir_pool *next = successor(pool);
+    const weir_pool *other = latest_other(pool);
     for (size_t i = 0; i < WEIR__SAVED_COUNT; i++)
-        codes[i] = restore(pool, next, i);
+        codes[i] = restore(pool, other, i);
     WEIR__UNLINK(pools, pool, before.next);
     pthread_mutex_unlock(&lock);
     /* CUDA would give it back only at the program's next synchronise. */

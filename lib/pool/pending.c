@@ -259,6 +259,19 @@ uint64_t weir__pending_unnoted(struct weir__pending *pending)
     return bytes;
 }
 
+size_t weir__pending_unnoted_streams(struct weir__pending *pending, gpu_stream streams[static WEIR__PENDING_MAX])
+{
+    size_t count = 0;
+    weir__spin_lock(&pending->lock);
+    for (size_t i = 0; i < WEIR__PENDING_LEGACY; i++) {
+        const struct weir__pending_entry *entry = &pending->entries[i];
+        if (entry->unnoted && entry->stream && !weir__handle_is_fixed(entry->stream))
+            streams[count++] = entry->stream;
+    }
+    weir__spin_unlock(&pending->lock);
+    return count;
+}
+
 uintptr_t weir__pending_name(void)
 {
     static _Atomic uintptr_t last = (uintptr_t)1 << 32; /* beyond the numbers of devices, which owner_of() gives */

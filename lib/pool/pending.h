@@ -66,6 +66,8 @@ void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *
 /* Bytes that were freed before an event which nobody has seen complete; and those that were freed with no event behind them. */
 uint64_t weir__pending_bytes(struct weir__pending *pending);
 uint64_t weir__pending_unnoted(struct weir__pending *pending);
+/* The streams of the latter, but for fixed handles. Returns how many. */
+size_t weir__pending_unnoted_streams(struct weir__pending *pending, gpu_stream streams[static WEIR__PENDING_MAX]);
 
 /* A name that no stream has, and no other caller gets. */
 uintptr_t weir__pending_name(void);

@@ -431,7 +431,7 @@ int weir__pool_trim(weir_pool *pool, uint64_t keep, uint64_t *released)
         if (code == GPU_SUCCESS)
             code = gpu->pool_trim(pool->native.small, keep > main ? keep - main : 0);
         if (code == GPU_SUCCESS)
-            code = weir__settings_write_threshold(pool, atomic_load(&pool->settings.release_threshold));
+            code = weir__settings_reshare(pool);
     } else {
         code = gpu->pool_trim(pool->native.handle, keep);
     }

@@ -77,6 +77,16 @@ int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold)
     return code;
 }
 
+int weir__settings_reshare(weir_pool *pool)
+{
+    uint64_t now = 0;
+    /* The program may have set it through the handle of a default or current pool. */
+    int code = pool->w->gpu->pool_get(pool->native.handle, GPU_POOL_RELEASE_THRESHOLD, &now);
+    if (code != GPU_SUCCESS || now != weir__former_written(pool, GPU_POOL_RELEASE_THRESHOLD))
+        return code;
+    return weir__settings_write_threshold(pool, atomic_load(&pool->settings.release_threshold));
+}
+
 void weir__settings_rebalance(weir_pool *pool)
 {
     const struct gpu *gpu = pool->w->gpu;
@@ -91,7 +101,7 @@ void weir__settings_rebalance(weir_pool *pool)
         return;
     enum gpu_capture_mode mode = weir__relaxed_begin(pool->w->gpu);
     pthread_mutex_lock(&pool->lock);
-    weir__settings_write_threshold(pool, atomic_load(&pool->settings.release_threshold));
+    weir__settings_reshare(pool);
     pthread_mutex_unlock(&pool->lock);
     weir__relaxed_end(pool->w->gpu, mode);
 }

@@ -18,6 +18,9 @@ weir_status weir__settings_undo(weir_pool *pool, const struct policy *policy, co
 /* Shares the threshold out between pool and twin by what the twin holds now; UINT64_MAX bytes keep all. Called with pool->lock held. */
 int weir__settings_write_threshold(weir_pool *pool, uint64_t threshold);
 
+/* The same with the present threshold, unless somebody else has set another one since. Called with pool->lock held. */
+int weir__settings_reshare(weir_pool *pool);
+
 /* Shares it out anew if the twin has grown beyond its share. */
 void weir__settings_rebalance(weir_pool *pool);
 

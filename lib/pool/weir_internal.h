@@ -60,7 +60,8 @@ struct weir {
     struct weir__keeper keeper;
     struct weir__recorder recorder;
     atomic_bool are_tags_noted; /* each pool knows that there are tags. Set under config */
-    weir *next_joined; /* quiet.c's */
+    weir *next_joined; /* quiet.c's, as the next */
+    bool is_closing;   /* its pools may go at any moment: it is not visited */
     pthread_mutex_t attached_lock;
     struct weir__attached *attached; /* the latest first (attached.h) */
     /* What is done for a request that found no memory: the ladder. Fixed after open, as is the next. */

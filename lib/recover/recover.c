@@ -7,7 +7,6 @@
 #include "lib/pool/recorded.h"
 #include "lib/recover/climb.h"
 
-#define ROUNDS 64 /* of the ladder, for one request */
 #define LAST_ROUNDS 8 /* before a request is refused, as long as others empty caches */
 
 static const char *const rung_names[WEIR_RUNG_COUNT] = {
@@ -69,11 +68,11 @@ static bool climb_rungs(struct weir__climb *climb, unsigned first, unsigned last
     return false;
 }
 
-/* All rungs but the first, which came before the turn; then round after round, from the first on, for as long as callbacks help. */
+/* All rungs but the first, which came before the turn; then round after round, from the first on, for as long as callbacks help and there is time. */
 static bool climb_rounds(struct weir__climb *climb, weir_rung *rescuer, void **ptr)
 {
     bool rescued = climb_rungs(climb, WEIR_RUNG_FLUSH + 1, WEIR_RUNG_COUNT - 1, rescuer, ptr);
-    for (unsigned round = 1; round < ROUNDS && climb->has_more && !rescued && !climb->why && !weir__climb_is_over(climb); round++) {
+    while (climb->has_more && !rescued && !climb->why && !weir__climb_is_over(climb)) {
         climb->has_more = false;
         rescued = climb_rungs(climb, WEIR_RUNG_FLUSH, WEIR_RUNG_COUNT - 1, rescuer, ptr);
     }

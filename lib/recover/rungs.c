@@ -272,7 +272,7 @@ static uint64_t lacking(const struct weir__climb *climb)
     return climb->request->at_cap && needed > max_size ? needed - max_size : climb->request->asked;
 }
 
-/* What tells whether a callback has helped: the frees of the pools that count, and what the device has for a request. */
+/* What tells whether a callback has helped: the frees of the pools that count, other weirs' too, and what the device has for a request. */
 struct help {
     uint64_t frees, obtainable;
 };
@@ -283,7 +283,9 @@ static struct help help_of(const struct weir__climb *climb)
     struct help help = { .obtainable = weir__device_obtainable(climb->device) };
     for (weir_pool *pool = weir__device_next_pool(climb->device, NULL); pool; pool = weir__device_next_pool(climb->device, pool))
         if (request->at_cap || request->pool->kind.is_host ? pool == request->pool : !pool->kind.is_host)
-            help.frees += weir__blocks_count(&pool->w->blocks, pool).frees + weir__pool_held(pool).keeps;
+            help.frees += weir__pool_frees(pool);
+    if (!request->at_cap && !request->pool->kind.is_host)
+        help.frees += weir__others_frees(climb->device);
     return help;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* refusal_sim.c - the same on the simulator: thresholds that change or cannot be put back, other weirs, streams that nobody opened. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +48,21 @@ START_TEST(threshold_that_the_program_sets_during_an_attempt_stays)
     refuse(s, 100 * MIB);
     scene.w->gpu = scene.gpu;
     ck_assert_uint_eq(threshold_of(scene.pool), 123 * MIB);
+    scene_free(s, held);
+}
+END_TEST
+
+START_TEST(threshold_that_the_program_set_outlives_trims_and_refusals)
+{
+    scene_open("weir: 1\ndefaults: { pool: a }\npools: { a: { current: true, release_threshold: 1GiB } }\n");
+    weir_stream *s = scene_create(NULL);
+    void *held = scene_malloc(s, scene.memory - 96 * MIB), *small = scene_malloc(s, 4096);
+    ck_assert_int_eq(scene.gpu->pool_set(weir_pool_handle(scene.pool), GPU_POOL_RELEASE_THRESHOLD, 123 * MIB), GPU_SUCCESS);
+    refuse(s, 100 * MIB);
+    ck_assert_uint_eq(threshold_of(scene.pool), 123 * MIB);
+    scene_ok(weir_pool_trim(scene.pool, 0, NULL, NULL), "weir_pool_trim");
+    ck_assert_uint_eq(threshold_of(scene.pool), 123 * MIB);
+    scene_free(s, small);
     scene_free(s, held);
 }
 END_TEST
@@ -134,6 +150,27 @@ START_TEST(complete_frees_on_a_stream_that_nobody_opened_keep_nothing_from_anoth
     weir_last_error(&error);
     ck_assert_msg(status == WEIR_OK, "%s: %s", row->name, error.text);
     scene_free(s, ptr);
+}
+END_TEST
+
+/* By the weir_stream, and by the raw handle. */
+START_TEST(complete_frees_on_an_opened_stream_of_another_device_keep_nothing_from_another_pool)
+{
+    void *blocks[64];
+    weir_stream *abroad;
+    scene_simulate("memory=8GiB,devices=2");
+    scene_open(plain);
+    weir_stream *s = scene_create(NULL);
+    scene_ok(weir_stream_create(scene.w, 1, NULL, NULL, &abroad), "weir_stream_create");
+    for (int i = 0; i < COUNT(blocks); i++)
+        blocks[i] = scene_malloc(s, 1000 << 10);
+    scene_sync(weir_stream_handle(s));
+    for (int i = 0; i < COUNT(blocks); i++)
+        if (_i == 0)
+            scene_free(abroad, blocks[i]);
+        else
+            scene_free_on(weir_stream_handle(abroad), blocks[i]);
+    scene_free(s, scene_pool_malloc(pool_b(), scene.memory, weir_stream_handle(s)));
 }
 END_TEST
 
@@ -246,16 +283,80 @@ START_TEST(what_another_weir_of_the_process_does_not_use_serves_a_request)
 }
 END_TEST
 
+/* Another weir's blocks, which a callback frees one at a time. */
+static struct {
+    weir_stream *t;
+    void *blocks[64];
+    int left, calls;
+} lent;
+
+static uint64_t free_one(void *data, int device, uint64_t needed)
+{
+    (void)data, (void)device, (void)needed;
+    lent.calls++;
+    return lent.left && weir_stream_free(lent.t, lent.blocks[--lent.left]) == WEIR_OK ? 64 * MIB : 0;
+}
+
+START_TEST(callback_that_frees_blocks_of_another_weir_is_asked_again)
+{
+    unsigned id;
+    scene_open("weir: 1\npools: { p: { on_oom: { deadline: 5s } } }\n");
+    weir_stream *s = scene_create(NULL);
+    weir *other = open_other("weir: 1\npools: { p: { release_threshold: all } }\n", &lent.t);
+    for (lent.left = 0; lent.left < 64; lent.left++)
+        scene_ok(weir_stream_malloc(lent.t, &lent.blocks[lent.left], 64 * MIB), "weir_stream_malloc");
+    scene_ok(weir_oom_add(scene.w, free_one, NULL, NULL, &id), "weir_oom_add");
+    scene_free(s, scene_malloc(s, scene.memory - 32 * 64 * MIB));
+    ck_assert_int_ge(lent.calls, 32);
+    while (lent.left)
+        scene_ok(weir_stream_free(lent.t, lent.blocks[--lent.left]), "weir_stream_free");
+    weir_close(other);
+}
+END_TEST
+
+static atomic_bool is_over;
+
+static void *open_and_close(void *unused)
+{
+    while (!atomic_load(&is_over)) {
+        weir_stream *t;
+        weir *other = open_other("weir: 1\npools: { p: { release_threshold: all } }\n", &t);
+        weir_close(other);
+    }
+    return unused;
+}
+
+START_TEST(weirs_can_be_closed_beside_recoveries_that_look_at_them)
+{
+    pthread_t thread;
+    scene_open("weir: 1\ndefaults: { pool: p }\npools: { p: { backing: arena, on_oom: { deadline: 1ms } } }\n");
+    weir_stream *s = scene_create(NULL);
+    atomic_store(&is_over, false);
+    ck_assert_int_eq(pthread_create(&thread, NULL, open_and_close, NULL), 0);
+    for (int i = 0; i < 300; i++)
+        refuse(s, scene.memory + GIB);
+    for (int i = 0; i < 300; i++) {
+        void *held = scene_malloc(s, scene.memory / 2);
+        refuse(s, scene.memory / 2 + 64 * MIB);
+        scene_free(s, held);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
 void add_refusal_sim_cases(Suite *suite)
 {
     TCase *tcase = suite_case(suite, "thresholds", 0);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
-    suite_add(tcase, threshold_that_the_program_sets_during_an_attempt_stays, threshold_that_could_not_be_put_back_is_by_the_next_trim,
+    suite_add(tcase, threshold_that_the_program_sets_during_an_attempt_stays,
+              threshold_that_the_program_set_outlives_trims_and_refusals, threshold_that_could_not_be_put_back_is_by_the_next_trim,
               growth_above_the_cap_that_is_undone_does_not_stay_below_it);
 
     tcase = suite_case(suite, "streams that nobody opened", 0);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     tcase_add_loop_test(tcase, complete_frees_on_a_stream_that_nobody_opened_keep_nothing_from_another_pool, 0, COUNT(unopened));
+    tcase_add_loop_test(tcase, complete_frees_on_an_opened_stream_of_another_device_keep_nothing_from_another_pool, 0, 2);
     suite_add(tcase, trim_sees_complete_frees_on_stream_0, report_says_of_no_complete_work_that_it_was_not_done);
 
     tcase = suite_case(suite, "the keeper", 0);
@@ -265,4 +366,5 @@ void add_refusal_sim_cases(Suite *suite)
     tcase = suite_case(suite, "other weirs", 0);
     tcase_add_checked_fixture(tcase, scene_begin, scene_end);
     tcase_add_loop_test(tcase, what_another_weir_of_the_process_does_not_use_serves_a_request, 0, COUNT(companies));
+    suite_add(tcase, callback_that_frees_blocks_of_another_weir_is_asked_again, weirs_can_be_closed_beside_recoveries_that_look_at_them);
 }

@@ -21,6 +21,8 @@ static const struct {
     { "release_threshold: 1", "1 has no unit, and so few bytes are no size; write 1% or 1MiB" },
     { "release_threshold: 50", "write 50% or 50MiB" },
     { "keep: 100", "write 100% or 100MiB" },
+    { "release_threshold: 2.0", "2.0 has no unit, and so few bytes are no size; write 2% or 2MiB" },
+    { "keep: 80.0", "write 80% or 80MiB" },
     { "max_size: 50 percent", "has a space before its unit" },
     { "max_size: 90 %", "'90 %' has a space before its %; write number and % together" },
     { "max_size: 110%", "110% is more than the whole; write 100% at most" },
