@@ -247,7 +247,7 @@ weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, cons
     if (stream == GPU_STREAM_PER_THREAD)
         return weir__fail(error, WEIR_INVALID, "the per-thread default stream is another stream in each thread: open a stream of your own, "
                                                "or call weir_malloc() on it without opening");
-    weir_stream *opened;
+    weir_stream *opened = NULL;
     pthread_mutex_lock(&w->config);
     status = open_stream(&w->devices[device], stream, false, name, error, &opened);
     pthread_mutex_unlock(&w->config);
@@ -290,7 +290,7 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
     weir_status status = check_arguments(w, device, s, error);
     if (status != WEIR_OK)
         return status;
-    weir_stream *opened;
+    weir_stream *opened = NULL;
     enum gpu_capture_mode mode = weir__relaxed_begin(w->gpu);
     pthread_mutex_lock(&w->config);
     status = create_stream(&w->devices[device], name, error, &opened);

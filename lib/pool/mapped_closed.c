@@ -40,9 +40,9 @@ bool weir__mapped_close(struct weir__mapped *mapped, struct weir__arena_figures 
     *link = mapped->next_listed;
     pthread_mutex_unlock(&lock);
     weir__mapped_wait(mapped);
-    /* Twice, as a call of the driver may fail once. */
-    if (weir__mapped_destroy(mapped) || weir__mapped_destroy(mapped))
-        return false;
+    for (int tries = 0; tries < 2; tries++) /* as a call of the driver may fail once */
+        if (weir__mapped_destroy(mapped))
+            return false;
     weir__mapped_trim(mapped, 0, 0);
     *figures = weir__mapped_figures(mapped);
     mapped->recorder = NULL; /* which goes with its weir */
