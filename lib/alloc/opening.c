@@ -251,7 +251,7 @@ weir_status(weir_stream_open)(weir *w, int device, weir_cuda_stream stream, cons
     pthread_mutex_lock(&w->config);
     status = open_stream(&w->devices[device], stream, false, name, error, &opened);
     pthread_mutex_unlock(&w->config);
-    if (status != WEIR_OK)
+    if (!opened)
         return status;
     note_opened(opened, name);
     *s = opened;
@@ -296,7 +296,7 @@ weir_status weir_stream_create(weir *w, int device, const char *name, weir_error
     status = create_stream(&w->devices[device], name, error, &opened);
     pthread_mutex_unlock(&w->config);
     weir__relaxed_end(w->gpu, mode);
-    if (status != WEIR_OK)
+    if (!opened)
         return status;
     note_opened(opened, name);
     *s = opened;
