@@ -132,7 +132,7 @@ START_TEST(destroying_a_context_waits_for_its_work)
 }
 END_TEST
 
-/* Only what the library calls: cuEventSynchronize() on such an event crashed in the driver when a later context had taken the handle's place. */
+/* Only what the library calls: to synchronise such an event crashes in the driver when another context was made since (measured). */
 START_TEST(events_of_a_destroyed_context_say_so)
 {
     void *made = create_context();
