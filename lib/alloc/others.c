@@ -9,40 +9,41 @@
 /* One visit. */
 struct visit {
     const struct weir__device *own;
+    void (*use)(struct weir__device *device, struct visit *visit);
     uint64_t deadline, bytes;
     struct weir__seen *seen;
     struct weir__wait *waits;
     size_t count;
 };
 
-static void visit(const struct weir__device *own, struct visit *visit, void (*use)(struct weir__device *device, void *data))
-{
-    visit->own = own;
-    weir__quiet_visit(own->w->gpu, own->index, use, visit);
-}
-
-static void flush(struct weir__device *device, void *data)
+static void use_other(struct weir__device *device, void *data)
 {
     struct visit *visit = data;
+    if (device != visit->own)
+        visit->use(device, visit);
+}
+
+static void visit_others(struct visit *visit)
+{
+    weir__quiet_visit(visit->own->w->gpu, visit->own->index, use_other, visit);
+}
+
+static void flush(struct weir__device *device, struct visit *visit)
+{
     bool left;
-    if (device == visit->own)
-        return;
     visit->bytes += weir__flush(device, NULL, true, visit->deadline);
     visit->bytes += weir__orphans_look(device, &left);
 }
 
 uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline)
 {
-    struct visit visited = { .deadline = deadline };
-    visit(own, &visited, flush);
-    return visited.bytes;
+    struct visit visit = { .own = own, .use = flush, .deadline = deadline };
+    visit_others(&visit);
+    return visit.bytes;
 }
 
-static void look(struct weir__device *device, void *data)
+static void look(struct weir__device *device, struct visit *visit)
 {
-    struct visit *visit = data;
-    if (device == visit->own)
-        return;
     weir__pending_note_legacy(&device->pending, device->w->gpu);
     visit->count += weir__waits_look_at_pending(device, 0, visit->seen);
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
@@ -59,16 +60,15 @@ static void look(struct weir__device *device, void *data)
 
 size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen)
 {
-    struct visit visited = { .seen = seen };
-    visit(own, &visited, look);
-    return visited.count;
+    struct visit visit = { .own = own, .use = look, .seen = seen };
+    visit_others(&visit);
+    return visit.count;
 }
 
-static void collect(struct weir__device *device, void *data)
+static void collect(struct weir__device *device, struct visit *visit)
 {
-    struct visit *visit = data;
     struct weir__wait made[WEIR__WAITS_STREAMS + 1];
-    size_t count = device == visit->own ? 0 : weir__waits_collect(device, NULL, visit->deadline, made);
+    size_t count = weir__waits_collect(device, NULL, visit->deadline, made);
     for (size_t i = 0; i < count; i++)
         if (visit->count < WEIR__WAITS_STREAMS)
             visit->waits[visit->count++] = (struct weir__wait){ .event = made[i].event };
@@ -78,33 +78,27 @@ static void collect(struct weir__device *device, void *data)
 
 size_t weir__others_collect(const struct weir__device *own, uint64_t deadline, struct weir__wait waits[static WEIR__WAITS_STREAMS])
 {
-    struct visit visited = { .deadline = deadline, .waits = waits };
-    visit(own, &visited, collect);
-    return visited.count;
+    struct visit visit = { .own = own, .use = collect, .deadline = deadline, .waits = waits };
+    visit_others(&visit);
+    return visit.count;
 }
 
-static void count_frees(struct weir__device *device, void *data)
+static void count_frees(struct weir__device *device, struct visit *visit)
 {
-    struct visit *visit = data;
-    if (device == visit->own)
-        return;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
         visit->count += pool->kind.is_host ? 0 : weir__pool_frees(pool);
 }
 
 uint64_t weir__others_frees(const struct weir__device *own)
 {
-    struct visit visited = { .count = 0 };
-    visit(own, &visited, count_frees);
-    return visited.count;
+    struct visit visit = { .own = own, .use = count_frees };
+    visit_others(&visit);
+    return visit.count;
 }
 
-static void trim(struct weir__device *device, void *data)
+static void trim(struct weir__device *device, struct visit *visit)
 {
-    struct visit *visit = data;
     const struct gpu *gpu = device->w->gpu;
-    if (device == visit->own)
-        return;
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool)) {
         uint64_t released = 0;
         bool helps = !pool->native.mapped && !pool->kind.is_host && gpu->now() <= visit->deadline;
@@ -115,7 +109,7 @@ static void trim(struct weir__device *device, void *data)
 
 uint64_t weir__others_trim(const struct weir__device *own, uint64_t deadline)
 {
-    struct visit visited = { .deadline = deadline };
-    visit(own, &visited, trim);
-    return visited.bytes;
+    struct visit visit = { .own = own, .use = trim, .deadline = deadline };
+    visit_others(&visit);
+    return visit.bytes;
 }

@@ -15,7 +15,8 @@
    bytes. */
 uint64_t weir__others_flush(const struct weir__device *own, uint64_t deadline);
 
-/* Looks once at the frees that they have noted on streams which are not open, and at all of those in their arenas. Adds what came free to *seen. Returns how many are left. */
+/* Looks once at the frees that they have noted on streams which are not open, and at all of those in their arenas. Adds what came free to
+   *seen. Returns how many are left. */
 size_t weir__others_look(const struct weir__device *own, struct weir__seen *seen);
 
 /* Puts events behind their opened streams, none after `deadline`. The events are the caller's: no wait names a stream, an entry or

@@ -23,8 +23,8 @@ void weir__quiet_close(weir *w);
 bool weir__quiet_begin(const struct gpu *gpu);
 void weir__quiet_end(void);
 
-/* Calls `use` for that device of each open weir that is not about to close, unless the lock is taken for more than a moment: requests do so, under locks that come
-   later in the order. `use` must call none of these functions but the next one, which then says whether nothing captures. */
+/* Calls `use` for that device of each open weir that is not about to close, unless the lock is taken for more than a moment: requests do so,
+   under locks that come later in the order. `use` must call none of these functions but the next one, which then says whether nothing captures. */
 void weir__quiet_visit(const struct gpu *gpu, int device, void (*use)(struct weir__device *device, void *data), void *data);
 bool weir__quiet_is(const struct gpu *gpu);
 

@@ -239,24 +239,16 @@ void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *
         weir__pending_note(pending, gpu, pending->device, GPU_STREAM_LEGACY);
 }
 
-uint64_t weir__pending_bytes(struct weir__pending *pending)
+struct weir__pending_figures weir__pending_figures(struct weir__pending *pending)
 {
-    uint64_t bytes = 0;
+    struct weir__pending_figures figures = { .noted = 0 };
     weir__spin_lock(&pending->lock);
-    for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
-        bytes += pending->entries[i].bytes;
+    for (size_t i = 0; i < WEIR__PENDING_MAX; i++) {
+        figures.noted += pending->entries[i].bytes;
+        figures.unnoted += pending->entries[i].unnoted;
+    }
     weir__spin_unlock(&pending->lock);
-    return bytes;
-}
-
-uint64_t weir__pending_unnoted(struct weir__pending *pending)
-{
-    uint64_t bytes = 0;
-    weir__spin_lock(&pending->lock);
-    for (size_t i = 0; i < WEIR__PENDING_MAX; i++)
-        bytes += pending->entries[i].unnoted;
-    weir__spin_unlock(&pending->lock);
-    return bytes;
+    return figures;
 }
 
 size_t weir__pending_unnoted_streams(struct weir__pending *pending, gpu_stream streams[static WEIR__PENDING_MAX])

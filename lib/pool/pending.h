@@ -64,8 +64,11 @@ void weir__pending_note(struct weir__pending *pending, const struct gpu *gpu, in
 void weir__pending_note_legacy(struct weir__pending *pending, const struct gpu *gpu);
 
 /* Bytes that were freed before an event which nobody has seen complete; and those that were freed with no event behind them. */
-uint64_t weir__pending_bytes(struct weir__pending *pending);
-uint64_t weir__pending_unnoted(struct weir__pending *pending);
+struct weir__pending_figures {
+    uint64_t noted, unnoted;
+};
+
+struct weir__pending_figures weir__pending_figures(struct weir__pending *pending);
 /* The streams of the latter, but for fixed handles. Returns how many. */
 size_t weir__pending_unnoted_streams(struct weir__pending *pending, gpu_stream streams[static WEIR__PENDING_MAX]);
 

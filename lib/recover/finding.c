@@ -105,8 +105,9 @@ static void take(struct figures *figures, const struct weir__report *report)
     for (weir_pool *pool = weir__device_next_pool(device, NULL); pool; pool = weir__device_next_pool(device, pool))
         if (counts(figures, pool))
             add_pool(figures, pool);
-    figures->pending += figures->at_cap ? 0 : weir__pending_bytes(&device->pending);
-    figures->unnoted = weir__pending_unnoted(&device->pending);
+    struct weir__pending_figures pending = weir__pending_figures(&device->pending);
+    figures->pending += figures->at_cap ? 0 : pending.noted;
+    figures->unnoted = pending.unnoted;
 }
 
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */

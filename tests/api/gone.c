@@ -171,7 +171,7 @@ START_TEST(stream_of_a_destroyed_context_is_touched_by_nobody)
     ck_assert_int_eq(weir_stream_free(gone, ptr), WEIR_INVALID);
     ck_assert_int_eq(weir_stream_close(gone), WEIR_OK);
     ck_assert_int_eq(weir_free(w, ptr, NULL), WEIR_OK);
-    ck_assert_uint_eq(weir__pending_bytes(&w->devices[0].pending), 0);
+    ck_assert_uint_eq(weir__pending_figures(&w->devices[0].pending).noted, 0);
     trim(w);
     ck_assert_int_eq(weir_free(w, beside, NULL), WEIR_OK);
     weir_close(w);
@@ -232,11 +232,11 @@ START_TEST(frees_in_a_destroyed_context_are_complete)
     ck_assert_int_eq(fixture_gpu()->delay(stream, 5000000), GPU_SUCCESS);
     ck_assert_int_eq(weir_free(w, large, stream), WEIR_OK);
     ck_assert_int_eq(weir_free(w, small, stream), WEIR_OK);
-    ck_assert_uint_eq(weir__pending_bytes(&w->devices[0].pending), MIB(700));
+    ck_assert_uint_eq(weir__pending_figures(&w->devices[0].pending).noted, MIB(700));
     sim_context_destroy(context);
     ck_assert_uint_eq(weir__waits_look_at_pending(&w->devices[0], 0, &seen), 0);
     ck_assert_uint_eq(seen.bytes, MIB(700));
-    ck_assert_uint_eq(weir__pending_bytes(&w->devices[0].pending), 0);
+    ck_assert_uint_eq(weir__pending_figures(&w->devices[0].pending).noted, 0);
     weir_close(w);
     fixture_expect_empty();
 }
