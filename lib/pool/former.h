@@ -3,8 +3,8 @@
  * former.h - what a device's default pool was before Weir configured that pool, and is again once the last weir on it is closed.
  *
  * Weirs on the same default pool may close in any order: each knows what was there before all of them, and one that closes while others are
- * open leaves what the latest of these wrote. The list of such pools is the process's; its
- * lock is a leaf, and is held over the CUDA calls that put attributes back.
+ * open leaves what the latest of these wrote. The list of such pools is the process's; its lock is a leaf, and is held over the
+ * CUDA calls that put attributes back.
  */
 #ifndef WEIR_LIB_FORMER_H
 #define WEIR_LIB_FORMER_H
