@@ -24,6 +24,8 @@ tools_libtools_la_SOURCES = \
 	%reldir%/trim.c \
 	%reldir%/common/change.c \
 	%reldir%/common/change.h \
+	%reldir%/common/child.c \
+	%reldir%/common/child.h \
 	%reldir%/common/command.c \
 	%reldir%/common/command.h \
 	%reldir%/common/complain.c \

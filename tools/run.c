@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* run.c - `weir run`: runs a command in whose Python processes torch allocates from Weir. */
+/* run.c - `weir run`: runs a command in whose Python processes torch allocates from Weir, and says if none of them came to that. */
 #include "policy/policy.h"
+#include "tools/common/child.h"
 #include "tools/common/command.h"
 #include "tools/common/environment.h"
 #include "tools/common/source.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* The Makefile has those of this installation; these are for who compiles the file alone. */
@@ -19,12 +21,14 @@
 #define WEIR_PYTHON_DIR "/usr/local/share/weir/python"
 #endif
 
-enum { OPT_POLICY, OPT_NO_PATCH };
+enum { OPT_POLICY, OPT_NO_PATCH, OPT_REQUIRE, OPT_GPU };
 
 static const struct command_option options[] = {
     [OPT_POLICY] =
         {.name = "policy", .letter = 'p', .kind = OPTION_TEXT, .placeholder = "POLICY", .help = "the policy, instead of the usual search"},
-    [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are"},
+    [OPT_NO_PATCH] = {.name = "no-patch", .kind = OPTION_FLAG, .help = "leave torch.cuda.memory_stats() and its like as they are, also where there is no shim"},
+    [OPT_REQUIRE] = {.name = "require", .kind = OPTION_FLAG, .help = "fail if no torch allocated from Weir"},
+    [OPT_GPU] = {.name = "gpu", .kind = OPTION_TEXT, .placeholder = "cuda|sim", .help = "sim: for tests that run no kernel (default: cuda)"},
     {0},
 };
 
@@ -83,19 +87,98 @@ static int set_python(void)
     return EXIT_GOOD;
 }
 
+/* The simulator of a trial that somebody forgot about would end torch's first kernel with an illegal address. */
+static int set_gpu(const char *asked)
+{
+    const char *gpu = variable("WEIR_GPU");
+    if (!asked && gpu && strcmp(gpu, "sim") == 0) {
+        complain("run: WEIR_GPU=sim is set: no kernel of torch reaches the memory of the simulator; unset WEIR_GPU");
+        return EXIT_TROUBLE;
+    }
+    set_variable("WEIR_RUN_GPU", format_text("%s", asked ? asked : ""));
+    return EXIT_GOOD;
+}
+
+/* How far the command came -------------------------------------------------------------------------------------------------------------- */
+
+/* A file where each Python process leaves a letter (sitecustomize.py). NULL, after a complaint, if it cannot be made. */
+static char *make_reached(void)
+{
+    char *path = format_text("%s/weir-run.XXXXXX", variable("TMPDIR") ? variable("TMPDIR") : "/tmp");
+    int file = mkstemp(path);
+    if (file >= 0) {
+        close(file);
+        return path;
+    }
+    complain("run: %s: %s; set TMPDIR to a directory that can be written to", path, strerror(errno));
+    free(path);
+    return NULL;
+}
+
+/* Which letters are in it. The file of a `weir run` around this one has them, too. */
+static void read_reached(const char *path, const char *outer, bool *python, bool *torch)
+{
+    char letters[4096];
+    ssize_t got;
+    int file = open(path, O_RDONLY | O_CLOEXEC), around = outer ? open(outer, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC) : -1;
+    *python = *torch = false;
+    while (file >= 0 && (got = read(file, letters, sizeof letters)) > 0) {
+        *python = *python || memchr(letters, 'P', (size_t)got);
+        *torch = *torch || memchr(letters, 'T', (size_t)got);
+    }
+    if (around >= 0 && *python && write(around, *torch ? "PT" : "P", *torch ? 2 : 1) < 0)
+        complain("run: %s: %s", outer, strerror(errno));
+    if (around >= 0)
+        close(around);
+    if (file >= 0)
+        close(file);
+}
+
+/* Whether a torch allocated from Weir; says so if none did. */
+static bool has_reached(const char *command, const char *path, const char *outer)
+{
+    bool python, torch;
+    read_reached(path, outer, &python, &torch);
+    if (!python)
+        complain("run: nothing of %s allocated from Weir: no Python started with Weir in it. A cleared environment and Python's options -E, "
+                 "-I and -S keep Weir out", command);
+    else if (!torch)
+        complain("run: nothing of %s allocated from Weir: Python ran, and imported no torch that is built with CUDA", command);
+    return torch;
+}
+
+/* Runs the command to its end. */
+static int run_command(const struct command_call *call, const char *path, const char *outer)
+{
+    struct child child;
+    int how = 0, status = child_start(&child, "run", call->operands);
+    bool has_failed = false;
+    if (status == 0) {
+        how = child_follow(&child);
+        has_failed = !has_reached(call->operands[0], path, outer) && call->options[OPT_REQUIRE].given;
+    }
+    unlink(path);
+    if (status == 0)
+        status = child_end_as(&child, how);
+    return status == EXIT_GOOD && has_failed ? EXIT_TROUBLE : status;
+}
+
 static int run(const struct command_call *call)
 {
     int status = check_policy(call->options[OPT_POLICY].text);
     if (status == EXIT_GOOD)
+        status = set_gpu(call->options[OPT_GPU].text);
+    if (status == EXIT_GOOD)
         status = set_python();
-    if (status != EXIT_GOOD)
-        return status;
+    char *path = status == EXIT_GOOD ? make_reached() : NULL;
+    if (!path)
+        return status == EXIT_GOOD ? EXIT_TROUBLE : status;
+    char *outer = variable("WEIR_RUN_REACHED") ? format_text("%s", variable("WEIR_RUN_REACHED")) : NULL;
     set_variable("WEIR_TORCH_PATCH", format_text("%d", !call->options[OPT_NO_PATCH].given));
-    /* main() ignores it for itself; the command expects what every command finds. */
-    signal(SIGPIPE, SIG_DFL);
-    execvp(call->operands[0], call->operands);
-    status = errno == ENOENT ? EXIT_NO_COMMAND : EXIT_CANNOT_RUN;
-    complain("run: cannot run '%s': %s", call->operands[0], strerror(errno));
+    set_variable("WEIR_RUN_REACHED", format_text("%s", path));
+    status = run_command(call, path, outer);
+    free(path);
+    free(outer);
     return status;
 }
 
@@ -109,9 +192,9 @@ const struct command command_run_program = {
     .details =
         "Checks the policy, then runs COMMAND such that in each of its Python processes that imports torch, Weir is torch's allocator as\n"
         "after weir.torch.enable(patch=True). The program needs no change; processes that it starts are served as well, as those of\n"
-        "torchrun are. Python options that ignore the environment or the site, -E, -I and -S, switch it off.\n"
-        "Exit status: that of COMMAND; 1 the policy is bad, 2 it or Weir's own files cannot be read, or wrong usage, 126 COMMAND cannot\n"
-        "be run, 127 there is none.",
+        "torchrun are. Python options that ignore the environment or the site, -E, -I and -S, switch it off, which is said at the end.\n"
+        "Exit status: that of COMMAND; 1 the policy is bad, 2 it or Weir's own files cannot be read, no torch allocated from Weir with\n"
+        "--require, or wrong usage, 126 COMMAND cannot be run, 127 there is none.",
     .example = "  weir run --policy=training.yaml -- python3 train.py --epochs 90\n"
                "  weir run -- torchrun --nproc-per-node=2 train.py\n",
     .options = options,

@@ -26,6 +26,11 @@ static struct {
 } fractions[TORCH_DEVICES_MAX];
 static bool watches_exit;
 
+int weir_torch_is_over(void)
+{
+    return torch_is_over();
+}
+
 bool torch_is_over(void)
 {
     return atomic_load_explicit(&is_over, memory_order_relaxed) || weir__is_forked();
@@ -122,6 +127,16 @@ void weir_torch_memory_fraction(double fraction, int index)
     pthread_mutex_unlock(&opening);
 }
 
+double weir_torch_get_memory_fraction(int index)
+{
+    if (index < 0 || index >= TORCH_DEVICES_MAX || torch_is_over())
+        return 1;
+    pthread_mutex_lock(&opening);
+    double fraction = fractions[index].is_set ? fractions[index].value : 1;
+    pthread_mutex_unlock(&opening);
+    return fraction;
+}
+
 /* Opening ------------------------------------------------------------------------------------------------------------------------------ */
 
 static void on_exit_of_process(void)
@@ -132,6 +147,15 @@ static void on_exit_of_process(void)
         weir__trace_files_finish(device->w);
 }
 
+/* The simulator's memory is the host's, and a kernel that touches it ends the process. Tests, which run none, name it in the options. */
+static weir_status check_gpu(const weir *w, weir_error *error)
+{
+    const char *why;
+    if (options.gpu || w->gpu != gpu_find("sim", &why))
+        return WEIR_OK;
+    return weir__fail(error, WEIR_INVALID, "$WEIR_GPU is 'sim', and no kernel reaches the memory of the simulator: unset WEIR_GPU");
+}
+
 /* Called with `opening`. */
 static weir_status open_weir(struct torch_device *device, weir_error *error)
 {
@@ -139,7 +163,9 @@ static weir_status open_weir(struct torch_device *device, weir_error *error)
     weir_status status = weir__open_on(&options, device->index, error, &device->w);
     if (status != WEIR_OK)
         return status;
-    status = weir_pool_get(device->w, NULL, device->index, error, &device->pool);
+    status = check_gpu(device->w, error);
+    if (status == WEIR_OK)
+        status = weir_pool_get(device->w, NULL, device->index, error, &device->pool);
     unsigned id;
     if (status == WEIR_OK)
         status = weir_oom_add(device->w, torch_late_spare, device, error, &id);

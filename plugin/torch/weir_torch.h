@@ -47,8 +47,10 @@ WEIR_API void weir_torch_init(int device_count);
    something captures. */
 WEIR_API void weir_torch_reset(void);
 
-/* set_per_process_memory_fraction(): torch gets no more than this part of the device's memory from Weir, max_size or not. */
+/* set_per_process_memory_fraction(): torch gets no more than this part of the device's memory from Weir, max_size or not. The second says
+   what was set last; 1: nothing was. */
 WEIR_API void weir_torch_memory_fraction(double fraction, int device);
+WEIR_API double weir_torch_get_memory_fraction(int device);
 
 /* The block is used by work on that stream too: see weir_torch_free(). */
 WEIR_API void weir_torch_record_stream(void *ptr, weir_cuda_stream stream);
@@ -70,11 +72,16 @@ WEIR_API void weir_torch_release_pool(int device, weir_torch_pool_id id);
 
 /*
  * Says from which policy the weirs are opened (options as weir_open(); NULL: all defaults), and checks it as far as can be done without
- * touching CUDA. The strings are copied. `capture: relaxed` is in force whatever the policy says.
+ * touching CUDA. The strings are copied. `capture: relaxed` is in force whatever the policy says. No kernel reaches the memory of the
+ * simulator: where $WEIR_GPU names it, devices are not opened (WEIR_INVALID); what runs no kernel, as a test, names it in the options.
  * WEIR_BAD_POLICY, WEIR_UNREADABLE, WEIR_INVALID, WEIR_NO_GPU (a build without CUDA), WEIR_BUSY (a weir is open already),
  * WEIR_NO_HOST_MEMORY, WEIR_FORKED.
  */
 WEIR_API WEIR_CHECK weir_status weir_torch_configure(const weir_options *options, weir_error *error);
+
+/* Whether nothing of this library works any more: the process has used a GPU and forked, and this is the child, or main() has returned. A
+   child that was forked before is not over. Takes no lock. */
+WEIR_API int weir_torch_is_over(void);
 
 /* The weir of that device, opened now if it is not yet. Borrowed, for ever. Statuses as weir_open(), WEIR_NOT_FOUND (device). */
 WEIR_API WEIR_CHECK weir_status weir_torch_get(int device, weir_error *error, weir **w);

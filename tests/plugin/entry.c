@@ -184,6 +184,21 @@ START_TEST(bad_options_are_refused_before_cuda_is_touched)
 }
 END_TEST
 
+/* Of a program for a real GPU, whose kernels would get host addresses. */
+START_TEST(simulator_that_only_the_environment_names_is_refused)
+{
+    weir_options options = WEIR_OPTIONS_INIT;
+    weir_error error = WEIR_ERROR_INIT;
+    setenv("WEIR_GPU", "sim", 1);
+    options.policy_text = "weir: 1\npools: { p: {} }\n";
+    ck_assert_int_eq(weir_torch_configure(&options, &error), WEIR_OK);
+    ck_assert_ptr_null(weir_torch_pool_malloc(1, 0, NULL));
+    weir_torch_report(&error);
+    ck_assert_int_eq(error.status, WEIR_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.text, "unset WEIR_GPU"));
+}
+END_TEST
+
 START_TEST(policy_cannot_change_once_a_device_is_open)
 {
     weir_error error = WEIR_ERROR_INIT;
@@ -536,7 +551,8 @@ int main(void)
               function_that_tells_living_streams_is_asked_once, tensor_on_another_device_than_the_current_one_is_served_there,
               only_devices_that_are_used_are_touched, out_of_memory_is_null_with_a_report, report_outlives_frees_that_fail,
               allocations_go_on_after_one_that_failed, device_that_is_not_there_is_reported, pointer_that_is_not_ours_is_ignored,
-              bad_options_are_refused_before_cuda_is_touched, policy_cannot_change_once_a_device_is_open,
+              bad_options_are_refused_before_cuda_is_touched, simulator_that_only_the_environment_names_is_refused,
+              policy_cannot_change_once_a_device_is_open,
               pool_that_is_not_on_the_device_is_reported, memory_fraction_is_a_cap_also_when_set_before_the_first_allocation,
               memory_fraction_of_nothing_allows_nothing, figures_tell_what_is_in_tensors_and_what_is_kept, peaks_and_totals_start_anew,
               figures_of_an_unused_device_are_zero, blocks_are_those_in_tensors, empty_cache_waits_for_what_was_freed_and_gives_it_back,

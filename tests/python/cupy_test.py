@@ -65,7 +65,7 @@ def held():
 @fact
 def allocator_is_made_without_a_cuda_call():
     global allocate, library, program
-    allocate = weir.cupy.allocator(policy_text="weir: 1\npools:\n  work: { max_size: 1GiB, small_below: 0 }\n")
+    allocate = weir.cupy.allocator(policy_text="weir: 1\npools:\n  work: { max_size: 1GiB, small_below: 0 }\n", gpu="sim")
     library = _library.load()
     assert library.stats(0).memory == 0
     program = Program(library.path)
@@ -244,7 +244,7 @@ def streams_that_are_opened_live_beyond_the_arrays_of_the_interpreter():
     code = """
 import cupy, weir.cupy
 from weir import _library
-allocate = weir.cupy.allocator(policy_text="weir: 1\\npools: { work: {} }")
+allocate = weir.cupy.allocator(policy_text="weir: 1\\npools: { work: {} }", gpu="sim")
 library = _library.load()
 library.stream_lives = lambda device, stream: None
 cupy.stream = cupy.Stream(0x1000, lambda handle: print("destroyed"))
@@ -258,7 +258,7 @@ del cupy.stream
 def arrays_that_live_at_the_end_of_the_process_are_no_trouble():
     code = """
 import weir.cupy
-allocate = weir.cupy.allocator(policy_text="weir: 1\\npools: { work: {} }")
+allocate = weir.cupy.allocator(policy_text="weir: 1\\npools: { work: {} }", gpu="sim")
 array = [allocate(512)]
 array.append(array)  # which only the collector of garbage takes apart
 weir.array = allocate(512)

@@ -16,8 +16,11 @@ BAD = tap.write("bad.yaml", "weir: 1\npools:\n  work: { size: 3 }\n")
 
 # What comes before the code of each fact. tell() prints the text of the error that a call raises.
 BEFORE = """
-import warnings, torch, weir.torch
+import functools, warnings, torch, weir.torch
 from weir import _library
+# Nothing here runs a kernel.
+enable_on_gpu, weir.torch.enable = weir.torch.enable, functools.partial(weir.torch.enable, gpu="sim")
+mem_pool_allocator = functools.partial(weir.torch.mem_pool_allocator, gpu="sim")
 POLICY, OTHER, BAD = %r, %r, %r
 memory = torch.cuda.memory
 def tell(function, *arguments, **keywords):
@@ -49,7 +52,7 @@ def allocator_has_the_entry_points_of_the_library():
         "weir_torch_malloc weir_torch_free True",
         """
         weir.torch.enable(POLICY, shim=False)
-        print(memory.current.malloc, memory.current.free, weir.torch.state().library == _library.load().path)
+        print(torch._C.current.malloc, torch._C.current.free, weir.torch.state().library == _library.load().path)
         """,
     )
 
@@ -61,7 +64,7 @@ def all_hooks_are_set():
         """
         weir.torch.enable(POLICY, shim=False)
         address = _library.load().address
-        print(memory.current.hooks == {
+        print(torch._C.current.hooks == {
             "set_init_fn": address("weir_torch_init"),
             "set_reset_fn": address("weir_torch_reset"),
             "set_memory_fraction_fn": address("weir_torch_memory_fraction"),
@@ -238,14 +241,27 @@ def shim_that_was_built_is_used():
 state = weir.torch.enable(POLICY)
 told = ctypes.CDLL(_build.path()).weir_torch_shim_told
 told.restype = ctypes.c_char_p
-print(state.shim, not any("cudnn" in text for text in state.unavailable), told().decode() == state.library, memory.current)
+print(state.shim, not any("cudnn" in text for text in state.unavailable), told().decode() == state.library, torch._C.current)
+""",
+    )
+
+
+@fact
+def nothing_of_torch_is_replaced_where_the_shim_answers():
+    prints(
+        "True False True True",
+        HAS_SHIM % GOOD
+        + """
+before = dict(vars(torch.cuda)), dict(vars(memory)), torch.cuda.Stream.__new__
+state = weir.torch.enable(POLICY, patch=True)
+print(state.shim, state.patched, before[:2] == (vars(torch.cuda), vars(memory)), torch.cuda.Stream.__new__ is before[2])
 """,
     )
 
 
 @fact
 def shim_is_not_used_where_that_was_asked():
-    prints("False weir_torch_malloc", HAS_SHIM % GOOD + "print(weir.torch.enable(POLICY, shim=False).shim, memory.current.malloc)")
+    prints("False weir_torch_malloc", HAS_SHIM % GOOD + "print(weir.torch.enable(POLICY, shim=False).shim, torch._C.current.malloc)")
 
 
 @fact
@@ -257,7 +273,7 @@ def shim_that_does_not_load_or_fit_is_done_without_and_warned_of():
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     state = weir.torch.enable(POLICY)
-print(state.shim, memory.current.malloc, len(caught), caught[0].message)
+print(state.shim, torch._C.current.malloc, len(caught), caught[0].message)
 """
         )
         has(warned, "False weir_torch_malloc 1 ", path, why, "python -m weir.torch build --force")
@@ -316,7 +332,7 @@ def compiler_that_fails_is_asked_once_and_again_where_the_shim_is_required():
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     state = weir.torch.enable(POLICY)
-print(state.shim, memory.current.malloc, len(caught), caught[0].message)
+print(state.shim, torch._C.current.malloc, len(caught), caught[0].message)
 """
     for count in [1, 0]:
         has(
@@ -389,9 +405,9 @@ def second_call_with_the_same_policy_or_none_changes_nothing():
         "True True",
         """
         state = weir.torch.enable(POLICY, shim=False)
-        allocator = memory.current
+        allocator = torch._C.current
         again = [weir.torch.enable(POLICY), weir.torch.enable(), weir.torch.enable(POLICY, shim=False)]
-        print(again == [state] * 3, memory.current is allocator)
+        print(again == [state] * 3, torch._C.current is allocator)
         """,
     )
 
@@ -432,7 +448,7 @@ def call_after_the_first_cuda_call_is_an_error():
 
 @fact
 def allocator_that_was_used_is_an_error():
-    has(torch("memory.is_used = True; tell(weir.torch.enable, POLICY, shim=False)"), "WeirError BUSY", "Can't swap")
+    has(torch("torch._C.is_used = True; tell(weir.torch.enable, POLICY, shim=False)"), "WeirError BUSY", "Can't swap")
 
 
 @fact
@@ -469,7 +485,7 @@ def bad_policy_leaves_torch_as_it_was():
         except weir.WeirError:
             pass
         is_same = torch.cuda.Stream.__new__ is stream and torch.cuda.memory_stats is stats
-        print(memory.current, weir.torch.state(), is_same)
+        print(torch._C.current, weir.torch.state(), is_same)
         """,
     )
 
@@ -581,6 +597,62 @@ def memory_fraction_of_torchs_settings_is_a_limit_of_weir():
 
 
 @fact
+def settings_that_are_set_while_the_program_runs_are_in_force_or_warned_of():
+    prints(
+        "True ['per_process_memory_fraction:0.5', 'expandable_segments:True'] 1 expandable_segments",
+        """
+        weir.torch.enable(POLICY, shim=False)
+        library = _library.load()
+        block = library.malloc(1 << 20, 0, 0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch._C._accelerator_setAllocatorSettings("per_process_memory_fraction:0.5")
+            torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+        stats = library.stats(0)
+        library.free(block, 1 << 20, 0, 0, True)
+        print(stats.max_size * 2 == stats.memory, torch._C.told, len(caught), str(caught[0].message).split(": ")[1])
+        """,
+    )
+
+
+@fact
+def enable_is_whole_where_its_warnings_are_errors():
+    prints(
+        "RuntimeWarning True True False",
+        """
+        warnings.simplefilter("error")
+        try:
+            weir.torch.enable(POLICY, patch=True)
+        except RuntimeWarning as error:
+            print(type(error).__name__, end=" ")
+        state = weir.torch.state()
+        print(state.patched, torch.cuda.memory_stats is weir.torch.memory_stats, weir.torch.enable(POLICY).shim)
+        """,
+    )
+
+
+@fact
+def torch_that_refuses_another_allocator_names_weir():
+    for variables, name in [({}, "weir.torch.enable()"), ({"WEIR_TORCH_PATCH": "1"}, "`weir run`")]:
+        said = torch(
+            """
+            weir.torch.enable(POLICY, shim=False)
+            torch.cuda.init()
+            tell(memory.change_current_allocator, memory.CUDAPluggableAllocator("other.so", "malloc", "free"))
+            """,
+            **variables,
+        )
+        has(said, "RuntimeError", "Can't swap an already initialized allocator: by " + name, "Weir is the allocator", "MemPool")
+
+
+@fact
+def simulator_of_the_environment_is_refused_by_its_variable():
+    for call in ["enable_on_gpu, POLICY, shim=False", "weir.torch.mem_pool_allocator, POLICY"]:
+        said = torch("tell(%s); print(torch._C.current, weir.torch.state())" % call, WEIR_GPU="sim")
+        has(said, "WeirError INVALID WEIR_GPU=sim is set", "Unset WEIR_GPU", "None None")
+
+
+@fact
 def patch_routes_torchs_functions_to_weir():
     prints(
         "[]",
@@ -656,20 +728,20 @@ def allocator_for_mem_pools_returns_null_instead_of_throwing():
     prints(
         "weir_torch_pool_malloc weir_torch_free None",
         """
-        allocator = weir.torch.mem_pool_allocator(POLICY)
-        print(allocator.malloc, allocator.free, memory.current)
+        allocator = mem_pool_allocator(POLICY)
+        print(allocator.malloc, allocator.free, torch._C.current)
         """,
     )
 
 
 @fact
 def allocator_for_mem_pools_is_one_that_lives_for_ever():
-    prints("True", "print(weir.torch.mem_pool_allocator(POLICY) is weir.torch.mem_pool_allocator())")
+    prints("True", "print(mem_pool_allocator(POLICY) is mem_pool_allocator())")
 
 
 @fact
 def bad_policy_for_mem_pools_is_an_error():
-    has(torch("tell(weir.torch.mem_pool_allocator, BAD)"), "WeirError BAD_POLICY", BAD + ":3:11")
+    has(torch("tell(mem_pool_allocator, BAD)"), "WeirError BAD_POLICY", BAD + ":3:11")
 
 
 tap.main()

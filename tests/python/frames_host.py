@@ -7,7 +7,7 @@ import os
 from weir import _library
 
 POLICY = "weir: 1\npools: { main: {} }\nrecord: { level: all, stacks: true, ring: 64MiB, file: %s }\n"
-library = _library.configure(None, POLICY % os.environ["TRACE"])
+library = _library.configure(None, POLICY % os.environ["TRACE"], "sim")
 with_gil = ctypes.PyDLL(library.path).weir_torch_pool_malloc
 with_gil.restype = ctypes.c_void_p
 with_gil.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]

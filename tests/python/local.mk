@@ -25,6 +25,7 @@ EXTRA_DIST += \
 	%reldir%/enable_test.py \
 	%reldir%/fake/cupy.py \
 	%reldir%/fake/torch/__init__.py \
+	%reldir%/fake/torch/_C.py \
 	%reldir%/fake/torch/cuda/__init__.py \
 	%reldir%/fake/torch/cuda/_utils.py \
 	%reldir%/fake/torch/cuda/memory.py \

@@ -36,7 +36,7 @@ KEYS = (
 
 # The weirs are opened by the first allocation of each device.
 os.environ["WEIR_SIM"] = "devices=2,memory=4GiB"
-LIBRARY = _library.configure(None, POLICY)
+LIBRARY = _library.configure(None, POLICY, "sim")
 HOST = tap.Host(LIBRARY.path)
 held = []
 

@@ -80,14 +80,14 @@ def all_that_the_package_calls_is_in_the_library():
 @fact
 def bad_policy_is_refused_with_file_line_column_and_remedy():
     path = tap.write("bad.yaml", BAD)
-    error = raises(weir.WeirError, _library.configure, path, None)
+    error = raises(weir.WeirError, _library.configure, path, None, "sim")
     assert error.status == weir.Status.BAD_POLICY
     has(str(error), path + ":3:11: pools.work.size: ", "remove it")
 
 
 @fact
 def policy_that_is_not_there_is_refused_by_name():
-    error = raises(weir.WeirError, _library.configure, "/nonexistent/policy.yaml", None)
+    error = raises(weir.WeirError, _library.configure, "/nonexistent/policy.yaml", None, "sim")
     assert error.status == weir.Status.UNREADABLE
     has(str(error), "/nonexistent/policy.yaml")
 
@@ -118,18 +118,18 @@ def nothing_that_was_refused_is_in_force():
 
 @fact
 def good_policy_is_taken():
-    _library.configure(tap.write("good.yaml", GOOD), None)
+    _library.configure(tap.write("good.yaml", GOOD), None, "sim")
     assert _library.policy_in_force().file == os.path.join(tap.FOLDER.name, "good.yaml")
 
 
 @fact
 def the_same_policy_is_taken_again_by_another_path():
-    _library.configure(os.path.relpath(os.path.join(tap.FOLDER.name, "good.yaml")), None)
+    _library.configure(os.path.relpath(os.path.join(tap.FOLDER.name, "good.yaml")), None, "sim")
 
 
 @fact
 def no_policy_in_particular_is_the_one_in_force():
-    _library.configure(None, None)
+    _library.configure(None, None, "sim")
 
 
 @fact
@@ -143,7 +143,7 @@ def another_policy_is_refused_and_both_are_named():
 def policy_of_the_environment_is_the_same_as_that_file():
     path = tap.write("named.yaml", GOOD)
     code = (
-        "import os, weir._library as l; l.configure(None, None); l.configure(%r, None); print(l.policy_in_force().file)"
+        "import os, weir._library as l; l.configure(None, None, 'sim'); l.configure(%r, None, 'sim'); print(l.policy_in_force().file)"
         % path
     )
     assert tap.python(code, WEIR_POLICY="named.yaml") == path
@@ -153,7 +153,7 @@ def policy_of_the_environment_is_the_same_as_that_file():
 def name_of_a_policy_stays_a_name_and_the_library_finds_it():
     path = tap.write("work.yaml", GOOD)
     tap.write("work", "weir: 2")
-    code = "import weir._library as l; l.configure('work', None); l.configure('work', None); print(l.policy_in_force().file)"
+    code = "import weir._library as l; l.configure('work', None, 'sim'); l.configure('work', None, 'sim'); print(l.policy_in_force().file)"
     assert tap.python(code, WEIR_POLICY_DIR=os.path.dirname(path)) == "work"
     assert tap.python(code.replace("'work', None", "None, None"), WEIR_POLICY_DIR=os.path.dirname(path), WEIR_POLICY="work") == "work"
     code = "import pathlib, weir._library as l; print(l._place(pathlib.Path('work')))"

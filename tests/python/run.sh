@@ -36,19 +36,19 @@ python() {
 }
 
 python 'import torch, weir.torch; print(weir.torch.state().policy, weir.torch.state().patched)'
-check "weir_is_enabled_with_the_policy" prints "$tap_dir/good.yaml True" run --policy=good.yaml -- python3 script.py
-check "options_of_the_command_need_no_dashes_before_it" prints "$tap_dir/good.yaml True" run -p good.yaml python3 -u script.py
-check "python_that_is_given_code_is_served" prints "$tap_dir/good.yaml" run -p good.yaml python3 -c \
+check "weir_is_enabled_with_the_policy" prints "$tap_dir/good.yaml True" run --gpu=sim --policy=good.yaml -- python3 script.py
+check "options_of_the_command_need_no_dashes_before_it" prints "$tap_dir/good.yaml True" run --gpu=sim -p good.yaml python3 -u script.py
+check "python_that_is_given_code_is_served" prints "$tap_dir/good.yaml" run --gpu=sim -p good.yaml python3 -c \
     'import torch, weir.torch; print(weir.torch.state().policy)'
-check "python_that_runs_a_module_is_served" prints "$tap_dir/good.yaml True" run -p good.yaml python3 -m script
-check "policy_of_the_environment_is_used" env WEIR_POLICY=good.yaml sh -c '"$1" run python3 script.py | grep -q -x -F "$2/good.yaml True"' \
+check "python_that_runs_a_module_is_served" prints "$tap_dir/good.yaml True" run --gpu=sim -p good.yaml python3 -m script
+check "policy_of_the_environment_is_used" env WEIR_POLICY=good.yaml sh -c '"$1" run --gpu=sim python3 script.py | grep -q -x -F "$2/good.yaml True"' \
     sh "$weir" "$tap_dir"
-check "without_a_policy_the_usual_search_is_used" prints "None True" run python3 script.py
-check "policy_is_found_from_another_directory" prints "$tap_dir/good.yaml True" run -p good.yaml sh -c 'cd / && python3 "$0"' "$script"
+check "without_a_policy_the_usual_search_is_used" prints "None True" run --gpu=sim python3 script.py
+check "policy_is_found_from_another_directory" prints "$tap_dir/good.yaml True" run --gpu=sim -p good.yaml sh -c 'cd / && python3 "$0"' "$script"
 python 'import torch
 print(torch.cuda.memory_stats.__module__, torch.cuda.memory.memory_summary.__module__)'
-check "functions_of_torch_are_weirs" prints "weir.torch._memory weir.torch._summary" run -p good.yaml python3 script.py
-check "functions_of_torch_stay_without_the_patch" prints "torch.cuda.memory torch.cuda.memory" run --no-patch -p good.yaml python3 script.py
+check "functions_of_torch_are_weirs" prints "weir.torch._memory weir.torch._summary" run --gpu=sim -p good.yaml python3 script.py
+check "functions_of_torch_stay_without_the_patch" prints "torch.cuda.memory torch.cuda.memory" run --gpu=sim --no-patch -p good.yaml python3 script.py
 python 'import sys, torch
 torch.cuda.init()
 sys.path += ["'"$src"'/tests/python"]
@@ -56,22 +56,22 @@ import tap, weir.torch
 host = tap.Host(weir.torch.state().library)
 host.malloc(1 << 20)
 print(torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())'
-check "figures_are_those_of_the_library" prints "1048576 1048576" run -p good.yaml python3 script.py
+check "figures_are_those_of_the_library" prints "1048576 1048576" run --gpu=sim -p good.yaml python3 script.py
 python 'import importlib.util
 print(importlib.util.find_spec("torch") is not None)
 import torch.cuda, weir.torch
 print(weir.torch.state() is not None)'
 check "torch_may_be_looked_for_before_it_is_imported" prints "True
-True" run -p good.yaml python3 script.py
+True" run --gpu=sim -p good.yaml python3 script.py
 python 'import sys, torch
 hooks = [finder for finder in sys.meta_path if type(finder).__module__ == "sitecustomize"]
 import importlib
 importlib.reload(torch)
 print(len(hooks))'
-check "nothing_is_left_in_the_way_of_imports" prints 0 run -p good.yaml python3 script.py
+check "nothing_is_left_in_the_way_of_imports" prints 0 run --gpu=sim -p good.yaml python3 script.py
 python 'import subprocess, sys
 print(subprocess.check_output([sys.executable, "-c", "import torch, weir.torch; print(weir.torch.state().policy)"], text=True).strip())'
-check "processes_that_the_command_starts_are_served" prints "$tap_dir/good.yaml" run -p good.yaml python3 script.py
+check "processes_that_the_command_starts_are_served" prints "$tap_dir/good.yaml" run --gpu=sim -p good.yaml python3 script.py
 python 'import multiprocessing
 def work(queue):
     import torch, weir.torch
@@ -83,17 +83,76 @@ if __name__ == "__main__":
     process.start()
     print(queue.get())
     process.join()'
-check "workers_that_are_spawned_are_served" prints "$tap_dir/good.yaml" run -p good.yaml python3 script.py
-check "weir_run_inside_of_itself_is_fine" prints "$tap_dir/good.yaml" run "$weir" run -p good.yaml python3 -c \
+check "workers_that_are_spawned_are_served" prints "$tap_dir/good.yaml" run --gpu=sim -p good.yaml python3 script.py
+check "weir_run_inside_of_itself_is_fine" prints "$tap_dir/good.yaml" run --gpu=sim "$weir" run --gpu=sim -p good.yaml python3 -c \
     'import torch, weir.torch; print(weir.torch.state().policy)'
 python 'import weir.torch, torch
 weir.torch.enable("good.yaml")
 weir.torch.enable()
 print("enabled")'
-check "program_that_enables_the_same_policy_itself_is_fine" prints enabled run -p good.yaml python3 script.py
+check "program_that_enables_the_same_policy_itself_is_fine" prints enabled run --gpu=sim -p good.yaml python3 script.py
 python 'import sys
 print("torch" in sys.modules, "weir" in sys.modules)'
-check "process_without_torch_loads_nothing" prints "False False" run -p good.yaml python3 script.py
+loads_nothing() {
+    exits 0 "$@" && echo "False False" | diff - "$out"
+}
+check "process_without_torch_loads_nothing" loads_nothing run --gpu=sim -p good.yaml python3 script.py
+
+# reaches STATUS TEXT ARGUMENT…: the command ends with that status, and one line on stderr, its last, has the text.
+reaches() {
+    wanted_status=$1 wanted_text=$2
+    shift 2
+    exits "$wanted_status" "$@" && tail -n 1 "$err" | grep -q -- "$wanted_text" && [ "$(grep -c 'allocated from Weir' "$err")" -eq 1 ]
+}
+python 'import sys
+sys.exit(int(sys.argv[1]))'
+check "command_without_python_is_told_of_at_the_end" reaches 0 'nothing of true allocated from Weir: no Python started' \
+    run --gpu=sim -p good.yaml true
+check "command_whose_python_is_kept_from_it_is_told_of" reaches 3 'nothing of python3 .*no Python started with Weir in it.*-E, -I and -S' \
+    run --gpu=sim -p good.yaml python3 -I script.py 3
+check "command_whose_environment_is_cleared_is_told_of" reaches 0 'nothing of env .*A cleared environment' \
+    run --gpu=sim -p good.yaml env -i "PATH=$PATH" python3 script.py 0
+check "command_that_imports_no_torch_is_told_of" reaches 0 'nothing of python3 .*Python ran, and imported no torch' \
+    run --gpu=sim -p good.yaml python3 script.py 0
+check "command_that_reaches_no_torch_fails_where_one_is_required" reaches 2 'nothing of python3' \
+    run --gpu=sim --require -p good.yaml python3 script.py 0
+check "command_that_fails_by_itself_keeps_its_status" reaches 3 'nothing of python3' run --gpu=sim --require -p good.yaml python3 script.py 3
+says_nothing() {
+    exits 0 "$@" && is_empty "$out" && is_empty "$err"
+}
+python 'import torch'
+check "command_that_reaches_a_torch_is_what_was_required" says_nothing run --gpu=sim --require -p good.yaml python3 script.py
+check "run_around_another_one_has_reached_what_that_one_did" says_nothing \
+    run --gpu=sim --require -p good.yaml "$weir" run --gpu=sim --require -p good.yaml python3 script.py
+required_without_cuda() (
+    export FAKE_TORCH_CUDA=
+    reaches 2 'Python ran, and imported no torch that is built with CUDA' run --gpu=sim --require -p good.yaml python3 script.py
+)
+check "torch_without_cuda_is_not_what_was_required" required_without_cuda
+no_temporary() (
+    TMPDIR=$tap_dir/none
+    export TMPDIR
+    exits 2 run --gpu=sim -p good.yaml true && grep -q 'run: .*none/weir-run.*: No such file or directory; set TMPDIR' "$err"
+)
+check "directory_for_temporary_files_that_is_not_there_is_named" no_temporary
+nothing_left() {
+    mkdir left && TMPDIR=$tap_dir/left exits 0 run --gpu=sim -p good.yaml python3 script.py && [ -z "$(ls left)" ]
+}
+check "no_file_is_left_behind" nothing_left
+killed() {
+    exits 143 run --gpu=sim -p good.yaml sh -c 'kill -TERM $$'
+}
+check "command_that_a_signal_ends_ends_the_run_so" killed
+simulator() (
+    WEIR_GPU=sim
+    export WEIR_GPU
+    exits 2 run -p good.yaml true && grep -q 'WEIR_GPU=sim is set: .*unset WEIR_GPU' "$err"
+)
+check "simulator_of_the_environment_is_refused" simulator
+wrong_gpu() {
+    exits 2 run --gpu=gpu true && grep -q -- '--gpu=gpu: write one of cuda|sim' "$err"
+}
+check "gpu_that_is_none_is_named" wrong_gpu
 
 mkdir own
 printf 'print("own")\nvalue = 1\n' >own/sitecustomize.py
@@ -104,9 +163,9 @@ own() (
     prints "$@"
 )
 check "sitecustomize_of_the_user_runs_too" own "own
-1 True" run -p good.yaml python3 script.py
+1 True" run --gpu=sim -p good.yaml python3 script.py
 check "sitecustomize_of_the_user_runs_once_in_a_run_inside_of_another" own "own
-1 True" run "$weir" run -p good.yaml python3 script.py
+1 True" run --gpu=sim "$weir" run --gpu=sim -p good.yaml python3 script.py
 cp good.yaml changed.yaml
 python 'import shutil
 shutil.copy("bad.yaml", "changed.yaml")
@@ -116,7 +175,7 @@ for _ in range(2):
     except Exception as error:
         print(type(error).__name__, error)'
 changed() {
-    exits 0 run -p changed.yaml python3 script.py && [ "$(grep -c '^WeirError weir run: .*changed.yaml:2:18: pools.work.size' "$out")" = 2 ]
+    exits 0 run --gpu=sim -p changed.yaml python3 script.py && [ "$(grep -c '^WeirError weir run: .*changed.yaml:2:18: pools.work.size' "$out")" = 2 ]
 }
 check "policy_that_has_become_bad_fails_the_import_each_time_and_is_named" changed
 
@@ -132,10 +191,11 @@ print(weir.torch.state() is not None)
 if len(sys.argv) < 3:
     sys.exit(subprocess.call([sys.executable, *sys.argv, "again"]))'
 check "missing_shim_is_told_once_by_a_program_and_all_that_it_starts" says_once \
-    '^weir run: .* without its shim, which `weir run -- python -m weir.torch build` makes: .*cudnn.benchmark' run -p good.yaml python3 script.py
+    '^weir run: .* without its shim, which `weir run -- python -m weir.torch build` makes: .*cudnn.benchmark' run --gpu=sim -p good.yaml python3 script.py
 without_cuda() (
     export FAKE_TORCH_CUDA=
-    says_once '^weir run: torch 2.11.0 is built without CUDA' run -p good.yaml python3 script.py && echo "False
+    unset WEIR_RUN_TOLD
+    exits 0 run --gpu=sim -p good.yaml python3 script.py && [ "$(grep -c '^weir run: torch 2.11.0 is built without CUDA' "$err")" -eq 1 ] && echo "False
 False
 False" | diff - "$out"
 )
@@ -148,5 +208,5 @@ for build.VERSION in ["0.1", "0.2"]:
 for build.VERSION in ["0.1", "0.2"]:
     print(build.path() is not None)'
 check "shims_of_two_releases_lie_beside_each_other" prints "True
-True" run -p good.yaml python3 script.py
+True" run --gpu=sim -p good.yaml python3 script.py
 done_testing

@@ -31,9 +31,38 @@ def current(name):
 
 @fact
 def enable_takes_the_shim_that_was_built():
-    state = weir.torch.enable(policy_text=POLICY, shim=True)
+    theirs = torch.cuda.memory_stats, torch.cuda.Stream.__new__
+    state = weir.torch.enable(policy_text=POLICY, shim=True, patch=True, gpu="sim")
+    assert state.shim and not state.patched, state
+    assert theirs == (torch.cuda.memory_stats, torch.cuda.Stream.__new__)
+
+
+def train(steps):
+    """Makes and drops tensors as a training loop does. What is left, in bytes, and the allocator's name."""
+    kept = []
+    for _ in range(steps):
+        kept = [make(64 * MIB) for _ in range(3)]
+    kept.clear()
+    return torch.cuda.memory_allocated(), torch.cuda.memory.get_allocator_backend()
+
+
+@fact
+def children_that_are_forked_before_cuda_is_used_start_anew():
+    assert not torch.cuda.is_initialized()
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            try:
+                right = train(60) == (0, "weir") and torch.cuda.max_memory_allocated() <= 6 * 64 * MIB
+                # And their own children have nothing of it.
+                inner = os.fork()
+                if inner == 0:
+                    os._exit(int("child of a fork" not in str(raises(RuntimeError, torch.cuda.memory_snapshot))))
+                os._exit(0 if right and os.waitpid(inner, 0)[1] == 0 else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
     torch.cuda.init()
-    assert state.shim, state
     assert torch.cuda.memory.get_allocator_backend() == "weir"
 
 
@@ -122,6 +151,25 @@ def the_memory_fraction_is_a_limit_and_is_remembered():
     raises(torch.OutOfMemoryError, make, 3 << 30)
     torch.cuda.set_per_process_memory_fraction(1.0)
     make(3 << 30)
+
+
+@fact
+def a_memory_fraction_of_torchs_settings_is_in_force_at_once():
+    set_settings = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    if set_settings is None:
+        return
+    set_settings("per_process_memory_fraction:0.125")
+    assert torch.cuda.get_per_process_memory_fraction() == 0.125
+    raises(torch.OutOfMemoryError, make, 2 << 30)
+    set_settings("per_process_memory_fraction:1.0")
+    make(3 << 30)
+
+
+@fact
+def torch_takes_no_other_allocator_and_names_weir():
+    other = torch.cuda.memory.CUDAPluggableAllocator(_library.find(), "weir_torch_malloc", "weir_torch_free")
+    error = raises(RuntimeError, torch.cuda.memory.change_current_allocator, other)
+    assert "Weir is the allocator of torch in this process" in str(error), error
 
 
 def hits_of_two_tensors(stream):
@@ -493,7 +541,7 @@ def a_pool_that_the_policy_lacks_is_an_error_that_names_those_it_has():
 
 @fact
 def the_allocator_for_mem_pools_is_accepted():
-    pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator())
+    pool = torch.cuda.MemPool(weir.torch.mem_pool_allocator(gpu="sim"))
     with torch.cuda.use_mem_pool(pool):
         tensor = make(1000)
     del tensor, pool
@@ -619,7 +667,7 @@ def a_shim_of_other_sources_is_not_taken():
 RECORDED = """
 import sys, torch, weir.torch
 policy = "weir: 1\\npools: { t: {} }\\nrecord: { level: all, stacks: true, file: %s }\\n" % sys.argv[1]
-weir.torch.enable(policy_text=policy, shim=sys.argv[2] == "with")
+weir.torch.enable(policy_text=policy, shim=sys.argv[2] == "with", gpu="sim")
 torch.cuda.init()
 
 class Double(torch.autograd.Function):

@@ -77,7 +77,7 @@ check "other_assignments_are_in_force" summary kept.weir "t['pools'][0]['release
 # Beside `weir run`, which checks the policy with what is put on top of it.
 beside_run() {
     WEIR_PYTHON_DIR=$(cd "$top_srcdir" && pwd -P)/plugin/python WEIR_TORCH_LIBRARY=$worker \
-        exits 0 record -o run.weir -- "$weir" run -- sh -c "$work"
+        exits 0 record -o run.weir -- "$weir" run --gpu=sim -- sh -c "$work"
 }
 # The folder of the sources may be given from where the tests were started.
 cd "$here" && top_srcdir=$(cd "$top_srcdir" && pwd -P)

@@ -3,18 +3,13 @@
 
 #include "tools/record/launch.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "policy/policy.h"
+#include "tools/common/child.h"
 #include "tools/common/complain.h"
 #include "tools/common/environment.h"
 #include "tools/common/format.h"
@@ -69,70 +64,6 @@ static bool set_assignments(const struct record_launch *launch)
     return true;
 }
 
-/* The command ------------------------------------------------------------------------------------------------------------------------ */
-
-/* Signals that somebody sends to this process and means for the command. Those of the terminal reach it without help. */
-static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-
-/* The signals that are waited for, which are blocked from here on. */
-static void block_signals(sigset_t *waited, sigset_t *former)
-{
-    /* A child that nobody waits for has no exit status. */
-    signal(SIGCHLD, SIG_DFL);
-    sigemptyset(waited);
-    sigaddset(waited, SIGCHLD);
-    for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
-        sigaddset(waited, passed_on[i]);
-    sigprocmask(SIG_BLOCK, waited, former);
-}
-
-/* 0, or the errno with which the command cannot be run. */
-static int spawn(char *const *command, const sigset_t *mask, pid_t *pid)
-{
-    posix_spawnattr_t attributes;
-    sigset_t standard;
-    /* main() ignores it for itself; the command expects what every command finds. */
-    sigemptyset(&standard);
-    sigaddset(&standard, SIGPIPE);
-    if (posix_spawnattr_init(&attributes) != 0)
-        must(NULL);
-    posix_spawnattr_setsigmask(&attributes, mask);
-    posix_spawnattr_setsigdefault(&attributes, &standard);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int code = posix_spawnp(pid, command[0], NULL, &attributes, command, environ);
-    posix_spawnattr_destroy(&attributes);
-    return code;
-}
-
-/* Passes signals on until the command has ended; how, as of waitpid(). */
-static int follow(pid_t pid, const sigset_t *waited)
-{
-    int how = 0;
-    while (waitpid(pid, &how, WNOHANG) == 0) {
-        siginfo_t got;
-        int number = sigwaitinfo(waited, &got);
-        if (number > 0 && number != SIGCHLD && got.si_code <= 0)
-            kill(pid, number);
-    }
-    return how;
-}
-
-/* Ends as the command did, so that a shell sees the same; its core dump is enough. */
-static int end_as(int how, const sigset_t *former)
-{
-    if (!WIFSIGNALED(how))
-        return WEXITSTATUS(how);
-    sigset_t one;
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
-    signal(WTERMSIG(how), SIG_DFL);
-    sigprocmask(SIG_SETMASK, former, NULL);
-    sigemptyset(&one);
-    sigaddset(&one, WTERMSIG(how));
-    sigprocmask(SIG_UNBLOCK, &one, NULL);
-    raise(WTERMSIG(how));
-    return 128 + WTERMSIG(how);
-}
-
 /* What came of it -------------------------------------------------------------------------------------------------------------------- */
 
 static void say_files(const struct record_launch *launch, const struct record_files *before)
@@ -157,20 +88,16 @@ static void say_files(const struct record_launch *launch, const struct record_fi
 
 int record_launch(const struct record_launch *launch)
 {
-    sigset_t waited, former;
-    pid_t pid;
+    struct child child;
     if (!set_assignments(launch))
         return EXIT_TROUBLE;
     struct record_files before = record_files_of(launch->name);
-    block_signals(&waited, &former);
-    int code = spawn(launch->command, &former, &pid);
-    if (code != 0) {
-        complain("record: cannot run '%s': %s", launch->command[0], strerror(code));
-        record_files_free(&before);
-        return code == ENOENT ? EXIT_NO_COMMAND : EXIT_CANNOT_RUN;
+    int status = child_start(&child, "record", launch->command);
+    if (status == 0) {
+        int how = child_follow(&child);
+        say_files(launch, &before);
+        status = child_end_as(&child, how);
     }
-    int how = follow(pid, &waited);
-    say_files(launch, &before);
     record_files_free(&before);
-    return end_as(how, &former);
+    return status;
 }

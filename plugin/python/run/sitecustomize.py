@@ -3,9 +3,11 @@
 What `weir run` has every Python process do at its start: once torch was imported, Weir becomes its allocator.
 
 Python finds this file in place of a sitecustomize of the user's or the system's, so it runs that one too. All that it
-prints is what does not work as it should, on stderr.
+prints is what does not work as it should, on stderr. `weir run` learns from the file $WEIR_RUN_REACHED how far processes
+came: each adds a letter, P for Python, T for a torch that allocates from Weir.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -25,6 +27,16 @@ def _tell(texts: Iterable[str]) -> None:
             print(f"weir run: {text}", file=sys.stderr, flush=True)
 
 
+def _reached(letter: bytes) -> None:
+    """Without a word where the file cannot be written, as in a container that has another /tmp."""
+    with contextlib.suppress(OSError, KeyError):
+        file = os.open(os.environ["WEIR_RUN_REACHED"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.write(file, letter)
+        finally:
+            os.close(file)
+
+
 def _enable() -> None:
     torch = sys.modules["torch"]
     if torch.version.cuda is None:
@@ -36,10 +48,11 @@ def _enable() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            weir.torch.enable(policy, patch=os.environ.get("WEIR_TORCH_PATCH") != "0")
+            weir.torch.enable(policy, patch=os.environ.get("WEIR_TORCH_PATCH") != "0", gpu=os.environ.get("WEIR_RUN_GPU") or None)
         except weir.WeirError as error:
             text = f"weir run: torch cannot use Weir with the policy {policy or 'of the usual search'}: {error.text}"
             raise weir.WeirError(error.status, text) from None
+    _reached(b"T")
     _tell(str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning))
 
 
@@ -114,6 +127,7 @@ def _run_next() -> None:
         spec.loader.exec_module(module)
 
 
+_reached(b"P")
 _find_package()
 if "torch" in sys.modules:
     _enable()

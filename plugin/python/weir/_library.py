@@ -157,8 +157,9 @@ class Library:
         assert address is not None
         return address
 
-    def configure(self, policy_file: Optional[str], policy_text: Optional[str]) -> None:
+    def configure(self, policy_file: Optional[str], policy_text: Optional[str], gpu: Optional[str]) -> None:
         options = Options(size=ctypes.sizeof(Options))
+        options.gpu = None if gpu is None else gpu.encode()
         options.policy_file = None if policy_file is None else os.fsencode(policy_file)
         options.policy_text = None if policy_text is None else policy_text.encode()
         error = Error()
@@ -339,12 +340,13 @@ def _place(file: Union[str, "os.PathLike[str]"]) -> str:
     return os.path.abspath(os.fspath(file))
 
 
-def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optional[str]) -> Library:
+def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optional[str], gpu: Optional[str] = None) -> Library:
     """
     The library, with this policy in force. The first call decides; a later one may ask for the same, or for none in
     particular.
 
     policy: the path of a file, or the name of an installed policy. policy_text: the YAML itself, instead. Both None: as weir_open() searches.
+    gpu: "cuda", or "sim" in a test that runs no kernel; None: $WEIR_GPU, in which "sim" is refused.
     """
     global _policy
     if policy is not None and policy_text is not None:
@@ -357,7 +359,13 @@ def configure(policy: Union[str, "os.PathLike[str]", None], policy_text: Optiona
     with _lock:
         library = _load()
         if _policy is None:
-            library.configure(wanted.file, wanted.text)
+            if gpu is None and os.environ.get("WEIR_GPU") == "sim":
+                raise WeirError(
+                    Status.INVALID,
+                    "WEIR_GPU=sim is set: no kernel reaches the memory of the simulator, and the first one would end the process. "
+                    "Unset WEIR_GPU",
+                )
+            library.configure(wanted.file, wanted.text, gpu)
             _policy = wanted
         elif _policy != wanted and (policy is not None or policy_text is not None):
             raise WeirError(

@@ -71,18 +71,18 @@ class _Block:
 
 
 def allocator(
-    policy: Union[str, "os.PathLike[str]", None] = None, *, policy_text: Optional[str] = None
+    policy: Union[str, "os.PathLike[str]", None] = None, *, policy_text: Optional[str] = None, gpu: Optional[str] = None
 ) -> Callable[[int], Any]:
     """
     The function for cupy.cuda.set_allocator().
 
-    policy, policy_text: as for weir.torch.enable(); a process that uses both has one policy for both. Raises
+    policy, policy_text, gpu: as for weir.torch.enable(); a process that uses both has one policy for both. Raises
     weir.WeirError. What it allocates is a cupy.cuda.MemoryPointer; without memory it raises
     cupy.cuda.memory.OutOfMemoryError, and WeirError for other reasons.
     """
     import cupy
 
-    library = _library.configure(policy, policy_text)
+    library = _library.configure(policy, policy_text, gpu)
 
     def allocate(size: int) -> Any:
         device = cupy.cuda.runtime.getDevice()

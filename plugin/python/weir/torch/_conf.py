@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """torch's settings of its own allocator, PYTORCH_ALLOC_CONF: which of them Weir takes over, and what is said of the rest."""
 
+import functools
 import os
-from typing import Dict, List, NamedTuple
+import warnings
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from weir._library import DEVICES_MAX, Library
 
@@ -65,13 +67,32 @@ def settings() -> List[Setting]:
     return []
 
 
-def take_over(library: Library) -> List[str]:
-    """Has Weir do what it can of it. Returns what it cannot, in words."""
-    ignored = []
-    for setting in settings():
+def take_over(library: Library, given: List[Setting]) -> Optional[str]:
+    """Has Weir do what it can of these. The warning of what it cannot; None: it does all."""
+    for setting in given:
         if setting.is_used and setting.key == "per_process_memory_fraction":
             for device in range(DEVICES_MAX):
                 library.memory_fraction(float(setting.value), device)
-        elif not setting.is_used:
-            ignored.append(f"{setting.key}: {setting.text}")
-    return ignored
+    ignored = [f"{setting.key}: {setting.text}" for setting in given if not setting.is_used]
+    return "settings of torch's own allocator that Weir does not have: " + "; ".join(ignored) if ignored else None
+
+
+# What sets them while a program runs; each version of torch has some of these.
+_SETTERS = ("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings")
+
+
+def follow(torch: Any, library: Library) -> None:
+    """From now on Weir takes over what a program sets while it runs, too."""
+    for name in _SETTERS:
+        if original := getattr(torch._C, name, None):
+            setattr(torch._C, name, _following(original, library))
+
+
+def _following(original: Any, library: Library) -> Any:
+    @functools.wraps(original)
+    def set_allocator_settings(text: str) -> None:
+        original(text)
+        if ignored := take_over(library, [_setting(key, value) for key, value in _pairs(text).items()]):
+            warnings.warn(ignored, RuntimeWarning, stacklevel=2)
+
+    return set_allocator_settings

@@ -2,10 +2,11 @@
 """Putting Weir into torch."""
 
 import ctypes
+import functools
 import os
 import threading
 import warnings
-from typing import Any, NamedTuple, Optional, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 from weir import _library
 from weir._errors import Status, WeirError
@@ -23,7 +24,7 @@ HOOKS = {
     "set_release_pool": "weir_torch_release_pool",
 }
 
-# The functions of torch.cuda, and as far as it has them torch.accelerator, that enable(patch=True) replaces.
+# The functions of torch.cuda, and as far as it has them torch.accelerator, that enable(patch=True) replaces where there is no shim.
 PATCHES = {name: getattr(_memory, name) for name in _memory.__all__ if name not in ("report", "stats")}
 PATCHES["memory_summary"] = _summary.memory_summary
 
@@ -44,7 +45,7 @@ class State(NamedTuple):
     library: str  # the path of libweir-torch.so
     policy: Optional[str]  # the path of the policy; None: a text, or that of the usual search
     shim: bool  # whether the shim is in use
-    patched: bool  # whether torch.cuda has Weir's functions
+    patched: bool  # whether torch.cuda has Weir's functions; with the shim, which answers torch's own, never
     unavailable: Tuple[str, ...]  # what does not work as with torch's own allocator
 
 
@@ -137,6 +138,24 @@ def _change_allocator(torch: Any, allocator: Any) -> None:
         raise _late(str(error)) from error
 
 
+def _keep(torch: Any) -> None:
+    """From now on torch's refusal to take another allocator says which one it has."""
+    original = torch._C._cuda_changeCurrentAllocator
+
+    @functools.wraps(original)
+    def change(allocator: Any) -> None:
+        try:
+            original(allocator)
+        except RuntimeError as error:
+            how = "`weir run`" if "WEIR_TORCH_PATCH" in os.environ else "weir.torch.enable()"
+            raise RuntimeError(
+                f"{error}: by {how}, Weir is the allocator of torch in this process. Leave that away, or give the other allocator "
+                "to a torch.cuda.MemPool"
+            ) from error
+
+    torch._C._cuda_changeCurrentAllocator = change
+
+
 def _patch(torch: Any) -> None:
     modules = [torch.cuda, torch.cuda.memory]
     # Since 2.9 torch has some of them a second time.
@@ -148,64 +167,72 @@ def _patch(torch: Any) -> None:
                 setattr(module, name, function)
 
 
+def _enable_first(torch: Any, library: Library, patch: bool, shim: Optional[bool]) -> Tuple[State, List[str]]:
+    """What was done, and what is to be warned of."""
+    why = "it is not wanted" if shim is False else _use_shim(library, shim is True)
+    has_shim = why is None
+    if not has_shim:
+        _change_allocator(torch, _plain_allocator(torch, library))
+        _streams.watch(torch, library)
+    warned = [_conf.take_over(library, _conf.settings())]
+    _conf.follow(torch, library)
+    _keep(torch)
+    missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
+    if missing and shim is None:
+        warned.append(f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing) + f". Why: {why}")
+    in_force = _library.policy_in_force()
+    state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
+    return state, [text for text in warned if text is not None]
+
+
 def enable(
     policy: Union[str, "os.PathLike[str]", None] = None,
     *,
     policy_text: Optional[str] = None,
     patch: bool = False,
     shim: Optional[bool] = None,
+    gpu: Optional[str] = None,
 ) -> State:
     """
     Makes Weir the allocator of torch, for the rest of the process. Call it before the first CUDA call; it makes none
-    itself.
+    itself. A child that the process forks before its first CUDA call has Weir as well.
 
     Where there is no shim for this torch yet, it is compiled, once, which a line on stderr says.
 
     policy: the path of a policy file, or the name of an installed one as "pytorch"; None: $WEIR_POLICY, or as
-    weir-policy(5) says under FILES. policy_text: the YAML itself, instead of a file. patch: torch.cuda.memory_stats()
-    and its like become those of weir.torch. shim: True requires the shim, False does without, None takes it if it can
-    be had, and warns of what does not work if not.
+    weir-policy(5) says under FILES. policy_text: the YAML itself, instead of a file. patch: without the shim,
+    torch.cuda.memory_stats() and its like become those of weir.torch; with it they speak of Weir as they are, and none
+    is replaced. shim: True requires the shim, False does without, None takes it if it can be had, and warns of what
+    does not work if not. gpu: "sim" is for tests that run no kernel; None: a GPU, and $WEIR_GPU=sim is refused.
 
     A second call with the same policy, or none, does nothing but what patch adds. Raises weir.WeirError: a bad policy
     (its text has all errors with file, line and column), another policy than before, torch uses CUDA already, the
-    library is not there.
+    library is not there. Warnings come last: where they are errors, Weir is enabled all the same.
     """
     global _state
     import torch
 
+    warned: List[str] = []
     with _lock:
         if _state is None:
             _check(torch)
-            library = _library.configure(policy, policy_text)
-            why = "it is not wanted" if shim is False else _use_shim(library, shim is True)
-            has_shim = why is None
-            if not has_shim:
-                _change_allocator(torch, _plain_allocator(torch, library))
-            _streams.watch(torch, library)
-            if ignored := _conf.take_over(library):
-                warnings.warn("settings of torch's own allocator that Weir does not have: " + "; ".join(ignored), RuntimeWarning, stacklevel=2)
-            in_force = _library.policy_in_force()
-            missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)
-            _state = State(library.path, in_force and in_force.file, has_shim, False, _NEVER + missing)
-            if missing and shim is None:
-                warnings.warn(
-                    f"Weir is enabled without its shim, which `{_build.COMMAND}` makes: " + "; ".join(missing) + f". Why: {why}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+            _state, warned = _enable_first(torch, _library.configure(policy, policy_text, gpu), patch, shim)
         else:
-            _library.configure(policy, policy_text)
+            _library.configure(policy, policy_text, gpu)
             if shim is not None and shim != _state.shim:
                 raise WeirError(Status.BUSY, f"Weir is enabled already, with{'' if _state.shim else 'out'} the shim")
-        if patch and not _state.patched:
+        if patch and not _state.patched and not _state.shim:
             _patch(torch)
             missing = tuple(text for text in _state.unavailable if text != _MISSING_UNPATCHED)
             _state = _state._replace(patched=True, unavailable=missing)
-        return _state
+        state = _state
+    for text in warned:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return state
 
 
 def mem_pool_allocator(
-    policy: Union[str, "os.PathLike[str]", None] = None, *, policy_text: Optional[str] = None
+    policy: Union[str, "os.PathLike[str]", None] = None, *, policy_text: Optional[str] = None, gpu: Optional[str] = None
 ) -> Any:
     """
     The allocator for torch.cuda.MemPool: tensors made under torch.cuda.use_mem_pool() then come from Weir, all others
@@ -221,7 +248,7 @@ def mem_pool_allocator(
     global _pool_allocator
     import torch
 
-    library = _library.configure(policy, policy_text)
+    library = _library.configure(policy, policy_text, gpu)
     with _lock:
         if _state is not None and _state.shim:
             return torch._C._cuda_getAllocator()  # the only one that the shim takes

@@ -8,13 +8,10 @@
  * it makes lives until the process ends, as torch frees tensors until then. No lock of ours is held while torch, Python or Weir is called,
  * and the GIL is never taken.
  */
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,9 +44,6 @@ using PoolId = c10::cuda::MempoolId_t;
 
 /* Set once, by make_allocator(), before torch can call. */
 const Library *library;
-
-/* In the child of a fork locks may be held by threads that are not there, and CUDA does not work: nothing is touched. */
-std::atomic<bool> forked{ false };
 
 /* Words -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -155,7 +149,8 @@ public:
 
     void raw_delete(void *ptr) override
     {
-        if (!ptr || forked.load(std::memory_order_relaxed))
+        /* In the child of a fork locks may be held by threads that are not there, and CUDA does not work: nothing is touched. */
+        if (!ptr || library->is_over())
             return;
         Block block;
         bool is_told = false;
@@ -255,15 +250,8 @@ public:
     {
         TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1, "weir: the memory fraction is ", fraction, ": it has to be from 0 to 1");
         library->memory_fraction(fraction, device);
-        std::lock_guard<std::mutex> guard(lock);
-        fractions[device] = fraction;
     }
-    double getMemoryFraction(Device device)
-    {
-        std::lock_guard<std::mutex> guard(lock);
-        auto found = fractions.find(device);
-        return found == fractions.end() ? 1.0 : found->second;
-    }
+    double getMemoryFraction(Device device) { return library->get_memory_fraction(device); }
 
     /* Pools of graphs, and MemPools */
 
@@ -537,11 +525,9 @@ private:
             C10_CUDA_CHECK(cudaMemPoolSetAccess(pool, &access, 1));
     }
 
-    /* In the child of a fork locks may be held by nobody. */
     static void check_process()
     {
-        TORCH_CHECK(!forked.load(std::memory_order_relaxed),
-                    "weir: there is no memory history in the child of a fork: take it in the parent");
+        TORCH_CHECK(!library->is_over(), "weir: there is no memory history in the child of a fork after CUDA was used: take it in the parent");
     }
 
     Blocks blocks;
@@ -549,7 +535,6 @@ private:
     std::atomic<bool> is_enabled{ true };
     int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
-    std::map<Device, double> fractions;
     std::vector<caching::OutOfMemoryObserver> observers;
 };
 
@@ -620,7 +605,6 @@ void make_allocator(const char *path)
 {
     if (!weir_allocator) {
         library = new Library(path);
-        pthread_atfork(nullptr, nullptr, [] { forked = true; });
         weir_allocator = new std::shared_ptr<caching::CUDAAllocator>(new Weir());
         library->set_stream_fn(stream_lives);
     }

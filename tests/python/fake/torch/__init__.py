@@ -12,4 +12,4 @@ def compiled_with_cxx11_abi():
     return True
 
 
-from torch import cuda  # noqa: E402,F401
+from torch import _C, cuda  # noqa: E402,F401

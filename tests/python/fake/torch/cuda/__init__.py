@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A stand-in for torch.cuda, with two devices."""
 
+import torch
 from torch.cuda import memory
 from torch.cuda.memory import *  # noqa: F401,F403
 
@@ -10,7 +11,7 @@ _initialized = False
 def init():
     global _initialized
     _initialized = True
-    memory.is_used = True
+    torch._C.is_used = True
 
 
 def is_initialized():

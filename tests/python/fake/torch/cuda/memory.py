@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A stand-in for torch.cuda.memory, which remembers what it is told, and answers as torch does for pluggable allocators."""
 
+import torch
+
 __all__ = [
     "change_current_allocator",
     "empty_cache",
@@ -31,10 +33,6 @@ HOOKS = (
     "set_end_allocate_to_pool_fn",
     "set_release_pool",
 )
-is_used = False
-current = None
-
-
 class Raw:
     """What torch._C has of an allocator."""
 
@@ -59,10 +57,7 @@ class CUDAPluggableAllocator(_CUDAAllocator):
 
 
 def change_current_allocator(allocator):
-    global current
-    if is_used:
-        raise RuntimeError("Can't swap an already initialized allocator")
-    current = allocator.allocator()
+    torch._C._cuda_changeCurrentAllocator(allocator.allocator())
 
 
 def _not_supported(name):
