@@ -7,6 +7,7 @@ What a process uses is decided once: by its environment (`environment`), and by 
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from typing import Dict, List, Optional
@@ -16,11 +17,12 @@ ASYNC = "async"  # torch's cudaMallocAsync backend
 PLAIN = "plain"  # plain.c: cudaMallocFromPoolAsync behind torch's pluggable allocator
 WEIR = "weir"  # weir.torch.enable(), without the shim
 SHIM = "shim"  # the same, with it
+RUN = "run"  # `weir run`, with the shim
 EXPANDABLE = "expandable"  # torch's caching allocator with expandable segments
 POOLS = "pools"  # SHIM, with CUDA's pools
 RECORDED = "recorded"  # SHIM, with every call and its stack recorded
 USUAL = (NATIVE, ASYNC, PLAIN, WEIR, SHIM)
-NAMES = (*USUAL, EXPANDABLE, POOLS, RECORDED)
+NAMES = (*USUAL, RUN, EXPANDABLE, POOLS, RECORDED)
 
 # The policy that people start from; of a source tree or a GPU bundle.
 POLICY = os.path.join(
@@ -62,6 +64,8 @@ def use(name: str, policy: Optional[str] = None, patch: bool = False) -> None:
         use_plain()
     elif name in (WEIR, SHIM, POOLS, RECORDED):
         use_weir(name != WEIR, policy, patch)
+    elif name == RUN:
+        use_run(policy)
     elif name not in NAMES:
         raise Missing(f"there is no allocator '{name}'; write one of: {', '.join(NAMES)}")
 
@@ -75,6 +79,19 @@ def use_weir(shim: bool, policy: Optional[str], patch: bool) -> None:
             f"the package weir cannot be imported ({error}): put the folder that holds it on PYTHONPATH"
         ) from error
     weir.torch.enable(policy, patch=patch, shim=shim)
+
+
+def use_run(policy: Optional[str]) -> None:
+    """Starts this process anew under `weir run`, so that nothing may have been done yet; where that was done, looks that Weir is there."""
+    if "WEIR_RUN_REACHED" not in os.environ:
+        weir = os.environ.get("WEIR") or shutil.which("weir")
+        if weir is None:
+            raise Missing("the program weir is not on PATH: name it in $WEIR")
+        os.execv(weir, [weir, "run", "--require", *(["--policy", policy] if policy else []), "--", sys.executable, *sys.orig_argv[1:]])
+    import weir.torch
+
+    state = weir.torch.state()
+    assert state is not None and state.shim and not state.patched, state
 
 
 def build_counter(folder: str) -> str:

@@ -361,7 +361,7 @@ def cap_and_threshold_of_a_policy_hold(run: Run) -> None:
     assert kept <= GIB + 64 * MIB, f"{kept / MIB:.0f} MiB are kept above a threshold of 1 GiB"
 
 
-@case(starts_itself=True)
+@case(starts_itself=True, has_entries=True)
 def policies_that_are_wrong_are_refused_by_place(run: Run) -> None:
     policy = run.write("wrong.yaml", "weir: 1\npools:\n  tensors:\n    max_sise: 4GiB\n")
     need_weir()
@@ -376,7 +376,7 @@ def policies_that_are_wrong_are_refused_by_place(run: Run) -> None:
     assert torch.zeros(4, device="cuda").sum().item() == 0
 
 
-@case(starts_itself=True)
+@case(starts_itself=True, has_entries=True)
 def enabling_too_late_is_refused(run: Run) -> None:
     torch.zeros(4, device="cuda")
     try:

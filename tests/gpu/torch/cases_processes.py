@@ -125,7 +125,7 @@ def last_json(output: str) -> Dict[str, Any]:
     raise AssertionError("the program printed no result")
 
 
-@case(modes=OURS, starts_itself=True, seconds=120)
+@case(modes=OURS, starts_itself=True, seconds=120, has_entries=True)
 def weir_run_serves_a_script_that_knows_nothing_of_it(run: Run) -> None:
     weir = os.environ.get("WEIR") or shutil.which("weir")
     if not weir:
@@ -149,7 +149,7 @@ def example(name: str, *arguments: str) -> str:
     return output_of([sys.executable, os.path.join(ROOT, "examples", name), "--policy", allocators.POLICY, *arguments])
 
 
-@case(modes=(SHIM,), starts_itself=True, seconds=120)
+@case(modes=(SHIM,), starts_itself=True, seconds=120, has_entries=True)
 def example_of_a_training_learns(run: Run) -> None:
     losses = [
         float(line.split()[3].rstrip(",")) for line in example("torch_train.py").splitlines() if ": loss " in line
@@ -157,7 +157,7 @@ def example_of_a_training_learns(run: Run) -> None:
     assert len(losses) >= 5 and losses[-1] < losses[0], losses
 
 
-@case(modes=(SHIM,), starts_itself=True, seconds=120)
+@case(modes=(SHIM,), starts_itself=True, seconds=120, has_entries=True)
 def example_of_a_training_goes_on_with_smaller_batches(run: Run) -> None:
     output = example("torch_train.py", "--fraction", "0.05", "--batch", "16384", "--steps", "5")
     assert "goes on with batches of" in output and "step    5: loss" in output

@@ -8,6 +8,7 @@ GPU.
 
 import importlib
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench", "torch"))
 import allocators as allocators  # noqa: E402  (for those who import this module)
 
 NATIVE, ASYNC, PLAIN, WEIR, SHIM = allocators.USUAL
+RUN = allocators.RUN
 OURS = (WEIR, SHIM)
 MIB = 1 << 20
 GIB = 1 << 30
@@ -29,12 +31,16 @@ GIB = 1 << 30
 LONG_SLEEP = 400_000_000
 
 
+# The variable that names a case's folder to the process that `weir run` starts for it.
+FOLDER = "WEIR_TEST_CASE_FOLDER"
+
+
 class Skip(Exception):
     """Why a case means nothing here."""
 
 
 # What torch says is its allocator.
-BACKENDS = {NATIVE: "native", ASYNC: "cudaMallocAsync", PLAIN: "pluggable", WEIR: "pluggable", SHIM: "weir"}
+BACKENDS = {NATIVE: "native", ASYNC: "cudaMallocAsync", PLAIN: "pluggable", WEIR: "pluggable", SHIM: "weir", RUN: "weir"}
 
 
 def use_allocator(mode: str, policy: Optional[str] = None) -> None:
@@ -83,22 +89,37 @@ class Case:
     starts_itself: bool  # it calls Run.start() with a policy of its own, or only in processes that it starts
 
     def run(self, mode: str) -> None:
-        """Runs it in this process, which has not used CUDA yet."""
+        """Runs it in this process, which has not used CUDA yet. Under `weir run` it begins twice, in one folder."""
         need_gpus(self.gpus)
-        with tempfile.TemporaryDirectory(prefix="weir-torch-") as folder:
+        folder = os.environ.setdefault(FOLDER, "") or tempfile.mkdtemp(prefix="weir-torch-")
+        os.environ[FOLDER] = folder
+        try:
             run = Run(mode, folder)
             if not self.starts_itself:
                 run.start()
+            os.environ.pop(FOLDER)
             self.function(run)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 CASES: Dict[str, Case] = {}
 
 
 def case(
-    modes: Tuple[str, ...] = OURS, seconds: int = 90, gpus: int = 1, alone: bool = False, starts_itself: bool = False
+    modes: Tuple[str, ...] = OURS,
+    seconds: int = 90,
+    gpus: int = 1,
+    alone: bool = False,
+    starts_itself: bool = False,
+    has_entries: bool = False,
 ) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
-    """Registers a function as a case. See Case."""
+    """
+    Registers a function as a case. See Case. What holds with the shim holds under `weir run`, too, unless the case is
+    about one of these ways to start (has_entries).
+    """
+    if SHIM in modes and not has_entries:
+        modes = (*modes, RUN)
 
     def register(function: Callable[[Run], None]) -> Callable[[Run], None]:
         name = function.__name__

@@ -283,7 +283,7 @@ def main() -> int:
         return in_child(sys.argv[2], sys.argv[3], sys.argv[4:])
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument(
-        "--mode", default=harness.SHIM, choices=harness.OURS, help="Weir with the shim (default) or without"
+        "--mode", default=harness.SHIM, choices=(*harness.OURS, harness.RUN), help="Weir with the shim (default), without, or by `weir run`"
     )
     parser.add_argument(
         "--only", action="append", default=[], metavar="PATTERN", help="Class.test (may be given again)"
