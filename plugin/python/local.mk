@@ -29,6 +29,7 @@ dist_weirpackagetorch_DATA = \
 	%reldir%/weir/torch/shim_blocks.h \
 	%reldir%/weir/torch/shim_history.h \
 	%reldir%/weir/torch/shim_library.h \
+	%reldir%/weir/torch/shim_trackers.h \
 	%reldir%/weir/torch/weir.h \
 	%reldir%/weir/torch/weir_torch.h
 

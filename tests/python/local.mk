@@ -39,6 +39,7 @@ EXTRA_DIST += \
 	%reldir%/share_test.py \
 	%reldir%/shim_cuda.c \
 	%reldir%/shim_test.py \
+	%reldir%/shim_tracker.cpp \
 	%reldir%/tap.py \
 	%reldir%/wheel_test.py
 

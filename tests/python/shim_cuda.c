@@ -5,6 +5,7 @@
  * so that Weir knows them.
  */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,7 +170,7 @@ ANSWER cudaFree(void *ptr)
 
 /* An allocator for a MemPool of its own: memory of the host, that nobody touches. */
 #define EXPORTED __attribute__((visibility("default")))
-EXPORTED int shim_own_blocks;
+EXPORTED atomic_int shim_own_blocks;
 EXPORTED void *shim_own_malloc(size_t size, int device, cudaStream_t stream);
 EXPORTED void shim_own_free(void *ptr, size_t size, int device, cudaStream_t stream);
 
@@ -191,4 +192,15 @@ void shim_own_free(void *ptr, size_t size, int device, cudaStream_t stream)
     (void)stream;
     shim_own_blocks--;
     free(ptr);
+}
+
+/* Of how many bytes one piece of CUDA's memory is; 0: nobody knows. Of the driver, which the shim asks by this name. */
+EXPORTED size_t shim_piece;
+EXPORTED int cuMemGetAddressRange_v2(unsigned long long *base, size_t *size, unsigned long long address);
+
+int cuMemGetAddressRange_v2(unsigned long long *base, size_t *size, unsigned long long address)
+{
+    *base = address;
+    *size = shim_piece;
+    return shim_piece ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 
 import snapshots
@@ -471,6 +472,147 @@ def an_allocator_of_a_pools_own_that_has_no_more_is_an_out_of_memory():
     del pool
     gc.collect()
     assert blocks() == 0
+
+
+class Tracker:
+    """That of shim_tracker.cpp."""
+
+    def __init__(self):
+        self.path = os.path.join(os.environ["XDG_CACHE_HOME"], "libtracker.so")
+        source = os.path.join(os.environ["top_srcdir"], "tests", "python", "shim_tracker.cpp")
+        subprocess.run(_build._command(self.path, source), check=True)
+        self.library = ctypes.CDLL(self.path)
+
+    def ask(self, name, *arguments):
+        text = ctypes.create_string_buffer(1 << 20)
+        assert getattr(self.library, name)(*arguments, text, ctypes.c_size_t(len(text))) < len(text)
+        return text.value.decode()
+
+    def said(self):
+        """What it was told: words and numbers of each."""
+        lines = [line.split() for line in self.ask("tracker_said").splitlines()]
+        return [(line[0], *map(int, line[1:])) for line in lines]
+
+    def segments(self, pool):
+        return sorted(int(line.split()[0]) for line in self.ask("tracker_segments", *map(ctypes.c_uint64, pool.id)).splitlines())
+
+
+@contextlib.contextmanager
+def own_pool():
+    """A MemPool with shim_cuda.c's allocator, in use and then no more."""
+    allocator, blocks = own_allocator()
+    pool = torch.cuda.MemPool(allocator.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        yield pool
+    del pool
+    gc.collect()
+
+
+def stderr_of(function):
+    """What the call writes there, from C too."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            function()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        return file.read().decode()
+
+
+@fact
+def a_tracker_is_refused_where_all_tensors_are_to_be_registered_and_the_variable_is_named():
+    globals()["tracker"] = Tracker()
+    name = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"
+    os.environ[name] = "1"
+    error = tracker.ask("tracker_attach")
+    assert name in error and "MemPool(backend.mem_allocator)" in error, error
+    os.environ[name] = "0"
+    assert tracker.ask("tracker_attach") == ""
+    del os.environ[name]
+
+
+@fact
+def a_tracker_hears_of_chunks_of_a_pools_own_allocator_before_they_are_used_and_before_they_go():
+    with own_pool() as pool:
+        tensor = make(MIB)
+        (came,) = tracker.said()
+        action, base, size, pool_id, blocks = came
+        assert (action, pool_id, blocks) == ("alloc", pool.id[1], 1), came
+        assert base <= tensor.data_ptr() < base + size, (came, tensor.data_ptr())
+        assert tracker.segments(pool) == [segment["address"] for segment in segments_of(pool.id)] == [base]
+        make(MIB)
+        assert tracker.said() == []
+        del tensor, pool
+    assert tracker.said() == [("free", base, size, pool_id, 1)]
+
+
+@fact
+def who_attaches_a_tracker_sees_no_memory_of_weirs_that_it_would_register_and_python_sees_it():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        tensor = make(64 * MIB)
+    assert tracker.said() == []
+    assert len(segments_of(pool.id)) == 1
+    words = stderr_of(lambda: tracker.segments(pool))
+    assert f"MemPool ({pool.id[0]}, {pool.id[1]})" in words and "MemPool(backend.mem_allocator)" in words, words
+    assert tracker.segments(pool) == []
+    assert len(segments_of(pool.id)) == 1
+    del tensor, pool
+
+
+@fact
+def a_chunk_in_several_pieces_is_not_registered():
+    piece = ctypes.c_size_t.in_dll(ctypes.CDLL(os.path.join(os.environ["XDG_CACHE_HOME"], "libcuda.so.1")), "shim_piece")
+    for bytes_of_piece, told in [(2 * MIB, 0), (1 << 40, 1)]:
+        piece.value = bytes_of_piece
+        with own_pool() as pool:
+            tensor = make(16 * MIB)
+            assert len(tracker.said()) == told
+            assert len(tracker.segments(pool)) == told
+            assert len(segments_of(pool.id)) == 1
+            del tensor, pool
+        assert len(tracker.said()) == told
+    piece.value = 0
+
+
+@fact
+def what_a_tracker_throws_fails_the_request_and_the_chunk_goes_back():
+    with own_pool() as pool:
+        tracker.library.tracker_refuse(1)
+        error = raises(RuntimeError, make, MIB)
+        tracker.library.tracker_refuse(0)
+        assert "the tracker refuses" in str(error), error
+        assert own_allocator()[1]() == 0
+        assert {line[0] for line in tracker.said()} == {"alloc", "free"}
+        assert make(MIB).numel() == MIB
+        del pool
+    tracker.said()
+
+
+@fact
+def threads_that_make_and_drop_pools_tell_of_each_chunk_once():
+    def work():
+        for _ in range(30):
+            with own_pool() as pool:
+                kept = [make(MIB << number) for number in range(4)]
+                assert len(tracker.segments(pool)) >= 1
+                del kept, pool
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert own_allocator()[1]() == 0
+    said = tracker.said()
+    assert len(said) >= 2 * 4 * 30
+    assert sum(1 if line[0] == "alloc" else -1 for line in said) == 0
+    assert tracker.library.tracker_strange() == 0
 
 
 @fact

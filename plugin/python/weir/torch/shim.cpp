@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -29,6 +31,7 @@
 #include "shim_blocks.h"
 #include "shim_history.h"
 #include "shim_library.h"
+#include "shim_trackers.h"
 #include "weir_torch.h"
 
 namespace {
@@ -40,6 +43,7 @@ using weir_shim::Blocks;
 using weir_shim::Device;
 using weir_shim::History;
 using weir_shim::Library;
+using weir_shim::Trackers;
 using PoolId = c10::cuda::MempoolId_t;
 
 /* Set once, by make_allocator(), before torch can call. */
@@ -228,13 +232,9 @@ public:
     }
 
     /* Of all, or of one pool. */
-    caching::SnapshotInfo snapshot(PoolId id, bool with_traces = true)
-    {
-        check_process();
-        return history.snapshot(*library, blocks, id, with_traces, device_count);
-    }
-    caching::SnapshotInfo snapshot(PoolId id) { return snapshot(id, true); }
-    caching::SnapshotInfo snapshot() { return snapshot(PoolId{ 0, 0 }, true); }
+    caching::SnapshotInfo snapshot(PoolId id, bool with_traces) { return snapshot_for(id, with_traces, __builtin_return_address(0)); }
+    caching::SnapshotInfo snapshot(PoolId id) { return snapshot_for(id, true, __builtin_return_address(0)); }
+    caching::SnapshotInfo snapshot() { return snapshot_for({ 0, 0 }, true, __builtin_return_address(0)); }
 
     /* Bounds */
 
@@ -372,12 +372,18 @@ public:
         observers.push_back(std::move(observer));
     }
 
+    /* NCCL attaches them when a MemPool is registered, and where a variable has it register all tensors. */
+    void attachAllocatorTraceTracker(caching::AllocatorTraceTracker tracker) override
+    {
+        for (const char *name : { "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK" })
+            if (is_set(name))
+                not_supported(("registering all tensors with NCCL (" + std::string(name) + ")").c_str(),
+                              "unset the variable, and give what is to be registered a torch.cuda.MemPool(backend.mem_allocator)");
+        trackers.attach(std::move(tracker), __builtin_return_address(0));
+    }
+
     /* What stays torch's alone */
 
-    void attachAllocatorTraceTracker(caching::AllocatorTraceTracker) override
-    {
-        not_supported("tracing of segments (TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK)", "unset the variable");
-    }
     std::shared_ptr<void> getIpcDevPtr(std::string) override { no_ipc(); }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 5
     caching::ShareableHandle shareIpcHandle(void *) override { no_ipc(); }
@@ -420,30 +426,73 @@ private:
         ~State() override { library->state_free(state); }
     };
 
-    /* The allocator of a MemPool's own. What it throws is thrown again where the request has failed: it is called from C. */
-    void hold(Device device, PoolId id, const std::shared_ptr<caching::CUDAAllocator> &own)
+    caching::SnapshotInfo snapshot_for(PoolId id, bool with_traces, const void *caller)
     {
-        weir_torch_source source = {};
-        source.malloc = [](void *data, size_t size, int index, weir_cuda_stream stream) -> void * {
+        check_process();
+        if ((id.first || id.second) && trackers.has_attached(caller))
+            return trackers.segments(id);
+        return history.snapshot(*library, blocks, id, with_traces, device_count);
+    }
+
+    /* As torch reads variables that say yes or no. */
+    static bool is_set(const char *name)
+    {
+        const char *value = getenv(name);
+        return value && *value && strchr("1tTyY", *value);
+    }
+
+    /* The allocator of a MemPool's own. Made and dropped with what calls it, on one device. */
+    struct Own {
+        Own(Trackers &all, PoolId pool, const std::shared_ptr<caching::CUDAAllocator> &given) : trackers(all), id(pool), allocator(given)
+        {
+            trackers.pool_begun(id);
+        }
+        ~Own() { trackers.pool_ended(id); }
+
+        /* What it throws is thrown again where the request has failed: this is called from C. */
+        void *malloc(size_t size, Device device, cudaStream_t stream)
+        {
+            void *ptr = nullptr;
             try {
-                c10::cuda::CUDAGuard guard(static_cast<Device>(index));
-                return (*static_cast<std::shared_ptr<caching::CUDAAllocator> *>(data))->raw_alloc_with_stream(size, stream);
+                c10::cuda::CUDAGuard guard(device);
+                ptr = allocator->raw_alloc_with_stream(size, stream);
+                if (ptr)
+                    trackers.came(ptr, size, device, stream, id);
+                thrown = nullptr; /* of an earlier attempt */
+                return ptr;
             } catch (...) {
                 thrown = std::current_exception();
+                if (ptr)
+                    free(ptr, device);
                 return nullptr;
             }
-        };
-        source.free = [](void *data, void *ptr, size_t, int index) {
+        }
+        void free(void *ptr, Device device)
+        {
             try {
-                c10::cuda::CUDAGuard guard(static_cast<Device>(index));
-                (*static_cast<std::shared_ptr<caching::CUDAAllocator> *>(data))->raw_delete(ptr);
+                c10::cuda::CUDAGuard guard(device);
+                trackers.goes(ptr);
+                allocator->raw_delete(ptr);
             } catch (const std::exception &error) {
                 TORCH_WARN("weir: the allocator of a MemPool failed to free memory: ", error.what());
             }
+        }
+
+        Trackers &trackers;
+        PoolId id;
+        std::shared_ptr<caching::CUDAAllocator> allocator;
+    };
+
+    void hold(Device device, PoolId id, const std::shared_ptr<caching::CUDAAllocator> &own)
+    {
+        weir_torch_source source = {};
+        source.malloc = [](void *data, size_t size, int index, weir_cuda_stream stream) {
+            return static_cast<Own *>(data)->malloc(size, static_cast<Device>(index), stream);
         };
-        source.drop = [](void *data) { delete static_cast<std::shared_ptr<caching::CUDAAllocator> *>(data); };
+        source.free = [](void *data, void *ptr, size_t, int index) { static_cast<Own *>(data)->free(ptr, static_cast<Device>(index)); };
+        source.drop = [](void *data) { delete static_cast<Own *>(data); };
         bool is_own = own && own.get() != this;
-        source.data = is_own ? new std::shared_ptr<caching::CUDAAllocator>(own) : nullptr;
+        source.data = is_own ? new Own(trackers, id, own) : nullptr;
         weir_error error = WEIR_ERROR_INIT;
         TORCH_CHECK(library->hold_pool(device, c_id(id), is_own ? &source : nullptr, &error) == WEIR_OK, "weir: ", error.text);
     }
@@ -532,6 +581,7 @@ private:
 
     Blocks blocks;
     History history;
+    Trackers trackers;
     std::atomic<bool> is_enabled{ true };
     int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
