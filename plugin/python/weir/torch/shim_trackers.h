@@ -3,7 +3,7 @@
  * shim_trackers.h - trackers of segments, by which NCCL registers the memory of MemPools. C++, for shim.cpp alone.
  *
  * Trackers are told of the chunks that MemPools have from allocators of their own, and of no memory of Weir's. A chunk of Weir's can lie
- * in several pieces of CUDA's memory. NCCL up to 2.29 keeps one mapping for each segment that is registered, that of the piece which a
+ * in several pieces of CUDA's memory. NCCL up to 2.30 keeps one mapping for each segment that is registered, that of the piece which a
  * collective used first, and peers then read and write beyond it; NCCL 2.30 refuses memory of CUDA's pools. So a library that attached a
  * tracker is not shown such segments either when it takes the snapshot of a pool, which it does to register what is there already. Other
  * callers, such as Python, see all of a pool. Nothing in torch's calls tells the two apart, but the library does that they come from:
