@@ -13,7 +13,8 @@ VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 # What of a policy is for the same, where it is not the same.
 _INSTEAD = {
-    "expandable_segments": "the policy's `backing: auto` maps memory where it is needed",
+    "expandable_segments": "the policy's `backing: auto` maps memory where it is needed. Leave it set for programs that look for it, such as "
+    "vLLM, which then shares no memory by CUDA's legacy IPC",
     "max_split_size_mb": "the policy's `small_below` keeps small tensors apart",
     "garbage_collection_threshold": "the policy's `release_threshold` and `cache` say what is kept",
     "backend": "Weir is the backend",
