@@ -97,6 +97,7 @@ cat >"$tools/weir" <<SH
 #!/bin/sh
 case \$1 in
 ps | trim | set | reload | metrics | leases | evict) command=\$1 && shift && exec '$weir' "\$command" --timeout=60 "\$@" ;;
+run) shift && exec '$weir' run --gpu=sim "\$@" ;;
 trace) for trace in train rank-0 rank-1; do [ -e \$trace.weir ] || cp '$tap_dir/train.weir' \$trace.weir; done && exec '$weir' "\$@" ;;
 *) exec '$weir' "\$@" ;;
 esac
@@ -259,7 +260,15 @@ run_c() {
     fi
 }
 run_python() {
-    printf 'import torch\nstep, batch = sum, [1, 2]\n' | cat - "$1" >block.py
+    # Nothing here runs a kernel.
+    {
+        printf 'import functools, torch, weir.cupy, weir.torch\n'
+        for function in weir.torch.enable weir.cupy.allocator; do
+            printf '%s = functools.partial(%s, gpu="sim")\n' $function $function
+        done
+        printf 'step, batch = sum, [1, 2]\n'
+        cat "$1"
+    } >block.py
     if not_run "$(head -n 1 "$1")"; then
         python3 -c 'compile(open("block.py").read(), "block.py", "exec")'
     else
