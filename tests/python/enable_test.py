@@ -616,6 +616,17 @@ def settings_that_are_set_while_the_program_runs_are_in_force_or_warned_of():
 
 
 @fact
+def variable_that_turns_caching_off_is_warned_of_without_the_shim():
+    code = """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            weir.torch.enable(POLICY, shim=False)
+        print(*(one.message for one in caught))
+        """
+    has(torch(code, PYTORCH_NO_CUDA_MEMORY_CACHING="1"), "PYTORCH_NO_CUDA_MEMORY_CACHING is set, and not in force")
+
+
+@fact
 def enable_is_whole_where_its_warnings_are_errors():
     prints(
         "RuntimeWarning True True False",

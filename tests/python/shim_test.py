@@ -656,6 +656,17 @@ def without_the_caching_allocator_tensors_are_cudas_own():
 
 
 @fact
+def the_variable_of_torch_for_that_is_heard():
+    code = (
+        'import torch, weir.torch; weir.torch.enable(policy_text="weir: 1\\npools: { t: {} }", shim=True, gpu="sim"); '
+        'tensor = torch.empty(1 << 20, dtype=torch.uint8, device="cuda"); print(torch.cuda.memory_allocated())'
+    )
+    for variables, allocated in [({}, "1048576"), ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "0")]:
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+        assert done.stdout.split() == [allocated], (variables, done.stdout, done.stderr)
+
+
+@fact
 def a_pool_of_the_policy_serves_a_region():
     plain = make(MIB)
     with weir.torch.pool("activations"):

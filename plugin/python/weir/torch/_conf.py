@@ -11,6 +11,9 @@ from weir._library import DEVICES_MAX, Library
 # torch reads the first that is set.
 VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
+# With it torch's own allocator, and the shim, take each tensor from CUDA and keep nothing.
+UNCACHED = "PYTORCH_NO_CUDA_MEMORY_CACHING"
+
 # What of a policy is for the same, where it is not the same.
 _INSTEAD = {
     "expandable_segments": "the policy's `backing: auto` maps memory where it is needed. Leave it set for programs that look for it, such as "

@@ -175,6 +175,8 @@ def _enable_first(torch: Any, library: Library, patch: bool, shim: Optional[bool
         _change_allocator(torch, _plain_allocator(torch, library))
         _streams.watch(torch, library)
     warned = [_conf.take_over(library, _conf.settings())]
+    if not has_shim and _conf.UNCACHED in os.environ:
+        warned.append(f"{_conf.UNCACHED} is set, and not in force: only Weir's shim looks at it")
     _conf.follow(torch, library)
     _keep(torch)
     missing: Tuple[str, ...] = () if has_shim else _MISSING if patch else _MISSING + (_MISSING_UNPATCHED,)

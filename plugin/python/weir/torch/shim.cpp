@@ -147,7 +147,7 @@ public:
     }
     c10::DeleterFnPtr raw_deleter() const override { return isEnabled() ? &free_block : &free_uncached; }
 
-    /* caching_allocator_enable(False): tensors are CUDA's own blocks, which nobody keeps or counts. */
+    /* caching_allocator_enable(False), or torch's variable for it: tensors are CUDA's own blocks, which nobody keeps or counts. */
     void enable(bool value) { is_enabled = value; }
     bool isEnabled() const { return is_enabled.load(std::memory_order_relaxed); }
 
@@ -582,7 +582,7 @@ private:
     Blocks blocks;
     History history;
     Trackers trackers;
-    std::atomic<bool> is_enabled{ true };
+    std::atomic<bool> is_enabled{ !getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") };
     int device_count = 0; /* set once, by init() */
     std::mutex lock; /* of what follows; a leaf */
     std::vector<caching::OutOfMemoryObserver> observers;
