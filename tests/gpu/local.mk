@@ -33,12 +33,13 @@ torch_test_files = \
 	%reldir%/torch/cases_memory.py \
 	%reldir%/torch/cases_processes.py \
 	%reldir%/torch/cases_registered.py \
+	%reldir%/torch/cases_reports.py \
 	%reldir%/torch/cases_streams.py \
 	%reldir%/torch/cases_trees.py \
 	%reldir%/torch/ddp.py \
 	%reldir%/torch/harness.py \
+	%reldir%/torch/prefork.py \
 	%reldir%/torch/registered.py \
-	%reldir%/torch/sharing.py \
 	%reldir%/torch/run.py \
 	%reldir%/torch/sharing.py \
 	%reldir%/torch/snapshots.py \

@@ -38,6 +38,7 @@ MODULES = (
     "cases_arenas",
     "cases_history",
     "cases_processes",
+    "cases_reports",
     "cases_registered",
 )
 SKIPPED = 77
