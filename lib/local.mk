@@ -63,6 +63,7 @@ lib_libcore_la_SOURCES = \
 	%reldir%/base/spin.h \
 	%reldir%/base/table.c \
 	%reldir%/base/table.h \
+	%reldir%/base/treap.h \
 	%reldir%/base/utf8.c \
 	%reldir%/base/utf8.h \
 	%reldir%/base/valid.c \

@@ -86,7 +86,7 @@ plugin_files=$(find plugin/torch -name '*.[ch]' -o -name '*.cc')
     check "base_includes_only_base" includes_only "$base" lib/base/*.[ch]
     check "record_includes_only_what_is_below_it" includes_only "$base|lib/record/" lib/record/*.[ch]
     check "pool_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/" lib/pool/*.[ch]
-    check "arena_includes_only_arena" includes_only 'lib/pool/arena/|config\.h"' lib/pool/arena/*.[ch]
+    check "arena_includes_only_arena_and_its_tree" includes_only 'lib/pool/arena/|lib/base/treap\.h"|config\.h"' lib/pool/arena/*.[ch]
     check "alloc_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/alloc/" lib/alloc/*.[ch]
     check "recover_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/alloc/|lib/recover/" lib/recover/*.[ch]
     check "release_includes_only_what_is_below_it" includes_only "$base|lib/record/|lib/pool/|lib/alloc/|lib/release/" lib/release/*.[ch]

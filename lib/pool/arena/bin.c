@@ -3,114 +3,75 @@
 
 /* Trees ------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Addresses are multiples of much, and the ranks must not follow them, or trees become lists. */
-static uint32_t rank_of(uint64_t address)
+static bool is_before(const struct weir__branch *one, const struct weir__branch *other)
 {
-    uint64_t mixed = (address >> 9) * UINT64_C(0x9E3779B97F4A7C15);
-    mixed ^= mixed >> 32;
-    return (uint32_t)((mixed * UINT64_C(0xD6E8FEB86659FD93)) >> 32);
+    return weir__bin_extent(one)->address < weir__bin_extent(other)->address;
 }
 
-static void count_most(struct weir__extent *node)
+static void count_most(struct weir__branch *node)
 {
-    uint64_t most = node->bytes;
-    if (node->left && node->left->most > most)
-        most = node->left->most;
-    if (node->right && node->right->most > most)
-        most = node->right->most;
-    node->most = most;
+    struct weir__extent *extent = weir__bin_extent(node);
+    const struct weir__extent *left = weir__bin_extent(node->left), *right = weir__bin_extent(node->right);
+    uint64_t most = extent->bytes;
+    if (left && left->most > most)
+        most = left->most;
+    if (right && right->most > most)
+        most = right->most;
+    extent->most = most;
 }
 
-/* Parts a tree into what lies below and above an address that no node of it has. */
-static void part(struct weir__extent *root, uint64_t address, struct weir__extent **below, struct weir__extent **above)
+static void count_come(struct weir__branch *node, const struct weir__branch *item)
 {
-    if (!root) {
-        *below = *above = NULL;
-    } else if (root->address < address) {
-        part(root->right, address, &root->right, above);
-        *below = root;
-        count_most(root);
-    } else {
-        part(root->left, address, below, &root->left);
-        *above = root;
-        count_most(root);
-    }
+    struct weir__extent *extent = weir__bin_extent(node);
+    uint64_t bytes = weir__bin_extent(item)->bytes;
+    if (extent->most < bytes)
+        extent->most = bytes;
 }
 
-/* One tree of two, of which the first has the lower addresses. */
-static struct weir__extent *unite(struct weir__extent *below, struct weir__extent *above)
+static void count_gone(struct weir__branch *node, const struct weir__branch *item)
 {
-    if (!below || !above)
-        return below ? below : above;
-    struct weir__extent *root = below->rank >= above->rank ? below : above;
-    if (root == below)
-        below->right = unite(below->right, above);
-    else
-        above->left = unite(below, above->left);
-    count_most(root);
-    return root;
+    if (weir__bin_extent(node)->most == weir__bin_extent(item)->bytes)
+        count_most(node);
 }
 
-static struct weir__extent *add(struct weir__extent *root, struct weir__extent *extent)
+static const struct weir__treap_kind kind = {is_before, count_most, count_come, count_gone};
+
+static bool has(const struct weir__branch *node, uint64_t bytes)
 {
-    if (!root || extent->rank > root->rank) {
-        part(root, extent->address, &extent->left, &extent->right);
-        count_most(extent);
-        return extent;
-    }
-    if (extent->address < root->address)
-        root->left = add(root->left, extent);
-    else
-        root->right = add(root->right, extent);
-    if (root->most < extent->bytes)
-        root->most = extent->bytes;
-    return root;
+    return node && weir__bin_extent(node)->most >= bytes;
 }
 
-static struct weir__extent *without(struct weir__extent *root, const struct weir__extent *extent)
+static struct weir__extent *lowest(const struct weir__branch *root, uint64_t bytes)
 {
-    if (root == extent)
-        return unite(root->left, root->right);
-    if (extent->address < root->address)
-        root->left = without(root->left, extent);
-    else
-        root->right = without(root->right, extent);
-    if (root->most == extent->bytes)
-        count_most(root);
-    return root;
-}
-
-static struct weir__extent *lowest(struct weir__extent *root, uint64_t bytes)
-{
-    if (!root || root->most < bytes)
+    if (!has(root, bytes))
         return NULL;
     for (;;) {
-        if (root->left && root->left->most >= bytes)
+        if (has(root->left, bytes))
             root = root->left;
-        else if (root->bytes >= bytes)
-            return root;
+        else if (weir__bin_extent(root)->bytes >= bytes)
+            return weir__bin_extent(root);
         else
             root = root->right;
     }
 }
 
-static bool visit(struct weir__extent *root, bool (*use)(struct weir__extent *extent, void *data), void *data)
+static bool visit(const struct weir__branch *root, bool (*use)(struct weir__extent *extent, void *data), void *data)
 {
-    return !root || (visit(root->left, use, data) && use(root, data) && visit(root->right, use, data));
+    return !root || (visit(root->left, use, data) && use(weir__bin_extent(root), data) && visit(root->right, use, data));
 }
 
 /* Bins -------------------------------------------------------------------------------------------------------------------------------- */
 
 void weir__bin_add(struct weir__bins *bins, unsigned bin, struct weir__extent *extent)
 {
-    extent->rank = rank_of(extent->address);
-    bins->roots[bin] = add(bins->roots[bin], extent);
+    extent->branch.rank = weir__treap_rank(extent->address);
+    bins->roots[bin] = weir__treap_add(bins->roots[bin], &extent->branch, &kind);
     bins->filled[bin / 64] |= UINT64_C(1) << bin % 64;
 }
 
 void weir__bin_remove(struct weir__bins *bins, unsigned bin, struct weir__extent *extent)
 {
-    bins->roots[bin] = without(bins->roots[bin], extent);
+    bins->roots[bin] = weir__treap_without(bins->roots[bin], &extent->branch, &kind);
     if (!bins->roots[bin])
         bins->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
 }

@@ -2,8 +2,8 @@
 /*
  * bin.h - bins of free extents: for each range of sizes a tree by address, in which the lowest fitting extent is found in a few steps.
  *
- * The tree is a treap: by address from left to right, by rank from the root down, where the rank is a hash of the address. Each node knows
- * the most bytes that an extent below it has.
+ * The tree is a treap (treap.h) by address, where the rank is a hash of the address. Each node knows the most bytes that an extent below it
+ * has.
  */
 #ifndef WEIR_LIB_BIN_H
 #define WEIR_LIB_BIN_H
@@ -21,6 +21,12 @@ static inline unsigned weir__bin_of(const struct weir__extents *extents, uint64_
         bin = ((uint64_t)(log - shift) << shift) + (units >> (log - shift));
     }
     return bin < WEIR__BINS ? (unsigned)bin : WEIR__BINS - 1;
+}
+
+/* The extent of a node; NULL of none. */
+static inline struct weir__extent *weir__bin_extent(const struct weir__branch *node)
+{
+    return node ? (struct weir__extent *)(uintptr_t)((const char *)node - offsetof(struct weir__extent, branch)) : NULL;
 }
 
 void weir__bin_add(struct weir__bins *bins, unsigned bin, struct weir__extent *extent);

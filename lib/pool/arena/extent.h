@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/treap.h"
+
 #define WEIR__EXTENT_ALIGNMENT UINT64_C(512) /* of every address and size but those asked for */
 #define WEIR__BINS 129
 
@@ -33,13 +35,12 @@ struct weir__extent_stream;
 
 struct weir__extent {
     uint64_t address, bytes;
+    struct weir__branch branch;          /* its place in the tree of its bin (bin.h), as the next one */
+    uint64_t most;
     struct weir__extent *before, *after; /* the neighbours; unused nodes are linked by `after` */
     uint8_t state;                       /* enum weir__extent_state */
     uint8_t former;                      /* HELD: HOLE or FREE, what it was, and is again if what it was held for fails */
     bool is_new;                         /* HELD: its page was created for the growth under way */
-    uint32_t rank;                       /* its place in the tree of its bin (bin.h), as the next three */
-    uint64_t most;
-    struct weir__extent *left, *right;
     struct weir__extent_stream *stream;   /* FREE, and HELD that was: NULL if it is complete */
     uint64_t sequence;                    /* with a stream */
     struct weir__extent *earlier, *later; /* with a stream: in its queue. A HOLE's: in the list of holes */
@@ -48,7 +49,7 @@ struct weir__extent {
 /* Free extents by size and address, those of one stream or the complete ones. Zero-initialise. */
 struct weir__bins {
     uint64_t filled[WEIR__BINS / 64 + 1]; /* a bit for each bin that has extents */
-    struct weir__extent *roots[WEIR__BINS];
+    struct weir__branch *roots[WEIR__BINS];
 };
 
 /* What one stream freed in one range and was not yet seen to have completed. Zero-initialise. Its owner keeps it until `oldest` is NULL. */

@@ -18,22 +18,24 @@ static bool is_in_bin(const struct weir__extents *extents, const struct weir__ex
 }
 
 /* One bin of a set: its extents are of this bin and stream, between two addresses, in order. *count: how many. */
-static bool is_tree_valid(const struct weir__extents *extents, const struct weir__extent *root, unsigned bin,
+static bool is_tree_valid(const struct weir__extents *extents, const struct weir__branch *node, unsigned bin,
                           const struct weir__extent_stream *stream, uint64_t low, uint64_t high, size_t *count)
 {
-    if (!root)
+    if (!node)
         return true;
+    const struct weir__extent *root = weir__bin_extent(node);
+    const struct weir__extent *left = weir__bin_extent(node->left), *right = weir__bin_extent(node->right);
     uint64_t most = root->bytes;
-    if (root->left && root->left->most > most)
-        most = root->left->most;
-    if (root->right && root->right->most > most)
-        most = root->right->most;
+    if (left && left->most > most)
+        most = left->most;
+    if (right && right->most > most)
+        most = right->most;
     ++*count;
     return root->state == WEIR__EXTENT_FREE && root->stream == stream && is_in_bin(extents, root) && root->address >= low &&
            root->address < high && weir__bin_of(extents, root->bytes) == bin && root->most == most &&
-           (!root->left || root->left->rank <= root->rank) && (!root->right || root->right->rank <= root->rank) &&
-           is_tree_valid(extents, root->left, bin, stream, low, root->address, count) &&
-           is_tree_valid(extents, root->right, bin, stream, root->address + 1, high, count);
+           (!left || left->branch.rank <= node->rank) && (!right || right->branch.rank <= node->rank) &&
+           is_tree_valid(extents, node->left, bin, stream, low, root->address, count) &&
+           is_tree_valid(extents, node->right, bin, stream, root->address + 1, high, count);
 }
 
 static bool are_bins_valid(const struct weir__extents *extents, const struct weir__bins *bins, const struct weir__extent_stream *stream,
